@@ -79,3 +79,17 @@ def test_help_names_every_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--help"]) == 0
     words = set(re.findall(r"[a-z]+", capsys.readouterr().out))
     assert set(LISTS) <= words
+
+
+def test_presets_have_their_sizes_and_are_described_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "presets", "--json"]) == 0
+    about = json.loads(capsys.readouterr().out)
+    assert about["gpt2-medium"] == "354,823,168 parameters: 24 × 1024, 16 heads."
+    assert sum("GPT-2's" in text for text in about.values()) == 1
+
+
+def test_the_text_of_an_objective_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "objectives", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["detection"].endswith(
+        "objects b of their image (Carion et al. 2020, §3.1)."
+    )

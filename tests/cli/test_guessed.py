@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from qkv.cli import main
+from qkv.recipes.recipe import Recipe, argument_of
 
 
 @pytest.fixture
@@ -70,3 +71,14 @@ def test_a_recipe_a_yaml_file_and_a_run_keep_their_meaning(
         assert main(["train", name]) == 0
     assert [name for name, _ in trained] == ["reverse", "run", "mine.yaml", "nowhere"]
     assert "reverse is a recipe; for the file or folder of that name give ./reverse" in capsys.readouterr().err
+
+
+def test_a_recipes_name_is_the_recipe_beside_a_run_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("chat").mkdir()
+    Path("chat/recipe.yaml").write_text(Recipe.load("reverse").to_yaml(), encoding="utf-8")
+    assert Recipe.load("chat").name == "chat"
+    assert Recipe.load("./chat").name == Recipe.load(Path("chat")).name == "reverse"
+    assert argument_of(Path("chat")) == "./chat" and argument_of(Path("runs/chat")) == "runs/chat"

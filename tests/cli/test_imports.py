@@ -241,11 +241,13 @@ def test_installed_packages_are_imported_by_their_entry_points(tmp_path: Path) -
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-parts\nVersion: 1.0\n", encoding="utf-8")
     points = "[qkv.parts]\ntheirs = their_parts\nbroken = their_broken\n"
     (info / "entry_points.txt").write_text(points, encoding="utf-8")
-    (site / "their_parts.py").write_text(PATTERN.format(name="theirs"), encoding="utf-8")
+    chatty = "print('welcome to their parts')\n"
+    (site / "their_parts.py").write_text(chatty + PATTERN.format(name="theirs"), encoding="utf-8")
     (site / "their_broken.py").write_text("raise RuntimeError('out of\\norder')", encoding="utf-8")
     done = command("list", "patterns", "--json", cwd=tmp_path, path=site)
     assert done.returncode == 0, done.stderr
-    assert "Causal by another name. From their_parts." in done.stdout
+    assert json.loads(done.stdout)["backwards-theirs"] == "Causal by another name. From their_parts."
+    assert "welcome to their parts" in done.stderr
     assert done.stderr.count("can't be imported") == 1
     assert "their_broken of the package their-parts can't be imported: out of order" in done.stderr
     program = "from qkv.patterns.basic import Pattern; print(Pattern.from_dict({'kind': 'backwards-theirs'}))"

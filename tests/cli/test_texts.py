@@ -13,6 +13,7 @@ import pytest
 from run_untrained import bert, of, words
 
 from qkv.cli import main
+from qkv.cli.texts import each
 from qkv.models.heads.sequence import SequenceClassifier
 from qkv.models.heads.text import TokenClassifier
 
@@ -151,3 +152,11 @@ def test_a_line_that_cannot_be_answered_is_named_and_the_others_are_answered(
     assert main([command, str(runs / run), *options, text, "", bad, text]) == 2
     told = capsys.readouterr()
     assert "text 3, 'a" in told.err and not told.out
+
+
+def test_the_message_on_a_file_calls_it_a_file() -> None:
+    def answer(names: list[str]) -> list[str]:
+        raise ValueError(f"there is no file {names[0]!r}")
+
+    with pytest.raises(ValueError, match=r"^file 1, 'a\.png': there is no file 'a\.png'$"):
+        list(each(["a.png"], answer, noun="file"))

@@ -9,6 +9,8 @@ from pydantic import Field, ValidationError
 
 from qkv.core.spec import SCHEMA, Cost, Spec, counted, nearest, with_article
 from qkv.patterns.basic import Pattern
+from qkv.training.optimizers.adamw import AdamW
+from qkv.training.optimizers.lion import Lion
 
 
 class Shape(Spec, role="shape"):
@@ -218,3 +220,9 @@ def test_a_number_and_its_noun() -> None:
 
 def test_an_article_fits_its_noun() -> None:
     assert with_article("attention") == "an attention" and with_article("norm") == "a norm"
+
+
+def test_specs_with_dictionaries_are_hashed_by_their_values() -> None:
+    plain, other = AdamW(), AdamW(rates={"encoder.*": 0.5, "head.*": 2})
+    assert hash(other) == hash(AdamW(rates={"head.*": 2.0, "encoder.*": 0.5})) and hash(plain) == hash(AdamW())
+    assert len({plain, other, AdamW(rates={"encoder.*": 0.5, "head.*": 2}), Lion()}) == 3

@@ -164,6 +164,10 @@ def test_the_issues_example() -> None:
         (lambda: preset("gpt2", position="alibbi"), "there is no position 'alibbi'; did you mean 'alibi'"),
         (lambda: preset("gpt2", n_heads=7), "n_heads=7 does not divide d_model=768; allowed: 1, 2, 3"),
         (lambda: preset("llama", dropout=-1), "dropout: input should be greater than or equal to 0, not -1"),
+        (
+            lambda: preset("bloom-560m", max_positions=64),
+            "has no size 'max_positions'; it is a field of the model: set model.replace.max_positions=… in a recipe",
+        ),
         (lambda: preset("gpt2", n_layers=0), "n_layers is a whole number from 1 on, not 0"),
     ],
 )

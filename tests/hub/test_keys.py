@@ -147,3 +147,14 @@ def test_the_nearest_family_is_that_with_the_fewest_obstacles() -> None:
         "; bert comes nearest: encoder.position is learned there and rotary here; a model trained with "
         "model.replace='{encoder.position: {kind: learned, offset: 0}}' can be saved"
     )
+
+
+def test_of_families_equally_near_one_that_differs_only_in_the_head_is_named() -> None:
+    recipe = Recipe.load("classify", ["model.preset=distilbert-base"])
+    assert recipe.head is not None
+    with pytest.raises(ValueError) as error:
+        family_of(recipe.spec().replace(head=recipe.head.replace(labels=2)))
+    assert str(error.value).endswith(
+        "; distilbert comes nearest: head.activation is relu there and tanh here; a model trained with "
+        "head.activation=relu can be saved"
+    )

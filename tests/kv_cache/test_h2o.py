@@ -145,3 +145,10 @@ def test_position_biases_of_single_blocks_are_refused_too(how) -> None:
     built = qkv.build(model().spec.replace({"decoder.blocks.1.position": qkv.ALiBi()}))
     with pytest.raises(ValueError, match="position biases need all positions"):
         built.start(1, cache=how)
+
+
+@pytest.mark.parametrize("how", EVICTING, ids=str)
+def test_position_biases_that_no_block_uses_are_not_refused(how) -> None:
+    spec = model().spec
+    blocks = {f"decoder.blocks.{i}.position": qkv.NoPosition() for i in range(spec.decoder.n_layers)}
+    qkv.build(spec.replace({"decoder.position": qkv.ALiBi(), **blocks})).start(1, cache=how)

@@ -61,3 +61,25 @@ def test_dropout_comes_after_the_norm() -> None:
     kept = out != 0
     assert 5 < kept.sum() < 43
     torch.testing.assert_close(out[kept], 2 * whole[kept])
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (IDS + 3, "token ids range from 3 to 7, and the vocabulary has 5; give ids from 0 to 4"),
+        (IDS - 2, "token ids range from -2 to 2, and the vocabulary has 5; give ids from 0 to 4"),
+        (IDS.float(), r"token ids are integers, not float32; use .long\(\)"),
+        (IDS.tolist(), "token ids are a tensor of integers, not list"),
+    ],
+)
+def test_ids_without_a_row_are_refused_in_one_sentence(ids: torch.Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        made(Embedding())(ids, None)
+
+
+def test_token_types_without_a_row_or_for_other_tokens_are_refused() -> None:
+    module = made(Embedding(token_types=2))
+    with pytest.raises(ValueError, match="token types range from 0 to 2, and the table of token types has 2"):
+        module(IDS, None, TYPES * 2)
+    with pytest.raises(ValueError, match=r"token types have the shape \(2, 2\) and the ids \(2, 3\)"):
+        module(IDS, None, TYPES[:, :2])

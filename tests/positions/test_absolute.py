@@ -10,6 +10,7 @@ import torch
 from qkv.core.layout import Layout
 from qkv.positions.absolute import Learned, Sinusoidal
 from qkv.positions.base import Position, PositionModule, Widths
+from qkv.recipes.recipe import Recipe
 
 WIDTHS = Widths(d_model=32, n_heads=4, d_head=16, max_positions=64)
 
@@ -90,3 +91,12 @@ def test_learned_rows_stand_behind_their_offset() -> None:
     assert Learned(offset=2).n_parameters(WIDTHS) == sum(p.numel() for p in module.parameters())
     with pytest.raises(ValueError, match="need max_positions"):
         Learned().module(WIDTHS._replace(max_positions=None))
+
+
+def test_the_advice_on_learned_positions_of_a_preset_without_a_size_for_them_works() -> None:
+    settings = ["model.preset=bloom-560m", "model.decoder.position=learned"]
+    with pytest.raises(ValueError, match="need max_positions, the most tokens of an input"):
+        Recipe.load("lm", settings).spec()
+    with pytest.raises(ValueError, match=r"set model\.replace\.max_positions=… in a recipe"):
+        Recipe.load("lm", [*settings, "model.max_positions=256"]).spec()
+    assert Recipe.load("lm", [*settings, "model.replace.max_positions=256"]).spec().max_positions == 256

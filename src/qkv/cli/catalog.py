@@ -81,12 +81,16 @@ def _parameters(spec: Any) -> str:
 
 
 def _presets() -> list[Row]:
+    """Each preset's sizes, and a description of the first of those that share one."""
     from .. import families
+    from ..models.summary import sizes
 
-    return [
-        (name, f"{_parameters(families.preset(name))}. {_line(factory)}")
-        for name, (factory, _) in families.PRESETS.items()
-    ] + _kinds({name: cls for name, (cls, _) in families.presets().items() if name not in families.PRESETS})
+    rows, described = list[Row](), set[str]()
+    for name, (factory, _) in families.PRESETS.items():
+        spec, about = families.preset(name), _line(factory)
+        rows.append((name, f"{_parameters(spec)}: {sizes(spec)}. {'' if about in described else about}".rstrip()))
+        described.add(about)
+    return rows + _kinds({name: cls for name, (cls, _) in families.presets().items() if name not in families.PRESETS})
 
 
 def _patterns() -> list[Row]:

@@ -36,10 +36,12 @@ def classify(
     loaded = load_run(run, "classify", device)
     warn_of_settings(texts, "`qkv classify` has no settings, leave it out")
 
-    def answer(inputs: list[str]) -> list[Classified]:
-        return loaded.classify(*split_pairs(inputs)) if loaded.tokenizer is not None else loaded.classify_files(inputs)
+    reads_files = loaded.tokenizer is None
 
-    for text, result in each(texts, answer):
+    def answer(inputs: list[str]) -> list[Classified]:
+        return loaded.classify_files(inputs) if reads_files else loaded.classify(*split_pairs(inputs))
+
+    for text, result in each(texts, answer, noun="file" if reads_files else "text"):
         if json:
             label, probabilities = (None, {}) if result is None else (result.label, result.probabilities)
             echo(dumps({"text": text, "label": label, "probabilities": probabilities}))

@@ -50,9 +50,9 @@ def read(texts: Sequence[str] | None, at_once: int = CHUNK) -> Iterator[list[str
 
 
 def each(
-    texts: Sequence[str] | None, answer: Callable[[list[str]], Iterable[T]], at_once: int = CHUNK
+    texts: Sequence[str] | None, answer: Callable[[list[str]], Iterable[T]], at_once: int = CHUNK, noun: str = "text"
 ) -> Iterator[tuple[str, T | None]]:
-    """Yield each text with its answer, which is None for a blank text.
+    """Yield each text with its answer, which is None for a blank text. `noun` is what a text is: a "file", if it names one.
 
     Raises ValueError naming the first of the given texts that can't be answered. A line of standard input that can't be
     answered has a warning and the answer None.
@@ -62,7 +62,7 @@ def each(
         answers, errors = _answer({i: text for i, text in enumerate(chunk) if text.strip()}, answer)
         for i, error in errors.items():
             if texts:
-                raise ValueError(f"text {before + i + 1}, {_quoted(chunk[i])}: {_alone(error)}")
+                raise ValueError(f"{noun} {before + i + 1}, {_quoted(chunk[i])}: {_alone(error)}")
             warn(f"line {before + i + 1}, {_quoted(chunk[i])}, is not answered: {_alone(error)}")
         for i, text in enumerate(chunk):
             yield text, answers.get(i)

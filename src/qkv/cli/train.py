@@ -124,7 +124,7 @@ def _train(recipe: str, settings: list[str], out: Path | None, resume: bool, ove
     from ..directories.layout import RECIPE
     from ..experiments.compare.comparison import Comparison
     from ..experiments.train import train
-    from ..recipes.recipe import Recipe
+    from ..recipes.recipe import Recipe, packaged
 
     comparison = Comparison.load(recipe, settings)
     if comparison is not None:
@@ -137,7 +137,7 @@ def _train(recipe: str, settings: list[str], out: Path | None, resume: bool, ove
             compare(comparison, folder, resume=resume, overwrite=overwrite, device=device, console=console())
         )
     loaded = Recipe.load(recipe, settings)
-    is_run = (Path(recipe) / RECIPE).is_file()
+    is_run = recipe not in packaged() and (Path(recipe) / RECIPE).is_file()
     folder = out or (Path(recipe) if is_run else Path("runs") / loaded.name)
     consent.remember(folder, loaded.imports)
     result = train(
@@ -172,10 +172,11 @@ def _end_comparison(result: Compared) -> int:
 
 def _end_run(result: Trained) -> int:
     """Print the evaluation of a run, and where it is. Returns the exit status."""
+    from ..recipes.recipe import argument_of
     from .results import show_evaluation
 
     if result.evaluation is None:
-        echo(f"Continue with: qkv train {result.folder} --resume")
+        echo(f"Continue with: qkv train {argument_of(result.folder)} --resume")
         echo(f"What it learned so far: open {result.report} in a browser.")
         return INTERRUPTED
     show_evaluation(result.evaluation)

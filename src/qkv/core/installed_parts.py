@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
+from contextlib import redirect_stdout
 from functools import cache
 from importlib.metadata import entry_points
 
@@ -19,7 +21,8 @@ def import_installed() -> None:
         if point.dist is not None and str(point.dist.locate_file("")) in ADDED_PATHS:
             continue
         try:
-            point.load()
+            with redirect_stdout(sys.stderr):  # what a package prints must not mix with a command's output
+                point.load()
         except Exception as error:  # whatever the package does wrong
             owner = f" of the package {point.dist.name}" if point.dist is not None else ""
             text = " ".join(str(error).split()) or type(error).__name__

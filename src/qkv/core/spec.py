@@ -62,6 +62,9 @@ class Spec(BaseModel):
 
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # nested values are not built through it
 
+    def __hash__(self) -> int:
+        return hash((type(self), *(_hashable(getattr(self, name)) for name in type(self).model_fields)))
+
     def __str__(self) -> str:
         return repr(self)
 
@@ -210,6 +213,13 @@ class Spec(BaseModel):
         mine, theirs = dict(_leaves(self.to_dict())), dict(_leaves(other.to_dict()))
         paths = list(dict.fromkeys([*mine, *theirs]))
         return {p: (mine.get(p), theirs.get(p)) for p in paths if mine.get(p) != theirs.get(p)}
+
+
+def _hashable(value: Any) -> Any:
+    """A field's value as one that can be hashed; dictionaries and lists can't."""
+    if isinstance(value, Mapping):
+        return frozenset((key, _hashable(item)) for key, item in value.items())
+    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
 
 
 def _replaced(node: Any, changes: dict[tuple[str, ...], Any], where: str) -> Any:

@@ -113,15 +113,17 @@ class Task(Spec, role="task"):
         """
         return self
 
-    def check_fields(self, example: Example) -> None:
-        """Raise ValueError if an example lacks a field that the task reads."""
+    def check_fields(self, example: Example, source: Source | None = None) -> None:
+        """Raise ValueError if an example, of `source` if it is given, lacks a field that the task reads."""
         missing = next((name for name in self.fields if name not in example), None)
         if missing is not None:
             there = ", ".join(name for name in example if name not in ("where", "piece"))
-            wanted = f"{', '.join(self.fields[:-1])} and {self.fields[-1]}"
+            wanted = " and ".join(filter(None, (", ".join(self.fields[:-1]), self.fields[-1])))
+            named = source is None or missing in type(source).model_fields
+            advice = f"name the column that holds it, as data.{missing}=…, or choose" if named else "choose"
             raise ValueError(
-                f"the task {self.kind} reads {wanted}, and the data have {there or 'nothing'} but no {missing}; name the "
-                f"column that holds it, as data.{missing}=…, or choose another source"
+                f"the task {self.kind} reads {wanted}, and the data have {there or 'nothing'} but no {missing}; {advice} "
+                "another source"
             )
 
     def with_global_tokens(self) -> Self:
@@ -141,6 +143,10 @@ class Task(Spec, role="task"):
             return ()
         named = ", ".join(map(repr, classes[:_NAMED])) + (" …" if len(classes) > _NAMED else "")
         return (f"{len(classes):,} classes: {named}",)
+
+    def measured(self, metric: str, source: Source) -> str:
+        """The metric that chooses the best weights: `metric`, or another if it is a default that these data can't give."""
+        return metric
 
     def why_missing(self, metric: str) -> str | None:
         """Why an evaluation lacks a metric that it has on other data; None if there is no known reason."""

@@ -11,7 +11,7 @@ from ..core.spec import brief, counted
 from ..cost.hardware import cores
 from ..data.batching.settings import Batching
 from ..directories.layout import State
-from ..recipes.recipe import Recipe
+from ..recipes.recipe import Recipe, argument_of
 from ..training.compiling import check_compiler
 from ..training.mixed_precision import check_device
 from ..training.run_log import check_loggers
@@ -72,8 +72,9 @@ def admit(recipe: Recipe, out: Path, resume: bool, overwrite: bool) -> Recipe:
         )
         more = f"; and {len(different) - 3} more" if len(different) > 3 else ""
         raise ValueError(
-            f"{out} can't be resumed with another recipe: {listed}{more}; continue with its own (qkv train {out} --resume), "
-            "or replace the run with --overwrite (docs/reliability.md lists what may change)"
+            f"{out} can't be resumed with another recipe: {listed}{more}; continue with its own "
+            f"(qkv train {argument_of(out)} --resume), or replace the run with --overwrite (docs/reliability.md lists what "
+            "may change)"
         )
     return recipe
 

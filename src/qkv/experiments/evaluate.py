@@ -458,4 +458,6 @@ def evaluate_run(
     most = recipe.evaluation.test_examples if max_examples is None else max_examples
     limit = None if most == "all" else most
     generation = run.generation if num_beams is None else run.settings(num_beams=num_beams)
+    if recipe.task is not None and data:
+        recipe.task.check_fields(next(recipe.data.examples(chosen, shuffle=False), {}), recipe.data)
     return evaluator(run.model, chosen, limit, generation, score_each=score_each)

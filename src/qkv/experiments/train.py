@@ -155,7 +155,7 @@ class Job:
         if recipe.tokenizer is not None and not recipe.model.directory and not kept:
             tell(console, "Making the tokenizer …")
         tokenizer = Tokenizer.load(saved) if kept else make(recipe, console.is_terminal)
-        recipe = recipe.resolve_data(tokenizer)
+        metric, recipe = recipe.training.metric, recipe.resolve_data(tokenizer)
         spec = recipe.model.spec(None if tokenizer is None else tokenizer.vocab_size)
         if tokenizer is not None:
             check_fit(tokenizer, spec, f"the recipe {recipe.name}")
@@ -163,6 +163,8 @@ class Job:
         full = use == "continue" and "messages" not in example and recipe.task is None
         vectors = None if recipe.vectors is None else recipe.vectors.read(spec, tokenizer)
         notes = unknown_notes(recipe, tokenizer)
+        if recipe.training.metric != metric:
+            notes.append(f"training.metric is {recipe.training.metric}, because these data don't give {metric}.")
         notes += [tuning(recipe, recipe.resolve(spec.vocab_size))] if recipe.model.directory else []
         notes += [] if tokenizer is None else of_the_model(recipe, spec)
         recipe = recipe.resolve(spec.vocab_size)
@@ -438,7 +440,7 @@ def first_examples(recipe: Recipe) -> dict[Split, Example]:
         if example is None:
             raise ValueError(f"the {split} split of the data has no examples")
         if recipe.task is not None:
-            recipe.task.check_fields(example)
+            recipe.task.check_fields(example, recipe.data)
         examples[split] = example
     return examples
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Any, overload
 
@@ -172,12 +172,19 @@ def preset(name: str, **sizes: Any) -> Any:
     known = inspect.signature(factory).parameters
     for key in sizes:
         if key not in known:
-            raise ValueError(f"preset {name!r} has no size {key!r}; {nearest(key, known)}")
+            raise ValueError(f"preset {name!r} has no size {key!r}; {_size_advice(name, key, known)}")
         _check_size(name, known[key], sizes[key])
     if isinstance(sizes.get("position"), str | dict):
         position = sizes["position"]
         sizes["position"] = Position.from_dict({"kind": position} if isinstance(position, str) else position)
     return factory(**{**named, **sizes})
+
+
+def _size_advice(name: str, key: str, known: Collection[str]) -> str:
+    """How to set a field of the model that is not a size of its preset, or else the sizes that there are."""
+    if name in PRESETS and key in type(preset(name)).model_fields:
+        return f"it is a field of the model: set model.replace.{key}=… in a recipe, or use .replace({key}=…) in Python"
+    return nearest(key, known)
 
 
 _MAY_BE_0 = ("token_types", "labels", "before", "after", "detections")
@@ -198,11 +205,11 @@ def family_of(spec: ModelSpec, first: str | None = None) -> Family:
     """The family that can express a spec; `first` is tried first.
 
     Raises ValueError where none can, with all obstacles in the nearest family and, if there are any, overrides of
-    `qkv train` that remove them.
+    `qkv train` that remove them. Of families equally near, one that differs only in the head is named.
     """
     if not isinstance(spec, Transformer):
         raise ValueError(f"no Hub family matches a model of the kind {spec.kind}")
-    refusals: list[tuple[int, Family, list[str]]] = []
+    refusals: list[tuple[tuple[int, bool], Family, list[str]]] = []
     for family in sorted(FAMILIES.values(), key=lambda family: family.model_type != first):
         try:
             _, sizes, differences = family.nearest(spec)
@@ -212,7 +219,8 @@ def family_of(spec: ModelSpec, first: str | None = None) -> Family:
         obstacles = [*_obstacles(differences), *unwritable]
         if not obstacles:
             return family
-        refusals.append((_distance(differences) + len(unwritable), family, obstacles))
+        only_head = not unwritable and all(path.startswith("head.") for path in differences)
+        refusals.append(((_distance(differences) + len(unwritable), not only_head), family, obstacles))
     if not refusals:
         raise ValueError("no Hub family matches this model: none has the same parts")
     _, family, obstacles = min(refusals, key=lambda refusal: (refusal[1].model_type != first, refusal[0]))

@@ -37,7 +37,7 @@ from ..look.activations import Activations, intervene, record
 from ..look.activations.intervene import Changes
 from ..recipes import imports as recipe_imports
 from ..recipes import places
-from ..recipes.recipe import Recipe
+from ..recipes.recipe import Recipe, argument_of
 from ..tokenizers.chat.conversations import Messages
 from ..tokenizers.tokenizer import Tokenizer
 from . import unknown_words
@@ -355,7 +355,8 @@ def _check_complete(folder: Path) -> None:
         raise ValueError(f"the run in {folder} is being trained by {owner} and has no model yet; wait for it")
     if State.of(folder) is State.STARTED:
         raise ValueError(
-            f"the run in {folder} is not finished (it has no {missing[0]}); resume it by `qkv train {folder} --resume`"
+            f"the run in {folder} is not finished (it has no {missing[0]}); resume it by "
+            f"`qkv train {argument_of(folder)} --resume`"
         )
     raise ValueError(f"{folder} is not a run directory: it has no {missing[0]}")
 

@@ -37,6 +37,9 @@ class CacheKind(Spec, role="cache"):
     def check(self, position: PositionModule, max_positions: int | None) -> None:
         """Raise ValueError if a model's positions or context don't work with this kind."""
 
+    def check_bias(self, position: PositionModule) -> None:
+        """Raise ValueError if the position biases of a layer don't work with this kind."""
+
     def check_pattern(self, pattern: Pattern) -> None:
         """Raise ValueError if the pattern of a layer without a window does not work with this kind."""
 
@@ -165,7 +168,7 @@ class PagedCache(CacheKind, kind="paged"):
 class EvictingCache(CacheKind):
     """Base of kinds whose heads keep the tokens that receive most attention. Layers with a window have a ring buffer."""
 
-    def check(self, position: PositionModule, max_positions: int | None) -> None:
+    def check_bias(self, position: PositionModule) -> None:
         if type(position).bias is not PositionModule.bias:
             raise ValueError(
                 f"the cache {self.kind!r} evicts tokens for each head separately, but position biases need all positions; "

@@ -99,7 +99,7 @@ class TokenEmbedding(InputModule):
         position: Float[Tensor, "B T W"] | None,
         token_types: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T M"]:
-        x = F.embedding(ids, self.weight)
+        x = _rows(self.weight, ids, "token ids", "the vocabulary")
         if self.scale != 1.0:
             x = x * self.scale
         if position is not None:
@@ -107,7 +107,34 @@ class TokenEmbedding(InputModule):
         if self.types is not None:
             if token_types is None or len(self.types) == 1:
                 x = x + self.types[0]
+            elif token_types.shape[-1] != ids.shape[-1]:
+                raise ValueError(
+                    f"token types have the shape {tuple(token_types.shape)} and the ids {tuple(ids.shape)}; "
+                    "give each token one"
+                )
             else:
-                x = x + F.embedding(token_types, self.types)
+                x = x + _rows(self.types, token_types, "token types", "the table of token types")
         x = dropout(self.norm(x), self.dropout, self.training)
         return x if self.project is None else self.project(x)
+
+
+def _rows(table: Tensor, ids: Tensor, name: str, size: str) -> Tensor:
+    """The rows of a table at `ids`. Raises ValueError for ids that are no integers or have no row.
+
+    Where PyTorch raises an error; a CUDA kernel doesn't look at ids before it runs.
+    """
+    try:
+        return F.embedding(ids, table)
+    except (IndexError, RuntimeError, TypeError):
+        if not isinstance(ids, Tensor):
+            raise ValueError(
+                f"{name} are a tensor of integers, not {type(ids).__name__}; use torch.tensor(…)"
+            ) from None
+        if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+            raise ValueError(f"{name} are integers, not {str(ids.dtype).removeprefix('torch.')}; use .long()") from None
+        if not ids.numel() or 0 <= int(ids.min()) <= int(ids.max()) < len(table):
+            raise
+        least, most = int(ids.min()), int(ids.max())
+        raise ValueError(
+            f"{name} range from {least} to {most}, and {size} has {len(table)}; give ids from 0 to {len(table) - 1}"
+        ) from None

@@ -20,6 +20,7 @@ from ..core.layout import Layout
 from ..core.spec import Cost, Spec
 from ..kernels.plan import Plan
 from ..kv_cache.cache import Cache
+from ..kv_cache.kinds import CacheKind
 from ..layers.embedding import Embedding, Input
 from ..layers.norm import NoNorm, Norm
 from ..layers.patches import GridEmbedding, GridPosition
@@ -343,6 +344,13 @@ class StackModule(nn.Module):
     def positions(self) -> list[PositionModule]:
         """The modules of the distinct position schemes, as `Stack.positions`."""
         return [self.position, *cast(Iterable[PositionModule], self.block_positions)]
+
+    def check_cache(self, how: CacheKind, max_positions: int | None) -> None:
+        """Raise ValueError if the positions don't work with a kind of cache; biases count where a layer uses them."""
+        for i, position in enumerate(self.positions):
+            how.check(position, max_positions)
+            if i in self.position_of:
+                how.check_bias(position)
 
     def _recomputes(self, i: int) -> bool:
         return self.recompute == "blocks" or (self.recompute == "alternate" and i % 2 == 0)

@@ -28,15 +28,19 @@ class Node(NamedTuple):
 def one_line(spec: Any) -> str:
     """A model in one line: `Transformer(gpt2-like: 12 × 768, 12 heads, 124 M)`."""
     family = next((name for function in families if (name := function(spec)) is not None), None)
+    what = f"{family}-like" if family else "–".join(dict(spec.stacks())) or spec.kind
+    return f"{type(spec).__name__}({what}: {sizes(spec)}, {rounded(spec.n_parameters)})"
+
+
+def sizes(spec: Any) -> str:
+    """Layers, width and heads of a model: `12 × 768, 12 heads`."""
     stacks = dict(spec.stacks())
-    what = f"{family}-like" if family else "–".join(stacks) or spec.kind
     layers = " + ".join(f"{stack.n_layers}" for stack in stacks.values()) or f"{spec.n_layers}"
-    heads = _heads(stacks)
-    return f"{type(spec).__name__}({what}: {layers} × {spec.d_model}, {heads}{rounded(spec.n_parameters)})"
+    return f"{layers} × {spec.d_model}{_heads(stacks)}"
 
 
 def _heads(stacks: dict[str, Any]) -> str:
-    """`12 heads, ` or `32 heads, 8 KV heads, `; nothing where layers differ or have none."""
+    """`, 12 heads` or `, 32 heads, 8 KV heads`; nothing where layers differ or have none."""
     counts = {
         (getattr(block.attention, "n_heads", None), getattr(block.attention, "n_kv_heads", None))
         for stack in stacks.values()
@@ -45,7 +49,7 @@ def _heads(stacks: dict[str, Any]) -> str:
     heads, of_keys = counts.pop() if len(counts) == 1 else (None, None)
     if heads is None:
         return ""
-    return f"{counted(heads, 'head')}, " + (f"{counted(of_keys, 'KV head')}, " if of_keys not in (None, heads) else "")
+    return f", {counted(heads, 'head')}" + (f", {counted(of_keys, 'KV head')}" if of_keys not in (None, heads) else "")
 
 
 def rounded(n: int) -> str:

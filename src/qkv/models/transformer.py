@@ -61,7 +61,7 @@ class Transformer(ModelSpec, kind="transformer"):
             self.head.check(self.output.embedding)
         for name, stack in self.stacks():
             if isinstance(stack.position, Learned) and self.max_positions is None:
-                raise ValueError(f"{name}.position: learned positions need max_positions, the length of their table")
+                raise ValueError(f"{name}.position: learned positions need max_positions, the most tokens of an input")
             for i, block in enumerate(stack.blocks):
                 block.attention.heads(self.d_model)
                 crosses = name == "decoder" and self.encoder is not None
@@ -375,8 +375,9 @@ class TransformerModel(nn.Module):
         return first.embedding.lay(ids, layout)
 
     def _layout(self, ids: Tensor, layout: Layout | None, mask: Tensor | None) -> Layout:
-        if ids.ndim != 2:
-            raise ValueError(f"ids are (batch, length), not {tuple(ids.shape)}")
+        if not isinstance(ids, Tensor) or ids.ndim != 2:
+            shape = tuple(ids.shape) if isinstance(ids, Tensor) else type(ids).__name__
+            raise ValueError(f"ids are (batch, length), not {shape}")
         if layout is not None and mask is not None:
             raise ValueError("give a layout or an attention mask, not both: a layout says what a mask does, and more")
         if mask is not None:
@@ -428,8 +429,7 @@ class TransformerModel(nn.Module):
             raise ValueError("an encoder–decoder starts from source ids; a decoder alone from a batch size")
         assert self.spec.decoder is not None
         rows, how = len(source) if source is not None else (batch_size or 1), named(cache)
-        for position in self.decoder.positions:
-            how.check(position, self.max_positions)
+        self.decoder.check_cache(how, self.max_positions)
         states = [partial(block.attention.held, how) for block in self.spec.decoder.layers]
         about = {
             "layers": [_about(block.attention, self.spec.d_model) for block in self.spec.decoder.layers],

@@ -66,9 +66,7 @@ class Learned(Position, kind="learned"):
 
     def module(self, widths: Widths) -> PositionModule:
         if widths.max_positions is None:
-            raise ValueError(
-                "learned positions need max_positions, the longest context, which is the length of their table"
-            )
+            raise ValueError("learned positions need max_positions, the most tokens of an input")
         return LearnedEmbedding(self, widths.d_model, widths.max_positions)
 
     def n_parameters(self, widths: Widths) -> int:

@@ -86,7 +86,8 @@ class Recipe(Spec):
 
     @classmethod
     def load(cls, name: str | Path, settings: Iterable[str] = (), *, imports: bool = True) -> Self:
-        """Load a recipe by its name, file or run directory, and apply `key=value` settings.
+        """Load a recipe by its name, file or run directory, and apply `key=value` settings. A string that names a shipped
+        recipe is that recipe; a file or directory of the same name is `./name`, or a `Path`.
 
         For a comparison, load the recipe that all variants share. The modules under `imports` are imported, unless `imports`
         is false. Raises ValueError for an unknown recipe or key, with the nearest known ones.
@@ -216,9 +217,11 @@ class Recipe(Spec):
         first = spec.encoder or spec.output
         task = self.task.resolve(self.data, tokenizer, first.embedding)
         task = task.with_global_tokens() if has_global_tokens(first) else task
-        if (why := task.why_missing(self.training.metric)) is not None:
-            raise ValueError(f"training.metric is {self.training.metric!r}, but {why}")
-        recipe = self.model_copy(update={"task": task})
+        metric = task.measured(self.training.metric, self.data)
+        if (why := task.why_missing(metric)) is not None:
+            raise ValueError(f"training.metric is {metric!r}, but {why}")
+        training = self.training.model_copy(update={"metric": metric})
+        recipe = self.model_copy(update={"task": task, "training": training})
         head, n = _pooling_last(self.head, spec) or spec.head, task.n_labels
         if n is not None and head is not None and "labels" in type(head).model_fields:
             if self.head is not None and "labels" in self.head.model_fields_set and self.head.n_labels != n:
@@ -295,6 +298,11 @@ def packaged() -> dict[str, str]:
     return {name.removesuffix(".yaml"): folder.joinpath(name).read_text(encoding="utf-8") for name in names}
 
 
+def argument_of(folder: Path) -> str:
+    """A run directory as the argument of `qkv train`: `./chat`, because `chat` is a recipe."""
+    return f"./{folder}" if str(folder) in packaged() else str(folder)
+
+
 def tree(name: str | Path, *, imports: bool = True) -> dict[str, Any]:
     """A recipe's YAML as data, not yet validated. The modules of `qkv --import` are added to its `imports`."""
     data, added = _tree(name, imports), recipe_imports.from_command_line
@@ -302,7 +310,9 @@ def tree(name: str | Path, *, imports: bool = True) -> dict[str, Any]:
 
 
 def _tree(name: str | Path, imports: bool) -> dict[str, Any]:
-    path = Path(name)
+    path, known = Path(name), packaged()
+    if isinstance(name, str) and name in known:  # also where a file or directory has this name, which is ./name
+        return _mapping(yamls.load(known[name], name=f"the recipe {name}"), f"the recipe {name}")
     if path.is_dir() and (path / RECIPE).is_file():
         path = path / RECIPE
     if path.is_file():
@@ -316,10 +326,7 @@ def _tree(name: str | Path, imports: bool) -> dict[str, Any]:
         raise ValueError(
             f"{path} is a folder without a {RECIPE}" if path.is_dir() else f"there is no recipe file {path}"
         )
-    known = packaged()
-    if str(name) not in known:
-        raise ValueError(f"there is no recipe {str(name)!r}; {nearest(str(name), known)}")
-    return _mapping(yamls.load(known[str(name)], name=f"the recipe {name}"), f"the recipe {name}")
+    raise ValueError(f"there is no recipe {str(name)!r}; {nearest(str(name), known)}")
 
 
 def override(recipe: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from qkv.data.files.compressed import _reader
 from qkv.data.readers.images import Images, ImageSource
 from qkv.data.source import SPLITS, Counts, Split, read
 
@@ -42,6 +44,10 @@ def packed(root: Path, name: str) -> Path:
         with zipfile.ZipFile(path, "w") as archive:
             for file in sorted(root.rglob("*.*")):
                 archive.write(file, file.relative_to(root.parent))
+    elif name.endswith(".zst"):
+        pytest.importorskip("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
+        with _reader(path)[0](path, "wb") as file, tarfile.open(fileobj=file, mode="w|") as archive:
+            archive.add(root, root.name)
     else:
         with tarfile.open(path, {"tar": "w", "xz": "w:xz", "tgz": "w:gz"}[name.rpartition(".")[2]]) as archive:
             archive.add(root, root.name)
@@ -52,7 +58,7 @@ def all_of(source: ImageSource, split: Split) -> list[tuple[str, bytes]]:
     return sorted((e["label"], e["image"].tobytes()) for e in source.examples(split, shuffle=False))
 
 
-@pytest.mark.parametrize("name", ["p.tar", "p.tar.xz", "p.tgz", "p.zip"])
+@pytest.mark.parametrize("name", ["p.tar", "p.tar.xz", "p.tgz", "p.tar.zst", "p.zip"])
 def test_archives_hold_what_folders_hold(folder: Path, name: str) -> None:
     archive = Images(path=str(packed(folder, name)))
     for split in SPLITS:
@@ -132,7 +138,7 @@ def test_places_without_pictures(tmp_path: Path, name: str, said: str) -> None:
         Images(path=str(tmp_path / name)).table("train")
 
 
-@pytest.mark.parametrize("name", ["p.tar", "p.tar.xz", "p.tgz", "p.zip"])
+@pytest.mark.parametrize("name", ["p.tar", "p.tar.xz", "p.tgz", "p.tar.zst", "p.zip"])
 def test_broken_archives_are_named(folder: Path, name: str) -> None:
     path = packed(folder, name)
     path.write_bytes(path.read_bytes()[:500] if name != "p.zip" else b"PK\3\4")

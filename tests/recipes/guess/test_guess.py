@@ -12,7 +12,9 @@ import tarfile
 import wave
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -138,6 +140,27 @@ def image_folder(folder: Path) -> Path:
     return folder / "photos"
 
 
+def video_folder(folder: Path) -> Path:
+    for name in ("run", "walk"):
+        for i in range(20):
+            path = folder / "clips" / name / f"{i}.mp4"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(mp4(i))
+    return folder / "clips"
+
+
+def mp4(shade: int) -> bytes:
+    av: Any = pytest.importorskip("av", reason="PyAV is not installed")
+    out = io.BytesIO()
+    with av.open(out, "w", format="mp4") as file:
+        stream = file.add_stream("mpeg4", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 16, 16, "yuv420p"
+        for _ in range(2):
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(np.full((16, 16, 3), shade, np.uint8), format="rgb24")))
+        file.mux(stream.encode())
+    return out.getvalue()
+
+
 def image_archive(folder: Path) -> Path:
     with tarfile.open(folder / "photos.tar", "w") as archive:
         archive.add(image_folder(folder), "photos")
@@ -226,6 +249,7 @@ CASES: dict[Callable[[Path], Path], tuple[str, dict[str, str]]] = {
     text_folder: ("lm", {"data.suffixes": "[.md]"}),
     series: ("forecast", {"data.history": "48", "data.horizon": "12", "model.image": "[1,48]"}),
     image_folder: ("vit", {"model.image": "[16,24]", "model.patch": "[4,4]", "model.channels": "3"}),
+    video_folder: ("video", {"data.kind": "clips", "task.frames": "8", "model.channels": "6"}),
     image_archive: ("vit", {"model.image": "[16,24]", "model.channels": "3"}),
     mask_folder: ("segment", {"data.images": "images", "data.masks": "masks", "model.channels": "1"}),
     boxes: ("detect", {"data.kind": "voc", "model.image": "[32,48]"}),
@@ -281,7 +305,7 @@ def test_what_is_guessed_trains(
 def test_what_fits_nothing_is_said_with_what_was_seen(name: str, content: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="can't tell what to train on") as caught:
         guess(write(tmp_path / name, content))
-    assert said in str(caught.value) and "folders of images or sounds by class" in str(caught.value)
+    assert said in str(caught.value) and "folders of images, videos or sounds by class" in str(caught.value)
 
 
 def test_a_folder_of_something_else_says_what_it_holds(tmp_path: Path) -> None:

@@ -180,3 +180,10 @@ def test_made_examples_are_whole_and_those_held_out_are_never_trained_on(source:
         assert len(one["words"]) == len(one["tags"]) and set(one["tags"]) <= set(source.tags)
         (pieces,) = pieces_of([one["text"]], ALL["char"])
         assert (first_pieces(one, pieces) >= 0).all()
+
+
+def test_data_without_words_are_refused() -> None:
+    with pytest.raises(
+        ValueError, match="reads text, words and tags, and the data have text, label but no words; choose"
+    ):
+        Tag().check_fields({"text": "a b", "label": "x", "where": "a.csv, line 2"}, Mentions())

@@ -42,3 +42,10 @@ def test_only_what_is_alike_enough_is_trained_on_as_belonging_together(tokenizer
     task = Similarity(positive=3).resolve(Given(train=tuple(SCORED)), tokenizer, PLAIN)
     assert [isinstance(i, Skipped) for i in task.items(SCORED, tokenizer, chance(True))] == [True, False]
     assert not any(isinstance(i, Skipped) for i in task.items(SCORED, tokenizer, chance(False)))
+
+
+def test_the_default_metric_is_that_of_retrieval_for_pairs_without_scores() -> None:
+    plain = Given(train=(), others=({"text": "a b", "pair": "c"},))
+    assert Similarity().measured("spearman", plain) == "mrr"
+    assert Similarity().measured("loss", plain) == "loss"
+    assert Similarity().measured("spearman", Given(train=(), others=tuple(SCORED))) == "spearman"

@@ -6,8 +6,10 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import tarfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from .cache import CHUNK, Bytes, Stamp, derived, mapped, stamp_of
 
 PACKED = (".gz", ".xz", ".bz2", ".zst")
 _NAMES = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2", ".zst": "zstd"}
+_ZSTD_TARS = (".tar.zst", ".tzst")
 _ZSTD = ("compression.zstd", "backports.zstd")  # Python 3.14 and later, and the package for earlier versions
 
 
@@ -48,6 +51,21 @@ def bytes_of(path: Path, stamp: Stamp) -> Bytes:
     if path.suffix in PACKED:
         return derived(path, stamp, "inflated", lambda: _inflated(path))
     return mapped(path) if stamp[0] else b""
+
+
+@contextmanager
+def open_tar(path: Path) -> Iterator[tarfile.TarFile]:
+    """Open a .tar, compressed or not, to read its members in order. Raises tarfile.ReadError if it is damaged."""
+    if not path.name.lower().endswith(_ZSTD_TARS):  # which tarfile doesn't read before Python 3.14
+        with tarfile.open(path, "r|*") as archive:
+            yield archive
+        return
+    opened, broken = _reader(path)
+    try:
+        with opened(path) as unpacked, tarfile.open(fileobj=unpacked, mode="r|") as archive:
+            yield archive
+    except broken as error:
+        raise tarfile.ReadError(str(error)) from None
 
 
 def _inflated(path: Path) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Protocol
 
 from ...core.spec import nearest
-from ..files.compressed import PACKED, open_bytes
+from ..files.compressed import PACKED, open_bytes, open_tar
 from ..source import SPLITS, Skipped, Split
 
 # The formats that Pillow reads by itself, see `images.NOT_READ`. Asking Pillow would import forty modules.
@@ -27,7 +27,7 @@ jpe jpeg jpf jpg jpx msp pbm pcd pcx pfm pgm png pnm ppm psd pxr qoi ras rgb rgb
 xpm
 """
 SUFFIXES = frozenset(f".{name}" for name in _FORMATS.split())
-ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".zip")
+ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2", ".tar.zst", ".tzst", ".zip")
 TABLES = tuple(f"{form}{packed}" for form in (".csv", ".tsv") for packed in ("", *PACKED))
 MOST_BYTES = 256 << 20  # in one file
 _MOST_UNPACKED = 1 << 30  # bytes in an archive that has to be read into memory
@@ -240,7 +240,7 @@ def unpacked_tar(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     total = 0
     try:
-        with tarfile.open(path, "r|*") as archive:
+        with open_tar(path) as archive:
             for member in archive:
                 if not (member.isfile() and wanted(member.name)):
                     continue

@@ -18,6 +18,7 @@ from ...directories.layout import EVALUATION, EXTREMES, METRICS, RECIPE, SAMPLES
 from ...directories.lock import owner_of
 from ...look.formatting import taken
 from ...look.training_history import History
+from ...recipes.recipe import argument_of
 from ...training.logging.metrics_file import read_metrics
 from .start import START, machine_of
 
@@ -92,7 +93,7 @@ class Story:
         events = [line for line in self.history.tables.get("event", ()) if line.get("event") in _STATES]
         if self.evaluation or not events:
             return ""
-        state, go_on = events[-1]["event"], f"continue it with: qkv train {self.run_dir} --resume"
+        state, go_on = events[-1]["event"], f"continue it with: qkv train {argument_of(self.run_dir)} --resume"
         if state == "interrupted":
             return f"This training was interrupted after step {events[-1]['step']:,}; {go_on}"
         if state == "ended" and events[-1].get("reason") == "bad steps":

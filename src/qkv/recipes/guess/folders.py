@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import tarfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
@@ -16,8 +15,10 @@ from statistics import median
 from PIL import Image
 
 from ...core.spec import counted
-from ...data.files.compressed import open_bytes
+from ...data.files.compressed import open_bytes, open_tar
+from ...data.media.image_files import ARCHIVES
 from ...data.media.image_files import SUFFIXES as IMAGES
+from ...data.media.video import SUFFIXES as VIDEOS
 from ...data.readers.audio import SUFFIXES as SOUNDS
 from .result import Guess
 
@@ -27,7 +28,6 @@ TEXTS = (".txt", ".md", ".rst", ".py", ".tex", ".html")
 BY_NAME = "([^/_]+)_[^/]*$"  # the class of a sound whose name begins with it
 SPLITS = frozenset({"train", "training", "validation", "valid", "val", "dev", "test"})
 MASKS = (("image", "label"), ("images", "labels"), ("images", "masks"), ("imgs", "masks"), ("image", "mask"))
-ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Listing:
                 yield from (archive.read(str(name)) for name in chosen)
         else:
             wanted = {str(name) for name in names[:OPENED]}  # the first ones, as an archive is read from its beginning
-            with tarfile.open(self.place) as archive:
+            with open_tar(self.place) as archive:
                 for member in archive:
                     if member.name.removeprefix("./") in wanted and (file := archive.extractfile(member)) is not None:
                         wanted.discard(member.name.removeprefix("./"))
@@ -66,7 +66,7 @@ def is_archive(path: Path) -> bool:
 def of_folder(path: Path) -> Guess | str:
     """Guess a recipe for a folder or an archive, or return what was seen if nothing fits."""
     listing = Listing(path, tuple(_names(path)))
-    for kind in (_idx, _voc, _coco, _masks, _images, _sounds, _music, _texts):
+    for kind in (_idx, _voc, _coco, _masks, _videos, _images, _sounds, _music, _texts):
         found = kind(listing)
         if found is not None:
             return found
@@ -89,7 +89,7 @@ def _names(path: Path) -> Iterator[PurePosixPath]:
         with zipfile.ZipFile(path) as archive:
             yield from (PurePosixPath(name) for name in archive.namelist() if not name.endswith("/"))
     else:
-        with tarfile.open(path) as members:
+        with open_tar(path) as members:
             yield from (PurePosixPath(member.name.removeprefix("./")) for member in members if member.isfile())
 
 
@@ -158,15 +158,31 @@ def _masks(listing: Listing) -> Guess | None:
     return Guess("segment", settings, (what, f"training takes crops of {side} × {side}"))
 
 
+def _videos(listing: Listing) -> Guess | None:
+    videos = listing.having(VIDEOS)
+    classes = _classes(videos)
+    return _clips(listing, classes, 32, 3) if classes and len(videos) > len(listing.having(IMAGES)) else None
+
+
+def _clips(listing: Listing, classes: Counter[str], side: int, channels: int) -> Guess:
+    """Videos of which 8 frames of side × side pixels are read, in tubelets of 2 frames."""
+    settings = (
+        *("data.kind=clips", f"data.path={listing.place}", "task.frames=8", f"model.image=[{4 * side},{side}]"),
+        *(f"model.patch=[{side // 4},{side // 4}]", f"model.channels={2 * channels}"),
+        *(("data.color=gray",) if channels == 1 else ()),
+    )
+    seen = f"8 frames of {side} × {side} pixels are taken of each (task.frames, model.image)"
+    return Guess("video", settings, (_shown(classes, "video"), seen))
+
+
 def _images(listing: Listing) -> Guess | None:
     images = listing.having(IMAGES)
     classes = _classes(images)
     if not classes:
         return None
-    if _animated(listing, images):
-        seen = (_shown(classes, "video"), "8 frames of 16 × 16 pixels are taken of each; see the recipe for more")
-        return Guess("video", ("data.kind=clips", f"data.path={listing.place}"), seen)
     height, width, channels = _sizes(listing, images)
+    if _animated(listing, images):
+        return _clips(listing, classes, 16 if max(height, width) <= 24 else 32, channels)
     patch = 2 if max(height, width) <= 12 else 4 if max(height, width) <= 40 else 8
     rows, columns = (height, width) if patch < 8 else (64, 64)
     rows, columns = (max(patch, round(side / patch) * patch) for side in (rows, columns))

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 KNOWN = (
     "known are tables (.csv, .tsv, .jsonl) of text pairs, labelled texts, scores, conversations, questions or numbers, "
-    "CoNLL and plain text files, and folders of images or sounds by class, images with boxes or masks, MIDI or text files. "
+    "CoNLL and plain text files, and folders of images, videos or sounds by class, images with boxes or masks, MIDI or "
+    "text files. "
     "Give a recipe and its settings instead (`qkv list recipes`)"
 )
 

@@ -32,6 +32,7 @@ class Caption(PictureTask, kind="caption"):
     max_length: the most tokens of question, answer and special tokens; longer examples are skipped and counted.
     """
 
+    fields = ("image", "answer")
     pool: ClassVar[int] = 256
     needs_tokenizer: ClassVar[bool] = True
 

@@ -34,7 +34,7 @@ class Matched(NamedTuple):
 
 class Detection(Objective, kind="detection"):
     """class_weight · CE + box_weight · |b − b̂|₁ + giou_weight · (1 − GIoU(b, b̂)), over detections b̂ that are matched with
-    the objects b of their image so as to minimize the sum of
+    the objects b of their image (Carion et al. 2020, §3.1). The matching minimizes the sum of
 
         −class_cost · p̂(c) + box_cost · |b − b̂|₁ − giou_cost · GIoU(b, b̂)
 

@@ -36,6 +36,7 @@ class Forecast(Task, kind="forecast"):
     deviation in the training split, `center` and `spread`, by which the source has scaled it.
     """
 
+    fields = ("history", "future")
     pool: ClassVar[int] = 512
     needs_tokenizer: ClassVar[bool] = False
 

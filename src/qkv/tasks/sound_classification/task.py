@@ -43,6 +43,7 @@ class Sound(Task, kind="sound"):
     on_error:   for an example with a class that is not in the training data: "raise" an error, or "skip" and count it.
     """
 
+    fields = ("audio", "rate", "label")
     pool: ClassVar[int] = 512
     needs_tokenizer: ClassVar[bool] = False
     renamed: ClassVar[dict[str, str]] = {"unseen": "on_error"}

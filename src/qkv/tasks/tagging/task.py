@@ -35,6 +35,8 @@ class Tag(Task, kind="tag"):
              word.
     """
 
+    fields = ("text", "words", "tags")
+
     tags: tuple[str, ...] = ()
     scheme: Scheme | None = None
     symbols: bool | None = None

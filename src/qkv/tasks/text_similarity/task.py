@@ -52,6 +52,11 @@ class Similarity(Sentences, kind="similarity"):
             raise ValueError(f"every pair of the training data has the score {task.low:g}; there is nothing to learn")
         return task
 
+    def measured(self, metric: str, source: Source) -> str:
+        """Retrieval (`mrr`) in place of the correlation, for pairs without scores."""
+        scored = "score" in next(source.examples("validation", shuffle=False), {"score": None})
+        return metric if scored or metric != self.recipe_defaults["training"]["metric"] else "mrr"
+
     def sides(self, example: Example) -> list[tuple[str, ...]]:
         return [(example["text"],), (example["pair"] if "pair" in example else example["text"],)]
 
