@@ -26,8 +26,13 @@ def main(arguments: list[str]) -> int:
     console.print(Text("$ qkv demo", style="bold"))
     for line in kept(source.read_text(encoding="utf-8", errors="replace")):
         console.print(Text.from_ansi(line), no_wrap=True, overflow="crop")
-    console.save_svg(str(target), title="qkv demo")
+    target.write_text(offline(console.export_svg(title="qkv demo")), encoding="utf-8")
     return 0
+
+
+def offline(svg: str) -> str:
+    """Remove the fonts that rich's pictures fetch from a CDN; the reader's monospaced font takes their place."""
+    return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL).replace("Fira Code", "Menlo, Consolas")
 
 
 def kept(recording: str) -> Iterator[str]:

@@ -23,5 +23,7 @@ def test_progress_bars_leave_their_last_evaluation() -> None:
 def test_the_picture_has_their_text(tmp_path: Path) -> None:
     (tmp_path / "typescript").write_text(RECORDED, encoding="utf-8")
     assert main([str(tmp_path / "typescript"), str(tmp_path / "demo.svg")]) == 0
-    text = unescape(re.sub(r"<[^>]*>", " ", (tmp_path / "demo.svg").read_text(encoding="utf-8"))).replace("\xa0", " ")
+    picture = (tmp_path / "demo.svg").read_text(encoding="utf-8")
+    text = unescape(re.sub(r"<[^>]*>", " ", picture)).replace("\xa0", " ")
     assert "$ qkv demo" in text and "The run is in x <y>" in text and "tokenizer" not in text
+    assert not re.search(r"@font-face|url\(.?http|cdnjs", picture), "the picture needs no request"
