@@ -21,7 +21,7 @@ MOST_LINES = 500
 MOST_MODULES = 16
 ORDER = (
     *("cli", "experiments", "inference", "recipes", "tasks", "testing", "directories", "families", "hub"),
-    *("explain", "generation", "training", "pruning", "look", "cost", "data", "tokenizers"),
+    *("explain", "generation", "parallel", "training", "pruning", "look", "cost", "data", "tokenizers"),
     *("models", "attention", "layers"),
     *("kernels", "kv_cache", "positions", "patterns", "metrics", "core"),
 )

@@ -6,12 +6,13 @@ from run_tiny import TINY
 
 from qkv.cost.throughput import flops_per_token, peak_flops
 from qkv.experiments.train import Job
+from qkv.parallel.team import Team
 from qkv.recipes.recipe import Recipe
 
 
 def test_flops_of_a_token_come_from_the_models_own_formula(tmp_path) -> None:
     recipe = Recipe.load("reverse", [*TINY, "data.shortest=6"])  # so that all rows are alike
-    job = Job.prepare(recipe, tmp_path / "run", torch.device("cpu"), False, Console(quiet=True))
+    job = Job.prepare(recipe, tmp_path / "run", Team.alone(torch.device("cpu")), False, Console(quiet=True))
     assert flops_per_token(job.spec, job.sample()[0]) == 3 * job.spec.cost(7, 7).flops / 14
 
 

@@ -7,7 +7,7 @@ from train_stand_in import Tiny, batch
 import qkv
 from qkv.core.batch import IGNORE, Batch, Term
 from qkv.core.layout import Layout
-from qkv.core.ranks import ALONE
+from qkv.core.ranks import ALONE, Alone
 from qkv.layers.moe import MixtureOfExperts
 from qkv.training.checkpoints.weights import model_tensors
 from qkv.training.objective import NextToken
@@ -85,7 +85,7 @@ def test_frozen_weights_need_no_fp32_masters():
         Stepper(model.requires_grad_(True), NextToken(), Training.from_dict({"precision": "bf16"}), ALONE)
 
 
-class Together:
+class Together(Alone):
     """Ranks as threads of one process."""
 
     size = 2

@@ -35,6 +35,8 @@ class Batch:
     position: JSON-able; a stream opened with it goes on with the batch after this one.
     texts:    the examples behind the rows, where evaluation needs them.
     targets:  what an objective wants besides, by name: whether two sentences follow one another, the boxes in a picture.
+    idle:     the batch had too few rows for all ranks, and this rank has none of them: these are another rank's, so that
+              the rank takes part in the communication of the step, and its loss is multiplied by 0.
     """
 
     inputs: dict[str, Any]
@@ -45,6 +47,7 @@ class Batch:
     position: dict[str, Any] = field(default_factory=dict)
     texts: tuple[dict[str, Any], ...] = ()
     targets: dict[str, Any] = field(default_factory=dict)
+    idle: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "counts", Counts(self.counts))

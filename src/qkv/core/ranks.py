@@ -1,20 +1,47 @@
-"""The interface of a group of training processes (ranks), and `ALONE`, the group of one."""
+"""The interface of a group of training processes (ranks), `ALONE`, the group of one, and the group of the current step."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 
 class Ranks(Protocol):
-    """A group of processes that train one model, however they are connected."""
+    """A group of processes that train one model, however they are connected.
+
+    All ranks call the same methods in the same order. Values of `sum` have the same shape on every rank.
+    """
 
     rank: int
     size: int
 
-    def sum(self, value: Tensor) -> Tensor: ...
-    def barrier(self) -> None: ...
+    def sum(self, value: Tensor) -> Tensor:
+        """The sum over all ranks, without a gradient."""
+        ...
+
+    def sum_with_gradient(self, value: Tensor) -> Tensor:
+        """The sum over all ranks. Its backward pass sums the gradients of all ranks."""
+        ...
+
+    def max(self, values: Sequence[float]) -> list[float]:
+        """The largest of each value over all ranks."""
+        ...
+
+    def gather(self, value: Any) -> list[Any]:
+        """The picklable values of all ranks, in the order of the ranks."""
+        ...
+
+    def broadcast(self, value: Any) -> Any:
+        """Rank 0's picklable value."""
+        ...
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        ...
 
 
 class Alone:
@@ -26,8 +53,63 @@ class Alone:
     def sum(self, value: Tensor) -> Tensor:
         return value
 
+    def sum_with_gradient(self, value: Tensor) -> Tensor:
+        return value
+
+    def max(self, values: Sequence[float]) -> list[float]:
+        return list(values)
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value]
+
+    def broadcast(self, value: Any) -> Any:
+        return value
+
     def barrier(self) -> None:
         return None
 
 
 ALONE: Ranks = Alone()
+_current: tuple[Ranks, bool] = (ALONE, False)
+
+
+def current() -> Ranks:
+    """The ranks among which the current batch is split. A loss over a whole batch, such as the balance of experts, sums its
+    statistics over them."""
+    return _current[0]
+
+
+def idle() -> bool:
+    """Whether this rank has no rows of the current batch, and computes another rank's for nothing."""
+    return _current[1]
+
+
+@contextmanager
+def splitting(ranks: Ranks, idle: bool = False) -> Iterator[None]:
+    """Inside the block, a batch is split among `ranks`."""
+    global _current
+    before, _current = _current, (ranks, idle)
+    try:
+        yield
+    finally:
+        _current = before
+
+
+def concatenate(rows: Tensor) -> tuple[Tensor, int]:
+    """The rows of all ranks for the current batch, in the order of the ranks, and the index of this rank's first row. An
+    idle rank adds none.
+
+    The backward pass sums the gradients that all ranks have for a row.
+    """
+    ranks = current()
+    if ranks.size == 1:
+        return rows, 0
+    rows = rows[:0] if idle() else rows
+    counts = ranks.gather(len(rows))
+    start = sum(counts[: ranks.rank])
+    parts = [
+        rows.new_zeros(start, *rows.shape[1:]),
+        rows,
+        rows.new_zeros(sum(counts) - start - len(rows), *rows.shape[1:]),
+    ]
+    return ranks.sum_with_gradient(torch.cat(parts)), start

@@ -19,7 +19,15 @@ from ..training.settings import Training
 from .auto_settings import adopt
 
 # Settings that may change when a run is resumed, because they don't affect the steps already taken.
-CHANGEABLE = ("description", "imports*", "evaluation.*", "generation.*", "batching.workers", "batching.cache")
+CHANGEABLE = (
+    "description",
+    "imports*",
+    "evaluation.*",
+    "generation.*",
+    "scale.*",
+    "batching.workers",
+    "batching.cache",
+)
 CHANGEABLE_TRAINING = (
     *("max_steps", "max_epochs", "max_time", "patience", "min_delta", "max_bad_steps"),
     *("eval_every", "save_every", "log_every", "keep", "metric", "mode", "final"),

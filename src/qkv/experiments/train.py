@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ from ..look.formatting import taken
 from ..models.base import ModelSpec
 from ..models.replace import Replaced
 from ..models.transformer import Transformer
+from ..parallel.team import Team, team
 from ..recipes.evaluation import decoded
 from ..recipes.recipe import Recipe
 from ..recipes.vectors import load_vectors
@@ -107,17 +108,19 @@ def train(
     console = console or Console(quiet=True)
     where = choose(device)
     admit(recipe, out, resume, overwrite)  # before locking, which would write into a directory that is not a run
-    with locked(out):
-        recipe = admit(recipe, out, resume, overwrite)
+    with team(recipe.scale, where) as members, locked(out) if members.leads else nullcontext():
+        console = console if members.leads else Console(quiet=True)
+        recipe = members.together(lambda: admit(recipe, out, resume, overwrite))
+        members.compare({"the recipe": recipe.to_dict(), "--resume": resume, "--overwrite": overwrite})
         fresh = overwrite or State.of(out) is State.FREE
-        tidy(out)
-        check_machine(recipe.training, recipe.batching, where)
-        job = Job.prepare(recipe, out, where, resume, console)
-        first = job.check_memory()
+        if members.leads:
+            tidy(out)
+        check_machine(recipe.training, recipe.batching, members.device)
+        job, first = members.together(lambda: Job.ready(recipe, out, members, resume, console))
         try:
             return job.train(resume, first, overwrite, callbacks, command)
         except Exception:
-            if fresh and is_stub(out) and State.of(out) is State.STARTED:
+            if members.leads and fresh and is_stub(out) and State.of(out) is State.STARTED:
                 clear(out)  # training never began: leave nothing behind
             raise
 
@@ -131,7 +134,7 @@ class Job:
     tokenizer: Tokenizer | None
     spec: Any
     use: Use
-    device: torch.device
+    members: Team
     console: Console
     full: bool  # rows are as wide as the context, without padding
     vectors: Vectors | None = None  # initial token embeddings
@@ -141,8 +144,18 @@ class Job:
     sizes: str = ""  # of the splits, in words
     measured: bool = False  # whether an evaluation on the validation split has been reported
 
+    @property
+    def device(self) -> torch.device:
+        return self.members.device
+
     @classmethod
-    def prepare(cls, recipe: Recipe, out: Path, device: torch.device, resume: bool, console: Console) -> Job:
+    def ready(cls, recipe: Recipe, out: Path, members: Team, resume: bool, console: Console) -> tuple[Job, Batch]:
+        """Prepare a job, choose the settings that are `auto`, and check memory. Returns it with a training batch."""
+        job = cls.prepare(recipe, out, members, resume, console)
+        return job, job.check_memory()
+
+    @classmethod
+    def prepare(cls, recipe: Recipe, out: Path, members: Team, resume: bool, console: Console) -> Job:
         """Read the data and make the tokenizer. Raises ValueError if data are missing or parts don't fit together."""
         check_context(recipe, recipe.spec())  # first, because the rest takes time
         tell(console, "Reading the data …")
@@ -174,7 +187,7 @@ class Job:
         fields = ", ".join(name for name in example if name not in ("where", "piece"))
         counts = sizes(recipe.data, recipe.seed)
         notes += [f"Data: {counts}; an example has {fields}.", *seen]
-        return cls(recipe, out, tokenizer, spec, use, device, console, full, vectors, notes=notes, sizes=counts)
+        return cls(recipe, out, tokenizer, spec, use, members, console, full, vectors, notes=notes, sizes=counts)
 
     def open(self, position: dict[str, Any] | None) -> Stream:
         """Open the stream of training batches, after a position of an earlier one."""
@@ -189,6 +202,7 @@ class Job:
             position=position,
             epochs=recipe.training.max_epochs,
             length=self.length,
+            shard=self.members.shard,
         )
         return self.opened
 
@@ -219,7 +233,7 @@ class Job:
         passed = batches[-1].position["passed"]
         epoch = len(batches) / passed if passed else None
         chooser = Chooser(self.spec, shape, self.device, self.full and not packed, self.notes.append, epoch)
-        training = chooser.resolve(recipe.training)
+        training = self.members.ranks.broadcast(chooser.resolve(recipe.training))
         self.recipe = recipe.model_copy(update={"training": training})
         self.notes.append(chooser.estimate(training))
         plan = plan_of(
@@ -254,6 +268,11 @@ class Job:
         assert precision != "auto", "`check_memory` has chosen it"
 
         def begin() -> None:
+            if self.members.leads:
+                write_first_files()
+            self.members.ranks.barrier()
+
+        def write_first_files() -> None:
             if overwrite and State.of(self.out) is not State.FREE:
                 clear(self.out)
             (self.out / EVALUATION).unlink(missing_ok=True)  # a run is finished when it has this file
@@ -274,18 +293,20 @@ class Job:
             resume=resume,
             begin=begin,
             fingerprint=fingerprint(recipe.data, self.tokenizer, recipe.seed),
+            ranks=self.members.ranks,
+            distribute=self.members.distribute,
             flops_per_token=flops_per_token(self.spec, first),
-            peak_flops=peak_flops(self.device, DTYPES[precision]),
+            peak_flops=(peak_flops(self.device, DTYPES[precision]) or 0) * self.members.ranks.size or None,
             console=self.console,
             callbacks=callbacks,
         )
         self._say(f"{str(outcome)[0].upper()}{str(outcome)[1:]}.")
         if self.opened is not None and (self.opened.report.skipped or self.opened.report.cut):
             self._say(f"{data_summary(self.opened.report, self.recipe.data.notes())}.")
-        if recipe.adapter is not None:
+        if recipe.adapter is not None and self.members.leads:
             self._deliver(model)
         if outcome.interrupted:
-            return Trained(self.out, outcome, report=write_report(self.out))
+            return Trained(self.out, outcome, report=write_report(self.out) if self.members.leads else None)
         return self._finish(model, outcome)
 
     def _model(self) -> Any:
@@ -389,6 +410,8 @@ class Job:
         most = self.recipe.evaluation.test_examples
         limit = self._limit(most, outcome.state.step)
         result = self.evaluator(model.eval(), "test", limit)
+        if not self.members.leads:
+            return Trained(self.out, outcome, result)
         if limit != most and result.limited:
             self._say(
                 f"Evaluated on {taken(result.to_dict())} of the test split, because training took only "

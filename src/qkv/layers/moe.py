@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..core.extras import Extra, Extras, Record
 from ..core.layout import Layout
-from ..core.ranks import ALONE, Ranks
+from ..core.ranks import ALONE, Ranks, current, idle
 from ..core.spec import Cost
 from .dropout import dropout
 from .feedforward import ACTIVATIONS, Activation, FeedForwardLayer, NoFeedForward
@@ -195,18 +195,22 @@ class Mixture(nn.Module):
     # -- balance ------------------------------------------------------------------------------------------------
 
     def record(self, routed: Routed, plan: Dispatch, real: Bool[Tensor, " N"] | None) -> RouterStatistics:
-        """Return the router's statistics of a pass."""
+        """Return the router's statistics of a pass, over the rows of all ranks of the step."""
         spec, p = self.spec, routed.probabilities
         weight = torch.ones_like(p[:, 0]) if real is None else real.to(p.dtype)
-        n = weight.sum().clamp(min=1)
+        weight = weight * 0.0 if idle() else weight
         choices = routed.experts[:, :1] if spec.balance == "gshard" else routed.experts
-        f = count(choices, weight, spec.n_experts) / n
-        f = f if spec.balance == "mixtral" else f / choices.shape[1]
         log_z = routed.scores.logsumexp(-1)
         entropy = -(p * p.clamp(min=torch.finfo(p.dtype).tiny).log()).sum(-1).detach()
         load = count(routed.experts, weight, spec.n_experts)
-        dropped = 1 - plan.ends[-1] / (n * spec.top_k)
-        return RouterStatistics(f, weight @ p / n, weight @ log_z.square() / n, weight @ entropy / n, dropped, load)
+        scalars = torch.stack([weight.sum(), weight @ log_z.square(), weight @ entropy, plan.ends[-1].to(p.dtype)])
+        sums = torch.cat([scalars, count(choices, weight, spec.n_experts), weight @ p])
+        n, z, entropies, kept = (sums := current().sum_with_gradient(sums))[:4]
+        f, shares = sums[4:].split(spec.n_experts)
+        n = n.clamp(min=1)
+        f = f / n if spec.balance == "mixtral" else f / (n * choices.shape[1])
+        dropped = 1 - kept / (n * spec.top_k)
+        return RouterStatistics(f, shares / n, z / n, entropies.detach() / n, dropped.detach(), load)
 
     @classmethod
     def auxiliary_losses(cls, records: Sequence[tuple[Self, Record]]) -> dict[str, Extra]:

@@ -26,6 +26,7 @@ from ..models.heads.series import Forecaster
 from ..models.heads.text import Head, Span, TokenClassifier
 from ..models.long_texts import has_global_tokens
 from ..models.transformer import Transformer
+from ..parallel.scale import Scale
 from ..tokenizers.protocol import Encoder
 from ..tokenizers.training.spec import TokenizerSpec
 from ..training.objective import Objective, SequenceToSequence
@@ -61,6 +62,7 @@ class Recipe(Spec):
     objective:  the loss function.
     batching:   how examples become batches.
     training:   optimizer, schedule, limits, checkpoints.
+    scale:      how training is distributed over several processes, see `Scale`.
     evaluation: what is measured, during training and after it.
     generation: how outputs are generated, in evaluation and by default by the trained model.
     seed:       for weights, dropout and the order of the data.
@@ -80,6 +82,7 @@ class Recipe(Spec):
     objective: Objective
     batching: Batching = Batching()
     training: Training = Training()
+    scale: Scale = Scale()
     evaluation: Evaluation = Evaluation()
     generation: Generation = Generation()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0

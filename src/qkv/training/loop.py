@@ -35,10 +35,11 @@ from .logging.progress_bar import ProgressBar
 from .logging.step_metrics import StepMetrics, StepRecord
 from .objective import Objective
 from .result import Diverged, Ending, TrainingResult
-from .resume import forget_lost_best, newest_sound, restore, snapshot
+from .resume import forget_lost_best, newest_sound, restore, restore_rng, snapshot
 from .run_log import RunLog, check_loggers
 from .settings import Training
 from .step import Stepper
+from .strategy import Strategy
 from .weight_averaging import AveragedModel, ExponentialMovingAverage, LastCheckpoints, mean
 
 OpenStream = Callable[[dict[str, Any] | None], Iterator[Batch]]
@@ -58,6 +59,7 @@ def fit(
     begin: Callable[[], None] | None = None,
     fingerprint: Mapping[str, Any] | None = None,
     ranks: Ranks = ALONE,
+    distribute: Callable[[nn.Module], Strategy] | None = None,
     flops_per_token: float | None = None,
     peak_flops: float | None = None,
     console: Console | None = None,
@@ -71,6 +73,9 @@ def fit(
     begin:           called when all settings are known to fit together, before anything is written into `out`.
     fingerprint:     what the run rests on (data, tokenizer …), JSON-able. It is kept in checkpoints, and where a resumed
                      run finds another, that is told.
+    ranks, distribute: the processes that train the model together, and how it is distributed over them; by default each has
+                     the whole model. All ranks call `fit` with the same arguments, and streams of which each gives one
+                     rank's rows of the same batches.
     flops_per_token: of forward and backward, per token as `Batch.tokens` counts them; with `peak_flops` (per second)
                      it gives the MFU, model FLOPs utilization.
     callbacks:       called with every record of `metrics.jsonl`.
@@ -82,7 +87,8 @@ def fit(
     display = ProgressBar(
         console, training.max_steps, training.max_time, shown=ranks.rank == 0, max_epochs=training.max_epochs
     )
-    trainer = Trainer(model, Stepper(model, objective, training, ranks), training, Path(out), evaluate, ranks, display)
+    stepper = Stepper(model, objective, training, ranks, None if distribute is None else distribute(model))
+    trainer = Trainer(model, stepper, training, Path(out), evaluate, ranks, display)
     trainer.fingerprint |= fingerprint or {}
     trainer.callbacks = callbacks
     trainer.utilization = flops_per_token / peak_flops if flops_per_token and peak_flops else None
@@ -91,10 +97,10 @@ def fit(
         warn_of_lookahead(model, objective)
     with display, Interrupt(display.say) as interrupt, closing(trainer):
         while True:
-            ending = trainer.ending(interrupt.requested)
+            ending = trainer.ending(trainer.agree(interrupt.requested))
             if trainer.must_evaluate(ending):
                 trainer.evaluate()
-                ending = ending or trainer.ending(interrupt.requested)
+                ending = ending or trainer.ending(trainer.agree(interrupt.requested))
             if trainer.must_save(ending):
                 trainer.save(ending)
             if ending:
@@ -107,6 +113,7 @@ class Trainer:
 
     utilization: float | None = None  # MFU per (token per second)
     callbacks: Sequence[Callback] = ()
+    _agreed: float | None = None  # the time of all ranks
 
     def __init__(
         self,
@@ -121,7 +128,7 @@ class Trainer:
         self.model, self.stepper, self.training, self.out = model, stepper, training, out
         self.evaluator, self.ranks, self.display = evaluator, ranks, display
         self.fingerprint: dict[str, Any] = {"threads": torch.get_num_threads()}
-        self.store = Checkpoints(out / "checkpoints", training.keep)
+        self.store = Checkpoints(out / "checkpoints", training.keep, ranks)
         self.state, self.meter = State(), StepMetrics()
         self.running: AveragedModel | None = None
         self.unsaved = self.exhausted = False
@@ -147,7 +154,7 @@ class Trainer:
         self.stream = iter(open_stream(self.state.position))
         if saved:
             self.log.differs(self.state.step, saved.get("fingerprint", {}), self.fingerprint)
-            rng.restore(saved["rng"])
+            restore_rng(saved, self.ranks)
         else:
             rng.seed_all(seed + self.ranks.rank)
         self._born = time.monotonic() - self.state.elapsed
@@ -240,10 +247,13 @@ class Trainer:
     def _measure(self) -> dict[str, float]:
         assert self.evaluator is not None
         self.model.eval()
+        self.stepper.strategy.gather()
         with rng.preserved(), torch.no_grad():
             metrics = self.evaluator(self.model, self.state.step)
+        self.stepper.strategy.scatter()
         self.model.train()
-        return metrics
+        measured: dict[str, float] = self.ranks.broadcast(metrics)  # the same on every rank, to the last bit
+        return measured
 
     @contextmanager
     def _saving_first(self) -> Iterator[None]:
@@ -269,20 +279,23 @@ class Trainer:
         self._synchronize()
         self.unsaved = False
         tensors = model_tensors(self.model)
-        if not all_finite(learned(self.model, tensors)):
+        if not self._finite(tensors):
             self.log.event("not saved", self.state.step, reason="the weights hold NaN or infinity")
             return
         self.log.sync()
-        if self.ranks.rank == 0:
-            files: dict[str, Tensors] = {MODEL: tensors, OPTIMIZER: optimizer_tensors(self.stepper.optimizer)}
-            if self.running:
-                files[AVERAGE] = self.running.tensors
-            best = self._is_best()
-            temporary = ending == "interrupted" and not best and not self._falls_on(self.training.save_every)
-            self.state.elapsed = self.elapsed
-            saved = snapshot(self.state, self.stepper, self.training, self.meter, self.fingerprint)
-            self.store.save(self.state.step, files, saved, best, temporary)
+        average = {AVERAGE: self.running.tensors} if self.running else {}
+        strategy, optimizer = self.stepper.strategy, {OPTIMIZER: optimizer_tensors(self.stepper.optimizer)}
+        best = self._is_best()
+        temporary = ending == "interrupted" and not best and not self._falls_on(self.training.save_every)
+        self.state.elapsed = self.elapsed
+        saved = snapshot(self.state, self.stepper, self.training, self.meter, self.fingerprint)
+        self.store.save(self.state.step, strategy.files({MODEL: tensors, **average}, optimizer), saved, best, temporary)
         self.ranks.barrier()
+
+    def _finite(self, tensors: Tensors) -> bool:
+        """Whether no parameter among a model's tensors holds a NaN or an infinity, on any rank."""
+        (broken,) = self.ranks.max([not all_finite(learned(self.model, tensors))])
+        return not broken
 
     def _is_best(self) -> bool:
         return 0 < self.state.best.step == self.state.step
@@ -320,26 +333,29 @@ class Trainer:
         state = self.state
         state.elapsed = self.elapsed
         self.log.end(state.step, ending)
-        if ending == "bad steps" or not all_finite(learned(self.model, model_tensors(self.model))):
+        if ending == "bad steps" or not self._finite(model_tensors(self.model)):
             raise Diverged(state, self.store.newest())
         tensors, source, metrics = self._choose()
-        if not all_finite(learned(self.model, tensors)):
+        if not self._finite(tensors):
             raise Diverged(state, self.store.newest())
-        load_model(self.model, tensors)
+        load_model(self.model, self.stepper.strategy.model_part(tensors))
         if isinstance(self.training.average, LastCheckpoints) and self.evaluator and ending != "interrupted":
             metrics = self._measure()
             self.log.final(state.step, metrics, self.elapsed, source)
         weights = self.out / MODEL
         if self.ranks.rank == 0:
             replace_tensors(weights, tensors)
+        self.stepper.strategy.gather()
         self.ranks.barrier()
         return TrainingResult(ending, state, metrics, self.store.newest(), weights, source)
 
     def _choose(self) -> tuple[Tensors, str, dict[str, float]]:
         """The weights to deliver, what they are, and their evaluation where there was one."""
         average, newest = self.training.average, self.store.newest()
-        if newest is None:
+        if newest is None and not self.stepper.strategy.shards_model:
             return model_tensors(self.model), "the weights as they are", self.state.metrics
+        if newest is None:
+            raise ValueError("no step was taken, so that there are no weights to deliver; raise training.max_steps")
         if isinstance(average, LastCheckpoints):
             paths = list(self._sound(self.store.all()[-average.last :]))
             return mean(checkpoint.load_tensors(p, MODEL) for p in paths), f"the mean of {len(paths)} checkpoints", {}
@@ -368,10 +384,17 @@ class Trainer:
         if hasattr(self.stream, "close"):
             self.stream.close()
 
+    def agree(self, interrupted: bool) -> bool:
+        """Whether any rank was interrupted. With several ranks, also set the time on which all act until the next call."""
+        if self.ranks.size == 1:
+            return interrupted
+        anywhere, self._agreed = self.ranks.max([interrupted, time.monotonic() - self._born])
+        return bool(anywhere)
+
     @property
     def elapsed(self) -> float:
         """Seconds spent in this run, over all its sessions."""
-        return time.monotonic() - self._born
+        return time.monotonic() - self._born if self._agreed is None else self._agreed
 
 
 def check_metric(metric: str, metrics: Mapping[str, float]) -> None:

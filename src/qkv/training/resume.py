@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,14 @@ Say = Callable[[str], None]
 def snapshot(
     state: State, stepper: Stepper, training: Training, meter: StepMetrics, fingerprint: dict[str, Any]
 ) -> dict[str, Any]:
-    """The content of a checkpoint besides tensors."""
+    """The content of a checkpoint besides tensors. All ranks call it."""
+    first, *others = stepper.ranks.gather(rng.capture())
     return {
         "run": state.to_dict(),
         "window": meter.state(),
         "scaler": stepper.mixed.state(),
-        "rng": rng.capture(),
+        "rng": first,
+        **({"rng_of_other_ranks": others} if others else {}),
         "optimizer": training.optimizer.kind,
         "training": training.to_dict(),
         "fingerprint": fingerprint,
@@ -55,7 +58,7 @@ def restore(
         state = State.from_dict(saved["run"])
         meter.load(saved["window"])
         stepper.mixed.load(saved["scaler"])
-        rng.restore(saved["rng"])
+        restore_rng(saved, stepper.ranks)
         before, settings = saved["optimizer"], saved["training"]["optimizer"]
     except (LookupError, TypeError, AttributeError, ValueError, RuntimeError) as error:
         what = " ".join(str(error).split())
@@ -66,12 +69,24 @@ def restore(
             f"{path} was trained with the optimizer {before!r}, and {now!r} can't go on with that one's state; "
             f"resume with {before!r}, or start a new run"
         )
-    load_model(model, checkpoint.load_tensors(path, MODEL), str(path / MODEL))
-    optimizer = with_new_names(model, checkpoint.load_tensors(path, OPTIMIZER))
-    _restore_optimizer(path, optimizer, stepper, training, settings)
-    if average and (path / AVERAGE).exists():
-        average.load(with_new_names(model, checkpoint.load_tensors(path, AVERAGE)))
+    strategy = stepper.strategy
+    tensors = with_new_names(model, checkpoint.load_tensors(path, MODEL))
+    load_model(model, strategy.model_part(tensors), str(path / MODEL))
+    tensors = with_new_names(model, checkpoint.load_tensors(path, OPTIMIZER))
+    _restore_optimizer(path, strategy.optimizer_part(tensors), stepper, training, settings)
+    if average and checkpoint.has_tensors(path, AVERAGE):
+        average.load(strategy.model_part(with_new_names(model, checkpoint.load_tensors(path, AVERAGE))))
     return state, saved
+
+
+def restore_rng(saved: dict[str, Any], ranks: Ranks) -> None:
+    """Restore this rank's random generators, or seed those of a rank that was not there when the checkpoint was saved."""
+    states = [saved["rng"], *saved.get("rng_of_other_ranks", ())]
+    if ranks.rank < len(states):
+        rng.restore(states[ranks.rank])
+    else:
+        rng.restore(states[0])
+        rng.seed_all(random.getrandbits(32) + ranks.rank)
 
 
 def _restore_optimizer(

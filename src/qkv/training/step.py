@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.batch import Batch
-from ..core.ranks import Ranks
+from ..core.ranks import Ranks, splitting
 from ..layers.moe import Mixture
 from ..models.base import ModelModule
 from ..models.transformer import TransformerModel
@@ -19,6 +19,7 @@ from .gradients.clipping import update
 from .mixed_precision import MixedPrecision
 from .objective import Objective, terms_of
 from .settings import Training
+from .strategy import Strategy
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,18 @@ class StepResult:
 class Stepper:
     """Takes optimizer steps with a model, its objective and its optimizer."""
 
-    def __init__(self, model: nn.Module, objective: Objective, training: Training, ranks: Ranks) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: Objective,
+        training: Training,
+        ranks: Ranks,
+        strategy: Strategy | None = None,
+    ) -> None:
         self.objective, self.training, self.ranks = objective, training, ranks
+        self.strategy = strategy or Strategy(model, ranks)
         self.device = next(model.parameters()).device
-        self.optimizer = training.optimizer.build(model)  # first: what it freezes needs no fp32 masters
+        self.optimizer = self.strategy.optimizer(training.optimizer)  # first: what it freezes needs no fp32 masters
         self.mixed = MixedPrecision(training.precision, model, self.device)
         self.lr = training.optimizer.lr
         if isinstance(model, TransformerModel | ModelModule):
@@ -64,7 +73,7 @@ class Stepper:
             return StepResult(0, tokens, nothing, nothing, nothing, {})
         loss, values = self._backward(batches, totals)
         clips = self.training.clip_norm, self.training.clip_value
-        done = update(self.optimizer, loss, self.mixed, self.ranks, *clips)
+        done = update(self.optimizer, loss, self.mixed, self.strategy, *clips)
         for module in self.balanced:
             module.rebalance(self.ranks)
         return StepResult(max(totals.values()), tokens, loss, done.grad_norm, done.bad, values)
@@ -90,19 +99,30 @@ class Stepper:
     def _backward(self, batches: list[Batch], totals: dict[str, int]) -> tuple[Tensor, dict[str, Tensor]]:
         """Compute the gradients of a step. Returns its loss, and the reported values of the terms."""
         losses, reports = [], []
-        for batch in batches:
+        for i, batch in enumerate(batches, 1):
             counts = self.objective.counts(batch)
-            if not any(counts.values()):
-                continue
-            with self.mixed.autocast():
-                terms = over_labels(terms_of(self.objective, self.model, batch.to(self.device)), counts)
-            loss = weighed(terms, totals)
-            self.mixed.backward(loss)
-            losses.append(loss.detach())
-            reports.append(reported(terms, totals))
-            del terms, loss  # free their memory before the next batch
+            if self.ranks.size == 1 and not any(counts.values()):
+                continue  # with several ranks all of them take part in the communication of each batch
+            with splitting(self.ranks, batch.idle):
+                loss, shown = self._one(batch, counts, totals, last=i == len(batches))
+            losses.append(loss)
+            reports.append(shown)
         self.names = list(dict.fromkeys([*totals, *self.names, *(name for report in reports for name in report)]))
         zero = torch.zeros((), device=self.device)
         parts = [sum(losses, zero), *(sum((r[name] for r in reports if name in r), zero) for name in self.names)]
         loss, *values = self.ranks.sum(torch.stack(parts)).unbind()
         return loss, dict(zip(self.names, values, strict=True))
+
+    def _one(
+        self, batch: Batch, counts: dict[str, int], totals: dict[str, int], last: bool
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Forward and backward of one batch. Returns its share of the loss, and of the reported values of the terms."""
+        with self.mixed.autocast():
+            terms = over_labels(terms_of(self.objective, self.model, batch.to(self.device)), counts)
+        loss, shown = weighed(terms, totals), reported(terms, totals)
+        if batch.idle:
+            loss, shown = loss * 0.0, {name: value * 0.0 for name, value in shown.items()}
+        self.strategy.before_backward(last)
+        self.mixed.backward(loss)
+        self.strategy.after_backward(last)
+        return loss.detach(), shown

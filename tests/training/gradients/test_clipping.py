@@ -10,6 +10,7 @@ from qkv.training.gradients.clipping import update
 from qkv.training.mixed_precision import MixedPrecision
 from qkv.training.objective import NextToken
 from qkv.training.optimizers import Optimizer
+from qkv.training.strategy import Strategy
 
 
 def gradients(model: Tiny, scale: float = 1.0) -> torch.Tensor:
@@ -36,13 +37,13 @@ def test_a_bad_gradient_changes_nothing_even_on_the_first_step(kind, fused, pois
     before = {name: t.clone() for name, t in model_tensors(model).items()}
     loss = gradients(model)
     model.layer.weight.grad[0, 0] = poison
-    done = update(optimizer, loss, mixed, ALONE, clip_norm=1.0, clip_value=clip_value)
+    done = update(optimizer, loss, mixed, Strategy(model, ALONE), clip_norm=1.0, clip_value=clip_value)
     assert done.bad == 1.0 and not torch.isfinite(done.grad_norm)
     assert all(torch.equal(t, before[name]) for name, t in model_tensors(model).items())
     assert all(p.grad is None for p in model.parameters())
     # the next, good step is what it would have been without the bad one
     for m, o in ((model, optimizer), (fresh_model, fresh_optimizer)):
-        assert update(o, gradients(m), mixed, ALONE, clip_norm=1.0).bad == 0.0
+        assert update(o, gradients(m), mixed, Strategy(model, ALONE), clip_norm=1.0).bad == 0.0
     after, wanted = model_tensors(model), model_tensors(fresh_model)
     assert all(torch.equal(after[name], wanted[name]) for name in wanted)
     states = optimizer_tensors(optimizer), optimizer_tensors(fresh_optimizer)
@@ -53,7 +54,7 @@ def test_a_bad_loss_with_good_gradients_changes_nothing():
     model, optimizer, mixed = setup()
     before = copy.deepcopy(model.state_dict())
     gradients(model)
-    assert update(optimizer, torch.tensor(float("nan")), mixed, ALONE).bad == 1.0
+    assert update(optimizer, torch.tensor(float("nan")), mixed, Strategy(model, ALONE)).bad == 1.0
     assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
 
 
@@ -67,7 +68,7 @@ def test_clipping_by_norm_and_by_value():
         for group in optimizer.param_groups:
             group["momentum"], group["decoupled_decay"] = 0.0, 0.0
         start = torch.cat([p.detach().flatten() for p in model.parameters()]).clone()
-        done = update(optimizer, gradients(model), mixed, ALONE, clip_norm, clip_value)
+        done = update(optimizer, gradients(model), mixed, Strategy(model, ALONE), clip_norm, clip_value)
         wanted = raw if clip_value is None else raw.clamp(-clip_value, clip_value)
         if clip_norm is not None:
             wanted = wanted * min(1.0, clip_norm / float(wanted.norm()))

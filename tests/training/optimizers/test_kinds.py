@@ -22,6 +22,7 @@ from qkv.training.objective import NextToken
 from qkv.training.optimizers import Optimizer
 from qkv.training.settings import Training
 from qkv.training.step import Stepper
+from qkv.training.strategy import Strategy
 
 SPECS = {
     "adamw": {"kind": "adamw", "lr": 0.02},
@@ -74,11 +75,11 @@ def test_a_bad_step_changes_nothing(name, poison, first):
     model, mixed = Tiny(dropout=0.0), MixedPrecision("fp32", Tiny(), torch.device("cpu"))
     optimizer = make(name, model)
     if not first:
-        update(optimizer, gradients(model, 0), mixed, ALONE, clip_norm=1.0)
+        update(optimizer, gradients(model, 0), mixed, Strategy(model, ALONE), clip_norm=1.0)
     before = copy.deepcopy((model_tensors(model), optimizer_tensors(optimizer)))
     loss = gradients(model, 1)
     model.layer.weight.grad[0, 0] = poison
-    assert update(optimizer, loss, mixed, ALONE, clip_norm=1.0).bad == 1.0
+    assert update(optimizer, loss, mixed, Strategy(model, ALONE), clip_norm=1.0).bad == 1.0
     assert same(model_tensors(model), before[0]) and same(optimizer_tensors(optimizer), before[1])
 
 

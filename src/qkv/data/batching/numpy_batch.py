@@ -65,7 +65,7 @@ class NumpyBatch:
 
     arrays:  the model inputs by argument name: `ids`, `target`, `token_types` …, (B, …).
     placed:  the layouts of `ids` and `target`, if they have one.
-    labels, targets, counts, tokens, slots, texts: as in `Batch`.
+    labels, targets, counts, tokens, slots, texts, idle: as in `Batch`.
     """
 
     arrays: dict[str, Array]
@@ -76,6 +76,7 @@ class NumpyBatch:
     tokens: int = 0
     slots: int = 0
     texts: tuple[Example, ...] = ()
+    idle: bool = False
 
     def batch(self, position: dict[str, Any]) -> Batch:
         inputs: dict[str, Any] = {name: torch.from_numpy(array) for name, array in self.arrays.items()}
@@ -90,6 +91,7 @@ class NumpyBatch:
             slots=self.slots,
             position=position,
             texts=self.texts,
+            idle=self.idle,
         )
 
 

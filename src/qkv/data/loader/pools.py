@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -21,6 +21,7 @@ from ..batching.numpy_batch import NumpyBatch, PaddedLayout, count_labels
 from ..batching.ragged import Index
 from ..batching.rows import Limits, Rows, conversation_rows, pair_rows, prompt_rows, running_rows, window_rows
 from ..batching.settings import Batching
+from ..batching.sharding import WHOLE, Shard, Share, share_of
 from ..batching.token_cache import TokenCache
 from ..source import Counts, Skipped, Source, Split, Table, order, read
 from ..task import Item, RandomContext, Task, TextTask
@@ -45,6 +46,7 @@ class Pool:
 class Pools:
     """Builds pools: `build(epoch, number)` always returns the same one, in any process.
 
+    With a `shard`, each batch has the rows of one rank; the batches of all ranks together are those of `WHOLE`.
     `stopped` cancels a build that runs in another thread.
     """
 
@@ -56,6 +58,7 @@ class Pools:
     seed: int
     task: Task | None = None
     length: int | None = None  # entries in an epoch of a sequential table, if they were counted
+    shard: Shard = WHOLE
     stopped: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -149,7 +152,11 @@ class Pools:
         chosen = bucketed_order(own, source)
         edges = batch_edges(own[chosen], source[chosen], self.batching.tokens, self.batching.max_rows)
         pad = 0 if self.tokenizer is None else self.tokenizer.pad_id or 0
-        cuts = [task.collate([items[i] for i in chosen[a:b]], pad) for a, b in pairwise(edges)]
+        cuts = []
+        for a, b in pairwise(edges):
+            which = chosen[a:b]
+            share = share_of(self.shard, own[which], source[which])
+            cuts.append(_own(share, task.collate([items[i] for i in which[share.start : share.stop]], pad)))
         if random is not None:
             random.shuffle(cuts)
         return cuts
@@ -226,10 +233,20 @@ class Pools:
             rows = rows.take(bucketed_order(rows.inputs.lengths, rows.source_lengths))
         edges = batch_edges(rows.inputs.lengths, rows.source_lengths, self.batching.tokens, self.batching.max_rows)
         pad = self._encoder.pad_id or 0  # any id: layouts mark the padding
-        cuts = [_collate(rows.take(np.arange(a, b)), pad) for a, b in pairwise(edges)]
+        cuts = []
+        for a, b in pairwise(edges):
+            share = share_of(self.shard, rows.inputs.lengths[a:b], rows.source_lengths[a:b])
+            cuts.append(_own(share, _collate(rows.take(np.arange(a + share.start, a + share.stop)), pad)))
         if random is not None:
             random.shuffle(cuts)
         return cuts
+
+
+def _own(share: Share, cut: NumpyBatch) -> NumpyBatch:
+    """The batch of a rank; one that is idle counts nothing."""
+    if not share.idle:
+        return cut
+    return replace(cut, counts=dict.fromkeys(cut.counts, 0), tokens=0, slots=0, texts=(), idle=True)
 
 
 def _collate(rows: Rows, pad: int) -> NumpyBatch:

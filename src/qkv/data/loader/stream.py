@@ -17,6 +17,7 @@ from ...tokenizers.protocol import Encoder
 from ..batching.numpy_batch import NumpyBatch
 from ..batching.rows import OVER_LONG
 from ..batching.settings import Batching
+from ..batching.sharding import WHOLE, Shard
 from ..source import Counts, Source, Split
 from ..task import Task, TextTask
 from .pools import Pool, Pools
@@ -35,6 +36,7 @@ def stream(
     position: dict[str, Any] | None = None,
     epochs: int | None = None,
     length: int | None = None,
+    shard: Shard = WHOLE,
 ) -> Stream:
     """Batches of one split, right padded, built by a `task`; without one, of texts and pairs as they are.
 
@@ -44,13 +46,16 @@ def stream(
     not know its length before its end. Then `length` provides it (see `count`); without it, the first pass does, and
     `position["length"]` stores it.
 
+    With a `shard`, each batch has the rows of one rank: all ranks read the same examples in the same order and make the
+    same batches, of which each keeps its own rows. A rank without rows gets an `idle` batch.
+
     Passing the `position` of any batch resumes with the batch after it, bit for bit. Raises ValueError if the data are
     missing or broken, if no example is left after filtering, or if the data had another size at that position.
     """
     if task is None or isinstance(task, TextTask):
         batching.check(seq2seq and task is None)
     last = epochs if epochs is not None or split == "train" else 1
-    return Stream(Pools(source, tokenizer, batching, seq2seq, split, seed, task, length), position or {}, last)
+    return Stream(Pools(source, tokenizer, batching, seq2seq, split, seed, task, length, shard), position or {}, last)
 
 
 class Stream(Iterator[Batch]):

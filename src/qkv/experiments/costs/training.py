@@ -20,6 +20,7 @@ from ...cost.throughput import peak_flops
 from ...layers.lora import Adapter
 from ...models.base import ModelSpec
 from ...models.transformer import Transformer
+from ...parallel.team import Team
 from ...recipes.recipe import Recipe
 from ...training.mixed_precision import DTYPES, Precision, choose
 from ...training.objective import Objective
@@ -102,7 +103,7 @@ def of_recipe(
 
 
 def _by_data(recipe: Recipe, device: torch.device, rows: int | None, length: int | None) -> Costs:
-    job = Job.prepare(recipe, Path(), device, False, Console(quiet=True))
+    job = Job.prepare(recipe, Path(), Team.alone(device), False, Console(quiet=True))
     batches = job.sample()
     passed = batches[-1].position["passed"]
     epoch = len(batches) / passed if passed else None

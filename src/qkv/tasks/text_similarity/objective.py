@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...core.batch import Batch, Term, Terms
+from ...core.ranks import concatenate
 from ...training.objective import Objective
 
 
@@ -29,8 +30,8 @@ class Contrastive(Objective, kind="contrastive"):
     """−log exp(cos(u_i, v_i)/τ) / Σ_j exp(cos(u_i, v_j)/τ): each text identifies its own pair among all pairs of the batch
     (InfoNCE; Henderson et al. 2017; Gao et al. 2021). `both` adds the same for each v among all u, and halves the sum.
 
-    Negatives are the pairs of the same micro-batch on the same rank, which is the term's `scope`: accumulating
-    micro-batches is not the same as a larger batch, though each pair has the same weight. The value is in nats per pair;
+    Negatives are the pairs of the same micro-batch, of all ranks, which is the term's `scope`: accumulating micro-batches is
+    not the same as a larger batch, though each pair has the same weight. The value is in nats per pair;
     chance is the logarithm of the number of pairs in a batch.
     """
 
@@ -41,11 +42,11 @@ class Contrastive(Objective, kind="contrastive"):
 
     def __call__(self, model: nn.Module, batch: Batch) -> Terms:
         u, v = _pairs(model, batch, self.kind)
-        logits = u @ v.T / self.temperature
-        labels = torch.arange(len(u), device=u.device)
-        loss = F.cross_entropy(logits, labels, reduction="sum")
+        (all_u, start), (all_v, _) = concatenate(u), concatenate(v)
+        labels = torch.arange(start, start + len(u), device=u.device).clamp(max=len(all_u) - 1)
+        loss = F.cross_entropy(u @ all_v.T / self.temperature, labels, reduction="sum")
         if self.both:
-            loss = (loss + F.cross_entropy(logits.T, labels, reduction="sum")) / 2
+            loss = (loss + F.cross_entropy(v @ all_u.T / self.temperature, labels, reduction="sum")) / 2
         return {"loss": Term(loss, len(u))}
 
 

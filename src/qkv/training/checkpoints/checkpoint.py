@@ -3,7 +3,8 @@
     checkpoints/
       step-00001000/
         model.safetensors        weights, tied ones once
-        optimizer.safetensors    the optimizer's tensors, as `<parameter>/<state>`
+        optimizer.safetensors    the optimizer's tensors, as `<parameter>/<state>`; where ranks have different parts,
+                                 `optimizer-00001-of-00004.safetensors` and so on, each written by one of them
         average.safetensors      the running average of the weights, where training keeps one
         state.json               {"sha256": of the rest, "state": {...}, "best": a checkpoint's name or null,
                                   "temporary": true or false, "files": {name: {"sha256", "bytes"}}}
@@ -21,13 +22,15 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from ...core import atomic
+from ...core.ranks import ALONE, Ranks
+from .pieces import Shard, joined, read_pieces, shards_of, to_metadata
 from .weights import Tensors, read_tensors, write_tensors
 
 MODEL, OPTIMIZER, AVERAGE, STATE = "model.safetensors", "optimizer.safetensors", "average.safetensors", "state.json"
@@ -43,12 +46,14 @@ class Checkpoints:
 
     A `temporary` checkpoint, saved because of an interruption, lasts until the next save and replaces no other: a resumed
     training keeps the same checkpoints as an uninterrupted one.
+
+    With several `ranks`, all of which see the same disk, each writes files of its own; the rest is done by rank 0.
     """
 
-    def __init__(self, root: Path, keep: int = 3) -> None:
-        self.root, self.keep = root, keep
+    def __init__(self, root: Path, keep: int = 3, ranks: Ranks = ALONE) -> None:
+        self.root, self.keep, self.ranks = root, keep, ranks
         self.temporary: Path | None = None
-        if root.is_dir():
+        if root.is_dir() and ranks.rank == 0:
             atomic.tidy(root)
 
     # -- listing -----------------------------------------------------------------------------------------------
@@ -87,36 +92,67 @@ class Checkpoints:
     def save(
         self,
         step: int,
-        files: Mapping[str, Tensors],
+        files: Mapping[str, Tensors | Shard],
         state: Mapping[str, Any],
         best: bool = False,
         temporary: bool = False,
     ) -> Path:
         """Save a checkpoint and delete the oldest. `best`: its evaluation is the best so far.
 
-        Raises OSError if it can't be written; earlier checkpoints are then unchanged.
+        All ranks call it, each with the files that it writes; state, best and temporary are rank 0's.
+        Raises OSError, on every rank, if one can't write; earlier checkpoints are then unchanged.
         """
         target = self.root / f"step-{step:08d}"
         beside = self.root / f".tmp-{target.name}"
-        try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            best_path = target if best else self.best()
-            _write(
-                beside,
-                files,
-                {"state": dict(state), "best": best_path.name if best_path else None, "temporary": temporary},
-            )
-            atomic.replace_folder(beside, target)
-            self._point(target, best_path)
-        except OSError as error:
-            shutil.rmtree(beside, ignore_errors=True)
+        error = self._on_rank_0(lambda: _begin(beside))
+        sums: dict[str, Any] = {}
+        if error is None:
+            try:
+                sums = _write_files(beside, files)
+            except OSError as raised:
+                error = raised
+        gathered = self.ranks.gather((sums, error))
+        error = next((raised for _, raised in gathered if raised is not None), None)
+        if error is None:
+            every = {name: known for sums, _ in gathered for name, known in sums.items()}
+            error = self._on_rank_0(lambda: self._complete(beside, target, every, state, best, temporary))
+        if error is not None:
+            if self.ranks.rank == 0:
+                shutil.rmtree(beside, ignore_errors=True)
             raise self._lost(target, error) from error
+        return target
+
+    def _on_rank_0(self, act: Callable[[], None]) -> OSError | None:
+        """Act on rank 0. Returns the error, on every rank."""
+        error: OSError | None = None
+        if self.ranks.rank == 0:
+            try:
+                act()
+            except OSError as raised:
+                error = raised
+        failed: OSError | None = self.ranks.broadcast(error)
+        return failed if error is None else error
+
+    def _complete(
+        self,
+        beside: Path,
+        target: Path,
+        files: Mapping[str, Any],
+        state: Mapping[str, Any],
+        best: bool,
+        temporary: bool,
+    ) -> None:
+        """Write the state, which names all files, and make the checkpoint one of those that are saved."""
+        best_path = target if best else self.best()
+        name = best_path.name if best_path else None
+        _write_state(beside, files, {"state": dict(state), "best": name, "temporary": temporary})
+        atomic.replace_folder(beside, target)
+        self._point(target, best_path)
         if self.temporary not in (None, target):
             atomic.remove_folder(self.temporary)
         self.temporary = target if temporary else None
         if not temporary:
             self._prune()
-        return target
 
     def go_on_from(self, newest: Path) -> None:
         """Complete a killed save: write the pointers, and delete the checkpoints that it would have deleted."""
@@ -149,17 +185,27 @@ class Checkpoints:
                 atomic.remove_folder(path)
 
 
-def _write(folder: Path, files: Mapping[str, Tensors], content: Mapping[str, Any]) -> None:
+def _begin(folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir()
+
+
+def _write_files(folder: Path, files: Mapping[str, Tensors | Shard]) -> dict[str, Any]:
+    """Write files of tensors. Returns the checksum and length of each."""
     sums = {}
-    for name, tensors in files.items():
+    for name, content in files.items():
         path = folder / name
-        write_tensors(path, tensors)
+        shard = content if isinstance(content, Shard) else Shard(content, {})
+        write_tensors(path, shard.tensors, metadata=to_metadata(shard.pieces))
         atomic.sync_file(path)
         sums[name] = {"sha256": atomic.sha256(path), "bytes": path.stat().st_size}
-    content = {**content, "files": sums}
+    return sums
+
+
+def _write_state(folder: Path, files: Mapping[str, Any], content: Mapping[str, Any]) -> None:
+    content = {**content, "files": dict(files)}
     text = json.dumps({"sha256": _digest(content), **content}, allow_nan=False)
     atomic.write_file(folder / STATE, text.encode())
 
@@ -178,12 +224,27 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
 
 
 def load_tensors(checkpoint: Path, name: str) -> dict[str, Tensor]:
-    """Load the tensors of one file, to the host. Raises Damaged, with the file's name, if it was changed since."""
+    """Load the tensors of one file, or of its shards, to the host. Raises Damaged, with the file's name, if it was changed
+    since."""
     files = _verified(checkpoint)["files"]
-    if name not in files:
+    names = [name] if name in files else shards_of(name, files)
+    if not names:
         raise Damaged(f"the checkpoint {checkpoint} has no {name}")
-    _check(checkpoint / name, files[name])
-    return read_tensors(checkpoint / name)
+    for part in names:
+        _check(checkpoint / part, files[part])
+    if names == [name]:
+        return read_tensors(checkpoint / name)
+    shards = ((read_tensors(checkpoint / part), read_pieces(checkpoint / part)) for part in names)
+    try:
+        return joined(shards, f"the shards of {checkpoint / name}")
+    except ValueError as error:
+        raise Damaged(str(error)) from None
+
+
+def has_tensors(checkpoint: Path, name: str) -> bool:
+    """Whether a checkpoint has this file, or shards of it."""
+    files = _verified(checkpoint)["files"]
+    return name in files or bool(shards_of(name, files))
 
 
 def check(checkpoint: Path) -> None:

@@ -22,17 +22,27 @@ Tensors = Mapping[str, Tensor]
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and persistent buffers, detached, sharing the model's memory; tied ones once, under their first name. For
-    an adapted model only those that its adapter trains; the others are in the directory that it was loaded from."""
+    """Parameters and persistent buffers, detached, sharing the model's memory; tied ones once, under their first name.
+
+    Of a parameter divided over ranks, this rank's part. For an adapted model only those that its adapter trains; the others
+    are in the directory that it was loaded from.
+    """
     own = trained(model)
     seen: set[Any] = set()
     tensors: dict[str, Tensor] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
-        storage = (tensor.data_ptr(), tensor.shape, tensor.stride()) if tensor.numel() else id(tensor)
+        part = local(tensor)
+        storage = (part.data_ptr(), part.shape, part.stride()) if part.numel() else id(tensor)
         if storage not in seen and (own is None or name in own):
             seen.add(storage)
-            tensors[name] = tensor.detach()
+            tensors[name] = part.detach()
     return tensors
+
+
+def local(tensor: Tensor) -> Tensor:
+    """This rank's part of a distributed tensor (`DTensor`), sharing its memory; any other tensor as it is."""
+    to_local = getattr(tensor, "to_local", None)
+    return tensor if to_local is None else to_local()
 
 
 def with_new_names(model: nn.Module, tensors: Tensors) -> dict[str, Tensor]:
@@ -110,12 +120,14 @@ def _load_unmade(optimizer: torch.optim.Optimizer, tensors: Tensors, where: str)
     optimizer.load_state_dict({**optimizer.state_dict(), "state": states})
 
 
-def write_tensors(path: Path, tensors: Tensors, *, checked: bool = False) -> None:
+def write_tensors(
+    path: Path, tensors: Tensors, *, checked: bool = False, metadata: Mapping[str, str] | None = None
+) -> None:
     """Write one safetensors file, with a checksum of each tensor where wanted. Raises OSError where the disk refuses."""
     on_host = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
     sums = checksums.metadata(on_host) if checked else {}
     try:
-        save_file(on_host, path, metadata={"format": "pt", **sums})
+        save_file(on_host, path, metadata={"format": "pt", **(metadata or {}), **sums})
     except SafetensorError as error:
         raise OSError(f"{path} could not be written: {error}") from None
     if checked:

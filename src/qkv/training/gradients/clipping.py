@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_, get_total_norm
+from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_
 
-from ...core.ranks import Ranks
 from ..mixed_precision import MixedPrecision
+from ..strategy import Strategy
 
 
 class Update(NamedTuple):
@@ -24,7 +24,7 @@ def update(
     optimizer: torch.optim.Optimizer,
     loss: Tensor,
     mixed: MixedPrecision,
-    ranks: Ranks,
+    strategy: Strategy,
     clip_norm: float | None = None,
     clip_value: float | None = None,
 ) -> Update:
@@ -33,20 +33,17 @@ def update(
     The guard looks before the clipping, which would turn an infinite gradient into an honest-looking one. Clipping is
     by value (each gradient into ±clip_value), then by the norm over all parameters (g ← g · min(1, clip_norm / ‖g‖)).
     """
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    if ranks.size > 1:
-        for parameter in parameters:  # of every rank, also those that this one's batches did not touch
-            parameter.grad = ranks.sum(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
-    parameters = [p for p in parameters if p.grad is not None]
+    parameters = strategy.reduce(optimizer)
     mixed.unscale(optimizer)
-    grad_norm = norm = get_total_norm([p.grad for p in parameters])
+    grad_norm = norm = strategy.norm(parameters)
     bad = 1.0 - (torch.isfinite(grad_norm) & torch.isfinite(loss)).float()
     if clip_value is not None:
         clip_grad_value_(parameters, clip_value)
-        norm = get_total_norm([p.grad for p in parameters]) if clip_norm is not None else norm
+        norm = strategy.norm(parameters) if clip_norm is not None else norm
     if clip_norm is not None:
         clip_grads_with_norm_(parameters, clip_norm, norm)
     move(optimizer, bad)
+    strategy.publish()
     mixed.adapt()
     optimizer.zero_grad(set_to_none=True)
     return Update(grad_norm, bad)

@@ -16,6 +16,7 @@ class Adagrad(Optimizer, kind="adagrad"):
     are large; for sparse features. s begins at `accumulator`. State: one number a parameter.
     """
 
+    elementwise: ClassVar[bool] = True
     tuned_lr: ClassVar[float] = 1e-3
 
     lr: Positive = 0.01

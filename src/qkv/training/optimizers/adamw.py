@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -20,6 +20,8 @@ class AdamW(Optimizer, kind="adamw"):
     m ← β₁m + (1 − β₁) g, v ← β₂v + (1 − β₂) g², w ← w − lr · m̂ / (√v̂ + ε) with m̂ = m / (1 − β₁ᵗ), v̂ = v / (1 − β₂ᵗ).
     State: two numbers a parameter.
     """
+
+    elementwise: ClassVar[bool] = True
 
     betas: tuple[Beta, Beta] = (0.9, 0.98)
     eps: Positive = 1e-9

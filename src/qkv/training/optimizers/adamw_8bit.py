@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
@@ -30,6 +30,8 @@ class AdamW8bit(AdamW, kind="adamw-8bit"):
     min_size:   parameters with fewer numbers keep their moments in float32, which costs little.
     embeddings: pack the moments of embedding tables too; their gradients are uneven, and the paper leaves them out.
     """
+
+    elementwise: ClassVar[bool] = False  # numbers share the scale of their block
 
     block: Annotated[int, Field(ge=16, le=16384)] = 256
     min_size: Annotated[int, Field(ge=0)] = 4096

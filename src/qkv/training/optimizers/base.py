@@ -31,12 +31,15 @@ class Optimizer(Spec, role="optimizer"):
     rates:            {pattern: factor} on the learning rate of the parameters whose names match; several multiply.
     freeze:           patterns of parameters that don't move.
 
+    elementwise: whether each number of a parameter moves by its own gradient alone, so that a part of a parameter can be
+                 updated by itself.
     tuned_lr: the default lr where a trained model of 768 dimensions is trained on, see `tuning`.
 
     Patterns are those of file names: `encoder.*`, `*.attention.q.weight`, `decoder.blocks.[01].*`. A tied parameter
     answers to each of its names. Raises ValueError for a pattern that matches nothing.
     """
 
+    elementwise: ClassVar[bool] = False
     tuned_lr: ClassVar[float] = 5e-5
 
     lr: Positive = 1e-3
@@ -54,8 +57,12 @@ class Optimizer(Spec, role="optimizer"):
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """Freeze what `freeze` names, and give the optimizer over the rest, tied parameters once."""
-        freeze(model, self.freeze)
+        self.freeze_parameters(model)
         return self.make(self.groups(model), model)
+
+    def freeze_parameters(self, model: nn.Module) -> None:
+        """Freeze what `freeze` names."""
+        freeze(model, self.freeze)
 
     def make(self, groups: Groups, model: nn.Module) -> torch.optim.Optimizer:
         """PyTorch's optimizer object over parameter groups. Its state is there from the start, all of it tensors."""

@@ -18,6 +18,7 @@ class Lion(Optimizer, kind="lion"):
     number a parameter.
     """
 
+    elementwise: ClassVar[bool] = True
     tuned_lr: ClassVar[float] = 1e-5
 
     lr: Positive = 1e-4

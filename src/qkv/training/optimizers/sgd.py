@@ -18,6 +18,7 @@ class SGD(Optimizer, kind="sgd"):
     State: one number a parameter, none without momentum.
     """
 
+    elementwise: ClassVar[bool] = True
     tuned_lr: ClassVar[float] = 1e-2
 
     lr: Positive = 0.1

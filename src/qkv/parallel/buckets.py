@@ -1,0 +1,105 @@
+"""Buckets of gradients that are summed over ranks together, during the backward pass (Li et al. 2020, PyTorch DDP)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+BUCKET_BYTES = 25 << 20  # of a bucket, as in PyTorch's DDP
+
+Communicate = Callable[[Tensor, int], dist.Work | None]
+"""Start the communication of a flat tensor of the parameters of an owner; the result is waited for."""
+
+
+@dataclass(eq=False)
+class Bucket:
+    """Parameters of one owner and one dtype, and during a step the flat sum of their gradients."""
+
+    owner: int
+    parameters: list[nn.Parameter]
+    flat: Tensor | None = None
+    work: dist.Work | None = None
+    waiting: set[int] = field(default_factory=set)  # ids of parameters whose gradient is not there yet
+
+    def flatten(self) -> Tensor:
+        """The gradients one after the other, zeros where there is none; then for each parameter whether it has one."""
+        there = torch.tensor([p.grad is not None for p in self.parameters])
+        parts = [(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in self.parameters]
+        return torch.cat([*parts, there.to(parts[0], non_blocking=True)])
+
+    def gradients(self, flat: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
+        """The parameters that have a gradient on some rank, with views of a sum of `flatten`."""
+        there = flat[-len(self.parameters) :].tolist()
+        for parameter, gradient, ranks in zip(self.parameters, self.unflatten(flat), there, strict=True):
+            if ranks:
+                yield parameter, gradient
+
+    def unflatten(self, flat: Tensor) -> list[Tensor]:
+        """Views of the beginning of a flat tensor, with the shapes of the parameters."""
+        sizes = [p.numel() for p in self.parameters]
+        parts = flat[: sum(sizes)].split(sizes)
+        return [part.view_as(p) for part, p in zip(parts, self.parameters, strict=True)]
+
+
+def buckets_of(parameters: Sequence[nn.Parameter], owner: Callable[[nn.Parameter], int]) -> list[Bucket]:
+    """Put parameters into buckets, in the reverse of their order, in which backward makes their gradients."""
+    buckets: list[Bucket] = []
+    open_ones: dict[tuple[int, torch.dtype], tuple[Bucket, int]] = {}
+    for parameter in reversed(parameters):
+        key = owner(parameter), parameter.dtype
+        size = parameter.numel() * parameter.element_size()
+        bucket, used = open_ones.get(key, (None, 0))
+        if bucket is None or used + size > BUCKET_BYTES:
+            bucket, used = Bucket(key[0], []), 0
+            buckets.append(bucket)
+        bucket.parameters.append(parameter)
+        open_ones[key] = bucket, used + size
+    return buckets
+
+
+class Reducer:
+    """Sums gradients over ranks, bucket by bucket, each as soon as its gradients are there.
+
+    Buckets are communicated in the same order on every rank, which collective operations need.
+    """
+
+    def __init__(self, buckets: list[Bucket], communicate: Communicate, overlap: bool = True) -> None:
+        self.buckets, self.communicate = buckets, communicate
+        self._of = {id(p): bucket for bucket in buckets for p in bucket.parameters}
+        self._active, self._next = False, 0
+        if overlap:
+            for bucket in buckets:
+                for parameter in bucket.parameters:
+                    parameter.register_post_accumulate_grad_hook(self._ready)
+
+    def begin(self) -> None:
+        """The next backward pass is one whose gradients are summed."""
+        self._active, self._next = True, 0
+        for bucket in self.buckets:
+            bucket.waiting = {id(p) for p in bucket.parameters}
+
+    def finish(self) -> None:
+        """Communicate what is left, and wait for everything. The sums are then in the buckets."""
+        self._active = False
+        for bucket in self.buckets[self._next :]:
+            self._send(bucket)
+        for bucket in self.buckets:
+            if bucket.work is not None:
+                bucket.work.wait()
+                bucket.work = None
+
+    def _ready(self, parameter: Tensor) -> None:
+        if not self._active:
+            return
+        self._of[id(parameter)].waiting.discard(id(parameter))
+        while self._next < len(self.buckets) and not self.buckets[self._next].waiting:
+            self._send(self.buckets[self._next])
+            self._next += 1
+
+    def _send(self, bucket: Bucket) -> None:
+        bucket.flat = bucket.flatten()
+        bucket.work = self.communicate(bucket.flat, bucket.owner)

@@ -1,0 +1,157 @@
+"""Data parallelism with whole parameters on every rank: replicas (DDP), and ZeRO stages 1 and 2."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+
+from ..core.ranks import Ranks
+from ..layers.moe import Mixture
+from ..training.optimizers.base import Optimizer
+from ..training.strategy import Strategy
+from .buckets import Bucket, Reducer, buckets_of
+
+
+class Replicated(Strategy):
+    """Every rank has all parameters. With `stage` 1 or 2 each parameter has an owner among the ranks of a shard group.
+
+    Stage 0: gradients are summed over all ranks (all-reduce), and every rank updates all parameters (Li et al. 2020).
+    Stage 1: only the owner keeps a parameter's optimizer state; it gets the summed gradient (reduce), updates the parameter
+             and sends it to the others (broadcast). Communication is that of stage 0 (Rajbhandari et al. 2020, §5).
+    Stage 2: the other ranks drop their gradients after each batch, so that a step of several batches keeps one sum only.
+
+    Whole parameters have one owner, so that every optimizer works, also one that needs whole matrices (Muon, Adafactor).
+    The largest parameters are given out first, each to the rank with the fewest so far.
+
+    mesh: axes "data" and "shard". Gradients of owners are summed over "data" too.
+    """
+
+    def __init__(self, model: nn.Module, ranks: Ranks, mesh: DeviceMesh, stage: int) -> None:
+        super().__init__(model, ranks)
+        self.stage, self.shards_optimizer = stage, stage > 0
+        self.shard, self.data = mesh["shard"].get_group(), mesh["data"].get_group()
+        self.shards, self.replicas = mesh["shard"].size(), mesh["data"].size()
+        self.number, self.replica = mesh["shard"].get_local_rank(), mesh["data"].get_local_rank()
+        self.owner: dict[nn.Parameter, int] = {}
+        self.sums: dict[nn.Parameter, Tensor] = {}  # of an owner's gradients, over the batches of a step (stage 2)
+
+    def optimizer(self, spec: Optimizer) -> torch.optim.Optimizer:
+        optimizer = spec.build(self.model)
+        parameters = list(dict.fromkeys(p for p in self.model.parameters() if p.requires_grad))
+        self.owner = owners(parameters, self.shards if self.stage else 1)
+        if self.stage:
+            keep_only(optimizer, {p for p, owner in self.owner.items() if owner == self.number})
+        self.buckets = buckets_of(parameters, self.owner.__getitem__)
+        self.reducer = Reducer(
+            self.buckets, self._communicate, overlap=not any(map(_communicates, self.model.modules()))
+        )
+        return optimizer
+
+    def _communicate(self, flat: Tensor, owner: int) -> dist.Work | None:
+        if not self.stage:
+            return dist.all_reduce(flat, async_op=True)
+        return dist.reduce(flat, group=self.shard, group_dst=owner, async_op=True)
+
+    # -- one step -----------------------------------------------------------------------------------------------
+
+    def before_backward(self, last: bool) -> None:
+        if last or self.stage == 2:
+            self.reducer.begin()
+
+    def after_backward(self, last: bool) -> None:
+        if last or self.stage == 2:
+            self._collect()
+
+    def reduce(self, optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:
+        for parameter, total in self.sums.items():
+            parameter.grad = total
+        self.sums = {}
+        return [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+
+    def _collect(self) -> None:
+        """Take the sums out of the buckets, and drop the gradients that they were made of."""
+        self.reducer.finish()
+        for bucket in self.buckets:
+            flat, bucket.flat = bucket.flat, None
+            for parameter in bucket.parameters:
+                parameter.grad = None
+            if flat is None or (self.stage and bucket.owner != self.number):
+                continue
+            if self.stage and self.replicas > 1:
+                dist.all_reduce(flat, group=self.data)
+            for parameter, gradient in bucket.gradients(flat):
+                self.sums[parameter] = self.sums[parameter] + gradient if parameter in self.sums else gradient
+
+    def norm(self, parameters: list[nn.Parameter]) -> Tensor:
+        if not self.stage:
+            return super().norm(parameters)
+        own = super().norm(parameters) if parameters else torch.zeros((), device=next(self.model.parameters()).device)
+        squares = own.square()
+        dist.all_reduce(squares, group=self.shard)
+        return squares.sqrt()
+
+    @torch.no_grad()
+    def publish(self) -> None:
+        if not self.stage:
+            return
+        sent: list[tuple[Bucket, Tensor, dist.Work | None]] = []
+        for bucket in self.buckets:
+            flat = torch.cat([p.detach().reshape(-1) for p in bucket.parameters])
+            sent.append((bucket, flat, dist.broadcast(flat, group=self.shard, group_src=bucket.owner, async_op=True)))
+        for bucket, flat, work in sent:
+            if work is not None:
+                work.wait()
+            if bucket.owner != self.number:
+                for parameter, value in zip(bucket.parameters, bucket.unflatten(flat), strict=True):
+                    parameter.copy_(value)
+
+    # -- checkpoints --------------------------------------------------------------------------------------------
+
+    @property
+    def writes(self) -> bool:
+        return self.replica == 0
+
+    def optimizer_part(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        if not self.stage:
+            return dict(tensors)
+        mine = {name for name, p in self.model.named_parameters() if self.owner.get(p) == self.number}
+        return {path: tensor for path, tensor in tensors.items() if path.rpartition("/")[0] in mine}
+
+
+def _communicates(module: nn.Module) -> bool:
+    """Whether a module's backward pass communicates itself, or makes gradients in several goes, so that gradients have to be
+    sent after it."""
+    return isinstance(module, Mixture) or bool(getattr(module, "reversible", False))
+
+
+def owners(parameters: list[nn.Parameter], ranks: int) -> dict[nn.Parameter, int]:
+    """The rank that owns each parameter: the largest first, each to the rank with the fewest numbers so far."""
+    loads, owner = [0] * ranks, {}
+    for parameter in sorted(parameters, key=lambda p: -p.numel()):
+        rank = loads.index(min(loads))
+        owner[parameter] = rank
+        loads[rank] += parameter.numel()
+    return owner
+
+
+def keep_only(optimizer: torch.optim.Optimizer, mine: set[nn.Parameter]) -> None:
+    """Take all other parameters out of an optimizer, with their state."""
+    for part in (optimizer, *getattr(optimizer, "parts", ())):
+        for group in part.param_groups:
+            kept = [(n, p) for n, p in zip(group["param_names"], group["params"], strict=True) if p in mine]
+            group["param_names"], group["params"] = [n for n, _ in kept], [p for _, p in kept]
+        for parameter in [p for p in part.state if p not in mine]:
+            del part.state[parameter]
+
+
+def imbalance(parameters: list[nn.Parameter], ranks: int) -> float:
+    """The largest share of a rank over the mean share, under `owners`."""
+    loads = [0] * ranks
+    for parameter, rank in owners(parameters, ranks).items():
+        loads[rank] += parameter.numel()
+    return max(loads) * ranks / math.fsum(loads)

@@ -1,0 +1,109 @@
+"""`Team`: the ranks that train a run together, their devices, and how the model is distributed over them."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from ..core.ranks import ALONE, Ranks
+from ..core.spec import brief
+from ..data.batching.sharding import WHOLE, Shard
+from ..training.strategy import Strategy
+from .scale import Scale, Sizes
+from .world import World, launched
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Team:
+    """The ranks of a training, seen from one of them."""
+
+    ranks: Ranks
+    device: torch.device
+    scale: Scale
+    sizes: Sizes
+
+    @classmethod
+    def alone(cls, device: torch.device) -> Team:
+        """The team of a process that trains by itself."""
+        return cls(ALONE, device, Scale(), Sizes(1, 1))
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is rank 0, which prints and writes."""
+        return self.ranks.rank == 0
+
+    @property
+    def shard(self) -> Shard:
+        """Which part of every batch this rank computes."""
+        return WHOLE if self.ranks.size == 1 else Shard(self.ranks.rank, self.ranks.size)
+
+    def distribute(self, model: nn.Module) -> Strategy:
+        """Distribute a model over the ranks."""
+        if self.ranks.size == 1:
+            return Strategy(model, self.ranks)
+        from torch.distributed.device_mesh import init_device_mesh
+
+        mesh = init_device_mesh(self.device.type, tuple(self.sizes), mesh_dim_names=Sizes._fields)
+        if self.scale.stage == 3:
+            from .fully_sharded import FullySharded
+
+            return FullySharded(model, self.ranks, mesh)
+        from .replicated import Replicated
+
+        return Replicated(model, self.ranks, mesh, self.scale.stage)
+
+    def together(self, act: Callable[[], Result]) -> Result:
+        """Act on every rank. If one raises an exception, raise ValueError on all, so that none waits for another."""
+        if self.ranks.size == 1:
+            return act()
+        error: Exception | None = None
+        try:
+            result = act()
+        except Exception as raised:
+            error = raised
+        errors = self.ranks.gather(None if error is None else f"{error}" or type(error).__name__)
+        failed = [rank for rank, text in enumerate(errors) if text is not None]
+        if not failed:
+            return result
+        if error is not None and (self.leads or isinstance(error, KeyboardInterrupt)):
+            raise error
+        raise ValueError(f"rank {failed[0]}: {errors[failed[0]]}") from error
+
+    def compare(self, values: dict[str, Any]) -> None:
+        """Compare what has to be the same on every rank. Raises ValueError that names the first difference."""
+        own = {"Python": platform.python_version(), "PyTorch": torch.__version__, "qkv": version("qkv"), **values}
+        everyone = self.ranks.gather(own)
+        for rank, theirs in enumerate(everyone):
+            for name, value in everyone[0].items():
+                if theirs.get(name) != value:
+                    raise ValueError(
+                        f"the ranks don't agree: {name} is {brief(value)} on rank 0 and {brief(theirs.get(name))} on rank "
+                        f"{rank}; start all with the same versions and the same command"
+                    )
+
+
+@contextmanager
+def team(scale: Scale, device: torch.device) -> Iterator[Team]:
+    """Join the other ranks, if this process was started as one of several.
+
+    Raises ValueError if the ranks don't fit the mesh, or can't be reached.
+    """
+    if not launched():
+        scale.sizes(1)
+        yield Team.alone(device)
+        return
+    device = World.device(device)
+    ranks = World.join(device, scale.timeout)
+    try:
+        yield Team(ranks, device, scale, scale.sizes(ranks.size))
+    finally:
+        ranks.leave()

@@ -1,0 +1,119 @@
+"""`World`: the ranks of a `torch.distributed` process group, joined from the environment that `torchrun` sets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+RANK, SIZE, LOCAL_RANK = "RANK", "WORLD_SIZE", "LOCAL_RANK"
+ADDRESS, PORT = "MASTER_ADDR", "MASTER_PORT"
+
+
+def launched() -> bool:
+    """Whether this process was started as one of several ranks, by `torchrun` or a launcher that sets the same variables."""
+    return int(os.environ.get(SIZE, "1") or 1) > 1
+
+
+def rank_of_environment() -> int:
+    """This process's rank; 0 if it was started alone."""
+    return int(os.environ.get(RANK, "0") or 0)
+
+
+class World:
+    """All ranks of the default process group, see `core.ranks.Ranks`.
+
+    Tensors on a CPU travel over gloo, those on a GPU over NCCL.
+    """
+
+    def __init__(self) -> None:
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+
+    @classmethod
+    def join(cls, device: torch.device, timeout: float) -> World:
+        """Join the process group that the environment describes.
+
+        timeout: seconds after which an operation that another rank does not join fails.
+
+        Raises ValueError if the environment is incomplete or the other ranks can't be reached.
+        """
+        missing = [name for name in (RANK, SIZE, ADDRESS, PORT) if name not in os.environ]
+        if missing:
+            raise ValueError(
+                f"{SIZE} is set but {missing[0]} is not; start the ranks with `qkv train … --nproc N` or with torchrun"
+            )
+        if device.type not in ("cpu", "cuda"):
+            raise ValueError(f"several ranks need CPUs or CUDA devices, not {device.type}; give --device cpu")
+        backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        try:
+            dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
+        except (dist.DistError, RuntimeError, OSError, ValueError) as error:
+            at = f"{os.environ[ADDRESS]}:{os.environ[PORT]}"
+            what = " ".join(str(error).split())[:200]
+            raise ValueError(
+                f"rank {os.environ[RANK]} of {os.environ[SIZE]} could not meet the others at {at} within {timeout:g} s "
+                f"({what}); check that {ADDRESS} and {PORT} are those of rank 0, that every rank was started, and that no "
+                "firewall is between them"
+            ) from None
+        return cls()
+
+    @staticmethod
+    def device(device: torch.device) -> torch.device:
+        """The device of this rank: each local rank has its own GPU."""
+        if device.type != "cuda" or device.index is not None:
+            return device
+        return torch.device("cuda", int(os.environ.get(LOCAL_RANK, "0")))
+
+    def sum(self, value: Tensor) -> Tensor:
+        total = value.detach().clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total
+
+    def sum_with_gradient(self, value: Tensor) -> Tensor:
+        summed: Tensor = _Sum.apply(value)
+        return summed
+
+    def max(self, values: Sequence[float]) -> list[float]:
+        numbers = torch.tensor(list(values), dtype=torch.float64)
+        dist.all_reduce(numbers, dist.ReduceOp.MAX)
+        return numbers.tolist()
+
+    def gather(self, value: Any) -> list[Any]:
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
+    def broadcast(self, value: Any) -> Any:
+        values = [value]
+        dist.broadcast_object_list(values, src=0)
+        return values[0]
+
+    def barrier(self) -> None:
+        dist.all_reduce(torch.zeros(()))  # on the CPU, unlike `dist.barrier`, which would take a GPU
+
+    def leave(self) -> None:
+        """Leave the process group. The object can't be used afterwards."""
+        dist.destroy_process_group()
+
+
+class _Sum(torch.autograd.Function):
+    """The sum over all ranks, whose gradient is the sum of all ranks' gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        total = value.detach().clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        total = gradient.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total

@@ -1,0 +1,91 @@
+"""`Strategy`: how model, gradients and optimizer state are distributed over ranks. The base class replicates everything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
+
+from ..core.ranks import Ranks
+from .checkpoints.pieces import Piece, Shard, shard_name
+from .optimizers.base import Optimizer
+
+Tensors = Mapping[str, Tensor]
+
+
+class Strategy:
+    """Every rank has the whole model and the whole optimizer; gradients are summed over the ranks.
+
+    A subclass distributes more. The tensors that a rank has are its own parts of the whole ones; `pieces` says which.
+    """
+
+    def __init__(self, model: nn.Module, ranks: Ranks) -> None:
+        self.model, self.ranks = model, ranks
+
+    def optimizer(self, spec: Optimizer) -> torch.optim.Optimizer:
+        """Make the optimizer of the parameters that this rank updates."""
+        return spec.build(self.model)
+
+    def before_backward(self, last: bool) -> None:
+        """Called before the backward pass of each batch of a step; `last` is true for the last one."""
+
+    def after_backward(self, last: bool) -> None:
+        """Called after the backward pass of each batch of a step."""
+
+    def reduce(self, optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:
+        """Sum the gradients of a step over the ranks. Returns the parameters of this rank's optimizer that have one."""
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        if self.ranks.size > 1:
+            for parameter in parameters:  # also those that no batch of this rank touched
+                gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                parameter.grad = self.ranks.sum(gradient)
+        return [p for p in parameters if p.grad is not None]
+
+    def norm(self, parameters: list[nn.Parameter]) -> Tensor:
+        """The norm of the gradients of all ranks' parameters, each counted once."""
+        return get_total_norm([p.grad for p in parameters if p.grad is not None])
+
+    def publish(self) -> None:
+        """Called after the optimizer has updated the parameters: give them to the ranks that lack them."""
+
+    def gather(self) -> None:
+        """Make all parameters whole, so that the model can be used as if there were one rank."""
+
+    def scatter(self) -> None:
+        """Undo `gather`, to go on training."""
+
+    # -- checkpoints --------------------------------------------------------------------------------------------
+
+    shards_model = False  # whether ranks have different parts of the model
+    shards_optimizer = False  # whether ranks have different parts of the optimizer's state
+    number, shards = 0, 1  # which of how many parts this rank has
+
+    @property
+    def writes(self) -> bool:
+        """Whether this rank writes its parts into checkpoints: one of the ranks that have the same ones."""
+        return self.ranks.rank == 0
+
+    def pieces(self, tensors: Tensors) -> dict[str, Piece]:
+        """Where this rank's tensors are in the whole ones; those that are whole are left out."""
+        return {}
+
+    def model_part(self, tensors: Tensors) -> dict[str, Tensor]:
+        """This rank's part of the whole tensors of a model."""
+        return dict(tensors)
+
+    def optimizer_part(self, tensors: Tensors) -> dict[str, Tensor]:
+        """This rank's part of the whole tensors of an optimizer."""
+        return dict(tensors)
+
+    def files(self, model: Mapping[str, Tensors], optimizer: Mapping[str, Tensors]) -> dict[str, Shard]:
+        """The files of a checkpoint that this rank writes, from its parts of the files of models and optimizers by name."""
+        files: dict[str, Shard] = {}
+        for sharded, named in ((self.shards_model, model), (self.shards_optimizer, optimizer)):
+            for name, tensors in named.items():
+                if sharded and self.writes:
+                    files[shard_name(name, self.number, self.shards)] = Shard(tensors, self.pieces(tensors))
+                elif not sharded and self.ranks.rank == 0:
+                    files[name] = Shard(tensors, {})
+        return files
