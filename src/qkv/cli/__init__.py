@@ -29,12 +29,14 @@ def _run(argv: Sequence[str] | None) -> int:
     from . import completion
     from .app import app
     from .errors import INTERRUPTED, describe
+    from .options import arguments
     from .say import echo
 
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")  # characters that the encoding lacks are not an error
     command = typer.main.get_command(app)
     completion.set_up()
+    arguments[:] = sys.argv[1:] if argv is None else argv
     try:
         with _one_line_warnings():
             status = command(args=None if argv is None else list(argv), prog_name="qkv", standalone_mode=False)
@@ -54,13 +56,23 @@ def _run(argv: Sequence[str] | None) -> int:
             traceback.print_exc()
         _drop_unwritable_output()
         status, text = describe(error)
-        if text:
+        if text and not _left_to_launcher(text, error):
             typer.secho("qkv: ", fg=typer.colors.RED, bold=True, err=True, nl=False)
             echo(text, err=True)
         return status
     if status == INTERRUPTED:
         echo("qkv: interrupted", err=True)
     return status if isinstance(status, int) else 0
+
+
+def _left_to_launcher(text: str, error: Exception) -> bool:
+    """Whether this process is one of several ranks, and another process prints its message: the launcher of local ranks, or
+    rank 0, which raises the same error."""
+    if "WORLD_SIZE" not in os.environ:
+        return False
+    from ..parallel.launch import leave_error
+
+    return leave_error(text, type(error).__name__ == "RankLost") or getattr(error, "said_by_rank_0", False)
 
 
 def _drop_unwritable_output() -> None:

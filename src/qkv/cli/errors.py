@@ -28,6 +28,8 @@ def describe(error: Exception) -> tuple[int, str]:
         return USER, f"a compressed file is damaged or ends too early ({str(error).rstrip('.').lower()})"
     if isinstance(error, ValueError):
         return USER, _sentence(error)
+    if type(error).__name__ == "RankLost":
+        return BUG, str(error)
     text = str(error).strip().split("\n")[0]
     where = f"in {', '.join(imported)} or in qkv" if imported else "in qkv, or something it did not expect"
     report = "if it is in qkv, please report it" if imported else "please report it"

@@ -8,6 +8,8 @@ import typer
 
 from . import completion
 
+arguments: list[str] = []  # of the command line of this process
+
 RunPath = Annotated[
     str, typer.Argument(metavar="RUN", help="A run directory, a directory in the Hub's format, or a name on the Hub.")
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,14 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import completion, consent
-from .errors import INTERRUPTED
+from .errors import INTERRUPTED, USER
 from .guessed import confirmed, is_data
-from .options import Device
+from .options import Device, arguments
 from .say import console, echo
 
 if TYPE_CHECKING:
     from ..experiments.compare.compare import Compared
     from ..experiments.train import Trained
+    from ..recipes.recipe import Recipe
 
 DEMO = "localise"
 
@@ -49,6 +51,18 @@ MaxSteps = Annotated[int | None, typer.Option(metavar="N", help="Stop training a
 MaxEpochs = Annotated[int | None, typer.Option(metavar="N", help="Stop training after N passes over the data.")]
 
 
+Nproc = Annotated[
+    int | None,
+    typer.Option(
+        "--nproc", metavar="N", min=1, help="Train with N processes on this machine, see the recipe's `scale`."
+    ),
+]
+Restarts = Annotated[
+    int,
+    typer.Option(metavar="N", min=0, help="With --nproc: after a crash, continue from the last save up to N times."),
+]
+
+
 def train(
     recipe: Annotated[
         str,
@@ -73,11 +87,15 @@ def train(
     yes: Annotated[
         bool, typer.Option("--yes", help="Train what was guessed for a file or folder without asking.")
     ] = False,
+    nproc: Nproc = None,
+    restarts: Restarts = 0,
 ) -> int:
     """Train a recipe's model, evaluate it, and write a run directory.
 
     Ctrl-C stops after the current step and saves; `--resume` continues exactly from there.
     """
+    if nproc is not None and nproc > 1 and not _is_rank():
+        return _launch(recipe, settings or [], out, nproc, restarts, yes)
     options = {
         "training.precision": precision,
         "training.compile": compile,
@@ -121,10 +139,9 @@ def _as_settings(options: Mapping[str, Any]) -> list[str]:
 def _train(recipe: str, settings: list[str], out: Path | None, resume: bool, overwrite: bool, device: str) -> int:
     if resume and overwrite:
         raise ValueError("--resume continues a run and --overwrite replaces it; give one of them")
-    from ..directories.layout import RECIPE
     from ..experiments.compare.comparison import Comparison
     from ..experiments.train import train
-    from ..recipes.recipe import Recipe, packaged
+    from ..recipes.recipe import Recipe
 
     comparison = Comparison.load(recipe, settings)
     if comparison is not None:
@@ -137,8 +154,7 @@ def _train(recipe: str, settings: list[str], out: Path | None, resume: bool, ove
             compare(comparison, folder, resume=resume, overwrite=overwrite, device=device, console=console())
         )
     loaded = Recipe.load(recipe, settings)
-    is_run = recipe not in packaged() and (Path(recipe) / RECIPE).is_file()
-    folder = out or (Path(recipe) if is_run else Path("runs") / loaded.name)
+    folder = out or _folder(recipe, loaded)
     consent.remember(folder, loaded.imports)
     result = train(
         loaded,
@@ -149,7 +165,46 @@ def _train(recipe: str, settings: list[str], out: Path | None, resume: bool, ove
         console=console(),
         command=_command(recipe, settings, folder, device),
     )
+    if _is_rank() and os.environ.get("RANK") != "0":
+        return 0 if result.evaluation is not None else INTERRUPTED
     return _end_run(result)
+
+
+def _folder(recipe: str, loaded: Recipe) -> Path:
+    """The directory of a run by default: its own where it goes on, else one in `runs`."""
+    from ..directories.layout import RECIPE
+    from ..recipes.recipe import packaged
+
+    is_run = recipe not in packaged() and (Path(recipe) / RECIPE).is_file()
+    return Path(recipe) if is_run else Path("runs") / loaded.name
+
+
+def _is_rank() -> bool:
+    """Whether this process was started as one of several ranks."""
+    return int(os.environ.get("WORLD_SIZE") or 1) > 1
+
+
+def _launch(recipe: str, settings: list[str], out: Path | None, ranks: int, restarts: int, yes: bool) -> int:
+    """Run this command line as several ranks. Returns the exit status."""
+    from ..parallel.launch import Failure, restarted
+    from ..recipes.recipe import Recipe
+
+    if is_data(recipe) and not yes:
+        raise ValueError(
+            "a recipe is guessed for data only by one process; add --yes, or train the recipe that is shown "
+            "without --nproc"
+        )
+    run = out or Path("runs")
+    if not is_data(recipe):
+        loaded = Recipe.load(recipe, settings)
+        loaded.scale.sizes(ranks)  # raises before anything is started
+        run = out or _folder(recipe, loaded)
+    outcome, _ = restarted(arguments, ranks, restarts, run)
+    if not isinstance(outcome, Failure):
+        return outcome
+    resume = "" if outcome.status == USER else "; continue from the last save with the same command and --resume"
+    echo(f"qkv: {outcome}{resume}", err=True)
+    return USER if outcome.status == USER else 1
 
 
 def _command(recipe: str, settings: list[str], folder: Path, device: str) -> str:

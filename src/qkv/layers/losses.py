@@ -31,6 +31,11 @@ class LossSums(NamedTuple):
     extras: dict[str, Extra] | None = None
 
 
+def at_least_fp32(x: Tensor) -> Tensor:
+    """The tensor in fp32, in which losses are computed, or in float64 if it has that type."""
+    return x if x.dtype == torch.float64 else x.float()
+
+
 def _check(outputs: Tensor, labels: Tensor, label_smoothing: float, z_loss: float) -> None:
     if labels.shape != outputs.shape[:-1]:
         raise ValueError(
@@ -54,7 +59,7 @@ def cross_entropy(
     """
     _check(logits, labels, label_smoothing, z_loss)
     flat, labels = logits.flatten(0, -2), labels.flatten()
-    flat = flat if flat.dtype == torch.float64 else flat.float()
+    flat = at_least_fp32(flat)
     loss = F.cross_entropy(flat, labels, ignore_index=IGNORE, reduction="sum", label_smoothing=label_smoothing)
     if z_loss:
         loss = loss + z_loss * flat[labels != IGNORE].logsumexp(-1).square().sum()

@@ -12,12 +12,13 @@ from torch import Tensor, nn
 
 from ..core.extras import Extra, Extras, Record
 from ..core.layout import Layout
-from ..core.ranks import ALONE, Ranks, current, idle
+from ..core.ranks import current, idle
 from ..core.spec import Cost
 from .dropout import dropout
 from .feedforward import ACTIVATIONS, Activation, FeedForwardLayer, NoFeedForward
 from .grouped_linear import GroupedLinear
 from .linear import Linear
+from .losses import at_least_fp32
 from .moe_dispatch import Dispatch, combine, count, dispatch, spread
 
 Score = Literal["softmax", "top-k-softmax", "sigmoid"]
@@ -202,15 +203,15 @@ class Mixture(nn.Module):
         choices = routed.experts[:, :1] if spec.balance == "gshard" else routed.experts
         log_z = routed.scores.logsumexp(-1)
         entropy = -(p * p.clamp(min=torch.finfo(p.dtype).tiny).log()).sum(-1).detach()
-        load = count(routed.experts, weight, spec.n_experts)
         scalars = torch.stack([weight.sum(), weight @ log_z.square(), weight @ entropy, plan.ends[-1].to(p.dtype)])
-        sums = torch.cat([scalars, count(choices, weight, spec.n_experts), weight @ p])
+        counts = [count(chosen, weight, spec.n_experts) for chosen in (choices, routed.experts)]
+        sums = torch.cat([scalars, *counts, weight @ p])
         n, z, entropies, kept = (sums := current().sum_with_gradient(sums))[:4]
-        f, shares = sums[4:].split(spec.n_experts)
+        f, load, shares = sums[4:].split(spec.n_experts)
         n = n.clamp(min=1)
         f = f / n if spec.balance == "mixtral" else f / (n * choices.shape[1])
         dropped = 1 - kept / (n * spec.top_k)
-        return RouterStatistics(f, shares / n, z / n, entropies.detach() / n, dropped.detach(), load)
+        return RouterStatistics(f, shares / n, z / n, entropies.detach() / n, dropped.detach(), load.detach())
 
     @classmethod
     def auxiliary_losses(cls, records: Sequence[tuple[Self, Record]]) -> dict[str, Extra]:
@@ -238,17 +239,16 @@ class Mixture(nn.Module):
         self.load += stats.load
 
     @torch.no_grad()
-    def rebalance(self, ranks: Ranks = ALONE) -> None:
-        """After each optimizer step: b_e ← b_e + γ · sign(mean load − load_e)."""
+    def rebalance(self) -> None:
+        """After each optimizer step: b_e ← b_e + γ · sign(mean load − load_e). Loads are those of all ranks."""
         if self.router.bias is None or self.load is None or not self.spec.bias_rate:
             return
-        load = ranks.sum(self.load)
-        self.router.bias += self.spec.bias_rate * torch.sign(load.mean() - load).to(self.router.bias.dtype)
+        self.router.bias += self.spec.bias_rate * torch.sign(self.load.mean() - self.load).to(self.router.bias.dtype)
         self.load.zero_()
 
 
 def _mean(values: Sequence[Tensor]) -> Tensor:
-    return torch.stack([value.float() for value in values]).mean()
+    return torch.stack([at_least_fp32(value) for value in values]).mean()
 
 
 def _balance(layers: Sequence[tuple[MixtureOfExperts, RouterStatistics]]) -> dict[str, Extra]:

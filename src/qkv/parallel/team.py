@@ -16,6 +16,7 @@ from ..core.ranks import ALONE, Ranks
 from ..core.spec import brief
 from ..data.batching.sharding import WHOLE, Shard
 from ..training.strategy import Strategy
+from .heartbeat import Heartbeat, is_communication
 from .scale import Scale, Sizes
 from .world import World, launched
 
@@ -74,9 +75,11 @@ class Team:
         failed = [rank for rank, text in enumerate(errors) if text is not None]
         if not failed:
             return result
-        if error is not None and (self.leads or isinstance(error, KeyboardInterrupt)):
+        if self.leads and error is not None:
             raise error
-        raise ValueError(f"rank {failed[0]}: {errors[failed[0]]}") from error
+        everywhere = ValueError(f"rank {failed[0]}: {errors[failed[0]]}")
+        everywhere.said_by_rank_0 = not self.leads  # type: ignore[attr-defined]
+        raise everywhere from error
 
     def compare(self, values: dict[str, Any]) -> None:
         """Compare what has to be the same on every rank. Raises ValueError that names the first difference."""
@@ -95,7 +98,7 @@ class Team:
 def team(scale: Scale, device: torch.device) -> Iterator[Team]:
     """Join the other ranks, if this process was started as one of several.
 
-    Raises ValueError if the ranks don't fit the mesh, or can't be reached.
+    Raises ValueError if the ranks don't fit the mesh, or can't be reached, and RankLost if one is lost inside the block.
     """
     if not launched():
         scale.sizes(1)
@@ -103,7 +106,13 @@ def team(scale: Scale, device: torch.device) -> Iterator[Team]:
         return
     device = World.device(device)
     ranks = World.join(device, scale.timeout)
-    try:
-        yield Team(ranks, device, scale, scale.sizes(ranks.size))
-    finally:
-        ranks.leave()
+    with Heartbeat(ranks, scale.timeout) as heartbeat:
+        try:
+            yield Team(ranks, device, scale, scale.sizes(ranks.size))
+        except RuntimeError as error:
+            if is_communication(error):
+                raise heartbeat.lost(error) from error
+            raise
+        else:
+            ranks.barrier()  # rank 0 has the store that the others need, so it leaves last
+    ranks.leave()

@@ -282,6 +282,7 @@ class Trainer:
         if not self._finite(tensors):
             self.log.event("not saved", self.state.step, reason="the weights hold NaN or infinity")
             return
+        self.stepper.strategy.check_replicas()
         self.log.sync()
         average = {AVERAGE: self.running.tensors} if self.running else {}
         strategy, optimizer = self.stepper.strategy, {OPTIMIZER: optimizer_tensors(self.stepper.optimizer)}

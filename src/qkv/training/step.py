@@ -75,7 +75,7 @@ class Stepper:
         clips = self.training.clip_norm, self.training.clip_value
         done = update(self.optimizer, loss, self.mixed, self.strategy, *clips)
         for module in self.balanced:
-            module.rebalance(self.ranks)
+            module.rebalance()
         return StepResult(max(totals.values()), tokens, loss, done.grad_norm, done.bad, values)
 
     def _set_lr(self, lr: float) -> None:

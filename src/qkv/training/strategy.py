@@ -10,6 +10,7 @@ from torch.nn.utils import get_total_norm
 
 from ..core.ranks import Ranks
 from .checkpoints.pieces import Piece, Shard, shard_name
+from .checkpoints.weights import model_tensors
 from .optimizers.base import Optimizer
 
 Tensors = Mapping[str, Tensor]
@@ -50,6 +51,20 @@ class Strategy:
     def publish(self) -> None:
         """Called after the optimizer has updated the parameters: give them to the ranks that lack them."""
 
+    def check_replicas(self) -> None:
+        """Compare the copies of the weights. Raises ValueError that names a rank whose copy differs from another's."""
+        if self.ranks.size == 1:
+            return
+        first: dict[int, tuple[int, int]] = {}
+        copies = self.ranks.gather((self.number, checksum(model_tensors(self.model))))
+        for rank, (number, found) in enumerate(copies):
+            owner, wanted = first.setdefault(number, (rank, found))
+            if found != wanted:
+                raise ValueError(
+                    f"the weights of rank {rank} are not those of rank {owner}, which should be copies: a memory or a "
+                    "transfer is faulty. Nothing is saved; go on from the last save with --resume, on sound hardware"
+                )
+
     def gather(self) -> None:
         """Make all parameters whole, so that the model can be used as if there were one rank."""
 
@@ -89,3 +104,10 @@ class Strategy:
                 elif not sharded and self.ranks.rank == 0:
                     files[name] = Shard(tensors, {})
         return files
+
+
+def checksum(tensors: Tensors) -> int:
+    """A checksum of the bits of tensors. NaNs count by their bits."""
+    integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    bits = (tensor.detach().contiguous().view(integers[tensor.element_size()]) for tensor in tensors.values())
+    return sum(int(numbers.sum(dtype=torch.int64)) for numbers in bits)

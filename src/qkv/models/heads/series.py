@@ -12,7 +12,7 @@ from ...core.layout import Layout
 from ...core.spec import Cost
 from ...layers.dropout import dropout
 from ...layers.linear import Linear
-from ...layers.losses import LossSums
+from ...layers.losses import LossSums, at_least_fp32
 from ...layers.patches import Patches, patches_of
 from .text import HeadModule
 from .vision import ImageHead, OfImages
@@ -62,8 +62,10 @@ class ForecasterHead(ImageHead):
         label_smoothing: float,
         z_loss: float,
     ) -> LossSums:
-        forecast = outputs.float()
-        values, scale = labels.float().unbind(1) if labels.ndim == 3 else (labels.float(), torch.ones_like(forecast))
+        forecast = at_least_fp32(outputs)
+        values, scale = (
+            at_least_fp32(labels).unbind(1) if labels.ndim == 3 else (at_least_fp32(labels), torch.ones_like(forecast))
+        )
         if forecast.shape != values.shape:
             raise ValueError(f"labels are {tuple(forecast.shape)} values here, not {tuple(values.shape)}")
         loss = F.mse_loss(forecast * scale, values * scale, reduction="sum")

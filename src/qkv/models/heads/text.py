@@ -17,7 +17,7 @@ from ...layers.dropout import dropout
 from ...layers.embedding import Input
 from ...layers.feedforward import ACTIVATIONS, Activation, FeedForwardLayer
 from ...layers.linear import Linear
-from ...layers.losses import LossSums, cross_entropy, linear_cross_entropy
+from ...layers.losses import LossSums, at_least_fp32, cross_entropy, linear_cross_entropy
 from ...layers.norm import LayerNorm, Norm
 
 
@@ -223,7 +223,7 @@ class TokenClassifierHead(HeadModule):
     def output_loss(
         self, outputs: Float[Tensor, "B T labels"], labels: Int[Tensor, "B T"], label_smoothing: float, z_loss: float
     ) -> LossSums:
-        scores = outputs.float()
+        scores = at_least_fp32(outputs)
         if scores.shape[-1] == 1:  # the score is the log-odds of two classes, no and yes
             scores = torch.cat([torch.zeros_like(scores), scores], -1)
         return cross_entropy(scores, labels, label_smoothing, z_loss)
@@ -282,5 +282,5 @@ class SpanHead(HeadModule):
                 f"label_smoothing is {label_smoothing}, but rows differ in their number of tokens; set it to 0"
             )
         padding = ~layout.valid.expand(hidden.shape[:2]).unsqueeze(1)
-        scores = self(hidden, layout).float().transpose(1, 2).masked_fill(padding, -math.inf)
+        scores = at_least_fp32(self(hidden, layout)).transpose(1, 2).masked_fill(padding, -math.inf)
         return cross_entropy(scores, labels, z_loss=z_loss)

@@ -15,7 +15,7 @@ from ...core.spec import Cost
 from ...layers.dropout import dropout
 from ...layers.embedding import Input
 from ...layers.linear import Linear
-from ...layers.losses import LossSums, cross_entropy
+from ...layers.losses import LossSums, at_least_fp32, cross_entropy
 from ...layers.norm import LayerNorm
 from ...layers.patches import Patches, Size, States, image_layout, patches_of, patchify, shown_patches, unpatchify
 from ..stack import Stack, StackModule
@@ -249,7 +249,7 @@ class PixelDecoderHead(ImageHead):
             raise ValueError(
                 f"labels are pictures like the inputs, of {pixels.shape[1]} patches, not {targets.shape[1]}"
             )
-        error = (pixels.float() - targets.float()).square().mean(-1)
+        error = (at_least_fp32(pixels) - at_least_fp32(targets)).square().mean(-1)
         hidden_ones = self.hidden_patches(layout).expand(len(error), -1)
         loss = (error * hidden_ones).sum()
         return LossSums(loss, loss.detach(), hidden_ones.sum())
@@ -342,7 +342,7 @@ class MaskTokensHead(ImageHead):
         label_smoothing: float,
         z_loss: float,
     ) -> LossSums:
-        scores = F.interpolate(outputs.float(), size=labels.shape[1:], mode="bilinear", align_corners=False)
+        scores = F.interpolate(at_least_fp32(outputs), size=labels.shape[1:], mode="bilinear", align_corners=False)
         return cross_entropy(scores.movedim(1, -1), labels, label_smoothing, z_loss)
 
 

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from ...core.batch import IGNORE, Batch, Term, Terms
 from ...layers.boxes import corners, overlap
+from ...layers.losses import at_least_fp32
 from ...metrics.display import register
 from ...models.heads.vision import Objects
 from ...training.objective import Objective
@@ -59,8 +60,8 @@ class Detection(Objective, kind="detection"):
             raise ValueError(
                 "the objective 'detection' needs a model with the head 'detector', and batches of the task 'detect'"
             )
-        outputs = Objects(outputs.logits.float(), outputs.boxes.float())
-        classes, boxes = batch.targets["classes"], batch.targets["boxes"].float()
+        outputs = Objects(at_least_fp32(outputs.logits), at_least_fp32(outputs.boxes))
+        classes, boxes = batch.targets["classes"], at_least_fp32(batch.targets["boxes"])
         pairs = self.match(outputs, classes, boxes)
         predicted, true = outputs.boxes[pairs.rows, pairs.detections], boxes[pairs.rows, pairs.objects]
         giou = overlap(corners(predicted), corners(true))[1]

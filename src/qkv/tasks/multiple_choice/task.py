@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from ...core.batch import Batch, Term, Terms
 from ...data.source import Example, Skipped
 from ...data.task import Item
+from ...layers.losses import at_least_fp32
 from ...metrics.base import Metric
 from ...tokenizers.protocol import Encoder
 from ...training.objective import Objective
@@ -67,7 +68,7 @@ class Choose(Objective, kind="choice"):
                 f"the objective 'choice' needs one score for each candidate, and the model gives {tuple(scores.shape)}; "
                 "give it the head sequence-classifier"
             )
-        logits = candidate_scores(scores.float(), batch)
+        logits = candidate_scores(at_least_fp32(scores), batch)
         return {"loss": Term(F.cross_entropy(logits, batch.labels, reduction="sum"), len(batch.labels))}
 
 

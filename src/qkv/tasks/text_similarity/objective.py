@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from ...core.batch import Batch, Term, Terms
 from ...core.ranks import concatenate
+from ...layers.losses import at_least_fp32
 from ...training.objective import Objective
 
 
@@ -61,5 +62,5 @@ def _pairs(model: nn.Module, batch: Batch, kind: str) -> tuple[Float[Tensor, "B 
             f"the objective {kind!r} needs a vector for each text, and the model gives {tuple(vectors.shape)}; give it the "
             "head sentence-vector"
         )
-    u, v = (F.normalize(vectors.float()[rows[:, side]], dim=-1) for side in (0, 1))
+    u, v = (F.normalize(at_least_fp32(vectors)[rows[:, side]], dim=-1) for side in (0, 1))
     return u, v

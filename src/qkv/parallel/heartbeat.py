@@ -1,0 +1,102 @@
+"""Heartbeats: each rank tells the others where it is, so that a rank that hangs or died can be named."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+
+import torch.distributed as dist
+
+from .world import ADDRESS, PORT, World
+
+INTERVAL = 5.0  # seconds between two heartbeats, at most
+_WAITING = ("/torch/distributed/", "/qkv/parallel/")  # parts of the paths of modules that communicate
+
+
+class RankLost(RuntimeError):
+    """Another rank died, hangs, or can't be reached."""
+
+
+class Heartbeat:
+    """Tells the others every few seconds that this rank lives, and where in the code it is."""
+
+    def __init__(self, world: World, timeout: float) -> None:
+        self.world, self.interval = world, min(INTERVAL, timeout / 4)
+        self._stop, self._main = threading.Event(), threading.get_ident()
+        self._store = dist.TCPStore(os.environ[ADDRESS], int(os.environ[PORT]), is_master=False, wait_for_workers=False)
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+
+    def __enter__(self) -> Heartbeat:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(2 * self.interval)
+
+    def _beat(self) -> None:
+        beat = 0
+        while not self._stop.is_set():
+            beat += 1
+            try:
+                self._store.set(
+                    _key(self.world.rank), json.dumps([beat, *where(sys._current_frames().get(self._main))])
+                )
+            except RuntimeError:  # rank 0, which has the store, has ended
+                return
+            self._stop.wait(self.interval)
+
+    def lost(self, error: Exception) -> RankLost:
+        """The error to raise for a failed communication, which names the ranks that hang or are silent."""
+        others = [rank for rank in range(self.world.size) if rank != self.world.rank]
+        try:
+            before = {rank: self._read(rank) for rank in others}
+            time.sleep(1.5 * self.interval)
+            now = {rank: self._read(rank) for rank in others}
+        except RuntimeError:
+            return RankLost("the connection to rank 0 was lost: it ended, or its machine can't be reached")
+        silent = [rank for rank in others if now[rank] is None or now[rank] == before[rank]]
+        if silent:
+            named = ", ".join(map(str, silent))
+            return RankLost(f"{'ranks' if len(silent) > 1 else 'rank'} {named} ended, or does not answer any more")
+        busy = [(rank, state) for rank, state in now.items() if state is not None and not state[2]]
+        if busy:
+            rank, state = busy[0]
+            return RankLost(f"rank {rank} hangs in {state[1]}, for which the others wait")
+        return RankLost(f"the communication between the ranks failed: {' '.join(str(error).split())[:200]}")
+
+    def _read(self, rank: int) -> tuple[int, str, bool] | None:
+        if not self._store.check([_key(rank)]):
+            return None
+        beat, place, waiting = json.loads(self._store.get(_key(rank)))
+        return beat, place, waiting
+
+
+def _key(rank: int) -> str:
+    return f"qkv/heartbeat/{rank}"
+
+
+def where(frame: FrameType | None) -> tuple[str, bool]:
+    """The innermost place in the code of a frame, and whether it waits for other ranks there."""
+    if frame is None:
+        return "no Python code", False
+    place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} ({frame.f_code.co_name})"
+    waiting, depth = False, 0
+    while frame is not None and depth < 4:
+        waiting = waiting or any(part in Path(frame.f_code.co_filename).as_posix() for part in _WAITING)
+        frame, depth = frame.f_back, depth + 1
+    return place, waiting
+
+
+def is_communication(error: Exception) -> bool:
+    """Whether an exception comes from a communication between ranks."""
+    text = str(error)
+    signs = ("gloo", "NCCL", "Connection closed by peer", "Connection reset", "ProcessGroup", "Broken pipe", "TCPStore")
+    return isinstance(error, dist.DistError) or (
+        isinstance(error, RuntimeError) and any(sign in text for sign in signs)
+    )

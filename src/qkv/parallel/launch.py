@@ -1,0 +1,177 @@
+"""Launch several ranks of a command on this machine, watch them, and end all of them when one fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core.spec import counted
+from ..cost.hardware import cores
+from .world import ADDRESS, LOCAL_RANK, PORT, RANK, SIZE
+
+ERRORS = "QKV_ERRORS"  # the folder in which ranks leave the message of the error that ended them
+GRACE = 10.0  # seconds that ranks have to end after one has failed
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The rank that failed first. `status` is its exit status, or −signal."""
+
+    rank: int
+    status: int
+    message: str
+
+    def __str__(self) -> str:
+        if self.status < 0:
+            name = signal.Signals(-self.status).name if -self.status in set(signal.Signals) else str(-self.status)
+            hint = " (the system may have run out of memory)" if name == "SIGKILL" else ""
+            return f"rank {self.rank} was ended by {name}{hint}"
+        return (
+            f"rank {self.rank}: {self.message}" if self.message else f"rank {self.rank} ended with status {self.status}"
+        )
+
+
+def launch(arguments: Sequence[str], ranks: int, run: Path) -> int | Failure:
+    """Run `python -m qkv ARGUMENTS` as so many ranks on this machine.
+
+    Rank 0 has this process's terminal. What the others print is moved to `run`/logs/rank-N.log at the end, if `run` is a
+    directory then. The cores are divided among the ranks, unless OMP_NUM_THREADS is set. When a rank fails, the others are
+    ended. Returns the exit status of rank 0, or the first failure.
+    """
+    with tempfile.TemporaryDirectory(prefix="qkv-ranks-") as name:
+        folder, port = Path(name), _free_port()
+        processes = [_start(arguments, rank, ranks, port, folder) for rank in range(ranks)]
+
+        def forward(number: int, _: object) -> None:
+            for process in processes:
+                process.send_signal(number)
+
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the ranks get Ctrl-C too, save and end
+        before_term = signal.signal(signal.SIGTERM, forward)
+        try:
+            return _watch(processes, folder)
+        finally:
+            signal.signal(signal.SIGINT, before)
+            signal.signal(signal.SIGTERM, before_term)
+            _end(processes)
+            _keep_logs(folder, run)
+
+
+def _start(arguments: Sequence[str], rank: int, ranks: int, port: int, folder: Path) -> subprocess.Popen[bytes]:
+    environment = {
+        "OMP_NUM_THREADS": str(max(1, cores() // ranks)),
+        **os.environ,
+        RANK: str(rank),
+        LOCAL_RANK: str(rank),
+        SIZE: str(ranks),
+        ADDRESS: "127.0.0.1",
+        PORT: str(port),
+        ERRORS: str(folder),
+    }
+    command = [sys.executable, "-m", "qkv", *arguments]
+    if rank == 0:
+        return subprocess.Popen(command, env=environment)
+    with (folder / f"rank-{rank}.log").open("wb") as log:
+        return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+
+def _watch(processes: Sequence[subprocess.Popen[bytes]], folder: Path) -> int | Failure:
+    """Wait until all ranks have ended, or one has failed."""
+    while True:
+        statuses = [process.poll() for process in processes]
+        failed = [rank for rank, status in enumerate(statuses) if status not in (None, 0) and not _interrupted(status)]
+        if failed:
+            return _first(processes, folder, failed)
+        if None not in statuses:
+            return statuses[0] or 0
+        time.sleep(0.05)
+
+
+def _interrupted(status: int | None) -> bool:
+    return status == 130
+
+
+def _first(processes: Sequence[subprocess.Popen[bytes]], folder: Path, failed: list[int]) -> Failure:
+    """The failure that was the cause: one that is not the loss of another rank."""
+    time.sleep(0.5)  # the loss of a connection may be noticed before the end of the process that closed it
+    failed = [rank for rank, process in enumerate(processes) if process.poll() not in (None, 0)] or failed
+    failures = [_failure(rank, processes[rank].returncode, folder) for rank in failed]
+    own = [failure for failure, lost in failures if not lost]
+    return min(own or [failure for failure, _ in failures], key=lambda failure: (failure.status > 0, failure.rank))
+
+
+def _failure(rank: int, status: int, folder: Path) -> tuple[Failure, bool]:
+    """A rank's failure, and whether it only lost the connection to others."""
+    try:
+        left = json.loads((folder / f"{rank}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return Failure(rank, status, ""), False
+    return Failure(rank, status, left["message"]), left["lost"]
+
+
+def leave_error(message: str, lost: bool) -> bool:
+    """Leave an error's message to the launcher, which prints one for all ranks. Returns false if there is no launcher."""
+    folder = os.environ.get(ERRORS)
+    if folder is None or not Path(folder).is_dir():
+        return False
+    text = json.dumps({"message": message, "lost": lost})
+    (Path(folder) / f"{os.environ.get(RANK, '0')}.json").write_text(text, encoding="utf-8")
+    return True
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End the ranks that still run: politely, and after a while by force."""
+    deadline = time.monotonic() + GRACE
+    for process in processes:
+        if process.poll() is None:
+            process.terminate()
+    for process in processes:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _keep_logs(folder: Path, run: Path) -> None:
+    """Move what ranks printed into the run's directory. Earlier logs of the same ranks are kept above them."""
+    logs = [log for log in sorted(folder.glob("rank-*.log")) if log.stat().st_size]
+    if not logs or not run.is_dir():
+        return
+    (run / "logs").mkdir(exist_ok=True)
+    for log in logs:
+        with (run / "logs" / log.name).open("ab") as kept:
+            kept.write(log.read_bytes())
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def restarted(arguments: Sequence[str], ranks: int, restarts: int, run: Path) -> tuple[int | Failure, int]:
+    """Launch ranks, and launch them again with `--resume` after a failure that another try may mend (a killed or lost rank,
+    not a mistake of the user's). Returns the outcome and the number of restarts."""
+    done = 0
+    while True:
+        outcome = launch(arguments, ranks, run)
+        mendable = isinstance(outcome, Failure) and outcome.status != 2
+        if not mendable or done == restarts:
+            return outcome, done
+        done += 1
+        print(
+            f"qkv: {outcome}; starting again from the last save ({done} of {counted(restarts, 'restart')})",
+            file=sys.stderr,
+        )
+        arguments = [word for word in arguments if word not in ("--resume", "--overwrite")] + ["--resume"]

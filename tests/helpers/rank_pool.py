@@ -1,0 +1,72 @@
+"""Processes that form a process group over gloo, and run functions of test modules as its ranks."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+TIMEOUT = 120.0  # seconds that a function may take
+
+
+class RankPool:
+    """`size` ranks. `run` calls a function of a module on all of them, and returns their results in order."""
+
+    def __init__(self, size: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            port = listener.getsockname()[1]
+        self.pipes, self.processes = [], []
+        for rank in range(size):
+            mine, theirs = context.Pipe()
+            process = context.Process(target=_work, args=(theirs, rank, size, port, list(sys.path)), daemon=True)
+            process.start()
+            self.pipes.append(mine)
+            self.processes.append(process)
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        for pipe in self.pipes:
+            pipe.send((function, arguments))
+        results = []
+        for rank, pipe in enumerate(self.pipes):
+            assert pipe.poll(TIMEOUT), f"rank {rank} gave no result in {TIMEOUT:g} s"
+            fine, result = pipe.recv()
+            assert fine, f"rank {rank}:\n{result}"
+            results.append(result)
+        return results
+
+    def close(self) -> None:
+        for pipe in self.pipes:
+            pipe.close()
+        for process in self.processes:
+            process.join(5)
+            if process.is_alive():
+                process.kill()
+
+
+def _work(pipe: Any, rank: int, size: int, port: int, path: list[str]) -> None:
+    sys.path[:] = path
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    import torch
+
+    torch.set_num_threads(1)
+    from qkv.parallel.world import World
+
+    world = World.join(torch.device("cpu"), timeout=TIMEOUT / 2)
+    while True:
+        try:
+            function, arguments = pipe.recv()
+        except EOFError:
+            break
+        try:
+            pipe.send((True, function(world, *arguments)))
+        except Exception:
+            pipe.send((False, traceback.format_exc()))
+            break
+    os._exit(0)

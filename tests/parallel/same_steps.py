@@ -1,0 +1,114 @@
+"""Take training steps of a small recipe on any number of ranks, in float64, for the contract that all give the same."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from dataclasses import replace
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils import _pytree
+
+from qkv.core.batch import Batch
+from qkv.core.ranks import ALONE, Ranks
+from qkv.data.loader.stream import stream
+from qkv.experiments.tokenizer import make
+from qkv.experiments.train import use_of
+from qkv.models.build import build
+from qkv.parallel.scale import Scale
+from qkv.parallel.team import Team
+from qkv.recipes.recipe import Recipe
+from qkv.training.checkpoints.pieces import joined
+from qkv.training.checkpoints.weights import model_tensors
+from qkv.training.step import Stepper
+
+STEPS = 3
+SMALL = ("model.d_model=16", "model.n_heads=4", "model.n_layers=2", "training.precision=fp32", "training.compile=false")
+MOE = "{kind: moe, n_experts: 4, top_k: 2, d_ff: 32, balance: mixtral, bias_rate: 0.01, router_z: 0.001}"
+FAMILIES = {
+    "encoder-decoder": ("reverse", *SMALL, "model.dropout=0", "batching.tokens=300"),
+    "decoder": ("nanogpt", *SMALL, "data={kind: reverse, train: 200}", "tokenizer={kind: char}", "model.max_positions=64",
+                "batching.context=64", "batching.tokens=200"),
+    "encoder": ("tag", *SMALL, "model.dropout=0", "batching.tokens=300"),
+    "moe": ("reverse", *SMALL, "model.dropout=0", "batching.tokens=300",
+            "model.replace={'*.blocks.*.feedforward': " + MOE + "}"),
+    "vit": ("vit", *SMALL, "batching.tokens=600"),
+    "contrastive": ("similarity", *SMALL, "objective={kind: contrastive, both: true}", "batching.tokens=200"),
+}  # fmt: skip
+
+
+class Steps(NamedTuple):
+    """What steps gave, on each rank."""
+
+    losses: list[float]
+    values: list[dict[str, float]]
+    norms: list[float]
+    counts: list[int]
+    weights: dict[str, torch.Tensor]  # this rank's part
+    pieces: dict[str, Any]
+
+
+@cache
+def _prepared(family: str, settings: tuple[str, ...]) -> tuple[Recipe, Any, Any]:
+    name, *own = FAMILIES[family]
+    recipe = Recipe.load(name, [*own, *settings])
+    tokenizer = make(recipe, False)
+    recipe = recipe.resolve_data(tokenizer)
+    spec = recipe.model.spec(None if tokenizer is None else tokenizer.vocab_size)
+    return recipe, tokenizer, type(spec).from_dict(_without_dropout(spec.to_dict()))
+
+
+def _without_dropout(tree: Any) -> Any:
+    """A spec's tree without what is random in training."""
+    if isinstance(tree, dict):
+        return {k: 0.0 if k in ("dropout", "drop_path") else _without_dropout(value) for k, value in tree.items()}
+    return [_without_dropout(value) for value in tree] if isinstance(tree, list | tuple) else tree
+
+
+def wide(batch: Batch) -> Batch:
+    """The batch with its floating-point tensors in float64."""
+    parts = (batch.inputs, batch.labels, batch.targets)
+    inputs, labels, targets = _pytree.tree_map_only(
+        torch.Tensor, lambda t: t.double() if t.is_floating_point() else t, parts
+    )
+    return replace(batch, inputs=inputs, labels=labels, targets=targets)
+
+
+def take_steps(ranks: Ranks, family: str, scale: dict[str, Any] | None = None, settings: tuple[str, ...] = ()) -> Steps:
+    """Take a few optimizer steps on a rank of a group, or alone."""
+    recipe, tokenizer, spec = _prepared(family, settings)
+    value = Scale.from_dict(scale or {})
+    team = Team(ranks, torch.device("cpu"), value, value.sizes(ranks.size))
+    model = build(spec, dtype=torch.float64, seed=1).train()
+    stepper = Stepper(model, recipe.objective, recipe.training, ranks, team.distribute(model))
+    seq2seq = use_of(spec, next(recipe.data.examples("train"))) == "translate"
+    batches = stream(
+        recipe.data, tokenizer, recipe.batching.replace(pool=64, workers=0), seq2seq=seq2seq, task=recipe.task,
+        seed=3, shard=team.shard,
+    )  # fmt: skip
+    steps = Steps([], [], [], [], {}, {})
+    with batches, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(STEPS):
+            taken = stepper.take([wide(b) for b in itertools.islice(batches, recipe.training.accumulate)], lr=0.01)
+            steps.losses.append(taken.loss.item())
+            steps.values.append({name: value.item() for name, value in taken.values.items()})
+            steps.norms.append(taken.grad_norm.item())
+            steps.counts.append(taken.count)
+    steps.weights.update({name: t.clone() for name, t in model_tensors(model).items()})
+    steps.pieces.update(stepper.strategy.pieces(steps.weights))
+    return steps
+
+
+def whole(results: list[Steps]) -> dict[str, torch.Tensor]:
+    """The weights of all ranks put together."""
+    seen: dict[str, tuple[dict[str, torch.Tensor], dict[str, Any]]] = {}
+    for steps in results:
+        seen.setdefault(str(sorted(steps.pieces.items())), (steps.weights, steps.pieces))
+    return joined(seen.values(), "the ranks")
+
+
+def alone(family: str, settings: tuple[str, ...] = ()) -> Steps:
+    return take_steps(ALONE, family, None, settings)
