@@ -6,6 +6,7 @@ import itertools
 import warnings
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +23,7 @@ from qkv.parallel.team import Team
 from qkv.recipes.recipe import Recipe
 from qkv.training.checkpoints.pieces import joined
 from qkv.training.checkpoints.weights import model_tensors
+from qkv.training.loop import fit
 from qkv.training.step import Stepper
 
 STEPS = 3
@@ -57,7 +59,8 @@ def _prepared(family: str, settings: tuple[str, ...]) -> tuple[Recipe, Any, Any]
     tokenizer = make(recipe, False)
     recipe = recipe.resolve_data(tokenizer)
     spec = recipe.model.spec(None if tokenizer is None else tokenizer.vocab_size)
-    return recipe, tokenizer, type(spec).from_dict(_without_dropout(spec.to_dict()))
+    random = any(setting.startswith("model.dropout") for setting in settings)
+    return recipe, tokenizer, spec if random else type(spec).from_dict(_without_dropout(spec.to_dict()))
 
 
 def _without_dropout(tree: Any) -> Any:
@@ -112,3 +115,79 @@ def whole(results: list[Steps]) -> dict[str, torch.Tensor]:
 
 def alone(family: str, settings: tuple[str, ...] = ()) -> Steps:
     return take_steps(ALONE, family, None, settings)
+
+
+def train_to(
+    ranks: Ranks,
+    folder: str,
+    steps: int,
+    scale: dict[str, Any] | None = None,
+    settings: tuple[str, ...] = (),
+    resume: bool = False,
+) -> str:
+    """Train in a folder up to a number of steps, saving every third. Returns why it ended."""
+    recipe, tokenizer, spec = _prepared("moe", (*settings, "training.schedule={kind: constant}"))
+    training = recipe.training.replace(
+        max_steps=steps, save_every=3, eval_every=None, metric="loss", mode="min", final="last"
+    )
+    value = Scale.from_dict(scale or {})
+    team = Team(ranks, torch.device("cpu"), value, value.sizes(ranks.size))
+    model = build(spec, dtype=torch.float64, seed=1)
+
+    def open_stream(position: dict[str, Any] | None) -> Any:
+        batches = stream(
+            recipe.data, tokenizer, recipe.batching.replace(pool=64, workers=0), seq2seq=True, seed=3, shard=team.shard,
+            position=position,
+        )  # fmt: skip
+        return map(wide, batches)
+
+    return fit(
+        model,
+        open_stream,
+        recipe.objective,
+        training,
+        out=Path(folder),
+        ranks=ranks,
+        distribute=team.distribute,
+        resume=resume,
+    ).ending
+
+
+def flip_a_bit(ranks: Ranks, folder: str) -> str:
+    """Train with a copy of the weights on rank 1 that becomes another's. Returns the message of the error."""
+    if ranks.rank == 1:
+        before = Stepper.take
+
+        def take(self: Stepper, batches: list[Batch], lr: float) -> Any:
+            taken = before(self, batches, lr)
+            with torch.no_grad():
+                next(iter(self.strategy.model.parameters())).view(-1)[0] += 1e-12
+            return taken
+
+        Stepper.take = take  # type: ignore[method-assign]
+    try:
+        train_to(ranks, folder, 3)
+    except ValueError as error:
+        return str(error)
+    finally:
+        if ranks.rank == 1:
+            Stepper.take = before  # type: ignore[method-assign]
+    return ""
+
+
+def nan_on_one_rank(ranks: Ranks) -> tuple[str, float]:
+    """Take a step in which rank 1's loss is NaN. Returns whether the weights changed, and whether the step was bad."""
+    recipe, tokenizer, spec = _prepared("encoder-decoder", ())
+    team = Team(ranks, torch.device("cpu"), Scale(), Scale().sizes(ranks.size))
+    model = build(spec, dtype=torch.float64, seed=1)
+    stepper = Stepper(model, recipe.objective, recipe.training, ranks, team.distribute(model))
+    with stream(
+        recipe.data, tokenizer, recipe.batching.replace(pool=64, workers=0), seq2seq=True, shard=team.shard
+    ) as batches:
+        batch = wide(next(batches))
+    before = [p.clone() for p in model.parameters()]
+    if ranks.rank == 1:
+        model.decoder.norm.register_forward_hook(lambda module, inputs, output: output * float("nan"))
+    taken = stepper.take([batch], lr=0.1)
+    same = all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    return "unchanged" if same else "changed", taken.bad.item()

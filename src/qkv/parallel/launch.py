@@ -35,9 +35,9 @@ class Failure:
             name = signal.Signals(-self.status).name if -self.status in set(signal.Signals) else str(-self.status)
             hint = " (the system may have run out of memory)" if name == "SIGKILL" else ""
             return f"rank {self.rank} was ended by {name}{hint}"
-        return (
-            f"rank {self.rank}: {self.message}" if self.message else f"rank {self.rank} ended with status {self.status}"
-        )
+        if not self.message:
+            return f"rank {self.rank} ended with status {self.status}"
+        return self.message if self.rank == 0 else f"rank {self.rank}: {self.message}"
 
 
 def launch(arguments: Sequence[str], ranks: int, run: Path) -> int | Failure:

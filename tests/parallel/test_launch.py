@@ -1,0 +1,147 @@
+"""`qkv train --nproc`: several ranks of one command, their errors, and restarts after a crash."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from qkv.cli import main
+from qkv.parallel.launch import Failure, leave_error
+
+pytestmark = pytest.mark.xdist_group("ranks")
+TINY = ("model.d_model=16", "model.n_heads=2", "model.n_layers=1", "batching.tokens=300", "training.precision=fp32")
+QUICK = (
+    *TINY,
+    "training.max_steps=4",
+    "training.eval_every=null",
+    "evaluation.test_examples=8",
+    "evaluation.examples=8",
+)
+
+
+def qkv(*arguments, timeout=150, **environment):
+    command = [sys.executable, "-m", "qkv", *map(str, arguments)]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=env, check=False)
+
+
+def start(*arguments):
+    command = [sys.executable, "-m", "qkv", *map(str, arguments)]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+
+
+def rank(process, number):
+    """The process of a rank under a launcher."""
+    for child in psutil.Process(process.pid).children():
+        if child.environ().get("RANK") == str(number):
+            return child
+    raise AssertionError(f"there is no rank {number}")
+
+
+def wait_for(path, process, seconds=90):
+    end = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < end, f"no {path}"
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+
+
+def test_two_ranks_train_a_run_as_one_does(tmp_path):
+    done = qkv("train", "reverse", *QUICK, "--out", tmp_path / "two", "--nproc", 2)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Training reverse") == 1 and "step 4 of 4" in done.stdout
+    assert main(["train", "reverse", *QUICK, "--out", str(tmp_path / "one")]) == 0
+    losses = [
+        json.loads((tmp_path / name / "evaluation.json").read_text())["metrics"]["loss"] for name in ("one", "two")
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    assert not (tmp_path / "two" / ".lock").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (("scale.shard=3",), "scale: shard=3 does not fit 2 ranks; data × shard can be 2 × 1, 1 × 2"),
+        (("scale.data=4",), "scale: data × shard = 4 × 1 = 4 does not fit 2 ranks"),
+        (("scale.tensor=2",), "tensor parallelism is not implemented yet"),
+        (("scale.zero=2",), "zero=2 divides over `shard` ranks, and shard is 1"),
+    ],
+)
+def test_a_mesh_that_does_not_fit_is_refused_before_anything_starts(tmp_path, capsys, settings, message):
+    assert main(["train", "reverse", *QUICK, *settings, "--out", str(tmp_path / "run"), "--nproc", "2"]) == 2
+    errors = capsys.readouterr().err
+    assert message in errors and errors.count("qkv:") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_error_that_every_rank_meets_is_printed_once(tmp_path):
+    settings = (*QUICK, "scale.shard=2", "training.optimizer={kind: muon, lr: 0.01}")
+    done = qkv("train", "reverse", *settings, "--out", tmp_path / "run", "--nproc", 2)
+    assert done.returncode == 2
+    assert done.stderr.strip() == (
+        "qkv: the optimizer 'muon' needs whole parameters, and zero=3 divides them; give scale.zero=2, or an element-wise "
+        "optimizer such as adamw"
+    )
+
+
+@pytest.mark.slow
+def test_a_killed_rank_is_named_and_a_restart_goes_on_from_the_last_save(tmp_path):
+    arguments = (
+        "train",
+        "reverse",
+        *TINY,
+        "training.max_steps=60",
+        "training.save_every=5",
+        "evaluation.test_examples=8",
+    )
+    process = start(*arguments, "--out", tmp_path / "run", "--nproc", 2, "--restarts", 1)
+    wait_for(tmp_path / "run/checkpoints/step-00000010", process)
+    rank(process, 1).kill()
+    _, errors = process.communicate(timeout=200)
+    assert process.returncode == 0, errors
+    assert "rank 1 was ended by SIGKILL" in errors and "1 of 1 restart" in errors
+    assert (tmp_path / "run" / "evaluation.json").exists()
+
+
+@pytest.mark.slow
+def test_a_rank_that_hangs_is_named_within_the_timeout(tmp_path):
+    arguments = ("train", "reverse", *TINY, "training.max_steps=100000", "training.save_every=5", "scale.timeout=8s")
+    process = start(*arguments, "--out", tmp_path / "run", "--nproc", 2)
+    wait_for(tmp_path / "run/checkpoints/step-00000010", process)
+    stopped = rank(process, 1)
+    stopped.suspend()
+    began = time.monotonic()
+    _, errors = process.communicate(timeout=100)
+    assert process.returncode == 1 and time.monotonic() - began < 60
+    assert errors.count("qkv:") == 1 and "rank 1 ended, or does not answer any more" in errors
+    assert "--resume" in errors and not stopped.is_running()
+
+
+@pytest.mark.slow
+def test_an_unreachable_rendezvous_is_told_with_its_address(tmp_path):
+    where = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "9"}
+    done = qkv("train", "reverse", *QUICK, "scale.timeout=5s", "--out", tmp_path / "run", **where)
+    assert done.returncode == 2
+    assert "rank 1 of 2 could not meet the others at 127.0.0.1:9 within 5 s" in done.stderr
+
+
+def test_the_messages_of_failures():
+    assert str(Failure(1, -9, "")) == "rank 1 was ended by SIGKILL (the system may have run out of memory)"
+    assert str(Failure(0, 2, "no such file")) == "no such file"
+    assert str(Failure(3, 2, "no such file")) == "rank 3: no such file"
+    assert str(Failure(3, 5, "")) == "rank 3 ended with status 5"
+
+
+def test_an_error_is_left_to_a_launcher_if_there_is_one(tmp_path: Path, monkeypatch):
+    monkeypatch.delenv("QKV_ERRORS", raising=False)
+    assert not leave_error("text", lost=False)
+    monkeypatch.setenv("QKV_ERRORS", str(tmp_path))
+    monkeypatch.setenv("RANK", "3")
+    assert leave_error("text", lost=True)
+    assert json.loads((tmp_path / "3.json").read_text()) == {"message": "text", "lost": True}
