@@ -120,15 +120,15 @@ def test_a_folder_holds_few_modules_or_many_alike(folder: Path) -> None:
     assert folder == SOURCE or len(children) <= MOST_MODULES or alike, f"{len(children)} modules: {first}"
 
 
-def test_only_ranks_knows_how_processes_are_connected():
+def test_only_parallel_knows_how_processes_are_connected():
     wrong = [
         f"{_named(path)}:{line}"
         for path in MODULES
-        if path != SOURCE / "core" / "ranks.py"
+        if path.parent != SOURCE / "parallel"
         for line, name in [*imports(path), *_attributes(path)]
         if f"{name}.".startswith("torch.distributed.")
     ]
-    assert not wrong, f"torch.distributed belongs in core/ranks.py: {wrong}"
+    assert not wrong, f"torch.distributed belongs in parallel/: {wrong}"
 
 
 def test_a_file_holds_one_idea():
