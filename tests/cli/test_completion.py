@@ -14,6 +14,7 @@ from qkv.cli import completion, main
 
 ASK = """
 source <(qkv --print-completion bash)
+compopt() { :; }  # there is no completion to change the options of
 complete() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _qkv_completion qkv; echo "${COMPREPLY[*]}"; }
 """
 
@@ -25,7 +26,9 @@ def test_bash_completes_commands_options_recipes_and_lists(tmp_path: Path) -> No
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m qkv "$@"\n')
     command.chmod(0o755)
     (tmp_path / "local-recipe.yaml").touch()
-    lines = ["qkv tr", "qkv train loc", "qkv train localise --max-", "qkv train reverse --device c", "qkv list pat"]
+    settings = ["training.opt", "training.optimizer =", "training.optimizer = ada", "data.kind = images data.c"]
+    lines = [f"qkv train lm {setting}" for setting in settings]
+    lines += ["qkv tr", "qkv train loc", "qkv train localise --max-", "qkv train reverse --device c", "qkv list pat"]
     result = subprocess.run(
         ["bash", "-c", ASK + "\n".join(f"complete {line}" for line in lines)],
         env={**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}"},
@@ -35,6 +38,10 @@ def test_bash_completes_commands_options_recipes_and_lists(tmp_path: Path) -> No
         check=True,
     )
     assert [line.split() for line in result.stdout.splitlines()] == [
+        ["training.optimizer=", "training.optimizer."],
+        ["adafactor", "adagrad", "adamw", "adamw-8bit", "lion", "muon", "sgd"],
+        ["adafactor", "adagrad", "adamw", "adamw-8bit"],
+        ["data.color=", "data.cache="],
         ["train", "translate"],
         ["localise", "local-recipe.yaml"],
         ["--max-time", "--max-steps", "--max-epochs"],

@@ -31,7 +31,12 @@ def print_script(shell: str | None) -> None:
 
     from .say import echo
 
-    echo(get_completion_script(prog_name="qkv", complete_var=_VARIABLE, shell=shell))
+    script = get_completion_script(prog_name="qkv", complete_var=_VARIABLE, shell=shell)
+    if shell == "bash":  # a key goes on with its value, so no space follows it
+        script = script.replace(
+            "    return 0\n", "    [[ ${COMPREPLY-} == *[=.] ]] && compopt -o nospace\n    return 0\n"
+        )
+    echo(script)
     raise typer.Exit
 
 
@@ -46,6 +51,28 @@ def recipes_and_presets(incomplete: str) -> list[str]:
     from ..families import presets
 
     return [*recipes(incomplete), *_beginning(incomplete, sorted(presets()))]
+
+
+def settings(context: typer.Context, incomplete: str) -> list[str]:
+    """Keys of the recipe or preset that a command changes, or values of a key."""
+    from ..recipes.completion import complete
+
+    recipe = str(context.params.get("recipe") or context.params.get("name") or "localise")  # which `qkv demo` trains
+    others = [word for word in context.params.get("settings") or () if "=" in word]
+    words = _bash_words()
+    others += [f"{a}={b}" for a, sign, b in zip(words, words[1:], words[2:-1], strict=False) if sign == "="]
+    place = next((i for i in (-1, -2) if words[i:][:1] == ["="]), None)  # in `key =`, or in `key = value`
+    if place is None:
+        return complete(recipe, others, incomplete)
+    matches = complete(recipe, others, f"{words[place - 1]}={incomplete}")
+    return [match.partition("=")[2] for match in matches]
+
+
+def _bash_words() -> list[str]:
+    """The words up to the one that bash asks for, which takes `key=value` apart; none for another shell."""
+    if "COMP_CWORD" not in os.environ:
+        return []
+    return os.environ.get("COMP_WORDS", "").split("\n")[: int(os.environ["COMP_CWORD"]) + 1]
 
 
 def devices(incomplete: str) -> list[str]:

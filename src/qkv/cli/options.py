@@ -26,6 +26,7 @@ Settings = Annotated[
     typer.Argument(
         metavar="[KEY=VALUE]...",
         help="Settings to change, such as `training.max_steps=100`, or of a preset `n_layers=6`.",
+        autocompletion=completion.settings,
     ),
 ]
 Texts = Annotated[

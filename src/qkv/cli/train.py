@@ -25,7 +25,11 @@ DEMO = "localise"
 
 Settings = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change, such as `training.max_steps=100`."),
+    typer.Argument(
+        metavar="[KEY=VALUE]...",
+        help="Settings to change, such as `training.max_steps=100`.",
+        autocompletion=completion.settings,
+    ),
 ]
 Out = Annotated[Path | None, typer.Option(metavar="DIR", help="The run directory. [default: runs/NAME]")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the directory from its last save.")]
