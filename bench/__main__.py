@@ -5,6 +5,7 @@
     python -m bench train --only "50257 eager own"    the cases with these words in their titles (--list shows titles)
     python -m bench multi30k --quick         does the harness work? tiny sizes, nothing kept
     python -m bench real                     training on real data, for docs/results.md (--help has its own options)
+    python -m bench scale                    two ranks beside one, for docs/scale.md
     python -m bench terminal TYPESCRIPT FILE.svg      a picture of a recorded command, for the README
     python -m bench render                   only write the pages and figures again from what is kept
 
@@ -25,6 +26,7 @@ from . import machine, peers, render
 from .lockstep import Case, measure, ring
 from .real.command import main as real
 from .results import RESULTS, Result, latest
+from .scale.command import main as scale
 from .tables import TABLES
 from .tables.table import Table, probe
 from .terminal import main as terminal
@@ -34,6 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["real"]:
         return real(words[1:])
+    if words[:1] == ["scale"]:
+        return scale(words[1:])
     if words[:1] == ["terminal"]:
         return terminal(words[1:])
     given = _parse(arguments)

@@ -1,0 +1,115 @@
+"""`python -m bench scale`: measure, print and keep the table of docs/scale.md."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from .. import machine
+from .ranks import Group, Shape, Way
+
+RESULT = Path(__file__).resolve().parent.parent / "results" / "scale.json"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "scale.md"
+BEGIN, END = "<!-- python -m bench scale: begin -->", "<!-- end -->"
+ONE = Way("one rank, two threads", 1, 2)
+WAYS = (
+    ONE,
+    Way("replicas", 2, 1),
+    Way("ZeRO 1", 2, 1, (("shard", 2), ("zero", 1))),
+    Way("ZeRO 2", 2, 1, (("shard", 2), ("zero", 2))),
+    Way("ZeRO 3", 2, 1, (("shard", 2), ("zero", 3))),
+)
+SHAPES = (
+    Shape("10 M decoder", 320, 6, 8192, 256, 8),
+    Shape("51 M decoder", 640, 8, 16384, 256, 8, heads=10),
+)
+QUICK = (Shape("tiny decoder", 32, 2, 100, 32, 4, heads=2),)
+
+
+def main(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench scale", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=7, help="readings of each way, taken in turns")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, nothing kept")
+    given = parser.parse_args(words)
+    rounds = 2 if given.quick else given.rounds
+    load = machine.load()
+    rows = [row for shape in (QUICK if given.quick else SHAPES) for row in measure(shape, rounds)]
+    result = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": machine.describe(),
+        "code": machine.code(),
+        "versions": {"python": platform.python_version(), "torch": version("torch")},
+        "load_before": load,
+        "rounds": rounds,
+        "rows": rows,
+    }
+    print(table(result))
+    if not given.quick:
+        RESULT.write_text(json.dumps(result, indent=1) + "\n")
+        page = PAGE.read_text(encoding="utf-8")
+        before, rest = page.split(BEGIN)
+        PAGE.write_text(f"{before}{BEGIN}\n{table(result)}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+    return 0
+
+
+def measure(shape: Shape, rounds: int) -> list[dict[str, Any]]:
+    """Readings of every way in turns: A B C … A B C …"""
+    groups = {way: Group(way, shape) for way in WAYS}
+    readings: dict[Way, list[dict[str, Any]]] = {way: [] for way in WAYS}
+    try:
+        for group in groups.values():
+            group.take()  # warm
+        for number in range(rounds):
+            order = list(groups) if number % 2 == 0 else list(reversed(groups))
+            for way in order:
+                readings[way].append(groups[way].take())
+            print(f"{shape.name}: {number + 1} of {rounds} rounds", file=sys.stderr)
+    finally:
+        for group in groups.values():
+            group.close()
+    one = [reading["seconds"] for reading in readings[ONE]]
+    rows = []
+    for way, found in readings.items():
+        seconds = [reading["seconds"] for reading in found]
+        rows.append(
+            {
+                "shape": shape.name,
+                "way": way.name,
+                "tokens_per_s": round(shape.tokens / median(seconds)),
+                "ratio": round(median(a / b for a, b in zip(one, seconds, strict=True)), 3),
+                "loss": found[-1]["loss"],
+                "bytes": found[-1]["bytes"],
+            }
+        )
+    return rows
+
+
+def table(result: dict[str, Any]) -> str:
+    """The table in Markdown, with what it was measured on."""
+    lines = [
+        "| model | ranks | tokens/s | of one rank | MB of parameters and optimizer state a rank |",
+        "|---|---|---:|---:|---|",
+    ]
+    for row in result["rows"]:
+        sizes = ", ".join(f"{sum(rank.values()) / 1e6:.1f}" for rank in row["bytes"])
+        lines.append(f"| {row['shape']} | {row['way']} | {row['tokens_per_s']:,} | {row['ratio']:.2f} | {sizes} |")
+    where, code = result["machine"], result["code"]
+    lines += [
+        "",
+        f"Measured by `python -m bench scale` on {result['date']}: {where['processor']}, {where['cores']} cores, "
+        f"PyTorch {result['versions']['torch']}, commit {code['commit']}; medians of {result['rounds']} readings in turns, "
+        f"load {result['load_before']} before.",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    os._exit(main(sys.argv[1:]))
