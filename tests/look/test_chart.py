@@ -87,3 +87,10 @@ def test_ticks_have_as_many_digits_as_tell_them_apart() -> None:
     ticks = re.findall(r'text-anchor="end">(0\.[\d]+)<|>(0\.[\d]+)</text>', chart)
     labels = [a or b for a, b in ticks]
     assert len(labels) == len(set(labels)) >= 4
+
+
+def test_a_constant_0_lies_on_the_axis():
+    labels = re.findall(
+        r'class="tick"[^>]*text-anchor="end">([^<]+)<', str(line_chart("t", [Series("a", [(0, 0), (1, 0)])]))
+    )
+    assert labels[0] == "0" and labels[-2:] == ["1", "step"]

@@ -35,11 +35,11 @@ class Seen(HTMLParser):
 
 
 KINDS: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
-    "scores": ({"frames": [ONE], "scores": [["cat", 0.9], ["dog", 0.1]]}, ["picture"], ["cat 90 %", "dog 10 %"]),
+    "scores": ({"frames": [ONE], "scores": [["cat", 0.9], ["dog", 0.1]]}, ["picture"], ["cat: 90 %", "dog: 10 %"]),
     "scores of a video": (
         {"frames": [ONE] * 8, "scores": [["up", 1.0]]},
         [f"frame {i}" for i in range(1, 9)],
-        ["up 100 %"],
+        ["up: 100 %"],
     ),
     "mask": (
         {"image": ONE, "truth": ONE, "made": ONE, "classes": [["cell", "#fff"]]},

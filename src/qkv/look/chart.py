@@ -82,6 +82,8 @@ def line_chart(
         log = not zero and min(values) > 0 and max(values) > 40 * min(values)
     x_values = [x for s in lines for x, _ in s.points]
     low, high = (min(0, *values), max(0, *values)) if zero else (min(values), max(values))
+    if low == high == 0:
+        high = 1  # a constant 0 lies on the axis, not in the middle of a range around 0
     ticks = _log_ticks(low, high) if log else nice_ticks(low, high)
     y_range = (min(*ticks, *values), max(*ticks, *values))
     every_x = log_x or len(set(x_values)) == 1

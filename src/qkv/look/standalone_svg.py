@@ -16,6 +16,7 @@ svg { font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue
 .line { fill: none; stroke-width: 1.8; } .line.s0 { stroke: #3b2fb5; } .line.s1 { stroke: #d2611c; }
 .line.s2 { stroke: #0f8a7e; } .line.s3 { stroke: #b3246e; } .dot.s0 { fill: #3b2fb5; } .dot.s1 { fill: #d2611c; }
 .dot.s2 { fill: #0f8a7e; } .dot.s3 { fill: #b3246e; }
+.line.s1 { stroke-dasharray: 7 4; } .line.s2 { stroke-dasharray: 1.5 4; } .line.s3 { stroke-dasharray: 10 4 2 4; }
 @media (prefers-color-scheme: dark) {
   .page { fill: #131217; } .chart-title { fill: #ebe9f2; } .tick { fill: #a29fb0; } .grid { stroke: #32303b; }
   .axis { stroke: #6a6680; } .line.s0 { stroke: #a79bff; } .line.s1 { stroke: #ffa263; } .line.s2 { stroke: #56cfc1; }

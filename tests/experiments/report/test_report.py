@@ -286,3 +286,17 @@ def test_the_metrics_of_tasks_have_their_titles_in_a_fresh_process(run_dir: Path
     subprocess.run([sys.executable, "-c", program], check=True)
     texts = Page(run_dir / "report.html").texts
     assert {"Matthews correlation", "0.500", "Top-5 accuracy", "25.00 %"} <= set(texts)
+
+
+def test_charts_have_at_least_two_points_of_quality_and_a_value_other_than_0(run_dir: Path):
+    def titles(scores: list[float], mfu: float) -> list[str]:
+        lines = [{"type": "train", "step": i, "loss": 1.0, "mfu": mfu} for i in (1, 2)]
+        lines += [{"type": "eval", "step": i, "accuracy": score} for i, score in enumerate(scores)]
+        (run_dir / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return Page(write_report(run_dir)).texts
+
+    drawn = titles([0.2, 0.4], 0.3)
+    assert "Quality on held-out data" in drawn and "Model FLOPs utilization" in drawn
+    assert "Quality on held-out data" not in titles([0.4], 0.3)
+    assert "Quality on held-out data" not in titles([0.0, 0.0], 0.3)
+    assert "Model FLOPs utilization" not in titles([0.4], 0.0)

@@ -31,7 +31,7 @@ def test_accuracy_and_the_first_five(name: str) -> None:
     assert [s["output"] for s in samples] == ["a"] * 3 and samples[0]["target"] in NAMES
     json.dumps(samples)
     drawn = str(draw(samples[0]["picture"]))
-    assert drawn.count("<img") == (1 if name == "image" else 2) and ">a 63 %</text>" in drawn
+    assert drawn.count("<img") == (1 if name == "image" else 2) and ">a: 63 %</text>" in drawn
 
 
 def test_five_classes_have_no_first_five() -> None:

@@ -7,9 +7,9 @@ other things to show (boxes, spectrograms, forecasts) appends its own function t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from markupsafe import Markup
 
@@ -30,9 +30,6 @@ from .confusions import confusions
 from .samples import best_and_worst, samples
 from .story import Section, Story
 from .what_was_trained import what_was_trained
-
-if TYPE_CHECKING:
-    pass
 
 
 def write_report(run_dir: Path | str, samples: Sequence[Mapping[str, Any]] | None = None) -> Path:
@@ -102,38 +99,57 @@ def _facts(story: Story) -> list[tuple[str, str, str]]:
 
 
 def learning(story: Story) -> Section | None:
-    """Loss and quality, large; learning rate, gradient norm and throughput, small."""
+    """Loss and quality, large; learning rate, gradient norm and throughput, small.
+
+    A quality that was evaluated only once has no curve, and a chart whose values are all 0 is left out.
+    """
     history = story.history
     # Training's "nll" is what evaluation calls its loss: the plain likelihood, without label smoothing.
     losses = [
         Series("train", history.series("train", "nll") or history.series("train", "loss")),
         Series("validation", history.series("eval", "loss"), dots=True),
     ]
-    quality = [
+    quality = _curves(
         Series(display_of(key).title, [(x, scaled(key, y)) for x, y in history.series("eval", key)], dots=True)
         for key in qualities()
-    ]
+    )
+    perplexity = _curves([Series("perplexity", history.series("eval", "perplexity"), dots=True)])
     large = [
         line_chart("Loss" if story.task else "Loss (nats per token)", losses),
-        line_chart("Quality on held-out data", quality, zero=True)
-        or line_chart(
-            "Perplexity on held-out data", [Series("perplexity", history.series("eval", "perplexity"), True)]
-        ),
+        line_chart("Quality on held-out data", quality, zero=_far_apart(quality))
+        or line_chart("Perplexity on held-out data", perplexity),
     ]
     small = [
-        line_chart(title, [Series(title, history.series("train", key))], width=300, height=180, zero=True, show=show)
+        line_chart(title, [series], width=300, height=180, zero=True, show=show)
         for title, key, show in (
             ("Learning rate", "lr", readable),
             ("Gradient norm", "grad_norm", readable),
             ("Tokens per second", "tokens_per_s", readable),
             ("Model FLOPs utilization", "mfu", _percent),
         )
+        for series in [Series(title, history.series("train", key))]
+        if any(_values([series]))
     ]
     if not any([*large, *small]):
         return None
     bad = history.count("bad step")
     note = f"{counted(bad, 'step')} with a loss or gradient that was not finite made no update." if bad else ""
     return Section("Learning", join(_row("charts", large), _row("charts small", small)), note)
+
+
+def _curves(series: Iterable[Series]) -> list[Series]:
+    """Return the lines with at least two points, or none if every value is 0."""
+    lines = [line for line in series if len(line.finite()) > 1]
+    return lines if any(_values(lines)) else []
+
+
+def _far_apart(lines: Sequence[Series]) -> bool:
+    """Whether the smallest value is less than half of the largest, so that an axis from 0 keeps the lines apart."""
+    return min(_values(lines), default=0) < 0.5 * max(_values(lines), default=0)
+
+
+def _values(lines: Sequence[Series]) -> list[float]:
+    return [y for line in lines for _, y in line.finite()]
 
 
 def results(story: Story) -> Section | None:

@@ -11,6 +11,7 @@ from ...look.pictures import draws
 from ...look.svg import tag
 
 _WIDTH = 380
+_KEY = 18  # height of the line below the picture
 
 
 @draws("boxes")
@@ -28,8 +29,11 @@ def boxes(picture: Mapping[str, Any]) -> Markup:
         style="image-rendering:pixelated",
     )
     drawn = [*_boxes(picture["truth"], high, dashed=True), *_boxes(picture["made"], high, dashed=False)]
-    place = {"viewBox": f"0 0 {_WIDTH} {high:.1f}", "width": _WIDTH, "height": high}
-    return tag("svg", image, *drawn, **place, role="img", xmlns="http://www.w3.org/2000/svg")  # also a file of its own
+    key = tag("text", "solid: model; dashed: truth", x=0, y=high + 14, font_size=11, fill="currentColor")
+    place = {"viewBox": f"0 0 {_WIDTH} {high + _KEY:.1f}", "width": _WIDTH, "height": high + _KEY}
+    return tag(
+        "svg", image, *drawn, key, **place, role="img", xmlns="http://www.w3.org/2000/svg"
+    )  # also a file of its own
 
 
 def _boxes(objects: Sequence[Mapping[str, Any]], high: float, dashed: bool) -> list[Markup]:

@@ -34,5 +34,5 @@ def _bar(i: int, name: str, p: float) -> Markup:
     return tag(
         "g",
         tag("rect", x=0, y=y + 4, width=_BAR * p, height=_LINE - 8, rx=2, fill="var(--s0)", opacity=0.75),
-        tag("text", f"{name} {100 * p:.0f} %", x=_BAR * p + 6, y=y + 15),
+        tag("text", f"{name}: {100 * p:.0f} %", x=_BAR * p + 6, y=y + 15),
     )
