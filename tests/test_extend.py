@@ -24,6 +24,7 @@ from qkv.experiments.batch_preview import preview
 from qkv.experiments.train import train as run_recipe
 from qkv.families import FAMILIES
 from qkv.recipes.recipe import Recipe
+from qkv.testing import check
 from qkv.tokenizers.tokenizer import train as train_tokenizer
 from qkv.training.loop import fit
 from qkv.training.objective import NextToken, Objective
@@ -110,6 +111,30 @@ def test_a_model_trains_with_a_part_from_outside(part: str, tmp_path: Path) -> N
     model = train(made, NextToken(), tmp_path / "run")
     assert made.n_parameters == sum(p.numel() for p in model.parameters())
     assert made.cost(tokens=8).flops > 0
+
+
+EXAMPLES = {
+    "pattern": PARTS.EveryNth(step=3),
+    "position, a trained bias": PARTS.Kerple(),
+    "position, an embedding": PARTS.Wave(),
+    "mixer": PARTS.Averaging(),
+    "feed-forward": PARTS.Maxout(),
+    "norm": PARTS.Unit(),
+    "placement": PARTS.HalfPre(),
+    "weighting": PARTS.Power(),
+    "head": PARTS.CosineHead(),
+    "optimizer": PARTS.SignSGD(),
+    "schedule": PARTS.Triangle(),
+    "source": PARTS.Tones(),
+    "model": PARTS.Bag(vocab_size=VOCAB),
+}
+
+
+@pytest.mark.parametrize("part", EXAMPLES)
+def test_a_part_of_the_page_passes_its_checks(part: str) -> None:
+    report = check(EXAMPLES[part])
+    report.raise_for_failures()
+    assert sum(check.outcome == "passed" for check in report.checks) > 1, report
 
 
 def test_an_objective_from_outside(tmp_path: Path) -> None:

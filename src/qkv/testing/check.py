@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ..attention.multi_head import Mixer
 from ..attention.weighting import Weighting
 from ..core.spec import Spec
+from ..data.source import Source
 from ..families import preset
 from ..layers.feedforward import FeedForwardLayer
 from ..layers.norm import Norm
@@ -19,7 +20,7 @@ from ..positions.absolute import NoPosition
 from ..positions.base import Position
 from ..training.optimizers import Optimizer
 from ..training.optimizers.schedules import Schedule
-from . import models, patterns, training
+from . import models, patterns, sources, training
 from .report import Check, Report, outcome_of
 
 PLACES: dict[type[Spec], tuple[str, ...]] = {
@@ -34,7 +35,8 @@ PLACES: dict[type[Spec], tuple[str, ...]] = {
 """Where parts of each role go in a stack."""
 
 CHECKED = (
-    "patterns, positions, mixers, weightings, feed-forwards, norms, placements, heads, models, optimizers, schedules"
+    "patterns, positions, mixers, weightings, feed-forwards, norms, placements, heads, models, optimizers, schedules, "
+    "sources"
 )
 
 
@@ -44,13 +46,14 @@ def check(part: Spec) -> Report:
     Every part has to survive its JSON form. A model, or a tiny model with the part in it, is checked in fp64: outputs do
     not depend on padding, packing or later tokens, decoding with a cache gives what one pass gives, backends agree,
     gradients are finite, and `cost` counts the parameters. A pattern's `block` is checked against `allowed`; an optimizer
-    has to follow its groups' learning rates and resume from its state; a schedule's factors are finite and not negative.
+    has to follow its groups' learning rates and resume from its state; a schedule's factors are finite and not negative. A
+    source gives the same entries for the same seed, in any order and in any process, and no example in two splits.
 
         report = qkv.testing.check(EveryNth(step=3))
         print(report)  # check, outcome and reason
         report.raise_for_failures()
 
-    Parts of other roles (objectives, sources, metrics, tokenizers, tasks) are checked only for their JSON form, which the
+    Parts of other roles (objectives, metrics, tokenizers, tasks) are checked only for their JSON form, which the
     report says. Raises ValueError for what is not a spec.
     """
     if not isinstance(part, Spec):
@@ -72,6 +75,8 @@ def _checks_of(part: Spec) -> dict[str, Callable[[], None]]:
     checks: dict[str, Callable[[], None]] = {}
     if isinstance(part, Optimizer):
         return training.optimizer_checks(part)
+    if isinstance(part, Source):
+        return sources.source_checks(part)
     if isinstance(part, Schedule):
         return {"factors": lambda: training.check_factors(part)}
     if isinstance(part, Pattern):
