@@ -11,6 +11,8 @@ import numpy as np
 
 from .source import Example, Skipped, Table
 
+_SAVE_EVERY = 64  # entries of a stream; as many at most are read again when it is resumed
+
 
 class ComputedTable:
     """A table of `size` entries, each computed by `entry(i)` whenever it is read."""
@@ -62,20 +64,45 @@ class ConcatTable:
 
 
 class StreamTable:
-    """A stream as a table: the entries that `open()` iterates over, by index. Going back reads again from the start.
+    """A stream as a table: the entries of an iterator, by index. Going back reads again from the start.
 
     Its length is `sys.maxsize` until the last entry is read; entries beyond the end are None.
+
+    open():             the entries from the first on.
+    save():             the state of the stream before its next entry, as JSON has it; None if it has none.
+    load(entry, state): the entries from one on, before which `save` gave this state.
     """
 
     sequential = True
 
-    def __init__(self, open: Callable[[], Iterator[Example | Skipped]]) -> None:
-        self._open, self._size = open, sys.maxsize
-        self._begin()
+    def __init__(
+        self,
+        open: Callable[[], Iterator[Example | Skipped]],
+        save: Callable[[], Any] = lambda: None,
+        load: Callable[[int, Any], Iterator[Example | Skipped]] | None = None,
+    ) -> None:
+        self._open, self._save, self._load, self._size = open, save, load, sys.maxsize
+        self._restart()
 
-    def _begin(self) -> None:
-        self._entries, self._at = self._open(), 0
-        self._next = next(self._entries, None)
+    def place(self) -> dict[str, Any] | None:
+        """A place at or shortly before the next entry, from which `go_to` reads on in another process."""
+        return self._place
+
+    def go_to(self, place: dict[str, Any]) -> None:
+        """Go to a place without reading what is before it. A state that the stream refuses is left unused."""
+        if self._load is None:
+            return
+        try:
+            self._begin(self._load(place["entry"], place["state"]), place["entry"], place)
+        except Exception:  # the state is of another version of a library
+            self._restart()
+
+    def _restart(self) -> None:
+        self._begin(self._open(), 0, None)
+
+    def _begin(self, entries: Iterator[Example | Skipped], at: int, place: dict[str, Any] | None) -> None:
+        self._entries, self._at, self._place = entries, at, place
+        self._next = next(entries, None)
 
     def __len__(self) -> int:
         if self._next is None:
@@ -84,7 +111,7 @@ class StreamTable:
 
     def __getitem__(self, i: int) -> Example | Skipped | None:
         if i < self._at:
-            self._begin()
+            self._restart()
         while self._at < i and self._next is not None:
             self._forward()
         entry = self._next
@@ -93,6 +120,9 @@ class StreamTable:
         return entry
 
     def _forward(self) -> None:
-        self._next, self._at = next(self._entries, None), self._at + 1
+        self._at += 1
+        if self._at % _SAVE_EVERY == 0 and (state := self._save()) is not None:
+            self._place = {"entry": self._at, "state": state}
+        self._next = next(self._entries, None)
         if self._next is None:
             self._size = self._at

@@ -19,6 +19,7 @@ from qkv.data import Source, stream
 from qkv.data.media import audio
 from qkv.data.readers.hub_datasets import Datasets, _opened, _part
 from qkv.data.source import Skipped
+from qkv.data.tables import StreamTable
 from qkv.data.task import RandomContext
 from qkv.layers.patches import Patches
 from qkv.tasks.image_classification.task import ImageClassify
@@ -170,6 +171,47 @@ def test_the_real_library(tmp_path: Path, real: Any, saved: str, streaming: bool
         position = json.loads(json.dumps(whole[i].position))
         resumed = itertools.islice(stream(found, Characters(), SMALL, seq2seq=True, position=position), 4)
         assert all(itertools.starmap(same, zip(whole[i + 1 :], resumed, strict=False)))
+
+
+@pytest.mark.parametrize("saved", ["save_to_disk", "jsonl", "parquet"])
+def test_a_resumed_stream_goes_on_where_it_stopped(tmp_path: Path, real: Any, saved: str) -> None:
+    """Each row once and in order, without reading those before."""
+    splits = real.DatasetDict({name: real.Dataset.from_list(records(1000)) for name in ("train", "validation", "test")})
+    if saved == "save_to_disk":
+        splits.save_to_disk(str(tmp_path))
+    for name, data in splits.items() if saved != "save_to_disk" else ():
+        getattr(data, "to_json" if saved == "jsonl" else "to_parquet")(tmp_path / f"{name}.{saved}")
+    found = source(path=str(tmp_path), streaming=True)
+    batching = SMALL.replace(pool=100)
+    whole = list(itertools.islice(stream(found, Characters(), batching, seq2seq=True, epochs=2), 10_000))
+    for i in (len(whole) // 4, len(whole) // 2 - 3, len(whole) // 2 + 5, len(whole) - 2):
+        position = json.loads(json.dumps(whole[i].position))
+        assert (
+            position["pool"] == 0 or position["pool"] * 100 - 64 < position["place"]["entry"] <= position["pool"] * 100
+        )
+        resumed = list(stream(found, Characters(), batching, seq2seq=True, epochs=2, position=position))
+        assert len(resumed) == len(whole) - i - 1 and all(
+            itertools.starmap(same, zip(whole[i + 1 :], resumed, strict=True))
+        )
+
+
+def test_a_resumed_stream_reads_no_row_before_its_place(tmp_path: Path, real: Any) -> None:
+    real.DatasetDict({name: real.Dataset.from_list(records(500)) for name in ("train", "test")}).save_to_disk(
+        str(tmp_path)
+    )
+    table = source(path=str(tmp_path), streaming=True, splits={"validation": "test"}).open("train")
+    assert isinstance(table, StreamTable) and table.place() is None
+    assert [table[i] for i in range(200)][-1]["where"].endswith("row 200")
+    place = json.loads(json.dumps(table.place()))
+    assert place["entry"] == 192
+    read: list[str] = []
+    load = table._load
+    assert load is not None
+    table._load = lambda entry, state: (read.append(row["where"]) or row for row in load(entry, state))
+    table.go_to(place)
+    assert table[200]["where"].endswith("row 201") and read[0].endswith("row 193") and len(read) == 10
+    table.go_to({"entry": 192, "state": {"of": "another version"}})
+    assert table[3]["where"].endswith("row 4")
 
 
 def test_the_real_librarys_errors_are_one_sentence(tmp_path: Path, real: Any) -> None:

@@ -24,6 +24,7 @@ from ..batching.settings import Batching
 from ..batching.sharding import WHOLE, Shard, Share, share_of
 from ..batching.token_cache import TokenCache
 from ..source import Counts, Skipped, Source, Split, Table, order, read
+from ..tables import StreamTable
 from ..task import Item, RandomContext, Task, TextTask
 
 _CHARACTERS_A_TOKEN = 64  # more than the average of any text: a longer text is over-long, and is not tokenized
@@ -40,6 +41,7 @@ class Pool:
     length: int | None  # the same in the last pool of an epoch, which always knows it
     cuts: list[NumpyBatch]
     counts: Counts
+    place: dict[str, Any] | None = None  # of its first entry in a stream, see `StreamTable.place`
 
 
 @dataclass
@@ -75,6 +77,12 @@ class Pools:
                 self._opened = {e: table for e, table in self._opened.items() if e == epoch - 1}
                 self._opened[epoch] = self.source.table(self.split, seed=self.seed, epoch=epoch)
             return self._opened[epoch]
+
+    def go_to(self, epoch: int, place: dict[str, Any] | None) -> None:
+        """Go to the place of a pool in a stream, so that what is before it isn't read again."""
+        table = self.table(epoch)
+        if place is not None and isinstance(table, StreamTable):
+            table.go_to(place)
 
     def sequential(self, epoch: int) -> bool:
         """Whether the examples can only be read in order."""
@@ -112,6 +120,8 @@ class Pools:
 
     def build(self, epoch: int, number: int) -> Pool:
         counts, random = Counts(), Random(mix(self.seed, epoch, number)) if self._shuffles else None
+        table = self.table(epoch)
+        place = table.place() if isinstance(table, StreamTable) else None
         if self.task is None or isinstance(self.task, TextTask):
             cuts = self._of_text(epoch, number, random, counts)
         else:
@@ -119,8 +129,8 @@ class Pools:
         counts.tokens = sum(cut.tokens for cut in cuts)
         counts.slots = sum(cut.slots for cut in cuts)
         last = number == self.count(epoch) - 1
-        length = len(self.table(epoch)) if last else None
-        return Pool(epoch, number, last, self.examples(epoch), length, cuts, counts)
+        length = len(table) if last else None
+        return Pool(epoch, number, last, self.examples(epoch), length, cuts, counts, place)
 
     def _of_text(self, epoch: int, number: int, random: Random | None, counts: Counts) -> list[NumpyBatch]:
         table = self.table(epoch)

@@ -70,6 +70,7 @@ class Stream(Iterator[Batch]):
                 f"can't resume: the data held {position['examples']:,} examples when this position was saved and hold "
                 f"{now:,} now"
             )
+        pools.go_to(start.epoch, position.get("place"))
         # A generator with a reference to this object would be freed by the garbage collector, at any time, in any thread.
         self._batches = _batches(pools, start, epochs, self.report, position.get("length"))
 
@@ -112,6 +113,8 @@ def _batches(
                 at |= {"examples": pool.examples, "passed": pools.passed(pool, i + 1, length)}
                 if length:
                     at["length"] = length
+                if pool.place is not None:
+                    at["place"] = pool.place
                 yield cut.batch(at)
             fruitless, skip = fruitless and not pool.cuts, 0
             length = length if pool.examples else pool.length or length

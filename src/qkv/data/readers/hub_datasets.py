@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +11,7 @@ from typing import Any
 
 from ...core.spec import Spec, nearest
 from ..optional_libraries import optional_library
-from ..source import Split, Table
+from ..source import Example, Skipped, Split, Table
 from ..tables import StreamTable
 from .rows import RowSource, RowTable, as_files
 
@@ -36,7 +36,8 @@ class Datasets(RowSource, kind="datasets"):
     text, label, source, target …: the columns, see `RowSource`.
     splits:    the names of the splits in the dataset. A missing split is held out of its training split by hash.
     streaming: read in the order of the dataset without downloading all of it first. Only the examples of a pool are
-               shuffled, nothing can be held out, and resuming reads from the start up to where it stopped.
+               shuffled, nothing can be held out, and resuming goes on where it stopped (with `datasets` from version 3
+               on; earlier ones read from the start up to there).
 
     Pictures, sounds and videos are decoded by qkv, so that damaged ones are skipped and counted. The library's own settings
     apply: its cache, its tokens, `HF_HUB_OFFLINE=1`. Raises ValueError if it is missing.
@@ -73,7 +74,8 @@ class Datasets(RowSource, kind="datasets"):
         existing = list(next(iter(data), {})) if data.column_names is None else data.column_names
         reader = self.reader(existing, features.to_dict() if features else None, self.path)
         if self.streaming:
-            return StreamTable(lambda: (reader.example(row, f"{where}, row {i:,}") for i, row in enumerate(data, 1)))
+            rows = _Rows(data, lambda row, i: reader.example(row, f"{where}, row {i + 1:,}"))
+            return StreamTable(rows.open, rows.save, rows.load)
         label = reader.columns.get("label")
         labels = data[label] if label in existing and "image" in reader.columns else None
         return RowTable(data.select_columns(list(reader.tops)), reader, where, labels)
@@ -88,6 +90,32 @@ class Datasets(RowSource, kind="datasets"):
         if name is not None:
             return name
         return next((name for name in (split, *_OTHER_NAMES[split]) if name in _opened(self)), None)
+
+
+class _Rows:
+    """The rows of a streamed dataset, from its start or from a saved state."""
+
+    def __init__(self, data: Any, example: Callable[[Any, int], Example | Skipped]) -> None:
+        self._data, self._example, self._reading = data, example, data
+
+    def open(self) -> Iterator[Example | Skipped]:
+        return self._rows(self._own(), 0)
+
+    def load(self, entry: int, state: Any) -> Iterator[Example | Skipped]:
+        data = self._own()
+        data.load_state_dict(state)
+        return self._rows(data, entry)
+
+    def save(self) -> Any:
+        return self._reading.state_dict() if hasattr(self._reading, "state_dict") else None
+
+    def _own(self) -> Any:
+        """The dataset with a state of its own; `copy` would share it with other readers."""
+        return self._data.with_format(None) if hasattr(self._data, "with_format") else self._data
+
+    def _rows(self, data: Any, start: int) -> Iterator[Example | Skipped]:
+        self._reading = data
+        return (self._example(row, i) for i, row in enumerate(data, start))
 
 
 @lru_cache(maxsize=8)
