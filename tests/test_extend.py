@@ -126,6 +126,7 @@ EXAMPLES = {
     "optimizer": PARTS.SignSGD(),
     "schedule": PARTS.Triangle(),
     "source": PARTS.Tones(),
+    "tokenizer": PARTS.Vowels(),
     "model": PARTS.Bag(vocab_size=VOCAB),
 }
 

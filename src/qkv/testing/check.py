@@ -18,9 +18,10 @@ from ..models.transformer import Transformer
 from ..patterns.algebra import Pattern
 from ..positions.absolute import NoPosition
 from ..positions.base import Position
+from ..tokenizers.training.spec import TokenizerSpec
 from ..training.optimizers import Optimizer
 from ..training.optimizers.schedules import Schedule
-from . import models, patterns, sources, training
+from . import models, patterns, sources, tokenizers, training
 from .report import Check, Report, outcome_of
 
 PLACES: dict[type[Spec], tuple[str, ...]] = {
@@ -36,7 +37,7 @@ PLACES: dict[type[Spec], tuple[str, ...]] = {
 
 CHECKED = (
     "patterns, positions, mixers, weightings, feed-forwards, norms, placements, heads, models, optimizers, schedules, "
-    "sources"
+    "sources, tokenizers"
 )
 
 
@@ -47,13 +48,14 @@ def check(part: Spec) -> Report:
     not depend on padding, packing or later tokens, decoding with a cache gives what one pass gives, backends agree,
     gradients are finite, and `cost` counts the parameters. A pattern's `block` is checked against `allowed`; an optimizer
     has to follow its groups' learning rates and resume from its state; a schedule's factors are finite and not negative. A
-    source gives the same entries for the same seed, in any order and in any process, and no example in two splits.
+    source gives the same entries for the same seed, in any order and in any process, and no example in two splits. A
+    tokenizer gives the same ids alone and in batches, saved and loaded, and reads no control token from text.
 
         report = qkv.testing.check(EveryNth(step=3))
         print(report)  # check, outcome and reason
         report.raise_for_failures()
 
-    Parts of other roles (objectives, metrics, tokenizers, tasks) are checked only for their JSON form, which the
+    Parts of other roles (objectives, metrics, tasks) are checked only for their JSON form, which the
     report says. Raises ValueError for what is not a spec.
     """
     if not isinstance(part, Spec):
@@ -77,6 +79,8 @@ def _checks_of(part: Spec) -> dict[str, Callable[[], None]]:
         return training.optimizer_checks(part)
     if isinstance(part, Source):
         return sources.source_checks(part)
+    if isinstance(part, TokenizerSpec):
+        return tokenizers.tokenizer_checks(part)
     if isinstance(part, Schedule):
         return {"factors": lambda: training.check_factors(part)}
     if isinstance(part, Pattern):
