@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .cost_roofline import show_rooflines
 from .options import Device, Json, RecipeOrPreset, Settings
 from .say import console, echo_json
 
 if TYPE_CHECKING:
     from ..cost.accelerators import Accelerator
+    from ..cost.roofline import AttentionKind, Roofline
     from ..cost.whole_run import TrainingRun
     from ..experiments.costs.generation import GenerationCosts
     from ..experiments.costs.training import Costs
@@ -44,6 +46,9 @@ def cost(
     utilization: Annotated[
         float, typer.Option(metavar="SHARE", help="Share of peak speed that the whole training reaches (MFU).")
     ] = 0.4,
+    roofline: Annotated[
+        bool, typer.Option("--roofline", help="What binds a training step: bytes moved and time of each component.")
+    ] = False,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -72,11 +77,16 @@ def cost(
     generation = of_generation(prediction.spec, context or prediction.shape.length, prediction.shape.source, where)
     budget = None if tokens is None else _number(tokens)
     run = None if budget is None else whole_run(prediction.flops_per_token, budget, where, "bf16", utilization, devices)
+    rooflines = _rooflines(prediction, where) if roofline else []
     if json:
         more = {"generation": generation, "whole_run": run}
-        echo_json(prediction.to_dict() | {name: None if part is None else asdict(part) for name, part in more.items()})
+        bound = {"roofline": [one.to_dict() for one in rooflines]} if roofline else {}
+        told = {name: None if part is None else asdict(part) for name, part in more.items()}
+        echo_json(prediction.to_dict() | told | bound)
         return
     _show(prediction)
+    if rooflines:
+        show_rooflines(rooflines)
     if generation is not None:
         _show_generation(generation)
     if run is not None:
@@ -84,21 +94,41 @@ def cost(
             console().print(line, highlight=False, markup=False, soft_wrap=True)
 
 
+def _rooflines(costs: Costs, hardware: Accelerator) -> list[Roofline]:
+    """The rooflines of a training step with tiled and with materialized attention. Raises ValueError for other models."""
+    from ..cost.roofline import roofline
+    from ..models.transformer import Transformer
+
+    if not isinstance(costs.spec, Transformer):
+        raise ValueError(f"--roofline works for Transformers, and {costs.name} is none; leave it out")
+    kinds: tuple[AttentionKind, ...] = ("tiled", "materialized")
+    return [roofline(costs.spec, costs.shape, hardware, costs.precision, kind) for kind in kinds]
+
+
 def _show(costs: Costs) -> None:
     from rich.table import Table
 
+    from ..cost.formulas import LEGEND, Formulas, formulas
+
+    known = {} if costs.spec is None else formulas(costs.spec)
     table = Table(box=None, pad_edge=False)
-    for header in (costs.name, "parameters", "forward FLOPs per token"):
-        table.add_column(header, justify="left" if header == costs.name else "right")
+    table.add_column(costs.name, no_wrap=True)
+    for header in ("parameters", "FLOPs a token"):
+        table.add_column(header, justify="right", no_wrap=True)
+        table.add_column("", style="dim")
     for part in (part for part in costs.parts if part.parameters or part.flops):
-        table.add_row(part.name, f"{part.parameters:,}", f"{part.flops / costs.shape.tokens:,.0f}")
+        own = known.get(part.name, Formulas())
+        flops = f"{part.flops / costs.shape.tokens:,.0f}"
+        table.add_row(part.name, f"{part.parameters:,}", own.parameters, flops, own.flops)
     table.add_section()
     forward = sum(part.flops for part in costs.parts) / costs.shape.tokens
-    table.add_row("total", f"{costs.parameters:,}", f"{forward:,.0f}")
+    table.add_row("total", f"{costs.parameters:,}", "", f"{forward:,.0f}", "")
     if costs.active != costs.parameters:
-        table.add_row("used by each token", f"{costs.active:,}", "")
+        table.add_row("used by each token", f"{costs.active:,}", "", "", "")
     out = console()
     out.print(table)
+    if known:
+        out.print(LEGEND, highlight=False, markup=False, soft_wrap=True, style="dim")
     for line in _lines(costs):
         out.print(line, highlight=False, markup=False, soft_wrap=True)
 
