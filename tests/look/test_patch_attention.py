@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 
+import qkv.look
 from qkv.data.media.png import png
 from qkv.look.attention_picture import load, save
 from qkv.look.patch_attention import PatchPicture
@@ -53,3 +55,9 @@ def test_everything_is_labelled_and_escaped() -> None:
 def test_saved_pictures_come_back(tmp_path: Path) -> None:
     save(tmp_path / "attention.json", [PICTURE])
     assert load(tmp_path / "attention.json") == [PICTURE]
+
+
+def test_spectrograms_have_their_first_row_at_the_bottom() -> None:
+    upward = replace(PICTURE, upward=True).draw("p")
+    assert upward.count('class="veiled upward"') == PICTURE.draw("p").count('class="veiled"') > 0
+    assert ".upward { transform: scaleY(-1); }" in (Path(qkv.look.__file__).parent / "page/style.css").read_text()

@@ -26,6 +26,7 @@ class PatchPicture:
     query:     whose attention is drawn, such as ", class token", in continuation of "mean of its heads".
     words:     [label, weights] of each token of an output that attends to the picture, in the last layer.
     facts:     [name, value] of what the model put out.
+    upward:    whether the first row is the lowest, as that of a spectrogram.
     """
 
     title: str
@@ -37,6 +38,7 @@ class PatchPicture:
     words: list[Any] = field(default_factory=list)
     facts: list[list[str]] = field(default_factory=list)
     note: str = ""
+    upward: bool = False
 
     def mean(self, layer: int = -1) -> list[float]:
         """Return the weights of one layer, averaged over its heads."""
@@ -106,7 +108,7 @@ class PatchPicture:
             tag("title", label),
             tag("use", href=f"#{name}-image"),
             *paths,
-            class_="veiled",
+            class_="veiled upward" if self.upward else "veiled",
             viewBox=f"0 0 {columns} {rows}",
             preserveAspectRatio="none",
             width=max(width, 12),

@@ -105,3 +105,8 @@ def test_without_its_data_a_run_shows_what_was_kept(tmp_path: Path, monkeypatch:
 def test_visible_patches_are_labelled_by_row_and_column() -> None:
     noise = torch.tensor([[9.0, 0, 8, 7, 6, 5, 4, 1]])  # patches 1 and 7 of 2 × 4 are kept
     assert attention._visible_patches(masked_layout(Grid(2, 4, 1), noise)) == ["class", "1,2", "2,4"]
+
+
+def test_high_pitches_of_sounds_are_at_the_top(tmp_path: Path) -> None:
+    (first, _) = load(trained(tmp_path, "speech", "data.train=40") / "attention.json")
+    assert isinstance(first, PatchPicture) and first.upward

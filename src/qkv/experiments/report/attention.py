@@ -239,9 +239,9 @@ def _on_patches(title: str, facts: list[list[str]], group: Group, query: Axis, k
         words = [[label, rounded(row.tolist())] for label, row in zip(labels, last, strict=False)][:_MOST_WORDS]
     name = " and of all words" if by_word else ", class token" if of_class else " and of all patches"
     size = _size(key.picture)
-    return PatchPicture(
-        title, base64.b64encode(key.picture).decode(), size, [grid.rows, grid.columns], name, layers, words, facts
-    )
+    image, shape = base64.b64encode(key.picture).decode(), [grid.rows, grid.columns]
+    upward = key.name == "sound"
+    return PatchPicture(title, image, size, shape, name, layers, words, facts, upward=upward)
 
 
 def _patch_size(run: Run) -> tuple[int, int]:

@@ -50,6 +50,7 @@
   const rowLabels = () => query().rows.map((i) => query().labels[query().shown.indexOf(i)]);
   const columnLabels = () => key().labels;
   const hasPicture = () => key().picture && key().grid;
+  const isSound = () => key().name === "sound"; // whose first row, the lowest pitch, is drawn at the bottom
 
   function weightsOf(someLayer, place, scaled) {
     const T = query().rows.length, S = key().shown.length;
@@ -163,6 +164,7 @@
       weights = mean.map((value) => value / most);
       T = grid.rows; S = grid.columns;
     }
+    canvas.classList.toggle("upward", Boolean(grid) && isSound());
     canvas.width = S; canvas.height = T;
     canvas.style.width = `${Math.round(size * Math.min(1, S / T) + 0.5)}px`;
     canvas.style.height = `${Math.max(14, Math.round(size * Math.min(1, T / S) + 0.5))}px`;
@@ -413,7 +415,7 @@
     const shows = heads.map((weights, h) => [`head ${layer().heads[state.heads[h]]}`, weights]);
     if (heads.length > 1) shows.unshift(["mean", heads[0].map((_, i) => heads.reduce((sum, weights) => sum + weights[i], 0) / heads.length)]);
     const figures = shows.map(([name, weights]) => {
-      const canvas = make("canvas", { role: "img", tabindex: own ? 0 : -1,
+      const canvas = make("canvas", { role: "img", tabindex: own ? 0 : -1, class: isSound() ? "upward" : "",
         "aria-label": `${name}: what ${rows[t]} attends to; ${own ? "arrow keys choose another patch" : ""}` });
       drawn.push([canvas, weights]);
       canvas.addEventListener("mousemove", (event) => { const s = patch(event, canvas); if (s !== null) say(`${rows[t]} → ${columnLabels()[s]}   ${name}: ${digits(weights[t * S + s], 4)}`); });
@@ -427,7 +429,8 @@
     });
     function patch(event, canvas) {
       const box = canvas.getBoundingClientRect();
-      const column = Math.floor(((event.clientX - box.left) / box.width) * grid.columns), row = Math.floor(((event.clientY - box.top) / box.height) * grid.rows);
+      const column = Math.floor(((event.clientX - box.left) / box.width) * grid.columns), top = Math.floor(((event.clientY - box.top) / box.height) * grid.rows);
+      const row = isSound() ? grid.rows - 1 - top : top;
       return column >= 0 && column < grid.columns && row >= 0 && row < grid.rows ? grid.before + row * grid.columns + column : null;
     }
     function pick(s) {
@@ -465,7 +468,7 @@
     }
     const listed = rows.map((text, i) => [text, i]).filter(([, i]) => !own || query().rows[i] < grid.before || query().rows[i] >= grid.before + grid.rows * grid.columns);
     const drawing = make("div", {},
-      make("p", { class: "legend" }, `What ${rows[t]} attends to: the brighter, the more. ${own ? "Click a patch to see what it attends to." : "Choose a token:"}${key().name === "sound" ? " Time runs to the right, low pitches are at the top." : key().name === "video" ? " Frames follow from top to bottom." : ""}`),
+      make("p", { class: "legend" }, `What ${rows[t]} attends to: the brighter, the more. ${own ? "Click a patch to see what it attends to." : "Choose a token:"}${isSound() ? " Time runs to the right, high pitches are at the top." : key().name === "video" ? " Frames follow from top to bottom." : ""}`),
       make("div", { class: "tokens", role: "group", "aria-label": "queries" }, listed.map(([text, i]) => make("button", { "aria-pressed": i === t, onclick: () => select(i) }, label(text)))),
       make("div", { class: "pictures" }, figures));
     image.onload = paint;

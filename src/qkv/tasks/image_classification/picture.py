@@ -12,7 +12,7 @@ from ...look.pictures.bitmap import drawn
 from ...look.svg import tag
 
 _ALONE = "height:112px"  # of a single picture
-_FRAME = "flex:1 1 40px;min-width:0;max-width:96px"  # of several frames, which fill a line
+_FRAMES = "display:grid;gap:3px;grid-template-columns:repeat(4,minmax(0,96px));flex:1 1 100%"  # of several frames
 _BAR, _LINE = 130, 22  # width and height of a class, in pixels
 
 
@@ -22,10 +22,10 @@ def scores(picture: Mapping[str, Any]) -> Markup:
     frames = picture["frames"]
     alone = len(frames) == 1
     shown = ((data, "picture" if alone else f"frame {i}") for i, data in enumerate(frames, 1))
-    images = [drawn(data, name, _ALONE if alone else _FRAME) for data, name in shown]
+    images = [drawn(data, name, _ALONE if alone else "width:100%") for data, name in shown]
     bars = [_bar(i, str(name), float(p)) for i, (name, p) in enumerate(picture["scores"])]
     chart = tag("svg", *bars, width=2.2 * _BAR, height=_LINE * len(bars), font_size=12, fill="currentColor")
-    strip = tag("div", *images, style="display:flex;gap:3px;flex-wrap:wrap" + ("" if alone else ";flex:1 1 100%"))
+    strip = tag("div", *images, style=None if alone else _FRAMES)
     return tag("div", strip, chart, style="display:flex;gap:16px;align-items:center;flex-wrap:wrap")
 
 
