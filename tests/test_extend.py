@@ -123,6 +123,7 @@ EXAMPLES = {
     "placement": PARTS.HalfPre(),
     "weighting": PARTS.Power(),
     "head": PARTS.CosineHead(),
+    "objective": PARTS.Focal(),
     "optimizer": PARTS.SignSGD(),
     "schedule": PARTS.Triangle(),
     "source": PARTS.Tones(),

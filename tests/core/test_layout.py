@@ -151,3 +151,10 @@ def test_pytree_round_trip_keeps_tensors_and_facts(layout: Layout) -> None:
 def test_what_no_layout_can_hold(make: object, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         make()  # type: ignore[operator]
+
+
+def test_rows_are_selected_where_positions_are_shared() -> None:
+    """Positions of one row stand beside roles of many, as in prefix language modeling."""
+    roles = torch.tensor([[4, 4, 0], [4, 0, 0], [4, 4, 4]])
+    layout = Layout.full(3).with_roles(roles).select(torch.tensor([2, 0]))
+    assert layout.positions.shape == (1, 3, 1) and layout.roles is not None and layout.roles.equal(roles[[2, 0]])

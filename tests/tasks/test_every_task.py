@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from small_recipes import RECIPES, SMALL, write_text
 
 import qkv.tasks
 from qkv.data.task import RandomContext, Task
@@ -19,41 +20,6 @@ from qkv.metrics.base import Metric, model_outputs
 from qkv.recipes.recipe import Recipe
 from qkv.tasks.prediction_batches import prediction_batches
 
-SMALL = [
-    *("training.max_steps=1", "training.eval_every=1", "training.save_every=1", "training.schedule.warmup=1"),
-    *("model.d_model=16", "model.n_layers=1", "model.n_heads=2", "model.d_ff=16", "training.final=last"),
-    *("evaluation.examples=4", "evaluation.test_examples=4", "evaluation.samples=2"),
-]
-FEW = ["data.train=24", "data.validation=4", "data.test=4"]
-WORDS = ["data.train=60", "data.validation=6", "data.test=6", "batching.tokens=1024"]
-PIECES = [*WORDS, "tokenizer.vocab_size=300"]
-TEXT = ["data={kind: text, path: TEXT, documents: block, shares: [0.4, 0.3, 0.3]}", "tokenizer.vocab_size=300"]
-PRETRAINING = [*TEXT, "batching.context=48", "batching.tokens=384"]
-REGRESSION = ["task.kind=regress", "head.kind=sequence-classifier", "head.pool=first", "objective.kind=labels"]
-
-# A recipe for each task, with settings for little data that the test makes.
-RECIPES: dict[str, tuple[str, list[str]]] = {
-    "answer": ("answer", [*WORDS, "task.longest=40", "task.overlap=8"]),
-    "caption": ("caption", FEW),
-    "choice": ("choose", PIECES),
-    "classify": ("classify", PIECES),
-    "denoising": ("bart", PRETRAINING),
-    "detect": ("detect", FEW),
-    "forecast": ("forecast", ["data.length=600", "data.stride=24"]),
-    "image-classify": ("vit", []),
-    "masked-language-model": ("bert", [*PRETRAINING, 'task.ends=["."]']),
-    "masked-patches": ("mae", []),
-    "music": ("music", ["data.train=60", "task.prompt=6", "task.goes_on=5"]),
-    "prefix-language-model": ("prefix", PRETRAINING),
-    "regress": ("similarity", [*PIECES, *REGRESSION]),
-    "replaced-tokens": ("electra", [*PRETRAINING, "model.embedding_size=12", "head.generator=0.5"]),
-    "segment": ("segment", FEW),
-    "similarity": ("similarity", PIECES),
-    "sound": ("speech", FEW),
-    "span-corruption": ("t5", [*PRETRAINING, "model.d_head=8", "task.sentinels=16"]),
-    "tag": ("tag", [*WORDS, "task.longest=16"]),
-    "video-classify": ("video", FEW),
-}
 # The keys of an example that hold its labels, for tasks whose prediction reads examples.
 LABELS = {
     "answer": ("answers", "starts"),
@@ -79,10 +45,7 @@ Trained = Callable[[str], tuple[Run, list[dict[str, Any]]]]
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """A run of each task after one step, and the samples of its evaluation."""
     folder = tmp_path_factory.mktemp("runs")
-    lines = (
-        f"the {animal} is {n} years old. it likes to sleep." for n in range(60) for animal in ("cat", "dog", "hen")
-    )
-    (folder / "text.txt").write_text("\n\n".join(lines), encoding="utf-8")
+    write_text(folder / "text.txt")
     runs: dict[str, tuple[Run, list[dict[str, Any]]]] = {}
 
     def run(kind: str) -> tuple[Run, list[dict[str, Any]]]:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import qkv
+from qkv.kv_cache.kinds import CacheKind
 from qkv.testing import check
-from qkv.training.objective import NextToken
 
 
 class Lossy(qkv.Norm, kind="mutant-lossy"):
@@ -26,7 +26,7 @@ def test_a_field_lost_in_json_is_found() -> None:
 
 
 def test_a_role_that_is_not_checked_says_so() -> None:
-    report = check(NextToken())
+    report = check(CacheKind.from_dict({"kind": "full"}))
     assert [check.outcome for check in report.checks] == ["passed", "not checked"] and "patterns" in report.checks[
         1
     ].reason

@@ -212,11 +212,11 @@ class Layout:
 
     def select(self, rows: Int[Tensor, " N"]) -> Layout:
         """The layout of the given rows, in their order (for beams and for batching)."""
-        if self.shape[0] == 1:
+        if all(t is None or len(t) == 1 for t in (self.positions, self.segments, self.roles)):
             return self
 
-        def pick(t: Maybe) -> Maybe:
-            return t if t is None else t.index_select(0, rows)
+        def pick(t: Maybe) -> Maybe:  # positions of one row may stand beside roles of many
+            return t if t is None or len(t) == 1 else t.index_select(0, rows)
 
         return replace(
             self,

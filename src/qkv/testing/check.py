@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+from torch import nn
 
 from ..attention.multi_head import Mixer
 from ..attention.weighting import Weighting
+from ..core.batch import Batch
 from ..core.spec import Spec
 from ..data.source import Source
 from ..families import preset
@@ -19,9 +22,10 @@ from ..patterns.algebra import Pattern
 from ..positions.absolute import NoPosition
 from ..positions.base import Position
 from ..tokenizers.training.spec import TokenizerSpec
+from ..training.objective import Objective
 from ..training.optimizers import Optimizer
 from ..training.optimizers.schedules import Schedule
-from . import models, patterns, sources, tokenizers, training
+from . import models, objectives, patterns, sources, tokenizers, training
 from .report import Check, Report, outcome_of
 
 PLACES: dict[type[Spec], tuple[str, ...]] = {
@@ -37,11 +41,11 @@ PLACES: dict[type[Spec], tuple[str, ...]] = {
 
 CHECKED = (
     "patterns, positions, mixers, weightings, feed-forwards, norms, placements, heads, models, optimizers, schedules, "
-    "sources, tokenizers"
+    "objectives, sources, tokenizers"
 )
 
 
-def check(part: Spec) -> Report:
+def check(part: Spec, *, model: nn.Module | None = None, batches: Sequence[Batch] = ()) -> Report:
     """Check that a part keeps the promises that qkv relies on, and return a report.
 
     Every part has to survive its JSON form. A model, or a tiny model with the part in it, is checked in fp64: outputs do
@@ -55,13 +59,16 @@ def check(part: Spec) -> Report:
         print(report)  # check, outcome and reason
         report.raise_for_failures()
 
-    Parts of other roles (objectives, metrics, tasks) are checked only for their JSON form, which the
+    An objective is checked with `model` and `batches`, or with a tiny language model: sums and counts of parts of a batch
+    add up to those of the whole, and labels of −100 change nothing.
+
+    Parts of other roles (metrics, tasks) are checked only for their JSON form, which the
     report says. Raises ValueError for what is not a spec.
     """
     if not isinstance(part, Spec):
         raise ValueError(f"check takes a part, a value of a subclass of qkv.Spec, not {type(part).__name__}")
     checks = [outcome_of("JSON form", lambda: _check_json(part))]
-    checks += [outcome_of(name, run) for name, run in _checks_of(part).items()]
+    checks += [outcome_of(name, run) for name, run in _checks_of(part, model, batches).items()]
     if len(checks) == 1:
         reason = f"only the JSON form of this role is checked; behavior is checked for {CHECKED}"
         checks.append(Check("behavior", "not checked", reason))
@@ -73,12 +80,14 @@ def _check_json(part: Spec) -> None:
     assert again == part, f"the JSON form is read back as {again!r}"
 
 
-def _checks_of(part: Spec) -> dict[str, Callable[[], None]]:
+def _checks_of(part: Spec, model: nn.Module | None, batches: Sequence[Batch]) -> dict[str, Callable[[], None]]:
     checks: dict[str, Callable[[], None]] = {}
     if isinstance(part, Optimizer):
         return training.optimizer_checks(part)
     if isinstance(part, Source):
         return sources.source_checks(part)
+    if isinstance(part, Objective):
+        return objectives.objective_checks(part, model, batches)
     if isinstance(part, TokenizerSpec):
         return tokenizers.tokenizer_checks(part)
     if isinstance(part, Schedule):
