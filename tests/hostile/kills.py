@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import builtins
+import contextlib
 import io
 import json
 import os
@@ -101,13 +102,6 @@ class Countdown:
         return saving
 
 
-def warm() -> None:
-    """Import what PyTorch imports at a first step, once and not in every child."""
-    weight = torch.nn.Parameter(torch.zeros(2))
-    weight.sum().backward()
-    torch.optim.AdamW([weight]).step()
-
-
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(60)
@@ -149,7 +143,8 @@ def every_operation(
 ) -> Figures:
     """Kill the work at its operations seed mod every, + every, … until it ends before it is killed."""
     figures, began, draw = Figures(program), time.monotonic(), random.Random(seed)
-    warm()
+    with contextlib.redirect_stdout(sys.stderr):
+        work(folder / "warm")  # imports and first steps take longer than the rest: do them once, not in every child
     forked(lambda: work(folder / "whole"))
     wanted = facts(folder / "whole")
     n, killed = seed % every, True
