@@ -16,24 +16,23 @@ def tag(element: str, *children: object, **attributes: object) -> Markup:
     Children and attributes are escaped unless they are `Markup`. An attribute that is None is left out; a trailing
     underscore is dropped and the others become hyphens (`class_`, `text_anchor`).
     """
-    words = [
-        Markup(' {}="{}"').format(_attribute(name), number(value) if isinstance(value, float) else value)
-        for name, value in attributes.items()
-        if value is not None
-    ]
-    opening = Markup("<{}{}").format(Markup(element), Markup("").join(words))
+    values = {name: value for name, value in attributes.items() if value is not None}
+    words = "".join(
+        f' {_attribute(name)}="{escape(number(value) if isinstance(value, float) else value)}"'
+        for name, value in values.items()
+    )
     if not children:
-        return opening + Markup("/>")
-    return opening + Markup(">") + join(*children) + Markup("</{}>").format(Markup(element))
+        return Markup(f"<{element}{words}/>")
+    return Markup(f"<{element}{words}>{join(*children)}</{element}>")
 
 
-def _attribute(name: str) -> Markup:
-    return Markup(name.rstrip("_").replace("_", "-") if name != "viewBox" else name)
+def _attribute(name: str) -> str:
+    return name.rstrip("_").replace("_", "-") if name != "viewBox" else name
 
 
 def join(*parts: object) -> Markup:
     """Concatenate parts, each escaped unless it is `Markup`."""
-    return Markup("").join(escape(part) for part in parts)
+    return Markup("".join(map(escape, parts)))
 
 
 def number(value: float, digits: int = 2) -> str:

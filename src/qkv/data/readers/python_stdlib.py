@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sysconfig
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Self
 
@@ -31,7 +31,7 @@ class StandardLibrary(Source, kind="stdlib"):
 
     @model_validator(mode="after")
     def _known(self) -> Self:
-        existing = {_package(name) for name in _modules()}
+        existing = {_package(name) for name in _modules()} if self.packages else set()
         for package in self.packages:
             if package not in existing:
                 raise ValueError(f"the standard library has no {package!r}; {nearest(package, sorted(existing))}")
@@ -56,6 +56,7 @@ class StandardLibrary(Source, kind="stdlib"):
         return "validation" if share < self.validation else "test" if share < self.validation + self.test else "train"
 
 
+@cache
 def _package(name: str) -> str:
     """The top-level name of a module's path."""
     return Path(name).parts[0].removesuffix(".py")
