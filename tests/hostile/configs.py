@@ -133,7 +133,7 @@ def _mutate(config: dict[str, Any], draw: random.Random) -> str:
     what = draw.random()
     if what < 0.06:
         key = draw.choice(("quantization_config", "pruned_heads", "is_decoder", *BOOKKEEPING, "anything at all"))
-        config[key] = copy.deepcopy(draw.choice(VALUES))
+        config[key] = _fresh(draw.choice(VALUES))
         return key
     key = draw.choice(list(config))
     value = config[key]
@@ -141,12 +141,17 @@ def _mutate(config: dict[str, Any], draw: random.Random) -> str:
         del config[key]
     elif what < 0.4 and isinstance(value, dict | list) and value:
         inside = draw.choice(list(value)) if isinstance(value, dict) else draw.randrange(len(value))
-        value[inside] = copy.deepcopy(draw.choice(VALUES))  # type: ignore[index]
+        value[inside] = _fresh(draw.choice(VALUES))  # type: ignore[index]
     elif what < 0.5:
         config[key] = draw.choice((str(value), [value], {"value": value}, {key: value}))
     else:
-        config[key] = copy.deepcopy(draw.choice(VALUES))
+        config[key] = _fresh(draw.choice(VALUES))
     return key
+
+
+def _fresh(value: Any) -> Any:
+    """A copy that can be mutated; the long values hold no other containers, and a deep copy of them takes long."""
+    return copy.copy(value) if isinstance(value, list | dict) and len(value) > 1000 else copy.deepcopy(value)
 
 
 def check(mutant: Mutant, seconds: float = SECONDS) -> str | None:

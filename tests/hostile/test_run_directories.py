@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from run_directories import SECONDS, check, make, mutants
+from run_directories import SECONDS, check, mutants
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by Linux")
 
 
-def test_damaged_runs_work_or_are_refused(tmp_path: Path) -> None:
-    run = make(tmp_path)
-    damages = list(mutants(run, 3, 40))
-    found = check(run, damages)
+def test_damaged_runs_work_or_are_refused(trained: Path) -> None:
+    damages = list(mutants(trained, 3, 40))
+    found = check(trained, damages)
     wrong = [
         f"{damage.command} on {damage.file}: {how}"
         for damage, (how, seconds) in zip(damages, found, strict=True)

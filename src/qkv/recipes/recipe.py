@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.resources
 import inspect
 from collections.abc import Iterable
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -294,6 +296,7 @@ def _without_defaults(spec: Spec, tree: dict[str, Any]) -> dict[str, Any]:
     return {**explicit, **{key: _without_defaults(part, explicit[key]) for key, part in parts.items()}}
 
 
+@cache
 def packaged() -> dict[str, str]:
     """The texts of the recipes that come with qkv, by name."""
     folder = importlib.resources.files("qkv.recipes")
@@ -315,7 +318,7 @@ def tree(name: str | Path, *, imports: bool = True) -> dict[str, Any]:
 def _tree(name: str | Path, imports: bool) -> dict[str, Any]:
     path, known = Path(name), packaged()
     if isinstance(name, str) and name in known:  # also where a file or directory has this name, which is ./name
-        return _mapping(yamls.load(known[name], name=f"the recipe {name}"), f"the recipe {name}")
+        return deepcopy(_packaged_tree(name))
     if path.is_dir() and (path / RECIPE).is_file():
         path = path / RECIPE
     if path.is_file():
@@ -330,6 +333,11 @@ def _tree(name: str | Path, imports: bool) -> dict[str, Any]:
             f"{path} is a folder without a {RECIPE}" if path.is_dir() else f"there is no recipe file {path}"
         )
     raise ValueError(f"there is no recipe {str(name)!r}; {nearest(str(name), known)}")
+
+
+@cache
+def _packaged_tree(name: str) -> dict[str, Any]:
+    return _mapping(yamls.load(packaged()[name], name=f"the recipe {name}"), f"the recipe {name}")
 
 
 def override(recipe: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
