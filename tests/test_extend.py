@@ -139,6 +139,20 @@ def test_a_part_of_the_page_passes_its_checks(part: str) -> None:
     assert sum(check.outcome == "passed" for check in report.checks) > 1, report
 
 
+def test_the_metric_of_the_page_passes_its_checks() -> None:
+    class Outputs(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(5))
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return ids * self.weight
+
+    batches = [Batch({"ids": torch.rand(n, 5)}, torch.randint(5, (n,)), {"loss": n}) for n in (4, 3)]
+    report = check(PARTS.CountedRight(), model=Outputs(), batches=batches)
+    assert all(check.outcome == "passed" for check in report.checks), report
+
+
 def test_an_objective_from_outside(tmp_path: Path) -> None:
     assert Objective.from_dict({"kind": "focal", "gamma": 1}) == PARTS.Focal(gamma=1)
     train(spec(), PARTS.Focal(gamma=1), tmp_path / "run")

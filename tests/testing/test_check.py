@@ -33,5 +33,7 @@ def test_a_role_that_is_not_checked_says_so() -> None:
 
 
 def test_only_parts_are_checked() -> None:
-    with pytest.raises(ValueError, match=r"check takes a part, a value of a subclass of qkv.Spec, not str"):
+    with pytest.raises(
+        ValueError, match=r"check takes a part, a value of a subclass of qkv.Spec, or a metric, not str"
+    ):
         check("rotary")  # type: ignore[arg-type]

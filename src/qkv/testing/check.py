@@ -14,6 +14,7 @@ from ..data.source import Source
 from ..families import preset
 from ..layers.feedforward import FeedForwardLayer
 from ..layers.norm import Norm
+from ..metrics.base import Metric
 from ..models.base import ModelSpec
 from ..models.heads.text import Head
 from ..models.placement import Placement
@@ -25,7 +26,7 @@ from ..tokenizers.training.spec import TokenizerSpec
 from ..training.objective import Objective
 from ..training.optimizers import Optimizer
 from ..training.optimizers.schedules import Schedule
-from . import models, objectives, patterns, sources, tokenizers, training
+from . import metrics, models, objectives, patterns, sources, tokenizers, training
 from .report import Check, Report, outcome_of
 
 PLACES: dict[type[Spec], tuple[str, ...]] = {
@@ -41,11 +42,11 @@ PLACES: dict[type[Spec], tuple[str, ...]] = {
 
 CHECKED = (
     "patterns, positions, mixers, weightings, feed-forwards, norms, placements, heads, models, optimizers, schedules, "
-    "objectives, sources, tokenizers"
+    "objectives, metrics, sources, tokenizers"
 )
 
 
-def check(part: Spec, *, model: nn.Module | None = None, batches: Sequence[Batch] = ()) -> Report:
+def check(part: Spec | Metric, *, model: nn.Module | None = None, batches: Sequence[Batch] = ()) -> Report:
     """Check that a part keeps the promises that qkv relies on, and return a report.
 
     Every part has to survive its JSON form. A model, or a tiny model with the part in it, is checked in fp64: outputs do
@@ -62,11 +63,19 @@ def check(part: Spec, *, model: nn.Module | None = None, batches: Sequence[Batch
     An objective is checked with `model` and `batches`, or with a tiny language model: sums and counts of parts of a batch
     add up to those of the whole, and labels of −100 change nothing.
 
-    Parts of other roles (metrics, tasks) are checked only for their JSON form, which the
-    report says. Raises ValueError for what is not a spec.
+    A metric is no spec; it is checked with `model` and `batches`: it gives the same for the parts of a batch as for the
+    whole and in any order, NaN where an output is NaN, and no number where nothing was measured.
+
+    Parts of other roles (such as tasks) are checked only for their JSON form, which the
+    report says. Raises ValueError for what is no part.
     """
+    if isinstance(part, Metric):
+        of_metric = metrics.metric_checks(part, model, batches)
+        return Report(type(part).__name__, tuple(outcome_of(name, run) for name, run in of_metric.items()))
     if not isinstance(part, Spec):
-        raise ValueError(f"check takes a part, a value of a subclass of qkv.Spec, not {type(part).__name__}")
+        raise ValueError(
+            f"check takes a part, a value of a subclass of qkv.Spec, or a metric, not {type(part).__name__}"
+        )
     checks = [outcome_of("JSON form", lambda: _check_json(part))]
     checks += [outcome_of(name, run) for name, run in _checks_of(part, model, batches).items()]
     if len(checks) == 1:

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..core.batch import IGNORE, Batch, Term
 from ..core.layout import Layout
@@ -19,6 +18,7 @@ from ..directories.build import build
 from ..families import preset
 from ..training.objective import Objective, terms_of
 from .batches import examples_in, part_of
+from .random_draws import RandomDraws
 from .report import NotChecked
 
 TOLERANCE = 1e-5  # relative; losses may be summed in fp32
@@ -151,17 +151,6 @@ class ObjectiveChecks:
         odd = [name for name, gradient in gradients.items() if not gradient.isfinite().all()]
         assert not odd, f"gradients of {', '.join(odd[:3])} are not finite"
         assert any(bool(gradient.any()) for gradient in gradients.values()), "all gradients are 0"
-
-
-class RandomDraws(TorchDispatchMode):
-    """Notices whether an operation draws random numbers."""
-
-    seen = False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        attends = "attention" in str(func)  # tagged for its dropout, which evaluation does not have
-        self.seen |= torch.Tag.nondeterministic_seeded in func.tags and not attends
-        return func(*args, **(kwargs or {}))
 
 
 def _close(value: float, expected: float, message: str) -> None:

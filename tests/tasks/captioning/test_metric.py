@@ -42,6 +42,9 @@ class Echo:
     def __init__(self, written: list[str]) -> None:
         self.written = written
 
+    def hidden(self, ids: torch.Tensor, **inputs: Any) -> torch.Tensor:
+        return torch.zeros(len(ids), 1, 1)
+
     def generate(self, ids: torch.Tensor, *, target: list[list[int]], eos_id: int, **options: Any) -> torch.Tensor:
         self.asked = target
         width, made = max(map(len, target)), [[*WORDS.encode(text), eos_id] for text in self.written]
@@ -53,7 +56,7 @@ class Echo:
 def test_captions_and_answers_are_compared_with_the_truth() -> None:
     texts = [("", "a red circle"), ("how many ?", "two"), ("how many ?", "a")]
     model, metric = Echo(["a red circle", "two", "two"]), CaptionMetric(WORDS, 20, *PLAIN)
-    metric.evaluate(model, batch_of(texts))  # type: ignore[arg-type]
+    metric.evaluate(model, batch_of(texts))
     assert model.asked == [[END], [END, *WORDS.encode("how many ?"), END], [END, *WORDS.encode("how many ?"), END]]
     found = {name: one.value for name, one in metric.compute().items()}
     assert found["exact"] == pytest.approx(2 / 3)

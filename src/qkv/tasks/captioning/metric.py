@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...core.batch import IGNORE, Batch
 from ...data.media.images import denormalized
@@ -40,7 +40,8 @@ class CaptionMetric(Metric):
         self._shown: list[dict[str, Any]] = []
         self._ranking = Ranking("chrf")
 
-    def evaluate(self, model: nn.Module, batch: Batch) -> None:
+    def evaluate(self, model: Any, batch: Batch) -> None:
+        self.check_nan(model.hidden(**batch.inputs))
         outputs = written(model, batch.inputs["ids"], _prompts(batch), self._tokenizer, self._longest)
         for row, (about, output) in enumerate(zip(batch.texts, outputs, strict=True)):
             sample = {"source": about["question"], "output": output, "target": about["answer"]}

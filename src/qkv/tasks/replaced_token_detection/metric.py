@@ -41,7 +41,9 @@ class ReplacedTokenMetric(TokenMetric):
         self._keep(batch, corrupted.ids, flagged, corrupted.replaced, real)
 
     def compute(self) -> dict[str, MetricValue]:
-        share = MetricValue(self.replaced / max(self.tokens, 1), "share of the tokens that the generator replaced")
+        if not self.tokens:
+            return {}
+        share = MetricValue(self.replaced / self.tokens, "share of the tokens that the generator replaced")
         precision = MetricValue(self.detected / max(self.flagged, 1), "of the tokens called replaced, those that are")
         recall = MetricValue(self.detected / max(self.replaced, 1), "of the replaced tokens, those called so")
         return super().compute() | {"replaced": share, "precision": precision, "recall": recall}
