@@ -7,6 +7,7 @@
     python -m bench real                     training on real data, for docs/results.md (--help has its own options)
     python -m bench scale                    two ranks beside one, for docs/scale.md
     python -m bench terminal TYPESCRIPT FILE.svg      a picture of a recorded command, for the README
+    python -m bench pictures                 the pictures of pages in docs/ (--help)
     python -m bench render                   only write the pages and figures again from what is kept
 
 What is measured for one table goes to bench/results/TABLE-DATE.json. With --only it goes into the newest file of the
@@ -24,6 +25,7 @@ from pathlib import Path
 
 from . import machine, peers, render
 from .lockstep import Case, measure, ring
+from .pictures import main as pictures
 from .real.command import main as real
 from .results import RESULTS, Result, latest
 from .scale.command import main as scale
@@ -40,6 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
         return scale(words[1:])
     if words[:1] == ["terminal"]:
         return terminal(words[1:])
+    if words[:1] == ["pictures"]:
+        return pictures(words[1:])
     given = _parse(arguments)
     if given.table == "render":
         render.write()

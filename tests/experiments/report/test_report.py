@@ -115,7 +115,7 @@ def test_the_page_says_what_the_run_did(run_dir: Path):
     text = "\n".join(Page(write_report(run_dir)).texts)
     assert "test split, 2,000 of 9,000 examples. 500 skipped." in text
     assert "version:2.6.0; over 1,500 examples" in text and "not finite" in text
-    assert {"Loss (nats per token)", "Quality on held-out data", "Learning rate", "Tokens per second"} <= set(
+    assert {"Loss (nats per token)", "Exact match on held-out data", "Learning rate", "Tokens per second"} <= set(
         page.texts
     )
     assert "1 of these 3 equal the truth." in text
@@ -296,7 +296,7 @@ def test_charts_have_at_least_two_points_of_quality_and_a_value_other_than_0(run
         return Page(write_report(run_dir)).texts
 
     drawn = titles([0.2, 0.4], 0.3)
-    assert "Quality on held-out data" in drawn and "Model FLOPs utilization" in drawn
-    assert "Quality on held-out data" not in titles([0.4], 0.3)
-    assert "Quality on held-out data" not in titles([0.0, 0.0], 0.3)
+    assert "Accuracy on held-out data" in drawn and "Model FLOPs utilization" in drawn
+    assert "Accuracy on held-out data" not in titles([0.4], 0.3)
+    assert "Accuracy on held-out data" not in titles([0.0, 0.0], 0.3)
     assert "Model FLOPs utilization" not in titles([0.4], 0.0)

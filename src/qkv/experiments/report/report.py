@@ -114,9 +114,10 @@ def learning(story: Story) -> Section | None:
         for key in qualities()
     )
     perplexity = _curves([Series("perplexity", history.series("eval", "perplexity"), dots=True)])
+    quality_name = quality[0].name if len(quality) == 1 else "Quality"
     large = [
         line_chart("Loss" if story.task else "Loss (nats per token)", losses),
-        line_chart("Quality on held-out data", quality, zero=_far_apart(quality))
+        line_chart(f"{quality_name} on held-out data", quality, zero=_far_apart(quality))
         or line_chart("Perplexity on held-out data", perplexity),
     ]
     small = [
