@@ -153,6 +153,12 @@ def test_the_metric_of_the_page_passes_its_checks() -> None:
     assert all(check.outcome == "passed" for check in report.checks), report
 
 
+def test_the_task_of_the_page_passes_its_checks() -> None:
+    report = check(PARTS.CountPeriods(), examples=PARTS.Tones().table("train")[:6])
+    report.raise_for_failures()
+    assert [check.name for check in report.checks if check.outcome == "not checked"] == ["fields"], report
+
+
 def test_an_objective_from_outside(tmp_path: Path) -> None:
     assert Objective.from_dict({"kind": "focal", "gamma": 1}) == PARTS.Focal(gamma=1)
     train(spec(), PARTS.Focal(gamma=1), tmp_path / "run")

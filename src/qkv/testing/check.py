@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from torch import nn
 
@@ -10,7 +11,8 @@ from ..attention.multi_head import Mixer
 from ..attention.weighting import Weighting
 from ..core.batch import Batch
 from ..core.spec import Spec
-from ..data.source import Source
+from ..data.source import Example, Source
+from ..data.task import Task
 from ..families import preset
 from ..layers.feedforward import FeedForwardLayer
 from ..layers.norm import Norm
@@ -26,7 +28,7 @@ from ..tokenizers.training.spec import TokenizerSpec
 from ..training.objective import Objective
 from ..training.optimizers import Optimizer
 from ..training.optimizers.schedules import Schedule
-from . import metrics, models, objectives, patterns, sources, tokenizers, training
+from . import metrics, models, objectives, patterns, sources, tasks, tokenizers, training
 from .report import Check, Report, outcome_of
 
 PLACES: dict[type[Spec], tuple[str, ...]] = {
@@ -42,11 +44,18 @@ PLACES: dict[type[Spec], tuple[str, ...]] = {
 
 CHECKED = (
     "patterns, positions, mixers, weightings, feed-forwards, norms, placements, heads, models, optimizers, schedules, "
-    "objectives, metrics, sources, tokenizers"
+    "objectives, metrics, sources, tasks, tokenizers"
 )
 
 
-def check(part: Spec | Metric, *, model: nn.Module | None = None, batches: Sequence[Batch] = ()) -> Report:
+def check(
+    part: Spec | Metric,
+    *,
+    model: nn.Module | None = None,
+    batches: Sequence[Batch] = (),
+    examples: Sequence[Example] = (),
+    tokenizer: Any = None,
+) -> Report:
     """Check that a part keeps the promises that qkv relies on, and return a report.
 
     Every part has to survive its JSON form. A model, or a tiny model with the part in it, is checked in fp64: outputs do
@@ -66,8 +75,10 @@ def check(part: Spec | Metric, *, model: nn.Module | None = None, batches: Seque
     A metric is no spec; it is checked with `model` and `batches`: it gives the same for the parts of a batch as for the
     whole and in any order, NaN where an output is NaN, and no number where nothing was measured.
 
-    Parts of other roles (such as tasks) are checked only for their JSON form, which the
-    report says. Raises ValueError for what is no part.
+    A task is checked on `examples`, with the `tokenizer` if it reads text: an example's items are the same again, alone
+    and beside others, and a batch has what its examples have alone, padded.
+
+    Parts of other roles are checked only for their JSON form, which the report says. Raises ValueError for what is no part.
     """
     if isinstance(part, Metric):
         of_metric = metrics.metric_checks(part, model, batches)
@@ -77,6 +88,9 @@ def check(part: Spec | Metric, *, model: nn.Module | None = None, batches: Seque
             f"check takes a part, a value of a subclass of qkv.Spec, or a metric, not {type(part).__name__}"
         )
     checks = [outcome_of("JSON form", lambda: _check_json(part))]
+    if isinstance(part, Task):
+        of_task = tasks.task_checks(part, examples, tokenizer)
+        return Report(repr(part), (*checks, *(outcome_of(name, run) for name, run in of_task.items())))
     checks += [outcome_of(name, run) for name, run in _checks_of(part, model, batches).items()]
     if len(checks) == 1:
         reason = f"only the JSON form of this role is checked; behavior is checked for {CHECKED}"
