@@ -94,3 +94,8 @@ def test_a_constant_0_lies_on_the_axis():
         r'class="tick"[^>]*text-anchor="end">([^<]+)<', str(line_chart("t", [Series("a", [(0, 0), (1, 0)])]))
     )
     assert labels[0] == "0" and labels[-2:] == ["1", "step"]
+
+
+def test_steps_have_no_fractions():
+    drawn = str(line_chart("t", [Series("a", [(10, 1.0), (11, 2.0)])]))
+    assert re.findall(r'text-anchor="middle">([^<]+)<', drawn) == ["10", "11"]

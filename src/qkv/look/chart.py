@@ -88,6 +88,8 @@ def line_chart(
     y_range = (min(*ticks, *values), max(*ticks, *values))
     every_x = log_x or len(set(x_values)) == 1
     x_ticks = sorted(set(x_values)) if every_x else nice_ticks(min(x_values), max(x_values), 4)
+    if all(float(x).is_integer() for x in x_values):
+        x_ticks = [tick for tick in x_ticks if float(tick).is_integer()]  # no halves of steps
     labels = _tick_labels(ticks, show)
     left = 10 + max(text_width(label, _FONT) for label in labels)
     legend, rows = _legend(lines, width) if len(lines) > 1 else (Markup(""), 0)
