@@ -28,7 +28,7 @@ from ..tokenizers.training.spec import TokenizerSpec
 from ..training.objective import Objective
 from ..training.optimizers import Optimizer
 from ..training.optimizers.schedules import Schedule
-from . import metrics, models, objectives, patterns, sources, tasks, tokenizers, training
+from . import encoder_decoders, metrics, models, objectives, patterns, sources, tasks, tokenizers, training
 from .report import Check, Report, outcome_of
 
 PLACES: dict[type[Spec], tuple[str, ...]] = {
@@ -121,7 +121,9 @@ def _checks_of(part: Spec, model: nn.Module | None, batches: Sequence[Batch]) ->
     if not isinstance(part, (ModelSpec, Head, *PLACES)):
         return checks
     try:
-        return {**checks, **models.ModelChecks(model_with(part)).by_name()}
+        spec = model_with(part)
+        of_model = encoder_decoders.EncoderDecoderChecks if spec.is_encoder_decoder else models.ModelChecks
+        return {**checks, **of_model(spec).by_name()}
     except (ValueError, TypeError) as error:
         message = f"no model can be made with it: {error}"
     return {**checks, "model": lambda: _fail(message)}

@@ -44,8 +44,6 @@ class ModelChecks:
         """A check that runs the model, for models that the checks can run."""
 
         def check() -> None:
-            if self.spec.is_encoder_decoder:
-                raise NotChecked("encoder–decoders are not run; check their parts")
             if not self.spec.vocab_size:
                 raise NotChecked("only models of token ids are run")
             if self.spec.n_parameters > LARGEST:
@@ -61,6 +59,10 @@ class ModelChecks:
         for parameter in model.parameters():
             parameter.add_(0.25 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
         return model
+
+    def outputs(self, model: Any) -> Tensor:
+        """Outputs for the full rows."""
+        return _logits(model, self.ids)
 
     def rows(self) -> list[Tensor]:
         return [self.ids[i, :n] for i, n in enumerate(LENGTHS)]
@@ -84,9 +86,7 @@ class ModelChecks:
                 padded[i, layout.valid[i]] = row
             logits = _logits(model, padded, layout)
             for i, expected in enumerate(alone):
-                _same(
-                    logits[i, layout.valid[i]], expected, f"row {i}, padded on the {side}, differs from the row alone"
-                )
+                same(logits[i, layout.valid[i]], expected, f"row {i}, padded on the {side}, differs from the row alone")
 
     @torch.no_grad()
     def packed(self) -> None:
@@ -95,7 +95,7 @@ class ModelChecks:
         logits = _logits(model, torch.cat(self.rows())[None], Layout.packed([LENGTHS]))[0]
         for i, row in enumerate(self.rows()):
             together = logits[start : start + len(row)]
-            _same(together, _logits(model, row[None])[0], f"packed document {i} differs from the document alone")
+            same(together, _logits(model, row[None])[0], f"packed document {i} differs from the document alone")
             start += len(row)
 
     @torch.no_grad()
@@ -105,7 +105,7 @@ class ModelChecks:
         model, changed = self.model(), self.ids.clone()
         changed[:, 5:] = (changed[:, 5:] + 1) % self.spec.vocab_size
         message = "outputs depend on later tokens"
-        _same(_logits(model, changed)[:, :5], _logits(model, self.ids)[:, :5], message)
+        same(_logits(model, changed)[:, :5], _logits(model, self.ids)[:, :5], message)
 
     @torch.no_grad()
     def cached(self) -> None:
@@ -118,7 +118,7 @@ class ModelChecks:
         steps = [model.step(self.ids[:, :3], cache)]
         steps += [model.step(self.ids[:, t : t + 1], cache) for t in range(3, self.ids.shape[1])]
         expected = _logits(model, self.ids)[:, 2:]
-        _same(torch.stack(steps, 1), expected, "decoding step by step differs from one pass over all tokens")
+        same(torch.stack(steps, 1), expected, "decoding step by step differs from one pass over all tokens")
 
     @torch.no_grad()
     def backends(self) -> None:
@@ -130,13 +130,13 @@ class ModelChecks:
             }
         except ValueError:
             raise NotChecked("the model has no attention that chooses a backend") from None
-        expected, compared = _logits(self.model(specs.pop("reference")), self.ids), 0
+        expected, compared = self.outputs(self.model(specs.pop("reference"))), 0
         for name, spec in specs.items():
             try:
-                logits = _logits(self.model(spec), self.ids)
+                logits = self.outputs(self.model(spec))
             except ValueError:
                 continue  # the backend does not support it
-            _same(logits, expected, f"the backend {name} differs from reference")
+            same(logits, expected, f"the backend {name} differs from reference")
             compared += 1
         if not compared:
             raise NotChecked("no other backend supports it")
@@ -144,7 +144,7 @@ class ModelChecks:
     def gradients(self) -> None:
         """Gradients are finite, and each parameter has one."""
         model = self.model()
-        _logits(model, self.ids).square().sum().backward()  # type: ignore[no-untyped-call]
+        self.outputs(model).square().sum().backward()  # type: ignore[no-untyped-call]
         parameters: list[tuple[str, nn.Parameter]] = list(model.named_parameters())
         missing = [name for name, parameter in parameters if parameter.requires_grad and parameter.grad is None]
         assert not missing, f"no gradient reaches {', '.join(missing)}"
@@ -167,7 +167,7 @@ def _logits(model: Any, ids: Tensor, layout: Layout | None = None) -> Tensor:
     return logits
 
 
-def _same(value: Tensor, expected: Tensor, message: str) -> None:
+def same(value: Tensor, expected: Tensor, message: str) -> None:
     assert value.shape == expected.shape, f"{message}: shapes {tuple(value.shape)} and {tuple(expected.shape)}"
     distance = float((value - expected).norm() / expected.norm().clamp(min=1e-12))
     assert distance <= TOLERANCE, f"{message} by {distance:.2g} (relative L2 distance)"
