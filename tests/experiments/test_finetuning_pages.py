@@ -1,4 +1,4 @@
-"""The commands of docs/finetuning-laptop.md run, on tiny directories, and what they export loads in transformers."""
+"""The commands of the pages on fine-tuning run, on tiny directories, and what they export loads in transformers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,16 @@ from qkv.families import preset
 from qkv.inference.run import Run
 from qkv.tokenizers.tokenizer import train
 
-PAGE = Path(__file__).parents[2] / "docs" / "finetuning-laptop.md"
+PAGES = {name: Path(__file__).parents[2] / "docs" / f"finetuning-{name}.md" for name in ("laptop", "24gb")}
 SHORT = ("training.max_steps=2", "training.eval_every=2", "training.save_every=2", "batching.tokens=512")
 TEXTS = ["a fine film", "a bad film", "Ada met Alan", "a long story about a cat", "1 + 1?", "0123456789 is"]
 SIZES = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 24, "max_positions": 128}
-SECTIONS = dict(re.findall(r"^## (\w+)\n.*?^```sh\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S))
+SECTIONS = {
+    (name, task): commands
+    for name, page in PAGES.items()
+    for task, commands in re.findall(r"^## (\w+)\n.*?^```sh\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+}
+FAST = {("laptop", task) for task in ("Classify", "Tag", "Embed")} | {("24gb", "Chat")}
 
 
 @pytest.fixture
@@ -32,7 +37,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     tokenizer = train("char", TEXTS)
     vocabulary: dict[str, Any] = {**SIZES, "vocab_size": tokenizer.vocab_size}
     decoder = {key: value for key, value in vocabulary.items() if key != "d_ff"}
+    bert = preset("bert-base", **vocabulary, pooler=False, labels=0)  # as the published masked language models
+    smollm3 = preset("smollm3-3b", **vocabulary, n_kv_heads=1)
     specs = {
+        "bert-large": (bert, "read"),
+        "bart-large": (preset("bart-base", **vocabulary), "translate"),
+        "smollm3": (smollm3, "continue"),
         "distilbert": (preset("distilbert-base", **vocabulary), "read"),
         "bart": (preset("bart-base", **vocabulary), "translate"),
         "opus-mt": (preset("opus-mt", **vocabulary), "translate"),
@@ -53,15 +63,25 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_page_has_six_tasks() -> None:
-    assert list(SECTIONS) == ["Classify", "Tag", "Summarize", "Translate", "Chat", "Embed"]
+@pytest.mark.parametrize("page", PAGES)
+def test_the_pages_have_six_tasks(page: str) -> None:
+    assert [task for name, task in SECTIONS if name == page] == [
+        "Classify",
+        "Tag",
+        "Summarize",
+        "Translate",
+        "Chat",
+        "Embed",
+    ]
 
 
-@pytest.mark.parametrize("task", SECTIONS)
-def test_the_commands_run_and_the_export_loads(place: Path, task: str) -> None:
+@pytest.mark.parametrize(
+    ("page", "task"), [pytest.param(*key, marks=[] if key in FAST else [pytest.mark.slow]) for key in SECTIONS]
+)
+def test_the_commands_run_and_the_export_loads(place: Path, page: str, task: str) -> None:
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
-    for line in SECTIONS[task].splitlines():
+    for line in SECTIONS[page, task].splitlines():
         program, command, *arguments = shlex.split(line)
         short = SHORT if command == "train" else ()
         assert program == "qkv" and main([command, *arguments, *short]) == 0, line
