@@ -36,7 +36,8 @@ def decodes(name: str) -> bool:
 
 
 def test_every_kind_is_tried() -> None:
-    assert SETTINGS.keys() == CacheKind.kinds.keys()
+    own = {name for name, kind in CacheKind.kinds.items() if kind.__module__.startswith("qkv.")}
+    assert SETTINGS.keys() == own
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
