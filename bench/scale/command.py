@@ -29,7 +29,7 @@ WAYS = (
 )
 SHAPES = (
     Shape("10 M decoder", 320, 6, 8192, 256, 8),
-    Shape("51 M decoder", 640, 8, 16384, 256, 8, heads=10),
+    Shape("27 M decoder", 448, 8, 16384, 256, 4, heads=7),
 )
 QUICK = (Shape("tiny decoder", 32, 2, 100, 32, 4, heads=2),)
 

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-STEPS = 6  # of one reading; the first is not counted
+STEPS = 4  # of one reading; the first is not counted
 
 
 @dataclass(frozen=True)
