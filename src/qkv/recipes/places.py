@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 from typing import Any, Protocol
 
+from ..data.readers.dataset_series import DatasetSeries
 from ..data.readers.hub_datasets import Datasets
 from ..data.source import Source
 
@@ -86,7 +87,7 @@ def _resolved(tree: dict[str, Any], resolve: Resolve) -> dict[str, Any]:
 def _of_source(data: dict[str, Any], resolve: Resolve) -> dict[str, Any]:
     """The settings of a source with its paths resolved, and those of the sources in it."""
     kind = Source.kinds.get(str(data.get("kind")))
-    is_path = kind is not Datasets
+    is_path = kind not in (Datasets, DatasetSeries)
     fields = getattr(kind, "path_fields", ())
     result = {key: _value(value, resolve, is_path) if key in fields else value for key, value in data.items()}
     if isinstance(parts := data.get("parts"), list):

@@ -17,7 +17,7 @@ from PIL import Image
 
 from qkv.data import Source, stream
 from qkv.data.media import audio
-from qkv.data.readers.hub_datasets import Datasets, _opened, _part
+from qkv.data.readers.hub_datasets import Datasets, _opened, part_of
 from qkv.data.source import Skipped
 from qkv.data.tables import StreamTable
 from qkv.data.task import RandomContext
@@ -53,7 +53,7 @@ class FakeData:
 @pytest.fixture(autouse=True)
 def fresh() -> None:
     _opened.cache_clear()
-    _part.cache_clear()
+    part_of.cache_clear()
 
 
 @pytest.fixture

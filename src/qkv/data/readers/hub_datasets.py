@@ -68,7 +68,7 @@ class Datasets(RowSource, kind="datasets"):
             raise ValueError(
                 f"{self.path} has no {split} split; name one as splits.{split}: {', '.join(_opened(self))}"
             )
-        data = as_files(_part(self, called))
+        data = as_files(part_of(self, called))
         where = f"{self.path}, {called}"
         features = getattr(data, "features", None)
         existing = list(next(iter(data), {})) if data.column_names is None else data.column_names
@@ -81,7 +81,7 @@ class Datasets(RowSource, kind="datasets"):
         return RowTable(data.select_columns(list(reader.tops)), reader, where, labels)
 
     def stamp(self) -> tuple[Hashable, ...]:
-        data = _part(self, self._called("train") or "train")
+        data = part_of(self, self._called("train") or "train")
         return self.path, len(data), getattr(data, "_fingerprint", None)
 
     def _called(self, split: Split) -> str | None:
@@ -133,7 +133,7 @@ def _opened(spec: Datasets) -> Mapping[str, Any]:
 
 
 @lru_cache(maxsize=16)
-def _part(spec: Datasets, called: str) -> Any:
+def part_of(spec: Datasets, called: str) -> Any:
     """One split, or a part of one."""
     splits = _opened(spec)
     if called in splits:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...core.batch import Batch
 from ...data.batching.numpy_batch import Array
+from ...data.readers import dataset_series  # noqa: F401  # registers the source
 from ...data.readers.time_series import SeriesSource
 from ...data.source import Example, Skipped, Source
 from ...data.task import Item, RandomContext, Task
