@@ -145,3 +145,27 @@ def test_an_error_is_left_to_a_launcher_if_there_is_one(tmp_path: Path, monkeypa
     monkeypatch.setenv("RANK", "3")
     assert leave_error("text", lost=True)
     assert json.loads((tmp_path / "3.json").read_text()) == {"message": "text", "lost": True}
+
+
+@pytest.mark.slow
+def test_torchrun_trains_too_and_resumes_what_is_not_there_yet(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "-m",
+        "qkv",
+        "train",
+    ]
+    arguments = ["reverse", *QUICK, "scale.shard=2", "--out", str(tmp_path / "run"), "--resume"]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=150, env=env, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Training reverse") == 1
+    assert sorted(path.name for path in (tmp_path / "run/checkpoints/step-00000004").glob("model*")) == [
+        "model-00001-of-00002.safetensors",
+        "model-00002-of-00002.safetensors",
+    ]
