@@ -16,7 +16,7 @@ from typing import Any
 from .. import machine
 from .ranks import Group, Shape, Way
 
-RESULT = Path(__file__).resolve().parent.parent / "results" / "scale.json"
+RESULT = Path(__file__).resolve().parent.parent / "results" / "scale" / "two-ranks.json"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "scale.md"
 BEGIN, END = "<!-- python -m bench scale: begin -->", "<!-- end -->"
 ONE = Way("one rank, two threads", 1, 2)
