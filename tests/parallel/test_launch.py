@@ -69,7 +69,12 @@ def test_two_ranks_train_a_run_as_one_does(tmp_path):
     [
         (("scale.shard=3",), "scale: shard=3 does not fit 2 ranks; data × shard can be 2 × 1, 1 × 2"),
         (("scale.data=4",), "scale: data × shard = 4 × 1 = 4 does not fit 2 ranks"),
-        (("scale.tensor=2",), "tensor parallelism is not implemented yet"),
+        (
+            ("scale.tensor=4", "scale.data=1"),
+            "scale: data × shard × tensor = 1 × 1 × 4 = 4 does not fit 2 ranks; data × shard × tensor can be 2 × 1 × 1, "
+            "1 × 2 × 1, 1 × 1 × 2",
+        ),
+        (("scale.context=3",), "scale: shard × context = 1 × 3 = 3 does not fit 2 ranks"),
         (("scale.zero=2",), "zero=2 divides over `shard` ranks, and shard is 1"),
     ],
 )

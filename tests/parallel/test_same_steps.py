@@ -10,6 +10,10 @@ STAGES = {
     "zero 1": {"shard": 2, "zero": 1},
     "zero 2": {"shard": 2, "zero": 2},
     "zero 3": {"shard": 2, "zero": 3},
+    "tensor": {"tensor": 2},
+    "ring": {"context": 2},
+    "all-to-all": {"context": 2, "context_attention": "all-to-all"},
+    "all-gather": {"context": 2, "context_attention": "all-gather"},
 }
 
 

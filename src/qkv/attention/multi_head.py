@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ..core.extras import Extras
 from ..core.layout import Layout
 from ..core.spec import Cost, Spec
+from ..core.token_split import TokenSplit
 from ..kernels.plan import Plan
 from ..kv_cache.full import CrossState, InputState, KeyValueState, LayerState, SlotTables, State
 from ..kv_cache.kinds import CacheKind
@@ -44,6 +45,8 @@ class Pass:
     memory: Tensor | None = None  # the encoder's output, for cross-attention
     memory_layout: Layout | None = None
     extras: Extras | None = None  # what layers report besides their output, if it is wanted
+    split: TokenSplit | None = None  # how the tokens are divided over ranks, if they are
+    attend: Callable[..., Tensor] = attend  # attention; another function where keys are on other ranks
 
     def afresh(self) -> Pass:
         """The same pass with an empty plan and no extras, for blocks that are recomputed in backward."""
@@ -403,7 +406,7 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "B T H E"]:
         """`attend` with the options of the spec. `part` is added to the layer's name; `observe` receives the weights."""
         pattern, bias = self.rule(run, layout, kv_layout, bias)
-        return attend(
+        return run.attend(
             q,
             k,
             v,

@@ -295,8 +295,8 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-        n = len(ctx.ring.ranks)
-        inputs, results = ctx.saved_tensors[: -2 * n], ctx.saved_tensors[-2 * n :]
+        n, saved = len(ctx.ring.ranks), ctx.saved_tensors  # read once, as activation checkpointing demands
+        inputs, results = saved[: -2 * n], saved[-2 * n :]
         q, k, v, rest = _sides(ctx.ring, inputs)
         outs, lses = results[::2], results[1::2]
         rows = [_Backward(q[i], outs[i], lses[i], grads[i].to(outs[i].dtype), grads[n + i]) for i in range(n)]

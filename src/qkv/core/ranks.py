@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -70,25 +71,40 @@ class Alone:
 
 
 ALONE: Ranks = Alone()
-_current: tuple[Ranks, bool] = (ALONE, False)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Among which ranks the current batch is split.
+
+    peers: those that compute the same layers. rows: those of them that have different rows of the batch.
+    idle:  this rank has no rows, and computes another rank's for nothing.
+    """
+
+    peers: Ranks = ALONE
+    rows: Ranks = ALONE
+    idle: bool = False
+
+
+_current = Split()
 
 
 def current() -> Ranks:
-    """The ranks among which the current batch is split. A loss over a whole batch, such as the balance of experts, sums its
-    statistics over them."""
-    return _current[0]
+    """The ranks over which statistics of the current batch are summed. A loss over a whole batch, such as the balance of
+    experts, uses them. Where ranks have the same rows or tokens, sums count these several times, and ratios are right."""
+    return _current.peers
 
 
 def idle() -> bool:
     """Whether this rank has no rows of the current batch, and computes another rank's for nothing."""
-    return _current[1]
+    return _current.idle
 
 
 @contextmanager
-def splitting(ranks: Ranks, idle: bool = False) -> Iterator[None]:
-    """Inside the block, a batch is split among `ranks`."""
+def splitting(split: Split) -> Iterator[None]:
+    """Inside the block, a batch is split among ranks."""
     global _current
-    before, _current = _current, (ranks, idle)
+    before, _current = _current, split
     try:
         yield
     finally:
@@ -101,7 +117,7 @@ def concatenate(rows: Tensor) -> tuple[Tensor, int]:
 
     The backward pass sums the gradients that all ranks have for a row.
     """
-    ranks = current()
+    ranks = _current.rows
     if ranks.size == 1:
         return rows, 0
     rows = rows[:0] if idle() else rows

@@ -99,7 +99,7 @@ class TokenEmbedding(InputModule):
         position: Float[Tensor, "B T W"] | None,
         token_types: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T M"]:
-        x = _rows(self.weight, ids, "token ids", "the vocabulary")
+        x = self.rows(ids)
         if self.scale != 1.0:
             x = x * self.scale
         if position is not None:
@@ -116,6 +116,10 @@ class TokenEmbedding(InputModule):
                 x = x + _rows(self.types, token_types, "token types", "the table of token types")
         x = dropout(self.norm(x), self.dropout, self.training)
         return x if self.project is None else self.project(x)
+
+    def rows(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T W"]:
+        """The rows of the table at `ids`."""
+        return _rows(self.weight, ids, "token ids", "the vocabulary")
 
 
 def _rows(table: Tensor, ids: Tensor, name: str, size: str) -> Tensor:

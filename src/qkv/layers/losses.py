@@ -36,7 +36,8 @@ def at_least_fp32(x: Tensor) -> Tensor:
     return x if x.dtype == torch.float64 else x.float()
 
 
-def _check(outputs: Tensor, labels: Tensor, label_smoothing: float, z_loss: float) -> None:
+def check(outputs: Tensor, labels: Tensor, label_smoothing: float, z_loss: float) -> None:
+    """Raise ValueError for arguments that no cross-entropy has."""
     if labels.shape != outputs.shape[:-1]:
         raise ValueError(
             f"labels have shape {tuple(labels.shape)} and outputs {tuple(outputs.shape[:-1])}; give one for each output"
@@ -57,7 +58,7 @@ def cross_entropy(
 
     ζ is `z_loss`, which keeps the soft-max's normalizer log Z = log Σ exp(logits) near 0 (Chowdhery et al. 2022, §5: 1e-4).
     """
-    _check(logits, labels, label_smoothing, z_loss)
+    check(logits, labels, label_smoothing, z_loss)
     flat, labels = logits.flatten(0, -2), labels.flatten()
     flat = at_least_fp32(flat)
     loss = F.cross_entropy(flat, labels, ignore_index=IGNORE, reduction="sum", label_smoothing=label_smoothing)
@@ -82,7 +83,7 @@ def linear_cross_entropy(
     The gradients of hidden states, weight and bias are computed in the forward pass, where each chunk of logits exists
     anyway, and only scaled in the backward pass. Rows with the label −100 are left out.
     """
-    _check(hidden, labels, label_smoothing, z_loss)
+    check(hidden, labels, label_smoothing, z_loss)
     if in_forward_mode(hidden, weight, bias):
         return cross_entropy(F.linear(hidden, weight, bias), labels, label_smoothing, z_loss)
     rows, flat = hidden.flatten(0, -2), labels.flatten()

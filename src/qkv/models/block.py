@@ -150,6 +150,8 @@ class BlockModule(nn.Module):
         return norm[name](y) if name in norm else y
 
     def _part(self, name: str, y: Tensor, run: Pass, state: LayerState | None = None) -> Tensor:
+        if run.split is not None:
+            return run.split.apply(getattr(self, name), y, run, mixes=name != "feedforward")
         if name == "attention":
             if isinstance(state, InputState):
                 return recomputed(self.attention, y, run, state)

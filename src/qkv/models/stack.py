@@ -18,6 +18,7 @@ from ..attention.multi_head import Mixer, Pass
 from ..core.extras import Extras, Record, Reporter
 from ..core.layout import Layout
 from ..core.spec import Cost, Spec
+from ..core.token_split import BeginSplit, TokenSplit
 from ..kernels.plan import Plan
 from ..kv_cache.cache import Cache
 from ..kv_cache.kinds import CacheKind
@@ -273,9 +274,13 @@ def _checkpointed(block: BlockModule, x: Tensor, run: Pass) -> Tensor:
 
 
 class StackModule(nn.Module):
-    """The module of `Stack`. `recompute` is the activation checkpointing policy; reversible blocks always recompute."""
+    """The module of `Stack`. `recompute` is the activation checkpointing policy; reversible blocks always recompute.
+
+    `begin_split` divides the tokens over ranks, if they train the stack together (`parallel.model_parallel`).
+    """
 
     recompute: Recompute = "none"
+    begin_split: BeginSplit | None = None
 
     def __init__(self, spec: Stack, vocab_size: int, d_model: int, max_positions: int | None, name: str) -> None:
         super().__init__()
@@ -313,31 +318,42 @@ class StackModule(nn.Module):
         extras: Extras | None = None,
     ) -> Float[Tensor, "B T M"]:
         x = self.embedding(ids, self.position.embed(layout), token_types)
-        runs = self._passes(layout, memory, memory_layout, extras)
+        split = None if self.begin_split is None else self.begin_split(layout)
+        x = x if split is None else split.enter(x)
+        runs = self._passes(layout, memory, memory_layout, extras, split)
         several = self.placement.streams > 1
         x = self.placement.enter(x) if several else x
         if self.reversible and cache is None and torch.is_grad_enabled():
-            x = reversible(self.layers, x, runs)
-            return self.norm(self.placement.leave(x))
+            x = self.norm(self.placement.leave(reversible(self.layers, x, runs)))
+            return x if split is None else split.leave(x)
         for i, (block, run) in enumerate(zip(self.layers, runs, strict=True)):
             if i and len(self.between):
-                x = x + cast(GridEmbedding, self.between[i - 1]).embed(layout).to(x.dtype)
+                further = cast(GridEmbedding, self.between[i - 1]).embed(layout).to(x.dtype)
+                x = x + (further if split is None else split.own(further))
             if cache is not None:
                 x = block(x, run, cache.layers[i], cache.cross[i] if cache.cross else None)
             elif self.training and not self.reversible and self._recomputes(i):
                 x = _checkpointed(block, x, run)
             else:
                 x = block(x, run)
-        return self.norm(self.placement.leave(x) if several else x)
+        x = self.norm(self.placement.leave(x) if several else x)
+        return x if split is None else split.leave(x)
 
     def _passes(
-        self, layout: Layout, memory: Tensor | None, memory_layout: Layout | None, extras: Extras | None
+        self,
+        layout: Layout,
+        memory: Tensor | None,
+        memory_layout: Layout | None,
+        extras: Extras | None,
+        split: TokenSplit | None,
     ) -> list[Pass]:
         """Return the `Pass` of each layer: layers with the same position scheme share one, and all share a plan."""
         plan = Plan()
         runs = [Pass.over(layout, scheme, plan) for scheme in self.positions]
         for run in runs:
             run.memory, run.memory_layout, run.extras = memory, memory_layout, extras
+            if split is not None:
+                split.share(run)
         return [runs[i] for i in self.position_of]
 
     @property

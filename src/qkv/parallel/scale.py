@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -12,49 +12,62 @@ from ..training.settings import read_seconds
 
 Count = Annotated[int, Field(ge=1)]
 Stage = Literal[0, 1, 2, 3]
+Axis = Literal["pipeline", "data", "shard", "expert", "context", "tensor"]
+ContextAttention = Literal["ring", "all-to-all", "all-gather"]
+
+AXES: tuple[Axis, ...] = ("pipeline", "data", "shard", "expert", "context", "tensor")
+STAGE_AXES = AXES[1:]  # over ranks that differ in these, the same layers are computed
+ROW_AXES: tuple[Axis, ...] = ("data", "shard", "expert")  # ranks that differ in these compute different rows of a batch
+EXAMPLES = 8  # meshes that a message names
 
 
 class Sizes(NamedTuple):
-    """How many ranks each axis of the mesh has."""
+    """How many ranks each axis of the mesh has. Ranks that differ in the last axis have consecutive numbers."""
 
-    data: int
-    shard: int
+    pipeline: int = 1
+    data: int = 1
+    shard: int = 1
+    expert: int = 1
+    context: int = 1
+    tensor: int = 1
 
     @property
     def ranks(self) -> int:
         return math.prod(self)
 
+    def of(self, *axes: Axis) -> int:
+        """How many ranks some of the axes have together."""
+        return math.prod(getattr(self, axis) for axis in axes)
+
 
 class Scale(Spec):
     """How training is distributed over ranks (processes, each with a device of its own).
 
-    data:    replicas of the model, each of which computes a part of every batch. None: as many as the other axes leave.
-    shard:   ranks over which each replica's training state is divided; each of them computes a part of the batch too.
-    zero:    what is divided over the `shard` ranks (ZeRO, Rajbhandari et al. 2020): 1 the optimizer's state, 2 gradients
-             too, 3 parameters too (FSDP). 0 for shard=1, and 3 by default otherwise.
-    timeout: seconds, or "10m": a rank that is not heard of for so long is given up, and the training ends.
+    data:     replicas of the model, each of which computes a part of every batch. None: as many as the other axes leave.
+    shard:    ranks over which each replica's training state is divided; each of them computes a part of the batch too.
+    zero:     what is divided over the `shard` ranks (ZeRO, Rajbhandari et al. 2020): 1 the optimizer's state, 2 gradients
+              too, 3 parameters too (FSDP). 0 for shard=1, and 3 by default otherwise.
+    tensor:   ranks over which heads, neurons and the vocabulary are divided (Shoeybi et al. 2019), and the tokens between
+              those layers (Korthikanti et al. 2022).
+    context:  ranks over which the tokens of a sequence are divided. `context_attention` is how queries reach the keys of
+              other ranks: "ring" (Liu et al. 2023), "all-to-all" (DeepSpeed Ulysses, Jacobs et al. 2023), or "all-gather"
+              (Dubey et al. 2024, §3.3.2).
+    expert:   ranks over which the experts of mixtures are divided; each of them computes a part of the batch too.
+    pipeline: ranks over which the layers are divided.
+    timeout:  seconds, or "10m": a rank that is not heard of for so long is given up, and the training ends.
 
-    data · shard is the number of ranks. The batches of a step are the same on any number of ranks: every one is divided.
+    The product of the axes is the number of ranks. The batches of a step are the same on any number of ranks.
     """
 
     data: Count | None = None
     shard: Count = 1
     zero: Stage | None = None
+    tensor: Count = 1
+    context: Count = 1
+    context_attention: ContextAttention = "ring"
+    expert: Count = 1
+    pipeline: Count = 1
     timeout: Annotated[float, BeforeValidator(read_seconds), Field(gt=0)] = 600.0
-
-    @model_validator(mode="before")
-    @classmethod
-    def _later(cls, value: Any) -> Any:
-        """Name the axes that are not there yet."""
-        if isinstance(value, dict):
-            for axis in ("tensor", "pipeline", "context", "expert"):
-                if value.get(axis, 1) == 1:
-                    value = {key: item for key, item in value.items() if key != axis}
-                else:
-                    raise ValueError(
-                        f"{axis} parallelism is not implemented yet; leave out {axis}, and use data and shard"
-                    )
-        return value
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -75,9 +88,26 @@ class Scale(Spec):
 
     def sizes(self, ranks: int) -> Sizes:
         """The mesh for a number of ranks. Raises ValueError if they don't fit, with meshes that do."""
-        data = ranks // self.shard if self.data is None else self.data
-        if data * self.shard == ranks and data:
-            return Sizes(data, self.shard)
-        fits = ", ".join(f"{ranks // n} × {n}" for n in range(1, ranks + 1) if ranks % n == 0)
-        given = f"data × shard = {data} × {self.shard} = {data * self.shard}" if self.data else f"shard={self.shard}"
-        raise ValueError(f"scale: {given} does not fit {counted(ranks, 'rank')}; data × shard can be {fits}")
+        others = Sizes(self.pipeline, 1, self.shard, self.expert, self.context, self.tensor)
+        sizes = others._replace(data=ranks // others.ranks if self.data is None else self.data)
+        if sizes.ranks == ranks:
+            return sizes
+        axes = [
+            axis
+            for axis in ("data", "shard", *AXES[3:], "pipeline")
+            if axis in ("data", "shard") or others.of(axis) > 1
+        ]
+        fits = ", ".join(" × ".join(map(str, mesh)) for mesh in meshes(ranks, len(axes))[:EXAMPLES])
+        named = axes if self.data is not None else axes[1:]
+        values = " × ".join(str(sizes.of(axis)) for axis in named)
+        product = f" = {math.prod(sizes.of(axis) for axis in named)}" if len(named) > 1 else ""
+        given = f"{' × '.join(named)} = {values}{product}" if len(named) > 1 else f"{named[0]}={values}"
+        raise ValueError(f"scale: {given} does not fit {counted(ranks, 'rank')}; {' × '.join(axes)} can be {fits}")
+
+
+def meshes(ranks: int, axes: int) -> list[tuple[int, ...]]:
+    """All sizes of a number of axes whose product is the number of ranks, those with large first axes first."""
+    if axes == 1:
+        return [(ranks,)]
+    divisors = [n for n in range(ranks, 0, -1) if ranks % n == 0]
+    return [(n, *rest) for n in divisors for rest in meshes(ranks // n, axes - 1)]

@@ -6,6 +6,7 @@ import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import version
 from typing import Any, TypeVar
 
@@ -14,10 +15,11 @@ from torch import nn
 
 from ..core.ranks import ALONE, Ranks
 from ..core.spec import brief
-from ..data.batching.sharding import WHOLE, Shard
+from ..data.batching.sharding import Shard
 from ..training.strategy import Strategy
 from .heartbeat import Heartbeat, is_communication
-from .scale import Scale, Sizes
+from .mesh import Mesh
+from .scale import ROW_AXES, Scale, Sizes
 from .world import World, launched
 
 Result = TypeVar("Result")
@@ -35,32 +37,37 @@ class Team:
     @classmethod
     def alone(cls, device: torch.device) -> Team:
         """The team of a process that trains by itself."""
-        return cls(ALONE, device, Scale(), Sizes(1, 1))
+        return cls(ALONE, device, Scale(), Sizes())
 
     @property
     def leads(self) -> bool:
         """Whether this is rank 0, which prints and writes."""
         return self.ranks.rank == 0
 
+    @cached_property
+    def mesh(self) -> Mesh:
+        """The ranks in their axes."""
+        return Mesh(self.ranks, self.sizes, self.device)
+
     @property
     def shard(self) -> Shard:
-        """Which part of every batch this rank computes."""
-        return WHOLE if self.ranks.size == 1 else Shard(self.ranks.rank, self.ranks.size)
+        """Which rows of every batch this rank computes."""
+        return Shard(self.mesh.index(*ROW_AXES), self.mesh.size(*ROW_AXES))
 
     def distribute(self, model: nn.Module) -> Strategy:
-        """Distribute a model over the ranks."""
+        """Distribute a model over the ranks. Raises ValueError if it can't be divided so."""
         if self.ranks.size == 1:
             return Strategy(model, self.ranks)
-        from torch.distributed.device_mesh import init_device_mesh
+        from .model_parallel.model import divided
 
-        mesh = init_device_mesh(self.device.type, tuple(self.sizes), mesh_dim_names=Sizes._fields)
+        division = divided(model, self.mesh, self.scale.context_attention)
         if self.scale.stage == 3:
-            from .fully_sharded import FullySharded
+            from .data_parallel.fully_sharded import FullySharded
 
-            return FullySharded(model, self.ranks, mesh)
-        from .replicated import Replicated
+            return FullySharded(model, self.mesh, division)
+        from .data_parallel.replicated import Replicated
 
-        return Replicated(model, self.ranks, mesh, self.scale.stage)
+        return Replicated(model, self.mesh, division, self.scale.stage)
 
     def together(self, act: Callable[[], Result]) -> Result:
         """Act on every rank. If one raises an exception, raise ValueError on all, so that none waits for another."""

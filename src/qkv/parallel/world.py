@@ -26,13 +26,14 @@ def rank_of_environment() -> int:
 
 
 class World:
-    """All ranks of the default process group, see `core.ranks.Ranks`.
+    """The ranks of a process group, by default of all ranks, see `core.ranks.Ranks`.
 
     Tensors on a CPU travel over gloo, those on a GPU over NCCL.
     """
 
-    def __init__(self) -> None:
-        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+    def __init__(self, group: dist.ProcessGroup | None = None) -> None:
+        self.group = group
+        self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
 
     @classmethod
     def join(cls, device: torch.device, timeout: float) -> World:
@@ -73,30 +74,30 @@ class World:
 
     def sum(self, value: Tensor) -> Tensor:
         total = value.detach().clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(total)
+        dist.all_reduce(total, group=self.group)
         return total
 
     def sum_with_gradient(self, value: Tensor) -> Tensor:
-        summed: Tensor = _Sum.apply(value)
+        summed: Tensor = _Sum.apply(value, self)
         return summed
 
     def max(self, values: Sequence[float]) -> list[float]:
         numbers = torch.tensor(list(values), dtype=torch.float64)
-        dist.all_reduce(numbers, dist.ReduceOp.MAX)
+        dist.all_reduce(numbers, dist.ReduceOp.MAX, group=self.group)
         return numbers.tolist()
 
     def gather(self, value: Any) -> list[Any]:
         values: list[Any] = [None] * self.size
-        dist.all_gather_object(values, value)
+        dist.all_gather_object(values, value, group=self.group)
         return values
 
     def broadcast(self, value: Any) -> Any:
         values = [value]
-        dist.broadcast_object_list(values, src=0)
+        dist.broadcast_object_list(values, group=self.group, group_src=0)
         return values[0]
 
     def barrier(self) -> None:
-        dist.all_reduce(torch.zeros(()))  # on the CPU, unlike `dist.barrier`, which would take a GPU
+        dist.all_reduce(torch.zeros(()), group=self.group)  # on the CPU, unlike `dist.barrier`, which would take a GPU
 
     def leave(self) -> None:
         """Leave the process group. The object can't be used afterwards."""
@@ -104,16 +105,13 @@ class World:
 
 
 class _Sum(torch.autograd.Function):
-    """The sum over all ranks, whose gradient is the sum of all ranks' gradients."""
+    """The sum over ranks, whose gradient is the sum of all ranks' gradients."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor) -> Tensor:
-        total = value.detach().clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(total)
-        return total
+    def forward(ctx: Any, value: Tensor, ranks: World) -> Tensor:
+        ctx.ranks = ranks
+        return ranks.sum(value)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
-        total = gradient.clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(total)
-        return total
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return ctx.ranks.sum(gradient), None

@@ -154,9 +154,9 @@ class Trainer:
         self.stream = iter(open_stream(self.state.position))
         if saved:
             self.log.differs(self.state.step, saved.get("fingerprint", {}), self.fingerprint)
-            restore_rng(saved, self.ranks)
+            restore_rng(saved, self.stepper.strategy)
         else:
-            rng.seed_all(seed + self.ranks.rank)
+            rng.seed_all(seed + self.stepper.strategy.row_numbers[self.ranks.rank])
         self._born = time.monotonic() - self.state.elapsed
         self.model.train()
 

@@ -18,6 +18,7 @@ from .early_stopping import BestEvaluation
 from .logging.step_metrics import StepMetrics
 from .settings import Training
 from .step import Stepper
+from .strategy import Strategy
 from .weight_averaging import AveragedModel
 
 Say = Callable[[str], None]
@@ -33,7 +34,7 @@ def snapshot(
         "window": meter.state(),
         "scaler": stepper.mixed.state(),
         "rng": first,
-        **({"rng_of_other_ranks": others} if others else {}),
+        **({"rng_of_other_ranks": others, "rng_rows": stepper.strategy.row_numbers} if others else {}),
         "optimizer": training.optimizer.kind,
         "training": training.to_dict(),
         "fingerprint": fingerprint,
@@ -58,7 +59,7 @@ def restore(
         state = State.from_dict(saved["run"])
         meter.load(saved["window"])
         stepper.mixed.load(saved["scaler"])
-        restore_rng(saved, stepper.ranks)
+        restore_rng(saved, stepper.strategy)
         before, settings = saved["optimizer"], saved["training"]["optimizer"]
     except (LookupError, TypeError, AttributeError, ValueError, RuntimeError) as error:
         what = " ".join(str(error).split())
@@ -79,14 +80,16 @@ def restore(
     return state, saved
 
 
-def restore_rng(saved: dict[str, Any], ranks: Ranks) -> None:
-    """Restore this rank's random generators, or seed those of a rank that was not there when the checkpoint was saved."""
+def restore_rng(saved: dict[str, Any], strategy: Strategy) -> None:
+    """Restore this rank's random generators, or if the ranks were others, or had other rows, seed new ones."""
     states = [saved["rng"], *saved.get("rng_of_other_ranks", ())]
-    if ranks.rank < len(states):
-        rng.restore(states[ranks.rank])
-    else:
-        rng.restore(states[0])
-        rng.seed_all(random.getrandbits(32) + ranks.rank)
+    rows, rank = strategy.row_numbers, strategy.ranks.rank
+    if saved.get("rng_rows", [0]) == rows:
+        rng.restore(states[rank])
+        return
+    rng.restore(states[0])
+    if rows[rank]:
+        rng.seed_all(random.getrandbits(32) + rows[rank])
 
 
 def _restore_optimizer(

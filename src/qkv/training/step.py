@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.batch import Batch
-from ..core.ranks import Ranks, splitting
+from ..core.ranks import Ranks, Split, splitting
 from ..layers.moe import Mixture
 from ..models.base import ModelModule
 from ..models.transformer import TransformerModel
@@ -76,7 +76,7 @@ class Stepper:
         done = update(self.optimizer, loss, self.mixed, self.strategy, *clips)
         for module in self.balanced:
             module.rebalance()
-        return StepResult(max(totals.values()), tokens, loss, done.grad_norm, done.bad, values)
+        return StepResult(max(totals.values()) // self.strategy.copies, tokens, loss, done.grad_norm, done.bad, values)
 
     def _set_lr(self, lr: float) -> None:
         """Set the learning rate; groups that learn at a share of it keep theirs."""
@@ -93,7 +93,7 @@ class Stepper:
         if self.ranks.size > 1:
             numbers = torch.tensor([tokens, *totals.values()], device=self.device)
             tokens, *summed = self.ranks.sum(numbers).tolist()
-            return dict(zip(totals, summed, strict=True)), tokens
+            return dict(zip(totals, summed, strict=True)), tokens // self.strategy.copies
         return dict(totals), tokens
 
     def _backward(self, batches: list[Batch], totals: dict[str, int]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -103,7 +103,7 @@ class Stepper:
             counts = self.objective.counts(batch)
             if self.ranks.size == 1 and not any(counts.values()):
                 continue  # with several ranks all of them take part in the communication of each batch
-            with splitting(self.ranks, batch.idle):
+            with splitting(Split(self.strategy.peers, self.strategy.rows, batch.idle)):
                 loss, shown = self._one(batch, counts, totals, last=i == len(batches))
             losses.append(loss)
             reports.append(shown)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
 from ..core.ranks import Ranks
-from .checkpoints.pieces import Piece, Shard, shard_name
+from .checkpoints.pieces import Piece, Shard
 from .checkpoints.weights import model_tensors
 from .optimizers.base import Optimizer
 
@@ -24,6 +24,23 @@ class Strategy:
 
     def __init__(self, model: nn.Module, ranks: Ranks) -> None:
         self.model, self.ranks = model, ranks
+
+    copies = 1  # on how many ranks each row of a batch is computed
+
+    @property
+    def rows(self) -> Ranks:
+        """The ranks that have different rows of a batch, seen from this one."""
+        return self.ranks
+
+    @property
+    def row_numbers(self) -> list[int]:
+        """For each rank, its number among those with different rows. Ranks with the same number draw the same numbers."""
+        return list(range(self.ranks.size))
+
+    @property
+    def peers(self) -> Ranks:
+        """The ranks that compute the same layers, for which statistics of a batch are summed."""
+        return self.ranks
 
     def optimizer(self, spec: Optimizer) -> torch.optim.Optimizer:
         """Make the optimizer of the parameters that this rank updates."""
@@ -74,13 +91,7 @@ class Strategy:
     # -- checkpoints --------------------------------------------------------------------------------------------
 
     shards_model = False  # whether ranks have different parts of the model
-    shards_optimizer = False  # whether ranks have different parts of the optimizer's state
-    number, shards = 0, 1  # which of how many parts this rank has
-
-    @property
-    def writes(self) -> bool:
-        """Whether this rank writes its parts into checkpoints: one of the ranks that have the same ones."""
-        return self.ranks.rank == 0
+    number = 0  # of this rank's part of the model
 
     def pieces(self, tensors: Tensors) -> dict[str, Piece]:
         """Where this rank's tensors are in the whole ones; those that are whole are left out."""
@@ -96,14 +107,7 @@ class Strategy:
 
     def files(self, model: Mapping[str, Tensors], optimizer: Mapping[str, Tensors]) -> dict[str, Shard]:
         """The files of a checkpoint that this rank writes, from its parts of the files of models and optimizers by name."""
-        files: dict[str, Shard] = {}
-        for sharded, named in ((self.shards_model, model), (self.shards_optimizer, optimizer)):
-            for name, tensors in named.items():
-                if sharded and self.writes:
-                    files[shard_name(name, self.number, self.shards)] = Shard(tensors, self.pieces(tensors))
-                elif not sharded and self.ranks.rank == 0:
-                    files[name] = Shard(tensors, {})
-        return files
+        return {} if self.ranks.rank else {n: Shard(t, {}) for n, t in (*model.items(), *optimizer.items())}
 
 
 def checksum(tensors: Tensors) -> int:

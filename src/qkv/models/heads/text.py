@@ -167,7 +167,7 @@ class LanguageModelHead(HeadModule):
             self.weight = stack.embedding.weight
 
     def forward(self, hidden: Float[Tensor, "B T M"]) -> Float[Tensor, "B T V"]:
-        logits = F.linear(self._transformed(hidden), self.weight, self.bias)
+        logits = F.linear(self.transformed(hidden), self.weight, self.bias)
         return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
 
     def loss(
@@ -179,9 +179,9 @@ class LanguageModelHead(HeadModule):
     ) -> LossSums:
         if not self.fused or self.softcap is not None:
             return cross_entropy(self(hidden), labels, label_smoothing, z_loss)
-        return linear_cross_entropy(self._transformed(hidden), self.weight, self.bias, labels, label_smoothing, z_loss)
+        return linear_cross_entropy(self.transformed(hidden), self.weight, self.bias, labels, label_smoothing, z_loss)
 
-    def _transformed(self, hidden: Tensor) -> Tensor:
+    def transformed(self, hidden: Tensor) -> Tensor:
         """The states that the output matrix is applied to."""
         hidden = hidden if self.transform is None else self.transform(hidden)
         return hidden * self.scale if self.scale != 1.0 else hidden

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,10 +16,18 @@ KEY = "pieces"
 
 
 class Piece(NamedTuple):
-    """The rows that a rank has of a tensor, start … start + its own length − 1, out of `rows`."""
+    """A block of a tensor that a rank has: its first index on each axis, and the shape of the whole tensor."""
 
-    start: int
-    rows: int
+    start: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    def of(self, whole: Tensor, shape: Sequence[int]) -> Tensor:
+        """The block of this shape in the whole tensor."""
+        return whole[tuple(slice(at, at + n) for at, n in zip(self.start, shape, strict=True))]
+
+    def within(self, outer: Piece) -> Piece:
+        """The same block as one of the tensor of which `outer` is a block."""
+        return Piece(tuple(a + b for a, b in zip(self.start, outer.start, strict=True)), outer.shape)
 
 
 class Shard(NamedTuple):
@@ -51,7 +59,9 @@ def read_pieces(path: Path) -> dict[str, Piece]:
     with safe_open(path, "pt") as file:
         text = (file.metadata() or {}).get(KEY, "{}")
     try:
-        return {str(name): Piece(int(start), int(rows)) for name, (start, rows) in json.loads(text).items()}
+        return {
+            str(name): Piece(*(tuple(map(int, axes)) for axes in piece)) for name, piece in json.loads(text).items()
+        }
     except (ValueError, TypeError, AttributeError):
         raise ValueError(f"{path} has a malformed entry {KEY!r} in its metadata") from None
 
@@ -59,25 +69,28 @@ def read_pieces(path: Path) -> dict[str, Piece]:
 def joined(shards: Iterable[tuple[Mapping[str, Tensor], Mapping[str, Piece]]], where: str) -> dict[str, Tensor]:
     """Whole tensors from the shards of all ranks. Raises ValueError if rows are missing."""
     whole: dict[str, Tensor] = {}
-    have: dict[str, int] = {}
+    numbers: dict[str, dict[tuple[int, ...], int]] = {}
     for tensors, pieces in shards:
         for name, tensor in tensors.items():
             if name not in pieces:
                 whole[name] = tensor
                 continue
-            start, rows = pieces[name]
-            if name not in whole:
-                whole[name], have[name] = tensor.new_empty(rows, *tensor.shape[1:]), 0
-            whole[name][start : start + len(tensor)] = tensor
-            have[name] += len(tensor)
-    for name, rows in have.items():
-        if rows != len(whole[name]):
-            raise ValueError(f"{where} hold {rows} of the {len(whole[name])} rows of {name}; a shard is missing")
+            piece = pieces[name]
+            if name not in numbers:
+                whole[name], numbers[name] = tensor.new_empty(piece.shape), {}
+            piece.of(whole[name], tensor.shape).copy_(tensor)
+            numbers[name][piece.start] = tensor.numel()  # copies of a block count once
+    for name, blocks in numbers.items():
+        if sum(blocks.values()) != whole[name].numel():
+            raise ValueError(
+                f"{where} hold {sum(blocks.values())} of the {whole[name].numel()} numbers of {name}; a shard is missing"
+            )
     return whole
 
 
-def rows_of(tensor: Tensor, size: int, number: int) -> tuple[Tensor, Piece]:
-    """Part `number` of `size` equal parts of a tensor's rows, as `torch.chunk` cuts them."""
-    length = -(-len(tensor) // size)
-    start = min(number * length, len(tensor))
-    return tensor[start : start + length], Piece(start, len(tensor))
+def rows_of(shape: Sequence[int], size: int, number: int) -> tuple[tuple[int, ...], Piece]:
+    """The shape and place of part `number` of `size` equal parts of a tensor's rows, as `torch.chunk` cuts them."""
+    length = -(-shape[0] // size)
+    start = min(number * length, shape[0])
+    own = (min(length, shape[0] - start), *shape[1:])
+    return own, Piece((start, *[0] * (len(shape) - 1)), tuple(shape))

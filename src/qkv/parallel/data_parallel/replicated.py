@@ -8,16 +8,19 @@ from collections.abc import Mapping
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh
 
-from ..core.ranks import Ranks
-from ..layers.moe import Mixture
-from ..training.optimizers.base import Optimizer
-from ..training.strategy import Strategy
+from ...core.ranks import Ranks
+from ...layers.moe import Mixture
+from ...training.optimizers.base import Optimizer
+from ..distributed import Distributed
+from ..mesh import Mesh
+from ..model_parallel.division import Division
+from ..scale import AXES, Axis
+from ..world import World
 from .buckets import Bucket, Reducer, buckets_of
 
 
-class Replicated(Strategy):
+class Replicated(Distributed):
     """Every rank has all parameters. With `stage` 1 or 2 each parameter has an owner among the ranks of a shard group.
 
     Stage 0: gradients are summed over all ranks (all-reduce), and every rank updates all parameters (Li et al. 2020).
@@ -28,34 +31,45 @@ class Replicated(Strategy):
     Whole parameters have one owner, so that every optimizer works, also one that needs whole matrices (Muon, Adafactor).
     The largest parameters are given out first, each to the rank with the fewest so far.
 
-    mesh: axes "data" and "shard". Gradients of owners are summed over "data" too.
+    Afterwards gradients are summed over the other ranks that have the same part of a parameter.
     """
 
-    def __init__(self, model: nn.Module, ranks: Ranks, mesh: DeviceMesh, stage: int) -> None:
-        super().__init__(model, ranks)
-        self.stage, self.shards_optimizer = stage, stage > 0
-        self.shard, self.data = mesh["shard"].get_group(), mesh["data"].get_group()
-        self.shards, self.replicas = mesh["shard"].size(), mesh["data"].size()
-        self.number, self.replica = mesh["shard"].get_local_rank(), mesh["data"].get_local_rank()
+    def __init__(self, model: nn.Module, mesh: Mesh, division: Division, stage: int) -> None:
+        self.stage = stage
+        self.divided_updates = ("shard",) if stage else ()
+        axes = division.axes
+        self.model_axes = tuple(axis for axis in AXES if axis in axes)
+        self.optimizer_axes = tuple(axis for axis in AXES if axis in axes or axis in self.divided_updates)
+        super().__init__(model, mesh, division)
         self.owner: dict[nn.Parameter, int] = {}
         self.sums: dict[nn.Parameter, Tensor] = {}  # of an owner's gradients, over the batches of a step (stage 2)
 
     def optimizer(self, spec: Optimizer) -> torch.optim.Optimizer:
         optimizer = spec.build(self.model)
         parameters = list(dict.fromkeys(p for p in self.model.parameters() if p.requires_grad))
-        self.owner = owners(parameters, self.shards if self.stage else 1)
+        self.names = {p: name for name, p in self.model.named_parameters()}
+        self.owner = owners(parameters, self.mesh.size(*self.divided_updates))
+        self.mine = self.mesh.index(*self.divided_updates)
         if self.stage:
-            keep_only(optimizer, {p for p, owner in self.owner.items() if owner == self.number})
-        self.buckets = buckets_of(parameters, self.owner.__getitem__)
+            keep_only(optimizer, {p for p, owner in self.owner.items() if owner == self.mine})
+        self.shard = self.mesh.group("shard")
+        self.buckets = buckets_of(parameters, lambda p: (self.owner[p], self._rest(p)))
+        for bucket in self.buckets:
+            self.mesh.group(*bucket.axes)  # made by all ranks in this order
         self.reducer = Reducer(
             self.buckets, self._communicate, overlap=not any(map(_communicates, self.model.modules()))
         )
         return optimizer
 
-    def _communicate(self, flat: Tensor, owner: int) -> dist.Work | None:
-        if not self.stage:
-            return dist.all_reduce(flat, async_op=True)
-        return dist.reduce(flat, group=self.shard, group_dst=owner, async_op=True)
+    def _rest(self, parameter: nn.Parameter) -> tuple[Axis, ...]:
+        """The axes over which a gradient is summed, besides those that divide the updates."""
+        return tuple(a for a in self.sharers(self.names[parameter]) if a not in self.divided_updates)
+
+    def _communicate(self, bucket: Bucket, flat: Tensor) -> dist.Work | None:
+        if self.stage:
+            return dist.reduce(flat, group=group_of(self.shard), group_dst=bucket.owner, async_op=True)
+        ranks = self.mesh.group(*bucket.axes)
+        return None if ranks.size == 1 else dist.all_reduce(flat, group=group_of(ranks), async_op=True)
 
     # -- one step -----------------------------------------------------------------------------------------------
 
@@ -80,53 +94,55 @@ class Replicated(Strategy):
             flat, bucket.flat = bucket.flat, None
             for parameter in bucket.parameters:
                 parameter.grad = None
-            if flat is None or (self.stage and bucket.owner != self.number):
+            if flat is None or (self.stage and bucket.owner != self.mine):
                 continue
-            if self.stage and self.replicas > 1:
-                dist.all_reduce(flat, group=self.data)
+            ranks = self.mesh.group(*bucket.axes)
+            if self.stage and ranks.size > 1:
+                dist.all_reduce(flat, group=group_of(ranks))
             for parameter, gradient in bucket.gradients(flat):
                 self.sums[parameter] = self.sums[parameter] + gradient if parameter in self.sums else gradient
-
-    def norm(self, parameters: list[nn.Parameter]) -> Tensor:
-        if not self.stage:
-            return super().norm(parameters)
-        own = super().norm(parameters) if parameters else torch.zeros((), device=next(self.model.parameters()).device)
-        squares = own.square()
-        dist.all_reduce(squares, group=self.shard)
-        return squares.sqrt()
 
     @torch.no_grad()
     def publish(self) -> None:
         if not self.stage:
             return
+        shard = group_of(self.shard)
         sent: list[tuple[Bucket, Tensor, dist.Work | None]] = []
         for bucket in self.buckets:
             flat = torch.cat([p.detach().reshape(-1) for p in bucket.parameters])
-            sent.append((bucket, flat, dist.broadcast(flat, group=self.shard, group_src=bucket.owner, async_op=True)))
+            sent.append((bucket, flat, dist.broadcast(flat, group=shard, group_src=bucket.owner, async_op=True)))
         for bucket, flat, work in sent:
             if work is not None:
                 work.wait()
-            if bucket.owner != self.number:
+            if bucket.owner != self.mine:
                 for parameter, value in zip(bucket.parameters, bucket.unflatten(flat), strict=True):
                     parameter.copy_(value)
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 
-    @property
-    def writes(self) -> bool:
-        return self.replica == 0
+    def model_part(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {path: self._cut(path, tensor) for path, tensor in tensors.items()}
 
     def optimizer_part(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        if not self.stage:
-            return dict(tensors)
-        mine = {name for name, p in self.model.named_parameters() if self.owner.get(p) == self.number}
-        return {path: tensor for path, tensor in tensors.items() if path.rpartition("/")[0] in mine}
+        mine = {name for p, name in self.names.items() if not self.stage or self.owner.get(p) == self.mine}
+        return {path: self._cut(path, tensor) for path, tensor in tensors.items() if path.rpartition("/")[0] in mine}
+
+    def _cut(self, path: str, tensor: Tensor) -> Tensor:
+        """This rank's part of a whole tensor of the model or the optimizer."""
+        part = self.division.part_of(path)
+        return tensor if part is None or not tensor.ndim else tensor.narrow(part.dim, part.start, part.length)
+
+
+def group_of(ranks: Ranks) -> dist.ProcessGroup | None:
+    """The process group of several ranks; None, the default one, for all of them."""
+    assert isinstance(ranks, World)
+    return ranks.group
 
 
 def _communicates(module: nn.Module) -> bool:
     """Whether a module's backward pass communicates itself, or makes gradients in several goes, so that gradients have to be
     sent after it."""
-    return isinstance(module, Mixture) or bool(getattr(module, "reversible", False))
+    return isinstance(module, Mixture) or any(getattr(module, name, None) for name in ("reversible", "begin_split"))
 
 
 def owners(parameters: list[nn.Parameter], ranks: int) -> dict[nn.Parameter, int]:

@@ -9,17 +9,20 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from ..scale import Axis
+
 BUCKET_BYTES = 25 << 20  # of a bucket, as in PyTorch's DDP
 
-Communicate = Callable[[Tensor, int], dist.Work | None]
-"""Start the communication of a flat tensor of the parameters of an owner; the result is waited for."""
+Key = tuple[int, tuple[Axis, ...]]
+"""The owner of a parameter, and the axes over which its gradient is summed after it is sent to the owner."""
 
 
 @dataclass(eq=False)
 class Bucket:
-    """Parameters of one owner and one dtype, and during a step the flat sum of their gradients."""
+    """Parameters of one owner, axes and dtype, and during a step the flat sum of their gradients."""
 
     owner: int
+    axes: tuple[Axis, ...]
     parameters: list[nn.Parameter]
     flat: Tensor | None = None
     work: dist.Work | None = None
@@ -45,16 +48,20 @@ class Bucket:
         return [part.view_as(p) for part, p in zip(parts, self.parameters, strict=True)]
 
 
-def buckets_of(parameters: Sequence[nn.Parameter], owner: Callable[[nn.Parameter], int]) -> list[Bucket]:
+Communicate = Callable[[Bucket, Tensor], dist.Work | None]
+"""Start the communication of a bucket's flat tensor; the result is waited for."""
+
+
+def buckets_of(parameters: Sequence[nn.Parameter], key_of: Callable[[nn.Parameter], Key]) -> list[Bucket]:
     """Put parameters into buckets, in the reverse of their order, in which backward makes their gradients."""
     buckets: list[Bucket] = []
-    open_ones: dict[tuple[int, torch.dtype], tuple[Bucket, int]] = {}
+    open_ones: dict[tuple[Key, torch.dtype], tuple[Bucket, int]] = {}
     for parameter in reversed(parameters):
-        key = owner(parameter), parameter.dtype
+        key = key_of(parameter), parameter.dtype
         size = parameter.numel() * parameter.element_size()
         bucket, used = open_ones.get(key, (None, 0))
         if bucket is None or used + size > BUCKET_BYTES:
-            bucket, used = Bucket(key[0], []), 0
+            bucket, used = Bucket(*key[0], []), 0
             buckets.append(bucket)
         bucket.parameters.append(parameter)
         open_ones[key] = bucket, used + size
@@ -102,4 +109,4 @@ class Reducer:
 
     def _send(self, bucket: Bucket) -> None:
         bucket.flat = bucket.flatten()
-        bucket.work = self.communicate(bucket.flat, bucket.owner)
+        bucket.work = self.communicate(bucket, bucket.flat)

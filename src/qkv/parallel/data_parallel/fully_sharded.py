@@ -6,20 +6,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
-from ..core.ranks import Ranks
-from ..models.block import BlockModule
-from ..training.checkpoints.pieces import Piece, rows_of
-from ..training.checkpoints.weights import Tensors, local
-from ..training.optimizers.base import Optimizer
-from ..training.strategy import Strategy
+from ...models.block import BlockModule
+from ...training.checkpoints.pieces import Piece, rows_of
+from ...training.checkpoints.weights import local
+from ...training.optimizers.base import Optimizer
+from ..distributed import Distributed
+from ..mesh import Mesh
+from ..model_parallel.division import Division
+from ..scale import AXES, Axis
 
 
-class FullySharded(Strategy):
+class FullySharded(Distributed):
     """Each rank has a part of every parameter, of its gradient and of its optimizer state.
 
     A parameter's first axis is cut into as many equal parts as there are ranks in a shard group. A block's parameters are
@@ -28,17 +28,18 @@ class FullySharded(Strategy):
 
     The optimizer updates the parts, which only element-wise optimizers can. For an evaluation, all parameters are gathered.
 
-    mesh: axes "data" and "shard". Gradients are summed over both; parameters are divided over "shard" alone.
+    Afterwards they are summed over the other ranks that have the same part of a parameter.
 
     Raises ValueError for an optimizer that needs whole parameters.
     """
 
-    def __init__(self, model: nn.Module, ranks: Ranks, mesh: DeviceMesh) -> None:
-        super().__init__(model, ranks)
-        self.shard = mesh["shard"].get_group()
-        self.shards, self.number = mesh["shard"].size(), mesh["shard"].get_local_rank()
-        self.replica = mesh["data"].get_local_rank()
-        self.mesh = mesh if mesh["data"].size() > 1 else mesh["shard"]
+    divided_updates = ("shard",)
+
+    def __init__(self, model: nn.Module, mesh: Mesh, division: Division) -> None:
+        axes = {*division.axes, "shard"}
+        self.model_axes = self.optimizer_axes = tuple(axis for axis in AXES if axis in axes)
+        super().__init__(model, mesh, division)
+        self.axes = self.mesh.device_mesh(*(("data", "shard") if mesh.size("data") > 1 else ("shard",)))
 
     def optimizer(self, spec: Optimizer) -> torch.optim.Optimizer:
         if not spec.elementwise:
@@ -48,17 +49,21 @@ class FullySharded(Strategy):
             )
         spec.freeze_parameters(self.model)
         for unit in list(units(self.model)):
-            fully_shard(unit, mesh=self.mesh)
-        fully_shard(self.model, mesh=self.mesh)
+            fully_shard(unit, mesh=self.axes)
+        fully_shard(self.model, mesh=self.axes)
         self.modules = [module for module in self.model.modules() if isinstance(module, FSDPModule)]
         for module in self.modules:
             module.set_gradient_divide_factor(1.0)  # sums, not means
             module.set_force_sum_reduction_for_comms(True)  # gloo has no operation that multiplies
         self.whole = {name: p.shape for name, p in self.model.named_parameters()}
         self.parts: dict[nn.Parameter, nn.Parameter] = {}
+        self.names = {}
         groups = spec.groups(self.model)
         for group in groups:
             group["params"] = [(name, self._part(parameter)) for name, parameter in group["params"]]
+            self.names |= {part: name for name, part in group["params"]}
+        for name in self.names.values():
+            self.mesh.group(*self._rest(name))  # made by all ranks in this order
         return spec.make(groups, self.model)
 
     def _part(self, parameter: nn.Parameter) -> nn.Parameter:
@@ -72,42 +77,43 @@ class FullySharded(Strategy):
     def reduce(self, optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:
         for part, parameter in self.parts.items():
             part.grad, parameter.grad = None if parameter.grad is None else local(parameter.grad), None
+        for part, name in self.names.items():
+            ranks = self.mesh.group(*self._rest(name))
+            if ranks.size > 1:
+                part.grad = ranks.sum(torch.zeros_like(part) if part.grad is None else part.grad)
         return [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
 
-    def norm(self, parameters: list[nn.Parameter]) -> Tensor:
-        squares = super().norm(parameters).square()
-        dist.all_reduce(squares, group=self.shard)
-        return squares.sqrt()
+    def _rest(self, name: str) -> tuple[Axis, ...]:
+        """The axes over which FSDP2 does not sum a gradient."""
+        return tuple(axis for axis in self.sharers(name) if axis not in ("data", "shard"))
 
     def gather(self) -> None:
         for module in self.modules:
             module.set_reshard_after_forward(False, recurse=False)
             module.unshard()
+        super().gather()
 
     def scatter(self) -> None:
+        super().scatter()
         for module in self.modules:
             module.set_reshard_after_forward(module is not self.model, recurse=False)
             module.reshard()
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 
-    shards_model = shards_optimizer = True
+    def piece(self, path: str, tensor: Tensor) -> Piece | None:
+        found = self._rows(path) if tensor.ndim else None
+        return None if found is None else self._within(path, found[1])
 
-    @property
-    def writes(self) -> bool:
-        return self.replica == 0
-
-    def piece(self, path: str) -> tuple[int, Piece] | None:
-        """The number of rows of this rank and their place, of a parameter or of a state `<parameter>/<state>` like it."""
+    def _rows(self, path: str) -> tuple[tuple[int, ...], Piece] | None:
+        """The shape and place of this rank's rows among those that its shard group has of a parameter or a state."""
         shape = self.whole.get(path) or self.whole.get(path.rpartition("/")[0])
-        if shape is None:
-            return None
-        rows, piece = rows_of(torch.empty(shape[0], 0), self.shards, self.number)
-        return len(rows), piece
+        return None if shape is None else rows_of(shape, self.mesh.size("shard"), self.mesh.index("shard"))
 
-    def pieces(self, tensors: Tensors) -> dict[str, Piece]:
-        known = {name: self.piece(name) for name, tensor in tensors.items() if tensor.ndim}
-        return {name: found[1] for name, found in known.items() if found is not None}
+    def _within(self, path: str, rows: Piece) -> Piece:
+        """The place of rows in the whole tensor."""
+        part = self.division.part_of(path)
+        return rows if part is None else rows.within(part.piece(torch.Size(rows.shape)))
 
     def model_part(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return self._cut(tensors)
@@ -118,8 +124,8 @@ class FullySharded(Strategy):
     def _cut(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         parts = {}
         for name, tensor in tensors.items():
-            found = self.piece(name) if tensor.ndim else None
-            parts[name] = tensor if found is None else tensor[found[1].start : found[1].start + found[0]]
+            found = self._rows(name) if tensor.ndim else None
+            parts[name] = tensor if found is None else self._within(name, found[1]).of(tensor, found[0])
         return parts
 
 

@@ -1,0 +1,86 @@
+"""Collective operations that autograd passes through.
+
+The loss of a step is a sum over ranks, and the backward pass of each operation is its exact adjoint: that of a gather is a
+reduce-scatter, that of a sum is a sum. So gradients are right whatever the ranks compute twice, and need no factors: a
+parameter's gradient is the sum over all ranks that have it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from .world import World
+
+
+def gather(x: Tensor, ranks: World, axis: int) -> Tensor:
+    """The tensors of all ranks, which have the same shape, one after the other along an axis."""
+    out: Tensor = _Gather.apply(x, ranks, axis)
+    return out
+
+
+def sum_and_scatter(x: Tensor, ranks: World, axis: int) -> Tensor:
+    """This rank's part, along an axis, of the sum over ranks. The ranks must divide the axis."""
+    out: Tensor = _SumAndScatter.apply(x, ranks, axis)
+    return out
+
+
+def exchange(x: Tensor, ranks: World, sent: list[int], received: list[int]) -> Tensor:
+    """Send the first sent[0] rows to rank 0, the next sent[1] to rank 1 and so on; received[i] rows come from rank i."""
+    out: Tensor = _Exchange.apply(x, ranks, sent, received)
+    return out
+
+
+def _gathered(x: Tensor, ranks: World, axis: int) -> Tensor:
+    parts = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(ranks.size)]
+    dist.all_gather(parts, x.contiguous(), group=ranks.group)
+    return torch.cat(parts, axis)
+
+
+def _scattered(x: Tensor, ranks: World, axis: int) -> Tensor:
+    parts = [part.contiguous() for part in x.chunk(ranks.size, axis)]
+    own = torch.empty_like(parts[0])
+    dist.reduce_scatter(own, parts, group=ranks.group)
+    return own
+
+
+def _exchanged(x: Tensor, ranks: World, sent: list[int], received: list[int]) -> Tensor:
+    out = x.new_empty(sum(received), *x.shape[1:])
+    dist.all_to_all_single(out, x.contiguous(), received, sent, group=ranks.group)
+    return out
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, ranks: World, axis: int) -> Tensor:
+        ctx.arguments = ranks, axis
+        return _gathered(x, ranks, axis)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        return _scattered(gradient, *ctx.arguments), None, None
+
+
+class _SumAndScatter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, ranks: World, axis: int) -> Tensor:
+        ctx.arguments = ranks, axis
+        return _scattered(x, ranks, axis)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        return _gathered(gradient, *ctx.arguments), None, None
+
+
+class _Exchange(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, ranks: World, sent: list[int], received: list[int]) -> Tensor:
+        ctx.arguments = ranks, received, sent
+        return _exchanged(x, ranks, sent, received)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+        return _exchanged(gradient, *ctx.arguments), None, None, None

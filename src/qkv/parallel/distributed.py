@@ -1,0 +1,114 @@
+"""`Distributed`: what the strategies of many ranks have in common: norms, checkpoints, and whole models for evaluations."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from ..core.ranks import Ranks
+from ..training.checkpoints.pieces import Piece, Shard, shard_name
+from ..training.strategy import Strategy, Tensors
+from .mesh import Mesh
+from .model_parallel.division import Division
+from .scale import ROW_AXES, STAGE_AXES, Axis
+
+
+class Distributed(Strategy):
+    """A model on a mesh of ranks. `division` says which parameters are divided over other axes than "shard".
+
+    A parameter's gradient is the sum over all ranks that have it, or its part: those that differ in other axes than it is
+    divided over.
+    """
+
+    def __init__(self, model: nn.Module, mesh: Mesh, division: Division) -> None:
+        super().__init__(model, mesh.ranks)
+        self.mesh, self.division = mesh, division
+        self.number = mesh.index(*self.model_axes)
+        self.shards_model = self.mesh.size(*self.model_axes) > 1
+
+    model_axes: tuple[Axis, ...]  # over which the model is divided
+    optimizer_axes: tuple[Axis, ...]  # over which the optimizer's state is divided
+
+    @property
+    def rows(self) -> Ranks:
+        return self.mesh.group(*ROW_AXES)
+
+    @property
+    def row_numbers(self) -> list[int]:
+        return self.mesh.indices(*ROW_AXES)
+
+    @property
+    def peers(self) -> Ranks:
+        return self.mesh.stage
+
+    @property
+    def copies(self) -> int:
+        return self.ranks.size // self.rows.size
+
+    def axes_of(self, name: str) -> tuple[Axis, ...]:
+        """The axes over which a parameter of this name is divided, besides "shard"."""
+        return self.division.axes_of(name)
+
+    def sharers(self, name: str) -> tuple[Axis, ...]:
+        """The axes in which ranks differ that have the same part of a parameter."""
+        return tuple(axis for axis in STAGE_AXES if axis not in self.axes_of(name))
+
+    def norm(self, parameters: list[nn.Parameter]) -> Tensor:
+        """Every rank adds its share of the squares: those of a parameter that several ranks have are divided by their
+        number."""
+        names = self.names
+        by_copies: defaultdict[int, list[nn.Parameter]] = defaultdict(list)
+        for parameter in parameters:
+            axes = [axis for axis in self.sharers(names[parameter]) if axis not in self.divided_updates]
+            by_copies[self.mesh.size(*axes)].append(parameter)
+        if set(by_copies) == {self.ranks.size}:
+            return super().norm(parameters)
+        squares = torch.zeros((), device=self.mesh.device)
+        for copies, some in by_copies.items():
+            squares = squares + super().norm(some).square() / copies
+        dist.all_reduce(squares)
+        return squares.sqrt()
+
+    divided_updates: tuple[Axis, ...] = ()  # axes over which the updates of all parameters are divided
+    names: Mapping[nn.Parameter, str]  # of the parameters that this rank updates
+
+    def gather(self) -> None:
+        self.division.gather()
+
+    def scatter(self) -> None:
+        self.division.scatter()
+
+    # -- checkpoints --------------------------------------------------------------------------------------------
+
+    def piece(self, path: str, tensor: Tensor) -> Piece | None:
+        """Where this rank's tensor of a parameter, or of a state `<parameter>/<state>` like it, is in the whole one."""
+        part = self.division.part_of(path)
+        return None if part is None or not tensor.ndim else part.piece(tensor.shape)
+
+    def pieces(self, tensors: Tensors) -> dict[str, Piece]:
+        known = {name: self.piece(name, tensor) for name, tensor in tensors.items()}
+        return {name: piece for name, piece in known.items() if piece is not None}
+
+    def files(self, model: Mapping[str, Tensors], optimizer: Mapping[str, Tensors]) -> dict[str, Shard]:
+        files: dict[str, Shard] = {}
+        for axes, named in ((self.model_axes, model), (self.optimizer_axes, optimizer)):
+            if any(self.mesh.place[axis] for axis in self.mesh.place if axis not in axes):
+                continue  # another rank has the same
+            for name, tensors in named.items():
+                if axes:
+                    own = {path: tensor for path, tensor in tensors.items() if self._first(path, axes)}
+                    file = shard_name(name, self.mesh.index(*axes), self.mesh.size(*axes))
+                    files[file] = Shard(own, self.pieces(own))
+                else:
+                    files[name] = Shard(tensors, {})
+        return files
+
+    def _first(self, path: str, axes: tuple[Axis, ...]) -> bool:
+        """Whether this is the first rank, along the axes, that has a tensor of a model or of an optimizer."""
+        name = path if path in self.division.parts else path.rpartition("/")[0]
+        over = {*self.axes_of(name), *(axis for axis in ("shard", "pipeline") if axis in axes)}
+        return all(not self.mesh.place[axis] for axis in axes if axis not in over)

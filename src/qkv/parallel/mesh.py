@@ -1,0 +1,71 @@
+"""`Mesh`: the ranks of a training arranged in axes, with a process group for every set of axes."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from ..core.ranks import ALONE, Ranks
+from .scale import AXES, STAGE_AXES, Axis, Sizes
+from .world import World
+
+
+class Mesh:
+    """Ranks in a grid of `sizes`. Neighbors in the last axis have consecutive numbers, so that they are on one machine.
+
+    A group of axes holds the ranks that differ from this one in these axes only. Groups are made when they are first asked
+    for, which every rank has to do in the same order.
+    """
+
+    def __init__(self, ranks: Ranks, sizes: Sizes, device: torch.device) -> None:
+        self.ranks, self.sizes, self.device = ranks, sizes, device
+        self.grid = torch.arange(ranks.size).view(*sizes)
+        (place,) = (self.grid == ranks.rank).nonzero().tolist()
+        self.place: dict[Axis, int] = dict(zip(AXES, place, strict=True))
+        self._groups: dict[tuple[Axis, ...], Ranks] = {}
+
+    def size(self, *axes: Axis) -> int:
+        """How many ranks a group of axes has."""
+        return self.sizes.of(*axes)
+
+    def index(self, *axes: Axis) -> int:
+        """This rank's index among the ranks of a group of axes, in the order in which the axes are given."""
+        index = 0
+        for axis in axes:
+            index = index * self.size(axis) + self.place[axis]
+        return index
+
+    def indices(self, *axes: Axis) -> list[int]:
+        """`index` of every rank."""
+        index = torch.zeros_like(self.grid)
+        for axis in axes:
+            shape = [-1 if other == axis else 1 for other in AXES]
+            index = index * self.size(axis) + torch.arange(self.size(axis)).view(shape)
+        return index.flatten().tolist()
+
+    def group(self, *axes: Axis) -> Ranks:
+        """The ranks that differ in these axes only, in the order of their numbers."""
+        wanted = tuple(axis for axis in AXES if axis in axes and self.size(axis) > 1)
+        if not wanted:
+            return ALONE
+        if self.size(*wanted) == self.ranks.size:
+            return self.ranks
+        if wanted not in self._groups:
+            last = [AXES.index(axis) for axis in wanted]
+            first = [i for i in range(len(AXES)) if i not in last]
+            for members in self.grid.permute(*first, *last).reshape(-1, self.size(*wanted)).tolist():
+                group = dist.new_group(members)
+                if self.ranks.rank in members:
+                    self._groups[wanted] = World(group)
+        return self._groups[wanted]
+
+    @property
+    def stage(self) -> Ranks:
+        """The ranks that have the same layers of the model: all that differ in no pipeline stage."""
+        return self.group(*STAGE_AXES)
+
+    def device_mesh(self, *axes: Axis) -> DeviceMesh:
+        """PyTorch's mesh of these axes."""
+        whole = init_device_mesh(self.device.type, tuple(self.sizes), mesh_dim_names=AXES)
+        return whole[axes if len(axes) > 1 else axes[0]]

@@ -1,0 +1,52 @@
+"""`divided`: divide a model over the axes of a mesh that divide it: tensor, context and expert."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from torch import nn
+
+from ...layers.linear import Linear
+from ...models.block import BlockModule
+from ...models.stack import StackModule
+from ..mesh import Mesh
+from ..scale import ContextAttention
+from .division import Division
+from .experts import divide_experts
+from .tensor import divide_model
+from .tokens import Tokens
+
+
+def divided(model: nn.Module, mesh: Mesh, method: ContextAttention = "ring") -> Division:
+    """Divide a model in place. All ranks give the same whole model.
+
+    Raises ValueError if it can't be divided so.
+    """
+    division = Division(model, mesh)
+    if mesh.size("expert") > 1:
+        divide_experts(model, mesh, division)
+    last: Mapping[nn.Module, Linear] = {}
+    if mesh.size("tensor") > 1:
+        last = divide_model(model, mesh, division)
+    if mesh.size("tensor", "context") > 1:
+        _divide_tokens(model, mesh, division, method, last)
+    return division
+
+
+def _divide_tokens(
+    model: nn.Module, mesh: Mesh, division: Division, method: ContextAttention, last: Mapping[nn.Module, Linear]
+) -> None:
+    stacks = [module for module in model.modules() if isinstance(module, StackModule)]
+    axis = "context" if mesh.size("context") > 1 else "tensor"
+    if not stacks:
+        raise ValueError(
+            f"scale.{axis} divides Transformers, and this model is a {type(model).__name__}; use data and shard"
+        )
+    if any(isinstance(module, BlockModule) and module.drop_path for module in model.modules()):
+        raise ValueError(
+            f"scale.{axis} divides the tokens of a sequence, which stochastic depth drops together; set drop_path to 0"
+        )
+    begin = partial(Tokens, mesh.group("context"), mesh.group("tensor"), method, last)
+    for stack in stacks:
+        division.switch(stack, "begin_split", begin)
