@@ -12,6 +12,8 @@ from qkv.training.checkpoints.checkpoint import Damaged, load_tensors
 
 pytestmark = pytest.mark.xdist_group("ranks")
 ZERO3, ZERO1 = {"shard": 2}, {"shard": 2, "zero": 1}
+TENSOR, CONTEXT, EXPERT = {"tensor": 2}, {"context": 2}, {"expert": 2}
+LAYOUTS = {"replicas": {}, "zero 1": ZERO1, "zero 3": ZERO3, "tensor": TENSOR, "context": CONTEXT, "expert": EXPERT}
 
 
 def files(folder):
@@ -26,7 +28,7 @@ def close(a, b):
             torch.testing.assert_close(other[name], tensor, rtol=1e-9, atol=1e-10, msg=name)
 
 
-@pytest.mark.parametrize("scale", [{}, ZERO1, ZERO3], ids=["replicas", "zero 1", "zero 3"])
+@pytest.mark.parametrize("scale", LAYOUTS.values(), ids=LAYOUTS)
 def test_a_resumed_run_goes_on_bit_for_bit(two, tmp_path, scale):
     dropout = ("model.dropout=0.1",)
     assert two.run(train_to, str(tmp_path / "whole"), 6, scale, dropout) == ["max_steps"] * 2
@@ -47,7 +49,11 @@ def test_checkpoints_are_sharded_where_ranks_have_different_parts(two, tmp_path)
     assert max(sizes[:2]) < 1.2 * min(sizes[:2])
 
 
-@pytest.mark.parametrize(("first", "then"), [(ZERO3, {}), ({}, ZERO3), (ZERO1, ZERO3), (ZERO3, None), (None, ZERO1)])
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [(ZERO3, {}), ({}, ZERO3), (ZERO1, ZERO3), (ZERO3, None), (None, ZERO1), (TENSOR, None), (None, TENSOR),
+     (TENSOR, ZERO3), (EXPERT, TENSOR), (CONTEXT, EXPERT)],
+)  # fmt: skip
 def test_resumed_with_another_layout_or_number_of_ranks(two, tmp_path, first, then):
     """None is one rank."""
     train_to(ALONE, str(tmp_path / "one"), 6)

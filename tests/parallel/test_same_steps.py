@@ -38,6 +38,37 @@ def test_two_ranks_equal_one(two, family, stage):
     check(two.run(take_steps, family, STAGES[stage]), alone(family))
 
 
+def test_experts_on_two_ranks(two):
+    check(two.run(take_steps, "moe", {"expert": 2}), alone("moe"))
+
+
+MECHANISMS = {
+    "rotary, window, GQA": (
+        "decoder.position=rotary",
+        "'*.blocks.*.attention.n_kv_heads'=2",
+        "'*.blocks.*.attention.pattern'={kind: window, size: 7, ahead: 1}",
+    ),
+    "ALiBi, soft-capped": ("decoder.position=alibi", "'*.blocks.*.attention.softcap'=5.0"),
+    "T5's bias": ("decoder.position=t5",),
+    "learned sinks": ("'*.blocks.*.attention.sink'=learned",),
+    "sigmoid weights": ("'*.blocks.*.attention.weighting'=sigmoid",),
+    "linear attention": ("'*.blocks.*.attention'={kind: linear-attention, n_heads: 4, pattern: causal}",),
+    "SwiGLU, norm of queries and keys": (
+        "'*.blocks.*.feedforward.gated'=true",
+        "'*.blocks.*.attention.qk_norm'=rmsnorm",
+    ),
+    "parallel, layers shared": ("'*.blocks.*.placement'=parallel",),
+}
+
+
+@pytest.mark.parametrize("scale", ["tensor", "ring", "all-to-all", "all-gather"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_mechanisms(two, mechanism, scale):
+    replaced = ", ".join(change.replace("=", ": ", 1) for change in MECHANISMS[mechanism])
+    settings = ("model.replace={" + replaced + "}",)
+    check(two.run(take_steps, "decoder", STAGES[scale], settings), alone("decoder", settings))
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_accumulation_and_clipping(two, stage):
     settings = ("training.accumulate=3", "training.clip_norm=0.1", "training.clip_value=0.05")
@@ -74,6 +105,41 @@ def test_a_rank_without_rows(two, stage):
 def test_hybrid_sharding_on_four_ranks(four, family, zero):
     scale = {"data": 2, "shard": 2, "zero": zero}
     check(four.run(take_steps, family, scale), alone(family))
+
+
+PAIRS = {
+    "tensor 4": {"tensor": 4},
+    "context 4": {"context": 4},
+    "tensor, context": {"tensor": 2, "context": 2},
+    "tensor, data": {"tensor": 2, "data": 2},
+    "tensor, zero 1": {"tensor": 2, "shard": 2, "zero": 1},
+    "tensor, zero 2": {"tensor": 2, "shard": 2, "zero": 2},
+    "tensor, zero 3": {"tensor": 2, "shard": 2},
+    "context, data": {"context": 2, "data": 2},
+    "context, zero 1": {"context": 2, "shard": 2, "zero": 1},
+    "context, zero 3": {"context": 2, "shard": 2},
+}
+EXPERT_PAIRS = {
+    "expert 4": {"expert": 4},
+    "expert, data": {"expert": 2, "data": 2},
+    "expert, zero 1": {"expert": 2, "shard": 2, "zero": 1},
+    "expert, zero 3": {"expert": 2, "shard": 2},
+    "expert, tensor": {"expert": 2, "tensor": 2},
+    "expert, context": {"expert": 2, "context": 2},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_pairs(four, family, pair):
+    check(four.run(take_steps, family, PAIRS[pair]), alone(family))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", EXPERT_PAIRS)
+def test_pairs_with_experts(four, pair):
+    check(four.run(take_steps, "moe", EXPERT_PAIRS[pair]), alone("moe"))
 
 
 @pytest.mark.slow
