@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from ..core.extras import Extras
 from ..core.layout import Layout
+from ..core.ranks import TokenSplit
 from ..core.spec import Cost, Spec
-from ..core.token_split import TokenSplit
 from ..kernels.plan import Plan
 from ..kv_cache.full import CrossState, InputState, KeyValueState, LayerState, SlotTables, State
 from ..kv_cache.kinds import CacheKind

@@ -1,14 +1,16 @@
-"""The interface of a group of training processes (ranks), `ALONE`, the group of one, and the group of the current step."""
+"""What the rest of the library knows of training on many ranks: their groups, and how a batch and its tokens are split."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from .layout import Layout
 
 
 class Ranks(Protocol):
@@ -129,3 +131,35 @@ def concatenate(rows: Tensor) -> tuple[Tensor, int]:
         rows.new_zeros(sum(counts) - start - len(rows), *rows.shape[1:]),
     ]
     return ranks.sum_with_gradient(torch.cat(parts)), start
+
+
+class TokenSplit(Protocol):
+    """How the tokens of a stack are divided over ranks during one forward pass.
+
+    Between `enter` and `leave` each rank has its own part of the tokens. Every method is differentiable, and all ranks of
+    the split call the same ones in the same order.
+    """
+
+    def enter(self, x: Tensor) -> Tensor:
+        """This rank's part of the stack's input (…, B, T, M), which every rank has."""
+        ...
+
+    def own(self, x: Tensor) -> Tensor:
+        """This rank's part of something else that every rank has for all tokens."""
+        ...
+
+    def share(self, run: Any) -> None:
+        """Set the layout of a `Pass`, and what its layers need to reach the tokens of other ranks."""
+        ...
+
+    def apply(self, module: nn.Module, x: Tensor, run: Any, mixes: bool) -> Tensor:
+        """Apply a sublayer of a block to this rank's tokens. `mixes`: it is one in which tokens see one another."""
+        ...
+
+    def leave(self, x: Tensor) -> Tensor:
+        """The tokens of all ranks, on every rank."""
+        ...
+
+
+BeginSplit = Callable[[Layout], TokenSplit]
+"""Makes the split of one forward pass over tokens of a layout."""

@@ -17,8 +17,8 @@ from torch.utils.checkpoint import checkpoint
 from ..attention.multi_head import Mixer, Pass
 from ..core.extras import Extras, Record, Reporter
 from ..core.layout import Layout
+from ..core.ranks import BeginSplit, TokenSplit
 from ..core.spec import Cost, Spec
-from ..core.token_split import BeginSplit, TokenSplit
 from ..kernels.plan import Plan
 from ..kv_cache.cache import Cache
 from ..kv_cache.kinds import CacheKind

@@ -25,7 +25,10 @@ class Strategy:
     def __init__(self, model: nn.Module, ranks: Ranks) -> None:
         self.model, self.ranks = model, ranks
 
-    copies = 1  # on how many ranks each row of a batch is computed
+    @property
+    def copies(self) -> int:
+        """How often the labels of a batch are counted over all ranks."""
+        return 1
 
     @property
     def rows(self) -> Ranks:

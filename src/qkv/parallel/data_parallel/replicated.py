@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import torch
@@ -48,7 +47,8 @@ class Replicated(Distributed):
         optimizer = spec.build(self.model)
         parameters = list(dict.fromkeys(p for p in self.model.parameters() if p.requires_grad))
         self.names = {p: name for name, p in self.model.named_parameters()}
-        self.owner = owners(parameters, self.mesh.size(*self.divided_updates))
+        sizes = [self.division.whole_size(self.names[p], p) for p in parameters]  # the same on every rank
+        self.owner = owners(parameters, sizes, self.mesh.size(*self.divided_updates))
         self.mine = self.mesh.index(*self.divided_updates)
         if self.stage:
             keep_only(optimizer, {p for p, owner in self.owner.items() if owner == self.mine})
@@ -145,13 +145,13 @@ def _communicates(module: nn.Module) -> bool:
     return isinstance(module, Mixture) or any(getattr(module, name, None) for name in ("reversible", "begin_split"))
 
 
-def owners(parameters: list[nn.Parameter], ranks: int) -> dict[nn.Parameter, int]:
+def owners(parameters: list[nn.Parameter], sizes: list[int], ranks: int) -> dict[nn.Parameter, int]:
     """The rank that owns each parameter: the largest first, each to the rank with the fewest numbers so far."""
     loads, owner = [0] * ranks, {}
-    for parameter in sorted(parameters, key=lambda p: -p.numel()):
+    for size, parameter in sorted(zip(sizes, parameters, strict=True), key=lambda pair: -pair[0]):
         rank = loads.index(min(loads))
         owner[parameter] = rank
-        loads[rank] += parameter.numel()
+        loads[rank] += size
     return owner
 
 
@@ -164,10 +164,3 @@ def keep_only(optimizer: torch.optim.Optimizer, mine: set[nn.Parameter]) -> None
         for parameter in [p for p in part.state if p not in mine]:
             del part.state[parameter]
 
-
-def imbalance(parameters: list[nn.Parameter], ranks: int) -> float:
-    """The largest share of a rank over the mean share, under `owners`."""
-    loads = [0] * ranks
-    for parameter, rank in owners(parameters, ranks).items():
-        loads[rank] += parameter.numel()
-    return max(loads) * ranks / math.fsum(loads)

@@ -9,7 +9,7 @@ all-gather:  every rank gathers the keys and values of all (Dubey et al. 2024, Â
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -20,32 +20,39 @@ from ...attention.ring import Parcel, Problem, attend_shards
 from ...core.layout import Layout
 from ...positions.base import Bias
 from .. import collectives
+from ..scale import ContextAttention
 from ..world import World
-
-if TYPE_CHECKING:
-    from .tokens import Tokens
+from .axis import Axis
 
 _NOT_IN_RINGS = ("score", "weighting", "sinks", "observe")
 
 
 def attention(
-    tokens: Tokens, q: Tensor, k: Tensor, v: Tensor, *, layout: Layout, kv_layout: Layout, **options: Any
+    axis: Axis,
+    method: ContextAttention,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    layout: Layout,
+    kv_layout: Layout,
+    **options: Any,
 ) -> Tensor:
     """`attend` for this rank's queries (B, T/p, H, D), to the keys and values of all ranks."""
-    if kv_layout is not tokens.context.layout:  # an encoder's output, which every rank has
+    if kv_layout is not axis.layout:  # an encoder's output, which every rank has
         return attend(q, k, v, layout=layout, kv_layout=kv_layout, **options)
     plain = not options.get("dropout") and all(options.get(name) is None for name in _NOT_IN_RINGS)
-    if tokens.method == "ring" and plain:
-        return _ring(tokens, q, k, v, options)
-    if tokens.method == "all-to-all" and _exchangeable(tokens, q, k, options):
-        return _all_to_all(tokens, q, k, v, options)
-    k, v = (_all_tokens(tokens, x) for x in (k, v))
-    return attend(q, k, v, layout=layout, kv_layout=tokens.context.whole, **options)
+    if method == "ring" and plain:
+        return _ring(axis, q, k, v, options)
+    if method == "all-to-all" and _exchangeable(axis, q, k, options):
+        return _all_to_all(axis, q, k, v, options)
+    k, v = (_all_tokens(axis, x) for x in (k, v))
+    return attend(q, k, v, layout=layout, kv_layout=axis.whole, **options)
 
 
-def _all_tokens(tokens: Tokens, x: Tensor) -> Tensor:
+def _all_tokens(axis: Axis, x: Tensor) -> Tensor:
     """Keys or values (B, T/p, K, D) of all tokens, in order."""
-    return tokens.context.gather(x.flatten(2)).unflatten(2, x.shape[2:])
+    return axis.gather(x.flatten(2)).unflatten(2, x.shape[2:])
 
 
 # -- ring --------------------------------------------------------------------------------------------------------------
@@ -75,25 +82,25 @@ class Neighbors:
         return [received]
 
 
-def _ring(tokens: Tokens, q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) -> Tensor:
-    ranks, whole = tokens.context.ranks, tokens.context.whole
+def _ring(axis: Axis, q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) -> Tensor:
+    ranks, whole = axis.ranks, axis.whole
     assert isinstance(ranks, World)
     bias, given = options.get("bias"), [options.get(name) for name in ("scale", "softcap", "backend")]
     key = (options["pattern"], id(bias), *given)
-    if key not in tokens.problems:  # which keeps the bias alive, so that no other one has its id
-        sides = tokens.context.schedule, tokens.context.schedule, whole, whole
+    if key not in axis.problems:  # which keeps the bias alive, so that no other one has its id
+        sides = axis.schedule, axis.schedule, whole, whole
         scale, softcap, backend = given
-        tokens.problems[key] = Problem(*sides, options["pattern"], bias, scale, softcap, backend or "auto")
-    ((out, _),) = attend_shards(tokens.problems[key], Neighbors(ranks), [q], [k], [v])
+        axis.problems[key] = Problem(*sides, options["pattern"], bias, scale, softcap, backend or "auto")
+    ((out, _),) = attend_shards(axis.problems[key], Neighbors(ranks), [q], [k], [v])
     return out
 
 
 # -- all-to-all --------------------------------------------------------------------------------------------------------
 
 
-def _exchangeable(tokens: Tokens, q: Tensor, k: Tensor, options: dict[str, Any]) -> bool:
+def _exchangeable(axis: Axis, q: Tensor, k: Tensor, options: dict[str, Any]) -> bool:
     """Whether the heads can be divided, and nothing of the attention differs from head to head but the bias of positions."""
-    ranks = tokens.context.ranks.size
+    ranks = axis.ranks.size
     bias = options.get("bias")
     uniform = not options["pattern"].per_head and all(
         options.get(name) is None for name in ("score", "sinks", "observe")
@@ -101,8 +108,8 @@ def _exchangeable(tokens: Tokens, q: Tensor, k: Tensor, options: dict[str, Any])
     return uniform and q.shape[2] % ranks == 0 == k.shape[2] % ranks and (bias is None or isinstance(bias, Bias))
 
 
-def _all_to_all(tokens: Tokens, q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) -> Tensor:
-    ranks, schedule = tokens.context.ranks, tokens.context.schedule
+def _all_to_all(axis: Axis, q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) -> Tensor:
+    ranks, schedule = axis.ranks, axis.schedule
     assert isinstance(ranks, World)
     p, bias = ranks.size, options.get("bias")
     if isinstance(bias, Bias):
@@ -120,5 +127,5 @@ def _all_to_all(tokens: Tokens, q: Tensor, k: Tensor, v: Tensor, options: dict[s
         parts = torch.stack([schedule.shard(x, rank) for rank in range(p)])
         return torch.cat(collectives.exchange(parts, ranks, [1] * p, [1] * p).unbind(), 2)
 
-    whole = tokens.context.whole
+    whole = axis.whole
     return to_tokens(attend(to_heads(q), to_heads(k), to_heads(v), layout=whole, kv_layout=whole, **options))

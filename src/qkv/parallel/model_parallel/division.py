@@ -91,6 +91,11 @@ class Division:
         """The axes over which a parameter is divided."""
         return (self.parts[name].axis,) if name in self.parts else ()
 
+    def whole_size(self, name: str, own: Tensor) -> int:
+        """How many numbers a parameter has on all ranks together."""
+        part = self.parts.get(name)
+        return own.numel() if part is None else own.numel() // part.length * part.whole
+
     @torch.no_grad()
     def gather(self) -> None:
         """Make every parameter whole on every rank."""

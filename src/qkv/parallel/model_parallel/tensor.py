@@ -68,11 +68,10 @@ def divide_model(model: nn.Module, mesh: Mesh, division: Division) -> dict[nn.Mo
         if type(module) is MultiHeadAttention and _plain_attention(module):
             _check_heads(module, name, mesh.size("tensor"))
             _divide_heads(module, mesh, division)
-            divided[module] = module.out
+            divided[module] = _summand(module.out, division)
         elif type(module) is FeedForwardNet and _linear(module, "gate", "up", "down"):
             _place(module, mesh, division)
-            _leave_bias(module.down, division)
-            divided[module] = module.down
+            divided[module] = _summand(module.down, division)
     _divide_vocabulary(model, mesh, division)
     return divided
 
@@ -110,7 +109,6 @@ def _divide_heads(module: MultiHeadAttention, mesh: Mesh, division: Division) ->
     division.switch(module, "n_kv_heads", module.n_kv_heads // ranks)
     if module.sinks is not None and not isinstance(module.sinks, nn.Parameter):
         division.switch(module, "sinks", module.sinks[number * own : (number + 1) * own])
-    _leave_bias(module.out, division)
 
 
 def _place(module: nn.Module, mesh: Mesh, division: Division) -> None:
@@ -125,10 +123,12 @@ def _place(module: nn.Module, mesh: Mesh, division: Division) -> None:
             division.divide(owner, name, part)
 
 
-def _leave_bias(layer: Linear, division: Division) -> None:
-    """Take the bias out of a layer's output, which is one of several summands."""
-    if layer.bias is not None:
-        division.switch(layer, "forward", partial(_product, layer))
+def _summand(last: nn.Module, division: Division) -> Linear:
+    """Take the bias out of the output of a sublayer's last layer, which is one of several summands."""
+    assert isinstance(last, Linear)
+    if last.bias is not None:
+        division.switch(last, "forward", partial(_product, last))
+    return last
 
 
 def _product(layer: Linear, x: Tensor) -> Tensor:

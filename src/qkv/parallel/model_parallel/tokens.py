@@ -11,53 +11,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ...attention.attend import attend
 from ...attention.multi_head import MultiHeadAttention, Pass
-from ...attention.ring import Order, Problem, Schedule
 from ...core.layout import Layout
 from ...core.ranks import Ranks
 from ...layers.linear import Linear
-from .. import collectives
 from ..scale import ContextAttention
-from ..world import World
+from .axis import Axis
 from .context import attention
 
 _SEEDS = 1 << 62
 
 
-class Axis:
-    """Tokens of a layout divided over ranks. All methods take tensors (…, B, T, M)."""
-
-    def __init__(self, layout: Layout, ranks: Ranks, order: Order) -> None:
-        self.ranks, self.whole = ranks, layout
-        self.schedule = Schedule(layout.positions.shape[1], ranks.size, order)
-        self.layout = layout if ranks.size == 1 else self.schedule.layout(layout, ranks.rank)
-
-    def own(self, x: Tensor) -> Tensor:
-        """This rank's tokens of all."""
-        return x if self.ranks.size == 1 else self.schedule.shard(x, self.ranks.rank, x.ndim - 2)
-
-    def gather(self, x: Tensor) -> Tensor:
-        """The tokens of all ranks, in order."""
-        if not isinstance(self.ranks, World):
-            return x
-        every = collectives.gather(x, self.ranks, x.ndim - 2)
-        return self.schedule.join(every.chunk(self.ranks.size, -2), x.ndim - 2)
-
-    def sum_and_scatter(self, x: Tensor) -> Tensor:
-        """This rank's tokens of the sum over ranks."""
-        if not isinstance(self.ranks, World):
-            return x
-        parts = torch.cat([self.schedule.shard(x, rank, x.ndim - 2) for rank in range(self.ranks.size)], -2)
-        return collectives.sum_and_scatter(parts, self.ranks, x.ndim - 2)
-
-
 class Tokens:
-    """The tokens of one forward pass divided over ranks, see `core.token_split.TokenSplit`.
+    """The tokens of one forward pass divided over ranks, see `core.ranks.TokenSplit`.
 
     Inside, random numbers differ between ranks, so that dropout is independent; outside they are the same on the ranks that
     have the same rows.
@@ -77,7 +48,6 @@ class Tokens:
         self.tensor = Axis(self.context.layout, tensor, "contiguous")
         self.method, self.divided = method, divided
         self.number = context.rank * tensor.size + tensor.rank
-        self.problems: dict[tuple[Any, ...], Problem] = {}
 
     def enter(self, x: Tensor) -> Tensor:
         seed = int(torch.randint(_SEEDS, ()))
@@ -92,7 +62,7 @@ class Tokens:
         run.split, run.layout = self, self.context.layout
         run.tables = run.position.tables(run.layout)
         if self.context.ranks.size > 1:
-            run.attend = partial(attention, self)
+            run.attend = partial(attention, self.context, self.method)
 
     def apply(self, module: nn.Module, x: Tensor, run: Pass, mixes: bool) -> Tensor:
         last = self.divided.get(module)
@@ -106,7 +76,7 @@ class Tokens:
         if type(module) is MultiHeadAttention:
             return self.tensor.own(module(self.tensor.gather(x), run))
         whole = self.context.whole
-        everything = replace(run, layout=whole, tables=run.position.tables(whole), attend=None)
+        everything = replace(run, layout=whole, tables=run.position.tables(whole), attend=attend)
         return self.own(module(self.context.gather(self.tensor.gather(x)), everything))
 
     def leave(self, x: Tensor) -> Tensor:
