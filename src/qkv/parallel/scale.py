@@ -75,6 +75,8 @@ class Scale(Spec):
             raise ValueError(
                 f"zero={self.zero} divides over `shard` ranks, and shard is 1; raise shard, or leave out zero"
             )
+        if self.pipeline > 1:
+            raise ValueError("pipeline parallelism is not implemented yet; leave out pipeline, and use the other axes")
         if self.zero == 0 and self.shard > 1:
             raise ValueError(
                 f"shard={self.shard} divides nothing with zero=0; give zero=1, 2 or 3, or raise data instead"

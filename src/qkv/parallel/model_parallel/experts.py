@@ -36,7 +36,7 @@ def divide_experts(model: nn.Module, mesh: Mesh, division: Division) -> None:
         n = mixture.spec.n_experts
         if n % size:
             allowed = ", ".join(str(k) for k in range(1, n + 1) if n % k == 0)
-            raise ValueError(f"scale.expert={size} does not divide the {n} experts of {name}; it can be {allowed}")
+            raise ValueError(f"scale.expert={size} does not divide the experts of {name}, {n}; it can be {allowed}")
         for layer in (mixture.gate, mixture.up, mixture.down):
             if layer is not None:
                 division.divide(layer, "weight", Part.of(mesh, "expert", 0, n))

@@ -96,7 +96,7 @@ def _check_heads(module: MultiHeadAttention, name: str, ranks: int) -> None:
     if heads % ranks:
         allowed = ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0)
         what = "heads" if heads == module.n_heads else "key-value heads"
-        raise ValueError(f"scale.tensor={ranks} does not divide the {heads} {what} of {name}; it can be {allowed}")
+        raise ValueError(f"scale.tensor={ranks} does not divide the {what} of {name}, {heads}; it can be {allowed}")
 
 
 def _divide_heads(module: MultiHeadAttention, mesh: Mesh, division: Division) -> None:
