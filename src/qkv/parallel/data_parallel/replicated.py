@@ -163,4 +163,3 @@ def keep_only(optimizer: torch.optim.Optimizer, mine: set[nn.Parameter]) -> None
             group["param_names"], group["params"] = [n for n, _ in kept], [p for _, p in kept]
         for parameter in [p for p in part.state if p not in mine]:
             del part.state[parameter]
-
