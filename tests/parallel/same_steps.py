@@ -109,7 +109,7 @@ def whole(results: list[Steps]) -> dict[str, torch.Tensor]:
     """The weights of all ranks put together."""
     seen: dict[str, tuple[dict[str, torch.Tensor], dict[str, Any]]] = {}
     for steps in results:
-        seen.setdefault(str(sorted(steps.pieces.items())), (steps.weights, steps.pieces))
+        seen.setdefault(str((sorted(steps.weights), sorted(steps.pieces.items()))), (steps.weights, steps.pieces))
     return joined(seen.values(), "the ranks")
 
 

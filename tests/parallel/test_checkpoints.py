@@ -12,8 +12,11 @@ from qkv.training.checkpoints.checkpoint import Damaged, load_tensors
 
 pytestmark = pytest.mark.xdist_group("ranks")
 ZERO3, ZERO1 = {"shard": 2}, {"shard": 2, "zero": 1}
-TENSOR, CONTEXT, EXPERT = {"tensor": 2}, {"context": 2}, {"expert": 2}
-LAYOUTS = {"replicas": {}, "zero 1": ZERO1, "zero 3": ZERO3, "tensor": TENSOR, "context": CONTEXT, "expert": EXPERT}
+TENSOR, CONTEXT, EXPERT, PIPELINE = {"tensor": 2}, {"context": 2}, {"expert": 2}, {"pipeline": 2}
+LAYOUTS = {
+    "replicas": {}, "zero 1": ZERO1, "zero 3": ZERO3, "tensor": TENSOR, "context": CONTEXT, "expert": EXPERT,
+    "pipeline": PIPELINE,
+}  # fmt: skip
 
 
 def files(folder):
@@ -52,7 +55,7 @@ def test_checkpoints_are_sharded_where_ranks_have_different_parts(two, tmp_path)
 @pytest.mark.parametrize(
     ("first", "then"),
     [(ZERO3, {}), ({}, ZERO3), (ZERO1, ZERO3), (ZERO3, None), (None, ZERO1), (TENSOR, None), (None, TENSOR),
-     (TENSOR, ZERO3), (EXPERT, TENSOR), (CONTEXT, EXPERT)],
+     (TENSOR, ZERO3), (EXPERT, TENSOR), (CONTEXT, EXPERT), (PIPELINE, None), (TENSOR, PIPELINE), (PIPELINE, ZERO3)],
 )  # fmt: skip
 def test_resumed_with_another_layout_or_number_of_ranks(two, tmp_path, first, then):
     """None is one rank."""

@@ -38,6 +38,14 @@ def test_two_ranks_equal_one(two, family, stage):
     check(two.run(take_steps, family, STAGES[stage]), alone(family))
 
 
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "contrastive"])
+def test_pipelines(two, family, schedule):
+    settings = ("training.accumulate=3",)
+    scale = {"pipeline": 2, "pipeline_schedule": schedule}
+    check(two.run(take_steps, family, scale, settings), alone(family, settings))
+
+
 def test_experts_on_two_ranks(two):
     check(two.run(take_steps, "moe", {"expert": 2}), alone("moe"))
 
@@ -119,6 +127,16 @@ PAIRS = {
     "context, zero 1": {"context": 2, "shard": 2, "zero": 1},
     "context, zero 3": {"context": 2, "shard": 2},
 }
+PIPELINE_PAIRS = {
+    "pipeline 4": {"pipeline": 4},
+    "pipeline, data": {"pipeline": 2, "data": 2},
+    "pipeline, zero 1": {"pipeline": 2, "shard": 2, "zero": 1},
+    "pipeline, zero 2": {"pipeline": 2, "shard": 2, "zero": 2},
+    "pipeline, zero 3": {"pipeline": 2, "shard": 2},
+    "pipeline, tensor": {"pipeline": 2, "tensor": 2},
+    "pipeline, context": {"pipeline": 2, "context": 2},
+    "pipeline, expert": {"pipeline": 2, "expert": 2},
+}
 EXPERT_PAIRS = {
     "expert 4": {"expert": 4},
     "expert, data": {"expert": 2, "data": 2},
@@ -134,6 +152,16 @@ EXPERT_PAIRS = {
 @pytest.mark.parametrize("family", FAMILIES)
 def test_pairs(four, family, pair):
     check(four.run(take_steps, family, PAIRS[pair]), alone(family))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", PIPELINE_PAIRS)
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "contrastive"])
+def test_pairs_with_pipelines(four, family, pair):
+    settings = ("training.accumulate=3", "model.n_layers=4")
+    if "expert" in pair and family != "moe":
+        pytest.skip("there are no experts to divide")
+    check(four.run(take_steps, family, PIPELINE_PAIRS[pair], settings), alone(family, settings))
 
 
 @pytest.mark.slow

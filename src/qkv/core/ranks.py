@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from .extras import Extras
 from .layout import Layout
 
 
@@ -136,16 +137,20 @@ def concatenate(rows: Tensor) -> tuple[Tensor, int]:
 class TokenSplit(Protocol):
     """How the tokens of a stack are divided over ranks during one forward pass.
 
-    Between `enter` and `leave` each rank has its own part of the tokens. Every method is differentiable, and all ranks of
-    the split call the same ones in the same order.
+    Between `own` and `whole` each rank has its own part of the tokens. Both are differentiable, and all ranks of the split
+    call the same methods in the same order.
     """
 
-    def enter(self, x: Tensor) -> Tensor:
-        """This rank's part of the stack's input (…, B, T, M), which every rank has."""
+    def own(self, x: Tensor) -> Tensor:
+        """This rank's part of tokens (…, B, T, M) that every rank has."""
         ...
 
-    def own(self, x: Tensor) -> Tensor:
-        """This rank's part of something else that every rank has for all tokens."""
+    def whole(self, x: Tensor) -> Tensor:
+        """The tokens of all ranks, on every rank."""
+        ...
+
+    def own_randomness(self) -> AbstractContextManager[None]:
+        """Inside the block, ranks draw different random numbers."""
         ...
 
     def share(self, run: Any) -> None:
@@ -156,10 +161,32 @@ class TokenSplit(Protocol):
         """Apply a sublayer of a block to this rank's tokens. `mixes`: it is one in which tokens see one another."""
         ...
 
-    def leave(self, x: Tensor) -> Tensor:
-        """The tokens of all ranks, on every rank."""
-        ...
-
 
 BeginSplit = Callable[[Layout], TokenSplit]
 """Makes the split of one forward pass over tokens of a layout."""
+
+
+class StackPart(Protocol):
+    """The layers of a stack that this rank of a pipeline has.
+
+    begins, ends: whether the first and the last layer are among them. is_earlier, is_later: all layers are on earlier ranks,
+    or on later ones.
+    """
+
+    layers: range
+    begins: bool
+    ends: bool
+    is_earlier: bool
+    is_later: bool
+
+    def output(self, extras: Extras | None) -> Tensor:
+        """The output of a stack that an earlier rank has finished."""
+        ...
+
+    def take_up(self, extras: Extras | None) -> Tensor:
+        """The hidden states after the layers of the rank before."""
+        ...
+
+    def hand_over(self, states: list[Tensor | None], extras: Extras | None) -> NoReturn:
+        """End the forward pass of this rank; the next one goes on with these states."""
+        ...

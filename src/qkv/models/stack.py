@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import groupby
 from typing import Any, Literal, cast
 
@@ -17,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from ..attention.multi_head import Mixer, Pass
 from ..core.extras import Extras, Record, Reporter
 from ..core.layout import Layout
-from ..core.ranks import BeginSplit, TokenSplit
+from ..core.ranks import BeginSplit, StackPart, TokenSplit
 from ..core.spec import Cost, Spec
 from ..kernels.plan import Plan
 from ..kv_cache.cache import Cache
@@ -276,11 +277,13 @@ def _checkpointed(block: BlockModule, x: Tensor, run: Pass) -> Tensor:
 class StackModule(nn.Module):
     """The module of `Stack`. `recompute` is the activation checkpointing policy; reversible blocks always recompute.
 
-    `begin_split` divides the tokens over ranks, if they train the stack together (`parallel.model_parallel`).
+    Where several ranks train the stack together (`parallel.model_parallel`), `begin_split` divides the tokens over them, and
+    `part` says which of the layers this rank has.
     """
 
     recompute: Recompute = "none"
     begin_split: BeginSplit | None = None
+    part: StackPart | None = None
 
     def __init__(self, spec: Stack, vocab_size: int, d_model: int, max_positions: int | None, name: str) -> None:
         super().__init__()
@@ -317,16 +320,59 @@ class StackModule(nn.Module):
         cache: Cache | None = None,
         extras: Extras | None = None,
     ) -> Float[Tensor, "B T M"]:
-        x = self.embedding(ids, self.position.embed(layout), token_types)
         split = None if self.begin_split is None else self.begin_split(layout)
-        x = x if split is None else split.enter(x)
         runs = self._passes(layout, memory, memory_layout, extras, split)
-        several = self.placement.streams > 1
-        x = self.placement.enter(x) if several else x
-        if self.reversible and cache is None and torch.is_grad_enabled():
-            x = self.norm(self.placement.leave(reversible(self.layers, x, runs)))
-            return x if split is None else split.leave(x)
-        for i, (block, run) in enumerate(zip(self.layers, runs, strict=True)):
+        if self.part is not None:
+            return self._partly(self.part, ids, layout, token_types, memory, runs, split, extras)
+        x = self._begin(ids, layout, token_types, split)
+        with nullcontext() if split is None else split.own_randomness():
+            if self.reversible and cache is None and torch.is_grad_enabled():
+                x = reversible(self.layers, x, runs)
+            else:
+                x = self._through(range(len(runs)), x, layout, runs, split, cache)
+        return self._end(x, split)
+
+    def _partly(
+        self,
+        part: StackPart,
+        ids: Tensor,
+        layout: Layout,
+        token_types: Tensor | None,
+        memory: Tensor | None,
+        runs: list[Pass],
+        split: TokenSplit | None,
+        extras: Extras | None,
+    ) -> Float[Tensor, "B T M"]:
+        """`forward` on one rank of a pipeline. Ends with an exception where a later rank has to go on."""
+        if part.is_earlier:
+            return part.output(extras)
+        if part.is_later:
+            part.hand_over([memory], extras)
+        x = self._begin(ids, layout, token_types, split) if part.begins else part.take_up(extras)
+        with nullcontext() if split is None else split.own_randomness():
+            x = self._through(part.layers, x, layout, runs, split)
+        if not part.ends:
+            part.hand_over([x, memory], extras)
+        return self._end(x, split)
+
+    def _begin(self, ids: Tensor, layout: Layout, token_types: Tensor | None, split: TokenSplit | None) -> Tensor:
+        """The input of the first layer."""
+        x = self.embedding(ids, self.position.embed(layout), token_types)
+        x = x if split is None else split.own(x)
+        return self.placement.enter(x) if self.placement.streams > 1 else x
+
+    def _through(
+        self,
+        layers: range,
+        x: Tensor,
+        layout: Layout,
+        runs: list[Pass],
+        split: TokenSplit | None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """Apply some of the layers in turn."""
+        for i in layers:
+            block, run = self.block(self.block_of[i]), runs[i]
             if i and len(self.between):
                 further = cast(GridEmbedding, self.between[i - 1]).embed(layout).to(x.dtype)
                 x = x + (further if split is None else split.own(further))
@@ -336,8 +382,12 @@ class StackModule(nn.Module):
                 x = _checkpointed(block, x, run)
             else:
                 x = block(x, run)
-        x = self.norm(self.placement.leave(x) if several else x)
-        return x if split is None else split.leave(x)
+        return x
+
+    def _end(self, x: Tensor, split: TokenSplit | None) -> Float[Tensor, "B T M"]:
+        """The output of the stack, from that of the last layer."""
+        x = self.norm(self.placement.leave(x) if self.placement.streams > 1 else x)
+        return x if split is None else split.whole(x)
 
     def _passes(
         self,

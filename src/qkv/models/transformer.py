@@ -233,11 +233,11 @@ class TransformerModel(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        return self._output.embedding.weight.device
+        return next(self.parameters()).device
 
     @property
     def dtype(self) -> torch.dtype:
-        return self._output.embedding.weight.dtype
+        return next(self.parameters()).dtype
 
     def recompute(self, policy: Recompute) -> None:
         """Activation checkpointing: `blocks` keeps only each block's input for backward, `alternate` every other's."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 
 import torch
 import torch.distributed as dist
@@ -14,7 +15,7 @@ from ..training.checkpoints.pieces import Piece, Shard, shard_name
 from ..training.strategy import Strategy, Tensors
 from .mesh import Mesh
 from .model_parallel.division import Division
-from .scale import ROW_AXES, STAGE_AXES, Axis
+from .scale import AXES, ROW_AXES, STAGE_AXES, Axis
 
 
 class Distributed(Strategy):
@@ -27,6 +28,7 @@ class Distributed(Strategy):
     def __init__(self, model: nn.Module, mesh: Mesh, division: Division) -> None:
         super().__init__(model, mesh.ranks)
         self.mesh, self.division = mesh, division
+        self.stages = mesh.size("pipeline")
         self.number = mesh.index(*self.model_axes)
         self.shards_model = self.mesh.size(*self.model_axes) > 1
 
@@ -39,7 +41,7 @@ class Distributed(Strategy):
 
     @property
     def row_numbers(self) -> list[int]:
-        return self.mesh.indices(*ROW_AXES)
+        return self.mesh.indices("pipeline", *ROW_AXES)
 
     @property
     def peers(self) -> Ranks:
@@ -47,7 +49,7 @@ class Distributed(Strategy):
 
     @property
     def copies(self) -> int:
-        return self.ranks.size // self.rows.size
+        return self.mesh.stage.size // self.rows.size
 
     def axes_of(self, name: str) -> tuple[Axis, ...]:
         """The axes over which a parameter of this name is divided, besides "shard"."""
@@ -55,7 +57,23 @@ class Distributed(Strategy):
 
     def sharers(self, name: str) -> tuple[Axis, ...]:
         """The axes in which ranks differ that have the same part of a parameter."""
-        return tuple(axis for axis in STAGE_AXES if axis not in self.axes_of(name))
+        axes = AXES if name in self.division.everywhere else STAGE_AXES
+        return tuple(axis for axis in axes if axis not in self.axes_of(name))
+
+    def run(
+        self,
+        n: int,
+        forward: Callable[[int], Tensor],
+        around: Callable[[int], AbstractContextManager[None]],
+        backward: Callable[[Tensor], None],
+    ) -> None:
+        run = super().run if self.division.pipeline is None else self.division.pipeline.run
+        run(n, forward, around, backward)
+
+    def agreed(self, names: list[str]) -> list[str]:
+        if self.stages == 1:
+            return names
+        return list(dict.fromkeys(name for some in self.mesh.group("pipeline").gather(names) for name in some))
 
     def norm(self, parameters: list[nn.Parameter]) -> Tensor:
         """Every rank adds its share of the squares: those of a parameter that several ranks have are divided by their

@@ -14,6 +14,7 @@ Count = Annotated[int, Field(ge=1)]
 Stage = Literal[0, 1, 2, 3]
 Axis = Literal["pipeline", "data", "shard", "expert", "context", "tensor"]
 ContextAttention = Literal["ring", "all-to-all", "all-gather"]
+PipelineSchedule = Literal["1f1b", "gpipe"]
 
 AXES: tuple[Axis, ...] = ("pipeline", "data", "shard", "expert", "context", "tensor")
 STAGE_AXES = AXES[1:]  # over ranks that differ in these, the same layers are computed
@@ -53,7 +54,8 @@ class Scale(Spec):
               other ranks: "ring" (Liu et al. 2023), "all-to-all" (DeepSpeed Ulysses, Jacobs et al. 2023), or "all-gather"
               (Dubey et al. 2024, §3.3.2).
     expert:   ranks over which the experts of mixtures are divided; each of them computes a part of the batch too.
-    pipeline: ranks over which the layers are divided.
+    pipeline: ranks over which the layers are divided. The batches of a step, `training.accumulate` of them, are the
+              microbatches. `pipeline_schedule` is "1f1b" (Narayanan et al. 2019) or "gpipe" (Huang et al. 2019).
     timeout:  seconds, or "10m": a rank that is not heard of for so long is given up, and the training ends.
 
     The product of the axes is the number of ranks. The batches of a step are the same on any number of ranks.
@@ -67,6 +69,7 @@ class Scale(Spec):
     context_attention: ContextAttention = "ring"
     expert: Count = 1
     pipeline: Count = 1
+    pipeline_schedule: PipelineSchedule = "1f1b"
     timeout: Annotated[float, BeforeValidator(read_seconds), Field(gt=0)] = 600.0
 
     @model_validator(mode="after")
@@ -75,8 +78,6 @@ class Scale(Spec):
             raise ValueError(
                 f"zero={self.zero} divides over `shard` ranks, and shard is 1; raise shard, or leave out zero"
             )
-        if self.pipeline > 1:
-            raise ValueError("pipeline parallelism is not implemented yet; leave out pipeline, and use the other axes")
         if self.zero == 0 and self.shard > 1:
             raise ValueError(
                 f"shard={self.shard} divides nothing with zero=0; give zero=1, 2 or 3, or raise data instead"

@@ -60,7 +60,7 @@ class Team:
             return Strategy(model, self.ranks)
         from .model_parallel.model import divided
 
-        division = divided(model, self.mesh, self.scale.context_attention)
+        division = divided(model, self.mesh, self.scale)
         if self.scale.stage == 3:
             from .data_parallel.fully_sharded import FullySharded
 

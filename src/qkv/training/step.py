@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +19,7 @@ from .compiling import compiled
 from .gradients.accumulation import over_labels, reported, weighed
 from .gradients.clipping import update
 from .mixed_precision import MixedPrecision
-from .objective import Objective, terms_of
+from .objective import LabelObjective, Objective, terms_of
 from .settings import Training
 from .strategy import Strategy
 
@@ -54,6 +56,11 @@ class Stepper:
     ) -> None:
         self.objective, self.training, self.ranks = objective, training, ranks
         self.strategy = strategy or Strategy(model, ranks)
+        if self.strategy.stages > 1 and not isinstance(objective, LabelObjective):
+            raise ValueError(
+                f"scale.pipeline needs an objective with one forward pass for each batch, which {objective.kind!r} may not "
+                "have; use other axes"
+            )
         self.device = next(model.parameters()).device
         self.optimizer = self.strategy.optimizer(training.optimizer)  # first: what it freezes needs no fp32 masters
         self.mixed = MixedPrecision(training.precision, model, self.device)
@@ -93,36 +100,52 @@ class Stepper:
         if self.ranks.size > 1:
             numbers = torch.tensor([tokens, *totals.values()], device=self.device)
             tokens, *summed = self.ranks.sum(numbers).tolist()
-            return dict(zip(totals, summed, strict=True)), tokens // self.strategy.copies
+            stages = self.strategy.stages  # every one of which counts the labels, of which the last has the loss
+            return {
+                name: n // stages for name, n in zip(totals, summed, strict=True)
+            }, tokens // stages // self.strategy.copies
         return dict(totals), tokens
 
     def _backward(self, batches: list[Batch], totals: dict[str, int]) -> tuple[Tensor, dict[str, Tensor]]:
         """Compute the gradients of a step. Returns its loss, and the reported values of the terms."""
         losses, reports = [], []
-        for i, batch in enumerate(batches, 1):
-            counts = self.objective.counts(batch)
-            if self.ranks.size == 1 and not any(counts.values()):
-                continue  # with several ranks all of them take part in the communication of each batch
-            with splitting(Split(self.strategy.peers, self.strategy.rows, batch.idle)):
-                loss, shown = self._one(batch, counts, totals, last=i == len(batches))
-            losses.append(loss)
+        counts = [self.objective.counts(batch) for batch in batches]
+        # With several ranks all of them take part in the communication of each batch.
+        counted = [i for i, n in enumerate(counts) if self.ranks.size > 1 or any(n.values())]
+
+        def forward(at: int) -> Tensor:
+            i = counted[at]
+            with self._splitting(batches[i]):
+                loss, shown = self._loss(batches[i], counts[i], totals)
+            losses.append(loss.detach())
             reports.append(shown)
-        self.names = list(dict.fromkeys([*totals, *self.names, *(name for report in reports for name in report)]))
+            return loss
+
+        @contextmanager
+        def around(at: int) -> Iterator[None]:
+            last = counted[at] == len(batches) - 1
+            with self._splitting(batches[counted[at]]):
+                self.strategy.before_backward(last)
+                yield
+                self.strategy.after_backward(last)
+
+        self.strategy.run(len(counted), forward, around, self.mixed.backward)
+        seen = [*totals, *self.names, *(name for report in reports for name in report)]
+        self.names = self.strategy.agreed(list(dict.fromkeys(seen)))
         zero = torch.zeros((), device=self.device)
         parts = [sum(losses, zero), *(sum((r[name] for r in reports if name in r), zero) for name in self.names)]
-        loss, *values = self.ranks.sum(torch.stack(parts)).unbind()
+        sums = torch.stack(parts)
+        loss, *values = self.ranks.sum(sums if self.strategy.stages == 1 else sums.double()).unbind()
         return loss, dict(zip(self.names, values, strict=True))
 
-    def _one(
-        self, batch: Batch, counts: dict[str, int], totals: dict[str, int], last: bool
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Forward and backward of one batch. Returns its share of the loss, and of the reported values of the terms."""
+    def _splitting(self, batch: Batch) -> AbstractContextManager[None]:
+        return splitting(Split(self.strategy.peers, self.strategy.rows, batch.idle))
+
+    def _loss(self, batch: Batch, counts: dict[str, int], totals: dict[str, int]) -> tuple[Tensor, dict[str, Tensor]]:
+        """A batch's share of the loss, and of the reported values of the terms."""
         with self.mixed.autocast():
             terms = over_labels(terms_of(self.objective, self.model, batch.to(self.device)), counts)
         loss, shown = weighed(terms, totals), reported(terms, totals)
         if batch.idle:
-            loss, shown = loss * 0.0, {name: value * 0.0 for name, value in shown.items()}
-        self.strategy.before_backward(last)
-        self.mixed.backward(loss)
-        self.strategy.after_backward(last)
-        return loss.detach(), shown
+            return loss * 0.0, {name: value * 0.0 for name, value in shown.items()}
+        return loss, shown

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor, nn
@@ -48,6 +49,30 @@ class Strategy:
     def optimizer(self, spec: Optimizer) -> torch.optim.Optimizer:
         """Make the optimizer of the parameters that this rank updates."""
         return spec.build(self.model)
+
+    stages = 1  # of a pipeline, each with some of the layers
+
+    def run(
+        self,
+        n: int,
+        forward: Callable[[int], Tensor],
+        around: Callable[[int], AbstractContextManager[None]],
+        backward: Callable[[Tensor], None],
+    ) -> None:
+        """The forward and backward passes of a step of n batches.
+
+        forward:  the loss of a batch, given its number.
+        around:   a context for the backward pass of a batch.
+        backward: the backward pass from a loss.
+        """
+        for i in range(n):
+            loss = forward(i)
+            with around(i):
+                backward(loss)
+
+    def agreed(self, names: list[str]) -> list[str]:
+        """The names of the reported values, which only the last stage of a pipeline knows."""
+        return names
 
     def before_backward(self, last: bool) -> None:
         """Called before the backward pass of each batch of a step; `last` is true for the last one."""

@@ -124,6 +124,8 @@ class FullySharded(Distributed):
     def _cut(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         parts = {}
         for name, tensor in tensors.items():
+            if not self.division.has(name):
+                continue
             found = self._rows(name) if tensor.ndim else None
             parts[name] = tensor if found is None else self._within(name, found[1]).of(tensor, found[0])
         return parts

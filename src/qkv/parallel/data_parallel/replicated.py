@@ -121,7 +121,7 @@ class Replicated(Distributed):
     # -- checkpoints --------------------------------------------------------------------------------------------
 
     def model_part(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {path: self._cut(path, tensor) for path, tensor in tensors.items()}
+        return {path: self._cut(path, tensor) for path, tensor in tensors.items() if self.division.has(path)}
 
     def optimizer_part(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         mine = {name for p, name in self.names.items() if not self.stage or self.owner.get(p) == self.mine}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from ...training.checkpoints.pieces import Piece
 from ..mesh import Mesh
 from ..scale import Axis
 from ..world import World
+from .pipeline import Pipeline
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,18 @@ class Part:
 
 @dataclass
 class Division:
-    """The divided parameters of a model, by name, and how to undo the division for an evaluation."""
+    """The divided parameters of a model, by name, and how to undo the division for an evaluation.
+
+    homes:      the stage of a pipeline that has a parameter or buffer, for those that one alone has.
+    everywhere: the names of parameters that every stage has, as several use them.
+    """
 
     model: nn.Module
     mesh: Mesh
     parts: dict[str, Part] = field(default_factory=dict)
+    homes: dict[str, int] = field(default_factory=dict)
+    everywhere: set[str] = field(default_factory=set)
+    pipeline: Pipeline | None = None
     _switches: list[Callable[[bool], None]] = field(default_factory=list)
     _kept: dict[str, nn.Parameter] = field(default_factory=dict)
 
@@ -78,10 +86,23 @@ class Division:
         turn(False)
         self._switches.append(turn)
 
+    def place(self, homes: Mapping[str, int]) -> None:
+        """Leave out the parameters and buffers that another stage of the pipeline has."""
+        self.homes = dict(homes)
+        for path in homes:
+            if not self.has(path):
+                self._remove(path)
+
+    def has(self, path: str) -> bool:
+        """Whether this stage has a parameter or buffer, or the state `<parameter>/<state>` of one."""
+        stage = self.mesh.index("pipeline")
+        return self.homes.get(path, self.homes.get(path.rpartition("/")[0], stage)) == stage
+
     @property
     def axes(self) -> set[Axis]:
         """The axes of the mesh over which parameters are divided."""
-        return {part.axis for part in self.parts.values()}
+        stages: set[Axis] = {"pipeline"} if self.homes else set()
+        return stages | {part.axis for part in self.parts.values()}
 
     def part_of(self, path: str) -> Part | None:
         """The part of a parameter, or of a state `<parameter>/<state>` like it; None where it is whole."""
@@ -102,6 +123,8 @@ class Division:
         whole: dict[nn.Parameter, nn.Parameter] = {}
         parameters = dict(self.model.named_parameters(remove_duplicate=False))
         for path, part in self.parts.items():
+            if path not in parameters:
+                continue
             own = parameters[path]
             if own not in whole:
                 whole[own] = nn.Parameter(self._whole(own.detach(), part), own.requires_grad)
@@ -109,9 +132,14 @@ class Division:
             self._set(path, whole[own])
         for turn in self._switches:
             turn(True)
+        for path, home in self.homes.items():
+            self._fetch(path, home)
 
     def scatter(self) -> None:
         """Undo `gather`."""
+        for path in self.homes:
+            if not self.has(path):
+                self._remove(path)
         for path, own in self._kept.items():
             self._set(path, own)
         self._kept = {}
@@ -129,9 +157,31 @@ class Division:
         dist.all_gather(parts, padded, group=ranks.group)
         return torch.cat([p[:n] for p, n in zip(parts, lengths, strict=True)]).movedim(0, part.dim).contiguous()
 
+    def _fetch(self, path: str, home: int) -> None:
+        """Get a parameter or buffer from the stage that has it."""
+        ranks, module, name = self.mesh.group("pipeline"), *self._find(path)
+        assert isinstance(ranks, World)
+        mine = getattr(module, name)
+        kind = None if mine is None else (mine.shape, mine.dtype, isinstance(mine, nn.Parameter), mine.requires_grad)
+        shape, dtype, trained, gradient = next(k for k in ranks.gather(kind) if k is not None)
+        tensor = (
+            torch.empty(shape, dtype=dtype, device=self.mesh.device) if mine is None else mine.detach().contiguous()
+        )
+        dist.broadcast(tensor, group=ranks.group, group_src=home)
+        if mine is None:
+            setattr(module, name, nn.Parameter(tensor, gradient) if trained else tensor)
+
+    def _remove(self, path: str) -> None:
+        module, name = self._find(path)
+        setattr(module, name, None)
+
     def _set(self, path: str, parameter: nn.Parameter) -> None:
+        module, name = self._find(path)
+        setattr(module, name, parameter)
+
+    def _find(self, path: str) -> tuple[nn.Module, str]:
         module, _, name = path.rpartition(".")
-        setattr(self.model.get_submodule(module), name, parameter)
+        return self.model.get_submodule(module), name
 
 
 _MISSING = object()

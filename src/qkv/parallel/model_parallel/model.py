@@ -1,4 +1,4 @@
-"""`divided`: divide a model over the axes of a mesh that divide it: tensor, context and expert."""
+"""`divided`: divide a model over the axes of a mesh that divide it: pipeline, tensor, context and expert."""
 
 from __future__ import annotations
 
@@ -11,26 +11,29 @@ from ...layers.linear import Linear
 from ...models.block import BlockModule
 from ...models.stack import StackModule
 from ..mesh import Mesh
-from ..scale import ContextAttention
+from ..scale import ContextAttention, Scale
 from .division import Division
 from .experts import divide_experts
+from .stages import divide_layers
 from .tensor import divide_model
 from .tokens import Tokens
 
 
-def divided(model: nn.Module, mesh: Mesh, method: ContextAttention = "ring") -> Division:
+def divided(model: nn.Module, mesh: Mesh, scale: Scale) -> Division:
     """Divide a model in place. All ranks give the same whole model.
 
     Raises ValueError if it can't be divided so.
     """
     division = Division(model, mesh)
+    if mesh.size("pipeline") > 1:
+        divide_layers(model, mesh, division, scale.pipeline_schedule)
     if mesh.size("expert") > 1:
         divide_experts(model, mesh, division)
     last: Mapping[nn.Module, Linear] = {}
     if mesh.size("tensor") > 1:
         last = divide_model(model, mesh, division)
     if mesh.size("tensor", "context") > 1:
-        _divide_tokens(model, mesh, division, method, last)
+        _divide_tokens(model, mesh, division, scale.context_attention, last)
     return division
 
 

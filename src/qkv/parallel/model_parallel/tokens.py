@@ -8,7 +8,8 @@ summand, are summed and divided again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -30,8 +31,8 @@ _SEEDS = 1 << 62
 class Tokens:
     """The tokens of one forward pass divided over ranks, see `core.ranks.TokenSplit`.
 
-    Inside, random numbers differ between ranks, so that dropout is independent; outside they are the same on the ranks that
-    have the same rows.
+    Ranks that have the same rows draw the same random numbers, except in `own_randomness`, so that dropout of different
+    tokens and heads is independent.
 
     divided: the sublayers of which each rank computes a summand, and the last linear layer of each.
     """
@@ -49,14 +50,21 @@ class Tokens:
         self.method, self.divided = method, divided
         self.number = context.rank * tensor.size + tensor.rank
 
-    def enter(self, x: Tensor) -> Tensor:
-        seed = int(torch.randint(_SEEDS, ()))
-        self.outside = torch.get_rng_state()
-        torch.manual_seed(seed + self.number)
-        return self.own(x)
-
     def own(self, x: Tensor) -> Tensor:
         return self.tensor.own(self.context.own(x))
+
+    def whole(self, x: Tensor) -> Tensor:
+        return self.context.gather(self.tensor.gather(x))
+
+    @contextmanager
+    def own_randomness(self) -> Iterator[None]:
+        seed = int(torch.randint(_SEEDS, ()))
+        outside = torch.get_rng_state()
+        torch.manual_seed(seed + self.number)
+        try:
+            yield
+        finally:
+            torch.set_rng_state(outside)
 
     def share(self, run: Pass) -> None:
         run.split, run.layout = self, self.context.layout
@@ -77,8 +85,4 @@ class Tokens:
             return self.tensor.own(module(self.tensor.gather(x), run))
         whole = self.context.whole
         everything = replace(run, layout=whole, tables=run.position.tables(whole), attend=attend)
-        return self.own(module(self.context.gather(self.tensor.gather(x)), everything))
-
-    def leave(self, x: Tensor) -> Tensor:
-        torch.set_rng_state(self.outside)
-        return self.context.gather(self.tensor.gather(x))
+        return self.own(module(self.whole(x), everything))
