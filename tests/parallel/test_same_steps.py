@@ -132,7 +132,6 @@ PIPELINE_PAIRS = {
     "pipeline, data": {"pipeline": 2, "data": 2},
     "pipeline, zero 1": {"pipeline": 2, "shard": 2, "zero": 1},
     "pipeline, zero 2": {"pipeline": 2, "shard": 2, "zero": 2},
-    "pipeline, zero 3": {"pipeline": 2, "shard": 2},
     "pipeline, tensor": {"pipeline": 2, "tensor": 2},
     "pipeline, context": {"pipeline": 2, "context": 2},
     "pipeline, expert": {"pipeline": 2, "expert": 2},

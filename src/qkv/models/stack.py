@@ -395,7 +395,7 @@ class StackModule(nn.Module):
         memory: Tensor | None,
         memory_layout: Layout | None,
         extras: Extras | None,
-        split: TokenSplit | None,
+        split: TokenSplit | None = None,
     ) -> list[Pass]:
         """Return the `Pass` of each layer: layers with the same position scheme share one, and all share a plan."""
         plan = Plan()

@@ -25,8 +25,6 @@ def divided(model: nn.Module, mesh: Mesh, scale: Scale) -> Division:
     Raises ValueError if it can't be divided so.
     """
     division = Division(model, mesh)
-    if mesh.size("pipeline") > 1:
-        divide_layers(model, mesh, division, scale.pipeline_schedule)
     if mesh.size("expert") > 1:
         divide_experts(model, mesh, division)
     last: Mapping[nn.Module, Linear] = {}
@@ -34,6 +32,8 @@ def divided(model: nn.Module, mesh: Mesh, scale: Scale) -> Division:
         last = divide_model(model, mesh, division)
     if mesh.size("tensor", "context") > 1:
         _divide_tokens(model, mesh, division, scale.context_attention, last)
+    if mesh.size("pipeline") > 1:
+        divide_layers(model, mesh, division, scale.pipeline_schedule)
     return division
 
 

@@ -13,10 +13,11 @@ Both leave ranks idle for (p − 1)/(m + p − 1) of a step with m microbatches.
 from __future__ import annotations
 
 import itertools
+import pickle
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal, NoReturn
+from typing import Literal, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -100,8 +101,9 @@ class Pipeline:
             extras.terms()  # layers count their loads here
         tensors = self.current.sent = [*states, *(x for _, record in reports for x in record)]
         header = [(tuple(x.shape), x.dtype, x.requires_grad) for x in tensors]
-        contents = [len(states), [(name, len(record)) for name, record in reports], header]
-        dist.send_object_list(contents, group=self.ranks.group, group_dst=self.ranks.rank + 1)
+        contents = pickle.dumps((len(states), [(name, len(record)) for name, record in reports], header))
+        self._send(torch.tensor([len(contents)]), self.ranks.rank + 1)
+        self._send(torch.frombuffer(bytearray(contents), dtype=torch.uint8), self.ranks.rank + 1)
         for x in tensors:
             self._send(x.detach(), self.ranks.rank + 1)
         raise HandedOver
@@ -110,14 +112,14 @@ class Pipeline:
         """Wait for what the rank before hands over."""
         if not self.ranks.rank:
             return Microbatch()
-        contents: list[Any] = [None] * 3
-        dist.recv_object_list(contents, group=self.ranks.group, group_src=self.ranks.rank - 1)
-        states, lengths, header = contents
-        device, tensors = next(self.model.parameters()).device, []
-        for shape, dtype, trained in header:
-            x = torch.empty(shape, dtype=dtype, device=device)
-            dist.recv(x, group=self.ranks.group, group_src=self.ranks.rank - 1)
-            tensors.append(x.requires_grad_(trained))
+        length = self._wait_for(torch.empty(1, dtype=torch.int64))
+        contents = self._wait_for(torch.empty(int(length), dtype=torch.uint8))
+        states, lengths, header = pickle.loads(contents.numpy().tobytes())
+        device = next(self.model.parameters()).device
+        tensors = [
+            self._wait_for(torch.empty(shape, dtype=dtype, device=device)).requires_grad_(trained)
+            for shape, dtype, trained in header
+        ]
         rest = iter(tensors[states:])
         return Microbatch(tensors[:states], [(name, tuple(itertools.islice(rest, n))) for name, n in lengths])
 
@@ -138,6 +140,11 @@ class Pipeline:
             for x in batch.received:  # before the sums over ranks, for which the rank before has to finish too
                 if x.requires_grad:
                     self._send(torch.zeros_like(x) if x.grad is None else x.grad, self.ranks.rank - 1)
+
+    def _wait_for(self, x: Tensor) -> Tensor:
+        """Receive a tensor of the shape and dtype of x, into x, from the rank before."""
+        dist.recv(x, group=self.ranks.group, group_src=self.ranks.rank - 1)
+        return x
 
     def _send(self, x: Tensor, to: int) -> None:
         """Send without waiting; the tensor is kept until the end of the step."""
