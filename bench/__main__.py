@@ -5,6 +5,7 @@
     python -m bench train --only "50257 eager own"    the cases with these words in their titles (--list shows titles)
     python -m bench multi30k --quick         does the harness work? tiny sizes, nothing kept
     python -m bench real                     training on real data, for docs/results.md (--help has its own options)
+    python -m bench cost                     predicted times beside measured ones, for docs/cost.md
     python -m bench scale                    two ranks beside one, for docs/scale.md
     python -m bench terminal TYPESCRIPT FILE.svg      a picture of a recorded command, for the README
     python -m bench pictures                 the pictures of pages in docs/ (--help)
@@ -24,6 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from . import machine, peers, render
+from .cost.command import main as cost
 from .lockstep import Case, measure, ring
 from .pictures import main as pictures
 from .real.command import main as real
@@ -38,6 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["real"]:
         return real(words[1:])
+    if words[:1] == ["cost"]:
+        return cost(words[1:])
     if words[:1] == ["scale"]:
         return scale(words[1:])
     if words[:1] == ["terminal"]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import sys
@@ -14,11 +13,11 @@ from statistics import median
 from typing import Any
 
 from .. import machine
+from ..page_tables import keep
 from .ranks import Group, Shape, Way
 
 RESULT = Path(__file__).resolve().parent.parent / "results" / "scale" / "two-ranks.json"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "scale.md"
-BEGIN, END = "<!-- python -m bench scale: begin -->", "<!-- end -->"
 ONE = Way("one rank, two threads", 1, 2)
 WAYS = (
     ONE,
@@ -53,10 +52,7 @@ def main(words: list[str]) -> int:
     }
     print(table(result))
     if not given.quick:
-        RESULT.write_text(json.dumps(result, indent=1) + "\n")
-        page = PAGE.read_text(encoding="utf-8")
-        before, rest = page.split(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n{table(result)}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+        keep(result, RESULT, PAGE, "scale", table(result))
     return 0
 
 

@@ -67,3 +67,18 @@ def test_the_active_parameters_of_a_mixture(capsys: pytest.CaptureFixture[str]) 
 def test_mistakes(given: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cost", "gpt2", "n_layers=1", "--rows", "1", "--length", "16", *given]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_measured_times(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["cost", "reverse", *TINY, "--no-data", "--measure"]
+    assert main(command) == 0
+    printed = capsys.readouterr()
+    assert "timing the model with one and three layers" in printed.err
+    assert (
+        "timed here" in printed.out and "tokens after 64 take about" in printed.out and "an estimate" not in printed.out
+    )
+    assert main([*command, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["seconds"] == told["measured"]["step"] > 0 and told["measured"]["generation"] > 0
+    assert main(["cost", "rnnsearch", "--measure"]) == 2
+    assert "--measure times the layers of a Transformer" in capsys.readouterr().err

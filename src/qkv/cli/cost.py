@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .cost_roofline import show_rooflines
 from .options import Device, Json, RecipeOrPreset, Settings
-from .say import console, echo_json
+from .say import console, echo, echo_json
 
 if TYPE_CHECKING:
+    import torch
+
     from ..cost.accelerators import Accelerator
     from ..cost.roofline import AttentionKind, Roofline
     from ..cost.whole_run import TrainingRun
     from ..experiments.costs.generation import GenerationCosts
+    from ..experiments.costs.measured_time import MeasuredTime
     from ..experiments.costs.training import Costs
 
 
@@ -49,6 +52,10 @@ def cost(
     roofline: Annotated[
         bool, typer.Option("--roofline", help="What binds a training step: bytes moved and time of each component.")
     ] = False,
+    measure: Annotated[
+        bool,
+        typer.Option("--measure", help="Time the model with one and three layers here, for predictions within 25 %."),
+    ] = False,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -78,13 +85,16 @@ def cost(
     budget = None if tokens is None else _number(tokens)
     run = None if budget is None else whole_run(prediction.flops_per_token, budget, where, "bf16", utilization, devices)
     rooflines = _rooflines(prediction, where) if roofline else []
+    measured = _measured(prediction, target) if measure else None
+    if measured is not None:
+        prediction = replace(prediction, seconds=measured.step)
     if json:
-        more = {"generation": generation, "whole_run": run}
+        more = {"generation": generation, "whole_run": run, "measured": measured}
         bound = {"roofline": [one.to_dict() for one in rooflines]} if roofline else {}
         told = {name: None if part is None else asdict(part) for name, part in more.items()}
         echo_json(prediction.to_dict() | told | bound)
         return
-    _show(prediction)
+    _show(prediction, measured)
     if rooflines:
         show_rooflines(rooflines)
     if generation is not None:
@@ -105,7 +115,15 @@ def _rooflines(costs: Costs, hardware: Accelerator) -> list[Roofline]:
     return [roofline(costs.spec, costs.shape, hardware, costs.precision, kind) for kind in kinds]
 
 
-def _show(costs: Costs) -> None:
+def _measured(costs: Costs, device: torch.device) -> MeasuredTime:
+    from ..experiments.costs.measured_time import measured_time
+
+    assert costs.spec is not None
+    echo("timing the model with one and three layers here, for ten to twenty seconds", err=True)
+    return measured_time(costs.spec, costs.shape, costs.training, device)
+
+
+def _show(costs: Costs, measured: MeasuredTime | None) -> None:
     from rich.table import Table
 
     from ..cost.formulas import LEGEND, Formulas, formulas
@@ -129,7 +147,7 @@ def _show(costs: Costs) -> None:
     out.print(table)
     if known:
         out.print(LEGEND, highlight=False, markup=False, soft_wrap=True, style="dim")
-    for line in _lines(costs):
+    for line in _lines(costs, measured):
         out.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -196,7 +214,7 @@ def _number(text: str) -> float:
         raise ValueError(f"--tokens is a number such as 300e9 or 1.5B, not {text!r}") from None
 
 
-def _lines(costs: Costs) -> list[str]:
+def _lines(costs: Costs, measured: MeasuredTime | None) -> list[str]:
     from ..training.logging.progress_bar import span
 
     shape, memory = costs.shape, costs.memory
@@ -216,7 +234,11 @@ def _lines(costs: Costs) -> list[str]:
         lines.append(f"  memory    {_size(memory.peak)} at most{free}: {parts}")
     lines.append(f"  compute   {costs.flops:.3g} FLOPs; {costs.peak / 1e9:,.0f} GFLOP/s at best here")
     seconds = f"{costs.seconds:.2g}" if costs.seconds < 100 else f"{costs.seconds:,.0f}"
-    lines.append(f"  time      about {seconds} s, {costs.tokens_per_second:,.0f} tokens/s: an estimate")
+    basis = "an estimate; --measure is closer" if measured is None else "from one and three layers, timed here"
+    lines.append(f"  time      about {seconds} s, {costs.tokens_per_second:,.0f} tokens/s: {basis}")
+    if measured is not None and measured.generation is not None:
+        text = f"{measured.new} tokens after {measured.prompt:,} take about {_time(measured.generation)} in fp32"
+        lines.append(f"  generate  {text}: from one and three layers too")
     if costs.batches is not None:
         run = span(costs.seconds * costs.batches)
         lines.append(f"  the run   about {run} for {costs.batches:,} batches, without evaluations")

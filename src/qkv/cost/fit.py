@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -26,6 +26,8 @@ from ..models.transformer import Transformer
 from .flops import Shape
 from .kv_cache import cache_bytes
 from .memory import Memory, Plan, predict
+
+Model = TypeVar("Model", bound=ModelSpec)
 
 MOST_ROWS, MOST_TOKENS, MOST_LAYERS, MOST_HEADS = 1 << 20, 1 << 17, 4096, 4096
 GROUP = 128  # weights that share a scale where weights are quantized
@@ -191,7 +193,7 @@ def longest_text(spec: Transformer, shape: Shape, decoding: Decoding, limit: int
 # -- models of other sizes -----------------------------------------------------------------------------------------------
 
 
-def with_layers(spec: ModelSpec, layers: int) -> ModelSpec:
+def with_layers(spec: Model, layers: int) -> Model:
     """The model with this number of layers in each stack, its blocks in turn. Raises ValueError for a model without stacks
     and for layers that share their parameters."""
     if not spec.stacks():

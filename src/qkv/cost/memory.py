@@ -122,7 +122,7 @@ def ceiling(spec: ModelSpec, shape: Shape, plan: Plan) -> int:
 def _run(spec: ModelSpec, shape: Shape, plan: Plan, real: bool = False) -> Memory:
     model = build(spec, device=plan.device, initialized=real).train()
     model.recompute(plan.recompute)
-    batch, live = plan.batch or _batch(spec, shape, plan), Live()
+    batch, live = plan.batch or made_up_batch(spec, shape, plan), Live()
     batch, share = batch.to(plan.device), shape.tokens / batch.slots
     live.hold_model(model)
     weights = live.now
@@ -196,7 +196,8 @@ def _autocast(plan: Plan) -> AbstractContextManager[Any]:
     return nullcontext() if plan.dtype is None else torch.autocast(plan.device.type, plan.dtype)
 
 
-def _batch(spec: ModelSpec, shape: Shape, plan: Plan) -> Batch:
+def made_up_batch(spec: ModelSpec, shape: Shape, plan: Plan) -> Batch:
+    """Make a batch of one shape, of zeros: images for a model of images, else tokens and labels."""
     if patches_of(spec) is not None:
         return image_batch(spec, shape.rows)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ class Costs:
     cache:    bytes of the KV cache for one row of the batch's length, including the encoder's keys and values, by precision;
               None if no layer has one, or a layer has a cache of its own kind.
     active:   parameters that a token uses: of the experts of a mixture only those that its router picks.
-    spec:     of the model; not part of the JSON.
+    spec, training: of the model, and the settings of its training; not part of the JSON.
     basis:    where the vocabulary and the lengths of rows come from.
     """
 
@@ -67,6 +67,7 @@ class Costs:
     cache: dict[str, int] | None = None
     active: int = 0
     spec: ModelSpec | None = None
+    training: Training = field(default_factory=Training)
     basis: str = ""
 
     @property
@@ -74,8 +75,8 @@ class Costs:
         return self.flops / self.shape.tokens
 
     def to_dict(self) -> dict[str, Any]:
-        fields = asdict(replace(self, spec=None))
-        del fields["spec"]
+        fields = asdict(replace(self, spec=None, training=Training()))
+        del fields["spec"], fields["training"]
         return {**fields, "flops_per_token": self.flops_per_token, "tokens_per_second": self.tokens_per_second}
 
     @property
@@ -191,6 +192,7 @@ def of_model(
         cache=_caches(spec, shape),
         active=spec.cost().active,
         spec=spec,
+        training=training,
     )
 
 
