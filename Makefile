@@ -7,6 +7,7 @@
 #   make test-hostile   kill runs and feed hostile files, 50 minutes   (ARGS='--minutes 5 --seed 1 --only saves texts')
 #   make lint       ruff and mypy only
 #   make format     format the code
+#   make docs       the documentation site, in build/site
 #   make bench      side-by-side measurements; results are kept in bench/
 #   make clean      remove caches and builds; .venv and runs/ stay
 
@@ -28,7 +29,7 @@ FORMAT := $(BIN)/ruff format --extend-exclude '*.md'
 # Each test worker computes with one thread, so that workers do not compete for cores; one that is done takes tests of others.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(CORES) --dist worksteal
 
-.PHONY: demo test test-all test-hostile lint format bench clean
+.PHONY: demo test test-all test-hostile lint format docs bench clean
 .DEFAULT_GOAL := demo
 
 demo: $(STAMP)
@@ -51,6 +52,11 @@ lint: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff check --fix
 	$(FORMAT)
+
+# Strict: a link or an anchor that leads nowhere fails. The notice that is turned off is about the generator's successor.
+docs: $(STAMP)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "The site is in build/site: open build/site/index.html."
 
 bench: $(STAMP)
 	$(BIN)/python -m bench $(ARGS)

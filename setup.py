@@ -1,12 +1,16 @@
-"""Compiles the C++ kernels into wheels for Linux on x86-64, where there is a compiler. Everything else is in pyproject.toml.
+"""Compiles the C++ kernels into wheels for Linux on x86-64, where there is a compiler; makes the README's links absolute.
+
+Everything else is in pyproject.toml.
 
 An editable install compiles nothing: kernels are then built when they are first wanted. `QKV_PREBUILT=0` leaves them out.
 """
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -105,7 +109,19 @@ class PlatformWheel(bdist_wheel):
         return ("py3", "none", platform) if self.distribution.has_ext_modules() else (python, abi, platform)
 
 
+def readme():
+    """README.md for PyPI, where relative links lead nowhere: links to the repository, and pictures from it."""
+    project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
+    repository = project["urls"]["Repository"]
+    text = Path("README.md").read_text(encoding="utf-8")
+    relative = r"\((?![a-z]+:|#)([^()\s]+)\)"
+    pictures = re.sub(rf"(!\[[^\]]*\]){relative}", rf"\1({repository}/raw/main/\2)", text)
+    return re.sub(rf"(?<=\]){relative}", rf"({repository}/blob/main/\1)", pictures)
+
+
 setup(
+    long_description=readme(),
+    long_description_content_type="text/markdown",
     distclass=Platform,
     cmdclass={"build": Build, "build_kernels": BuildKernels, "bdist_wheel": PlatformWheel},
 )

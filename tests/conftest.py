@@ -1,9 +1,10 @@
-"""What every test shares: one thread, a fresh seed, helpers on the path, and two small runs, each trained once."""
+"""What every test shares: one thread, a fresh seed, helpers on the path, two small runs, each trained once, and ranks."""
 
 from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ sys.path[:0] = [str(HERE / name) for name in ("helpers", "contracts", "experimen
 sys.path.insert(0, str(HERE.parent / "docs" / "examples"))
 import run_tiny  # noqa: E402
 import summary  # noqa: E402
+from rank_pool import RankPool  # noqa: E402
 
 torch.set_num_threads(1)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it runs in the background
@@ -43,3 +45,18 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained_lm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A language model's run. Tests that change it copy it first."""
     return run_tiny.language_model(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="session")
+def two() -> Iterator[RankPool]:
+    """Two processes that form a group. Tests with them are marked `xdist_group("ranks")`, so that there is one such pool."""
+    pool = RankPool(2)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture(scope="session")
+def four() -> Iterator[RankPool]:
+    pool = RankPool(4)
+    yield pool
+    pool.close()

@@ -20,8 +20,8 @@ PACKAGES = sorted(path.parent for path in SOURCE.rglob("__init__.py"))
 MOST_LINES = 500
 MOST_MODULES = 16
 ORDER = (
-    *("cli", "experiments", "inference", "recipes", "tasks", "testing", "directories", "families", "hub"),
-    *("explain", "generation", "parallel", "training", "pruning", "look", "cost", "data", "tokenizers"),
+    *("cli", "doctor", "experiments", "inference", "recipes", "tasks", "testing", "directories", "families", "hub"),
+    *("explain", "generation", "parallel", "training", "pruning", "look", "cost", "scaling", "data", "tokenizers"),
     *("models", "attention", "layers"),
     *("kernels", "kv_cache", "positions", "patterns", "metrics", "core"),
 )

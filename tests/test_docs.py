@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fast_subset import fast
 
 import qkv
 from qkv.cli import main
@@ -136,8 +137,11 @@ def in_small(argv: list[str]) -> list[str]:
     return [*argv[:2], *settings, *general, *options]
 
 
+NO_COMPARISONS = [argv for argv in commands(HISTORY, "qkv") if argv[:2] != ["train", "bottleneck"]]
+
+
 @pytest.mark.usefixtures("place")
-@pytest.mark.parametrize("argv", commands(HISTORY, "qkv"), ids=" ".join)
+@pytest.mark.parametrize("argv", fast(commands(HISTORY, "qkv"), *NO_COMPARISONS), ids=" ".join)
 def test_the_history_of_attentions_commands_run(argv: list[str], capsys: pytest.CaptureFixture[str]):
     if argv[0] == "generate" and not Path(argv[1]).exists():  # where another process has run what makes it
         (first,) = [made for made in commands(HISTORY, "qkv") if made[-1] == argv[1]]

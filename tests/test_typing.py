@@ -79,6 +79,7 @@ def mistakes() -> set[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
+@pytest.mark.slow
 def test_a_checker_reports_the_mistakes_and_nothing_else(checker: str, request: pytest.FixtureRequest) -> None:
     reported: set[tuple[str, int]] = request.getfixturevalue(checker)
     assert reported == mistakes()

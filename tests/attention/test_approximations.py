@@ -47,6 +47,7 @@ def test_linformers_error_falls_above_the_rank_of_its_inputs(script: ModuleType,
     assert script.table("rank", found) in page
 
 
+@pytest.mark.slow
 def test_reformers_error_falls_with_its_rounds(script: ModuleType, page: str) -> None:
     found = script.reformers()
     assert all(list(points.values()) == sorted(points.values(), reverse=True) for points in found.values())

@@ -105,7 +105,7 @@ def test_the_state_has_the_last_inputs_and_does_not_grow() -> None:
         model.step(torch.randint(0, 13, (2, n)), cache)
         sizes.append(cache.nbytes)
     spec = model.spec.decoder.blocks[0].attention
-    assert sizes == [2 * 2 * spec.state_nbytes(8, 8)] * 3 == [2 * 2 * 4 * 8 * 8] * 3
+    assert sizes == [2 * 2 * spec.state_parts(8, 9, 8)["inputs"]] * 3 == [2 * 2 * 4 * 8 * 8] * 3
     assert cache.parts == {"inputs": cache.nbytes}
     with pytest.raises(ValueError, match="can't rewind 1"):
         cache.rewind(1)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("elsewhere")
 
 COMMANDS = (
     *("demo", "train", "eval", "generate", "translate", "score", "embed", "classify", "fill", "predict"),
-    *("tokenizer", "list", "show", "cost"),
+    *("tokenizer", "list", "show", "cost", "doctor"),
 )
 
 

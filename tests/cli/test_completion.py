@@ -56,8 +56,32 @@ def test_the_script_of_each_shell_asks_qkv(shell: str, capsys: pytest.CaptureFix
     assert f"_QKV_COMPLETE=complete_{shell}" in capsys.readouterr().out
 
 
-def test_an_unknown_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--print-completion", "tcsh"]) == 2
+@pytest.mark.parametrize(
+    ("shell", "path"),
+    [
+        ("bash", ".bash_completions/qkv.sh"),
+        ("zsh", ".zfunc/_qkv"),
+        ("fish", ".config/fish/completions/qkv.fish"),
+    ],
+)
+def test_installing_writes_the_script_where_the_shell_looks(
+    shell: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert main(["--print-completion", shell]) == 0
+    script = capsys.readouterr().out
+    for _ in range(2):  # a second time changes nothing
+        assert main(["--install-completion", shell]) == 0
+        assert capsys.readouterr().out == f"Wrote {tmp_path / path}; start a new {shell} to use it.\n"
+        assert (tmp_path / path).read_text(encoding="utf-8") == script
+    if shell == "bash":
+        assert (tmp_path / ".bashrc").read_text(encoding="utf-8").count("source ") == 1
+        assert "compopt -o nospace" in script
+
+
+@pytest.mark.parametrize("option", ["--print-completion", "--install-completion"])
+def test_an_unknown_shell_is_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([option, "tcsh"]) == 2
     assert "no completion for the shell 'tcsh'; give one of bash, zsh, fish" in capsys.readouterr().err
 
 

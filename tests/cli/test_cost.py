@@ -69,6 +69,7 @@ def test_mistakes(given: list[str], message: str, capsys: pytest.CaptureFixture[
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_measured_times(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["cost", "reverse", *TINY, "--no-data", "--measure"]
     assert main(command) == 0

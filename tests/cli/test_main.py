@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -201,6 +202,46 @@ def test_options_of_generation(trained: Path, capsys: pytest.CaptureFixture[str]
     ):
         assert main(["generate", run, "a", *options]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_speculative_decoding(
+    trained: Path, trained_lm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Outputs stay the same, and what was accepted is shown."""
+    for run, command in ((str(trained_lm), "generate"), (str(trained), "translate")):
+        texts = [command, run, "the cat is the cat", "a b", "--max-new-tokens", "12"]
+        assert main(texts) == 0
+        plain = capsys.readouterr().out
+        for options in (["--speculate", "lookup"], ["--draft", run], ["--draft", run, "--stream"]):
+            assert main([*texts, *options, "--verbose"]) == 0
+            out, err = capsys.readouterr()
+            assert out == plain
+            assert "proposed tokens accepted" in err and "tokens in each pass of the model" in err
+        assert main([*texts, "--draft", run, "--json"]) == 0
+        (output,) = json.loads(capsys.readouterr().out.splitlines()[0])["outputs"]
+        assert set(output["acceptance"]) == {"passes", "proposed", "accepted"}
+    assert main([*texts, "--verbose"]) == 0
+    assert "no speculative decoding; choose it with --speculate or --draft" in capsys.readouterr().err
+    other = shutil.copytree(trained_lm, tmp_path / "other")
+    tokenizer = json.loads((other / "tokenizer.json").read_text())
+    vocab = tokenizer["model"]["vocab"]
+    last, before = sorted(vocab, key=vocab.get)[-1:-3:-1]
+    vocab[last], vocab[before] = vocab[before], vocab[last]
+    (other / "tokenizer.json").write_text(json.dumps(tokenizer))
+    for options, message in (
+        (["--draft", str(other)], "has another tokenizer than"),
+        (["--draft", str(trained)], "has another tokenizer than"),
+        (["--draft", str(trained_lm), "--num-beams", "2"], "not for a beam search"),
+        (["--draft", str(trained_lm), "--speculate", "lookup"], "uses no draft model"),
+        (["--speculate", "draft"], "there is no draft model; give one (draft=…, --draft RUN)"),
+        (["--speculate", "early-exit:9"], "early exit after 9 of 1 decoder layers"),
+        (["--speculate", "luck"], "there is no speculation 'luck'"),
+        (["--speculate", "lookup", "--set", "cache=sinks"], "which the cache 'sinks' can't do"),
+        (["--draft", "nowhere"], "there is no run directory"),
+    ):
+        assert main(["generate", str(trained_lm), "the cat", *options]) == 2
+        error = capsys.readouterr().err
+        assert message in error and len(error.splitlines()) == 1, error
 
 
 def test_a_language_model_generates_and_does_not_translate(

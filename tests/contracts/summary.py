@@ -14,11 +14,6 @@ NAME = "contracts-summary"
 HERE = "tests/contracts/"
 _COUNTED = re.compile(r"(?:Skipped: )?(\d+) combinations: (.*)", re.DOTALL)
 
-# Bugs of contracts.md that no part built so far could have.
-NOT_YET = {
-    17: "gradient clipping under sharding, pipeline × accumulation: training is in one process",
-}
-
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     outcomes: dict[str, Counter[str]] = defaultdict(Counter)
@@ -51,5 +46,3 @@ def _write(terminal: Any, outcomes: dict[str, Counter[str]], reasons: dict[str, 
         terminal.write_line(line + (f"; {skipped:,} skipped:" if skipped else ""), red=bool(bad))
         for reason, count in reasons[contract].most_common():
             terminal.write_line(f"{'':20} {count:6,} × {reason}")
-    for number, reason in NOT_YET.items():
-        terminal.write_line(f"shipped bug {number:<8} not yet: {reason}")

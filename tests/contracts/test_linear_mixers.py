@@ -157,7 +157,7 @@ def test_a_state_does_not_grow(mixer: LinearAttention) -> None:
         held.append(cache.nbytes)
     features = mixer.features.width(4)
     tops = 2 * 4 if isinstance(mixer.features, Favor) else 0
-    assert held == [3 * mixer.state_nbytes(16)] * 3 == [3 * (4 * 2 * features * 7 + tops)] * 3
+    assert held == [3 * mixer.state_parts(16, 20, 4)["sums over tokens"]] * 3 == [3 * (4 * 2 * features * 7 + tops)] * 3
     with pytest.raises(ValueError, match="can't rewind 1"):
         cache.rewind(1)
     assert cache.length == 60  # nothing was taken back anywhere

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.profiler import ProfilerActivity, profile
 
 import qkv
 from qkv.cost import fit
@@ -94,7 +95,7 @@ def test_wider_models_keep_their_proportions() -> None:
 
 
 def test_zero_keeps_one_share_of_each_part() -> None:
-    memory = Memory(weights=80, gradients=80, optimizer=160, activations=9, peak=400)
+    memory = Memory(weights=80, gradients=80, optimizer=160, activations=9, live=329, peak=400)
     assert [fit.sharded_savings(memory, stage, 8) for stage in (1, 2, 3)] == [140, 210, 280]
     assert [fit.sharded_savings(memory, stage, 1) for stage in (1, 2, 3)] == [0, 0, 0]
 
@@ -121,3 +122,20 @@ def test_decoding_is_weights_caches_and_logits() -> None:
         assert counted == spec.n_parameters * decoding.dtype.itemsize + 5 * (row + 4 * 64)
         assert fit.largest_decoding_batch(spec, shape, decoding, counted) == 5
         assert fit.longest_text(spec, shape, decoding, counted) == 40
+
+
+def test_reading_a_prompt_takes_what_the_allocator_says() -> None:
+    spec = qkv.preset("llama", **{**TINY, "d_model": 128, "max_positions": 512})
+    model = qkv.build(spec).eval()
+    cache, ids = model.start(1, capacity=300), torch.zeros(1, 300, dtype=torch.long)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record, torch.no_grad():
+        model.step(ids, cache)
+    now, sizes = 0, []
+    for event in sorted(record.profiler.kineto_results.events(), key=lambda event: event.start_ns()):
+        if event.name() == "[memory]":
+            now += event.nbytes()
+            sizes.append(now)
+    counted = fit.prompt_bytes(spec, Shape(1, 300), Decoding(torch.float32))
+    assert counted == pytest.approx(max(sizes), rel=0.1)
+    assert fit.prompt_bytes(spec, Shape(1, 300), Decoding()) < counted
+    assert fit.prompt_bytes(qkv.preset("transformer-base", **TINY), Shape(1, 40, 40), Decoding()) > 0

@@ -74,6 +74,23 @@ def test_a_group_over_its_limit_leaves_nothing(made: Path) -> None:
     assert hardware.available(CPU) == 0
 
 
+def test_the_tightest_quota_of_cores_counts(made: Path) -> None:
+    assert hardware.cpu_quota() is None
+    (made / "cgroup").write_text("0::/batch/job\n")
+    group(made / "groups/batch/job", cpu__max="max 100000\n")
+    assert hardware.cpu_quota() is None
+    group(made / "groups/batch", cpu__max="150000 100000\n")
+    assert hardware.cpu_quota() == 1.5
+
+
+def test_the_quota_of_cores_in_version_1(made: Path) -> None:
+    (made / "cgroup").write_text("4:cpu,cpuacct:/docker/1\n3:memory:/docker/1\n")
+    group(made / "groups/cpu/docker", cpu__cfs_quota_us="-1\n", cpu__cfs_period_us="100000\n")
+    assert hardware.cpu_quota() is None
+    group(made / "groups/cpu/docker/1", cpu__cfs_quota_us="400000\n", cpu__cfs_period_us="100000\n")
+    assert hardware.cpu_quota() == 4
+
+
 def test_this_machine_says_something_plausible(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     found = hardware.available(CPU)

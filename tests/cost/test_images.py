@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from fast_subset import fast
 
 from qkv.cost.flops import Shape, parts, training_flops
 from qkv.cost.images import image_batch, image_tokens
+from qkv.cost.kv_cache import cache_bytes
 from qkv.cost.memory import predict
 from qkv.experiments.costs.training import of_preset
 from qkv.families import preset
@@ -35,7 +37,7 @@ def _first(out: Any) -> torch.Tensor:
     return out if isinstance(out, torch.Tensor) else out[0]
 
 
-@pytest.mark.parametrize("name", ["vit-base-16", "vit-mae-base", "yolos-tiny", "segmenter-small"])
+@pytest.mark.parametrize("name", fast(["vit-base-16", "vit-mae-base", "yolos-tiny", "segmenter-small"], "yolos-tiny"))
 def test_a_step_is_predicted(name: str) -> None:
     spec = preset(name)
     costs = of_preset(name, spec, CPU, rows=2)
@@ -44,6 +46,14 @@ def test_a_step_is_predicted(name: str) -> None:
     assert costs.memory is not None and costs.memory.weights == 4 * _numbers(spec)
     more = predict(spec, Shape(4, costs.shape.length))
     assert more is not None and more.activations > 1.9 * costs.memory.activations * (costs.precision == "fp32")
+
+
+def test_a_captioner_reads_an_image_and_writes_a_text() -> None:
+    spec = preset("captioner", **TINY)
+    tokens = image_tokens(spec) or 0
+    costs = of_preset("captioner", spec, CPU, rows=2, length=7)
+    assert costs.shape == Shape(2, 7, tokens) and costs.memory is not None
+    assert costs.cache is not None and costs.cache["bf16"] == cache_bytes(spec, 7, source=tokens)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from qkv.directories.layout import State
 from qkv.experiments import memory_check
 from qkv.experiments.train import train
 from qkv.inference.run import load
-from qkv.recipes.recipe import COMPARE, Recipe, packaged, tree
+from qkv.recipes.recipe import ABLATE, COMPARE, Recipe, packaged, tree
 from qkv.training.logging.metrics_file import read_metrics
 from qkv.training.mixed_precision import LEAST_WIDTHS
 from qkv.training.step import Stepper
@@ -29,7 +29,7 @@ from qkv.training.step import Stepper
 
 def settings_for(name: str, folder: Path) -> list[str]:
     """What makes a packaged recipe small, and its data where it needs some."""
-    if name in ("lm", "stdlib", "gpt"):
+    if name in ("lm", "stdlib", "gpt", "scaling"):
         data = [f"data.path={write_text(folder)}", "data.documents=line"] if name == "lm" else ["data.packages=[json]"]
         held = [] if name == "lm" else ["data.validation=0.3", "data.test=0.3"]
         return [*LANGUAGE_MODEL, *data, *held]
@@ -67,8 +67,9 @@ def settings_for(name: str, folder: Path) -> list[str]:
     return list(TINY)
 
 
-# Comparisons, variant by variant: tests/experiments/compare/test_shipped.py. What has a task: beside the task's own tests.
-SINGLE = sorted(name for name in packaged() if not tree(name).get(COMPARE) and "task" not in tree(name))
+# Comparisons and ablations, variant by variant: test_shipped.py in compare/ and ablate/. What has a task: beside the task's
+# own tests.
+SINGLE = sorted(name for name in packaged() if not {COMPARE, ABLATE, "task"} & tree(name).keys())
 
 
 @pytest.mark.parametrize("name", SINGLE)

@@ -101,6 +101,8 @@ COUNTS = {
     "luong-global": 220_114_000,
     "luong-local-m": 221_114_000,
     "luong-local-p": 222_115_000,
+    "bytenet": 55_654_605,
+    "convs2s": 126_078_016,
 }
 
 

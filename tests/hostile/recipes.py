@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from qkv.core import yamls
-from qkv.recipes.recipe import COMPARE, Recipe, packaged, tree
+from qkv.recipes.recipe import BESIDE, Recipe, packaged, tree
 
 SECONDS = 5.0  # for one recipe; a healthy one takes milliseconds
 _OF_A_SPEC = re.compile(r"[A-Z]\w+: |preset '")
 LONGEST = 2000  # characters of a message
-NAMES = sorted(name for name in packaged() if COMPARE not in tree(name))
+NAMES = sorted(name for name in packaged() if not set(BESIDE) & tree(name).keys())
 NUMBERS = (float("nan"), float("inf"), float("-inf"), -1, 0, 0.5, 1.5, -1e-30, 1e300, 10**9, 10**30, -(10**30))
 OTHERS = (
     None,

@@ -13,8 +13,9 @@ from run_directories import SECONDS, check, mutants
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by Linux")
 
 
-def test_damaged_runs_work_or_are_refused(trained: Path) -> None:
-    damages = list(mutants(trained, 3, 40))
+@pytest.mark.parametrize("damaged", [14, pytest.param(40, marks=pytest.mark.slow)])
+def test_damaged_runs_work_or_are_refused(trained: Path, damaged: int) -> None:
+    damages = list(mutants(trained, 3, damaged))
     found = check(trained, damages)
     wrong = [
         f"{damage.command} on {damage.file}: {how}"

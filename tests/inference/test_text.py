@@ -85,3 +85,15 @@ def test_a_translator_scores_targets_with_their_end(run: Run) -> None:
 def test_an_empty_text_is_an_error(lm: Run) -> None:
     with pytest.raises(ValueError, match="empty"):
         lm.generate([""])
+
+
+def test_a_draft_run_and_look_up_change_no_output(run: Run, lm: Run) -> None:
+    for model, texts in ((run, TEXTS), (lm, ["the cat is the cat", "the dog"])):
+        plain = model.generate(texts, max_new_tokens=12)
+        assert model.generate(texts, max_new_tokens=12, draft=model) == plain
+        assert model.generate(texts, max_new_tokens=12, speculate="lookup") == plain
+        output = model.outputs(texts, model.settings(max_new_tokens=12), draft=model)[0][0]
+        assert output.acceptance is not None and output.acceptance.accepted == output.acceptance.proposed
+        assert model.outputs(texts)[0][0].acceptance is None
+    with pytest.raises(ValueError, match=r"has another tokenizer than .*: .*; give a draft with the same tokenizer"):
+        lm.generate(["the"], draft=run)

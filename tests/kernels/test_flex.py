@@ -253,6 +253,7 @@ def test_each_rule_and_shape_has_a_kernel_of_its_own() -> None:
 
 
 @compiler
+@pytest.mark.slow
 def test_what_the_documents_show_runs() -> None:
     page = (Path(__file__).parents[2] / "docs" / "attention.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^## FlexAttention\n.*?^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)

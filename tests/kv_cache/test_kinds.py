@@ -336,3 +336,45 @@ def test_pages_that_are_too_few_are_refused_before_anything_is_changed() -> None
     cache.reorder(torch.tensor([0]))
     feed(cache, 2, 1)
     assert pages_held(cache) == 3
+
+
+# -- rows that remove different numbers of tokens ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [FullCache(), FullCache(ring=False), PagedCache(page=3)], ids=str)
+def test_rows_remove_different_numbers_of_tokens(how: CacheKind) -> None:
+    cache = started(how)
+    cache.check_rewind_rows()
+    feed(cache, 6, seed=1)
+    cache.rewind_rows([3, 1])
+    assert cache.length == 5 and cache.slot_tables
+    keys, _ = feed(cache, 2, seed=2)
+    layout = next(iter(cache.slot_tables.values())).layout
+    assert layout.positions[..., 0].tolist() == [[0, 1, 2, -1, -1, 3, 4], [0, 1, 2, 3, 4, 5, 6]]
+    first, second = numbers(B, 6, 1)[0], numbers(B, 2, 2)[0]
+    for b, kept in enumerate((3, 5)):
+        assert torch.equal(keys[b, layout.valid[b]], torch.cat([first[b, :kept], second[b]]))
+    cache.rewind_rows([2, 2])
+    assert cache.length == 5
+    cache.rewind_rows([0, 1])
+    assert cache.continued([2, 1], CPU).positions[..., 0].tolist() == [[3, 4], [4, -1]]
+    assert cache.continued([2, 1], CPU, "left").positions[..., 0].tolist() == [[3, 4], [-1, 4]]
+
+
+@pytest.mark.parametrize("how", [SinkCache(), named("h2o"), named("snapkv")], ids=str)
+def test_caches_that_evict_refuse_it(how: CacheKind) -> None:
+    with pytest.raises(ValueError, match=r"can't remove tokens.*; use a full cache"):
+        started(how).check_rewind_rows()
+
+
+def test_windows_refuse_it_unless_they_keep_all_tokens() -> None:
+    with pytest.raises(ValueError, match="a window cache of 4 tokens can't remove tokens from single rows"):
+        started(FullCache(), size=4).check_rewind_rows()
+    with pytest.raises(ValueError, match="a quantized window cache of"):
+        started(QuantizedCache(group=2, residual=2), size=4).check_rewind_rows()
+    cache = started(FullCache(ring=False), size=4)
+    cache.check_rewind_rows()
+    feed(cache, 9)
+    cache.rewind_rows([5, 7])
+    assert cache.length == 4
+    assert FullCache(ring=False).kept(9, 4) == 9

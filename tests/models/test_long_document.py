@@ -23,6 +23,7 @@ def took(*tokens: int) -> dict[str, float]:
     return found
 
 
+@pytest.mark.slow
 def test_the_documents_script_runs_and_the_cache_is_the_window():
     """2 layers · 256 tokens · (keys and values) · 128 numbers · 4 bytes."""
     assert took(1000)["cache, MiB"] == 0.5

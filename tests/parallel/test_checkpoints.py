@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from fast_subset import fast
 from safetensors.torch import load_file
 from same_steps import flip_a_bit, nan_on_one_rank, train_to
 
@@ -31,8 +32,9 @@ def close(a, b):
             torch.testing.assert_close(other[name], tensor, rtol=1e-9, atol=1e-10, msg=name)
 
 
-@pytest.mark.parametrize("scale", LAYOUTS.values(), ids=LAYOUTS)
-def test_a_resumed_run_goes_on_bit_for_bit(two, tmp_path, scale):
+@pytest.mark.parametrize("layout", fast(LAYOUTS, "zero 1", "zero 3", "pipeline"))
+def test_a_resumed_run_goes_on_bit_for_bit(two, tmp_path, layout):
+    scale = LAYOUTS[layout]
     dropout = ("model.dropout=0.1",)
     assert two.run(train_to, str(tmp_path / "whole"), 6, scale, dropout) == ["max_steps"] * 2
     two.run(train_to, str(tmp_path / "halves"), 3, scale, dropout)
@@ -53,12 +55,15 @@ def test_checkpoints_are_sharded_where_ranks_have_different_parts(two, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("first", "then"),
-    [(ZERO3, {}), ({}, ZERO3), (ZERO1, ZERO3), (ZERO3, None), (None, ZERO1), (TENSOR, None), (None, TENSOR),
-     (TENSOR, ZERO3), (EXPERT, TENSOR), (CONTEXT, EXPERT), (PIPELINE, None), (TENSOR, PIPELINE), (PIPELINE, ZERO3)],
+    "change",
+    fast([(ZERO3, {}), ({}, ZERO3), (ZERO1, ZERO3), (ZERO3, None), (None, ZERO1), (TENSOR, None), (None, TENSOR),
+          (TENSOR, ZERO3), (EXPERT, TENSOR), (CONTEXT, EXPERT), (PIPELINE, None), (TENSOR, PIPELINE), (PIPELINE, ZERO3)],
+         (ZERO1, ZERO3), (None, TENSOR), (CONTEXT, EXPERT), (PIPELINE, None)),
+    ids=lambda change: " then ".join("one rank" if scale is None else str(scale) for scale in change),
 )  # fmt: skip
-def test_resumed_with_another_layout_or_number_of_ranks(two, tmp_path, first, then):
+def test_resumed_with_another_layout_or_number_of_ranks(two, tmp_path, change):
     """None is one rank."""
+    first, then = change
     train_to(ALONE, str(tmp_path / "one"), 6)
     for steps, scale in ((3, first), (6, then)):
         if scale is None:

@@ -86,6 +86,7 @@ def test_a_mesh_that_does_not_fit_is_refused_before_anything_starts(tmp_path, ca
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_an_error_that_every_rank_meets_is_printed_once(tmp_path):
     settings = (*QUICK, "scale.shard=2", "training.optimizer={kind: muon, lr: 0.01}")
     done = qkv("train", "reverse", *settings, "--out", tmp_path / "run", "--nproc", 2)

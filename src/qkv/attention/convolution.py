@@ -71,9 +71,9 @@ class Convolution(Mixer, kind="convolution"):
             raise ValueError(f"{self.kind} decodes token by token with pattern=causal() only, not with {self.pattern}")
         return ConvolutionState()
 
-    def state_nbytes(self, d_model: int, itemsize: int) -> int:
-        """Bytes of one row's state in one layer: the last (kernel − 1) · dilation inputs."""
-        return self.past * self.width(d_model) * itemsize
+    def state_parts(self, d_model: int, tokens: int, itemsize: int) -> dict[str, int] | None:
+        """Bytes of the last (kernel − 1) · dilation inputs."""
+        return {"inputs": self.past * self.width(d_model) * itemsize}
 
     def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0) -> Cost:
         """kernel · d² weights, twice that if gated, and two FLOPs of each for a token."""
@@ -107,6 +107,9 @@ class ByteNetConvolution(Convolution, kind="bytenet"):
 
     def state(self, slot_tables: SlotTables, capacity: int | None = None) -> LayerState:
         return super().state(slot_tables, capacity)
+
+    def state_parts(self, d_model: int, tokens: int, itemsize: int) -> dict[str, int] | None:
+        return super().state_parts(d_model, tokens, itemsize)
 
     def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0) -> Cost:
         inner = self.width(d_model)

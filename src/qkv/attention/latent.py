@@ -70,6 +70,10 @@ class LatentAttention(Mixer, kind="latent-attention"):
     def state(self, slot_tables: SlotTables, capacity: int | None = None) -> LatentState:
         return LatentState(slot_tables[self.remembers()], capacity)
 
+    def state_parts(self, d_model: int, tokens: int, itemsize: int) -> dict[str, int] | None:
+        kept = min(tokens, self.remembers() or tokens)
+        return {"keys and values": kept * self.numbers_per_token * itemsize}
+
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         refuse_crossing(self, cross)
         return MultiHeadLatentAttention(self, d_model, name)

@@ -57,10 +57,10 @@ class LinearAttention(Attention, kind="linear-attention"):
             raise ValueError(f"{self.kind} decodes token by token with pattern=causal() only, not with {self.pattern}")
         return LinearState()
 
-    def state_nbytes(self, d_model: int) -> int:
-        """Bytes of one row's state in one layer: sums, and the largest log of each head if features have logs."""
+    def state_parts(self, d_model: int, tokens: int, itemsize: int) -> dict[str, int] | None:
+        """Bytes of sums in fp32, and of the largest log of each head if features have logs."""
         _, k, d, e = self.widths(d_model)
-        return 4 * k * (self.features.width(d) * (e + 1) + self.features.has_log)
+        return {"sums over tokens": 4 * k * (self.features.width(d) * (e + 1) + self.features.has_log)}
 
     def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0) -> Cost:
         """4 · T · R · (E + 1) for each head where K = H: the sums over keys, and their products with queries."""

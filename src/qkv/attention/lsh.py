@@ -88,6 +88,10 @@ class LSHAttention(Mixer, kind="lsh-attention"):
     def state(self, slot_tables: SlotTables, capacity: int | None = None) -> LayerState:
         return KeyValueState(slot_tables[None], capacity)
 
+    def state_parts(self, d_model: int, tokens: int, itemsize: int) -> dict[str, int] | None:
+        heads, d, e = self.widths(d_model)
+        return {"keys and values": tokens * heads * (d + e) * itemsize}
+
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         refuse_crossing(self, cross)
         return MultiHeadLSHAttention(self, d_model, name)

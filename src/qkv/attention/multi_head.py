@@ -88,12 +88,15 @@ class Mixer(Spec, role="attention"):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """A kind that defines `module` does not inherit `adds_bias` and `state`, which describe the module."""
+        """A kind that defines `module` does not inherit `adds_bias` and `state`, which describe the module; one that defines
+        `state` does not inherit `state_parts`."""
         super().__pydantic_init_subclass__(**kwargs)
         if "module" in vars(cls):
             cls.adds_bias = vars(cls).get("adds_bias", False)
             if "state" not in vars(cls):
-                cls.state = Mixer.state  # type: ignore[method-assign]
+                cls.state, cls.state_parts = Mixer.state, Mixer.state_parts  # type: ignore[method-assign]
+        if "state" in vars(cls) and "state_parts" not in vars(cls):
+            cls.state_parts = _unknown_parts  # type: ignore[method-assign]
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         """A module called as `module(x, run, state)` with x (B, T, M) and the stack's `Pass`."""
@@ -122,6 +125,10 @@ class Mixer(Spec, role="attention"):
         """
         return InputState(slot_tables[None], capacity)
 
+    def state_parts(self, d_model: int, tokens: int, itemsize: int) -> dict[str, int] | None:
+        """Bytes of the state of one row after `tokens` tokens, by part; None where they are not known."""
+        return {"inputs": tokens * d_model * itemsize}
+
     def held(self, how: CacheKind, slot_tables: SlotTables, capacity: int | None = None) -> LayerState:
         """The state for a kind of cache. Raises ValueError if this mixer does not have that kind."""
         if how.kind == "full":
@@ -129,6 +136,10 @@ class Mixer(Spec, role="attention"):
         raise ValueError(
             f"{self.kind} has a decoding state of its own, for which there is no {how.kind} cache; leave the cache at full"
         )
+
+
+def _unknown_parts(self: Mixer, d_model: int, tokens: int, itemsize: int) -> dict[str, int] | None:
+    return None
 
 
 class NoMixer(Mixer, kind="none"):
@@ -139,6 +150,9 @@ class NoMixer(Mixer, kind="none"):
 
     def state(self, slot_tables: SlotTables, capacity: int | None = None) -> LayerState:
         return KeyValueState(slot_tables[None], capacity)  # which stays empty
+
+    def state_parts(self, d_model: int, tokens: int, itemsize: int) -> dict[str, int] | None:
+        return {}
 
     def held(self, how: CacheKind, slot_tables: SlotTables, capacity: int | None = None) -> LayerState:
         return self.state(slot_tables, capacity)

@@ -19,7 +19,7 @@ class Performer(LinearAttention, kind="performer"):
 
     features: Favor = Favor()
 
-    adds_bias, state = False, LinearAttention.state
+    adds_bias, state, state_parts = False, LinearAttention.state, LinearAttention.state_parts
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         refuse_crossing(self, cross)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from . import (
+    ablate,
     allocator,
     catalog,
     chat,
@@ -15,6 +16,7 @@ from . import (
     consent,
     convert,
     cost_commands,
+    doctor,
     evaluate,
     explain,
     fill,
@@ -23,6 +25,7 @@ from . import (
     predict,
     prune,
     report,
+    scaling,
     score,
     show,
     tokenizer,
@@ -55,13 +58,22 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    install_completion: Annotated[
+        str | None,
+        typer.Option(
+            metavar="bash|zsh|fish",
+            callback=completion.install_script,
+            is_eager=True,
+            help="Set up completion of commands, options and settings in a shell, and exit.",
+        ),
+    ] = None,
     print_completion: Annotated[
         str | None,
         typer.Option(
             metavar="bash|zsh|fish",
             callback=completion.print_script,
             is_eager=True,
-            help="Print a script that completes commands in a shell, and exit.",
+            help="Print the script that completes them in a shell, and exit.",
         ),
     ] = None,
     system_allocator: Annotated[
@@ -90,6 +102,7 @@ app.command("demo")(train.demo)
 app.command("train")(train.train)
 app.command("eval")(evaluate.evaluate)
 app.command("report")(report.report)
+app.command("ablate")(ablate.ablate)
 app.command("generate")(generate.generate)
 app.command("translate", help=generate.translate_help)(generate.generate)
 app.command("chat")(chat.chat)
@@ -100,6 +113,7 @@ app.command("fill")(fill.fill)
 app.command("predict")(predict.predict)
 app.command("look")(look.look)
 app.command("prune")(prune.prune)
+app.add_typer(scaling.app, name="scaling")
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(vectors.app, name="vectors")
 app.command("convert")(convert.convert)
@@ -107,3 +121,4 @@ app.command("list")(catalog.list_)
 app.command("show")(show.show)
 app.command("explain")(explain.explain)
 app.add_typer(cost_commands.app, name="cost")
+app.command("doctor")(doctor.doctor)

@@ -1,4 +1,4 @@
-"""Shell completion: `qkv --print-completion SHELL`, and the values that arguments and options complete to."""
+"""Shell completion: `qkv --install-completion SHELL`, and the values that arguments and options complete to."""
 
 from __future__ import annotations
 
@@ -25,19 +25,39 @@ def print_script(shell: str | None) -> None:
     """Print the script that completes commands in a shell, and exit."""
     if shell is None:
         return
+    from .say import echo
+
+    echo(_script(shell), nl=False)
+    raise typer.Exit
+
+
+def install_script(shell: str | None) -> None:
+    """Write the script that completes commands into the user's configuration of a shell, and exit."""
+    if shell is None:
+        return
+    script = _script(shell)
+    from typer.completion import install
+
+    from .say import echo
+
+    _, path = install(shell=shell, prog_name="qkv", complete_var=_VARIABLE)
+    path.write_text(script, encoding="utf-8")
+    echo(f"Wrote {path}; start a new {shell} to use it.")
+    raise typer.Exit
+
+
+def _script(shell: str) -> str:
+    """The script of a shell. Raises ValueError for a shell without one."""
     if shell not in SHELLS:
         raise ValueError(f"there is no completion for the shell {shell!r}; give one of {', '.join(SHELLS)}")
     from typer.completion import get_completion_script
-
-    from .say import echo
 
     script = get_completion_script(prog_name="qkv", complete_var=_VARIABLE, shell=shell)
     if shell == "bash":  # a key goes on with its value, so no space follows it
         script = script.replace(
             "    return 0\n", "    [[ ${COMPREPLY-} == *[=.] ]] && compopt -o nospace\n    return 0\n"
         )
-    echo(script)
-    raise typer.Exit
+    return f"{script}\n"
 
 
 def recipes(incomplete: str) -> list[str]:

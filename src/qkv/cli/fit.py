@@ -101,7 +101,11 @@ def _show_training(out: object, fits: TrainingFit) -> None:
 def _show_decoding(out: object, fits: DecodingFit) -> None:
     base = fits.levers[0]
     echo(
-        f"\nDecoding fits {base.batch:,} rows of {fits.shape.length:,} tokens; the weights take {_size(fits.weights)}.\n"
+        f"\nDecoding fits {base.batch:,} rows of {fits.shape.length:,} tokens; the weights take {_size(fits.weights)}."
+    )
+    read = f"a source of {fits.shape.source:,}" if fits.shape.source else f"a prompt of {fits.shape.length:,}"
+    echo(
+        f"Not counted: reading {read} tokens at once takes up to {_size(fits.prompt)} more for each row, for a moment.\n"
     )
     out.print(_table(f"decoding {fits.shape}", fits.levers, texts=True))  # type: ignore[attr-defined]
 

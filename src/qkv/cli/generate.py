@@ -52,6 +52,21 @@ Set = Annotated[
 Chat = Annotated[bool, typer.Option("--chat", help="Reply to each TEXT as a message, using the model's chat template.")]
 System = Annotated[str | None, typer.Option(metavar="TEXT", help="The system message.")]
 Stream = Annotated[bool, typer.Option("--stream", help="Print tokens as they are generated, one text at a time.")]
+Draft = Annotated[
+    str | None,
+    typer.Option(metavar="RUN", help="Speculative decoding: a smaller run with the same tokenizer proposes tokens."),
+]
+Speculate = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOW",
+        help="Speculative decoding: `lookup` proposes what followed in the text before, `early-exit:K` what the first K "
+        "layers predict. Outputs stay the same.",
+    ),
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", help="Say how many proposed tokens were accepted, on standard error.")
+]
 
 
 def generate(
@@ -76,6 +91,9 @@ def generate(
     set_: Set = None,
     chat: Chat = False,
     system: System = None,
+    draft: Draft = None,
+    speculate: Speculate = None,
+    verbose: Verbose = False,
     json: JsonLines = False,
     device: Device = "auto",
 ) -> None:
@@ -91,14 +109,22 @@ def generate(
         raise ValueError("--stream prints one output as it comes; leave out --json, --scores and --num-samples")
     if system is not None and not chat:
         raise ValueError("--system gives the system message of a chat; use it with --chat")
-    model = _Replies(loaded, system) if chat else loaded
+    drafting = None if draft is None else load_run(draft, "generate", device)
+    settings = _speculating(settings, loaded, drafting, chosen=speculate is not None)
+    model = _Replies(loaded, system, drafting) if chat else loaded
+    options: dict[str, Any] = {"stop": stop or ()} | ({} if chat or drafting is None else {"draft": drafting})
+    every: list[Output] = []
     if stream:
-        for _ in each(texts, lambda chunk: _stream(model, chunk, settings, stop), 1):
+        for _, output in each(texts, lambda chunk: _stream(model, chunk, settings, options), 1):
             echo()
-        return
-    options: dict[str, Any] = {"stop": stop or (), "scores": scores or json}
-    for text, outputs in each(texts, lambda chunk: model.outputs(chunk, settings, **options), CHUNK):
-        _print(text, outputs or [], scores, json)
+            every.extend([output] if output else [])
+    else:
+        options["scores"] = scores or json
+        for text, outputs in each(texts, lambda chunk: model.outputs(chunk, settings, **options), CHUNK):
+            _print(text, outputs or [], scores, json)
+            every.extend(outputs or [])
+    if verbose:
+        echo(_report(every), err=True)
 
 
 SETTINGS_ADVICE = "give generation settings with --set KEY=VALUE"
@@ -117,6 +143,20 @@ def generation_settings(context: typer.Context, assignments: list[str] | None) -
     return settings
 
 
+def _speculating(settings: Generation, run: Run, draft: Run | None, chosen: bool) -> Generation:
+    """The settings with the draft run, which takes the place of a way to speculate that the command line did not choose.
+
+    Raises ValueError for a draft with another tokenizer, and where draft and settings contradict each other.
+    """
+    from ..generation.speculation import DraftModel, check_draft
+    from ..inference.drafts import with_draft
+
+    if draft is not None and not (chosen or isinstance(settings.speculate, DraftModel)):
+        settings = settings.replace(speculate="draft")
+    check_draft(settings.speculate, with_draft(run, draft).draft)
+    return settings
+
+
 translate_help = """Translate texts with an encoder–decoder.
 
 Without any TEXT, reads lines of standard input; a blank line gives a blank line. Options override the run's
@@ -127,17 +167,17 @@ Without any TEXT, reads lines of standard input; a blank line gives a blank line
 class _Replies:
     """Reply to independent messages, with the methods by which a run continues texts."""
 
-    def __init__(self, run: Run, system: str | None) -> None:
+    def __init__(self, run: Run, system: str | None, draft: Run | None) -> None:
         from ..inference.chat import assistant
 
-        self._assistant = assistant(run)
+        self._assistant = assistant(run, draft)
         self._before = [] if system is None else [{"role": "system", "content": system}]
 
     def outputs(self, texts: list[str], settings: Generation, **options: Any) -> list[list[Output]]:
         return self._assistant.replies([self._conversation(text) for text in texts], settings, **options)
 
-    def stream(self, text: str, emit: Callable[[str], None], settings: Generation, **options: Any) -> None:
-        self._assistant.stream_reply(self._conversation(text), settings, emit, **options)
+    def stream(self, text: str, emit: Callable[[str], None], settings: Generation, **options: Any) -> Output:
+        return self._assistant.stream_reply(self._conversation(text), settings, emit, **options)
 
     def _conversation(self, text: str) -> list[dict[str, str]]:
         return [*self._before, {"role": "user", "content": text}]
@@ -145,13 +185,37 @@ class _Replies:
 
 def _print(text: str, outputs: list[Output], scores: bool, json: bool) -> None:
     if json:
-        echo(dumps({"text": text, "outputs": [asdict(output) for output in outputs]}))
+        echo(dumps({"text": text, "outputs": [_fields(output) for output in outputs]}))
     elif not outputs:
         echo()
     for output in outputs if not json else ():
         echo(f"{output.score:.4f}\t{output.text}" if scores else output.text)
 
 
-def _stream(run: Run | _Replies, texts: list[str], settings: Generation, stop: list[str] | None) -> Iterator[None]:
+def _fields(output: Output) -> dict[str, Any]:
+    """The fields of an output; `acceptance` only where there is one."""
+    fields = asdict(output)
+    if output.acceptance is None:
+        del fields["acceptance"]
+    return fields
+
+
+def _stream(run: Run | _Replies, texts: list[str], settings: Generation, options: dict[str, Any]) -> Iterator[Output]:
     for text in texts:
-        yield run.stream(text, lambda piece: echo(piece, nl=False), settings, stop=stop or ())
+        yield run.stream(text, lambda piece: echo(piece, nl=False), settings, **options)
+
+
+def _report(outputs: list[Output]) -> str:
+    """One line about the acceptance of proposed tokens."""
+    from ..generation import Acceptance
+
+    counts = [output.acceptance for output in outputs if output.acceptance is not None]
+    if not counts:
+        return "no speculative decoding; choose it with --speculate or --draft"
+    total = sum(counts, Acceptance())
+    tokens = sum(len(output.tokens) for output in outputs)
+    share = f" ({total.accepted / total.proposed:.0%})" if total.proposed else ""
+    return (
+        f"speculative decoding: {total.accepted:,} of {total.proposed:,} proposed tokens accepted{share}, "
+        f"{tokens / total.passes:.2f} tokens in each pass of the model"
+    )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import ParamSpec, TypeVar
 
+import torch
 from torch._compile import _disable_dynamo
 
 _P = ParamSpec("_P")
@@ -13,7 +15,15 @@ _R = TypeVar("_R")
 
 def untraced(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """`torch.compiler.disable`: the graph breaks here, and the function runs eagerly."""
-    return _disable_dynamo(function)
+    disabled = _disable_dynamo(function)
+
+    @wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        if torch.compiler.is_compiling():
+            return disabled(*args, **kwargs)
+        return function(*args, **kwargs)  # the first call of `disabled` would import `torch._dynamo`
+
+    return call
 
 
 def constant(function: Callable[_P, _R]) -> Callable[_P, _R]:

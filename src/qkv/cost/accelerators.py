@@ -124,11 +124,11 @@ def _described(given: Mapping[str, Any]) -> Accelerator:
 def measured(device: torch.device) -> Accelerator:
     """Measure this machine in a few seconds: a large product in fp32 and bf16, and reading memory far beyond the caches."""
     flops = {"fp32": peak_flops(device, torch.float32), "bf16": peak_flops(device, torch.bfloat16)}
-    return Accelerator(THIS, flops, _bandwidth(device), float(available(device) or 0))
+    return Accelerator(THIS, flops, bandwidth(device), float(available(device) or 0))
 
 
-def _bandwidth(device: torch.device) -> float:
-    """Bytes per second of reading: the best of several sums over a quarter of a gigabyte."""
+def bandwidth(device: torch.device) -> float:
+    """Measure the bytes per second of reading memory: the best of several sums over a quarter of a gigabyte."""
     numbers = torch.ones(1 << 26, device=device)
     best = 0.0
     for _ in range(8):

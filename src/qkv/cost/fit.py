@@ -26,6 +26,7 @@ from ..models.transformer import Transformer
 from .flops import Shape
 from .kv_cache import cache_bytes
 from .memory import Memory, Plan, predict
+from .memory_tracking import Live, without_contents
 
 Model = TypeVar("Model", bound=ModelSpec)
 
@@ -168,12 +169,34 @@ def _matrices(spec: ModelSpec) -> tuple[int, int]:
 
 
 def decoding_memory(spec: Transformer, shape: Shape, decoding: Decoding) -> int:
-    """Bytes of weights, of the cache of all rows and of the logits of a step in fp32. Raises ValueError for a model that
-    does not decode, or whose layers keep a state of their own."""
+    """Bytes of weights, of the cache of all rows and of the logits of a step in fp32; reading the prompt adds `prompt_bytes`
+    for a moment. Raises ValueError for a model that does not decode, and for a state of unknown size or one that the cache
+    is not for."""
     row = cache_bytes(spec, shape.length, decoding.cache, decoding.dtype, shape.source)
     if row is None:
-        raise ValueError("a layer of this model has a decoding state of its own, whose size is not known here")
+        raise ValueError(
+            "a layer of this model has a decoding state of its own, whose size with this cache is not known"
+        )
     return weights_bytes(spec, decoding) + shape.rows * (row + 4 * spec.vocab_size)
+
+
+def prompt_bytes(spec: Transformer, shape: Shape, decoding: Decoding) -> int:
+    """Bytes that reading a prompt of the shape's length at once needs for a moment, for one row, beyond weights and cache:
+    the activations of a layer. In an encoder–decoder the source is read, of the shape's source length."""
+    options = {} if decoding.cache is None else {"cache": decoding.cache}
+    prompt = torch.zeros(1, 1 if spec.is_encoder_decoder else shape.length, dtype=torch.long)
+    with without_contents(), torch.no_grad():
+        model, live = build(spec, dtype=decoding.dtype, initialized=False).eval(), Live()
+        live.hold_model(model)
+        with live:
+            if spec.is_encoder_decoder:
+                source = torch.zeros(1, shape.source, dtype=torch.long)
+                cache = model.start(source=source, capacity=shape.length, **options)
+            else:
+                cache = model.start(1, capacity=shape.length, **options)
+            logits = model.step(prompt, cache)
+        kept, _ = live.now, logits
+    return live.peak - kept
 
 
 def largest_decoding_batch(spec: Transformer, shape: Shape, decoding: Decoding, limit: int) -> int:

@@ -32,20 +32,37 @@ def cores() -> int:
     return len(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else psutil.cpu_count() or 1
 
 
+def cpu_quota() -> float | None:
+    """Return the number of cores that the process's control groups (containers) leave it; None without a limit."""
+    quotas = []
+    for group, version in _groups("cpu"):
+        limit = _text(group / "cpu.max").split()
+        if version == 1:
+            limit = [_text(group / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
+        if len(limit) == 2 and all(value.isdecimal() for value in limit):  # not "max", nor −1
+            quotas.append(int(limit[0]) / int(limit[1]))
+    return min(quotas, default=None)
+
+
 def _left_in_groups() -> Iterator[int | None]:
-    """Yield the bytes that each limit above the process leaves, in control groups of version 2 or 1."""
+    """Yield the bytes that each limit above the process leaves."""
+    for group, version in _groups("memory"):
+        names = ("memory.max", "memory.current", "inactive_file")
+        if version == 1:
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        yield _left(group, *names)
+
+
+def _groups(controller: str) -> Iterator[tuple[Path, int]]:
+    """Yield the folders of the process's control groups that have a controller, and the version of each: 2 or 1."""
     for line in _text(OWN_GROUP).splitlines():
         _, controllers, path = line.split(":", 2)
-        names = ("memory.max", "memory.current", "inactive_file")
-        root = GROUPS
-        if controllers:
-            if "memory" not in controllers.split(","):
-                continue
-            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-            root = GROUPS / "memory"
+        if controllers and controller not in controllers.split(","):
+            continue
+        root = GROUPS / controller if controllers else GROUPS
         folder = root / path.lstrip("/")
         for group in (folder, *(parent for parent in folder.parents if parent.is_relative_to(root))):
-            yield _left(group, *names)
+            yield group, 1 if controllers else 2
 
 
 def _left(group: Path, limit: str, usage: str, cache: str) -> int | None:

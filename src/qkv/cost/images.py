@@ -31,8 +31,11 @@ def image_tokens(spec: ModelSpec) -> int | None:
     return grid.tokens - grid.patches + int(grid.patches * (1 - _masked(spec)))
 
 
-def image_batch(spec: ModelSpec, rows: int) -> Batch:
-    """Make a batch of blank images, with labels of the head's shape, or None for a head without a loss of its own."""
+def image_batch(spec: ModelSpec, rows: int, length: int = 1) -> Batch:
+    """Make a batch of blank images, with labels of the head's shape, or None for a head without a loss of its own.
+
+    An encoder–decoder gets a text of `length` tokens for each image.
+    """
     patches = patches_of(spec)
     assert patches is not None
     pixels = torch.zeros(rows, patches.channels, *patches.image)
@@ -41,6 +44,9 @@ def image_batch(spec: ModelSpec, rows: int) -> Batch:
         inputs["layout"] = masked_layout(patches.grid, torch.zeros(rows, patches.grid.patches), _masked(spec))
     labels = _labels(spec, pixels)
     tokens = rows * (image_tokens(spec) or 0)
+    if spec.is_encoder_decoder:
+        labels = inputs["target"] = torch.zeros(rows, length, dtype=torch.int64)
+        tokens += rows * length
     return Batch(inputs, labels, {"loss": rows}, tokens, tokens)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..attention.multi_head import Attention, NoMixer
+from ..attention.multi_head import Attention
 from ..kv_cache.full import CrossState
 from ..kv_cache.kinds import CacheKind, named
 from ..models.transformer import Transformer
@@ -23,18 +23,28 @@ def cache_parts(
     """Return the bytes of the cache of one row of `tokens` tokens, by part.
 
     A decoder with cross-attention also stores the keys and values of the encoder's `source` tokens (default `tokens`), never
-    quantized. Returns None if a layer has another kind of state. Raises ValueError for a model that does not decode.
+    quantized. Returns None if a layer has a state of unknown size, or one that this cache is not for. Raises ValueError for
+    a model that does not decode.
     """
     if spec.decoder is None:
         raise ValueError("an encoder alone does not decode, so it has no cache; give a model with a decoder")
     cache_kind, total = named(cache), dict[str, int]()
     memory = tokens if source is None else source
+
+    def add(sizes: dict[str, int]) -> None:
+        for name, size in sizes.items():
+            total[name] = total.get(name, 0) + size
+
     for block in spec.decoder.layers:
         for mixer, crosses in ((block.attention, False), (block.cross, True)):
-            if mixer is None or isinstance(mixer, NoMixer):
+            if mixer is None:
                 continue
             if not isinstance(mixer, Attention) or not (crosses or mixer.keeps_keys):
-                return None
+                state = mixer.state_parts(spec.d_model, tokens, dtype.itemsize)
+                if state is None or (state and cache_kind.kind != "full"):
+                    return None
+                add(state)
+                continue
             _, heads, d_key, d_value = mixer.widths(spec.d_model)
             width = mixer.score.width(d_key)
             if crosses:
@@ -44,8 +54,7 @@ def cache_parts(
                 kind = cache_kind if window is None else cache_kind.windowed
                 kept = tokens if window is None else kind.kept(tokens, window)
                 sizes = kind.bytes(kept, heads, width, d_value, dtype.itemsize)
-            for name, size in sizes.items():
-                total[name] = total.get(name, 0) + size
+            add(sizes)
     return total
 
 

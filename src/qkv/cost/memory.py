@@ -20,7 +20,9 @@ from ..core.batch import Batch
 from ..core.layout import Layout
 from ..models.base import ModelSpec
 from ..models.build import build
+from ..models.heads.sequence import SentenceVector, SequenceClassifier
 from ..models.stack import Recompute
+from ..models.transformer import Transformer
 from .flops import Shape
 from .hardware import available
 from .images import image_batch, patches_of
@@ -48,13 +50,17 @@ STATE_BYTES = 8  # per parameter without a given optimizer: Adam's two moments
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of training. `activations` are kept by a forward pass for its backward pass; `peak` is the most memory at any
-    moment, which is less than the sum, as gradients are allocated while activations are freed."""
+    """Bytes of training.
+
+    `activations` are kept by a forward pass for its backward pass. `live` is the most that tensors have at any moment, which
+    is less than the sum, as gradients are allocated while activations are freed. `peak` is the most that the process needs
+    for them, with the memory of libraries and what the allocator can't reuse."""
 
     weights: int
     gradients: int
     optimizer: int
     activations: int
+    live: int
     peak: int
 
 
@@ -133,7 +139,7 @@ def _run(spec: ModelSpec, shape: Shape, plan: Plan, real: bool = False) -> Memor
         for _ in range(min(plan.accumulate, 2)):
             before = live.now
             with _autocast(plan):
-                loss = (plan.loss or _own_loss)(model, batch)
+                loss = (plan.loss or own_loss)(model, batch)
             activations = max(activations, round((live.now - before) * share))
             loss.backward()
             del loss
@@ -141,8 +147,9 @@ def _run(spec: ModelSpec, shape: Shape, plan: Plan, real: bool = False) -> Memor
         optimizer.step()
     permanent, copies = weights + state, plan.copies * weights
     temporary = gradients + max(live.peak - permanent - gradients, 0) * share
+    live_bytes = permanent + copies + round(temporary)
     peak = _libraries(plan) + permanent + copies + round(_fragmentation(plan) * temporary)
-    return Memory(weights + copies, gradients, state, activations, peak)
+    return Memory(weights + copies, gradients, state, activations, live_bytes, peak)
 
 
 def _narrow(plan: Plan) -> bool:
@@ -184,12 +191,13 @@ class _OptimizerStep:
             p.grad = None
 
 
-def _own_loss(model: nn.Module, batch: Batch) -> Tensor:
+def own_loss(model: nn.Module, batch: Batch) -> Tensor:
+    """The loss of the model's head, or the sum of its outputs if the batch has no labels."""
     if batch.labels is not None:
         loss: Tensor = model(**batch.inputs, labels=batch.labels).loss
         return loss
     outputs = [out for out in tree_leaves(model(**batch.inputs)) if isinstance(out, Tensor)]
-    return torch.stack([out.sum() for out in outputs]).sum()  # a head without a loss: any scalar of all outputs
+    return torch.stack([out.sum() for out in outputs]).sum()
 
 
 def _autocast(plan: Plan) -> AbstractContextManager[Any]:
@@ -197,9 +205,9 @@ def _autocast(plan: Plan) -> AbstractContextManager[Any]:
 
 
 def made_up_batch(spec: ModelSpec, shape: Shape, plan: Plan) -> Batch:
-    """Make a batch of one shape, of zeros: images for a model of images, else tokens and labels."""
+    """Make a batch of zeros of one shape: images for a model of images, else tokens; labels only where they have a loss."""
     if patches_of(spec) is not None:
-        return image_batch(spec, shape.rows)
+        return image_batch(spec, shape.rows, shape.length)
 
     ids, layout = torch.zeros(shape.rows, shape.length, dtype=torch.int64), _layout(shape.rows, shape.length, plan)
     inputs: dict[str, Any] = {"ids": ids, "layout": layout}
@@ -207,10 +215,19 @@ def made_up_batch(spec: ModelSpec, shape: Shape, plan: Plan) -> Batch:
         source = torch.zeros(shape.rows, shape.source, dtype=torch.int64)
         source_layout = _layout(shape.rows, shape.source, plan)
         inputs = {"ids": source, "layout": source_layout, "target": ids, "target_layout": layout}
-    labels = torch.zeros_like(ids)
-    if spec.labels_sequences:
-        labels = labels[:, 0]
-    return Batch(inputs, labels, {"loss": labels.numel()}, shape.tokens, shape.tokens)
+    labels = torch.zeros_like(ids[:, 0] if spec.labels_sequences else ids)
+    return Batch(inputs, None if _gives_vectors(spec) else labels, {"loss": labels.numel()}, shape.tokens, shape.tokens)
+
+
+def _gives_vectors(spec: ModelSpec) -> bool:
+    if not isinstance(spec, Transformer):
+        return False
+    head = spec.head
+    return (
+        head is None
+        or isinstance(head, SentenceVector)
+        or (isinstance(head, SequenceClassifier) and head.labels is None)
+    )
 
 
 def _layout(rows: int, length: int, plan: Plan) -> Layout:

@@ -94,6 +94,7 @@ def train(
     console: Console | None = None,
     callbacks: Sequence[Callback] = (),
     command: str | None = None,
+    keep_outputs: bool = False,
 ) -> Trained:
     """Train by a recipe, evaluate on its test split, and write the run directory `out`.
 
@@ -101,6 +102,7 @@ def train(
     overwrite: replace the run in `out`. A directory that is not a run is never touched.
     callbacks: called with every record of `metrics.jsonl`.
     command:   the command line that trains this, for the report.
+    keep_outputs: return all outputs for pairs of the test split in `evaluation.outputs`.
 
     Raises ValueError, before anything is written, if recipe, data, device and directory don't fit together, or if the
     machine has too little memory.
@@ -117,6 +119,7 @@ def train(
             tidy(out)
         check_machine(recipe.training, recipe.batching, members.device)
         job, first = members.together(lambda: Job.ready(recipe, out, members, resume, console))
+        job.keep_outputs = keep_outputs
         try:
             return job.train(resume, first, overwrite, callbacks, command)
         except Exception:
@@ -143,6 +146,7 @@ class Job:
     notes: list[str] = field(default_factory=list)  # sentences on data and settings, printed when training begins
     sizes: str = ""  # of the splits, in words
     measured: bool = False  # whether an evaluation on the validation split has been reported
+    keep_outputs: bool = False  # return the outputs of the test split, if these are pairs
 
     @property
     def device(self) -> torch.device:
@@ -409,7 +413,8 @@ class Job:
         """Evaluate the final weights on the test split, and write samples, `evaluation.json` and the report."""
         most = self.recipe.evaluation.test_examples
         limit = self._limit(most, outcome.state.step)
-        result = self.evaluator(model.eval(), "test", limit)
+        pairs = self.recipe.task is None and self.use in ("translate", "answer")
+        result = self.evaluator(model.eval(), "test", limit, score_each=self.keep_outputs and pairs)
         if not self.members.leads:
             return Trained(self.out, outcome, result)
         if limit != most and result.limited:

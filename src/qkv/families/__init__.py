@@ -23,6 +23,7 @@ from . import (
     bigcode,
     bloom,
     captioner,
+    convolutional,
     deit,
     distilbert,
     electra,
@@ -120,6 +121,8 @@ FACTORIES: tuple[tuple[Factory, dict[str, dict[str, Any]]], ...] = (
     (yolos.yolos, yolos.SIZES),
     (segmenter.segmenter, segmenter.SIZES),
     (rnnsearch.rnnsearch, rnnsearch.SIZES),
+    (convolutional.bytenet, convolutional.BYTENET),
+    (convolutional.convs2s, convolutional.CONVS2S),
     (captioner.captioner, captioner.SIZES),
 )
 PRESETS: dict[str, tuple[Factory, dict[str, Any]]] = {

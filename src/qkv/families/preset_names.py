@@ -86,5 +86,7 @@ TransformerName = Literal[
     "segmenter-small",
     "segmenter-base",
     "captioner",
+    "bytenet",
+    "convs2s",
 ]
 RecurrentName = Literal["rnnsearch", "rnnencdec", "seq2seq", "luong-global", "luong-local-m", "luong-local-p"]

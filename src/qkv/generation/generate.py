@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Unpack
 
 import torch
@@ -17,6 +18,8 @@ from .prompts import Ids, Prompts, prepare
 from .result import Generated, Hypothesis
 from .sampling import row_seed
 from .settings import Generation, GenerationOptions
+from .speculation import check_draft
+from .speculative.start import speculative_search
 from .stopping import SearchOptions, Stop
 
 
@@ -36,6 +39,7 @@ def generate(
     processors: Sequence[Processor] = (),
     seeds: Sequence[int] | None = None,
     scores: bool = False,
+    draft: Decoder | None = None,
     **options: Unpack[GenerationOptions],
 ) -> Generated:
     """Continue every prompt. The other prompts of a batch do not change a result.
@@ -50,18 +54,22 @@ def generate(
     processors: more functions of (ids so far, logits), applied after those of the settings and before those of sampling.
     seeds:     one per prompt, so that its sample depends neither on the batch nor on its place there; by default
                from `settings.seed` and the prompt's number (see `row_seed`).
+    draft:     a smaller model with the same vocabulary that proposes tokens (`speculate="draft"`, the default with it).
     scores:    also return the tokens' log-probabilities and the sequences' scores.
 
     Raises ValueError for an unknown option or one out of range, a prompt that leaves no room in the model's context,
     and an empty prompt without `bos_id`. A continuation that reaches the end of the context ends there, and `notes` says so.
     """
     settings = (settings or Generation()).replace(options)
+    if draft is not None and settings.speculate is None:
+        settings = settings.replace(speculate="draft")
+    check_draft(settings.speculate, draft)
     eos = _eos(eos_id, model.vocab_size)
     if bos_id is not None and not 0 <= bos_id < model.vocab_size:
         raise ValueError(f"bos_id {bos_id} is not in the model's vocabulary of {model.vocab_size}")
     if stream is not None and settings.num_beams > 1:
         raise ValueError("a beam search knows its tokens only at its end and can't stream them; set num_beams to 1")
-    with evaluating(model):
+    with evaluating(model), nullcontext() if draft is None else evaluating(draft):
         prompts = prepare(
             model,
             ids,
@@ -78,7 +86,11 @@ def generate(
         if settings.num_beams > 1:
             hypotheses = beam_search(model, prompts, rules)
         else:
-            hypotheses = search(model, prompts, rules, seeds=_seeds(seeds, settings, len(prompts)), stream=stream)
+            row_seeds = _seeds(seeds, settings, len(prompts))
+            if settings.speculate is None:
+                hypotheses = search(model, prompts, rules, seeds=row_seeds, stream=stream)
+            else:
+                hypotheses = speculative_search(model, prompts, rules, draft=draft, seeds=row_seeds, stream=stream)
     return _result(hypotheses, prompts, rules)
 
 
@@ -120,5 +132,6 @@ def _result(hypotheses: list[list[Hypothesis]], prompts: Prompts, rules: SearchO
         reasons=[[h.reason for h in row] for row in hypotheses],
         scores=[[h.score for h in row] for row in hypotheses] if rules.log_probs or settings.num_beams > 1 else None,
         log_probs=[[h.log_probs for h in row] for row in hypotheses] if rules.log_probs else None,
+        acceptance=None if settings.speculate is None else [[h.acceptance for h in row] for row in hypotheses],
         notes=tuple(notes),
     )

@@ -27,6 +27,7 @@ class ModelOptions(GenerationOptions, total=False):
     stream: Stream | None
     processors: Sequence[Processor]
     seeds: Sequence[int] | None
+    draft: Decoder | None
 
 
 class GenerationMixin:

@@ -13,6 +13,7 @@ from .model_interface import Decoder
 from .prompts import Prompts
 from .result import Hypothesis
 from .sampling import Uniforms, draw, row_seed
+from .settings import Generation
 from .stopping import SearchOptions
 
 Stream = Callable[[int, int], None]  # called with (prompt · num_samples + sample, token) as tokens come
@@ -45,7 +46,7 @@ def search(
             else:
                 hypothesis.reason = reason
         if not going:
-            return rows.results(n)
+            return scored(rows.hypotheses, rules.settings)
         rows.advance(tokens, going)
 
 
@@ -101,8 +102,10 @@ class _Rows:
                 self.uniforms.keep(going)
         self.logits = self.model.step(tokens[:, None], self.cache)
 
-    def results(self, n: int) -> list[list[Hypothesis]]:
-        """Return the continuations with their scores, n per prompt."""
-        for one in self.hypotheses:
-            one.score = sum(one.log_probs) / max(len(one.tokens), 1) ** self.rules.settings.length_penalty
-        return [self.hypotheses[i : i + n] for i in range(0, len(self.hypotheses), n)]
+
+def scored(hypotheses: list[Hypothesis], settings: Generation) -> list[list[Hypothesis]]:
+    """Return the continuations with their scores, `num_samples` per prompt."""
+    for one in hypotheses:
+        one.score = sum(one.log_probs) / max(len(one.tokens), 1) ** settings.length_penalty
+    n = settings.num_samples
+    return [hypotheses[i : i + n] for i in range(0, len(hypotheses), n)]

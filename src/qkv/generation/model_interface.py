@@ -53,6 +53,15 @@ class Decoder(Protocol):
     def modules(self) -> Iterator[nn.Module]: ...
 
 
+class ParallelDecoder(Decoder, Protocol):
+    """A decoder whose step can give the logits of all its tokens, (B, T, V), as speculation needs.
+
+    Its cache has the methods `continued`, `rewind_rows` and `check_rewind_rows` of `qkv.kv_cache.cache.Cache`.
+    """
+
+    def step(self, ids: Tensor, cache: Any, layout: Layout | None = None, all_positions: bool = False) -> Tensor: ...
+
+
 @contextmanager
 def evaluating(model: Decoder) -> Iterator[None]:
     """Turn dropout and gradients off inside; afterwards every submodule is back in the mode it was in."""

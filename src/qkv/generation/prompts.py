@@ -43,13 +43,16 @@ class Prompts:
 
     def prefill(self, model: Decoder) -> tuple[Any, Tensor]:
         """Return a cache that holds the prompts, and the (B, V) logits of their next tokens."""
+        cache = self.start(model)
+        return cache, model.step(self.ids, cache, self.layout)
+
+    def start(self, model: Decoder) -> Any:
+        """Return an empty cache for the prompts."""
         capacity = self.ids.shape[1] + min(max(self.limits), ROOM)
         options: dict[str, Any] = {} if self.cache is None else {"cache": self.cache}
         if self.source is None:
-            cache = model.start(len(self), capacity=capacity, **options)
-        else:
-            cache = model.start(source=self.source, source_layout=self.source_layout, capacity=capacity, **options)
-        return cache, model.step(self.ids, cache, self.layout)
+            return model.start(len(self), capacity=capacity, **options)
+        return model.start(source=self.source, source_layout=self.source_layout, capacity=capacity, **options)
 
     def history(self) -> Tensor:
         """(B, W) ids with −1 at padding, as processors read them."""

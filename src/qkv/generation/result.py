@@ -12,6 +12,18 @@ Reason = Literal["eos", "stop", "length", "stuck"]
 
 
 @dataclass
+class Acceptance:
+    """How speculation went: passes of the model, the prompt's included, and how many proposed tokens it accepted."""
+
+    passes: int = 0
+    proposed: int = 0
+    accepted: int = 0
+
+    def __add__(self, other: Acceptance) -> Acceptance:
+        return Acceptance(self.passes + other.passes, self.proposed + other.proposed, self.accepted + other.accepted)
+
+
+@dataclass
 class Hypothesis:
     """One continuation: its new tokens, their log-probabilities if requested, and its score (higher is better)."""
 
@@ -19,6 +31,7 @@ class Hypothesis:
     log_probs: list[float] = field(default_factory=list)
     score: float = float("-inf")
     reason: Reason = "stuck"
+    acceptance: Acceptance = field(default_factory=Acceptance)
 
 
 @dataclass(frozen=True)
@@ -32,6 +45,7 @@ class Generated:
     scores:    Σ log p / length**length_penalty, of processed probabilities in a beam search, else of the model's own;
                None if neither beams nor scores were requested. The results of a beam search come best first.
     log_probs: log p of each new token under the model itself, before any processor; None unless scores were requested.
+    acceptance: how speculation went for each continuation; None without speculation.
     notes:     remarks for the user, such as that the model's context cut an output off.
     """
 
@@ -40,6 +54,7 @@ class Generated:
     reasons: list[list[Reason]]
     scores: list[list[float]] | None = None
     log_probs: list[list[list[float]]] | None = None
+    acceptance: list[list[Acceptance]] | None = None
     notes: tuple[str, ...] = ()
 
     @property

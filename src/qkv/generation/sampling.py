@@ -17,6 +17,7 @@ BLOCK = 128  # numbers taken from a generator at a time
 class Temperature:
     """logits / temperature, shifted so that the greatest is 0, which no temperature makes overflow."""
 
+    reads_ids = False
     temperature: float
 
     def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
@@ -27,6 +28,7 @@ class Temperature:
 class TopK:
     """Keep the k likeliest tokens, and any as likely as the k-th (Fan et al. 2018)."""
 
+    reads_ids = False
     k: int
 
     def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
@@ -41,6 +43,7 @@ class TopP:
     Holtzman et al. 2020.
     """
 
+    reads_ids = False
     p: float
 
     def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
@@ -63,6 +66,7 @@ def _sorted(probs: Tensor) -> Tensor:
 class MinP:
     """Keep tokens at least p times as likely as the likeliest (Nguyen et al. 2024)."""
 
+    reads_ids = False
     p: float
 
     def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
@@ -96,6 +100,25 @@ class Uniforms:
         """Keep these rows only."""
         self.generators = [self.generators[row] for row in rows]
         self.block = self.block[list(rows)]
+
+
+class UniformSequences:
+    """The sequences of `Uniforms` with access by place, for rows that do not move on together."""
+
+    def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
+        self.device = device
+        self.generators = [torch.Generator().manual_seed(seed % 2**64) for seed in seeds]
+        self.numbers = [torch.empty(0, dtype=torch.float64) for _ in seeds]
+
+    def at(self, rows: Sequence[int], starts: Sequence[int], count: int) -> Float[Tensor, "N count"]:
+        """Return `count` numbers of each of the rows, from its place in `starts` on."""
+        parts = []
+        for row, start in zip(rows, starts, strict=True):
+            while len(self.numbers[row]) < start + count:
+                more = torch.rand(BLOCK, dtype=torch.float64, generator=self.generators[row])
+                self.numbers[row] = torch.cat([self.numbers[row], more])
+            parts.append(self.numbers[row][start : start + count])
+        return torch.stack(parts).to(_widest(self.device)).to(self.device)
 
 
 def draw(logits: Float[Tensor, "N V"], uniform: Float[Tensor, "N 1"]) -> Int[Tensor, " N"]:

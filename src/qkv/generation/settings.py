@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, Self, TypedDict
 from pydantic import Field, field_validator, model_validator
 
 from ..core.spec import Spec
-from ..kv_cache.kinds import CacheKind, named
+from ..kv_cache.kinds import CacheKind, FullCache, PagedCache, named
+from .speculation import Speculation
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -39,6 +40,11 @@ class Generation(Spec):
         repetition_penalty:   tokens seen before become less likely by this factor on their logit (Keskar et al. 2019).
         no_repeat_ngram_size: no n-gram of this size occurs twice (0: off).
 
+    Speed:
+        speculate: propose several tokens at a time and check them in one pass: "lookup", "draft" (with a draft model),
+               "early-exit", "early-exit:2" or a `Speculation` such as {"kind": "lookup", "max_ngram": 3}. Greedy outputs
+               stay the same, and samples keep their distribution.
+
     Memory:
         cache: the kind of KV cache (None: keys and values as they are): "int8", "int4", or a `CacheKind` such as
                {"kind": "sinks", "window": 1024}, with which a text may go on past the model's context.
@@ -58,6 +64,7 @@ class Generation(Spec):
     seed: int | None = Field(None, ge=0, lt=2**63)
     repetition_penalty: Finite = Field(1.0, gt=0)
     no_repeat_ngram_size: int = Field(0, ge=0)
+    speculate: Speculation | None = None
     cache: CacheKind | None = None
 
     @field_validator("cache", mode="before")
@@ -86,6 +93,16 @@ class Generation(Spec):
                     f"{names[0]} asks for sampling, but num_beams {self.num_beams} is a beam search, which doesn't "
                     f"sample; set num_beams to 1 or leave {names[0]} out"
                 )
+            if self.speculate is not None:
+                raise ValueError(
+                    f"speculate is for greedy decoding and sampling, not for a beam search (num_beams {self.num_beams}); "
+                    "set num_beams to 1 or leave speculate out"
+                )
+        if self.speculate is not None and not isinstance(self.cache, FullCache | PagedCache | None):
+            raise ValueError(
+                f"speculate removes rejected tokens from the cache, which the cache {self.cache.kind!r} can't do; use the "
+                "cache full or paged, or leave speculate out"
+            )
         if not self.samples and self.num_samples > self.num_beams:
             raise ValueError(
                 f"num_samples {self.num_samples} is more than num_beams {self.num_beams}; "
@@ -110,6 +127,7 @@ class SingleOutputOptions(TypedDict, total=False):
     seed: int | None
     repetition_penalty: float
     no_repeat_ngram_size: int
+    speculate: Speculation | str | Mapping[str, Any] | None
     cache: CacheKind | str | Mapping[str, Any] | None
 
 

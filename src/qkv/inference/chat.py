@@ -9,6 +9,7 @@ from typing import Unpack
 from ..generation import Generation
 from ..generation.settings import GenerationOptions
 from ..tokenizers.chat.conversations import Messages
+from .drafts import with_draft
 from .loaded import LoadedModel
 from .text import Output, TextModel
 from .uses import advice, kind_of
@@ -36,14 +37,14 @@ class Assistant(TextModel):
 
     def stream_reply(
         self, messages: Messages, settings: Generation, emit: Callable[[str], None], *, stop: Sequence[str] = ()
-    ) -> None:
+    ) -> Output:
         """Pass one reply to `emit` piece by piece, as it is generated."""
-        self.stream_of(self.tokenizer.chat.prompt(messages), settings, emit, stop=stop)
+        return self.stream_of(self.tokenizer.chat.prompt(messages), settings, emit, stop=stop)
 
 
-def assistant(run: LoadedModel) -> Assistant:
+def assistant(run: LoadedModel, draft: LoadedModel | None = None) -> Assistant:
     """Return a run's model as an assistant. Raises ValueError if it is not a language model, or has no chat template."""
-    text = run.text_model
+    text = with_draft(run, draft)
     if run.model.is_encoder_decoder or getattr(run.model, "decoder", None) is None:
         raise ValueError(
             f"{run.name} is {kind_of(run)}, and only a language model replies to conversations; {advice(run)}"
@@ -52,7 +53,7 @@ def assistant(run: LoadedModel) -> Assistant:
         text.tokenizer.chat  # noqa: B018  (built here, so that an error names the run)
     except ValueError as error:
         raise ValueError(f"{run.name}: {error}") from None
-    return Assistant(text.model, text.tokenizer, "answer", text.ids)
+    return Assistant(text.model, text.tokenizer, "answer", text.ids, text.draft)
 
 
 def chat(
@@ -61,14 +62,16 @@ def chat(
     emit: Callable[[str], None] | None = None,
     *,
     stop: Sequence[str] = (),
+    draft: LoadedModel | None = None,
     **options: Unpack[GenerationOptions],
 ) -> str:
     """Return the assistant's reply to a conversation, `[{"role": "user", "content": "Hello!"}]`.
 
-    `emit`, if given, receives it piece by piece, as it is generated. Options are the fields of `Generation`. Raises
-    ValueError if the tokenizer has no chat template, or the template refuses the conversation.
+    `emit`, if given, receives it piece by piece, as it is generated. Options are the fields of `Generation`. `draft` is a
+    smaller run that proposes tokens. Raises ValueError if the tokenizer has no chat template, or the template refuses the
+    conversation.
     """
-    model, settings = assistant(run), run.generation.replace(options)
+    model, settings = assistant(run, draft), run.generation.replace(options)
     if emit is None:
         return model.replies([messages], settings, stop=stop)[0][0].text
     pieces: list[str] = []

@@ -44,6 +44,7 @@ from . import unknown_words
 from .chat import chat
 from .classify import Classified, classify, similarity
 from .classify_files import classify_files
+from .drafts import with_draft
 from .embed import embed, embed_array
 from .explain import explain
 from .fill import Filled, fill
@@ -69,6 +70,7 @@ class Run(LoadedModel):
         texts: str,
         *,
         stop: Sequence[str] = (),
+        draft: LoadedModel | None = None,
         num_samples: None = None,
         **options: Unpack[SingleOutputOptions],
     ) -> str: ...
@@ -78,6 +80,7 @@ class Run(LoadedModel):
         texts: Sequence[str],
         *,
         stop: Sequence[str] = (),
+        draft: LoadedModel | None = None,
         num_samples: None = None,
         **options: Unpack[SingleOutputOptions],
     ) -> list[str]: ...
@@ -87,6 +90,7 @@ class Run(LoadedModel):
         texts: str,
         *,
         stop: Sequence[str] = (),
+        draft: LoadedModel | None = None,
         num_samples: int,
         **options: Unpack[SingleOutputOptions],
     ) -> str | list[str]: ...
@@ -96,19 +100,29 @@ class Run(LoadedModel):
         texts: Sequence[str],
         *,
         stop: Sequence[str] = (),
+        draft: LoadedModel | None = None,
         num_samples: int,
         **options: Unpack[SingleOutputOptions],
     ) -> list[str] | list[list[str]]: ...
-    def generate(self, texts: str | Sequence[str], *, stop: Sequence[str] = (), **options: Any) -> Any:
+    def generate(
+        self,
+        texts: str | Sequence[str],
+        *,
+        stop: Sequence[str] = (),
+        draft: LoadedModel | None = None,
+        **options: Any,
+    ) -> Any:
         """Return the output for one text, or a list of outputs for a list of texts.
 
         With `num_samples` of more than 1, each output is a list of samples. An encoder–decoder translates; a language model
         continues the text, which is not part of the output. Options are the fields of `Generation`; an output ends before
-        the first `stop` string in it.
+        the first `stop` string in it. `draft` is a smaller run with the same tokenizer that proposes tokens; other forms of
+        speculation are the option `speculate`.
         """
         options = {name: value for name, value in options.items() if name != "num_samples" or value is not None}
         settings = self.settings(**options)
-        outputs = [[output.text for output in samples] for samples in self.outputs(_listed(texts), settings, stop=stop)]
+        results = self.outputs(_listed(texts), settings, stop=stop, draft=draft)
+        outputs = [[output.text for output in samples] for samples in results]
         return _one_or_all(texts, outputs if settings.num_samples > 1 else [samples[0] for samples in outputs])
 
     def outputs(
@@ -118,17 +132,26 @@ class Run(LoadedModel):
         *,
         stop: Sequence[str] = (),
         scores: bool = False,
+        draft: LoadedModel | None = None,
     ) -> list[list[Output]]:
         """As `generate`, with tokens, the reason why each output ended and, with `scores`, log-probabilities."""
+        text_model = with_draft(self, draft)
         prompts = self._encoded(texts)
-        return self.text_model.outputs_of(prompts, settings or self.generation, stop=stop, scores=scores)
+        return text_model.outputs_of(prompts, settings or self.generation, stop=stop, scores=scores)
 
     def stream(
-        self, prompt: str, emit: Callable[[str], None], settings: Generation | None = None, *, stop: Sequence[str] = ()
-    ) -> None:
-        """Pass one output to `emit` piece by piece, as it is generated."""
+        self,
+        prompt: str,
+        emit: Callable[[str], None],
+        settings: Generation | None = None,
+        *,
+        stop: Sequence[str] = (),
+        draft: LoadedModel | None = None,
+    ) -> Output:
+        """Pass one output to `emit` piece by piece, as it is generated, and return it."""
+        text_model = with_draft(self, draft)
         (ids,) = self._encoded([prompt])
-        self.text_model.stream_of(ids, settings or self.generation, emit, stop=stop)
+        return text_model.stream_of(ids, settings or self.generation, emit, stop=stop)
 
     def chat(
         self,
@@ -136,10 +159,11 @@ class Run(LoadedModel):
         emit: Callable[[str], None] | None = None,
         *,
         stop: Sequence[str] = (),
+        draft: LoadedModel | None = None,
         **options: Unpack[GenerationOptions],
     ) -> str:
         """Return the assistant's reply to a conversation, see `qkv.inference.chat.chat`."""
-        return chat(self, messages, emit, stop=stop, **options)
+        return chat(self, messages, emit, stop=stop, draft=draft, **options)
 
     @overload
     def score(self, texts: str, targets: str | None = None) -> Score: ...  # type: ignore[overload-overlap]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..directories.run_config import Use, start_of
-from ..generation import Generated, Generation, generate, row_seed
+from ..generation import Acceptance, Generated, Generation, generate, row_seed
 from ..generation.logits_processors import Processor
 from ..generation.prompts import length_groups
 from ..generation.stopping import StopStrings, cut_at
@@ -27,6 +27,7 @@ class Output:
     tokens:    its pieces as the tokenizer shows them, with the end-of-sequence token if it was generated.
     ended:     why it ended: "eos", "stop", "length" or "stuck".
     score:     see `Generated.scores`; log_probs: of each token (nats). None unless requested.
+    acceptance: how speculative decoding went; None without it.
     """
 
     text: str
@@ -34,6 +35,7 @@ class Output:
     ended: str
     score: float | None = None
     log_probs: tuple[float, ...] | None = None
+    acceptance: Acceptance | None = None
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Known:
     """Allow the first `size` tokens only: a model's vocabulary may be larger than its tokenizer's."""
 
     size: int
+    reads_ids = False
 
     def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
         known = logits.clone()
@@ -53,13 +56,15 @@ class TextModel:
     """A model, its tokenizer, and the task that it was trained for.
 
     `ids` are the special tokens of a Hub model, whose tokenizer puts its own tokens around a text. So does a tokenizer
-    with a `frame`, that of the encoder–decoder that it came with.
+    with a `frame`, that of the encoder–decoder that it came with. `draft` is a smaller model with the same tokenizer, for
+    speculative decoding.
     """
 
     model: AnyModel
     tokenizer: Tokenizer
     task: Use
     ids: Ids | None = None
+    draft: AnyModel | None = None
 
     @property
     def start(self) -> int | None:
@@ -128,7 +133,7 @@ class TextModel:
 
     def stream_of(
         self, prompt: Sequence[int], settings: Generation, emit: Callable[[str], None], *, stop: Sequence[str] = ()
-    ) -> None:
+    ) -> Output:
         """Generate one output for a prompt of ids, and pass its text to `emit` in pieces, as tokens are generated."""
         held_back = max((len(item) for item in stop), default=1) - 1  # characters that may begin a stop string
         new: list[int] = []
@@ -143,8 +148,9 @@ class TextModel:
                 emit(text[emitted:ready])
                 emitted = ready
 
-        self.generated([prompt], settings, stop, stream=receive)
+        generated = self.generated([prompt], settings, stop, stream=receive)
         emit(cut_at(self._text(prompt, new), stop)[emitted:])
+        return self._outputs_at(0, generated, prompt, stop)[0]
 
     def generated(
         self,
@@ -168,6 +174,7 @@ class TextModel:
             processors=self.processors(prompts, settings),
             seeds=seeds,
             scores=scores,
+            draft=self.draft,
         )
 
     def processors(self, prompts: Sequence[Sequence[int]], settings: Generation) -> Sequence[Processor]:
@@ -195,6 +202,7 @@ class TextModel:
                 ended=generated.reasons[place][n],
                 score=generated.scores[place][n] if generated.scores else None,
                 log_probs=tuple(generated.log_probs[place][n]) if generated.log_probs else None,
+                acceptance=generated.acceptance[place][n] if generated.acceptance else None,
             )
             for n, ids in enumerate(generated.sequences[place])
         ]

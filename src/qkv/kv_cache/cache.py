@@ -6,7 +6,7 @@ import copy
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Int
@@ -70,7 +70,9 @@ class Cache:
         elif self.max_positions is not None and places > self.max_positions:
             raise self._too_long(places - 1)
         if not uniform:
-            self._next = (layout.positions[..., 0].amax(1) + 1).expand(self.batch_size)
+            before = self.length if self._next is None else self._next
+            following = layout.positions[..., 0].amax(1) + 1
+            self._next = torch.where(following > 0, following, before).expand(self.batch_size)
         for table in tables:
             table.admit(layout)
         self.length += count
@@ -102,6 +104,17 @@ class Cache:
             return Layout.full(count, start=self.length, device=device)
         positions = self._next[:, None] + torch.arange(count, device=device)
         return Layout(positions, padding="none", sequential=True)
+
+    def continued(
+        self, lengths: Sequence[int], device: torch.device, side: Literal["left", "right"] = "right"
+    ) -> Layout:
+        """The layout of a step in which row b continues with lengths[b] tokens, padded on one side to the longest."""
+        layout = self._continued(max(lengths), device)
+        if min(lengths) == max(lengths):
+            return layout
+        padded = Layout.from_lengths(lengths, side=side, device=device)
+        start = layout.positions[:, :1]
+        return Layout(torch.where(padded.valid[..., None], padded.positions + start, -1))
 
     def _states(self) -> list[LayerState]:
         return [*self.layers, *self.cross]
@@ -137,6 +150,34 @@ class Cache:
         self._longest = max(self._longest - n, 0)
         if self._next is not None:
             self._next = tables[0].next_positions(self.batch_size) if self.length else None
+
+    def rewind_rows(self, counts: Sequence[int]) -> None:
+        """Remove the last counts[b] tokens of row b. Their slots become padding where another row removes fewer.
+
+        Raises ValueError as `rewind` and `check_rewind_rows` do.
+        """
+        least = min(counts)
+        if least:
+            self.rewind(least)
+        if max(counts) == least:
+            return
+        tables = list(self.slot_tables.values())
+        hidden = torch.tensor([n - least for n in counts], device=self.device)
+        for table in tables:
+            table.check_hide()
+        for table in tables:
+            table.hide(hidden)
+        self._next = tables[0].next_positions(self.batch_size)
+
+    def check_rewind_rows(self) -> None:
+        """Raise ValueError, naming the layer, if tokens can't be removed from each row separately at any time."""
+        for i, state in enumerate(self.layers):
+            try:
+                state.check_rewind(1)
+            except ValueError as error:
+                raise ValueError(f"layer {i}: {error}") from None
+        for table in self.slot_tables.values():
+            table.check_hide()
 
     def crop(self, n: int) -> None:
         """Keep the first n tokens of every row, including padding on the left."""

@@ -50,6 +50,9 @@ class EvictingSlotTable(SlotTable):
         if n:
             raise ValueError(f"a cache that evicts by attention can't rewind {n} tokens; use a full cache for that")
 
+    def check_hide(self) -> None:
+        raise ValueError("a cache that evicts by attention can't remove tokens; use a full cache for that")
+
     def tensors(self) -> dict[str, Tensor]:
         return {"remaining": torch.tensor(self.remaining)}
 

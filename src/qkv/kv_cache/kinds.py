@@ -63,13 +63,23 @@ class CacheKind(Spec, role="cache"):
 
 
 class FullCache(CacheKind, kind="full"):
-    """Keys and values in full precision, of all tokens or, in a ring buffer, of those in a layer's window."""
+    """Keys and values in full precision, of all tokens or, in a ring buffer, of those in a layer's window.
+
+    With `ring` false, layers with a window keep all tokens too, so that any number of the newest can be removed.
+    """
+
+    ring: bool = True
 
     def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> State:
-        return KeyValueState(slot_tables[size], capacity)
+        return KeyValueState(slot_tables[size if self.ring else None], capacity)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form, without a default `ring`, which files of caches from before it lack."""
+        fields = super().to_dict()
+        return {name: value for name, value in fields.items() if name != "ring" or not value}
 
     def kept(self, tokens: int, window: int) -> int:
-        return min(tokens, window)
+        return min(tokens, window) if self.ring else tokens
 
 
 class QuantizedCache(CacheKind, kind="quantized"):

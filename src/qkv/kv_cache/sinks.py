@@ -85,6 +85,11 @@ class SinkSlotTable(SlotTable):
                 f"{self.length}; use a full cache where tokens have to be removed"
             )
 
+    def check_hide(self) -> None:
+        raise ValueError(
+            "a cache of sinks and a window numbers its slots and can't remove tokens from single rows; use a full cache"
+        )
+
     def rewind(self, n: int) -> None:
         super().rewind(n)
         if self._padding is not None and n:

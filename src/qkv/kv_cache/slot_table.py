@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
@@ -92,6 +92,23 @@ class SlotTable:
         if n and self._kept is not None:
             self._attended = self._kept = self._kept.slice(0, self.length) if self.length else None
 
+    def check_hide(self) -> None:
+        """Raise ValueError if slots of single rows can't become padding."""
+        if self.size is not None:
+            raise ValueError(
+                f"a window cache of {self.size} tokens can't remove tokens from single rows; use a cache that keeps all"
+            )
+
+    def hide(self, counts: Tensor) -> None:
+        """Turn the last counts[b] slots of row b into padding."""
+        assert self._kept is not None
+        slots = self._kept.shape[1]
+        hidden = torch.arange(slots, device=counts.device) >= slots - counts[:, None]
+        positions = torch.where(hidden[..., None], -1, self._kept.positions)
+        self._attended = self._kept = replace(
+            self._kept, positions=positions, padding="mixed", sequential=False, start=None, lengths=None
+        )
+
     @property
     def kept(self) -> Layout | None:
         """The tokens in the slots, if any."""
@@ -128,6 +145,11 @@ class SlidingSlotTable(SlotTable):
                 f"a window cache of {self.keep} tokens has evicted the first {self.first} of {self.length} and can't "
                 f"rewind {n}; use a full cache where tokens have to be removed"
             )
+
+    def check_hide(self) -> None:
+        raise ValueError(
+            f"a quantized window cache of {self.keep} tokens can't remove tokens from single rows; use a full cache"
+        )
 
     def rewind(self, n: int) -> None:
         self.length -= n

@@ -319,7 +319,9 @@ class StackModule(nn.Module):
         token_types: Int[Tensor, "B T"] | None = None,
         cache: Cache | None = None,
         extras: Extras | None = None,
+        layers: int | None = None,
     ) -> Float[Tensor, "B T M"]:
+        """The output after all layers, or with a cache after the first `layers`."""
         split = None if self.begin_split is None else self.begin_split(layout)
         runs = self._passes(layout, memory, memory_layout, extras, split)
         if self.part is not None:
@@ -329,7 +331,7 @@ class StackModule(nn.Module):
             if self.reversible and cache is None and torch.is_grad_enabled():
                 x = reversible(self.layers, x, runs)
             else:
-                x = self._through(range(len(runs)), x, layout, runs, split, cache)
+                x = self._through(range(len(runs) if layers is None else layers), x, layout, runs, split, cache)
         return self._end(x, split)
 
     def _partly(

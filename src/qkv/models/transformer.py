@@ -470,11 +470,12 @@ class TransformerModel(nn.Module):
         cache: Cache,
         layout: Layout | None = None,
         all_positions: bool = False,
+        layers: int | None = None,
     ) -> Tensor:
         """Feed the next T tokens of every row: logits of the last column (B, V), or of all (B, T, V).
 
-        Without a layout each row goes on at its own next position. Prompts of unequal length are padded on the left:
-        `Layout.from_lengths(lengths, side="left")`.
+        With `layers`, only that many run before the head; remove the tokens (`Cache.rewind`) before a step of all layers.
+        Without a layout each row goes on at its own next position. Prompts of unequal length are padded on the left.
         """
         assert self.decoder is not None and self.head is not None
         if self.head.takes_layout:
@@ -482,7 +483,7 @@ class TransformerModel(nn.Module):
         if len(ids) != cache.batch_size:
             raise ValueError(f"the cache holds {cache.batch_size} rows, and {len(ids)} were fed to it")
         layout = cache.admit(layout, ids.shape[1], ids.device)
-        hidden = self.decoder(ids, layout, cache=cache)
+        hidden = self.decoder(ids, layout, cache=cache, layers=layers)
         return self.head(hidden) if all_positions else self.head(hidden[:, -1:]).squeeze(1)
 
 

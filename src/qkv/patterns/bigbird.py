@@ -63,6 +63,8 @@ class BigBird(Pattern, kind="bigbird"):
     @property
     def counts(self) -> Tensor:
         """(heads, blocks, blocks) int64: how often block i of queries has block j of keys."""
+        if not torch.compiler.is_compiling():
+            return _table(self.text).clone()  # the first call of a custom operator would import `torch._dynamo`
         return _counts(self.text, self.heads, self._n_blocks)
 
     @property

@@ -46,6 +46,9 @@ _OF_ONE_STACK = (SequenceClassifier, TokenClassifier, Span, SentenceVector)  # h
 LENGTHS = ("max_steps", "max_epochs")  # an override of one replaces the other
 FROM_DATA = ("head", "source_vocab_size", "tie_embeddings")  # changes to the model that `resolve_data` makes
 COMPARE, MEASURE = "compare", "measure"  # keys that turn a recipe into a comparison, see `Comparison`
+ABLATE = "ablate"  # the variants that `qkv ablate` trains by default, see `Ablation`
+SCALING = "scaling"  # the ladder that `qkv scaling` trains, see `Study`
+BESIDE = (COMPARE, MEASURE, ABLATE, SCALING)  # keys of a recipe's file that are not part of the recipe
 
 
 class Recipe(Spec):
@@ -94,11 +97,11 @@ class Recipe(Spec):
         """Load a recipe by its name, file or run directory, and apply `key=value` settings. A string that names a shipped
         recipe is that recipe; a file or directory of the same name is `./name`, or a `Path`.
 
-        For a comparison, load the recipe that all variants share. The modules under `imports` are imported, unless `imports`
-        is false. Raises ValueError for an unknown recipe or key, with the nearest known ones.
+        For a comparison, an ablation or a scaling study, load the recipe that all runs share. The modules under `imports`
+        are imported, unless `imports` is false. Raises ValueError for an unknown recipe or key, with the nearest known ones.
         """
         loaded = override(tree(name, imports=imports), settings)
-        shared = {key: value for key, value in loaded.items() if key not in (COMPARE, MEASURE)}
+        shared = {key: value for key, value in loaded.items() if key not in BESIDE}
         return cls.from_tree(shared, imports=imports)
 
     @classmethod

@@ -73,6 +73,7 @@ def test_a_directory_that_is_there(recipe: Path, tmp_path: Path) -> None:
         compare(alone, recipe.parent, device="cpu")
 
 
+@pytest.mark.slow
 def test_what_was_replaced_is_never_resumed(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An overwriting comparison that is interrupted leaves no run with the old settings for a later one to find."""
     out, seeds = tmp_path / "out", []

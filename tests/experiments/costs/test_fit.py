@@ -60,6 +60,7 @@ def test_what_would_fit_is_said() -> None:
         of_preset("llama", spec, 10**9, rows=1, length=9999)
 
 
+@pytest.mark.slow
 def test_encoders_are_trained_only() -> None:
     spec = qkv.preset("bert-base", **TINY)
     fits = of_preset("bert", spec, 200 * MB, rows=2, length=32)

@@ -13,7 +13,9 @@ from bench.cost.command import MODELS, QUICK, Model, compared, table
 from qkv.cost.flops import Shape
 from qkv.experiments.costs import measured_time
 from qkv.experiments.costs.measured_time import generation_seconds, training_seconds
+from qkv.experiments.costs.training import of_recipe
 from qkv.families import preset
+from qkv.recipes.recipe import Recipe
 from qkv.training.settings import Training
 
 CPU = torch.device("cpu")
@@ -64,6 +66,13 @@ def test_images_are_timed() -> None:
     spec = preset("vit-base-16", image=(16, 16), patch=(8, 8), n_layers=2, d_model=16, n_heads=2)
     measured = measured_time.measured_time(spec, Shape(3, 5), Training(), CPU)
     assert measured.step > 0 and measured.generation is None
+
+
+@pytest.mark.parametrize("recipe", ["caption", "similarity", "detect", "forecast"])
+def test_recipes_whose_head_has_no_loss_are_timed(recipe: str) -> None:
+    costs = of_recipe(Recipe.load(recipe), CPU, data=False, rows=2)
+    assert costs.spec is not None and costs.memory is not None
+    assert training_seconds(costs.spec, costs.shape, Training(), CPU) > 0
 
 
 def test_a_model_without_layers_to_vary_is_refused() -> None:

@@ -59,6 +59,11 @@ LATER = {
     "alibi left",
     "alibi bf16",
     "dense rows",
+    "dilated",
+    "holes",
+    "dense whole",
+    "dense columns",
+    "dense numbers",
 }
 CHOSEN = [
     (case, DTYPES[i % 2], *SHAPES[(i // 2 + i) % 4]) for i, case in enumerate(flash_worker.CASES) if case not in LATER

@@ -92,6 +92,28 @@ def test_what_is_built_is_found_again(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert cache.stat().st_mode & 0o777 == 0o700
 
 
+def test_existing_libraries_are_found_without_compiling(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path
+) -> None:
+    monkeypatch.setenv("CXX", spare(tmp_path))
+    assert compiled.existing("quantized_kv") is None and not (tmp_path / "runs").exists()
+    assert again().one() == 1
+    path = compiled.existing("quantized_kv")
+    assert path is not None and path.parent == cache and runs(tmp_path) == 2
+    path.write_bytes(path.read_bytes()[:100])
+    assert compiled.existing("quantized_kv") is None
+    cache.chmod(0o777)
+    cache.parent.chmod(0o777)
+    assert "can be written by other users" in (compiled.cache_refused() or "")
+    assert compiled.existing("quantized_kv") is None
+
+
+def test_why_a_compiler_fails(tmp_path: Path) -> None:
+    command = script(tmp_path / "compiler", "echo 'no such option' >&2; exit 3")
+    assert re.fullmatch(r".* ended with status 3: no such option", compiled.why_it_fails(command) or "")
+    assert compiled.why_it_fails(spare(tmp_path)) is None
+
+
 @pytest.mark.parametrize("words", ["env {}", "'{}' -pipe", "  {}  "])
 def test_a_command_of_several_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path, words: str) -> None:
     monkeypatch.setenv("CXX", words.format(spare(tmp_path)))

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from ...core import yamls
 from ...core.spec import Spec
 from ...recipes import overrides
-from ...recipes.recipe import COMPARE, MEASURE, Recipe, override, tree
+from ...recipes.recipe import BESIDE, COMPARE, MEASURE, Recipe, override, tree
 from . import by_length, complexity  # noqa: F401  (registers their kinds of measures)
 from .measures import Measure, Progress
 
@@ -47,7 +47,7 @@ class Comparison(Spec):
         if not data.get(COMPARE):
             return None
         variants = {name: changes or {} for name, changes in data[COMPARE].items() if changes is not None}
-        shared = {key: value for key, value in data.items() if key not in (COMPARE, MEASURE)}
+        shared = {key: value for key, value in data.items() if key not in BESIDE}
         measure = {} if data.get(MEASURE) is None else {"measure": data[MEASURE]}
         return cls.from_dict({"recipe": shared, "variants": variants, **measure})
 

@@ -18,12 +18,14 @@ from ...cost.fit import (
     largest_decoding_batch,
     longest_rows,
     longest_text,
+    prompt_bytes,
     sharded_savings,
     training_memory,
     weights_bytes,
     widest,
 )
 from ...cost.flops import Shape
+from ...cost.kv_cache import cache_bytes
 from ...cost.memory import Plan
 from ...layers.lora import LoRA
 from ...models.base import ModelSpec
@@ -78,10 +80,12 @@ class TrainingFit:
 
 @dataclass(frozen=True)
 class DecodingFit:
-    """What of decoding fits."""
+    """What of decoding fits. Reading a prompt of the whole length at once takes `prompt` bytes for each row, for a moment,
+    which the levers don't count."""
 
     shape: Shape
     weights: int
+    prompt: int
     levers: list[Lever]
 
 
@@ -196,7 +200,7 @@ def decoding_fit(spec: ModelSpec, shape: Shape, memory: int) -> DecodingFit:
             f"decoding one row of {shape.length:,} tokens of this model of {spec.n_parameters:,} parameters in bf16 does "
             f"not fit into {memory / 1e9:,.4g} GB; {would}"
         )
-    return DecodingFit(shape, weights_bytes(spec, Decoding()), levers)
+    return DecodingFit(shape, weights_bytes(spec, Decoding()), prompt_bytes(spec, shape, Decoding()), levers)
 
 
 def _decoding_levers(spec: Transformer, shape: Shape, memory: int) -> Iterator[Lever]:
@@ -208,11 +212,14 @@ def _decoding_levers(spec: Transformer, shape: Shape, memory: int) -> Iterator[L
 
     yield counted("as it is, in bf16", spec, Decoding())
     yield counted("fp32", spec, Decoding(torch.float32))
-    yield counted("--cache int8", spec, Decoding(cache="int8"))
-    yield counted("--cache int4", spec, Decoding(cache="int4"))
+    quantizes = cache_bytes(spec, 1, "int8") is not None  # not the state of a convolution
+    if quantizes:
+        yield counted("--cache int8", spec, Decoding(cache="int8"))
+        yield counted("--cache int4", spec, Decoding(cache="int4"))
     yield counted("weights in int8", spec, Decoding(bits=8))
     yield counted("weights in int4", spec, Decoding(bits=4))
-    yield counted("weights and cache in int4", spec, Decoding(bits=4, cache="int4"))
+    if quantizes:
+        yield counted("weights and cache in int4", spec, Decoding(bits=4, cache="int4"))
     for name, model in _other_models(spec, shape.length):
         assert isinstance(model, Transformer)
         yield counted(name, model, Decoding())

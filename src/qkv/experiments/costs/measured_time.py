@@ -15,15 +15,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
+from torch import nn
 
-from ...core.batch import Batch
+from ...core.batch import Batch, Term, Terms
 from ...core.ranks import ALONE
 from ...cost.fit import with_layers
 from ...cost.flops import Shape, training_flops
 from ...cost.images import patches_of
-from ...cost.memory import Plan, made_up_batch
+from ...cost.memory import Plan, made_up_batch, own_loss
 from ...cost.throughput import peak_flops
 from ...generation.generate import generate
 from ...models.base import ModelSpec
@@ -31,7 +33,7 @@ from ...models.build import build
 from ...models.transformer import Transformer
 from ...training.gradients.clipping import update
 from ...training.mixed_precision import DTYPES, choose
-from ...training.objective import Labels
+from ...training.objective import Objective
 from ...training.settings import Training
 from ...training.step import Stepper
 
@@ -120,13 +122,25 @@ def _half(spec: Transformer, shape: Shape) -> Shape:
     return replace(shape, length=max(shape.length // 2, 1), source=(shape.source + 1) // 2)
 
 
+class _OwnLoss:
+    """An objective outside the registry: the loss of the model's head, or the sum of its outputs if it has none."""
+
+    kind = "own loss"
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Terms:
+        return {"loss": Term(own_loss(model, batch), batch.counts["loss"])}
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return batch.counts
+
+
 class _Step:
     """Training steps on tokens made up."""
 
     def __init__(self, spec: Transformer, shape: Shape, training: Training, device: torch.device) -> None:
         self.model = build(spec, device=device).train()
         once = training.replace(compile=False, accumulate=1)
-        self.stepper = Stepper(self.model, Labels(), once, ALONE)
+        self.stepper = Stepper(self.model, cast(Objective, _OwnLoss()), once, ALONE)
         self.batch = _varied(made_up_batch(spec, shape, Plan(device=device)), spec)
 
     def take(self) -> None:

@@ -30,6 +30,7 @@ from ..memory_check import plan_of
 from ..train import Job
 
 ROWS, LENGTH = 8, 512  # the batch of a model without a recipe
+TEXT_LENGTH = 64  # of the text of an image
 CACHES = {"bf16": None, "int8": "int8", "int4": "int4"}
 
 
@@ -147,8 +148,11 @@ def of_preset(
     name: str, spec: ModelSpec, device: torch.device, rows: int | None = None, length: int | None = None
 ) -> Costs:
     """Estimate the costs of a model without a recipe, by default on batches of 8 rows of 512 tokens (or its context, if that
-    is shorter), or of 8 images."""
+    is shorter), or of 8 images, each with 64 tokens of text for an encoder–decoder."""
     tokens = image_tokens(spec)
+    if tokens is not None and spec.is_encoder_decoder:
+        text = _changed(Shape(ROWS, min(TEXT_LENGTH, spec.max_positions or TEXT_LENGTH)), rows, length)
+        return of_model(name, spec, replace(text, source=tokens), device, Training())
     if tokens is not None:
         if length not in (None, tokens):
             raise ValueError(f"{name} reads images as {tokens} tokens each; leave out --length")

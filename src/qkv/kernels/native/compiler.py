@@ -68,16 +68,33 @@ def library(name: str) -> ctypes.CDLL | None:
         return None
 
 
+def existing(name: str) -> Path | None:
+    """The file that `library` would load: prebuilt or compiled earlier; None where there is none."""
+    source, command = _source(name), compiler()
+    ready = prebuilt.find(source)
+    if ready is not None or command is None or cache_refused() is not None:
+        return ready
+    return _compiled_earlier(_cache().resolve(), _stem(command, source))
+
+
+def why_it_fails(command: str) -> str | None:
+    """Why a compiler can't compile kernels, with its own message, by an empty source; None where it can."""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "empty.cpp"
+            source.write_text("#include <omp.h>\n", encoding="utf-8")
+            _run([*shlex.split(command), *COMPILE, str(source), "-o", str(source.with_suffix(".o"))])
+    except (OSError, RuntimeError, ValueError) as error:
+        return str(error)
+    return None
+
+
 def _built(compiler: str, source: Path) -> Path:
-    """The library's file, compiled if it is missing or incomplete: its name ends in a checksum of its contents."""
-    words = shlex.split(compiler)
-    texts = (path.read_text(encoding="utf-8") for path in (source, *sorted(source.parent.glob("*.h"))))
-    inputs = "\0".join([compiler, instruction_sets(), *COMPILE, *LINK, *texts])
-    stem, cache = f"{source.stem}-{hashlib.sha256(inputs.encode()).hexdigest()[:16]}", _folder()
-    for path in sorted(cache.glob(f"{stem}-*.so")):
-        if path.stem == f"{stem}-{_checksum(path)}":
-            return path
-        path.unlink(missing_ok=True)
+    """The library's file, compiled if it is missing or incomplete."""
+    words, stem, cache = shlex.split(compiler), _stem(compiler, source), _folder()
+    earlier = _compiled_earlier(cache, stem)
+    if earlier is not None:
+        return earlier
     with tempfile.TemporaryDirectory(dir=cache) as folder:
         compiled, linked = str(Path(folder) / "kernels.o"), Path(folder) / "kernels.so"
         _run([*words, *COMPILE, str(source), "-o", compiled])
@@ -85,6 +102,22 @@ def _built(compiler: str, source: Path) -> Path:
         path = cache / f"{stem}-{_checksum(linked)}.so"
         linked.replace(path)
     return path
+
+
+def _stem(compiler: str, source: Path) -> str:
+    """The first part of a library's file name, with a checksum of everything that it is compiled from."""
+    texts = (path.read_text(encoding="utf-8") for path in (source, *sorted(source.parent.glob("*.h"))))
+    inputs = "\0".join([compiler, instruction_sets(), *COMPILE, *LINK, *texts])
+    return f"{source.stem}-{hashlib.sha256(inputs.encode()).hexdigest()[:16]}"
+
+
+def _compiled_earlier(cache: Path, stem: str) -> Path | None:
+    """A complete library, whose name ends in a checksum of its contents; incomplete ones are deleted."""
+    for path in sorted(cache.glob(f"{stem}-*.so")):
+        if path.stem == f"{stem}-{_checksum(path)}":
+            return path
+        path.unlink(missing_ok=True)
+    return None
 
 
 def instruction_sets() -> str:
@@ -108,21 +141,30 @@ def _folder() -> Path:
     If other users could write there, it is a temporary folder of this process. Raises ValueError if `$QKV_CACHE` is such a
     folder.
     """
+    reason = cache_refused()
+    if reason is None:
+        return _cache().resolve()
+    if os.environ.get("QKV_CACHE"):
+        raise ValueError(f"{reason}, and code is loaded from there; set QKV_CACHE to a folder of your own")
+    return _own(reason)
+
+
+def _cache() -> Path:
     chosen = os.environ.get("QKV_CACHE")
     base = Path(chosen or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qkv")
-    folder = (base / "kernels").absolute()
+    return (base / "kernels").absolute()
+
+
+def cache_refused() -> str | None:
+    """Why compiled kernels are not kept in the cache folder, which is created if missing; None where they are."""
+    folder = _cache()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = folder.resolve()
         _make_own(folder)
-        reason = _distrusted(folder)
+        return _distrusted(folder)
     except OSError as error:
-        reason = f"{folder} can't be used ({error.strerror or error})"
-    if reason is None:
-        return folder
-    if chosen:
-        raise ValueError(f"{reason}, and code is loaded from there; set QKV_CACHE to a folder of your own")
-    return _own(reason)
+        return f"{folder} can't be used ({error.strerror or error})"
 
 
 def _make_own(folder: Path) -> None:

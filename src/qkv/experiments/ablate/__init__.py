@@ -1,0 +1,1 @@
+"""Ablations: train the variants of a recipe with several seeds at equal budgets, and compare them in a table."""

@@ -1,0 +1,114 @@
+"""Show the runs of an ablation while they are trained: a table in a terminal, else a line for each run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from ...directories.layout import METRICS
+from ...look.formatting import shown
+from ...metrics.display import display_of
+from .ablation import Ablation
+from .single_run import RunResult
+from .summary import Spread
+from .tables import with_deviation
+
+_TAIL = 4096  # bytes of a log that hold its last line
+_COLUMNS = 3  # metrics, besides the loss in training
+
+
+class Progress:
+    """A context in which a table shows each variant: finished runs, means of their metrics, and the run in training."""
+
+    def __init__(self, ablation: Ablation, results: Mapping[tuple[str, int], RunResult], console: Console) -> None:
+        self.ablation, self.results, self.console = ablation, results, console
+        self.metric = ablation.variant(ablation.baseline).training.metric
+        self.running: dict[tuple[str, int], Path] = {}
+        self.live = Live(console=console, get_renderable=self.table, refresh_per_second=1, transient=True)
+
+    def __enter__(self) -> Progress:
+        if self.console.is_terminal:
+            self.live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.console.is_terminal:
+            self.live.stop()
+
+    def begin(self, run: tuple[str, int], folder: Path) -> None:
+        self.running[run] = folder
+
+    def done(self, run: tuple[str, int], result: RunResult) -> None:
+        self.running.pop(run, None)
+        if not self.console.is_terminal:
+            label, number = self.ablation.variants[run[0]].label, f"{len(self.results)}/{len(self.ablation.runs)}"
+            names = self._first(result.metrics)
+            metrics = [f"{display_of(name).title} {shown(name, result.metrics[name])}" for name in names]
+            text = f"{number} {label}, seed {run[1]}: {', '.join(metrics) or result.status}"
+            self.console.print(escape(text), highlight=False, soft_wrap=True)
+
+    def table(self) -> Table:
+        """The table at this moment."""
+        results = dict(self.results)  # another thread may add to it
+        names = self._first(name for result in results.values() for name in result.metrics)
+        table = Table(box=None)
+        for column in ("variant", "runs", *(display_of(name).title for name in names), "now"):
+            table.add_column(column, overflow="fold", justify="left" if column in ("variant", "now") else "right")
+        for name, variant in self.ablation.variants.items():
+            runs = [results[name, seed] for seed in self.ablation.seeds if (name, seed) in results]
+            cells = [with_deviation(m, _spread(m, runs)) for m in names]
+            table.add_row(
+                escape(variant.label), f"{len(runs)}/{len(self.ablation.seeds)}", *cells, self._now(name, runs)
+            )
+        return table
+
+    def _first(self, names: Iterable[str]) -> list[str]:
+        """The first metrics, the recipe's `training.metric` before the others."""
+        return sorted(dict.fromkeys(names), key=lambda name: name != self.metric)[:_COLUMNS]
+
+    def _now(self, variant: str, runs: list[RunResult]) -> str:
+        parts = []
+        for (name, seed), folder in list(self.running.items()):
+            if name == variant:
+                last = _last_line(folder / METRICS)
+                where = f"step {last['step']:,}, loss {_number(last.get('loss'))}" if "step" in last else "starting"
+                parts.append(f"seed {seed}: {where}")
+        diverged = sum(run.status == "diverged" for run in runs)
+        return "; ".join([*parts, *([f"{diverged} diverged"] if diverged else [])])
+
+
+def _spread(metric: str, runs: list[RunResult]) -> Spread | None:
+    values = {i: run.metrics[metric] for i, run in enumerate(runs) if metric in run.metrics}
+    return Spread.of(values) if values else None
+
+
+def _number(value: Any) -> str:
+    return f"{value:.3f}" if isinstance(value, int | float) else str(value or "–")
+
+
+def _last_line(path: Path) -> dict[str, Any]:
+    """The last training line of a log; empty if there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return {}
+    for line in reversed(lines):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict) and record.get("type") == "train":
+            return record
+    return {}

@@ -1,0 +1,255 @@
+"""Train all runs of an ablation, one after another or several at once, and write its report and its tables."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from ...core import yamls
+from ...core.device import choose
+from ...core.spec import counted
+from ...directories import layout
+from ...directories.layout import State
+from ...look.output_diff import duration
+from ...recipes.recipe import Recipe
+from .ablation import Ablation
+from .budget import equalized
+from .forecast import Forecast, costs_of, forecast, slowdown_of
+from .live import Progress
+from .page import write_page
+from .single_run import Job, RunResult, forget, train_run
+from .summary import Summary, summarize
+from .tables import FILES, write_tables
+
+SETTINGS = "ablation.yaml"
+
+Results = dict[tuple[str, int], RunResult]
+"""By variant and seed."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """The result of `run_ablation`. `report` is None if it was interrupted; `summary` covers the runs that are done."""
+
+    folder: Path
+    summary: Summary
+    report: Path | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The recipe of each variant at its budget, and what one run of it costs."""
+
+    recipes: dict[str, Recipe]
+    forecasts: dict[str, Forecast]
+    measured: bool
+
+    def seconds(self, seeds: int) -> float | None:
+        """Predicted seconds of training of all runs, one after another; None if they can't be predicted."""
+        each = [one.seconds for one in self.forecasts.values()]
+        return None if None in each else seeds * sum(seconds for seconds in each if seconds is not None)
+
+
+def run_ablation(
+    ablation: Ablation,
+    out: Path,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    jobs: int = 1,
+    limit: float | None = None,
+    device: str = "auto",
+    console: Console | None = None,
+) -> Study:
+    """Train every variant with every seed below `out`, and write `report.html` and the tables there.
+
+    resume:    continue an interrupted ablation, or add variants and seeds to one; runs that are done are not repeated.
+    overwrite: replace the ablation in `out`.
+    jobs:      runs that are trained at once, each in a process of its own with its share of the threads.
+    limit:     seconds that all runs may take, by prediction.
+
+    Raises ValueError, before anything is trained, if `out` can't be used or the prediction exceeds `limit`.
+    """
+    console = console or Console(quiet=True)
+    _admit(ablation, out, resume, overwrite)
+    plan = make_plan(ablation, device, measure=limit is not None)
+    _check_time(ablation, plan, limit, jobs)
+    if overwrite:
+        _clear(ablation, out)
+    out.mkdir(parents=True, exist_ok=True)
+    layout.write_text(out / SETTINGS, ablation.to_yaml())
+    results: Results = {}
+    todo: dict[tuple[str, int], Job] = {}
+    threads = max(1, torch.get_num_threads() // jobs) if jobs > 1 else None
+    for run in ablation.runs:
+        folder = _folder(out, *run)
+        done = RunResult.read(folder)
+        if done is not None:
+            results[run] = done
+        else:
+            todo[run] = _job(ablation, plan, run, folder, device, threads)
+    _announce(ablation, plan, len(todo), jobs, console)
+    complete = _train_all(ablation, todo, results, jobs, console)
+    summary = summarize(ablation, plan.forecasts, results)
+    write_tables(summary, out)
+    return Study(out, summary, write_page(ablation, summary, results, out) if complete else None)
+
+
+def make_plan(ablation: Ablation, device: str, measure: bool = False) -> Plan:
+    """Give all variants equal budgets and predict what they cost. `measure` times steps of the baseline on this machine."""
+    where = choose(device)
+    recipes = {name: ablation.variant(name) for name in ablation.variants}
+    costs = costs_of(recipes, where)
+    base, base_costs = recipes[ablation.baseline], costs[ablation.baseline]
+    slowdown = slowdown_of(base_costs, where) if measure else 1.0
+    equal = {
+        name: equalized(recipe, ablation.budget, base, costs[name], base_costs) for name, recipe in recipes.items()
+    }
+    return Plan(equal, {name: forecast(equal[name], costs[name], slowdown) for name in equal}, measure)
+
+
+def _check_time(ablation: Ablation, plan: Plan, limit: float | None, jobs: int) -> None:
+    if limit is None:
+        return
+    seconds = plan.seconds(len(ablation.seeds))
+    if seconds is None:
+        raise ValueError("--time needs runs whose length is known; give training.max_steps=N")
+    if seconds / jobs > limit:
+        runs = counted(len(ablation.runs), "run")
+        raise ValueError(
+            f"the {runs} would take about {duration(seconds / jobs)} on this machine, more than --time {duration(limit)}; "
+            "give fewer values or seeds, --random N, or a smaller training.max_steps"
+        )
+
+
+def _announce(ablation: Ablation, plan: Plan, left: int, jobs: int, console: Console) -> None:
+    runs = counted(len(ablation.runs), "run")
+    parts = [f"{runs}: {counted(len(ablation.variants), 'variant')} × {counted(len(ablation.seeds), 'seed')}"]
+    if left < len(ablation.runs):
+        parts.append(f"{left} left")
+    seconds = plan.seconds(len(ablation.seeds))
+    if seconds is not None and left:
+        share = seconds * left / len(ablation.runs) / jobs
+        how = "measured" if plan.measured else "estimated"
+        parts.append(f"about {duration(share)} of training ({how} for this machine)")
+    console.print("; ".join(parts), highlight=False, soft_wrap=True)
+
+
+def _admit(ablation: Ablation, out: Path, resume: bool, overwrite: bool) -> None:
+    """Check that `out` is free, or can be resumed or overwritten. Raises ValueError if it can't be used."""
+    saved = out / SETTINGS
+    if not saved.is_file():
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise ValueError(f"{out} holds something that is not an ablation; choose another directory with --out")
+        return
+    if overwrite:
+        return
+    old = _saved(out)
+    if not any(State.of(_folder(out, *run)) is not State.FREE for run in (*old.runs, *ablation.runs)):
+        return
+    if not resume:
+        raise ValueError(
+            f"{out} holds an ablation; continue it with --resume, replace it with --overwrite, or choose another directory "
+            "with --out"
+        )
+    if not _comparable(old, ablation):
+        raise ValueError(
+            f"the ablation in {out} has other settings, and runs of different recipes are not comparable; resume it with "
+            "its own settings, or replace it with --overwrite"
+        )
+
+
+def _comparable(old: Ablation, new: Ablation) -> bool:
+    """Whether runs of two ablations belong in one table: only variants and seeds may differ."""
+    shared = old.variants.keys() & new.variants.keys()
+    if any(old.variants[name].settings != new.variants[name].settings for name in shared):
+        return False
+    same_budget = old.budget == new.budget and (old.budget in ("steps", "time") or old.baseline == new.baseline)
+    return old.recipe == new.recipe and same_budget
+
+
+def _saved(out: Path) -> Ablation:
+    return Ablation.from_dict(yamls.load(layout.read_text(out / SETTINGS), str(out / SETTINGS)))
+
+
+def _clear(ablation: Ablation, out: Path) -> None:
+    """Remove the runs, tables and report of the ablation in `out`, and the runs that have the names of new ones."""
+    old = _saved(out).runs if (out / SETTINGS).is_file() else []
+    for name in (layout.REPORT, *FILES):
+        (out / name).unlink(missing_ok=True)
+    for variant, seed in {*old, *ablation.runs}:
+        forget(_folder(out, variant, seed))
+
+
+def _folder(out: Path, variant: str, seed: int) -> Path:
+    return out / variant / f"seed-{seed}"
+
+
+def _job(ablation: Ablation, plan: Plan, run: tuple[str, int], folder: Path, device: str, threads: int | None) -> Job:
+    variant, seed = run
+    recipe = plan.recipes[variant].model_copy(update={"seed": seed})
+    measure = None if ablation.measure is None else ablation.measure.to_dict()
+    return Job(recipe.to_yaml(), folder, device, measure, threads)
+
+
+def _train_all(
+    ablation: Ablation, todo: Mapping[tuple[str, int], Job], results: Results, jobs: int, console: Console
+) -> bool:
+    """Train the runs that are left and add their results. Returns whether all are done."""
+    progress = Progress(ablation, results, console)
+    with progress:
+        trained = _in_turn(todo, progress) if jobs == 1 or len(todo) < 2 else _at_once(todo, jobs, progress)
+        for run, result in trained:
+            if result is None:
+                return False
+            results[run] = result
+            progress.done(run, result)
+    return True
+
+
+def _in_turn(
+    todo: Mapping[tuple[str, int], Job], progress: Progress
+) -> Iterator[tuple[tuple[str, int], RunResult | None]]:
+    for run, job in todo.items():
+        progress.begin(run, job.folder)
+        with _naming(run):
+            result = train_run(job)
+        yield run, result
+
+
+def _at_once(
+    todo: Mapping[tuple[str, int], Job], jobs: int, progress: Progress
+) -> Iterator[tuple[tuple[str, int], RunResult | None]]:
+    """Train in processes. After Ctrl-C, which reaches them too, they save and stop, and the rest does not begin."""
+    waiting, running = list(todo.items()), dict[Future[RunResult | None], tuple[str, int]]()
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        try:
+            while waiting or running:
+                while waiting and len(running) < jobs:
+                    run, job = waiting.pop(0)
+                    progress.begin(run, job.folder)
+                    running[pool.submit(train_run, job)] = run
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    run = running.pop(future)
+                    with _naming(run):
+                        result = future.result()
+                    yield run, result
+        except KeyboardInterrupt:
+            wait(running)
+            yield next(iter(running.values()), ("", 0)), None
+
+
+@contextmanager
+def _naming(run: tuple[str, int]) -> Iterator[None]:
+    """Name the run in the message of a ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{run[0]}, seed {run[1]}: {error}") from None

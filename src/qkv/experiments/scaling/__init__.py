@@ -1,0 +1,1 @@
+"""Scaling studies: train a ladder of sizes at several budgets, and fit scaling laws to the losses."""

@@ -1,0 +1,65 @@
+"""Every page of docs/tour runs, and prints and draws what it shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs" / "tour").glob("[0-9]*.md"))
+
+
+def script(path: Path) -> ModuleType:
+    """A Python file as a module."""
+    module = ModuleType(path.stem)
+    module.__file__ = str(path)
+    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), vars(module))
+    return module
+
+
+TOUR = script(ROOT / "docs" / "tour.py")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_prints_and_draws_what_it_shows(page: Path, tmp_path: Path):
+    with torch.random.fork_rng():
+        printed = TOUR.run(page, tmp_path)
+    assert printed and printed == TOUR.shown(page), f"write it again: .venv/bin/python docs/tour.py {page.stem}"
+    pictures = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    on_page = set(re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text(encoding="utf-8")))
+    assert set(pictures) == on_page
+    for name, drawn in pictures.items():
+        assert (page.parent / name).read_bytes() == drawn, f"{name} is not what the page draws"
+
+
+def test_the_index_and_the_sites_navigation_list_every_page_in_order():
+    index = re.findall(r"\]\((\d[^)]+\.md)\)", (ROOT / "docs" / "tour" / "index.md").read_text(encoding="utf-8"))
+    navigation = re.findall(r"tour/(\d.+\.md)", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert index == navigation == [page.name for page in PAGES]
+
+
+def test_the_landing_picture_is_what_its_script_draws():
+    drawn = (ROOT / "docs" / "landing.svg").read_text(encoding="utf-8")
+    assert drawn == script(ROOT / "docs" / "landing.py").landing() + "\n", (
+        "draw it again: .venv/bin/python docs/landing.py"
+    )
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_warnings_and_requests_nothing(tmp_path: Path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    built = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    )
+    assert built.returncode == 0, built.stderr
+    for page in tmp_path.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert not re.findall(r'<(?:script|img|iframe)[^>]+src="?(?:https?:)?//', text), page
+        assert not re.findall(r'<link[^>]+rel="?(?:stylesheet|preconnect|icon)[^>]+href="?(?:https?:)?//', text), page
