@@ -1,45 +1,81 @@
-"""The commands, in the order of `qkv --help`. Neither this file nor the top of a command's file may import slow modules."""
+"""The commands, in the order of `qkv --help`. Each is imported when it is called; none imports slow modules at its top."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from . import (
-    ablate,
-    allocator,
-    catalog,
-    chat,
-    classify,
-    completion,
-    consent,
-    convert,
-    cost_commands,
-    doctor,
-    evaluate,
-    explain,
-    fill,
-    generate,
-    look,
-    predict,
-    prune,
-    report,
-    scaling,
-    score,
-    show,
-    tokenizer,
-    train,
-    vectors,
-)
+from . import allocator, completion, consent
+
+MARKUP: Any = "markdown"
+
+# Where the function, or the group of subcommands, of each command is: a module of this package and a name in it.
+COMMANDS = {
+    "demo": ("train", "demo"),
+    "train": ("train", "train"),
+    "eval": ("evaluate", "evaluate"),
+    "report": ("report", "report"),
+    "ablate": ("ablate", "ablate"),
+    "generate": ("generate", "generate"),
+    "translate": ("generate", "generate"),
+    "chat": ("chat", "chat"),
+    "score": ("score", "score"),
+    "embed": ("score", "embed"),
+    "classify": ("classify", "classify"),
+    "fill": ("fill", "fill"),
+    "predict": ("predict", "predict"),
+    "look": ("look", "look"),
+    "prune": ("prune", "prune"),
+    "scaling": ("scaling", "app"),
+    "tokenizer": ("tokenizer", "app"),
+    "vectors": ("vectors", "app"),
+    "convert": ("convert", "convert"),
+    "list": ("catalog", "list_"),
+    "show": ("show", "show"),
+    "explain": ("explain", "explain"),
+    "cost": ("cost_commands", "app"),
+    "doctor": ("doctor", "doctor"),
+}
+
+
+class Commands(TyperGroup):
+    """The commands of `COMMANDS`; the module of one is imported when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        if cmd_name not in self.commands:
+            module, name = COMMANDS[cmd_name]
+            imported = import_module(f".{module}", __package__)
+            found = getattr(imported, name)
+            if not isinstance(found, typer.Typer):
+                function, found = found, typer.Typer(add_completion=False, rich_markup_mode=MARKUP)
+                found.command(cmd_name, help=getattr(imported, f"{cmd_name}_help", None))(function)
+            self.commands[cmd_name] = typer.main.get_command(found)
+            self.commands[cmd_name].name = cmd_name
+        return self.commands[cmd_name]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in COMMANDS:  # the message names the nearest of the commands that are imported
+            for name in COMMANDS:
+                self.get_command(ctx, name)
+        return super().resolve_command(ctx, args)
+
 
 app = typer.Typer(
     name="qkv",
+    cls=Commands,
     help="Train Transformers on your data and use them.",
     epilog="`qkv demo` trains a small translator in five minutes. QKV_DEBUG=1 shows tracebacks.",
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="markdown",
+    rich_markup_mode=MARKUP,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -96,29 +132,3 @@ def _options(
     if not system_allocator:
         allocator.keep_pages()
     consent.set_up(context, imports or (), yes)
-
-
-app.command("demo")(train.demo)
-app.command("train")(train.train)
-app.command("eval")(evaluate.evaluate)
-app.command("report")(report.report)
-app.command("ablate")(ablate.ablate)
-app.command("generate")(generate.generate)
-app.command("translate", help=generate.translate_help)(generate.generate)
-app.command("chat")(chat.chat)
-app.command("score")(score.score)
-app.command("embed")(score.embed)
-app.command("classify")(classify.classify)
-app.command("fill")(fill.fill)
-app.command("predict")(predict.predict)
-app.command("look")(look.look)
-app.command("prune")(prune.prune)
-app.add_typer(scaling.app, name="scaling")
-app.add_typer(tokenizer.app, name="tokenizer")
-app.add_typer(vectors.app, name="vectors")
-app.command("convert")(convert.convert)
-app.command("list")(catalog.list_)
-app.command("show")(show.show)
-app.command("explain")(explain.explain)
-app.add_typer(cost_commands.app, name="cost")
-app.command("doctor")(doctor.doctor)

@@ -26,8 +26,8 @@ def list_(
         typer.Argument(
             metavar="WHAT",
             help="recipes, presets or metrics; parts of models: patterns, positions, scalings, scores, weightings, "
-            "mechanisms, feedforwards, norms, placements, inputs, heads, caches; of training: objectives, optimizers, "
-            "schedules, averages, adapters; of data: sources, tasks, tokenizers, augmentations, mixings.",
+            "mechanisms, feedforwards, norms, placements, inputs, heads, caches, speculations; of training: objectives, "
+            "optimizers, schedules, averages, adapters; of data: sources, tasks, tokenizers, augmentations, mixings.",
             autocompletion=lambda incomplete: [name for name in LISTS if name.startswith(incomplete)],
         ),
     ] = None,
@@ -180,6 +180,7 @@ ROLES = {
     "inputs": "layers.embedding.Input",
     "heads": "models.heads.text.Head",
     "caches": "kv_cache.kinds.CacheKind",
+    "speculations": "generation.speculation.Speculation",
     "objectives": "training.objective.Objective",
     "optimizers": "training.optimizers.base.Optimizer",
     "schedules": "training.optimizers.schedules.Schedule",
