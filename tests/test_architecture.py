@@ -20,7 +20,19 @@ PACKAGES = sorted(path.parent for path in SOURCE.rglob("__init__.py"))
 MOST_LINES = 500
 MOST_MODULES = 16
 ORDER = (
-    *("cli", "doctor", "experiments", "inference", "recipes", "tasks", "testing", "directories", "families", "hub"),
+    *(
+        "cli",
+        "doctor",
+        "experiments",
+        "export",
+        "inference",
+        "recipes",
+        "tasks",
+        "testing",
+        "directories",
+        "families",
+        "hub",
+    ),
     *("explain", "generation", "parallel", "training", "pruning", "look", "cost", "scaling", "data", "tokenizers"),
     *("models", "attention", "layers"),
     *("kernels", "kv_cache", "positions", "patterns", "metrics", "core"),

@@ -51,7 +51,7 @@ def test_a_model_of_no_family_says_so(source: Path, tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (["source", "out", "--to", "onnx"], "there is no format 'onnx'"),
+        (["source", "out", "--to", "qvk"], "there is no format 'qvk'; did you mean 'qkv'"),
         (["source", "source"], "already exists; choose another target, or replace it with --overwrite"),
         (["source", "out", "--to", "safetensors"], "writes one file, NAME.safetensors"),
         (["source", "out.safetensors"], "writes one file, NAME.safetensors"),

@@ -1,26 +1,73 @@
-"""`qkv convert`: convert a model between the Hub's format, qkv's own and a file of weights."""
+"""`qkv convert`: convert a model between the Hub's format, qkv's own, and those of other programs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from .say import echo
 
-FORMATS = ("hub", "qkv", "safetensors")
+if TYPE_CHECKING:
+    from ..inference.run import Run
+
+
+class Settings(NamedTuple):
+    """The options of formats."""
+
+    max_shard_size: str
+
+
+class Format(NamedTuple):
+    """A format to write. `suffix`: that of its one file; "" for a directory.
+
+    `write(run, target, settings)` returns a line to print, or None for the number of parameters.
+    """
+
+    suffix: str
+    write: Callable[[Run, Path, Settings], str | None]
+
+
+def _hub(run: Run, target: Path, settings: Settings) -> None:
+    run.save(target, to="hub", max_shard_size=settings.max_shard_size)
+
+
+def _qkv(run: Run, target: Path, settings: Settings) -> None:
+    run.save(target, to="qkv")
+
+
+def _usual(run: Run, target: Path, settings: Settings) -> None:
+    run.save(target, max_shard_size=settings.max_shard_size)
+
+
+def _safetensors(run: Run, target: Path, settings: Settings) -> None:
+    from ..training.checkpoints.weights import model_tensors, replace_tensors
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    replace_tensors(target, model_tensors(run.model))
+
+
+FORMATS = {
+    "hub": Format("", _hub),
+    "qkv": Format("", _qkv),
+    "safetensors": Format(".safetensors", _safetensors),
+}
+"""The formats of `--to`. Writers of formats of other programs are in `qkv.export`."""
 
 
 def convert(
     source: Annotated[
         str, typer.Argument(metavar="SRC", help="A run, a directory in the Hub's format, or a name on the Hub.")
     ],
-    target: Annotated[Path, typer.Argument(metavar="DST", help="The directory to write, or a .safetensors file.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="DST", help="The directory to write, or a file such as NAME.safetensors.")
+    ],
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="hub|qkv|safetensors", help="The format. [default: hub if a Hub family matches, else qkv]"
+            "--to", metavar="|".join(FORMATS), help="The format. [default: hub if a Hub family matches, else qkv]"
         ),
     ] = None,
     dtype: Annotated[
@@ -36,39 +83,45 @@ def convert(
     ] = "5GB",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing model.")] = False,
 ) -> None:
-    """Convert a model to the Hub's format, to qkv's own, or to a file of weights."""
+    """Convert a model to the Hub's format, to qkv's own, to a file of weights, or for other programs."""
     import warnings
 
-    if to is not None and to not in FORMATS:
-        from ..core.spec import nearest
-
-        raise ValueError(f"there is no format {to!r}; {nearest(to, FORMATS)}")
-    _check_target(target, is_file=to == "safetensors", overwrite=overwrite)
+    form = _format(to)
+    _check_target(target, to, form.suffix, overwrite=overwrite)
     from ..inference.run import load
 
     run = load(source, "cpu", dtype=dtype, revision=revision, allow_pickle=allow_pickle)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        if to == "safetensors":
-            from ..training.checkpoints.weights import model_tensors, replace_tensors
-
-            target.parent.mkdir(parents=True, exist_ok=True)
-            replace_tensors(target, model_tensors(run.model))
-        else:
-            run.save(target, to=to, max_shard_size=max_shard_size)  # type: ignore[arg-type]
+        said = form.write(run, target, Settings(max_shard_size))
     for warning in caught:
         echo(str(warning.message), err=True)
-    echo(f"{target}: {run.model.spec.n_parameters:,} parameters")
+    echo(said or f"{target}: {run.model.spec.n_parameters:,} parameters")
 
 
-def _check_target(target: Path, *, is_file: bool, overwrite: bool) -> None:
+def _format(to: str | None) -> Format:
+    """The format of a name. Raises ValueError for an unknown one."""
+    if to is None:
+        return Format("", _usual)
+    if to not in FORMATS:
+        from ..core.spec import nearest
+
+        raise ValueError(f"there is no format {to!r}; {nearest(to, FORMATS)}")
+    return FORMATS[to]
+
+
+def _check_target(target: Path, to: str | None, suffix: str, *, overwrite: bool) -> None:
     """Raise ValueError if the target has the wrong form, or exists and may not be replaced."""
-    if is_file != (target.suffix == ".safetensors"):
+    files = {form.suffix: name for name, form in FORMATS.items() if form.suffix}
+    if suffix and target.suffix != suffix:
+        raise ValueError(f"--to {to} writes one file, NAME{suffix}, and not {target}; name one")
+    if not suffix and target.suffix in files:
+        form = files[target.suffix]
         raise ValueError(
-            f"--to safetensors writes one file, NAME.safetensors, and the other formats directories; not {target}"
+            f"--to {form} writes one file, NAME{target.suffix}, and other formats directories; not {target}"
         )
-    exists = target.exists() if is_file else target.is_dir() and any(target.iterdir())
-    if target.is_file() and not is_file:
+    exists = target.exists() if suffix else target.is_dir() and any(target.iterdir())
+    if target.is_file() and not suffix:
         raise ValueError(f"{target} is a file; a model is a directory")
     if exists and not overwrite:
         raise ValueError(f"{target} already exists; choose another target, or replace it with --overwrite")

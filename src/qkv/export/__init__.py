@@ -1,0 +1,1 @@
+"""Export of models for other programs: one format a file."""
