@@ -60,3 +60,17 @@ def four() -> Iterator[RankPool]:
     pool = RankPool(4)
     yield pool
     pool.close()
+
+
+@pytest.fixture(scope="module")
+def eight() -> Iterator[RankPool]:
+    pool = RankPool(8)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture(scope="module")
+def sixteen() -> Iterator[RankPool]:
+    pool = RankPool(16)
+    yield pool
+    pool.close()

@@ -10,13 +10,14 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-TIMEOUT = 120.0  # seconds that a function may take
+TIMEOUT = 120.0  # seconds that a function may take, and 30 more for each rank, which share the cores
 
 
 class RankPool:
     """`size` ranks. `run` calls a function of a module on all of them, and returns their results in order."""
 
     def __init__(self, size: int) -> None:
+        self.timeout = TIMEOUT + 30.0 * size
         context = multiprocessing.get_context("spawn")
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
@@ -34,7 +35,7 @@ class RankPool:
             pipe.send((function, arguments))
         results = []
         for rank, pipe in enumerate(self.pipes):
-            assert pipe.poll(TIMEOUT), f"rank {rank} gave no result in {TIMEOUT:g} s"
+            assert pipe.poll(self.timeout), f"rank {rank} gave no result in {self.timeout:g} s"
             fine, result = pipe.recv()
             assert fine, f"rank {rank}:\n{result}"
             results.append(result)
@@ -58,7 +59,7 @@ def _work(pipe: Any, rank: int, size: int, port: int, path: list[str]) -> None:
     torch.set_num_threads(1)
     from qkv.parallel.world import World
 
-    world = World.join(torch.device("cpu"), timeout=TIMEOUT / 2)
+    world = World.join(torch.device("cpu"), timeout=TIMEOUT / 2 + 15.0 * size)
     while True:
         try:
             function, arguments = pipe.recv()

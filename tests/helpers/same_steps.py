@@ -9,19 +9,23 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+import small_recipes
 import torch
 from torch.utils import _pytree
 
 from qkv.core.batch import Batch
 from qkv.core.ranks import ALONE, Ranks
 from qkv.data.loader.stream import stream
+from qkv.experiments.evaluate import Evaluator
 from qkv.experiments.tokenizer import make
 from qkv.experiments.train import use_of
+from qkv.inference.run import load
 from qkv.models.build import build
 from qkv.parallel.scale import Scale
 from qkv.parallel.team import Team
 from qkv.recipes.recipe import Recipe
-from qkv.training.checkpoints.pieces import joined
+from qkv.training.checkpoints.pieces import Piece
 from qkv.training.checkpoints.weights import model_tensors
 from qkv.training.loop import fit
 from qkv.training.step import Stepper
@@ -36,6 +40,10 @@ FAMILIES = {
     "encoder": ("tag", *SMALL, "model.dropout=0", "batching.tokens=300"),
     "moe": ("reverse", *SMALL, "model.dropout=0", "batching.tokens=300",
             "model.replace={'*.blocks.*.feedforward': " + MOE + "}"),
+    "window": ("nanogpt", *SMALL, "data={kind: reverse, train: 200}", "tokenizer={kind: char}", "model.max_positions=64",
+               "batching.context=64", "batching.tokens=200",
+               "model.replace={decoder.position: rotary, '*.blocks.*.attention.n_kv_heads': 2, "
+               "'*.blocks.*.attention.pattern': {kind: window, size: 7, ahead: 1}}"),
     "vit": ("vit", *SMALL, "batching.tokens=600"),
     "contrastive": ("similarity", *SMALL, "objective={kind: contrastive, both: true}", "batching.tokens=200"),
 }  # fmt: skip
@@ -49,7 +57,8 @@ class Steps(NamedTuple):
     norms: list[float]
     counts: list[int]
     weights: dict[str, torch.Tensor]  # this rank's part
-    pieces: dict[str, Any]
+    gradients: list[dict[str, torch.Tensor]]  # of each step before clipping, of the parameters that this rank updates
+    pieces: dict[str, Piece]  # where these parts are in the whole
 
 
 @cache
@@ -91,7 +100,8 @@ def take_steps(ranks: Ranks, family: str, scale: dict[str, Any] | None = None, s
         recipe.data, tokenizer, recipe.batching.replace(pool=64, workers=0), seq2seq=seq2seq, task=recipe.task,
         seed=3, shard=team.shard,
     )  # fmt: skip
-    steps = Steps([], [], [], [], {}, {})
+    steps = Steps([], [], [], [], {}, [], {})
+    _keep_gradients(stepper, steps)
     with batches, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(STEPS):
@@ -101,16 +111,58 @@ def take_steps(ranks: Ranks, family: str, scale: dict[str, Any] | None = None, s
             steps.norms.append(taken.grad_norm.item())
             steps.counts.append(taken.count)
     steps.weights.update({name: t.clone() for name, t in model_tensors(model).items()})
-    steps.pieces.update(stepper.strategy.pieces(steps.weights))
+    steps.pieces.update(stepper.strategy.pieces({**steps.weights, **steps.gradients[0]}))
     return steps
 
 
-def whole(results: list[Steps]) -> dict[str, torch.Tensor]:
-    """The weights of all ranks put together."""
-    seen: dict[str, tuple[dict[str, torch.Tensor], dict[str, Any]]] = {}
+def _keep_gradients(stepper: Stepper, steps: Steps) -> None:
+    """Keep the gradients of each step, when they have been summed over the ranks."""
+    reduce = stepper.strategy.reduce
+
+    def kept(optimizer: torch.optim.Optimizer) -> list[torch.nn.Parameter]:
+        parameters = reduce(optimizer)
+        groups = optimizer.param_groups
+        names = {p: n for g in groups for p, n in zip(g["params"], g["param_names"], strict=True)}
+        steps.gradients.append({names[p]: p.grad.clone() for p in parameters if p.grad is not None})
+        return parameters
+
+    stepper.strategy.reduce = kept  # type: ignore[method-assign]
+
+
+def compare(results: list[Steps], one: Steps) -> None:
+    """Compare what several ranks gave with what one process gave, within 1e-9: every number of every rank's part of the
+    gradients of all steps and of the weights after them, and that the parts make up the whole."""
     for steps in results:
-        seen.setdefault(str((sorted(steps.weights), sorted(steps.pieces.items()))), (steps.weights, steps.pieces))
-    return joined(seen.values(), "the ranks")
+        assert steps.counts == one.counts
+        assert steps.losses == pytest.approx(one.losses, rel=1e-9)
+        assert steps.norms == pytest.approx(one.norms, rel=1e-9)
+        for mine, values in zip(steps.values, one.values, strict=True):
+            assert mine == pytest.approx(values, rel=1e-9, abs=1e-12)
+    for i, wanted in enumerate(one.gradients):
+        _compare([(steps.gradients[i], steps.pieces) for steps in results], wanted, f"gradients of step {i + 1}", 1e-11)
+    # The gradient of a key's bias is 0 up to rounding, of which some optimizers take the sign alone.
+    moved = {name: tensor for name, tensor in one.weights.items() if not name.endswith(".k.bias")}
+    _compare([(steps.weights, steps.pieces) for steps in results], moved, "weights", 1e-10)
+
+
+def _compare(
+    parts: list[tuple[dict[str, torch.Tensor], dict[str, Piece]]],
+    whole: dict[str, torch.Tensor],
+    what: str,
+    atol: float,
+) -> None:
+    covered = {name: torch.zeros(tensor.shape, dtype=torch.bool) for name, tensor in whole.items()}
+    for rank, (tensors, pieces) in enumerate(parts):
+        for name, tensor in tensors.items():
+            if name in whole:
+                wanted, seen = whole[name], covered[name]
+                if name in pieces:
+                    wanted, seen = (pieces[name].of(all_, tensor.shape) for all_ in (wanted, seen))
+                where = f"{what}, {name}, rank {rank}"
+                torch.testing.assert_close(tensor, wanted, rtol=1e-9, atol=atol, msg=where)
+                seen.fill_(True)
+    missing = [name for name, seen in covered.items() if not seen.all()]
+    assert not missing, f"no rank has all {what} of {missing}"
 
 
 def alone(family: str, settings: tuple[str, ...] = ()) -> Steps:
@@ -191,3 +243,19 @@ def nan_on_one_rank(ranks: Ranks) -> tuple[str, float]:
     taken = stepper.take([batch], lr=0.1)
     same = all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
     return "unchanged" if same else "changed", taken.bad.item()
+
+
+def evaluate_on(ranks: Ranks, folder: str, settings: tuple[str, ...] = (), kind: str = "") -> dict[str, Any]:
+    """Evaluate the run in a folder, or the untrained small model of a task, on the ranks together."""
+    if kind:
+        recipe, tokenizer, model, _ = small_recipes.prepared(kind)
+    else:
+        run = load(folder, device="cpu")
+        assert run.recipe is not None
+        recipe, tokenizer, model = run.recipe.change(list(settings)), run.tokenizer, run.model
+    evaluator = Evaluator(
+        recipe.data, tokenizer, recipe.batching, recipe.evaluation, recipe.generation, recipe.objective, recipe.seed,
+        recipe.task, ranks,
+    )  # fmt: skip
+    result = evaluator(model, "validation", 11, score_each=not kind and "source" in next(recipe.data.examples("train")))
+    return {**result.to_dict(), "outputs": result.outputs, "extremes": result.extremes, "seconds": None}

@@ -75,7 +75,6 @@ def test_two_ranks_train_a_run_as_one_does(tmp_path):
             "1 × 2 × 1, 1 × 1 × 2",
         ),
         (("scale.context=3",), "scale: shard × context = 1 × 3 = 3 does not fit 2 ranks"),
-        (("scale.shard=2", "scale.pipeline=2"), "zero=3 divides parameters for whole forward passes"),
         (("scale.zero=2",), "zero=2 divides over `shard` ranks, and shard is 1"),
     ],
 )

@@ -120,7 +120,8 @@ class MultiHeadLinearAttention(MultiHeadAttention):
         q, k = run.rotate_queries(q), run.rotate_keys(k)
         assert state is None or isinstance(state, LinearState)
         with torch.autocast(x.device.type, enabled=False):
-            return linear_attention(self._mapped(q), self._mapped(k), v, layout, self.causal, state)
+            attended = run.linear or linear_attention
+            return attended(self._mapped(q), self._mapped(k), v, layout, self.causal, state)
 
     def _mapped(self, x: Float[Tensor, "B T H D"]) -> Features:
         wide = torch.promote_types(x.dtype, torch.float32)
@@ -206,6 +207,22 @@ def linear_attention(
             _attended(q, k, v, layout.slice(at, at + v.shape[1]), None, True, carried, chunk) for q, k, v, at in parts
         ]
         return torch.cat(done, 1)
+
+
+def sums_over(k: Features, v: Float[Tensor, "B T K E"], layout: Layout) -> Float[Tensor, "B K R E1"]:
+    """Σ_s φ(k_s) [v_s, 1]ᵀ over the real tokens, for features without a log: what a `LinearState` holds after them."""
+    problem = _Problem.of(k, k, v, layout, None)
+    return torch.einsum("btkr,btke->bkre", problem.k, problem.v)
+
+
+def from_sums(
+    q: Features, sums: Float[Tensor, "B K R E1"], layout: Layout, dtype: torch.dtype
+) -> Float[Tensor, "B T H E"]:
+    """The output for queries that all see the same sums."""
+    grouped = q.values.unflatten(2, (sums.shape[1], -1)).to(sums.dtype)
+    out = torch.einsum("btkgr,bkre->btkge", grouped, sums).flatten(2, 3)
+    out = out[..., :-1] / out[..., -1:].masked_fill(out[..., -1:] == 0, 1.0)
+    return out.masked_fill(~layout.valid[:, :, None, None], 0.0).to(dtype)
 
 
 def _split(features: Features) -> list[Features]:

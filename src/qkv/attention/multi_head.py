@@ -47,6 +47,7 @@ class Pass:
     extras: Extras | None = None  # what layers report besides their output, if it is wanted
     split: TokenSplit | None = None  # how the tokens are divided over ranks, if they are
     attend: Callable[..., Tensor] = attend  # attention; another function where keys are on other ranks
+    linear: Callable[..., Tensor] | None = None  # likewise in place of linear attention
 
     def afresh(self) -> Pass:
         """The same pass with an empty plan and no extras, for blocks that are recomputed in backward."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -74,6 +75,21 @@ class Alone:
 
 
 ALONE: Ranks = Alone()
+
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+
+
+def in_turns(ranks: Ranks, items: Iterable[Item], compute: Callable[[Item], T]) -> Iterator[tuple[Item, T]]:
+    """Each item with what is computed from it, by one rank for all: rank 0 takes the first, rank 1 the second and so on.
+
+    All ranks give the same items, and get the same results, which are picklable, in order.
+    """
+    remaining = iter(items)
+    while some := list(itertools.islice(remaining, ranks.size)):
+        own = compute(some[ranks.rank]) if ranks.rank < len(some) else None
+        yield from zip(some, ranks.gather(own))  # noqa: B905  the last results may be of no item
 
 
 @dataclass(frozen=True)

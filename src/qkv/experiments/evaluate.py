@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,6 +13,7 @@ import torch
 
 from ..core import plain_json
 from ..core.batch import IGNORE, Batch
+from ..core.ranks import ALONE, Ranks, in_turns
 from ..core.spec import counted, nearest
 from ..data.batching.settings import Batching
 from ..data.loader.stream import Stream, stream
@@ -23,13 +24,15 @@ from ..generation import Generation
 from ..inference.chat import Assistant
 from ..inference.text import TextModel
 from ..metrics import text as text_metrics
+from ..metrics.base import Metric as TaskMetric
+from ..metrics.base import model_outputs
 from ..metrics.extremes import Extremes, Ranking
 from ..models.build import AnyModel
 from ..recipes.evaluation import TEXT_METRICS, USUAL, Evaluation, Metric
 from ..tokenizers.tokenizer import Tokenizer
 from ..training.objective import Objective, terms_of
 from .example_counts import Clock, first, goods
-from .likelihood import Likelihood, TermSums
+from .likelihood import Likelihood, TermSums, TermValue, values_of
 
 if TYPE_CHECKING:
     from ..inference.run import Run
@@ -97,7 +100,11 @@ class Fixed(Source, kind="fixed"):
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Evaluates models on the splits of a source. The result depends only on the model and these settings."""
+    """Evaluates models on the splits of a source. The result depends only on the model and these settings.
+
+    Several `ranks`, each of which has the whole model, divide batches and prompts among them and get the same result.
+    Metrics of tasks that run the model in a way of their own are computed by every rank.
+    """
 
     source: Source
     tokenizer: Tokenizer | None
@@ -107,6 +114,7 @@ class Evaluator:
     objective: Objective
     seed: int = 0
     task: Task | None = None
+    ranks: Ranks = ALONE
 
     def __call__(
         self,
@@ -250,13 +258,21 @@ class Evaluator:
             ) as batches,
             torch.inference_mode(),
         ):
-            for batch in batches:
-                rows += len(batch.texts) or batch.rows
+            shared = type(metric).evaluate is TaskMetric.evaluate and type(metric).update is not TaskMetric.update
+
+            def compute(batch: Batch) -> tuple[dict[str, TermValue], Any]:
                 moved = batch.to(model.device)
-                terms.add(terms_of(self.objective, model, moved))
-                metric.evaluate(model, moved)
-                if limit is not None and rows >= limit:
-                    break
+                values = values_of(terms_of(self.objective, model, moved))
+                return values, model_outputs(model, moved) if shared else None
+
+            chosen = _up_to(limit, batches, lambda batch: len(batch.texts) or batch.rows)
+            for batch, (values, outputs) in in_turns(self.ranks, chosen, compute):
+                rows += len(batch.texts) or batch.rows
+                terms.add(values)
+                if shared:
+                    metric.take_outputs(outputs, batch.to(model.device))
+                else:
+                    metric.evaluate(model, batch.to(model.device))
             notes = skip_notes(batches)
             if limit is not None:
                 rest = (len(batch.texts) or batch.rows for batch in batches)
@@ -293,22 +309,24 @@ class Evaluator:
         batching = self.batching.replace(workers=0, shuffle=False)
         seq2seq = model.is_encoder_decoder
         with stream(source, self._words, batching, seq2seq=seq2seq, split=split, seed=self.seed, epochs=1) as batches:
-            for batch in batches:
+            chosen = _up_to(limit, batches, _rows)
+            for batch, (values, size) in in_turns(self.ranks, chosen, partial(self._likelihood_of, model)):
                 total.rows += _rows(batch)
-                self._add(total, model, batch)
-                if limit is not None and total.rows >= limit:
-                    break
+                total.size += size
+                total.terms.add(values)
             total.examples = batches.report.read - batches.report.skipped.total()
             return total, skip_notes(batches), clock.tally(map(_rows, batches))
 
     @torch.inference_mode()
-    def _add(self, total: Likelihood, model: AnyModel, batch: Batch) -> None:
-        total.terms.add(terms_of(self.objective, model, batch.to(model.device)))
+    def _likelihood_of(self, model: AnyModel, batch: Batch) -> tuple[dict[str, TermValue], int]:
+        """The objective's terms of a batch, and the bytes of its texts."""
+        values = values_of(terms_of(self.objective, model, batch.to(model.device)))
         if batch.texts:
-            total.size += sum(len(text["target"].encode()) for text in batch.texts)
-        elif batch.labels is not None:
-            texts = (self._words.decode(row[row != IGNORE].tolist()) for row in batch.labels)
-            total.size += sum(len(text.encode()) for text in texts)
+            return values, sum(len(text["target"].encode()) for text in batch.texts)
+        if batch.labels is None:
+            return values, 0
+        texts = (self._words.decode(row[row != IGNORE].tolist()) for row in batch.labels)
+        return values, sum(len(text.encode()) for text in texts)
 
     def _outputs(
         self, text_model: TextModel, examples: list[Example], settings: Generation
@@ -317,11 +335,14 @@ class Evaluator:
         context = text_model.model.max_positions
         longest = None if context is None else context if text_model.task == "translate" else context - 1
         prompts = [text_model.encode(example["source"]) for example in examples]
-        generated = text_model.outputs_of([prompt[:longest] for prompt in prompts], settings)
+        mine = range(self.ranks.rank, len(prompts), self.ranks.size)
+        generated = text_model.outputs_of([prompts[i][:longest] for i in mine], settings, numbers=mine)
+        of_ranks = self.ranks.gather([outputs[0].text for outputs in generated])
+        texts = [of_ranks[i % self.ranks.size][i // self.ranks.size] for i in range(len(prompts))]
         cut = sum(longest is not None and len(prompt) > longest for prompt in prompts)
         samples = [
-            {"source": example["source"], "target": example["target"], "output": outputs[0].text}
-            for example, outputs in zip(examples, generated, strict=True)
+            {"source": example["source"], "target": example["target"], "output": text}
+            for example, text in zip(examples, texts, strict=True)
         ]
         return samples, cut
 
@@ -404,6 +425,16 @@ def skip_notes(batches: Stream) -> list[str]:
     report = replace(batches.report, notes=())
     warning = "most examples were skipped: " if report.mostly_skipped else ""
     return [f"{warning}{report}"] if report.skipped or report.cut else []
+
+
+def _up_to(limit: int | None, batches: Iterable[Batch], rows_of: Callable[[Batch], int]) -> Iterator[Batch]:
+    """The batches with the first `limit` rows, and no more."""
+    rows = 0
+    for batch in batches:
+        rows += rows_of(batch)
+        yield batch
+        if limit is not None and rows >= limit:
+            return
 
 
 def _rows(batch: Batch) -> int:

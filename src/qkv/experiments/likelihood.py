@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from ..core.batch import Term, Terms
+from ..core.batch import Terms
 from ..metrics import text as text_metrics
 from ..recipes.evaluation import Metric
+
+
+class TermValue(NamedTuple):
+    """What a term of the objective reports of one batch."""
+
+    value: float
+    over: int
+    weight: float
 
 
 @dataclass
@@ -16,12 +26,12 @@ class TermSums:
     sums: dict[str, list[float]] = field(default_factory=dict)  # the sum and the count of each
     weights: dict[str, float] = field(default_factory=dict)
 
-    def add(self, terms: Terms) -> None:
-        for name, term in terms.items():
+    def add(self, values: Mapping[str, TermValue]) -> None:
+        for name, (value, count, weight) in values.items():
             total = self.sums.setdefault(name, [0.0, 0.0])
-            total[0] += value_of(term)
-            total[1] += term.count
-            self.weights[name] = term.weight
+            total[0] += value
+            total[1] += count
+            self.weights[name] = weight
 
     @property
     def means(self) -> dict[str, float]:
@@ -32,9 +42,12 @@ class TermSums:
         return means
 
 
-def value_of(term: Term) -> float:
-    """The value of a term to report: the likelihood without label smoothing."""
-    return float(term.sum if term.value is None else term.value)
+def values_of(terms: Terms) -> dict[str, TermValue]:
+    """The terms of a batch as numbers: the likelihood without label smoothing."""
+    return {
+        name: TermValue(float(term.sum if term.value is None else term.value), term.count, term.weight)
+        for name, term in terms.items()
+    }
 
 
 @dataclass

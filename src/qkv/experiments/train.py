@@ -15,6 +15,7 @@ from torch import nn
 
 from ..core.batch import Batch
 from ..core.device import choose
+from ..core.ranks import ALONE
 from ..core.spec import counted
 from ..cost.throughput import flops_per_token, peak_flops
 from ..data.loader.stream import Stream, count, stream
@@ -374,7 +375,8 @@ class Job:
     @property
     def evaluator(self) -> Evaluator:
         r = self.recipe
-        return Evaluator(r.data, self.tokenizer, r.batching, r.evaluation, r.generation, r.objective, r.seed, r.task)
+        settings = (r.data, self.tokenizer, r.batching, r.evaluation, r.generation, r.objective, r.seed, r.task)
+        return Evaluator(*settings, self.members.ranks)
 
     def _measure(self, model: Any, step: int) -> dict[str, float]:
         """Evaluate on part of the validation split, during training."""
@@ -398,7 +400,7 @@ class Job:
         """Evaluate on a few examples to check that evaluations give `training.metric`. Raises ValueError, naming the metrics
         that they do give."""
         quick = self.recipe.generation.replace(num_beams=1, num_samples=1, max_new_tokens=1)
-        evaluator = replace(self.evaluator, batching=self.recipe.batching.replace(pool=256))
+        evaluator = replace(self.evaluator, batching=self.recipe.batching.replace(pool=256), ranks=ALONE)
         training = model.training
         try:
             with rng.preserved():

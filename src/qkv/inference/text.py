@@ -118,14 +118,23 @@ class TextModel:
         *,
         stop: Sequence[str] = (),
         scores: bool = False,
+        numbers: Sequence[int] | None = None,
     ) -> list[list[Output]]:
-        """As `outputs`, for prompts of ids. Prompts of similar lengths are decoded together."""
+        """As `outputs`, for prompts of ids. Prompts of similar lengths are decoded together.
+
+        numbers: of the prompts among more of them, on which the seeds of samples depend.
+        """
         seed = settings.seed if settings.seed is not None else int(torch.randint(2**62, ()))
         rows = settings.num_beams if settings.num_beams > 1 else settings.num_samples
         outputs: list[list[Output]] = [[] for _ in prompts]
         for group in length_groups([len(prompt) + settings.max_new_tokens for prompt in prompts], SLOTS // rows):
+            seeds = [row_seed(seed, i if numbers is None else numbers[i]) for i in group]
             generated = self.generated(
-                [prompts[i] for i in group], settings, stop, seeds=[row_seed(seed, i) for i in group], scores=scores
+                [prompts[i] for i in group],
+                settings,
+                stop,
+                seeds=seeds,
+                scores=scores,
             )
             for place, i in enumerate(group):
                 outputs[i] = self._outputs_at(place, generated, prompts[i], stop)

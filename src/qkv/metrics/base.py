@@ -32,9 +32,12 @@ class Metric:
         """Run the model, which is in evaluation mode, on a batch on its device, and `update` with the head's outputs on the
         CPU in fp32. A metric that needs more than these outputs overrides this."""
         if type(self).update is not Metric.update:
-            outputs = model_outputs(model, batch)
-            self.check_nan(outputs)
-            self.update(outputs, batch)
+            self.take_outputs(model_outputs(model, batch), batch)
+
+    def take_outputs(self, outputs: Any, batch: Batch) -> None:
+        """`update`, and count NaN."""
+        self.check_nan(outputs)
+        self.update(outputs, batch)
 
     def check_nan(self, outputs: Any) -> None:
         """Count a batch if its outputs hold NaN, which sorting and argmax would hide."""

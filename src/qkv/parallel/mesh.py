@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -59,6 +61,11 @@ class Mesh:
                 if self.ranks.rank in members:
                     self._groups[wanted] = World(group)
         return self._groups[wanted]
+
+    def make(self, groups: Iterable[tuple[Axis, ...]]) -> None:
+        """Make groups of several sets of axes. Each rank may want others, as stages of a pipeline do."""
+        for axes in sorted({axes for wanted in self.ranks.gather(sorted(set(groups))) for axes in wanted}):
+            self.group(*axes)
 
     @property
     def stage(self) -> Ranks:

@@ -78,11 +78,6 @@ class Scale(Spec):
             raise ValueError(
                 f"zero={self.zero} divides over `shard` ranks, and shard is 1; raise shard, or leave out zero"
             )
-        if self.stage == 3 and self.pipeline > 1:
-            raise ValueError(
-                "zero=3 divides parameters for whole forward passes, and a rank of a pipeline has parts of them; "
-                "give zero=2 or 1, or leave out pipeline"
-            )
         if self.zero == 0 and self.shard > 1:
             raise ValueError(
                 f"shard={self.shard} divides nothing with zero=0; give zero=1, 2 or 3, or raise data instead"

@@ -19,6 +19,7 @@ from ..core.interrupt import Interrupt
 from ..core.ranks import ALONE, Ranks
 from .causal_check import warn_of_lookahead
 from .checkpoints import checkpoint, rng
+from .checkpoints.background import snapshot_bytes
 from .checkpoints.checkpoint import AVERAGE, MODEL, OPTIMIZER, Checkpoints, Damaged
 from .checkpoints.state import State
 from .checkpoints.weights import (
@@ -114,6 +115,7 @@ class Trainer:
     utilization: float | None = None  # MFU per (token per second)
     callbacks: Sequence[Callback] = ()
     _agreed: float | None = None  # the time of all ranks
+    _told = False  # that checkpoints are written in the background
 
     def __init__(
         self,
@@ -290,8 +292,17 @@ class Trainer:
         temporary = ending == "interrupted" and not best and not self._falls_on(self.training.save_every)
         self.state.elapsed = self.elapsed
         saved = snapshot(self.state, self.stepper, self.training, self.meter, self.fingerprint)
-        self.store.save(self.state.step, strategy.files({MODEL: tensors, **average}, optimizer), saved, best, temporary)
-        self.ranks.barrier()
+        files = strategy.files({MODEL: tensors, **average}, optimizer)
+        background = self.training.async_save and ending is None
+        if background and not self._told:
+            self._told = True
+            self.display.say(
+                f"Saving in the background; a snapshot takes {snapshot_bytes(files) / 1e6:,.1f} MB of memory."
+            )
+        self.store.begin(self.state.step, files, saved, best, temporary, background)
+        if not background:
+            self.store.finish()
+            self.ranks.barrier()
 
     def _finite(self, tensors: Tensors) -> bool:
         """Whether no parameter among a model's tensors holds a NaN or an infinity, on any rank."""
@@ -329,6 +340,7 @@ class Trainer:
     def deliver(self, ending: Ending) -> TrainingResult:
         """Put the weights that the run is for into the model and into its folder."""
         self._synchronize()
+        self.store.finish()
         if ending != "interrupted" and not self.meter.empty:
             self._log_line()
         state = self.state
@@ -381,15 +393,23 @@ class Trainer:
 
     def close(self) -> None:
         """Let go of the log and of the data, which may have workers of its own."""
+        self.store.abandon()
         self.log.close()
         if hasattr(self.stream, "close"):
             self.stream.close()
 
     def agree(self, interrupted: bool) -> bool:
-        """Whether any rank was interrupted. With several ranks, also set the time on which all act until the next call."""
-        if self.ranks.size == 1:
-            return interrupted
-        anywhere, self._agreed = self.ranks.max([interrupted, time.monotonic() - self._born])
+        """Whether any rank was interrupted. With several ranks, also set the time on which all act until the next call.
+
+        A save in the background is finished here when all ranks have written their files.
+        """
+        anywhere: float = interrupted
+        writing: float = self.store.writing
+        if self.ranks.size > 1:
+            mine = [interrupted, time.monotonic() - self._born, writing]
+            anywhere, self._agreed, writing = self.ranks.max(mine)
+        if not writing:
+            self.store.finish()
         return bool(anywhere)
 
     @property

@@ -68,6 +68,8 @@ class Training(Spec):
     eval_every, save_every: in steps, or "epoch" for the end of each; None does so at the end only. A new best evaluation
                  is always saved.
     keep:        checkpoints that stay besides the best one.
+    async_save:  write checkpoints in the background, from a copy in the host's memory, while training goes on. The last one
+                 of a run is waited for.
     metric, mode: which of the evaluation's metrics says what is best, and whether "min" or "max" is better.
     patience:    stop early, after this many evaluations in a row that didn't beat the best by more than `min_delta`; None
                  never does. An evaluation equal to the best doesn't beat it.
@@ -96,6 +98,7 @@ class Training(Spec):
     save_every: Every = 500
     log_every: Count = 10
     keep: Count = 3
+    async_save: bool = False
     metric: str = "loss"
     mode: Literal["min", "max"] = "min"
     patience: Count | None = None

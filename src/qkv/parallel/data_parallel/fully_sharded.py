@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +18,7 @@ from ...training.optimizers.base import Optimizer
 from ..distributed import Distributed
 from ..mesh import Mesh
 from ..model_parallel.division import Division
+from ..model_parallel.pipeline import HandedOver, Pipeline
 from ..scale import AXES, Axis
 
 
@@ -24,11 +27,10 @@ class FullySharded(Distributed):
 
     A parameter's first axis is cut into as many equal parts as there are ranks in a shard group. A block's parameters are
     gathered before its forward and its backward pass, and its gradients are summed into the parts after it (reduce-scatter).
-    Parameters outside the blocks, or shared between them, stay gathered from forward to backward.
+    Afterwards they are summed over the other ranks that have the same part of a parameter. Parameters outside the blocks, or
+    shared between them, stay gathered from forward to backward. In a pipeline this holds for the layers of the rank's stage.
 
     The optimizer updates the parts, which only element-wise optimizers can. For an evaluation, all parameters are gathered.
-
-    Afterwards they are summed over the other ranks that have the same part of a parameter.
 
     Raises ValueError for an optimizer that needs whole parameters.
     """
@@ -48,9 +50,13 @@ class FullySharded(Distributed):
                 "element-wise optimizer such as adamw"
             )
         spec.freeze_parameters(self.model)
+        if self.division.pipeline is not None:
+            self.model.forward = partial(_until_handed_over, self.model.forward, self.division.pipeline)
         for unit in list(units(self.model)):
             fully_shard(unit, mesh=self.axes)
         fully_shard(self.model, mesh=self.axes)
+        if self.division.pipeline is not None:  # after FSDP2's own hook
+            self.model.register_forward_hook(partial(_hand_over, self.division.pipeline))
         self.modules = [module for module in self.model.modules() if isinstance(module, FSDPModule)]
         for module in self.modules:
             module.set_gradient_divide_factor(1.0)  # sums, not means
@@ -62,8 +68,7 @@ class FullySharded(Distributed):
         for group in groups:
             group["params"] = [(name, self._part(parameter)) for name, parameter in group["params"]]
             self.names |= {part: name for name, part in group["params"]}
-        for name in self.names.values():
-            self.mesh.group(*self._rest(name))  # made by all ranks in this order
+        self.mesh.make(self._rest(name) for name in self.names.values())
         return spec.make(groups, self.model)
 
     def _part(self, parameter: nn.Parameter) -> nn.Parameter:
@@ -129,6 +134,19 @@ class FullySharded(Distributed):
             found = self._rows(name) if tensor.ndim else None
             parts[name] = tensor if found is None else self._within(name, found[1]).of(tensor, found[0])
         return parts
+
+
+def _until_handed_over(forward: Callable[..., Any], pipeline: Pipeline, *inputs: Any, **named: Any) -> Any:
+    """A stage's forward pass, which returns what it has sent to the next rank, so that FSDP2 can hook its backward pass."""
+    try:
+        return forward(*inputs, **named)
+    except HandedOver:
+        return pipeline.current.sent
+
+
+def _hand_over(pipeline: Pipeline, module: nn.Module, inputs: Any, output: Any) -> None:
+    if output is pipeline.current.sent:
+        raise HandedOver
 
 
 def units(model: nn.Module) -> Iterator[nn.Module]:

@@ -54,8 +54,7 @@ class Replicated(Distributed):
             keep_only(optimizer, {p for p, owner in self.owner.items() if owner == self.mine})
         self.shard = self.mesh.group("shard")
         self.buckets = buckets_of(parameters, lambda p: (self.owner[p], self._rest(p)))
-        for bucket in self.buckets:
-            self.mesh.group(*bucket.axes)  # made by all ranks in this order
+        self.mesh.make(bucket.axes for bucket in self.buckets)
         self.reducer = Reducer(
             self.buckets, self._communicate, overlap=not any(map(_communicates, self.model.modules()))
         )

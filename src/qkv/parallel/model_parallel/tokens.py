@@ -24,6 +24,7 @@ from ...layers.linear import Linear
 from ..scale import ContextAttention
 from .axis import Axis
 from .context import attention
+from .linear import linear_attention, passes_sums
 
 _SEEDS = 1 << 62
 
@@ -71,6 +72,7 @@ class Tokens:
         run.tables = run.position.tables(run.layout)
         if self.context.ranks.size > 1:
             run.attend = partial(attention, self.context, self.method)
+            run.linear = partial(linear_attention, self.context)
 
     def apply(self, module: nn.Module, x: Tensor, run: Pass, mixes: bool) -> Tensor:
         last = self.divided.get(module)
@@ -81,8 +83,8 @@ class Tokens:
         if not mixes:
             here = replace(run, layout=self.tensor.layout)
             return module(x, here) if getattr(module, "takes_pass", False) else module(x)
-        if type(module) is MultiHeadAttention:
+        if type(module) is MultiHeadAttention or passes_sums(module, self.context.whole):
             return self.tensor.own(module(self.tensor.gather(x), run))
         whole = self.context.whole
-        everything = replace(run, layout=whole, tables=run.position.tables(whole), attend=attend)
+        everything = replace(run, layout=whole, tables=run.position.tables(whole), attend=attend, linear=None)
         return self.own(module(self.whole(x), everything))

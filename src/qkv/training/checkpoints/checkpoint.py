@@ -18,18 +18,20 @@ behind, so they are never read: the newest checkpoint names the best one. `go_on
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from ...core import atomic
 from ...core.ranks import ALONE, Ranks
+from .background import Writing
 from .pieces import Shard, joined, read_pieces, shards_of, to_metadata
 from .weights import Tensors, read_tensors, write_tensors
 
@@ -39,6 +41,17 @@ _NAME = re.compile(r"step-(\d{8,})")
 
 class Damaged(ValueError):
     """A checkpoint does not hold what was saved."""
+
+
+class _Pending(NamedTuple):
+    """A save whose files are being written."""
+
+    target: Path
+    beside: Path
+    writing: Writing
+    state: dict[str, Any]
+    best: bool
+    temporary: bool
 
 
 class Checkpoints:
@@ -53,6 +66,7 @@ class Checkpoints:
     def __init__(self, root: Path, keep: int = 3, ranks: Ranks = ALONE) -> None:
         self.root, self.keep, self.ranks = root, keep, ranks
         self.temporary: Path | None = None
+        self._pending: _Pending | None = None
         if root.is_dir() and ranks.rank == 0:
             atomic.tidy(root)
 
@@ -102,25 +116,56 @@ class Checkpoints:
         All ranks call it, each with the files that it writes; state, best and temporary are rank 0's.
         Raises OSError, on every rank, if one can't write; earlier checkpoints are then unchanged.
         """
+        self.begin(step, files, state, best, temporary, background=False)
+        self.finish()
+        return self.root / f"step-{step:08d}"
+
+    def begin(
+        self,
+        step: int,
+        files: Mapping[str, Tensors | Shard],
+        state: Mapping[str, Any],
+        best: bool = False,
+        temporary: bool = False,
+        background: bool = True,
+    ) -> None:
+        """`save`, but the files are written in the background, from copies, and the checkpoint is there after `finish`.
+
+        An unfinished save is finished first.
+        """
+        self.finish()
         target = self.root / f"step-{step:08d}"
         beside = self.root / f".tmp-{target.name}"
         error = self._on_rank_0(lambda: _begin(beside))
-        sums: dict[str, Any] = {}
-        if error is None:
-            try:
-                sums = _write_files(beside, files)
-            except OSError as raised:
-                error = raised
-        gathered = self.ranks.gather((sums, error))
+        if error is not None:
+            raise self._failed(beside, target, error) from error
+        writing = Writing(_write_files, beside, files, background)
+        self._pending = _Pending(target, beside, writing, copy.deepcopy(dict(state)), best, temporary)
+
+    @property
+    def writing(self) -> bool:
+        """Whether files of an unfinished save are still being written, by this rank."""
+        return self._pending is not None and not self._pending.writing.done
+
+    def finish(self) -> None:
+        """Wait until the files of an unfinished save are written, and make it a checkpoint. All ranks call it."""
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return
+        gathered = self.ranks.gather(pending.writing.result())
         error = next((raised for _, raised in gathered if raised is not None), None)
         if error is None:
             every = {name: known for sums, _ in gathered for name, known in sums.items()}
-            error = self._on_rank_0(lambda: self._complete(beside, target, every, state, best, temporary))
+            error = self._on_rank_0(lambda: self._complete(pending, every))
         if error is not None:
-            if self.ranks.rank == 0:
-                shutil.rmtree(beside, ignore_errors=True)
-            raise self._lost(target, error) from error
-        return target
+            raise self._failed(pending.beside, pending.target, error) from error
+
+    def abandon(self) -> None:
+        """Let an unfinished save go, with the files written so far."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.writing.result()
+            shutil.rmtree(pending.beside, ignore_errors=True)
 
     def _on_rank_0(self, act: Callable[[], None]) -> OSError | None:
         """Act on rank 0. Returns the error, on every rank."""
@@ -133,25 +178,17 @@ class Checkpoints:
         failed: OSError | None = self.ranks.broadcast(error)
         return failed if error is None else error
 
-    def _complete(
-        self,
-        beside: Path,
-        target: Path,
-        files: Mapping[str, Any],
-        state: Mapping[str, Any],
-        best: bool,
-        temporary: bool,
-    ) -> None:
+    def _complete(self, save: _Pending, files: Mapping[str, Any]) -> None:
         """Write the state, which names all files, and make the checkpoint one of those that are saved."""
-        best_path = target if best else self.best()
+        best_path = save.target if save.best else self.best()
         name = best_path.name if best_path else None
-        _write_state(beside, files, {"state": dict(state), "best": name, "temporary": temporary})
-        atomic.replace_folder(beside, target)
-        self._point(target, best_path)
-        if self.temporary not in (None, target):
+        _write_state(save.beside, files, {"state": save.state, "best": name, "temporary": save.temporary})
+        atomic.replace_folder(save.beside, save.target)
+        self._point(save.target, best_path)
+        if self.temporary not in (None, save.target):
             atomic.remove_folder(self.temporary)
-        self.temporary = target if temporary else None
-        if not temporary:
+        self.temporary = save.target if save.temporary else None
+        if not save.temporary:
             self._prune()
 
     def go_on_from(self, newest: Path) -> None:
@@ -172,7 +209,10 @@ class Checkpoints:
             if name and not (at.is_file() and at.read_bytes() == name):
                 atomic.write_file(at, name)
 
-    def _lost(self, target: Path, error: OSError) -> OSError:
+    def _failed(self, beside: Path, target: Path, error: OSError) -> OSError:
+        """Remove what was written of a checkpoint. Returns the error to raise."""
+        if self.ranks.rank == 0:
+            shutil.rmtree(beside, ignore_errors=True)
         kept = next((path for path in reversed(self.all()) if path != target), None)
         rest = f"the checkpoint before it, {kept}, is intact" if kept else "there is no earlier one"
         message = f"the checkpoint {target} could not be saved: {error.strerror or error}; {rest}"
@@ -192,12 +232,11 @@ def _begin(folder: Path) -> None:
     folder.mkdir()
 
 
-def _write_files(folder: Path, files: Mapping[str, Tensors | Shard]) -> dict[str, Any]:
+def _write_files(folder: Path, files: Mapping[str, Shard]) -> dict[str, Any]:
     """Write files of tensors. Returns the checksum and length of each."""
     sums = {}
-    for name, content in files.items():
+    for name, shard in files.items():
         path = folder / name
-        shard = content if isinstance(content, Shard) else Shard(content, {})
         write_tensors(path, shard.tensors, metadata=to_metadata(shard.pieces))
         atomic.sync_file(path)
         sums[name] = {"sha256": atomic.sha256(path), "bytes": path.stat().st_size}
