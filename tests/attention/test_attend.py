@@ -14,6 +14,7 @@ from torch import Tensor
 from qkv.attention.attend import attend, merge
 from qkv.core.layout import Layout
 from qkv.kernels.backends import BACKENDS, choose, register
+from qkv.kernels.native.compiler import library
 from qkv.kernels.plan import Plan
 from qkv.kernels.request import Request
 from qkv.patterns.basic import causal, documents, sinks, window
@@ -281,7 +282,7 @@ def request_of(t: int = 8, s: int = 8, **options: Any) -> Request:
         ({"dropout": 0.1, "t": 512, "s": 512}, "sdpa"),
         ({"dropout": 0.1, "t": 4096, "s": 4096, "pattern": causal() | ~causal()}, "tiled"),
         ({"t": 4096, "s": 4096, "pattern": causal() & window(256) | causal() & sinks(4)}, "tiled"),
-        ({"t": 1, "s": 4096, "pattern": causal() & window(256)}, "sdpa"),
+        ({"t": 1, "s": 4096, "pattern": causal() & window(256)}, "decode" if library("decoding") else "sdpa"),
     ],
 )
 def test_auto_picks_by_what_each_backend_is_good_at(options: dict[str, Any], chosen: str) -> None:

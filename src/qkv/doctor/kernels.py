@@ -22,6 +22,7 @@ SECTION = "kernels"
 PURPOSES = {
     "block_sparse": "sparse attention",
     "quantized_kv": "quantized caches",
+    "decoding": "decoding",
     "bf16_amx": "bf16 attention with AMX",
     "quantized_kv_amx": "quantized caches with AMX",
 }

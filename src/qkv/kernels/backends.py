@@ -8,7 +8,7 @@ from ..core.forward_mode import in_forward_mode
 from ..core.spec import nearest
 from ..positions.base import Bias
 from . import flash, flex, reference, sdpa, softcap
-from .cpu import bf16_amx, tiled
+from .cpu import bf16_amx, few_queries, tiled
 from .request import Backend, Request
 
 # The share of scores below which `tiled` is faster than the fused function with a mask: in fp32, and in bf16.
@@ -23,6 +23,7 @@ BACKENDS: dict[str, Backend] = {
     "tiled": tiled,
     "flex": flex,
     "flash": flash,
+    "decode": few_queries,
 }
 
 
@@ -45,6 +46,8 @@ def choose(request: Request, backend: str = "auto") -> str:
         return backend
     if request.score is not None or request.weighting is not None or _forward(request):
         return "reference"
+    if few_queries.suits(request):
+        return "decode"
     size = request.q.shape[0] * request.n_heads * request.q.shape[1] * request.k.shape[1] * 4
     if BACKENDS["capped"].refuses(request) is None and size <= _DENSE >> 2:
         return "capped"

@@ -32,6 +32,7 @@ _MATRIX = (Target("amx", ("-march=x86-64-v4", "-mavx512bf16", "-mamx-tile", "-ma
 TARGETS = {  # of each source, the fastest first
     "block_sparse": _GENERAL,
     "quantized_kv": _GENERAL,
+    "decoding": _GENERAL,
     "bf16_amx": _MATRIX,
     "quantized_kv_amx": _MATRIX,
 }

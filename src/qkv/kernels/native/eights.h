@@ -1,0 +1,98 @@
+// Vectors of eight floats: loads from fp32 and bf16, sums of their numbers, exponentials, and activations.
+#pragma once
+#include <cstdint>
+#include <cstring>
+
+namespace {
+
+constexpr long EIGHT = 8;
+using Eight = float __attribute__((vector_size(32)));
+using EightInts = int32_t __attribute__((vector_size(32)));
+
+inline Eight eight(const float* x) {
+    Eight v;
+    std::memcpy(&v, x, sizeof v);
+    return v;
+}
+
+// bf16 is the upper half of a float.
+inline Eight eight(const uint16_t* x) {
+    uint32_t wide[EIGHT];  // a loop, which compilers vectorize
+    for (int i = 0; i < EIGHT; ++i) wide[i] = static_cast<uint32_t>(x[i]) << 16;
+    Eight v;
+    std::memcpy(&v, wide, sizeof v);
+    return v;
+}
+
+inline float number(const float* x) { return *x; }
+inline float number(const uint16_t* x) {
+    const uint32_t bits = static_cast<uint32_t>(*x) << 16;
+    float out;
+    std::memcpy(&out, &bits, sizeof out);
+    return out;
+}
+
+inline void put(float* to, float x) { *to = x; }
+// Rounded to the nearest bf16, to even where two are as near; NaN stays NaN.
+inline void put(uint16_t* to, float x) {
+    uint32_t bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    *to = static_cast<uint16_t>(x != x ? (bits >> 16 | 64) : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+inline void put(float* to, Eight v) { std::memcpy(to, &v, sizeof v); }
+inline void put(uint16_t* to, Eight v) {
+    for (int i = 0; i < EIGHT; ++i) put(to + i, v[i]);
+}
+
+inline Eight all(float x) { return Eight{x, x, x, x, x, x, x, x}; }
+
+inline float sum_of(Eight v) {
+    float x[EIGHT];
+    std::memcpy(x, &v, sizeof v);
+    return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
+}
+
+// e^x; 0 where that is denormal, infinite above 88.7, NaN for NaN: 2^n, n the integer nearest to x log2 e, times a polynomial
+// of the rest.
+inline Eight exponential(Eight x) {
+    const Eight low = all(-87.3f), high = all(88.7f);
+    Eight y = x < low ? low : x;
+    y = y > high ? high : y;
+    const Eight moved = y * 1.44269504088896340736f + 12582912.0f, whole = moved - 12582912.0f;
+    const Eight f = (y - whole * 0.693145751953125f) - whole * 1.42860682030941723212e-6f;  // ln 2 in two parts
+    Eight p = all(1.3981999e-3f);
+    p = p * f + 8.3334519e-3f;
+    p = p * f + 4.1665795e-2f;
+    p = p * f + 1.6666665e-1f;
+    p = p * f + 0.5f;
+    p = (p * f + 1.0f) * f + 1.0f;
+    EightInts bits, n;
+    std::memcpy(&bits, &p, sizeof bits);
+    std::memcpy(&n, &moved, sizeof n);
+    bits += n << 23;
+    std::memcpy(&p, &bits, sizeof p);
+    p = x > high ? all(__builtin_inff()) : p;
+    p = x < low ? Eight{} : p;
+    return x == x ? p : x;
+}
+
+inline Eight sigmoid(Eight x) { return 1.0f / (1.0f + exponential(-x)); }
+
+// Near 0 a polynomial, where the quotient would lose digits.
+inline Eight hyperbolic_tangent(Eight x) {
+    const Eight size = x < 0.0f ? -x : x, t = x * x;
+    const Eight near = x + x * t * (-0.33333333f + t * (0.13333333f + t * (-0.053968254f + t * 0.021869488f)));
+    const Eight far = 1.0f - 2.0f / (1.0f + exponential(2.0f * size));
+    return size < 0.25f ? near : (x < 0.0f ? -far : far);
+}
+
+// Φ(x) = (1 + erf(x / √2)) / 2, to 1e-7 (Abramowitz & Stegun 1964, 7.1.26).
+inline Eight normal_distribution(Eight x) {
+    const Eight z = (x < 0.0f ? -x : x) * 0.70710678118654752440f, t = 1.0f / (1.0f + 0.3275911f * z);
+    const Eight p = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+    const Eight tail = 0.5f * p * exponential(-z * z);
+    return x < 0.0f ? tail : 1.0f - tail;
+}
+
+}  // namespace
