@@ -227,6 +227,7 @@ def biases() -> list[Example]:
 PARTIAL = (
     "flex",
     "capped",
+    "decode",
     *(() if os.environ.get("TRITON_INTERPRET") == "1" or torch.cuda.is_available() else ("flash",)),
 )
 
