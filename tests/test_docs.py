@@ -85,7 +85,8 @@ def test_the_readmes_python_runs(capsys: pytest.CaptureFixture[str]):
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("argv", commands(README, "qkv"), ids=" ".join)
 def test_the_readmes_commands_run(argv: list[str], capsys: pytest.CaptureFixture[str]):
-    small = [*TINY, *(["data.train=500"] if "localise" in argv else [])] if argv[0] == "train" else []
+    shrinks = argv[0] in ("train", "ablate")
+    small = [*TINY, *(["data.train=500"] if "localise" in argv else [])] if shrinks else []
     if "reviews.csv" in argv:
         small = [*(setting for setting in TINY if not setting.startswith("generation")), "--yes"]
     assert main([*argv[:2], *small, *argv[2:]]) == 0, capsys.readouterr().err

@@ -7,12 +7,14 @@ import re
 import sys
 from pathlib import Path
 
+from qkv.experiments.reproduce.table import page as reproduced
+
 from . import COMMANDS, DATA, commands, entries, keep, kept, machine, measure, measure_documented, table
 from .plot import figure
 
 DOCS = machine.ROOT / "docs"
 PAGES = (DOCS / "results.md", DOCS / COMMANDS)
-_PLACE = re.compile(r"(<!-- bench:(real|real-commands) -->\n).*?(<!-- /bench -->)", re.DOTALL)
+_PLACE = re.compile(r"(<!-- bench:(real|real-commands|reproduce) -->\n).*?(<!-- /bench -->)", re.DOTALL)
 
 
 def main(arguments: list[str]) -> int:
@@ -44,7 +46,7 @@ def main(arguments: list[str]) -> int:
 
 def rendered(page: str) -> str:
     """The page with what is measured written anew."""
-    parts = {"real": table, "real-commands": commands}
+    parts = {"real": table, "real-commands": commands, "reproduce": lambda found: reproduced()}
     return _PLACE.sub(lambda m: f"{m[1]}\n{parts[m[2]](kept())}\n{m[3]}", page)
 
 

@@ -10,12 +10,10 @@ import typer
 from . import completion
 from .errors import INTERRUPTED
 from .options import Device, Json
-from .say import console, echo
+from .say import console, echo, warn
 
 if TYPE_CHECKING:
     from ..experiments.ablate.summary import Summary
-
-_METRICS = 3  # columns of the terminal's table
 
 
 def ablate(
@@ -127,12 +125,15 @@ def _show(summary: Summary) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from ..experiments.ablate.tables import cells
+    from ..experiments.ablate.tables import same_results, short_cells
 
-    head, rows = cells(summary, _METRICS)
+    terminal = console()
+    head, rows = short_cells(summary, terminal.width)
     table = Table(box=None)
     for i, name in enumerate(head):
-        table.add_column(name, justify="right" if i else "left", overflow="fold")
+        table.add_column(name, justify="right" if i else "left", overflow="fold", no_wrap=i > 0)
     for row in rows:
         table.add_row(*map(escape, row))
-    console().print(table)
+    terminal.print(table)
+    for sentence in same_results(summary):
+        warn(sentence)

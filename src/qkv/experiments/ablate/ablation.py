@@ -103,6 +103,8 @@ class Ablation(Spec):
         if alone and sample is not None:
             raise ValueError("--random chooses from the grid and --one-at-a-time leaves the grid; give one of them")
         asked = bool(vary or parts)
+        if sample is not None and not (vary or (plan.vary and not asked)):
+            raise ValueError(f"--random {sample} chooses from a grid; say what to vary with --vary KEY=VALUE,VALUE")
         axes = [Axis.parse(text) for text in vary] if asked else [Axis.of(*item) for item in plan.vary.items()]
         axes = [in_full(axis, recipe) for axis in axes]
         _check_keys(axes)

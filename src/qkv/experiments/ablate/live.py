@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,7 @@ from rich.table import Table
 
 from ...directories.layout import METRICS
 from ...look.formatting import shown
+from ...look.output_diff import duration
 from ...metrics.display import display_of
 from .ablation import Ablation
 from .single_run import RunResult
@@ -23,13 +25,18 @@ from .tables import with_deviation
 
 _TAIL = 4096  # bytes of a log that hold its last line
 _COLUMNS = 3  # metrics, besides the loss in training
+_NARROW = 100  # columns of a terminal with room for one metric only
 
 
 class Progress:
     """A context in which a table shows each variant: finished runs, means of their metrics, and the run in training."""
 
-    def __init__(self, ablation: Ablation, results: Mapping[tuple[str, int], RunResult], console: Console) -> None:
-        self.ablation, self.results, self.console = ablation, results, console
+    def __init__(
+        self, ablation: Ablation, results: Mapping[tuple[str, int], RunResult], console: Console, jobs: int = 1
+    ) -> None:
+        self.ablation, self.results, self.console, self.jobs = ablation, results, console, jobs
+        self.began: dict[tuple[str, int], float] = {}
+        self.took: list[float] = []  # seconds of the runs that ended here
         self.metric = ablation.variant(ablation.baseline).training.metric
         self.running: dict[tuple[str, int], Path] = {}
         self.live = Live(console=console, get_renderable=self.table, refresh_per_second=1, transient=True)
@@ -46,24 +53,27 @@ class Progress:
             self.live.stop()
 
     def begin(self, run: tuple[str, int], folder: Path) -> None:
-        self.running[run] = folder
+        self.running[run], self.began[run] = folder, time.monotonic()
 
     def done(self, run: tuple[str, int], result: RunResult) -> None:
         self.running.pop(run, None)
+        self.took.append(time.monotonic() - self.began.pop(run, time.monotonic()))
         if not self.console.is_terminal:
             label, number = self.ablation.variants[run[0]].label, f"{len(self.results)}/{len(self.ablation.runs)}"
             names = self._first(result.metrics)
             metrics = [f"{display_of(name).title} {shown(name, result.metrics[name])}" for name in names]
-            text = f"{number} {label}, seed {run[1]}: {', '.join(metrics) or result.status}"
+            text = f"{number} {label}, seed {run[1]}: {', '.join(metrics) or result.status}{self._left('; ')}"
             self.console.print(escape(text), highlight=False, soft_wrap=True)
 
     def table(self) -> Table:
         """The table at this moment."""
         results = dict(self.results)  # another thread may add to it
         names = self._first(name for result in results.values() for name in result.metrics)
-        table = Table(box=None)
+        names = names[:1] if self.console.width < _NARROW else names
+        table = Table(box=None, caption=self._left() or None, caption_justify="left")
         for column in ("variant", "runs", *(display_of(name).title for name in names), "now"):
-            table.add_column(column, overflow="fold", justify="left" if column in ("variant", "now") else "right")
+            words = column in ("variant", "now")
+            table.add_column(column, overflow="fold", justify="left" if words else "right", no_wrap=not words)
         for name, variant in self.ablation.variants.items():
             runs = [results[name, seed] for seed in self.ablation.seeds if (name, seed) in results]
             cells = [with_deviation(m, _spread(m, runs)) for m in names]
@@ -75,6 +85,13 @@ class Progress:
     def _first(self, names: Iterable[str]) -> list[str]:
         """The first metrics, the recipe's `training.metric` before the others."""
         return sorted(dict.fromkeys(names), key=lambda name: name != self.metric)[:_COLUMNS]
+
+    def _left(self, before: str = "") -> str:
+        """How long the runs that are left take, from those that ended; empty if it can't be told."""
+        left = len(self.ablation.runs) - len(self.results)
+        if not self.took or left <= 0:
+            return ""
+        return f"{before}about {duration(sum(self.took) / len(self.took) * left / self.jobs)} left"
 
     def _now(self, variant: str, runs: list[RunResult]) -> str:
         parts = []

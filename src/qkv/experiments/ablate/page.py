@@ -20,7 +20,7 @@ from ..report.table import table
 from .ablation import Ablation
 from .single_run import RunResult
 from .summary import Row, Summary
-from .tables import FILES, cells, signed
+from .tables import FILES, cells, same_results, signed
 
 _LINES = 8  # variants drawn in one chart
 
@@ -58,7 +58,8 @@ def write_page(ablation: Ablation, summary: Summary, results: Mapping[tuple[str,
 
 def _warning(summary: Summary) -> str:
     diverged = [f"{row.label} ({counted(len(row.diverged), 'run')})" for row in summary.rows if row.diverged]
-    return f"Diverged, and left out of the means: {', '.join(diverged)}." if diverged else ""
+    said = [f"Diverged, and left out of the means: {', '.join(diverged)}."] if diverged else []
+    return " ".join([*said, *same_results(summary)])
 
 
 def _facts(summary: Summary) -> list[tuple[str, str, str]]:

@@ -203,7 +203,7 @@ def _train_all(
     ablation: Ablation, todo: Mapping[tuple[str, int], Job], results: Results, jobs: int, console: Console
 ) -> bool:
     """Train the runs that are left and add their results. Returns whether all are done."""
-    progress = Progress(ablation, results, console)
+    progress = Progress(ablation, results, console, jobs)
     with progress:
         trained = _in_turn(todo, progress) if jobs == 1 or len(todo) < 2 else _at_once(todo, jobs, progress)
         for run, result in trained:

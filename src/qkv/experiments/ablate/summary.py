@@ -77,6 +77,18 @@ class Summary:
             return None
         return (max if higher else min)(means, key=means.__getitem__)
 
+    def same(self) -> list[tuple[str, str]]:
+        """Pairs of variants, by label, whose every run gave the same numbers: what tells them apart has no effect."""
+        first: dict[str, str] = {}
+        pairs = []
+        for row in self.rows:
+            values = {metric: spread.values for metric, spread in sorted(row.metrics.items())}
+            if not values or set(row.finished) != set(self.seeds):
+                continue
+            if (found := first.setdefault(repr(values), row.label)) != row.label:
+                pairs.append((found, row.label))
+        return pairs
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 

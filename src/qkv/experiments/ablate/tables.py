@@ -13,6 +13,9 @@ from ...metrics.display import display_of
 from .summary import Row, Spread, Summary
 
 FILES = ("table.md", "table.tex", "table.csv", "table.json")
+_MOST = 3  # metrics in a terminal
+_LABEL = 24  # columns that a variant's description gets there at least
+_COSTS = ("parameters", "FLOPs")
 _SPECIAL = {
     **{c: f"\\{c}" for c in "&%$#_{}"},
     "~": r"\textasciitilde{}",
@@ -82,6 +85,27 @@ def cells(summary: Summary, most: int | None = None) -> tuple[list[str], list[li
     metrics = [name for name in summary.metrics if not display_of(name).part][:most]
     head = ["variant", *(display_of(name).title for name in metrics), "runs", "parameters", "FLOPs", "seconds"]
     return head, [_cells(row, metrics, len(summary.seeds)) for row in summary.rows]
+
+
+def short_cells(summary: Summary, width: int) -> tuple[list[str], list[list[str]]]:
+    """The head and rows for a terminal of `width` columns: as many metrics as leave room for the variants, and no costs that
+    are the same for all."""
+    for most in range(_MOST, 0, -1):
+        head, rows = cells(summary, most)
+        kept = [i for i, name in enumerate(head) if name not in _COSTS or len({row[i] for row in rows}) > 1]
+        head, rows = [head[i] for i in kept], [[row[i] for i in kept] for row in rows]
+        widths = [max(map(len, column)) + 2 for column in zip(head, *rows, strict=True)]
+        if sum(widths[1:]) + min(widths[0], _LABEL) <= width:
+            break
+    return head, rows
+
+
+def same_results(summary: Summary) -> list[str]:
+    """A sentence for each pair of variants that gave the same numbers."""
+    return [
+        f"{one} and {other} gave the same numbers in every run: what tells them apart has no effect here."
+        for one, other in summary.same()
+    ]
 
 
 def _cells(row: Row, metrics: list[str], seeds: int) -> list[str]:

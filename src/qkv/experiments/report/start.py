@@ -28,14 +28,14 @@ def machine_of(run_dir: Path) -> dict[str, Any]:
     path = run_dir / MACHINE
     if not path.exists():
         gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-        write_json(path, {"processor": _processor(), "cores": cores(), "gpu": gpu, "torch": torch.__version__})
+        write_json(path, {"processor": processor(), "cores": cores(), "gpu": gpu, "torch": torch.__version__})
     machine = read_json(path)
     if not isinstance(machine, dict):
         raise ValueError(f"{path} holds a {type(machine).__name__}, not an object")
     return machine
 
 
-def _processor() -> str:
+def processor() -> str:
     """The processor's name where the system tells it, else its architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

@@ -1,0 +1,41 @@
+"""Files made for reproductions: splits by length, ninths and tenths, reversed numbers."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+from qkv.experiments.reproduce.prepare import CUTOFF, reverse, scan, tinyshakespeare
+
+
+def test_scan_is_divided_by_the_number_of_actions(tmp_path: Path) -> None:
+    actions = [["I_JUMP"] * n for n in range(1, 49)]
+    lines = [f"IN: jump {len(one)} OUT: {' '.join(one)}\n" for one in actions]
+    (tmp_path / "train.txt").write_text("".join(lines[:22]))
+    (tmp_path / "test.txt.gz").write_bytes(gzip.compress("".join(lines[22:]).encode()))
+    scan({"a": tmp_path / "train.txt", "b": tmp_path / "test.txt.gz"}, tmp_path / "out")
+    lengths = {
+        split: sorted(len(line.split("\t")[1].split()) for line in (tmp_path / "out" / f"{split}.tsv").open())
+        for split in ("train", "validation", "test")
+    }
+    assert len(lengths["validation"]) == 1 and sorted(lengths["train"] + lengths["validation"]) == list(
+        range(1, CUTOFF + 1)
+    )
+    assert lengths["test"] == list(range(CUTOFF + 1, 49))
+
+
+def test_numbers_and_their_reverse(tmp_path: Path) -> None:
+    reverse({}, tmp_path)
+    pairs = [line.rstrip("\n").split("\t") for line in (tmp_path / "train.tsv").open()]
+    assert len(pairs) == 50_000 and all(source.split() == target.split()[::-1] for source, target in pairs[:500])
+    assert {len(source.split()) for source, _ in pairs} == set(range(1, 26))
+    assert {word for source, _ in pairs for word in source.split()} == set(map(str, range(50)))
+    test = [line.split("\t")[0].split() for line in (tmp_path / "test.tsv").open()]
+    assert len(test) == 1_000 and max(map(len, test)) == 30
+
+
+def test_the_last_tenth_is_for_validation(tmp_path: Path) -> None:
+    (tmp_path / "input.txt").write_text("0123456789" * 10)
+    tinyshakespeare({"input.txt": tmp_path / "input.txt"}, tmp_path)
+    assert (tmp_path / "train.txt").read_text() == "0123456789" * 9
+    assert (tmp_path / "validation.txt").read_text() == "0123456789"
