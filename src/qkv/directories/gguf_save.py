@@ -1,0 +1,173 @@
+"""Save a model as one GGUF file, which llama.cpp runs: metadata, tensors in the chosen type, and the tokenizer."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..families import family_of
+from ..hub.family import Family, difference
+from ..hub.gguf.architectures import Architecture, of_model_type
+from ..hub.gguf.block_types import BY_NAME, BlockType, written_type
+from ..hub.gguf.blocks import quantize
+from ..hub.gguf.rope import factor_tensors, with_factors
+from ..hub.gguf.tokenizer_write import tokenizer_metadata
+from ..hub.gguf.writer import Written, write
+from ..hub.names import Entry, Names
+from ..models.transformer import Transformer, TransformerModel
+from ..tokenizers.tokenizer import Tokenizer
+from .hub_save import in_hub_form
+from .origin import Origin
+from .run_config import Use
+
+F32 = BY_NAME["f32"]
+PLAIN_ROWS = ("ffn_gate_inp", "position_embd", "token_types", "attn_rel_b")
+"""Matrices that llama.cpp reads in fp32 only, or that are too small to gain from less."""
+OUTPUT, EMBEDDING = "output.weight", "token_embd.weight"
+
+
+def save(
+    model: TransformerModel,
+    path: Path,
+    kind: str | None = None,
+    *,
+    tokenizer: Tokenizer | None = None,
+    task: Use = "continue",
+    origin: Origin | None = None,
+    name: str = "",
+    advance: Callable[[float], None] = lambda share: None,
+) -> Path:
+    """Write a model and its tokenizer. Nothing is written where llama.cpp can't say a part of them.
+
+    kind:    type of the matrices, such as "q8_0"; by default the model's dtype. Vectors stay in fp32, and so do matrices
+             that llama.cpp wants so; the output of a model in 4 or 5 bits is q8_0.
+    advance: called with the share that is written.
+
+    Raises ValueError in one sentence that names the part and the nearest thing that works.
+    """
+    chosen = written_type(kind or str(model.dtype).removeprefix("torch.").replace("float", "f"))
+    model = in_hub_form(model, origin)
+    config, architecture, family = _described(model.spec, origin)
+    metadata = architecture.metadata(config)
+    metadata = {f"{architecture.name}.{key}": value for key, value in metadata.items()}
+    around = ([], []) if tokenizer is None else _around(tokenizer, task, origin)
+    words = tokenizer_metadata(tokenizer, model.spec.vocab_size, around, architecture.name)
+    tensors = list(_tensors(model, architecture, chosen, factor_tensors(config)))
+    _check_read_back(architecture, family, metadata, config, tensors)
+    general = {
+        "general.architecture": architecture.name,
+        "general.type": "model",
+        **({"general.name": name} if name else {}),
+        "general.file_type": chosen.file,
+        "general.quantization_version": 2,
+    }
+    total, done = sum(tensor.size for tensor in tensors), 0
+
+    def wrote(size: int) -> None:
+        nonlocal done
+        done += size
+        advance(done / total)
+
+    write(path, {**general, **metadata, **words}, tensors, wrote)
+    return path
+
+
+def _described(spec: Transformer, origin: Origin | None) -> tuple[dict[str, Any], Architecture, Family]:
+    """The Hub's configuration of a model, and llama.cpp's architecture."""
+    family = family_of(spec, None if origin is None else origin.config.get("model_type"))
+    config = family.config(spec)
+    architecture = of_model_type(family.model_type)
+    cls = config["architectures"][0]
+    if cls != architecture.hub_class:
+        raise ValueError(
+            f"GGUF is written for {architecture.hub_class} of this family, and this model is a {cls}; save it in the Hub's "
+            "format with --to hub"
+        )
+    return config, architecture, family
+
+
+def _around(tokenizer: Tokenizer, task: Use, origin: Origin | None) -> tuple[list[int], list[int]]:
+    """The special tokens before and after a text that the model reads."""
+    if origin is None or origin.is_ours:
+        before = [] if tokenizer.bos_id is None else [tokenizer.bos_id]
+        return before, [] if task == "continue" or tokenizer.eos_id is None else [tokenizer.eos_id]
+    encoding = tokenizer.raw.encode("a", add_special_tokens=True)
+    mask = "".join(map(str, encoding.special_tokens_mask))
+    first, last = len(mask) - len(mask.lstrip("1")), len(mask.rstrip("1"))
+    return list(encoding.ids[:first]), list(encoding.ids[last:])
+
+
+# -- tensors ------------------------------------------------------------------------------------------------------------
+
+
+def _tensors(
+    model: TransformerModel, architecture: Architecture, chosen: BlockType, factors: dict[str, Tensor]
+) -> Iterator[Written]:
+    """Every tensor to write. Warns where rows are no whole blocks of the type."""
+    state = {name: tensor.detach() for name, tensor in model.state_dict().items()}
+    entries = list(Names.of(architecture.rows(model.spec), model).written())
+    tied = all(OUTPUT not in entry.theirs for entry in entries)
+    fallen: list[str] = []
+    for entry in entries:
+        for index, (name, shape) in enumerate(zip(entry.theirs, entry.their_shapes, strict=True)):
+            kind = _kind(name, shape, chosen, tied)
+            if shape[-1] % kind.width:
+                fallen.append(name)
+                kind = BY_NAME["f16"]
+            yield Written(name, kind, shape, _maker(entry, index, kind, state, name))
+            if name == EMBEDDING and tied and architecture.untied:
+                yield Written(OUTPUT, kind, shape, _maker(entry, index, kind, state, OUTPUT))
+    for name, tensor in factors.items():
+        yield Written(name, F32, tuple(tensor.shape), lambda tensor=tensor: quantize(tensor.float(), F32))  # type: ignore[misc]
+    if fallen:
+        warnings.warn(
+            f"{len(fallen)} matrices, such as {fallen[0]}, are written as f16: their rows are no multiple of "
+            f"{chosen.width}, the length of a block of {chosen.name}",
+            stacklevel=3,
+        )
+
+
+def _kind(name: str, shape: tuple[int, ...], chosen: BlockType, tied: bool) -> BlockType:
+    if len(shape) < 2 or "norm" in name or any(part in name for part in PLAIN_ROWS):
+        return F32
+    if chosen.name[:2] in ("q4", "q5") and (name == OUTPUT or (tied and name == EMBEDDING)):
+        return BY_NAME["q8_0"]
+    return chosen
+
+
+def _maker(
+    entry: Entry, index: int, kind: BlockType, state: dict[str, Tensor], name: str
+) -> Callable[[], Tensor]:
+    def make() -> Tensor:
+        tensor = list(entry.to_theirs({ours: state[ours] for ours in entry.ours}).values())[index].cpu()
+        if not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"the tensor {name} of this model holds NaN or infinities, which GGUF's types can't")
+        if kind.name not in ("f32", "bf16") and float(tensor.abs().max()) > 65504:
+            raise ValueError(f"the tensor {name} has numbers beyond fp16's largest, 65,504; choose --type bf16 or f32")
+        return quantize(tensor, kind)
+
+    return make
+
+
+def _check_read_back(
+    architecture: Architecture, family: Family, metadata: dict[str, Any], config: dict[str, Any], tensors: list[Written]
+) -> None:
+    """Check that what is written describes the same model, so that no setting is lost that llama.cpp has no key for."""
+    prefix = f"{architecture.name}."
+    inside = {key.removeprefix(prefix): value for key, value in metadata.items()}
+    names = {tensor.name: tensor for tensor in tensors}
+    read = architecture.config(inside, names, config["vocab_size"])
+    if architecture.tied is not None and config.get(architecture.tied) is not None:
+        read[architecture.tied] = config[architecture.tied]
+    factors = {name: t.make().view(torch.float32) for name, t in names.items() if name.startswith("rope_f")}
+    read = with_factors(read, factors)
+    differences = difference(family.spec(read), family.spec(architecture.as_written(config)))
+    for path, (theirs, ours) in differences.items():
+        raise ValueError(
+            f"llama.cpp's {architecture.name} has {path} = {theirs!r}, and this model {ours!r}, for which GGUF has no key"
+        )

@@ -1,0 +1,50 @@
+"""Sliding windows that llama.cpp computes: Gemma's, where all layers but the last of each period have one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..values import shown
+from .keys import Config, Metadata, scalar
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+PATTERN = "attention.sliding_window_pattern"
+
+
+@dataclass(frozen=True)
+class Windows:
+    """`sliding_window` and `layer_types`; `period`: llama.cpp's layers slide but for the last of so many."""
+
+    period: int
+
+    def write(self, config: Config) -> Metadata:
+        types, window = config["layer_types"], config["sliding_window"]
+        if SLIDING not in types:
+            window, types = config["max_position_embeddings"], [FULL] * len(types)
+        elif types != self._usual(len(types)):
+            raise ValueError(
+                f"llama.cpp's layers slide in this family but for the last of each {self.period}, and this model's "
+                f"layer_types are {shown(types)}"
+            )
+        return {"attention.sliding_window": window}
+
+    def _usual(self, n_layers: int) -> list[str]:
+        return [SLIDING if (i + 1) % self.period else FULL for i in range(n_layers)]
+
+    def read(self, metadata: Config) -> dict[str, Any]:
+        layers, window = metadata.get("block_count"), scalar(metadata, "attention.sliding_window", 4096)
+        if type(layers) is not int or not 0 < layers <= 1 << 16:
+            raise ValueError(f"block_count must be a number of layers, not {shown(layers)}")
+        pattern = metadata.get(PATTERN, self.period)
+        if isinstance(pattern, np.ndarray):
+            if len(pattern) < layers:
+                raise ValueError(f"{PATTERN} has {len(pattern)} entries for {layers} layers")
+            types = [SLIDING if slides else FULL for slides in pattern[:layers]]
+        elif type(pattern) is int and pattern >= 0:
+            types = [SLIDING if pattern and (i + 1) % pattern else FULL for i in range(layers)]
+        else:
+            raise ValueError(f"{PATTERN} must be a number or one entry for each layer, not {shown(pattern)}")
+        return {"sliding_window": window, "layer_types": types}
