@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from .say import echo
+from .say import echo, progress_bar
 
 if TYPE_CHECKING:
     from ..inference.run import Run
@@ -18,6 +18,7 @@ class Settings(NamedTuple):
     """The options of formats."""
 
     max_shard_size: str
+    type: str | None = None
 
 
 class Format(NamedTuple):
@@ -49,17 +50,38 @@ def _safetensors(run: Run, target: Path, settings: Settings) -> None:
     replace_tensors(target, model_tensors(run.model))
 
 
+def _gguf(run: Run, target: Path, settings: Settings) -> str:
+    from ..export.gguf import save
+
+    with progress_bar("writing") as advance:
+        save(
+            run.model,
+            target,
+            settings.type,
+            tokenizer=run.tokenizer,
+            task=run.task,
+            origin=run.origin,
+            name=Path(run.name).resolve().stem,
+            advance=advance,
+        )
+    return f"{target}: {run.model.spec.n_parameters:,} parameters, {target.stat().st_size:,} bytes"
+
+
 FORMATS = {
     "hub": Format("", _hub),
     "qkv": Format("", _qkv),
     "safetensors": Format(".safetensors", _safetensors),
+    "gguf": Format(".gguf", _gguf),
 }
 """The formats of `--to`. Writers of formats of other programs are in `qkv.export`."""
 
 
 def convert(
     source: Annotated[
-        str, typer.Argument(metavar="SRC", help="A run, a directory in the Hub's format, or a name on the Hub.")
+        str,
+        typer.Argument(
+            metavar="SRC", help="A run, a directory in the Hub's format, a GGUF file, or a name on the Hub."
+        ),
     ],
     target: Annotated[
         Path, typer.Argument(metavar="DST", help="The directory to write, or a file such as NAME.safetensors.")
@@ -81,19 +103,27 @@ def convert(
         str,
         typer.Option("--max-shard-size", metavar="SIZE", help="Maximum size of a weight file in the Hub's format."),
     ] = "5GB",
+    type: Annotated[
+        str | None,
+        typer.Option(
+            "--type", metavar="f32|f16|bf16|q8_0|q4_0", help="The type of matrices in a GGUF file. [default: the dtype]"
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing model.")] = False,
 ) -> None:
     """Convert a model to the Hub's format, to qkv's own, to a file of weights, or for other programs."""
     import warnings
 
     form = _format(to)
+    if type is not None and to != "gguf":
+        raise ValueError(f"--type {type} is for --to gguf; the other formats take --dtype")
     _check_target(target, to, form.suffix, overwrite=overwrite)
     from ..inference.run import load
 
     run = load(source, "cpu", dtype=dtype, revision=revision, allow_pickle=allow_pickle)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        said = form.write(run, target, Settings(max_shard_size))
+        said = form.write(run, target, Settings(max_shard_size, type))
     for warning in caught:
         echo(str(warning.message), err=True)
     echo(said or f"{target}: {run.model.spec.n_parameters:,} parameters")

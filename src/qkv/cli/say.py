@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -42,6 +43,19 @@ def echo_json(value: Any) -> None:
 def warn(text: str) -> None:
     """Print a warning on standard error."""
     echo(f"qkv: warning: {text}", err=True)
+
+
+@contextmanager
+def progress_bar(description: str) -> Iterator[Callable[[float], None]]:
+    """Show a progress bar if standard error is a terminal; the function that is yielded takes the share that is done."""
+    if not sys.stderr.isatty():
+        yield lambda share: None
+        return
+    from rich.progress import Progress
+
+    with Progress(console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task(description, total=1.0)
+        yield lambda share: bar.update(task, completed=share)
 
 
 def console(stderr: bool = False) -> Console:

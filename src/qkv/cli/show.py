@@ -1,4 +1,4 @@
-"""`qkv show`: a resolved recipe, preset or Hub model, or a batch of a recipe's data."""
+"""`qkv show`: a resolved recipe, preset, Hub model or GGUF file, or a batch of a recipe's data."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ def show(
     data: Annotated[bool, typer.Option("--data", help="Show rows of a batch as the model will see them.")] = False,
     json: Json = False,
 ) -> None:
-    """Show a recipe, a preset or a model in the Hub's format with all defaults, and its number of parameters."""
+    """Show a recipe, a preset, or a model in the Hub's format or a GGUF file, with its number of parameters."""
     from .. import families
     from ..directories.layout import RECIPE
     from ..directories.locate import is_hub
+    from ..hub.gguf.container import is_gguf
     from ..recipes import recipe
 
     changes = list(settings or ())
@@ -41,6 +42,9 @@ def show(
         return
     if (folder := Path(name)).is_dir() and is_hub(folder) and not (folder / RECIPE).is_file():
         _show_hub_model(folder, data, changes, json)
+        return
+    if is_gguf(folder):
+        _show_gguf(folder, data, changes, json)
         return
     loaded = load_recipe(name, changes)
     if data:
@@ -57,12 +61,32 @@ def _show_hub_model(folder: Path, data: bool, changes: list[str], json: bool) ->
     """Print the spec of a model in a Hub directory."""
     from ..directories import hub_load
 
-    if data:
-        raise ValueError(f"{folder} is a model without a recipe, so it has no data; --data is for recipes")
-    if changes:
-        raise ValueError(f"{folder} is a model without a recipe; leave out {changes[0]!r}")
+    _check_bare(folder, data, changes)
     spec = hub_load.spec(folder)
     _print({"directory": str(folder), **_parameters(spec), "model": spec.to_dict()}, json)
+
+
+def _show_gguf(path: Path, data: bool, changes: list[str], json: bool) -> None:
+    """Print the spec of a model in a GGUF file, how its tensors are stored, and what else it says of itself."""
+    from ..directories import gguf_load
+    from ..hub.gguf import container
+
+    _check_bare(path, data, changes)
+    spec, file = gguf_load.spec(path), container.read(path)
+    types: dict[str, int] = {}
+    for tensor in file.stored.values():
+        types[tensor.type.name] = types.get(tensor.type.name, 0) + 1
+    said = {key: value for key, value in file.metadata.items() if isinstance(value, str | int | float)}
+    said.pop("tokenizer.chat_template", None)
+    _print({"file": str(path), **_parameters(spec), "tensors": types, "metadata": said, "model": spec.to_dict()}, json)
+
+
+def _check_bare(path: Path, data: bool, changes: list[str]) -> None:
+    """Raise ValueError for options that only a recipe has."""
+    if data:
+        raise ValueError(f"{path} is a model without a recipe, so it has no data; --data is for recipes")
+    if changes:
+        raise ValueError(f"{path} is a model without a recipe; leave out {changes[0]!r}")
 
 
 def load_recipe(name: str, changes: list[str]) -> Recipe:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .options import Json
-from .say import console, echo, echo_json
+from .say import echo, echo_json, progress_bar
 
 if TYPE_CHECKING:
     from ..data.vectors.word_vectors import Found, Vectors
@@ -77,7 +74,7 @@ def train(
     _check_target(out, overwrite)
     corpus = Corpus.read(texts, min_count=min_count, lowercase=lowercase)
     began = time.perf_counter()
-    with _progress_bar(method) as progress:
+    with progress_bar(method) as progress:
         vectors = trainer.train(corpus, seed=seed, progress=progress)
     rate = len(corpus) * trainer.epochs / (time.perf_counter() - began)
     rare = f" ({corpus.dropped:,} running words were rarer than {min_count})" if corpus.dropped else ""
@@ -183,16 +180,3 @@ def _show(neighbors: Found, json: bool) -> None:
         return
     for word, cosine in neighbors:
         echo(f"{cosine:6.3f}  {word}")
-
-
-@contextmanager
-def _progress_bar(method: str) -> Iterator[Callable[[float], None] | None]:
-    """Show a progress bar if standard error is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import Progress
-
-    with Progress(console=console(stderr=True), transient=True) as bar:
-        task = bar.add_task(method, total=1.0)
-        yield lambda share: bar.update(task, completed=share)

@@ -1,10 +1,11 @@
-"""The spec of the model in a directory: a run's, one of the Hub, or a name on the Hub."""
+"""The spec of the model in a directory, a run's or one of the Hub, in a GGUF file, or of a name on the Hub."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from . import hub_load
+from ..hub.gguf.container import is_gguf
+from . import gguf_load, hub_load
 from .layout import CONFIG
 from .locate import is_hub, locate
 from .run_config import read_config
@@ -13,6 +14,8 @@ from .run_config import read_config
 def spec_of(name: str) -> Any:
     """The spec of the model in a directory. Raises ValueError where it holds none."""
     folder = locate(name)
+    if is_gguf(folder):
+        return gguf_load.spec(folder)
     if is_hub(folder):
         return hub_load.spec(folder)
     if not (folder / CONFIG).is_file():

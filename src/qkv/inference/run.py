@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..core.device import choose
 from ..core.spec import nearest
-from ..directories import hub_load, sharded, weights
+from ..directories import gguf_load, hub_load, sharded, weights
 from ..directories.layout import CONFIG, GENERATION, RECIPE, TOKENIZER, WEIGHTS, State, read_json
 from ..directories.locate import has_tokenizer, is_hub, locate
 from ..directories.lock import owner_of
@@ -33,6 +33,7 @@ from ..directories.sentence_transformers import Pooling
 from ..explain.explanation import Explanation
 from ..generation import Generation
 from ..generation.settings import GenerationOptions, SingleOutputOptions
+from ..hub.gguf.container import is_gguf
 from ..look.activations import Activations, intervene, record
 from ..look.activations.intervene import Changes
 from ..recipes import imports as recipe_imports
@@ -303,7 +304,7 @@ def load(
     allow_pickle: bool = False,
     imports: bool = False,
 ) -> Run:
-    """Load a run directory, a directory in the format of the Hub, or a model by its name on the Hub.
+    """Load a run directory, a directory in the format of the Hub, a GGUF file, or a model by its name on the Hub.
 
     Weights keep the file's `dtype` by default. `revision` is a branch, tag or commit of a model on the Hub. Pickled weights
     are read only with `allow_pickle`, and then nothing but tensors. With `imports`, the modules that a run with parts
@@ -315,6 +316,8 @@ def load(
     """
     folder, where = locate(path, revision, allow_pickle), choose(device)
     numbers = _dtype(dtype)
+    if is_gguf(folder):
+        return _load_gguf(folder, where, numbers)
     if imports or recipe_imports.consent is not None:
         for names in read_imports(folder):
             recipe_imports.import_named(places.beside({"imports": names}, folder / RECIPE)["imports"], str(folder))
@@ -340,6 +343,11 @@ def _load_hub(folder: Path, device: torch.device, dtype: torch.dtype | None, all
     task = origin.own.get("task", usual_task(model.spec))
     check_task(task, model.spec, folder / CONFIG)
     return Run(model, tokenizer, generation, task, _recipe(folder), folder, origin, allow_pickle)
+
+
+def _load_gguf(path: Path, device: torch.device, dtype: torch.dtype | None) -> Run:
+    model, origin, fields, tokenizer = gguf_load.load(path, device, dtype)
+    return Run(model, tokenizer, Generation.from_dict(fields), usual_task(model.spec), None, path, origin)
 
 
 def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
@@ -369,7 +377,7 @@ def _check_complete(folder: Path) -> None:
             "as openai-community/gpt2"
         )
     if not folder.is_dir():
-        raise ValueError(f"{folder} is a file; a run is a directory")
+        raise ValueError(f"{folder} is a file, and no GGUF file; a run is a directory")
     required = (CONFIG, TOKENIZER, WEIGHTS) if _has_tokenizer(folder) else (CONFIG, WEIGHTS)
     missing = [name for name in required if not (folder / name).is_file()]
     if not missing:

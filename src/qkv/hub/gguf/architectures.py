@@ -78,9 +78,10 @@ SIZES = (
     Same("context_length", "max_position_embeddings"),
     Same("embedding_length", "hidden_size"),
     Same("block_count", "num_hidden_layers"),
-    Same("feed_forward_length", "intermediate_size"),
+    Same("feed_forward_length", "intermediate_size", optional=True),
 )
-LLAMA: tuple[Entry, ...] = (*SIZES, Heads(), RMS, SILU, RopeKeys())
+LLAMA: tuple[Entry, ...] = (*SIZES, RMS, SILU, Heads(), RopeKeys())
+DIVIDED: tuple[Entry, ...] = (*SIZES, RMS, SILU, Heads(head_dim=None), RopeKeys(head_dim=None))
 UNBIASED = Says("attention_bias", (False,), "attention of this family has no biases")
 GPT2: tuple[Entry, ...] = (
     Same("context_length", "n_positions"),
@@ -99,8 +100,9 @@ EXPERT_KEYS: tuple[Entry, ...] = (
 
 
 def _llama(name: str, model_type: str, hub_class: str, *own: Entry, **more: Any) -> Architecture:
-    rows = more.pop("rows", neighbors)
-    return Architecture(name, model_type, hub_class, (*LLAMA, *own), rows, **more)
+    """One of Llama's kind; `divided`: the heads divide the width."""
+    rows, shared = more.pop("rows", neighbors), DIVIDED if more.pop("divided", False) else LLAMA
+    return Architecture(name, model_type, hub_class, (*shared, *own), rows, **more)
 
 
 VOCABULARY = Same("vocab_size", "vocab_size", 0)
@@ -189,11 +191,9 @@ ARCHITECTURES: tuple[Architecture, ...] = (
         ),
         falcon,
     ),
-    _llama("llama", "llama", "LlamaForCausalLM", VOCABULARY, *BIASES, tells=lambda metadata: not metadata.get("expert_count")),
-    _llama("llama", "mistral", "MistralForCausalLM", VOCABULARY, Narrowed(), tells=lambda metadata: False),
-    _llama(
-        "llama", "mixtral", "MixtralForCausalLM", *MIXTRAL, tells=lambda metadata: bool(metadata.get("expert_count"))
-    ),
+    _llama("llama", "llama", "LlamaForCausalLM", VOCABULARY, *BIASES, tells=lambda said: not said.get("expert_count")),
+    _llama("llama", "mistral", "MistralForCausalLM", VOCABULARY, Narrowed(), tells=lambda said: False),
+    _llama("llama", "mixtral", "MixtralForCausalLM", *MIXTRAL, tells=lambda said: bool(said.get("expert_count"))),
     _llama("qwen2", "qwen2", "Qwen2ForCausalLM", Narrowed(), rows=halves),
     _llama("qwen3", "qwen3", "Qwen3ForCausalLM", UNBIASED, Narrowed(), rows=halves),
     _llama(
@@ -221,7 +221,7 @@ ARCHITECTURES: tuple[Architecture, ...] = (
         Narrowed(),
         rows=halves,
     ),
-    _llama("olmo2", "olmo2", "Olmo2ForCausalLM", UNBIASED, rows=halves, untied=True),
+    _llama("olmo2", "olmo2", "Olmo2ForCausalLM", UNBIASED, rows=halves, divided=True, untied=True),
     _llama("smollm3", "smollm3", "SmolLM3ForCausalLM", UNBIASED, Unrotated(), VOCABULARY, Narrowed()),
     _llama(
         "granite",
@@ -233,6 +233,7 @@ ARCHITECTURES: tuple[Architecture, ...] = (
         number("logit_scale", "logits_scaling", 1.0),
         VOCABULARY,
         UNBIASED,
+        divided=True,
     ),
     Architecture(
         "phi3",
@@ -263,7 +264,7 @@ ARCHITECTURES: tuple[Architecture, ...] = (
             *SIZES,
             *(Heads(), RMS, GEMMA_ACT, GemmaRopes(), UNBIASED, Windows(6), QueryWidth(62)),
             Says("attn_logit_softcapping", (None,), "gemma3 doesn't cap scores"),
-            number("final_logit_softcapping", "final_logit_softcapping"),
+            number("final_logit_softcapping", "final_logit_softcapping", optional=True),
         ),
         gemma,
     ),

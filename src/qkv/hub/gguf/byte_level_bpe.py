@@ -10,6 +10,7 @@ from ..values import shown
 from .pre_tokenizers import NAMES, adds_bos, name_of, pipeline_of
 from .vocabulary import ADD_BOS, ADD_EOS, MERGES, MODEL, PRE, flag
 
+PUBLISHED = ("gpt-2", "smollm", "qwen2", "llama-bpe", "gpt-4o", "falcon", "bloom")
 DECODER = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
 
 
@@ -41,7 +42,7 @@ def to_metadata(data: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     if name is None:
         raise ValueError(
             "llama.cpp has no pre-tokenizer that cuts words as this tokenizer does; it has those of "
-            f"{', '.join(dict.fromkeys(_published()))}"
+            f"{', '.join(PUBLISHED)}; BPE that is trained here with split_digits: false cuts as gpt-2"
         )
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
     return {MODEL: "gpt2", PRE: name, MERGES: merges}
@@ -50,10 +51,6 @@ def to_metadata(data: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
 def _steps(normalizer: Mapping[str, Any]) -> str:
     steps = normalizer.get("normalizers") or [normalizer]
     return ", ".join(str(step.get("type")) for step in steps)
-
-
-def _published() -> list[str]:
-    return ["gpt-2", "smollm", "qwen2", "llama-bpe", "gpt-4o", "falcon", "bloom"]
 
 
 def from_metadata(metadata: Mapping[str, Any], tokens: list[str]) -> dict[str, Any]:
@@ -69,7 +66,9 @@ def from_metadata(metadata: Mapping[str, Any], tokens: list[str]) -> dict[str, A
     for left, right in pairs:
         for piece in (left, right, left + right):
             if piece not in vocabulary:
-                raise ValueError(f"{MERGES} joins {shown(left)} and {shown(right)}, and {TOKEN} has no {shown(piece)}")
+                raise ValueError(
+                    f"{MERGES} joins {shown(left)} and {shown(right)}, and the vocabulary has no {shown(piece)}"
+                )
     return {
         "normalizer": None,
         "pre_tokenizer": pipeline_of(name),
@@ -81,9 +80,6 @@ def from_metadata(metadata: Mapping[str, Any], tokens: list[str]) -> dict[str, A
             "ignore_merges": NAMES[name].ignore_merges,
         },
     }
-
-
-TOKEN = "the vocabulary"
 
 
 def _pair(merge: str, index: int) -> tuple[str, str]:

@@ -53,27 +53,36 @@ def scalar(metadata: Config, name: str, default: Any = None) -> Any:
 
 @dataclass(frozen=True)
 class Same:
-    """One key for one: `Same("embedding_length", "hidden_size")`. `usual` is its value where the file may lack it."""
+    """One key for one: `Same("embedding_length", "hidden_size")`.
+
+    usual:    its value where the file lacks it.
+    optional: the configuration may lack it as well.
+    """
 
     name: str
     key: str
     usual: Any = None
     whole: bool = True
+    optional: bool = False
 
     def write(self, config: Config) -> Metadata:
         value = config.get(self.key)
         value = self.usual if value is None else value
-        return {} if value is None else {self.name: int(value) if self.whole else float(value)}
+        if value is None:
+            return {}
+        return {self.name: value if isinstance(value, bool) else int(value) if self.whole else float(value)}
 
     def read(self, metadata: Config) -> dict[str, Any]:
+        if self.optional and self.name not in metadata:
+            return {}
         if self.usual is None:
             need(metadata, self.name)
         return {self.key: scalar(metadata, self.name, self.usual)}
 
 
-def number(name: str, key: str, usual: Any = None) -> Same:
+def number(name: str, key: str, usual: Any = None, optional: bool = False) -> Same:
     """A key whose value is a real number."""
-    return Same(name, key, usual, whole=False)
+    return Same(name, key, usual, whole=False, optional=optional)
 
 
 @dataclass(frozen=True)
@@ -204,4 +213,4 @@ class Narrowed:
         return changes if window is None else changes | {self.context: window}
 
     def read(self, metadata: Config) -> dict[str, Any]:
-        return {}
+        return {self.key: None}

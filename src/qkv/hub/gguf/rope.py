@@ -6,6 +6,7 @@ parameters are found again by trying the published ones.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from ...positions.rope_scaling import Llama3Scaling, Turn
 from ..values import shown
-from .keys import Config, Metadata, scalar
+from .keys import Config, Metadata, decimal, scalar
 
 FREQUENCIES = "rope_freqs.weight"
 LONG, SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
@@ -90,6 +91,9 @@ def read_scaling(metadata: Config) -> dict[str, Any]:
         factor = scalar(metadata, "rope.scale_linear")
         kind = None if factor in (None, 1.0) else "linear"
     if kind in (None, "none", "longrope"):  # LongRoPE's factors are tensors
+        for name, key in (("original_context_length", ORIGINAL), ("attn_factor", "attention_factor")):
+            if f"rope.scaling.{name}" in metadata:
+                rope[key] = scalar(metadata, f"rope.scaling.{name}")
         return rope
     if kind == "linear":
         return rope | {"rope_type": "linear", "factor": factor}
@@ -121,6 +125,18 @@ def factor_tensors(config: Config) -> dict[str, Tensor]:
     return {}
 
 
+def _is_usual(rope: Mapping[str, Any], longest: Any) -> bool:
+    """Whether LongRoPE's attention factor is the one that follows from the lengths."""
+    original, factor = rope.get(ORIGINAL), rope.get("attention_factor")
+    if type(original) is not int or type(longest) is not int or factor is None or not 1 < original <= longest:
+        return False
+    return math.isclose(factor, math.sqrt(1 + math.log(longest / original) / math.log(original)), rel_tol=1e-6)
+
+
+def _decimals(factors: Tensor) -> list[float]:
+    return [decimal(factor) for factor in factors.tolist()]
+
+
 def _rotated(config: Config) -> int:
     return int(config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"])
 
@@ -142,10 +158,16 @@ def with_factors(config: dict[str, Any], tensors: Mapping[str, Tensor]) -> dict[
     if LONG in tensors and SHORT in tensors:
         rope |= {
             "rope_type": "longrope",
-            "long_factor": tensors[LONG].tolist(),
-            "short_factor": tensors[SHORT].tolist(),
+            "long_factor": _decimals(tensors[LONG]),
+            "short_factor": _decimals(tensors[SHORT]),
         }
-        return config | {"rope_parameters": rope}
+        original = {ORIGINAL: rope[ORIGINAL]} if ORIGINAL in rope else {}
+        if _is_usual(rope, config.get("max_position_embeddings")):
+            del rope["attention_factor"]
+        return config | {"rope_parameters": rope, **original}
+    if rope.get("rope_type") == "default":
+        rope.pop("attention_factor", None)
+        config = config | {"rope_parameters": rope}
     if FREQUENCIES not in tensors or bool((tensors[FREQUENCIES] == 1).all()):
         return config
     factors = tensors[FREQUENCIES].float()

@@ -6,6 +6,7 @@ written and any is read.
 
 from __future__ import annotations
 
+from ...layers.moe import MixtureOfExperts
 from ...models.transformer import Transformer
 from ..family import Table
 from ..names import Row
@@ -48,6 +49,12 @@ EXPERTS: Table = (
 )
 
 
+def _feedforward(spec: Transformer) -> Table:
+    """The gated feed-forward layers: of experts or one for every token, in all layers alike."""
+    assert spec.decoder is not None
+    return EXPERTS if isinstance(spec.decoder.blocks[0].feedforward, MixtureOfExperts) else (GATED,)
+
+
 def fused(spec: Transformer) -> Table:
     """GPT-2's kind."""
     return (*ENDS, *NORMS, FUSED, APART, OUT, PLAIN, POSITIONS)
@@ -79,14 +86,13 @@ def neighbors(spec: Transformer) -> Table:
         Row(f"{LAYER}.attn_k.*", f"{BLOCK}.attention.k.*", Neighbors(n_kv_heads)),
         Row(f"{LAYER}.attn_v.*", f"{BLOCK}.attention.v.*"),
         OUT,
-        *EXPERTS,
-        GATED,
+        *_feedforward(spec),
     )
 
 
 def halves(spec: Transformer) -> Table:
     """Qwen's kind and OLMo 2, with rotated coordinates in halves as here."""
-    return (*ENDS, *NORMS, *NORMS_AFTER, APART, FUSED, OUT, QK_NORMS, *EXPERTS, GATED)
+    return (*ENDS, *NORMS, *NORMS_AFTER, APART, FUSED, OUT, QK_NORMS, *_feedforward(spec))
 
 
 def phi3(spec: Transformer) -> Table:

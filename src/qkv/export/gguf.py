@@ -10,6 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..directories.hub_save import in_hub_form
+from ..directories.origin import Origin
+from ..directories.run_config import Use
 from ..families import family_of
 from ..hub.family import Family, difference
 from ..hub.gguf.architectures import Architecture, of_model_type
@@ -21,9 +24,6 @@ from ..hub.gguf.writer import Written, write
 from ..hub.names import Entry, Names
 from ..models.transformer import Transformer, TransformerModel
 from ..tokenizers.tokenizer import Tokenizer
-from .hub_save import in_hub_form
-from .origin import Origin
-from .run_config import Use
 
 F32 = BY_NAME["f32"]
 PLAIN_ROWS = ("ffn_gate_inp", "position_embd", "token_types", "attn_rel_b")
@@ -54,6 +54,7 @@ def save(
     model = in_hub_form(model, origin)
     config, architecture, family = _described(model.spec, origin)
     metadata = architecture.metadata(config)
+    _warn_of_windows(model.spec, metadata)
     metadata = {f"{architecture.name}.{key}": value for key, value in metadata.items()}
     around = ([], []) if tokenizer is None else _around(tokenizer, task, origin)
     words = tokenizer_metadata(tokenizer, model.spec.vocab_size, around, architecture.name)
@@ -89,6 +90,17 @@ def _described(spec: Transformer, origin: Origin | None) -> tuple[dict[str, Any]
             "format with --to hub"
         )
     return config, architecture, family
+
+
+def _warn_of_windows(spec: Transformer, metadata: dict[str, Any]) -> None:
+    """Warn where the context became shorter, so that no sliding window is."""
+    context = metadata.get("context_length")
+    if context is not None and spec.max_positions is not None and context < spec.max_positions:
+        warnings.warn(
+            f"llama.cpp computes no sliding windows here, so the context that is written is the window's: {context} of "
+            f"{spec.max_positions} tokens",
+            stacklevel=3,
+        )
 
 
 def _around(tokenizer: Tokenizer, task: Use, origin: Origin | None) -> tuple[list[int], list[int]]:
@@ -140,9 +152,7 @@ def _kind(name: str, shape: tuple[int, ...], chosen: BlockType, tied: bool) -> B
     return chosen
 
 
-def _maker(
-    entry: Entry, index: int, kind: BlockType, state: dict[str, Tensor], name: str
-) -> Callable[[], Tensor]:
+def _maker(entry: Entry, index: int, kind: BlockType, state: dict[str, Tensor], name: str) -> Callable[[], Tensor]:
     def make() -> Tensor:
         tensor = list(entry.to_theirs({ours: state[ours] for ours in entry.ours}).values())[index].cpu()
         if not bool(torch.isfinite(tensor).all()):

@@ -1,0 +1,243 @@
+"""Models of every family that llama.cpp has, written as GGUF and read again; what it can't say is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from qkv.cli import main
+from qkv.directories import gguf_load
+from qkv.directories.build import build
+from qkv.directories.origin import Origin
+from qkv.export.gguf import save
+from qkv.families import preset
+from qkv.hub.gguf import container
+from qkv.hub.gguf.pre_tokenizers import NAMES, name_of, pipeline_of
+from qkv.inference.run import Run, load
+from qkv.positions.rope_scaling import DynamicNTK, LinearScaling, Llama3Scaling, LongRoPE, YaRN
+from qkv.positions.rotary import Rotary
+from qkv.tokenizers.tokenizer import Tokenizer, train
+from qkv.tokenizers.training.bpe import BPE
+from qkv.tokenizers.training.words_chars_bytes import Word
+
+SIZES: dict[str, Any] = {"vocab_size": 96, "d_model": 64, "n_layers": 4, "n_heads": 4}
+LENGTH = {**SIZES, "max_positions": 64}
+LLAMA = {**LENGTH, "n_kv_heads": 2, "d_ff": 96}
+EXPERTS = {**LENGTH, "d_expert": 32, "n_experts": 4, "top_k": 2, "n_kv_heads": 2}
+GEMMA = {**LLAMA, "d_head": 32, "query_width": 32, "windows": 16, "n_layers": 6}
+LONG = LongRoPE(short_factor=(1.0,) * 8, long_factor=(2.0,) * 8, original_max_positions=32, factor=2.0)
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt2": ("gpt2", LENGTH),
+    "gpt2 with an output of its own": ("gpt2", {**LENGTH, "tied": False, "d_ff": 160}),
+    "starcoder": ("starcoder", LENGTH),
+    "pythia": ("pythia-160m", {**LENGTH, "d_ff": 96}),
+    "pythia, sequential and tied": ("pythia-160m", {**LENGTH, "d_ff": 96, "parallel": False, "tied": True}),
+    "bloom": ("bloom-560m", SIZES),
+    "mpt": ("mpt-7b", LENGTH),
+    "falcon 7b": ("falcon-7b", LENGTH),
+    "falcon 40b": ("falcon-40b", {**LENGTH, "n_kv_heads": 2}),
+    "llama": ("llama", LLAMA),
+    "llama with biases": (
+        "llama",
+        {**LLAMA, "attention_bias": True, "feedforward_bias": True, "d_head": 32, "tied": True},
+    ),
+    "linear": ("llama", {**LLAMA, "position": Rotary(scaling=LinearScaling(factor=2.0))}),
+    "yarn": ("llama", {**LLAMA, "position": Rotary(scaling=YaRN(factor=4.0, original_max_positions=16))}),
+    "llama3": (
+        "llama",
+        {
+            **LLAMA,
+            "d_head": 32,
+            "position": Rotary(base=5e5, scaling=Llama3Scaling(factor=8.0, original_max_positions=8192)),
+        },
+    ),
+    "mistral": ("mistral-7b", {**LLAMA, "windows": 64}),
+    "mixtral": ("mixtral-8x7b", {**LLAMA, "n_experts": 4}),
+    "qwen2": ("qwen2-7b", LLAMA),
+    "qwen3": ("qwen3-0.6b", {**LLAMA, "d_head": 32}),
+    "qwen2moe": ("qwen1.5-moe-a2.7b", {**EXPERTS, "d_shared": 64, "d_ff": 64}),
+    "qwen3moe": ("qwen3-30b-a3b", {**EXPERTS, "d_head": 32, "d_ff": 64}),
+    "olmo2": ("olmo-2-7b", LLAMA),
+    "smollm3": ("smollm3-3b", LLAMA),
+    "granite": ("granite-3.1-2b", LLAMA),
+    "phi3": ("phi-3-mini", {**LLAMA, "windows": None}),
+    "longrope": ("phi-3-mini", {**LLAMA, "windows": None, "position": Rotary(scaling=LONG)}),
+    "gemma2": ("gemma-2-2b", GEMMA),
+    "gemma3": ("gemma-3-1b", GEMMA),
+}
+TEXT = ["the cat sat on the mat, and it's 123 o'clock.", "a mate of the cat: mates, mats; hats! <de>"] * 3
+
+
+def made(name: str) -> Any:
+    kind, sizes = CASES[name]
+    model = build(preset(kind, **sizes), seed=3).eval()
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():  # no bias is 0 and no norm 1
+            parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+    return model
+
+
+def origin_of(name: str) -> Origin | None:
+    """A model that two families can express is written as the one that it came from."""
+    return Origin({"model_type": "phi3"}) if CASES[name][0].startswith("phi") else None
+
+
+def trained(**settings: Any) -> Tokenizer:
+    return train(BPE(vocab_size=300, special=("<de>",), **settings), TEXT)
+
+
+@pytest.mark.parametrize("name", CASES)
+@torch.no_grad()
+def test_there_and_back(name: str, tmp_path: Path) -> None:
+    model = made(name)
+    path = save(model, tmp_path / "m.gguf", "f32", origin=origin_of(name))
+    back, _, _, tokenizer = gguf_load.load(path, torch.device("cpu"))
+    assert tokenizer is None
+    ids = torch.randint(96, (2, 20), generator=torch.Generator().manual_seed(1))
+    ours, theirs = model(ids), back(ids)
+    assert float((ours - theirs).norm() / ours.norm()) < 1e-6
+
+
+def test_their_package_has_every_name(tmp_path: Path) -> None:
+    """The tensor names of each architecture are among those of llama.cpp."""
+    gguf = pytest.importorskip("gguf", reason="names are held to llama.cpp's package gguf")
+    architectures = {name: arch for arch, name in gguf.MODEL_ARCH_NAMES.items()}
+    for name in CASES:
+        path = save(made(name), tmp_path / "m.gguf", "f32", origin=origin_of(name))
+        read = container.read(path)
+        arch = architectures[read.metadata["general.architecture"]]
+        known = {gguf.TENSOR_NAMES[tensor] for tensor in gguf.MODEL_TENSORS[arch]}
+        for tensor in read.stored:
+            parts = tensor.removesuffix(".weight").removesuffix(".bias").split(".")
+            generic = ".".join("{bid}" if part.isdecimal() else part for part in parts)
+            assert generic in known, (name, tensor)
+
+
+def test_q8_0_and_q4_0_keep_vectors_and_the_output(tmp_path: Path) -> None:
+    model = made("llama")
+    for kind, output in (("q8_0", "q8_0"), ("q4_0", "q8_0"), ("bf16", "bf16")):
+        read = container.read(save(model, tmp_path / "m.gguf", kind))
+        types = {name: tensor.type.name for name, tensor in read.stored.items()}
+        assert types["blk.0.attn_q.weight"] == kind and types["output.weight"] == output
+        assert types["blk.0.attn_norm.weight"] == "f32"
+    with pytest.warns(UserWarning, match=r"30 matrices, such as token_embd.weight, are written as f16"):
+        narrow = build(preset("llama", **{**LLAMA, "d_model": 40, "d_ff": 50, "n_heads": 2}))
+        save(narrow, tmp_path / "n.gguf", "q8_0")
+
+
+def test_a_tokenizer_there_and_back(tmp_path: Path) -> None:
+    words = trained(chat_template="{{ messages }}")
+    model = build(preset("llama", **{**LLAMA, "vocab_size": 310}))
+    path = save(model, tmp_path / "m.gguf", tokenizer=words)
+    run = load(path)
+    assert run.tokenizer is not None
+    for text in [*TEXT, " leading", "naïve 🙂\n\n\tx  y", "</s> is spelled out"]:
+        assert run.tokenizer.encode(text) == words.encode(text)
+        assert run.tokenizer.decode(words.encode(text)) == text
+    assert run.text_model.encode("a") == [words.bos_id, *words.encode("a")]
+    assert run.text_model.ends == [words.eos_id] and run.tokenizer.markers == ("<de>",)
+    assert run.tokenizer.config["chat_template"] == "{{ messages }}"
+
+
+def test_pre_tokenizers_have_llama_cpps_names(tmp_path: Path) -> None:
+    model = build(preset("gpt2", **{**LENGTH, "vocab_size": 300}))
+    assert (
+        container.read(save(model, tmp_path / "m.gguf", tokenizer=trained())).metadata["tokenizer.ggml.pre"] == "gpt-2"
+    )
+    for name in NAMES:
+        pipeline = pipeline_of(name)
+        found = name_of(pipeline, NAMES[name].ignore_merges)
+        assert name == "default" or (found is not None and NAMES[found] == NAMES[name]), name
+    with pytest.raises(
+        ValueError, match=r"no pre-tokenizer that cuts words as this tokenizer does.*split_digits: false"
+    ):
+        save(model, tmp_path / "n.gguf", tokenizer=trained(split_digits=True))
+
+
+def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = build(preset("gpt2", **{**LENGTH, "vocab_size": 300}), seed=1)
+    run, file, folder = tmp_path / "run", tmp_path / "m.gguf", tmp_path / "hub"
+    Run(model.eval(), trained()).save(run, to="hub")
+    assert main(["convert", str(run), str(file), "--to", "gguf"]) == 0, capsys.readouterr().err
+    assert "bytes" in capsys.readouterr().out
+    arguments = ["the cat", "--max-new-tokens", "12"]
+    assert main(["generate", str(run), *arguments]) == 0
+    said = capsys.readouterr().out
+    assert main(["generate", str(file), *arguments]) == 0 and capsys.readouterr().out == said
+    assert main(["show", str(file), "--json"]) == 0 and '"general.architecture": "gpt2"' in capsys.readouterr().out
+    assert main(["convert", str(file), str(folder)]) == 0
+    assert main(["generate", str(folder), *arguments]) == 0 and said in capsys.readouterr().out
+    assert main(["convert", str(run), str(file), "--to", "gguf"]) == 2
+    assert "already exists; choose another target, or replace it with --overwrite" in capsys.readouterr().err
+    assert main(["convert", str(run), str(tmp_path / "x"), "--to", "gguf"]) == 2
+    assert "writes one file, NAME.gguf" in capsys.readouterr().err
+    assert main(["convert", str(run), str(tmp_path / "x"), "--type", "q8_0"]) == 2
+    assert "--type q8_0 is for --to gguf" in capsys.readouterr().err
+
+
+REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "a mechanism": ("gpt2", {**LENGTH, "position": "alibi"}, "no Hub family matches this model; "),
+    "a family": ("openai-gpt", LENGTH, "llama.cpp has no architecture for 'openai-gpt'; GGUF is written for gpt2, "),
+    "a scaling": (
+        "llama",
+        {**LLAMA, "position": Rotary(scaling=DynamicNTK(factor=2.0, original_max_positions=32))},
+        "llama.cpp has no rotary scaling like this model's",
+    ),
+    "an activation": ("llama", {**LLAMA, "activation": "relu"}, "hidden_act has to be silu or swish there, and this"),
+    "biases": ("qwen3-0.6b", {**LLAMA, "attention_bias": True}, "attention of this family has no biases"),
+    "falcon with biases": (
+        "falcon-7b",
+        {**LENGTH, "bias": True},
+        "has rotary positions, no biases, and its sublayers side by side",
+    ),
+    "windows": (
+        "gemma-2-2b",
+        {**GEMMA, "windows": [16, 16, None] * 2},
+        "slide in this family but for the last of each 2",
+    ),
+    "a bare model": ("gpt2", {**LENGTH, "head": False}, "GGUF is written for GPT2LMHeadModel of this family"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_llama_cpp_cannot_say_is_refused(name: str, tmp_path: Path) -> None:
+    kind, sizes, said = REFUSED[name]
+    model = build(preset(kind, **sizes))
+    with pytest.raises(ValueError, match=said):
+        save(model, tmp_path / "m.gguf")
+    assert not list(tmp_path.iterdir())
+
+
+def test_tokenizers_that_llama_cpp_lacks_are_refused(tmp_path: Path) -> None:
+    model = build(preset("gpt2", **LENGTH))
+    with pytest.raises(ValueError, match=r"no tokenizer of the kind 'word'.*train with tokenizer.kind=bpe"):
+        save(model, tmp_path / "m.gguf", tokenizer=train(Word(vocab_size=90), TEXT))
+    model = build(preset("gpt2", **{**LENGTH, "vocab_size": 300}))
+    with pytest.raises(ValueError, match=r"doesn't change text before it cuts it.*by Lowercase"):
+        save(model, tmp_path / "m.gguf", tokenizer=trained(lowercase=True))
+    assert not list(tmp_path.iterdir())
+
+
+def test_numbers_that_a_type_cannot_hold(tmp_path: Path) -> None:
+    model = build(preset("gpt2", **LENGTH))
+    weight = model.state_dict()["decoder.blocks.0.attention.q.weight"]
+    weight[0, 0] = 1e5
+    with pytest.raises(ValueError, match=r"attn_qkv.weight has numbers beyond fp16's largest.*choose --type bf16"):
+        save(model, tmp_path / "m.gguf", "f16")
+    weight[0, 0] = float("nan")
+    with pytest.raises(ValueError, match="holds NaN or infinities"):
+        save(model, tmp_path / "m.gguf", "f32")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_window_shortens_the_context(tmp_path: Path) -> None:
+    model = build(preset("mistral-7b", **{**LLAMA, "windows": 16}))
+    with pytest.warns(
+        UserWarning, match="llama.cpp computes no sliding windows here, so the context that is written is"
+    ):
+        path = save(model, tmp_path / "m.gguf")
+    assert container.read(path).metadata["llama.context_length"] == 16
