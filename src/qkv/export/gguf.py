@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..directories.hub_save import in_hub_form
 from ..directories.origin import Origin
@@ -32,7 +32,7 @@ OUTPUT, EMBEDDING = "output.weight", "token_embd.weight"
 
 
 def save(
-    model: TransformerModel,
+    model: nn.Module,
     path: Path,
     kind: str | None = None,
     *,
@@ -50,6 +50,8 @@ def save(
 
     Raises ValueError in one sentence that names the part and the nearest thing that works.
     """
+    if not isinstance(model, TransformerModel):
+        raise ValueError("GGUF holds Transformers, and this model is none; save it in qkv's own format with --to qkv")
     chosen = written_type(kind or str(model.dtype).removeprefix("torch.").replace("float", "f"))
     model = in_hub_form(model, origin)
     config, architecture, family = _described(model.spec, origin)

@@ -161,10 +161,10 @@ def with_factors(config: dict[str, Any], tensors: Mapping[str, Tensor]) -> dict[
             "long_factor": _decimals(tensors[LONG]),
             "short_factor": _decimals(tensors[SHORT]),
         }
-        original = {ORIGINAL: rope[ORIGINAL]} if ORIGINAL in rope else {}
+        beside = {ORIGINAL: rope[ORIGINAL]} if ORIGINAL in rope else {}
         if _is_usual(rope, config.get("max_position_embeddings")):
             del rope["attention_factor"]
-        return config | {"rope_parameters": rope, **original}
+        return config | {"rope_parameters": rope, **beside}
     if rope.get("rope_type") == "default":
         rope.pop("attention_factor", None)
         config = config | {"rope_parameters": rope}
