@@ -15,7 +15,7 @@ from qkv.directories.origin import Origin
 from qkv.export.gguf import save
 from qkv.families import preset
 from qkv.hub.gguf import container
-from qkv.hub.gguf.pre_tokenizers import NAMES, name_of, pipeline_of
+from qkv.hub.gguf.tokenizers.pre_tokenizers import NAMES, name_of, pipeline_of
 from qkv.inference.run import Run, load
 from qkv.positions.rope_scaling import DynamicNTK, LinearScaling, Llama3Scaling, LongRoPE, YaRN
 from qkv.positions.rotary import Rotary

@@ -13,8 +13,8 @@ from ..hub import generation as generation_file
 from ..hub.gguf import container
 from ..hub.gguf.architectures import Architecture, of_file
 from ..hub.gguf.rope import FREQUENCIES, LONG, SHORT, with_factors
-from ..hub.gguf.tokenizer_read import read_tokenizer
-from ..hub.gguf.vocabulary import special_ids
+from ..hub.gguf.tokenizers.read import read_tokenizer
+from ..hub.gguf.tokenizers.vocabulary import special_ids
 from ..hub.gguf.weights import GGUFWeights
 from ..hub.names import Names
 from ..hub.weights import check_depth, place

@@ -19,7 +19,7 @@ from ..hub.gguf.architectures import Architecture, of_model_type
 from ..hub.gguf.block_types import BY_NAME, BlockType, written_type
 from ..hub.gguf.blocks import quantize
 from ..hub.gguf.rope import factor_tensors, with_factors
-from ..hub.gguf.tokenizer_write import tokenizer_metadata
+from ..hub.gguf.tokenizers.write import tokenizer_metadata
 from ..hub.gguf.writer import Written, write
 from ..hub.names import Entry, Names
 from ..models.transformer import Transformer, TransformerModel

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.spec import nearest
-from ..values import shown
+from ....core.spec import nearest
+from ...values import shown
 from .pre_tokenizers import NAMES, adds_bos, name_of, pipeline_of
 from .vocabulary import ADD_BOS, ADD_EOS, MERGES, MODEL, PRE, flag
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tokenizers.tokenizer import Tokenizer
+from ....tokenizers.tokenizer import Tokenizer
 from . import byte_level_bpe
 from .vocabulary import MODEL, TOKENS, TYPES, around_metadata, roles_metadata, tokens_and_types
 

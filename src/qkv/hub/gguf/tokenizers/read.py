@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.spec import nearest
-from ...tokenizers import tokenizer_json
-from ...tokenizers.tokenizer import Tokenizer
-from ...tokenizers.tokenizer_json import Extra
+from ....core.spec import nearest
+from ....tokenizers import tokenizer_json
+from ....tokenizers.tokenizer import Tokenizer
+from ....tokenizers.tokenizer_json import Extra
 from . import byte_level_bpe
 from .vocabulary import CHAT_TEMPLATE, MODEL, Type, read_roles, read_tokens
 

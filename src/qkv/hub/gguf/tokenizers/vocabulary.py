@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ...tokenizers.pipelines import BYTES
-from ...tokenizers.tokenizer import Tokenizer
-from ..values import shown
+from ....tokenizers.pipelines import BYTES
+from ....tokenizers.tokenizer import Tokenizer
+from ...values import shown
 
 PREFIX = "tokenizer.ggml."
 MODEL, PRE, TOKENS, TYPES = f"{PREFIX}model", f"{PREFIX}pre", f"{PREFIX}tokens", f"{PREFIX}token_type"

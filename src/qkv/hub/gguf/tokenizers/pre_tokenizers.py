@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...tokenizers.readers.tiktoken import GPT2_WORDS, GPT4_WORDS, GPT4O_WORDS
-from ...tokenizers.readers.vocab_files import QWEN2_WORDS
+from ....tokenizers.readers.tiktoken import GPT2_WORDS, GPT4_WORDS, GPT4O_WORDS
+from ....tokenizers.readers.vocab_files import QWEN2_WORDS
 
 _THREE = "[0-9][0-9][0-9]"
 _BLOOM = r" ?[^(\s|.,!?…。，、।۔،)]+"
