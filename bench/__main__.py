@@ -6,6 +6,7 @@
     python -m bench multi30k --quick         does the harness work? tiny sizes, nothing kept
     python -m bench real                     training on real data, for docs/results.md (--help has its own options)
     python -m bench cost                     predicted times beside measured ones, for docs/cost.md
+    python -m bench threads                  one, two and chosen threads, for docs/machine.md
     python -m bench scale                    two ranks beside one, for docs/scale.md
     python -m bench terminal TYPESCRIPT FILE.svg      a picture of a recorded command, for the README
     python -m bench pictures                 the pictures of pages in docs/ (--help)
@@ -34,6 +35,7 @@ from .scale.command import main as scale
 from .tables import TABLES
 from .tables.table import Table, probe
 from .terminal import main as terminal
+from .threads.command import main as threads
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -44,6 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
         return cost(words[1:])
     if words[:1] == ["scale"]:
         return scale(words[1:])
+    if words[:1] == ["threads"]:
+        return threads(words[1:])
     if words[:1] == ["terminal"]:
         return terminal(words[1:])
     if words[:1] == ["pictures"]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from . import allocator, completion, consent
+from . import allocator, completion, consent, waiting
 
 MARKUP: Any = "markdown"
 
@@ -130,6 +130,7 @@ def _options(
     ] = False,
 ) -> None:
     allocator.bound_kernels()
+    waiting.sleep_where_cores_are_shared()
     if not system_allocator:
         allocator.keep_pages()
     consent.set_up(context, imports or (), yes)

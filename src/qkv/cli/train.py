@@ -61,6 +61,7 @@ Nproc = Annotated[
         "--nproc", metavar="N", min=1, help="Train with N processes on this machine, see the recipe's `scale`."
     ),
 ]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Say how many threads compute, and why, at every choice.")]
 Restarts = Annotated[
     int,
     typer.Option(metavar="N", min=0, help="With --nproc: after a crash, continue from the last save up to N times."),
@@ -93,6 +94,7 @@ def train(
     ] = False,
     nproc: Nproc = None,
     restarts: Restarts = 0,
+    verbose: Verbose = False,
 ) -> int:
     """Train a recipe's model, evaluate it, and write a run directory.
 
@@ -111,7 +113,7 @@ def train(
     changes = [*(settings or ()), *_as_settings(options)]
     if is_data(recipe):
         recipe, changes = confirmed(Path(recipe), changes, yes)
-    return _train(recipe, changes, out, resume, overwrite, device)
+    return _train(recipe, changes, out, resume, overwrite, device, verbose)
 
 
 def demo(
@@ -140,7 +142,15 @@ def _as_settings(options: Mapping[str, Any]) -> list[str]:
     return [f"{key}={str(value).lower()}" for key, value in options.items() if value is not None]
 
 
-def _train(recipe: str, settings: list[str], out: Path | None, resume: bool, overwrite: bool, device: str) -> int:
+def _train(
+    recipe: str,
+    settings: list[str],
+    out: Path | None,
+    resume: bool,
+    overwrite: bool,
+    device: str,
+    verbose: bool = False,
+) -> int:
     if resume and overwrite:
         raise ValueError("--resume continues a run and --overwrite replaces it; give one of them")
     from ..experiments.compare.comparison import Comparison
@@ -168,10 +178,18 @@ def _train(recipe: str, settings: list[str], out: Path | None, resume: bool, ove
         device=device,
         console=console(),
         command=_command(recipe, settings, folder, device),
+        callbacks=[_say_threads] if verbose else (),
     )
     if _is_rank() and os.environ.get("RANK") != "0":
         return 0 if result.evaluation is not None else INTERRUPTED
     return _end_run(result)
+
+
+def _say_threads(record: Mapping[str, Any]) -> None:
+    from ..training.threads import sentence
+
+    if record.get("event") == "threads":
+        echo(sentence(record), err=True)
 
 
 def _folder(recipe: str, loaded: Recipe) -> Path:

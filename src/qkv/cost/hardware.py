@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,12 @@ def cores() -> int:
     """Return the number of cores that this process may run on."""
     process = psutil.Process()
     return len(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else psutil.cpu_count() or 1
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may run on and that its container's quota leaves it."""
+    quota = cpu_quota()
+    return cores() if quota is None else max(1, min(cores(), math.ceil(quota)))
 
 
 def cpu_quota() -> float | None:

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator
 
 import psutil
 import torch
 
-from ..cost.hardware import cores, cpu_quota
+from ..cost.hardware import usable_cores
+from ..training.threads import VARIABLES
 from .check import Check
 
 SECTION = "threads"
-VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def checks() -> Iterator[Check]:
     """Yield the number of threads and the load of the machine."""
     yield _threads(torch.get_num_threads(), usable_cores())
     yield _load(load(), psutil.cpu_count() or 1)
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on, and that its container's quota leaves it."""
-    quota = cpu_quota()
-    return cores() if quota is None else max(1, min(cores(), math.ceil(quota)))
 
 
 def load() -> float:

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ from .memory_check import MemoryCheck, plan_of
 from .notes import TEXTS, data_summary, longest_rows, of_the_model, small_splits, tuning, unknown_notes
 from .pretrained import check_base, keep_base, model_of
 from .report.report import write_report
-from .report.start import START, note_start
+from .report.start import START, note_start, note_threads
 from .tokenizer import make
 
 FEW = 8  # examples of the evaluation that checks, before training, which metrics there are
@@ -303,7 +304,7 @@ class Job:
             flops_per_token=flops_per_token(self.spec, first),
             peak_flops=(peak_flops(self.device, DTYPES[precision]) or 0) * self.members.ranks.size or None,
             console=self.console,
-            callbacks=callbacks,
+            callbacks=[*callbacks, partial(note_threads, self.out)],
         )
         self._say(f"{str(outcome)[0].upper()}{str(outcome)[1:]}.")
         if self.opened is not None and (self.opened.report.skipped or self.opened.report.cut):

@@ -17,6 +17,7 @@ from torch import nn
 from ..core.batch import Batch
 from ..core.interrupt import Interrupt
 from ..core.ranks import ALONE, Ranks
+from . import threads
 from .causal_check import warn_of_lookahead
 from .checkpoints import checkpoint, rng
 from .checkpoints.background import snapshot_bytes
@@ -129,6 +130,8 @@ class Trainer:
     ) -> None:
         self.model, self.stepper, self.training, self.out = model, stepper, training, out
         self.evaluator, self.ranks, self.display = evaluator, ranks, display
+        compiled = training.compile is True
+        self.threads = threads.tuner(training.threads, compiled, ranks.size, stepper.device)
         self.fingerprint: dict[str, Any] = {"threads": torch.get_num_threads()}
         self.store = Checkpoints(out / "checkpoints", training.keep, ranks)
         self.state, self.meter = State(), StepMetrics()
@@ -180,6 +183,9 @@ class Trainer:
         if not batches:
             self._end_of_data()
             return
+        if self.threads is not None and self.threads.due:
+            self._choose_threads(batches)
+            began = time.perf_counter()
         state, before = self.state, self.state.position
         state.step += 1
         passed = batches[-1].position.get("passed") or 0.0
@@ -199,10 +205,19 @@ class Trainer:
         logs = self._falls_on(self.training.log_every)
         if logs or self.stepper.device.type == "cpu":
             self._synchronize()
-        self.meter.time(taken.tokens, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        self.meter.time(taken.tokens, seconds)
+        if self.threads is not None:
+            self.threads.watch(taken.tokens, seconds)
         if logs:
             self._log_line()
         self.display.at(state.step, self.elapsed, state.epochs)
+
+    def _choose_threads(self, batches: list[Batch]) -> None:
+        assert self.threads is not None
+        choice = self.threads.choose(lambda: self.stepper.rehearse(batches[0]))
+        self.fingerprint["threads"] = choice.threads
+        self.log.threads(self.state.step, choice)
 
     def _end_of_data(self) -> None:
         if self.state.step == 0:

@@ -17,6 +17,7 @@ from .logging.wandb import WandB, WandBoard
 from .optimizers.parameter_groups import count
 from .result import Ending
 from .settings import Training
+from .threads import ThreadChoice
 
 
 class RunLog:
@@ -112,6 +113,12 @@ class RunLog:
 
     def _data(self, position: dict[str, Any] | None) -> dict[str, Any]:
         return {"position": position, "batches": self.training.accumulate}
+
+    def threads(self, step: int, choice: ThreadChoice) -> None:
+        """Log a choice of the number of threads; say it where it isn't simply what it was."""
+        self.event("threads", step, **choice.to_dict())
+        if choice.threads != choice.before:
+            self.display.say(str(choice))
 
     def sync(self) -> None:
         if self.log is not None:

@@ -46,6 +46,13 @@ def read_compile(value: Any) -> Any:
     return value
 
 
+def read_threads(value: Any) -> Any:
+    """Check that the value is a number of threads or "auto"; raises ValueError with one sentence."""
+    if value != "auto" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise ValueError(f"it is a number of threads from 1, or auto, not {brief(value)}")
+    return value
+
+
 def read_every(value: Any) -> Any:
     """Check that the value is a number of steps, "epoch" or null; raises ValueError with one sentence."""
     if value is not None and value != "epoch" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
@@ -79,6 +86,8 @@ class Training(Spec):
     max_bad_steps: stop after this many steps in a row that made no update.
     compile:     run the model through torch.compile. "auto" does where a run is long enough to gain by it; it is decided
                  before the run, by `qkv.training`, so that `fit` alone takes "auto" for false.
+    threads:     number of threads on a CPU. "auto" measures which is fastest, at the start and when the pace changes, see
+                 `threads`; OMP_NUM_THREADS overrules it.
     recompute:   activation checkpointing: "blocks" keeps each block's input only and makes the rest again in the backward
                  pass, "alternate" every other block's; memory for a third more time.
     tensorboard: write TensorBoard's files too.
@@ -107,6 +116,7 @@ class Training(Spec):
     final: Literal["best", "last"] = "best"
     max_bad_steps: Count = 10
     compile: Annotated[bool | Literal["auto"], BeforeValidator(read_compile)] = "auto"
+    threads: Annotated[Count | Literal["auto"], BeforeValidator(read_threads)] = "auto"
     recompute: Literal["none", "alternate", "blocks"] = "none"
     tensorboard: bool = False
     wandb: Annotated[WandB | None, BeforeValidator(read_wandb)] = None

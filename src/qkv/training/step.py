@@ -15,6 +15,7 @@ from ..core.ranks import Ranks, Split, splitting
 from ..layers.moe import Mixture
 from ..models.base import ModelModule
 from ..models.transformer import TransformerModel
+from .checkpoints import rng
 from .compiling import compiled
 from .gradients.accumulation import over_labels, reported, weighed
 from .gradients.clipping import update
@@ -84,6 +85,25 @@ class Stepper:
         for module in self.balanced:
             module.rebalance()
         return StepResult(max(totals.values()) // self.strategy.copies, tokens, loss, done.grad_norm, done.bad, values)
+
+    def rehearse(self, batch: Batch) -> None:
+        """Run forward and backward over a batch as a step does, and leave no trace: for timing, on one rank."""
+        counts = self.objective.counts(batch)
+        if not any(counts.values()):
+            return
+        loads = [module.load for module in self.balanced]
+        kept = [buffer.clone() for buffer in self.model.buffers()]
+        with rng.preserved(), self._splitting(batch):
+            for module in self.balanced:
+                module.load = None
+            loss, _ = self._loss(batch, counts, counts)
+            loss.backward()
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.no_grad():
+            for buffer, before in zip(self.model.buffers(), kept, strict=True):
+                buffer.copy_(before)
+        for module, load in zip(self.balanced, loads, strict=True):
+            module.load = load
 
     def _set_lr(self, lr: float) -> None:
         """Set the learning rate; groups that learn at a share of it keep theirs."""

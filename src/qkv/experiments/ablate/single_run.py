@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import torch
-
 from ...core import yamls
+from ...core.threads import set_threads
 from ...directories.layout import EVALUATION, METRICS, State, clear, read_json, write_json
 from ...directories.lock import LOCK, OWNER
 from ...inference.run import load
@@ -79,7 +78,7 @@ def train_run(job: Job) -> RunResult | None:
     Raises ValueError if it can't be trained; a divergence is a result.
     """
     if job.threads is not None:
-        torch.set_num_threads(job.threads)
+        set_threads(job.threads)
     recipe = Recipe.from_tree(yamls.load(job.recipe, "the recipe of a run"))
     outputs: Sequence[Mapping[str, Any]] | None = None
     if State.of(job.folder) is not State.FINISHED:

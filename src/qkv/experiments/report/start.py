@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 
 from ...cost.hardware import cores
 from ...directories.layout import read_json, write_json
+from ...training.threads import sentence
 
 START, MACHINE = "start.json", "machine.json"
 
@@ -35,7 +37,18 @@ def machine_of(run_dir: Path) -> dict[str, Any]:
     return machine
 
 
+<<<<<<< HEAD
 def processor() -> str:
+=======
+def note_threads(run_dir: Path, record: Mapping[str, Any]) -> None:
+    """Add a choice of the number of threads, as `metrics.jsonl` records it, to `machine.json`."""
+    if record.get("event") == "threads":
+        chosen = {name: record[name] for name in ("step", "threads", "seconds", "others")}
+        write_json(run_dir / MACHINE, machine_of(run_dir) | {"threads": {**chosen, "why": sentence(record)}})
+
+
+def _processor() -> str:
+>>>>>>> abd11fe (Training on a CPU measures which number of threads is fastest, and threads are set without slowing fused attention)
     """The processor's name where the system tells it, else its architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

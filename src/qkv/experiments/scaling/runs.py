@@ -18,6 +18,7 @@ import torch
 from rich.console import Console
 
 from ...core import yamls
+from ...core.threads import set_threads
 from ...directories.layout import EVALUATION, METRICS, State, read_json
 from ...recipes.recipe import Recipe
 from ...training.logging.metrics_file import read_metrics
@@ -77,7 +78,7 @@ def _outcomes(rungs: Sequence[Rung], out: Path, device: str, jobs: int) -> Itera
 
 def _start_worker(threads: int) -> None:
     """Set the number of threads, and stop when the study's process is gone, as after a kill."""
-    torch.set_num_threads(threads)
+    set_threads(threads)
     threading.Thread(target=_stop_with_parent, daemon=True).start()
 
 

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from ...core.device import choose
 from ...core.spec import counted
+from ...core.threads import set_threads
 from ...directories import layout
 from ...directories.layout import State
 from ...scaling.chinchilla import check
@@ -157,10 +158,10 @@ def _predict(rungs: Sequence[Rung], device: torch.device, jobs: int, most: float
     tell(console, "Measuring a training step of each size …")
     threads = torch.get_num_threads()
     try:
-        torch.set_num_threads(max(threads // jobs, 1))
+        set_threads(max(threads // jobs, 1))
         by_name = predicted_seconds(rungs, device)
     finally:
-        torch.set_num_threads(threads)
+        set_threads(threads)
     total = total_seconds(list(by_name.values()), jobs)
     at_a_time = f", {jobs} at a time" if jobs > 1 else ""
     if most is not None and total > most:

@@ -1,0 +1,162 @@
+"""`python -m bench threads`: training with one thread, all, and the chosen number, alone and beside a busy process."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from qkv.core.ranks import ALONE
+from qkv.core.threads import set_threads
+from qkv.cost.flops import Shape
+from qkv.cost.hardware import usable_cores
+from qkv.cost.images import image_tokens
+from qkv.families import preset
+from qkv.models.build import build
+from qkv.models.transformer import Transformer
+from qkv.training.objective import Labels
+from qkv.training.settings import Training
+from qkv.training.step import Stepper
+from qkv.training.threads import VARIABLES, ThreadTuner
+
+from .. import machine
+from ..cost.batches import batch_of
+from ..page_tables import keep
+
+RESULT = Path(__file__).resolve().parent.parent / "results" / "threads" / "choices.json"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "machine.md"
+BUSY = "while True: pass"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A preset with its sizes, and the rows and lengths of a batch."""
+
+    title: str
+    preset: str
+    sizes: dict[str, Any]
+    rows: int
+    length: int = 0
+    source: int = 0
+
+
+TINY = {"d_model": 128, "n_layers": 2, "n_heads": 4, "d_ff": 512, "vocab_size": 600}
+TEN = {"d_model": 256, "n_layers": 8, "n_heads": 8, "vocab_size": 8192, "max_positions": 256}
+MODELS = (
+    Model("localise, 1 M", "transformer", TINY, 128, 16, 16),
+    Model("decoder, 10 M", "gpt2", TEN, 8, 128),
+    Model("ViT-S, 22 M", "vit-base-16", {"d_model": 384, "n_heads": 6, "d_ff": 1536}, 4),
+)
+
+
+def main(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench threads", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=1.5, help="of each measurement")
+    parser.add_argument("--quick", action="store_true", help="one model, nothing kept")
+    given = parser.parse_args(words)
+    fixed = [name for name in VARIABLES if os.environ.get(name)]
+    if fixed:
+        raise SystemExit(f"{' and '.join(fixed)} fixes the number of threads; unset it")
+    load, rows = machine.load(), []
+    for model in MODELS[:1] if given.quick else MODELS:
+        for busy in (False, True):
+            rows.append(compared(model, busy, 1 if given.quick else given.rounds, given.seconds))
+            print(rows[-1], file=sys.stderr)
+    result = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": machine.describe(),
+        "code": machine.code(),
+        "versions": {"python": platform.python_version(), "torch": version("torch")},
+        "load_before": load,
+        "rounds": given.rounds,
+        "rows": rows,
+    }
+    print(table(result))
+    if not given.quick:
+        RESULT.parent.mkdir(parents=True, exist_ok=True)
+        keep(result, RESULT, PAGE, "threads", table(result))
+    return 0
+
+
+def compared(model: Model, busy: bool, rounds: int, seconds: float) -> dict[str, Any]:
+    """Tokens per second with one thread, with all, and with the number that is chosen, in turns."""
+    spec = preset(model.preset, **model.sizes)
+    assert isinstance(spec, Transformer)
+    batch = batch_of(spec, Shape(model.rows, image_tokens(spec) or model.length, model.source))
+    stepper = Stepper(build(spec).train(), Labels(), Training(), ALONE)
+    most = usable_cores()
+    rates: dict[str, list[float]] = {"one": [], "all": [], "chosen": []}
+    numbers = []
+
+    def rate() -> float:
+        began, steps = time.perf_counter(), 0
+        while time.perf_counter() - began < seconds or steps < 2:
+            stepper.take([batch], 1e-5).loss.item()
+            steps += 1
+        return steps * batch.tokens / (time.perf_counter() - began)
+
+    rate()
+    with _busy_process() if busy else _nothing():
+        for _ in range(rounds):
+            for name, number in (("one", 1), ("all", most)):
+                set_threads(number)
+                rates[name].append(rate())
+            numbers.append(ThreadTuner().choose(lambda: stepper.rehearse(batch)).threads)
+            rates["chosen"].append(rate())
+    set_threads(most)
+    row: dict[str, Any] = {name: round(median(values)) for name, values in rates.items()}
+    best = max(("one", "all"), key=lambda name: row[name])
+    share = median(a / b for a, b in zip(rates["chosen"], rates[best], strict=True))
+    return {"model": model.title, "busy": busy, **row, "numbers": numbers, "share": round(share, 3)}
+
+
+@contextmanager
+def _busy_process() -> Iterator[None]:
+    """One process that keeps a core busy."""
+    process = subprocess.Popen([sys.executable, "-c", BUSY])
+    try:
+        time.sleep(0.3)
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+def table(result: dict[str, Any]) -> str:
+    """The table in Markdown, with what it was measured on."""
+    lines = [
+        "| model | cores | one thread, tokens/s | all | chosen | share of the better |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    lines += [
+        f"| {row['model']} | {'beside a busy process' if row['busy'] else 'quiet'} | {row['one']:,} | {row['all']:,} "
+        f"| {row['chosen']:,} with {'/'.join(map(str, sorted(set(row['numbers']))))} | {row['share']:.2f} |"
+        for row in result["rows"]
+    ]
+    where, code = result["machine"], result["code"]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"Measured by `python -m bench threads` on {result['date']}: {where['processor']}, {where['cores']} cores, PyTorch "
+            f"{result['versions']['torch']}, commit {code['commit']}; medians of {result['rounds']} turns, load "
+            f"{result['load_before']} before.",
+        ]
+    )

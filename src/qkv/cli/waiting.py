@@ -1,0 +1,45 @@
+"""Let threads that wait for each other sleep instead of spin where other programs compute on the same cores.
+
+A thread of OpenMP that is done with its part spins until the others are done. If another program has the core that they
+need, the spinning keeps them waiting longer. GNU's OpenMP reads the variables when PyTorch is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+SPINS = "1000"  # as GNU's OpenMP spins where there are more threads than cores; 300,000 otherwise
+SET_BY_USER = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME")
+READINGS, PAUSE = 3, 0.002
+
+
+def sleep_where_cores_are_shared() -> bool:
+    """Shorten the spinning of OpenMP's threads if other programs compute now, and say whether. A user's setting stays."""
+    if any(name in os.environ for name in SET_BY_USER) or not _is_shared():
+        return False
+    os.environ["GOMP_SPINCOUNT"] = SPINS
+    return True
+
+
+def _is_shared() -> bool:
+    """Whether, in several readings, more programs were running than the machine has cores to spare."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    if affinity is None:
+        return False
+    spare = (os.cpu_count() or 1) - len(affinity(0))
+    for i in range(READINGS):
+        if i:
+            time.sleep(PAUSE)
+        if _running() - 1 <= spare:  # this process is running too
+            return False
+    return True
+
+
+def _running() -> int:
+    """Tasks that run or wait for a core, in the whole system; 1, this process, where the system does not say."""
+    try:
+        return int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[0])
+    except (OSError, ValueError, IndexError):
+        return 1
