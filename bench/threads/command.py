@@ -155,8 +155,8 @@ def table(result: dict[str, Any]) -> str:
         [
             *lines,
             "",
-            f"Measured by `python -m bench threads` on {result['date']}: {where['processor']}, {where['cores']} cores, PyTorch "
-            f"{result['versions']['torch']}, commit {code['commit']}; medians of {result['rounds']} turns, load "
+            f"Measured by `python -m bench threads` on {result['date']}: {where['processor']}, {where['cores']} cores, "
+            f"PyTorch {result['versions']['torch']}, commit {code['commit']}; medians of {result['rounds']} turns, load "
             f"{result['load_before']} before.",
         ]
     )
