@@ -18,11 +18,11 @@ from statistics import median
 from typing import Any
 
 from qkv.core.ranks import ALONE
-from qkv.core.threads import set_threads
 from qkv.cost.flops import Shape
 from qkv.cost.hardware import usable_cores
 from qkv.cost.images import image_tokens
 from qkv.families import preset
+from qkv.kernels.threads import set_threads
 from qkv.models.build import build
 from qkv.models.transformer import Transformer
 from qkv.training.objective import Labels

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from ...core import yamls
-from ...core.threads import set_threads
 from ...directories.layout import EVALUATION, METRICS, State, clear, read_json, write_json
 from ...directories.lock import LOCK, OWNER
 from ...inference.run import load
+from ...kernels.threads import set_threads
 from ...look.training_history import History
 from ...recipes.recipe import Recipe
 from ...training.logging.metrics_file import read_metrics

@@ -18,8 +18,8 @@ import torch
 from rich.console import Console
 
 from ...core import yamls
-from ...core.threads import set_threads
 from ...directories.layout import EVALUATION, METRICS, State, read_json
+from ...kernels.threads import set_threads
 from ...recipes.recipe import Recipe
 from ...training.logging.metrics_file import read_metrics
 from ...training.result import Diverged

@@ -14,9 +14,9 @@ from rich.console import Console
 
 from ...core.device import choose
 from ...core.spec import counted
-from ...core.threads import set_threads
 from ...directories import layout
 from ...directories.layout import State
+from ...kernels.threads import set_threads
 from ...scaling.chinchilla import check
 from ...scaling.laws import Laws, fit_laws
 from ...scaling.points import Points

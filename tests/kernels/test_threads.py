@@ -8,12 +8,12 @@ import sys
 import pytest
 import torch
 
-from qkv.core import threads
+from qkv.kernels import threads
 
 SET_AND_TIME = """
 import sys, time, torch
 from torch.nn.functional import scaled_dot_product_attention as attention
-from qkv.core.threads import set_threads
+from qkv.kernels.threads import set_threads
 q = torch.randn(32, 8, 64, 32)
 
 def milliseconds():
