@@ -37,9 +37,6 @@ def machine_of(run_dir: Path) -> dict[str, Any]:
     return machine
 
 
-<<<<<<< HEAD
-def processor() -> str:
-=======
 def note_threads(run_dir: Path, record: Mapping[str, Any]) -> None:
     """Add a choice of the number of threads, as `metrics.jsonl` records it, to `machine.json`."""
     if record.get("event") == "threads":
@@ -47,8 +44,7 @@ def note_threads(run_dir: Path, record: Mapping[str, Any]) -> None:
         write_json(run_dir / MACHINE, machine_of(run_dir) | {"threads": {**chosen, "why": sentence(record)}})
 
 
-def _processor() -> str:
->>>>>>> abd11fe (Training on a CPU measures which number of threads is fastest, and threads are set without slowing fused attention)
+def processor() -> str:
     """The processor's name where the system tells it, else its architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
