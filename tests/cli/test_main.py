@@ -217,6 +217,7 @@ def test_speculative_decoding(
             out, err = capsys.readouterr()
             assert out == plain
             assert "proposed tokens accepted" in err and "tokens in each pass of the model" in err
+            assert "first token after" in err and "tokens/s" in err and "after the start of the process" in err
         assert main([*texts, "--draft", run, "--json"]) == 0
         (output,) = json.loads(capsys.readouterr().out.splitlines()[0])["outputs"]
         assert set(output["acceptance"]) == {"passes", "proposed", "accepted"}

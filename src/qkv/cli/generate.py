@@ -65,7 +65,11 @@ Speculate = Annotated[
     ),
 ]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", help="Say how many proposed tokens were accepted, on standard error.")
+    bool,
+    typer.Option(
+        "--verbose",
+        help="Say when the first token came, tokens/s and how many proposals were accepted, on standard error.",
+    ),
 ]
 
 
@@ -102,6 +106,8 @@ def generate(
     Without any TEXT, reads lines of standard input; a blank line gives a blank line. Options override the run's
     `generation_config.json`.
     """
+    from ..generation.pace import watched
+
     loaded = load_run(run, "chat" if chat else context.info_name or "generate", device)
     settings = loaded.settings(**generation_settings(context, set_))  # checked before texts are read
     warn_of_settings(texts, SETTINGS_ADVICE)
@@ -114,17 +120,29 @@ def generate(
     model = _Replies(loaded, system, drafting) if chat else loaded
     options: dict[str, Any] = {"stop": stop or ()} | ({} if chat or drafting is None else {"draft": drafting})
     every: list[Output] = []
-    if stream:
-        for _, output in each(texts, lambda chunk: _stream(model, chunk, settings, options), 1):
-            echo()
-            every.extend([output] if output else [])
-    else:
-        options["scores"] = scores or json
-        for text, outputs in each(texts, lambda chunk: model.outputs(chunk, settings, **options), CHUNK):
-            _print(text, outputs or [], scores, json)
-            every.extend(outputs or [])
+    with watched() as pace:
+        if stream:
+            for _, output in each(texts, lambda chunk: _stream(model, chunk, settings, options), 1):
+                echo()
+                every.extend([output] if output else [])
+        else:
+            options["scores"] = scores or json
+            for text, outputs in each(texts, lambda chunk: model.outputs(chunk, settings, **options), CHUNK):
+                _print(text, outputs or [], scores, json)
+                every.extend(outputs or [])
     if verbose:
+        since = "" if pace.first is None else f", {_since_start(pace.first):.2f} s after the start of the process"
+        echo(pace.text(sum(len(output.tokens) for output in every)) + since, err=True)
         echo(_report(every), err=True)
+
+
+def _since_start(moment: float) -> float:
+    """Seconds from the start of this process to a time of `time.perf_counter`."""
+    import time
+
+    import psutil
+
+    return time.time() - psutil.Process().create_time() - (time.perf_counter() - moment)
 
 
 SETTINGS_ADVICE = "give generation settings with --set KEY=VALUE"

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from . import trace
+from . import pace, trace
 from .logits_processors import apply
 from .model_interface import Decoder
 from .prompts import Prompts
@@ -29,6 +29,7 @@ def beam_search(model: Decoder, prompts: Prompts, rules: SearchOptions) -> list[
     search = _Beams(model, prompts, rules)
     while search.active:
         search.step()
+        pace.chosen()
     count = rules.settings.num_samples
     return [(hypotheses + [Hypothesis()] * count)[:count] for hypotheses in search.finished]
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from . import trace
+from . import pace, trace
 from .logits_processors import apply
 from .model_interface import Decoder
 from .prompts import Prompts
 from .result import Hypothesis
-from .sampling import Uniforms, draw, row_seed
+from .sampling import Uniforms, draw, likeliest, row_seed
 from .settings import Generation
 from .stopping import SearchOptions
 
@@ -30,6 +30,7 @@ def search(
     rows = _Rows(model, prompts, rules, seeds)
     while True:
         tokens, picked = rows.choose()
+        pace.chosen()
         going = []
         for place, row in enumerate(rows.active):
             token, log_prob = picked[place]
@@ -76,7 +77,7 @@ class _Rows:
         """
         logits = self.logits.float()
         allowed = apply(self.rules.processors, self.history, logits)
-        tokens = allowed.max(-1).indices if self.uniforms is None else draw(allowed, self.uniforms.draw())
+        tokens = likeliest(allowed) if self.uniforms is None else draw(allowed, self.uniforms.draw())
         log_probs = [0.0] * len(self.active)
         if self.rules.log_probs:
             log_probs = (logits.gather(1, tokens[:, None]).squeeze(1) - logits.logsumexp(-1)).tolist()

@@ -74,6 +74,13 @@ class MinP:
         return logits.masked_fill(probs < self.p * probs.amax(-1, keepdim=True), -torch.inf)
 
 
+def likeliest(logits: Float[Tensor, "N V"]) -> Int[Tensor, " N"]:
+    """Return the likeliest token of each row, the first of equals; on a CPU by NumPy, several times faster than PyTorch."""
+    if logits.device.type == "cpu" and not logits.requires_grad and logits.dtype == torch.float32:
+        return torch.from_numpy(np.argmax(logits.numpy(), axis=-1))
+    return logits.max(-1).indices
+
+
 def row_seed(seed: int, row: int) -> int:
     """The seed of one row of a batch, or one sample of a prompt: `seed` mixed with the row's number."""
     return int(np.random.SeedSequence((seed, row)).generate_state(1, np.uint64)[0])

@@ -49,6 +49,7 @@ class Cache:
         for table in self.slot_tables.values():
             table.open(batch_size)
         self.cross = [CrossState() for _ in layers] if cross else []
+        self.fused: Any = None  # what a model keeps about steps with this cache (`models.fused_step`)
         self.length = 0  # columns so far, including padding
         self._longest = 0  # tokens of the longest row, counted on the host
         self._next: Tensor | None = None  # (B,) next position of each row, where rows differ

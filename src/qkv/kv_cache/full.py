@@ -16,7 +16,7 @@ from ..core.layout import Layout
 from .quantization import QuantizedKV
 from .slot_table import SlotTable, ring_index
 from .slot_table import SlotTables as SlotTables
-from .slots import SlotState, put, select, size_of
+from .slots import SlotState, put, select, size_of, with_room
 
 KeysValues = tuple[Tensor, Tensor]
 MaybeQuantized = Tensor | QuantizedKV
@@ -95,6 +95,22 @@ class KeyValueState(SlotState[SlotTable]):
     def append(self, k: Tensor, v: Tensor) -> KeysValues:
         k, v = self._append(k.transpose(1, 2), v.transpose(1, 2))
         return k.transpose(1, 2), v.transpose(1, 2)
+
+    def room(self, count: int) -> tuple[Tensor, Tensor, int, int] | None:
+        """Buffers (B, K, slots, D) with room for the `count` newest tokens, for a kernel that writes their keys and values.
+
+        Also the first slot of these tokens, and the number of slots to attend to. None where `append` does more than that:
+        before the first tokens, and where several tokens replace the oldest of a ring buffer.
+        """
+        step, size = self.slot_table.step, self.slot_table.size
+        if self._k is None or self._v is None or step.count != count:
+            return None
+        if not step.wrapped:
+            stop = step.before + count
+            self._k, self._v = (with_room(x, step.before, stop, self.capacity, size) for x in (self._k, self._v))
+            return self._k, self._v, step.before, stop
+        assert size is not None
+        return (self._k, self._v, step.before % size, size) if count == 1 and step.before >= size else None
 
     def _append(self, k: Tensor, v: Tensor) -> KeysValues:
         step, size = self.slot_table.step, self.slot_table.size

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
+import torch
 from torch import Tensor
 
 from ..core.layout import Layout
@@ -54,18 +55,34 @@ def put(buffer: Tensor | None, new: Tensor, at: int, room: int = 0, most: int | 
     Doubling makes n tokens cost O(n) copies. A new buffer has at least `room` slots, or exactly `most`.
     """
     need = at + new.shape[2]
-    if buffer is None or buffer.shape[2] < need:
-        slots = max(need + 64, 2 * at, room) if most is None else most
-        larger = new.new_empty(*new.shape[:2], slots, *new.shape[3:])
-        if buffer is not None:
-            larger[:, :, :at] = buffer[:, :, :at]
-        buffer = larger
+    if buffer is None:
+        buffer = new.new_empty(*new.shape[:2], slots_for(at, need, room) if most is None else most, *new.shape[3:])
+    else:
+        buffer = with_room(buffer, at, need, room, most)
     buffer[:, :, at:need] = new
     return buffer
+
+
+def with_room(buffer: Tensor, used: int, need: int, room: int = 0, most: int | None = None) -> Tensor:
+    """The buffer, or where it has fewer than `need` slots a larger copy of those that are `used`."""
+    if buffer.shape[2] >= need:
+        return buffer
+    slots = slots_for(used, need, room) if most is None else most
+    larger = buffer.new_empty(*buffer.shape[:2], slots, *buffer.shape[3:])
+    larger[:, :, :used] = buffer[:, :, :used]
+    return larger
+
+
+def slots_for(used: int, need: int, room: int) -> int:
+    """How many slots to allocate for `need` tokens."""
+    return max(need + 64, 2 * used, room)
 
 
 def select(buffer: Tensor, rows: Tensor, used: int) -> Tensor:
     """The given rows of the used slots, in a buffer with the same number of slots."""
     out = buffer.new_empty(len(rows), *buffer.shape[1:])
-    out[:, :, :used] = buffer[:, :, :used].index_select(0, rows)
+    if torch.is_grad_enabled() and buffer.requires_grad:
+        out[:, :, :used] = buffer[:, :, :used].index_select(0, rows)
+    else:
+        torch.index_select(buffer[:, :, :used], 0, rows, out=out[:, :, :used])
     return out

@@ -29,6 +29,7 @@ from ..layers.patches import GridEmbedding, GridPosition
 from ..positions.absolute import NoPosition
 from ..positions.base import Position, PositionModule, Widths
 from .block import Block, BlockModule
+from .fused_step import fused_step
 from .placement import Reversible
 from .reversible import reversible
 
@@ -327,6 +328,10 @@ class StackModule(nn.Module):
         if self.part is not None:
             return self._partly(self.part, ids, layout, token_types, memory, runs, split, extras)
         x = self._begin(ids, layout, token_types, split)
+        if cache is not None and split is None:
+            fused = fused_step(self, x, layout, runs, cache, len(runs) if layers is None else layers)
+            if fused is not None:
+                return fused
         with nullcontext() if split is None else split.own_randomness():
             if self.reversible and cache is None and torch.is_grad_enabled():
                 x = reversible(self.layers, x, runs)

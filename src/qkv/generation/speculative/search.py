@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import trace
+from .. import pace, trace
 from ..model_interface import ParallelDecoder
 from ..result import Acceptance, Hypothesis
 from ..stopping import SearchOptions
@@ -49,6 +49,7 @@ class SpeculativeSearch:
             logits = logits.float()
             allowed = self.processed(self.active, self.proposals.tokens, logits)
             verified = verify(allowed, self.proposals, self.active, self.random)
+            pace.chosen()
             if trace.recording() and self.active[0].index == 0:
                 self._trace(logits[0], verified[0])
             results = zip(verified, self._log_probs(logits, verified), strict=True)

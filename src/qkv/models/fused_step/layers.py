@@ -1,0 +1,149 @@
+"""Layers as the fused step's kernels describe them, where they have all that the modules do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...attention.multi_head import MultiHeadAttention
+from ...kernels.native import decoding
+from ...kernels.native import decoding_step as native
+from ...kv_cache.full import CrossState, KeyValueState
+from ...layers.feedforward import ACTIVATIONS, FeedForwardNet
+from ...layers.linear import Linear
+from ...layers.norm import LayerNormalize, RMSNormalize
+from ..block import BlockModule
+from ..placement import Parallel, Placement
+
+_NAMES = ("attention", "cross", "feedforward")
+_DTYPES = (torch.float32, torch.bfloat16)
+_NUMBERS = {
+    function: native.ACTIVATIONS.index(name) for name, function in ACTIVATIONS.items() if name in native.ACTIVATIONS
+}
+
+
+class Unfit(Exception):
+    """The kernels do not have what a module does."""
+
+
+class Described:
+    """What a description points to: it has to stay where it is and as it is while it is used."""
+
+    def __init__(self) -> None:
+        self.tensors: list[Tensor] = []
+        self._alive: list[object] = []
+        self.scratch = 0  # the most numbers of a row of any product
+
+    def norm(self, module: nn.Module) -> native.Norm:
+        if type(module) is nn.Identity:
+            return native.Norm()
+        if type(module) not in (LayerNormalize, RMSNormalize):
+            raise Unfit
+        weight, bias = module.weight, getattr(module, "bias", None)
+        assert isinstance(weight, Tensor)
+        kind = native.LAYER_NORM if isinstance(module, LayerNormalize) else native.RMS_NORM
+        place, bias_place = self._place(weight), None if bias is None else self._place(bias)
+        offset = getattr(module, "offset", 0.0)
+        return native.Norm(place, bias_place, module.eps, offset, kind, weight.dtype == torch.bfloat16)
+
+    def product(self, *modules: nn.Module) -> native.Product:
+        """The products of one input with several layers, side by side."""
+        matrices = []
+        for module in modules:
+            if type(module) is not Linear:
+                raise Unfit
+            self._place(module.weight)
+            if module.bias is not None:
+                self._place(module.bias)
+            matrices.append((module.weight, module.bias))
+        if len({(matrix.dtype, matrix.shape[1]) for matrix, _ in matrices}) > 1:
+            raise Unfit
+        made, weights = native.product_of(matrices)
+        self._alive.append(weights)
+        self.scratch = max(self.scratch, made.outs, made.depth)
+        return made
+
+    def _place(self, tensor: Tensor) -> int:
+        if tensor.dtype not in _DTYPES or tensor.device.type != "cpu" or not tensor.is_contiguous():
+            raise Unfit
+        self.tensors.append(tensor)
+        return tensor.data_ptr()
+
+
+def layer(block: nn.Module, state: object, cross_state: object, known: Described) -> native.Layer:
+    """A block and its states. Raises `Unfit` where the kernels can't do the same."""
+    if type(block) is not BlockModule or len(block.scale) or block.training:
+        raise Unfit
+    forward = type(block.placement).forward
+    if forward not in (Placement.forward, Parallel.forward) or block.placement.streams > 1:
+        raise Unfit
+    made = native.Layer(skip=block.skip, multiplier=block.multiplier, adds=block.residual)
+    made.parallel = forward is Parallel.forward
+    before = {} if block.norms_sum else dict(block.norm.items())
+    total = block.norm if block.norms_sum else block.norm_sum
+    for i, name in enumerate(_NAMES):
+        made.has[i] = name in block.sublayers
+        for place, norms in ((made.before, before), (made.after, block.norm_after), (made.sum, total)):
+            if name in norms:
+                place[i] = known.norm(norms[name])
+    if made.has[native.OWN]:
+        _attention(made, block.attention, state, known)
+    if made.has[native.CROSS]:
+        _cross(made, block.cross, cross_state, known)
+    if made.has[native.FEED_FORWARD]:
+        _feedforward(made, block.feedforward, known)
+    return made
+
+
+def _attention(made: native.Layer, module: nn.Module, state: object, known: Described) -> None:
+    if type(state) is not KeyValueState:
+        raise Unfit
+    made.own = _described(module, known)
+    assert isinstance(module, MultiHeadAttention)
+    made.q_norm, made.k_norm, made.norms_all = known.norm(module.q_norm), known.norm(module.k_norm), module.norms_all
+    made.qkv, made.out = known.product(module.q, module.k, module.v), known.product(module.out)
+
+
+def _cross(made: native.Layer, module: nn.Module | None, state: object, known: Described) -> None:
+    if type(state) is not CrossState or not isinstance(module, MultiHeadAttention):
+        raise Unfit
+    if type(module.q_norm) is not nn.Identity:
+        raise Unfit
+    made.cross = _described(module, known)
+    made.cross_q, made.cross_out = known.product(module.q), known.product(module.out)
+
+
+def _described(module: nn.Module, known: Described) -> decoding.Attention:
+    """Attention without what changes from step to step."""
+    if type(module) is not MultiHeadAttention or module.training:
+        raise Unfit
+    plain = module.score is None and module.weighting is None and module.sinks is None and module.kept_heads is None
+    widths = all(w % decoding.UNIT == 0 and w <= decoding.WIDEST for w in (module.d_head, module.d_value))
+    if not plain or not widths or module.backend != "auto" or module.pattern.unsized:
+        raise Unfit
+    scale = module.scale if module.scale is not None else module.d_head**-0.5
+    made = decoding.Attention(scale=scale, softcap=module.softcap or 0.0)
+    made.heads, made.kv_heads, made.width, made.values = (
+        module.n_heads,
+        module.n_kv_heads,
+        module.d_head,
+        module.d_value,
+    )
+    return made
+
+
+def _feedforward(made: native.Layer, module: nn.Module, known: Described) -> None:
+    if type(module) is not FeedForwardNet or module.activation not in _NUMBERS or module.training:
+        raise Unfit
+    made.activation, made.gated = _NUMBERS[module.activation], module.gate is not None
+    first: Sequence[nn.Module] = (module.up,) if module.gate is None else (module.gate, module.up)
+    made.up, made.down = known.product(*first), known.product(module.down)
+
+
+def hooks_of(module: nn.Module) -> list[Any]:
+    """The tables of hooks of a module and those in it; all are empty where nothing watches them."""
+    names = ("_forward_hooks", "_forward_pre_hooks")
+    return [getattr(each, name) for each in module.modules() for name in names]

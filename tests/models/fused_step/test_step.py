@@ -1,0 +1,217 @@
+"""The fused step gives what the modules give, whatever the layers are, and leaves to them what it can't do or would hide."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import qkv
+from qkv.attention import tap
+from qkv.core.layout import Layout
+from qkv.kernels.native import decoding_step as native
+from qkv.models import stack
+from qkv.models.transformer import TransformerModel
+
+pytestmark = pytest.mark.skipif(not native.ready(), reason="there is no C++ compiler here")
+
+SIZES = {"d_model": 32, "n_layers": 2, "n_heads": 4, "d_ff": 48, "vocab_size": 50}
+TOLERANCE = 1e-5
+ROTARY = {"kind": "rotary", "fraction": 0.5, "pairs": "interleaved"}
+WINDOW = {"kind": "and", "parts": [{"kind": "causal"}, {"kind": "window", "size": 6}]}
+
+MODELS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "gpt": ("gpt", {"max_positions": 40}, {}),
+    "llama": ("llama", {"n_kv_heads": 2}, {}),
+    "encoder–decoder": ("transformer", {}, {}),
+    "norm of the sum": ("openai-gpt", {"max_positions": 40}, {}),
+    "parallel, half rotated": ("gpt", {"position": ROTARY}, {"*.placement": {"kind": "parallel"}}),
+    "one norm for both": ("gpt", {"position": "none"}, {"*.placement": {"kind": "parallel"}, "*.shared_norm": True}),
+    "sandwich, ALiBi": ("gpt", {"position": "alibi"}, {"*.placement": {"kind": "sandwich"}}),
+    "norm of the output, T5": ("llama", {"position": "t5"}, {"*.placement": {"kind": "res-post"}}),
+    "scaled residual": ("gpt", {"max_positions": 40}, {"*.placement": {"kind": "deepnorm", "alpha": 1.3}}),
+    "a ring buffer": ("llama", {}, {"*.attention.pattern": WINDOW, "*.residual_multiplier": 0.5}),
+    "normed queries, capped": ("llama", {}, {"*.attention.qk_norm": {"kind": "rmsnorm"}, "*.attention.softcap": 2.0}),
+    "all heads normed": ("gpt", {}, {"*.attention.qk_norm": {"kind": "layernorm"}, "*.attention.qk_norm_over": "all"}),
+}
+
+
+def model(name: str, dtype: torch.dtype = torch.float32) -> TransformerModel:
+    preset, sizes, changes = MODELS[name]
+    own_sizes = {key: value for key, value in SIZES.items() if (preset, key) != ("openai-gpt", "d_ff")}
+    spec = qkv.preset(preset, **own_sizes, **sizes)
+    own = {f"decoder.blocks.{i}.{key[2:]}": value for key, value in changes.items() for i in range(2)}
+    built = qkv.build(spec.replace(own) if own else spec, dtype=dtype, seed=0).eval()
+    assert isinstance(built, TransformerModel)
+    random = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in built.parameters():
+            parameter += torch.randn(parameter.shape, generator=random).to(dtype) * 0.1
+    return built
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Numbers of layers of the calls of the kernels so far."""
+    found: list[int] = []
+    run = native.run
+
+    def counted(x: Tensor, layers: Any, count: int, *rest: Any) -> None:
+        found.append(count)
+        run(x, layers, count, *rest)
+
+    monkeypatch.setattr(native, "run", counted)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _no_gradients() -> Iterator[None]:
+    with torch.inference_mode():
+        yield
+
+
+Change = Callable[[Any], None]
+
+
+def logits(
+    built: TransformerModel, steps: list[Tensor], rows: int = 3, before: Change | None = None, prompt: Any = None
+) -> Tensor:
+    """Logits of some steps after a prompt of 5 tokens; `before` changes the cache in the middle."""
+    prompt = torch.arange(5 * rows).view(rows, 5) if prompt is None else prompt
+    source = {"source": torch.arange(6 * rows).view(rows, 6) % 50} if built.is_encoder_decoder else {"batch_size": rows}
+    cache = built.start(**source)
+    found = [built.step(prompt, cache)]
+    for i, ids in enumerate(steps):
+        if before is not None and i == len(steps) // 2:
+            before(cache)
+        found.append(built.step(ids[: cache.batch_size], cache, all_positions=True))
+    return torch.cat([x.flatten().float() for x in found])
+
+
+def tokens(steps: int, rows: int = 3, count: int = 1) -> list[Tensor]:
+    random = torch.Generator().manual_seed(2)
+    return [torch.randint(0, 50, (rows, count), generator=random) for _ in range(steps)]
+
+
+def by_modules(monkeypatch: pytest.MonkeyPatch, run: Callable[[], Tensor]) -> Tensor:
+    with monkeypatch.context() as patched:
+        patched.setattr(stack, "fused_step", lambda *about: None)
+        return run()
+
+
+def apart(found: Tensor, wanted: Tensor) -> float:
+    return float((found - wanted).norm() / wanted.norm())
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("count", [1, 3])
+def test_what_the_modules_give(name: str, count: int, calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    built, steps = model(name), tokens(6, count=count)
+    found = logits(built, steps)
+    assert len(calls) == (6 if name != "a ring buffer" or count == 1 else 0)
+    assert apart(found, by_modules(monkeypatch, lambda: logits(built, steps))) < TOLERANCE
+
+
+@pytest.mark.parametrize("name", ["gpt", "llama", "encoder–decoder"])
+def test_bf16_is_as_near_as_the_modules_are(name: str, calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    built, steps = model(name, torch.bfloat16), tokens(4)
+    found = logits(built, steps)
+    assert len(calls) == 4
+    exact = by_modules(monkeypatch, lambda: logits(copy.deepcopy(built).double(), steps))
+    modules = by_modules(monkeypatch, lambda: logits(built, steps))
+    assert apart(found, exact) < 1.1 * apart(modules, exact)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        lambda cache: cache.reorder(torch.tensor([2, 0, 0])),
+        lambda cache: cache.reorder(torch.tensor([1])),
+        lambda cache: cache.rewind(1),
+    ],
+)
+@pytest.mark.parametrize("name", ["llama", "encoder–decoder"])
+def test_after_changes_of_the_cache(
+    name: str, before: Change, calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built, steps = model(name), tokens(70)  # more than there is room for at first
+    found = logits(built, steps, before=before)
+    assert len(calls) == 70
+    assert apart(found, by_modules(monkeypatch, lambda: logits(built, steps, before=before))) < TOLERANCE
+
+
+def test_padded_prompts(calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    built = model("llama")
+    layout = Layout.from_lengths([5, 2, 3], side="left")
+
+    def run() -> Tensor:
+        cache = built.start(3)
+        found = [built.step(torch.arange(15).view(3, 5), cache, layout)]
+        return torch.cat([*found, *(built.step(ids, cache) for ids in tokens(4))])
+
+    assert apart(run(), by_modules(monkeypatch, run)) < TOLERANCE
+    assert len(calls) == 4
+
+
+def test_a_fork_and_other_weights_are_described_again(calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    built = model("llama")
+
+    def run() -> Tensor:
+        cache = built.start(2)
+        built.step(torch.arange(8).view(2, 4), cache)
+        first = built.step(torch.tensor([[1], [2]]), cache)
+        twin = cache.fork()
+        assert built.decoder is not None
+        weight = built.decoder.layers[0].attention.q.weight
+        kept, weight.data = weight.data, weight.data * 2
+        out = [first, built.step(torch.tensor([[3], [4]]), twin), built.step(torch.tensor([[5], [6]]), cache)]
+        weight.data = kept
+        return torch.cat(out)
+
+    assert apart(run(), by_modules(monkeypatch, run)) < TOLERANCE
+    assert len(calls) == 3
+
+
+def test_some_of_the_layers(calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    built = model("gpt")
+
+    def run() -> Tensor:
+        cache = built.start(1)
+        built.step(torch.arange(4)[None], cache)
+        return built.step(torch.tensor([[7]]), cache, layers=1)
+
+    assert apart(run(), by_modules(monkeypatch, run)) < TOLERANCE
+    assert calls == [1]
+
+
+def test_nothing_is_hidden_from_those_who_watch(calls: list[int]) -> None:
+    built = model("gpt")
+    assert built.decoder is not None
+    cache = built.start(1)
+    built.step(torch.arange(4)[None], cache)
+    with tap.record_attention() as record:
+        built.step(torch.tensor([[7]]), cache)
+    assert len(record) == 2 and not calls
+    seen: list[Any] = []
+    handle = built.decoder.layers[1].feedforward.register_forward_hook(lambda *about: seen.append(about))
+    built.step(torch.tensor([[7]]), cache)
+    assert len(seen) == 1 and not calls
+    handle.remove()
+    built.step(torch.tensor([[7]]), cache)
+    assert calls == [2]
+
+
+def test_what_the_modules_have_to_do(calls: list[int]) -> None:
+    logits(model("gpt", torch.float64), tokens(1))
+    logits(model("gpt"), tokens(1, rows=33), rows=33, prompt=torch.zeros(33, 2, dtype=torch.long))
+    adapted = qkv.adapt(model("gpt"), qkv.LoRA(rank=2))
+    logits(adapted, tokens(1))
+    trained = model("gpt").train()
+    logits(trained, tokens(1))
+    with torch.autocast("cpu", torch.bfloat16):
+        logits(model("gpt"), tokens(1))
+    assert not calls
