@@ -34,7 +34,7 @@ ORDER = (
         "hub",
     ),
     *("explain", "generation", "parallel", "training", "pruning", "look", "cost", "scaling", "data", "tokenizers"),
-    *("models", "attention", "layers"),
+    *("models", "attention", "layers", "quantization"),
     *("kernels", "kv_cache", "positions", "patterns", "metrics", "core"),
 )
 """A package imports those to the right of it. `qkv/__init__.py` names everything lazily; no package imports it."""

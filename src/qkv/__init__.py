@@ -81,6 +81,7 @@ _HOME = {
     "directories.build": ["build"],
     "experiments.from_python": ["train"],
     "experiments.prune": ["prune"],
+    "experiments.quantize": ["quantize"],
     "inference.run": ["load", "Run"],
     "recipes.recipe": ["Recipe"],
 }
@@ -155,6 +156,7 @@ if TYPE_CHECKING:  # `as` marks a name as exported
     from .directories.build import build as build
     from .experiments.from_python import train as train
     from .experiments.prune import prune as prune
+    from .experiments.quantize import quantize as quantize
     from .families import preset as preset
     from .generation.settings import Generation as Generation
     from .inference.run import Run as Run

@@ -14,7 +14,7 @@ from ..core.spec import Cost
 from ..kernels.request import default_scale
 from ..kv_cache.full import KeyValueState, SlotTables
 from ..layers.linear import Linear
-from ..layers.lora import LoRALinear
+from ..layers.low_rank import plain as plain_layer
 from ..layers.norm import Norm, RMSNorm
 from ..patterns.basic import Pattern, causal
 from .attend import attend
@@ -177,5 +177,5 @@ class MultiHeadLatentAttention(nn.Module):
 
 
 def _matrix(layer: Linear) -> Float[Tensor, "out in"]:
-    """A layer's weight, including its adapter."""
-    return layer.plain().weight if isinstance(layer, LoRALinear) else layer.weight
+    """A layer's weight, including its adapter, or dequantized."""
+    return plain_layer(layer).weight

@@ -30,6 +30,7 @@ COMMANDS = {
     "predict": ("predict", "predict"),
     "look": ("look", "look"),
     "prune": ("prune", "prune"),
+    "quantize": ("quantize", "quantize"),
     "scaling": ("scaling", "app"),
     "tokenizer": ("tokenizer", "app"),
     "vectors": ("vectors", "app"),

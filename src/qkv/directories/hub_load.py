@@ -17,6 +17,7 @@ from ..hub.files import Weights, open_weights
 from ..hub.generation import Ids
 from ..hub.keys import Config
 from ..hub.names import Names, Reading
+from ..hub.quantized import QuantizedWeights, by_rows, layout_of, quantization_of
 from ..hub.values import Maybe, Object, Word, shown
 from ..hub.weights import check_depth, equal_copies, place
 from ..models.transformer import Transformer
@@ -55,7 +56,7 @@ def load(
     """
     config = _config(folder)
     family = read_family(config, folder / CONFIG)
-    weights = open_weights(folder, allow_pickle)
+    weights = _opened(folder, config, allow_pickle)
     model, names = _fitting(family, config, weights, folder)
     generation, fields, ids = _generation(folder, config, family, model.spec.vocab_size or None)
     place(model, names, weights, where=str(folder), device=device, dtype=dtype)
@@ -95,8 +96,16 @@ def _known(settings: Config, path: Path, vocab_size: int | None) -> Config:
 def spec(folder: Path) -> Transformer:
     """The spec of the model in a directory of the Hub, by its configuration and the headers of its weights."""
     config = _config(folder)
-    model, _ = _fitting(read_family(config, folder / CONFIG), config, open_weights(folder, False), folder)
+    model, _ = _fitting(read_family(config, folder / CONFIG), config, _opened(folder, config), folder)
     return model.spec
+
+
+def _opened(folder: Path, config: Mapping[str, Any], allow_pickle: bool = False) -> Weights:
+    """The weights of a directory; quantized ones as its configuration says."""
+    weights, quantization = open_weights(folder, allow_pickle), quantization_of(config, folder)
+    if quantization is None:
+        return weights
+    return QuantizedWeights(weights, layout_of(quantization, str(folder / CONFIG)), str(folder))
 
 
 def _config(folder: Path) -> dict[str, Any]:
@@ -142,7 +151,7 @@ def _on_meta(
 ) -> tuple[Model, Names, Reading]:
     """A model on the meta device, and how to read its weights. Raises ValueError where the weights don't fit."""
     model = build(spec, device="meta")
-    names = Names.of(family.table(spec, bare), model)
+    names = by_rows(Names.of(family.table(spec, bare), model), weights)
     return model, names, names.read(weights.shapes, str(folder))
 
 

@@ -17,10 +17,13 @@ from ..hub import generation as generation_file
 from ..hub.equivalent import equivalent, equivalent_specs
 from ..hub.family import difference
 from ..hub.names import Names
+from ..hub.quantized.config import KEY
 from ..layers.low_rank import LowRankLinear
+from ..layers.quantized import quantized as is_quantized
+from ..models.build import build
 from ..models.heads.sequence import SentenceVector
 from ..models.transformer import Transformer, TransformerModel
-from . import sharded
+from . import quantized, sharded
 from .layout import CONFIG, GENERATION, write_json
 from .origin import Origin
 
@@ -52,6 +55,7 @@ def config_of(spec: Transformer, dtype: torch.dtype, origin: Origin | None = Non
     if difference(family.spec(config, cls, variant), full, beside=frozenset()):
         own["spec"] = {"schema": SCHEMA, **full.to_dict()}
     config.pop("qkv", None)
+    config.pop(KEY, None)  # of the weights that were loaded; those that are saved say for themselves
     return config | ({"qkv": own} if own else {})
 
 
@@ -81,9 +85,16 @@ def without_sentence_vector(spec: Transformer) -> Transformer:
     return spec.replace(head=None) if isinstance(spec.head, SentenceVector) else spec
 
 
+def check(model: TransformerModel, config: Mapping[str, Any]) -> None:
+    """Raise ValueError where a configuration's class can't hold the model's quantized weights."""
+    if is_quantized(model):
+        quantized.stored_for_hub(model, names_of(model, config))
+
+
 def names_of(model: TransformerModel, config: Mapping[str, Any]) -> Names:
-    """The names of a model's tensors in the class that a configuration names."""
+    """The names of a model's tensors, unquantized, in the class that a configuration names."""
     family = FAMILIES[config["model_type"]]
+    model = build(model.spec, device="meta") if is_quantized(model) else model
     return Names.of(family.table(model.spec, family.classes[config["architectures"][0]].bare), model)
 
 
@@ -109,7 +120,11 @@ def save(
     bare = family.classes[config["architectures"][0]].bare
     tensors = family.computed_tensors(model.spec, bare).items()
     computed = {name: tensor.to(model.dtype) for name, tensor in tensors}
-    sharded.write(folder, names_of(model, config), _state(model), max_shard_size, computed)
+    names, state = names_of(model, config), _state(model)
+    if is_quantized(model):
+        names, own, config[KEY] = quantized.stored_for_hub(model, names)
+        state |= own
+    sharded.write(folder, names, state, max_shard_size, computed)
     judges = model.head is not None and model.head.takes_layout  # whole sequences, so that it generates none
     if model.decoder is not None and not judges:
         samples = Generation.from_dict(settings).samples

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ..core import yamls
 from ..core.spec import SCHEMA
 from ..generation import Generation
+from ..hub.quantized.config import KEY
 from ..models.base import ModelSpec
 from ..models.transformer import Transformer
 from ..tokenizers.tokenizer import Tokenizer
@@ -22,17 +23,25 @@ which ends as a source does; one trained on running text continues it; an encode
 
 
 def write_settings(
-    folder: Path, spec: ModelSpec, task: Use, generation: Generation, recipe: str | None, words: bool = True
+    folder: Path,
+    spec: ModelSpec,
+    task: Use,
+    generation: Generation,
+    recipe: str | None,
+    words: bool = True,
+    quantization: Mapping[str, Any] | None = None,
 ) -> None:
     """Write `generation_config.json`, `recipe.yaml` (the text `recipe`) and `config.json`; `words` tells that there is a
-    tokenizer."""
+    tokenizer, and `quantization` how the weights are quantized."""
     write_json(folder / GENERATION, generation.to_dict())
     if recipe is not None:
         write_text(folder / RECIPE, recipe)
-    config = {"model_type": MODEL_TYPE, "task": task, "qkv": {"schema": SCHEMA, **spec.to_dict()}}
+    config: dict[str, Any] = {"model_type": MODEL_TYPE, "task": task, "qkv": {"schema": SCHEMA, **spec.to_dict()}}
     modules = sorted({type(part).__module__ for _, part in spec.walk()} - {"__main__"})
     if outside := [name for name in modules if name.split(".")[0] != "qkv"]:
         config["imports"] = outside
+    if quantization is not None:
+        config[KEY] = quantization
     write_json(folder / CONFIG, config if words else {**config, "tokenizer": None})
 
 

@@ -9,14 +9,15 @@ from typing import Any, Literal, Protocol
 
 from ..generation import Generation
 from ..hub.equivalent import equivalent_specs
+from ..layers.quantized import quantized as is_quantized
 from ..models.base import ModelSpec
 from ..models.electra import published
 from ..models.heads.sequence import SentenceVector
 from ..models.transformer import Transformer, TransformerModel
 from ..tokenizers.hub_export import save_for_hub
 from ..tokenizers.tokenizer import Tokenizer
-from ..training.checkpoints.weights import model_tensors, replace_tensors
-from . import hub_save, sentence_transformers, sharded
+from ..training.checkpoints.weights import replace_tensors
+from . import hub_save, quantized, sentence_transformers, sharded
 from .layout import RECIPE, TOKENIZER, WEIGHTS, read_text, write_text
 from .origin import MODEL_TYPE, Origin
 from .run_config import Use, start_of, usual_task, write_settings
@@ -83,10 +84,9 @@ def save(
     if to != "qkv" and written is not None:
         write_text(folder / RECIPE, written)
     if to == "qkv":
-        replace_tensors(folder / WEIGHTS, model_tensors(model))
-        write_settings(
-            folder, model.spec, task, generation, None if recipe is None else recipe.to_yaml(), tokenizer is not None
-        )
+        tensors, quantization = quantized.stored(model)
+        replace_tensors(folder / WEIGHTS, tensors)
+        write_settings(folder, model.spec, task, generation, written, tokenizer is not None, quantization)
     else:
         if isinstance(model.spec.head, SentenceVector) and not (folder / sentence_transformers.MODULES).is_file():
             sentence_transformers.write(folder, model.spec.head, model.spec.d_model, model.max_positions)
@@ -100,8 +100,10 @@ def _refusal(model: Any, origin: Origin | None, to: str | None) -> str | None:
     if not isinstance(model.spec, Transformer):
         return f"no Hub family has models of the kind {model.spec.kind!r}"
     try:
-        hub_save.config_of(model.spec, model.dtype, origin)
-    except ValueError:
+        hub_save.check(model, hub_save.config_of(model.spec, model.dtype, origin))
+    except ValueError as error:
+        if is_quantized(model):
+            return str(error)
         try:
             hub_save.config_of(equivalent_specs(model.spec)[-1], model.dtype, origin)
         except ValueError as error:

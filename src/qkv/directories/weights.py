@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ..hub.files import Safetensors
+from ..hub.files import Safetensors, Weights
 from ..hub.names import Names, Row
+from ..hub.quantized import QuantizedWeights, layout_of
 from ..hub.weights import check_depth, place
 from ..models.base import ModelSpec
 from ..models.renamed import renamed_tensors
@@ -17,9 +19,20 @@ from .build import build
 OWN = Row("*", "*")  # every tensor under the name that the model has for it
 
 
-def load(spec: ModelSpec, path: Path, device: torch.device, dtype: torch.dtype | None = None) -> Any:
-    """The model of a spec with the weights in a file. Raises ValueError naming the file where they don't fit it."""
-    weights = Safetensors([path])
+def load(
+    spec: ModelSpec,
+    path: Path,
+    device: torch.device,
+    dtype: torch.dtype | None = None,
+    quantization: Mapping[str, Any] | None = None,
+) -> Any:
+    """The model of a spec with the weights in a file, quantized as its `quantization_config` says.
+
+    Raises ValueError naming the file where they don't fit it.
+    """
+    weights: Weights = Safetensors([path])
+    if quantization is not None:
+        weights = QuantizedWeights(weights, layout_of(quantization, str(path.parent)), str(path))
     check_depth(spec, weights, str(path))
     model = build(spec, device="meta")
     renamed = [Row(f"{old}*", f"{new}*") for old, new in renamed_tensors(model).items()]

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..layers.quantized import check_not_quantized
 from ..models.build import build
 from ..models.heads.text import LanguageModel
 from ..models.transformer import Transformer, TransformerModel
@@ -63,6 +64,7 @@ def equivalent(model: TransformerModel, spec: Transformer) -> TransformerModel |
     """
     if spec == model.spec:
         return model
+    check_not_quantized(model, "conversion into the form of a Hub family")
     model = multiplied_out(model)
     if spec == model.spec:
         return model

@@ -135,7 +135,7 @@ BOOKKEEPING: dict[str, Any] = {
             *("id2label", "label2id", "num_labels", "problem_type", "finetuning_task", "task_specific_params"),
             *("tokenizer_class", "prefix", "gradient_checkpointing", "chunk_size_feed_forward", "pretraining_tp"),
             *("bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id"),
-            *("classifier_dropout", "initializer_range", "qkv"),
+            *("classifier_dropout", "initializer_range", "qkv", "quantization_config"),
             # Old files keep generation settings here too.
             *("max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups"),
             *("diversity_penalty", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty"),

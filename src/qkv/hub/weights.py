@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import Tensor, nn
 
+from ..layers.embedding import TokenEmbedding
+from ..layers.linear import Linear
+from ..layers.quantized import QuantizedMatrix, put, quantized
 from ..models.base import ModelSpec
+from ..models.heads.text import LanguageModelHead
 from ..models.transformer import TransformerModel
 from .files import Weights
 from .names import Entry, Names, Reading
+from .quantized import QuantizedWeights, by_rows, matrices_of
 from .transforms import SAME
 
 QUICK = 64  # layers
@@ -32,8 +38,10 @@ def place(
 
     Nothing is allocated before names, shapes and dtypes are known to fit; ValueErrors name what doesn't. What a file holds
     as the model wants it stays in the mapped file; the rest is copied once, from there into its place. Further copies of
-    what is shared are not read; `equal_copies` says whether they are the same.
+    what is shared are not read; `equal_copies` says whether they are the same. Quantized matrices stay so in linear layers,
+    embeddings and heads; other layers get them dequantized, with a warning.
     """
+    names = by_rows(names, weights)
     reading = names.read(weights.shapes, where)
     stored = common_dtype(reading, weights, where)
     if dtype is None and stored.itemsize < 2:
@@ -42,11 +50,16 @@ def place(
         )
     dtype = dtype or stored
 
-    def read(entry: Entry) -> dict[str, Tensor]:
+    def read(entry: Entry) -> dict[str, Tensor | QuantizedMatrix]:
+        if isinstance(weights, QuantizedWeights) and all(_takes_codes(model, name) for name in entry.ours):
+            found = matrices_of(entry, weights)
+            if found is not None:
+                return {name: QuantizedMatrix(*one, dtype).to(device) for name, one in found.items()}
         ours = entry.to_ours({name: weights.read(name) for name in entry.theirs})
         if entry.how is SAME:
             return {name: t.to(device, dtype) for name, t in ours.items()}
-        copies = {name: torch.empty(t.shape, device=device, dtype=dtype).copy_(t) for name, t in ours.items()}
+        copies: dict[str, Tensor | QuantizedMatrix] = {}
+        copies |= {name: torch.empty(t.shape, device=device, dtype=dtype).copy_(t) for name, t in ours.items()}
         for name in entry.theirs:
             weights.forget(name)
         return copies
@@ -55,10 +68,35 @@ def place(
         for tensors in pool.map(read, reading.taken):
             for name, tensor in tensors.items():
                 path, _, own = name.rpartition(".")
+                if isinstance(tensor, QuantizedMatrix):
+                    put(model, path, tensor)
+                    continue
                 module = model.get_submodule(path)
                 setattr(module, own, nn.Parameter(tensor) if own in module._parameters else tensor)
     model.tie()
+    _warn_of_dequantized(reading, weights, model, where)
     assert not any(t.is_meta for t in model.state_dict().values())
+
+
+def _takes_codes(model: nn.Module, name: str) -> bool:
+    """Whether a tensor is the weight of a layer that multiplies by quantized matrices."""
+    path, _, own = name.rpartition(".")
+    layer = model.get_submodule(path)
+    return own == "weight" and isinstance(layer, Linear | TokenEmbedding | LanguageModelHead)
+
+
+def _warn_of_dequantized(reading: Reading, weights: Weights, model: nn.Module, where: str) -> None:
+    if not isinstance(weights, QuantizedWeights):
+        return
+    kept = {f"{path}.weight" for path in quantized(model)}
+    full = [e for e in reading.taken if weights.layers.keys() & set(e.theirs) and not kept & set(e.ours)]
+    if full:
+        count = sum(len(entry.theirs) for entry in full)
+        warnings.warn(
+            f"{where}: {count} quantized matrices, of {full[0].ours[0]} for example, are kept in full precision, because "
+            "this kind of layer has no quantized form here",
+            stacklevel=3,
+        )
 
 
 def check_depth(spec: ModelSpec, weights: Weights, where: str) -> None:
@@ -81,11 +119,13 @@ def common_dtype(reading: Reading, weights: Weights, where: str) -> torch.dtype:
     count: Counter[torch.dtype] = Counter()
     for entry in reading.taken:
         for name in entry.theirs:
+            if isinstance(weights, QuantizedWeights) and name in weights.layers:
+                continue
             dtype = weights.dtype(name)
             if not dtype.is_floating_point:
                 raise ValueError(f"{where}: {name} holds {dtype}, and weights are floating-point numbers")
             count[dtype] += 1
-    return count.most_common(1)[0][0]
+    return count.most_common(1)[0][0] if count else torch.float32
 
 
 def equal_copies(entry: Entry, reading: Reading, weights: Weights) -> bool:

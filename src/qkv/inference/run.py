@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, TypeVar, Unpack, cast, overload
+from typing import Any, Self, TypeVar, Unpack, cast, overload
 
 import numpy as np
 import torch
@@ -15,7 +15,8 @@ from torch import Tensor
 
 from ..core.device import choose
 from ..core.spec import nearest
-from ..directories import gguf_load, hub_load, sharded, weights
+from ..directories import gguf_load, hub_load, sharded
+from ..directories import weights as weight_files
 from ..directories.layout import CONFIG, GENERATION, RECIPE, TOKENIZER, WEIGHTS, State, read_json
 from ..directories.locate import has_tokenizer, is_hub, locate
 from ..directories.lock import owner_of
@@ -34,8 +35,11 @@ from ..explain.explanation import Explanation
 from ..generation import Generation
 from ..generation.settings import GenerationOptions, SingleOutputOptions
 from ..hub.gguf.container import is_gguf
+from ..hub.quantized import quantization_of
 from ..look.activations import Activations, intervene, record
 from ..look.activations.intervene import Changes
+from ..models.quantized import quantize as quantize_model
+from ..quantization.scheme import Scheme, Weights, scheme_of
 from ..recipes import imports as recipe_imports
 from ..recipes import places
 from ..recipes.recipe import Recipe, argument_of
@@ -52,6 +56,7 @@ from .fill import Filled, fill
 from .loaded import LoadedModel
 from .look import Figure, look
 from .predict import Prediction, predict
+from .quantize import quantized
 from .score import Score, score
 from .text import Output
 
@@ -243,6 +248,22 @@ class Run(LoadedModel):
         """Return the similarity of two texts, or of a[i] and b[i], see `qkv.inference.classify.similarity`."""
         return _one_or_all(a, similarity(self, _listed(a), _beside(a, b, "b") or []))
 
+    def quantize(self, weights: Weights | Scheme, **options: Any) -> Self:
+        """Return the run with quantized weights, which generates, evaluates and saves like this one; this run is unchanged.
+
+        weights:     int8, int4, nf4, fp8 or mxfp4, or a `Scheme`.
+        group_size:  inputs that share a scale, by default all for int8 and fp8, 128 for int4, 64 for nf4, 32 for mxfp4.
+        symmetric:   False gives int8 and int4 zero points.
+        activations: "int8" or "fp8" also rounds the inputs of products, each token by its largest number.
+        method:      rtn (rounding), gptq or awq; by default gptq for 4 bits if there are calibration data.
+        calibrate:   the data of gptq and awq: a split of the run's data, by default "train", a text file, or texts;
+                     `examples` says how many of them.
+        embeddings, head: whether to quantize these too; keep: paths of layers to leave as they are, as shell patterns.
+
+        Raises ValueError for a layer that can't take the weights, for quantizing twice, and for empty calibration data.
+        """
+        return quantized(self, weights, **options)[0]
+
     def record(self, names: Iterable[str] | str | None = None) -> AbstractContextManager[Activations]:
         """Record named activations of every pass inside a `with` block, see `qkv.look.activations.record`."""
         return record(self.model, names)
@@ -300,15 +321,17 @@ def load(
     device: str | torch.device = "auto",
     *,
     dtype: str | torch.dtype | None = None,
+    weights: str | Scheme | None = None,
     revision: str | None = None,
     allow_pickle: bool = False,
     imports: bool = False,
 ) -> Run:
     """Load a run directory, a directory in the format of the Hub, a GGUF file, or a model by its name on the Hub.
 
-    Weights keep the file's `dtype` by default. `revision` is a branch, tag or commit of a model on the Hub. Pickled weights
-    are read only with `allow_pickle`, and then nothing but tensors. With `imports`, the modules that a run with parts
-    from outside qkv names are imported; otherwise no code of a directory runs.
+    Weights keep the file's `dtype` by default. With `weights`, those of linear layers are rounded to int8, int4, nf4, fp8 or
+    mxfp4, or by a `Scheme`; `Run.quantize` has methods that lose less. `revision` is a branch, tag or commit of a model on
+    the Hub. Pickled weights are read only with `allow_pickle`, and then nothing but tensors. With `imports`, the modules
+    that a run with parts from outside qkv names are imported; otherwise no code of a directory runs.
 
     Raises ValueError, with the file's name, if the directory holds no model or an unfinished run, a file is damaged or a
     pickle, the configuration has an unknown key that matters, the weights don't match the model's spec (checked before
@@ -322,15 +345,29 @@ def load(
         for names in read_imports(folder):
             recipe_imports.import_named(places.beside({"imports": names}, folder / RECIPE)["imports"], str(folder))
     if is_hub(folder):
-        return _load_hub(folder, where, numbers, allow_pickle)
+        run = _load_hub(folder, where, numbers, allow_pickle)
+        _quantize(run.model, weights, folder)
+        return run
     _check_complete(folder)
     spec, task = read_config(folder / CONFIG)
     tokenizer = Tokenizer.load(folder / TOKENIZER) if _has_tokenizer(folder) else None
     if tokenizer is not None:
         check_fit(tokenizer, spec, str(folder))
     recipe = _recipe(folder)
-    model = weights.load(spec, folder / WEIGHTS, where, numbers)
+    quantization = quantization_of(read_json(folder / CONFIG), folder)
+    model = weight_files.load(spec, folder / WEIGHTS, where, numbers, quantization)
+    _quantize(model, weights, folder)
     return Run(model, tokenizer, read_generation(folder / GENERATION), task, recipe, folder)
+
+
+def _quantize(model: Any, weights: str | Scheme | None, folder: Path) -> None:
+    """Round the weights of a loaded model. Raises ValueError, naming the directory, where they can't be."""
+    if weights is None:
+        return
+    try:
+        quantize_model(model, scheme_of(weights))
+    except ValueError as error:
+        raise ValueError(f"{folder} can't be loaded with weights={weights!r}: {error}") from None
 
 
 def _load_hub(folder: Path, device: torch.device, dtype: torch.dtype | None, allow_pickle: bool) -> Run:

@@ -16,6 +16,7 @@ from ..core.spec import Cost, Spec
 from .dropout import dropout
 from .linear import Linear
 from .norm import NoNorm, Norm
+from .quantized import QuantizedMatrix
 
 
 class Input(Spec, role="embedding"):
@@ -122,13 +123,13 @@ class TokenEmbedding(InputModule):
         return _rows(self.weight, ids, "token ids", "the vocabulary")
 
 
-def _rows(table: Tensor, ids: Tensor, name: str, size: str) -> Tensor:
+def _rows(table: Tensor | QuantizedMatrix, ids: Tensor, name: str, size: str) -> Tensor:
     """The rows of a table at `ids`. Raises ValueError for ids that are no integers or have no row.
 
     Where PyTorch raises an error; a CUDA kernel doesn't look at ids before it runs.
     """
     try:
-        return F.embedding(ids, table)
+        return F.embedding(ids, table) if isinstance(table, Tensor) else _dequantized_rows(table, ids)
     except (IndexError, RuntimeError, TypeError):
         if not isinstance(ids, Tensor):
             raise ValueError(
@@ -136,9 +137,17 @@ def _rows(table: Tensor, ids: Tensor, name: str, size: str) -> Tensor:
             ) from None
         if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
             raise ValueError(f"{name} are integers, not {str(ids.dtype).removeprefix('torch.')}; use .long()") from None
-        if not ids.numel() or 0 <= int(ids.min()) <= int(ids.max()) < len(table):
+        if not ids.numel() or 0 <= int(ids.min()) <= int(ids.max()) < table.shape[0]:
             raise
         least, most = int(ids.min()), int(ids.max())
         raise ValueError(
-            f"{name} range from {least} to {most}, and {size} has {len(table)}; give ids from 0 to {len(table) - 1}"
+            f"{name} range from {least} to {most}, and {size} has {table.shape[0]}; give ids from 0 to "
+            f"{table.shape[0] - 1}"
         ) from None
+
+
+def _dequantized_rows(table: QuantizedMatrix, ids: Tensor) -> Tensor:
+    """The rows at `ids`, in the dtype of the model."""
+    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        raise TypeError  # told by the caller
+    return table.rows(ids)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+
+from .quantized import linear
 
 
 class Linear(nn.Module):
-    """y = x Wᵀ + b, W of shape (d_out, d_in).
+    """y = x Wᵀ + b, W of shape (d_out, d_in). `weight` is a parameter, or a `QuantizedMatrix`.
 
     For initialization: `into_residual` marks layers that write to the residual stream, `into_scores` is the head width of
     layers that make queries, else 0. `factor_of` is the size of the product (d_in, rank, d_out) that its matrix is a factor
@@ -26,7 +27,7 @@ class Linear(nn.Module):
         self.bias = nn.Parameter(torch.empty(d_out)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight, self.bias)
+        return linear(x, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         return f"{self.d_in} → {self.d_out}, bias={self.bias is not None}"

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from ..core.spec import Spec, nearest
 from .dropout import dropout
 from .linear import Linear
+from .quantized import dense, linear, quantized
 
 Model = TypeVar("Model", bound=nn.Module)
 Patterns = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
@@ -68,7 +69,8 @@ class Size(NamedTuple):
 
 
 class LoRALinear(Linear):
-    """A linear layer with its adapter. `weight` and `bias` are the same tensors as in the layer that it replaces."""
+    """A linear layer with its adapter. `weight` and `bias` are the same as in the layer that it replaces: over a quantized
+    weight this is QLoRA (Dettmers et al. 2023, arXiv:2305.14314)."""
 
     def __init__(self, base: Linear, size: Size, dropped: float = 0.0) -> None:
         nn.Module.__init__(self)
@@ -77,12 +79,13 @@ class LoRALinear(Linear):
         self.weight, self.bias = base.weight, base.bias
         self.rank, self.scale = size
         self.dropout, self.merged = dropped, False
-        self.lora_a = nn.Parameter(self.weight.new_empty(self.rank, self.d_in))
-        self.lora_b = nn.Parameter(self.weight.new_zeros(self.d_out, self.rank))
+        device, dtype = self.weight.device, self.weight.dtype
+        self.lora_a = nn.Parameter(torch.empty(self.rank, self.d_in, device=device, dtype=dtype))
+        self.lora_b = nn.Parameter(torch.zeros(self.d_out, self.rank, device=device, dtype=dtype))
         self.train(base.training)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.linear(x, self.weight, self.bias)
+        y = linear(x, self.weight, self.bias)
         if self.merged:
             return y
         low = F.linear(dropout(x, self.dropout, self.training), self.lora_a)
@@ -95,10 +98,11 @@ class LoRALinear(Linear):
 
     @torch.no_grad()
     def plain(self) -> Linear:
-        """Return a plain linear layer that computes the same, with the weight W + s · B A."""
+        """Return a plain linear layer that computes the same, with the weight W + s · B A; a quantized W is dequantized."""
         with torch.device("meta"):
             layer = Linear(self.d_in, self.d_out, False, self.into_residual, self.into_scores)
-        weight = self.weight.detach() if self.merged else _sum(self.weight, self.delta())
+        base = dense(self.weight).detach()
+        weight = base if self.merged else _sum(base, self.delta())
         layer.weight, layer.bias = nn.Parameter(weight), self.bias
         return layer.train(self.training)
 
@@ -187,7 +191,9 @@ def trained(model: nn.Module) -> set[str] | None:
 @torch.no_grad()
 def merge(model: nn.Module) -> None:
     """Add each adapter to its layer's weight, in place: the same outputs without extra cost. `unmerge` undoes it up to
-    rounding; merged adapters get no gradient."""
+    rounding; merged adapters get no gradient. Raises ValueError for quantized weights, which can't be added to."""
+    if quantized(model):
+        raise ValueError("adapters can't be added to quantized weights in place; `fold` dequantizes them")
     for layer in layers(model).values():
         if not layer.merged:
             layer.weight.copy_(_sum(layer.weight, layer.delta()))

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ..core.spec import Spec
 from .linear import Linear
 from .lora import LoRALinear
+from .quantized import QuantizedMatrix
 
 DAMPING = 1e-3  # of the mean variance, added to the variance of each input, so that rare directions count a little
 
@@ -70,8 +71,16 @@ def linear(
 
 
 def plain(layer: Linear | LowRankLinear) -> Linear:
-    """Return a plain linear layer that computes the same: the layer itself, or without its adapter or its factors."""
-    return layer.plain() if isinstance(layer, LoRALinear | LowRankLinear) else layer
+    """Return a plain linear layer that computes the same: the layer itself, or without its adapter, its factors or the codes
+    of its weight."""
+    if isinstance(layer, LoRALinear | LowRankLinear):
+        return layer.plain()
+    if not isinstance(layer.weight, QuantizedMatrix):
+        return layer
+    with torch.device("meta"):
+        full = Linear(layer.d_in, layer.d_out, False, layer.into_residual, layer.into_scores)
+    full.weight, full.bias = nn.Parameter(layer.weight.dense(), requires_grad=False), layer.bias
+    return full.train(layer.training)
 
 
 def matrix_size(d_in: int, d_out: int, rank: int | None) -> int:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..attention.multi_head import MultiHeadAttention
 from ..layers.patches import GridEmbedding
+from ..layers.quantized import check_not_quantized
 from ..positions.base import Position
 from .build import build
 from .stack import Stack
@@ -61,6 +62,7 @@ def replace(model: Model, changes: Mapping[str, Any], *, seed: int = 0) -> Repla
 
     Raises ValueError if a path is not in the spec, or the changed spec is invalid.
     """
+    check_not_quantized(model, "a change of the model")
     changed = build(model.spec.replace(changes), device=model.device, dtype=model.dtype, seed=seed, cls=type(model))
     before, after = _with_positions_of(changed.spec, model), changed.state_dict(keep_vars=True)
     parts = _Parts.of(model), _Parts.of(changed)

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import torch
 
+from ..layers.quantized import check_not_quantized
 from .build import build
 from .transformer import TransformerModel
 
@@ -20,6 +21,7 @@ def resize_vocabulary(model: Model, vocab_size: int) -> Model:
     Embeddings for Pretrained Language Models*): no old token's probability changes by more than the share of the new ones.
     Tied parameters stay tied. Raises ValueError for fewer tokens than there are.
     """
+    check_not_quantized(model, "a larger vocabulary")
     spec = model.spec
     if vocab_size < spec.vocab_size:
         raise ValueError(

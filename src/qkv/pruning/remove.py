@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..core.spec import Spec, nearest
+from ..layers.quantized import check_not_quantized
 from ..models.build import build
 from ..models.transformer import Transformer, TransformerModel
 from ..positions.base import Position
@@ -88,6 +89,7 @@ def remove_layers(model: TransformerModel, layers: Mapping[str, Iterable[int]]) 
 
 
 def tensors_of(model: TransformerModel) -> State:
+    check_not_quantized(model, "pruning")
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
 

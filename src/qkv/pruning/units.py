@@ -11,6 +11,7 @@ from torch import nn
 from ..attention.multi_head import Attention, MultiHeadAttention
 from ..core.spec import nearest
 from ..layers.feedforward import FeedForwardNet
+from ..layers.quantized import check_not_quantized
 from ..models.transformer import Transformer, TransformerModel
 
 Heads = Mapping[str, Sequence[int]]
@@ -73,6 +74,7 @@ def spec_of(model: nn.Module) -> Transformer:
         raise ValueError(
             f"heads, neurons and layers are removed from Transformers; this model is a {type(model).__name__}"
         )
+    check_not_quantized(model, "pruning")
     for name, stack in model.spec.stacks():
         if stack.order is not None:
             raise ValueError(f"the layers of the {name} share blocks, so that a part of one can't be removed")

@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from ...core.layout import Layout
 from ...core.spec import Cost, Spec
@@ -19,6 +18,8 @@ from ...layers.feedforward import ACTIVATIONS, Activation, FeedForwardLayer
 from ...layers.linear import Linear
 from ...layers.losses import LossSums, at_least_fp32, cross_entropy, linear_cross_entropy
 from ...layers.norm import LayerNorm, Norm
+from ...layers.quantized import dense
+from ...layers.quantized import linear as product
 
 
 class Head(Spec, role="head"):
@@ -167,7 +168,7 @@ class LanguageModelHead(HeadModule):
             self.weight = stack.embedding.weight
 
     def forward(self, hidden: Float[Tensor, "B T M"]) -> Float[Tensor, "B T V"]:
-        logits = F.linear(self.transformed(hidden), self.weight, self.bias)
+        logits = product(self.transformed(hidden), self.weight, self.bias)
         return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
 
     def loss(
@@ -179,7 +180,8 @@ class LanguageModelHead(HeadModule):
     ) -> LossSums:
         if not self.fused or self.softcap is not None:
             return cross_entropy(self(hidden), labels, label_smoothing, z_loss)
-        return linear_cross_entropy(self.transformed(hidden), self.weight, self.bias, labels, label_smoothing, z_loss)
+        states, weight = self.transformed(hidden), dense(self.weight)
+        return linear_cross_entropy(states, weight, self.bias, labels, label_smoothing, z_loss)
 
     def transformed(self, hidden: Tensor) -> Tensor:
         """The states that the output matrix is applied to."""

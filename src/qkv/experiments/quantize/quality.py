@@ -1,0 +1,42 @@
+"""The quality of a run before and after quantization: its metrics on the test split, or its perplexity on a text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ...core.batch import IGNORE, Batch
+from ...inference.run import Run
+from ..evaluate import evaluate_run
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Metrics on a number of examples."""
+
+    metrics: dict[str, float]
+    examples: int
+    evaluated_on: str
+
+
+def of_test_split(run: Run, max_examples: int | None = None) -> Quality:
+    """The metrics of the run's recipe."""
+    result = evaluate_run(run, "test", max_examples=max_examples)
+    return Quality(result.metrics, result.examples, "the test split")
+
+
+@torch.no_grad()
+def of_rows(run: Run, batches: Sequence[Batch], where: str) -> Quality:
+    """Loss and perplexity of a language model on rows of ids."""
+    nll = count = rows = 0.0
+    for batch in batches:
+        ids, layout = batch.inputs["ids"], batch.inputs["layout"]
+        valid = layout.valid.expand(ids.shape)
+        labels = torch.where(valid[:, 1:], ids[:, 1:], IGNORE)
+        labels = torch.cat([labels, torch.full_like(ids[:, :1], IGNORE)], 1)
+        sums = run.model(ids=ids, layout=layout, labels=labels)
+        nll, count, rows = nll + float(sums.nll), count + float(sums.n_labels), rows + batch.rows
+    return Quality({"loss": nll / count, "perplexity": math.exp(nll / count)}, int(rows), where)

@@ -1,0 +1,51 @@
+"""`quantization_config` of a `config.json`: which library's layout the weights beside it have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...core.json_files import read_json
+from ...core.spec import nearest
+from .awq import AWQ
+from .bitsandbytes import BitsAndBytes
+from .compressed_tensors import CompressedTensors
+from .gptq import GPTQ
+from .layout import Layout
+
+KEY = "quantization_config"
+SEPARATE = {"quantize_config.json": "gptq", "quant_config.json": "awq"}  # of older versions of AutoGPTQ and AutoAWQ
+LAYOUTS: Mapping[str, type[Layout]] = {
+    "compressed-tensors": CompressedTensors,
+    "gptq": GPTQ,
+    "awq": AWQ,
+    "bitsandbytes": BitsAndBytes,
+}
+
+
+def quantization_of(config: Mapping[str, Any], folder: Path) -> Mapping[str, Any] | None:
+    """What a directory says about its quantized weights; None if it says nothing."""
+    own = config.get(KEY)
+    if own is not None:
+        if not isinstance(own, Mapping):
+            raise ValueError(f"{folder / 'config.json'}: {KEY} is to be an object, not {own!r}")
+        return own
+    for name, method in SEPARATE.items():
+        if (folder / name).is_file():
+            data = read_json(folder / name)
+            if isinstance(data, Mapping):
+                return {"quant_method": method, **data}
+    return None
+
+
+def layout_of(quantization: Mapping[str, Any], where: str) -> Layout:
+    """The layout of a `quantization_config`. Raises ValueError, with `where`, for a method or a setting that is not read."""
+    method = str(quantization.get("quant_method") or ("bitsandbytes" if "load_in_4bit" in quantization else ""))
+    method = method.replace("bitsandbytes_4bit", "bitsandbytes").replace("bitsandbytes_8bit", "bitsandbytes")
+    if method not in LAYOUTS:
+        raise ValueError(f"{where}: weights quantized by {method!r} are not read; {nearest(method, LAYOUTS)}")
+    try:
+        return LAYOUTS[method](quantization)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None

@@ -1,0 +1,110 @@
+"""`QuantizedWeights`: a file's tensors, in which the parts of a quantized matrix appear as one tensor, `X.weight`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ...quantization.formats import Packed
+from ...quantization.scheme import Activations
+from ..files import Weights
+from ..names import Entry, Names
+from ..transforms import SAME, Chain, Grouped, Joined, Shape, Transform, Transposed
+from .layout import Layout
+
+
+class QuantizedWeights:
+    """The tensors of `weights`, whose quantized matrices have a layout.
+
+    A quantized matrix has the name `X.weight` and the shape (d_out, d_in). `matrix` returns it as it is stored, and `read`
+    dequantized.
+    """
+
+    def __init__(self, weights: Weights, layout: Layout, where: str) -> None:
+        self.weights, self.layout, self.where = weights, layout, where
+        self.layers = {f"{layer}.weight": layer for layer in layout.layers(weights)}
+        if not self.layers:
+            raise ValueError(f"{where}: its configuration says that weights are quantized, and none is")
+        parts = {layer + part for layer in self.layers.values() for part in layout.parts}
+        shapes = {name: shape for name, shape in weights.shapes.items() if name not in parts}
+        self.shapes: Mapping[str, Shape] = shapes | {
+            name: layout.shape(layer, weights) for name, layer in self.layers.items()
+        }
+
+    def dtype(self, name: str) -> torch.dtype:
+        return torch.float32 if name in self.layers else self.weights.dtype(name)
+
+    def read(self, name: str) -> Tensor:
+        return self.matrix(name).dense() if name in self.layers else self.weights.read(name)
+
+    def forget(self, name: str) -> None:
+        if name not in self.layers:
+            self.weights.forget(name)
+
+    def matrix(self, name: str) -> Packed:
+        """A quantized matrix. Raises ValueError, naming it, if its tensors don't fit together."""
+        try:
+            packed = self.layout.read(self.layers[name], self.weights)
+        except (RuntimeError, KeyError, IndexError) as error:
+            raise ValueError(f"{self.where}: the tensors of {self.layers[name]} don't fit together ({error})") from None
+        (d_out, d_in), groups = packed.shape, packed.scales.shape
+        if groups[0] != d_out or not groups[1] or d_in % groups[1]:
+            raise ValueError(
+                f"{self.where}: {self.layers[name]} is a matrix of {packed.shape} with scales of {tuple(groups)}, which "
+                "don't divide its rows"
+            )
+        return packed
+
+    def activations(self, name: str) -> Activations:
+        """How the inputs of a quantized layer are quantized."""
+        return self.layout.activations(self.layers[name])
+
+
+def by_rows(names: Names, weights: Weights) -> Names:
+    """Names in which quantized matrices are (d_out, d_in) in the file, as layouts give them: not transposed."""
+    if not isinstance(weights, QuantizedWeights):
+        return names
+    entries = tuple(
+        replace(entry, how=_upright(entry.how)) if weights.layers.keys() & set(entry.theirs) else entry
+        for entry in names.entries
+    )
+    return replace(names, entries=entries)
+
+
+def _upright(how: Transform) -> Transform:
+    if isinstance(how, Transposed):
+        return SAME
+    if isinstance(how, Chain):
+        steps = [step for step in how.steps if not isinstance(step, Transposed)]
+        return steps[0] if len(steps) == 1 else Chain(*steps)
+    return how
+
+
+def matrices_of(entry: Entry, weights: QuantizedWeights) -> dict[str, tuple[Packed, Activations]] | None:
+    """The quantized matrices of an entry by our names; None where rows and groups don't stay together, so that the weights
+    have to be dequantized."""
+    if not set(entry.theirs) <= weights.layers.keys() or not _keeps_rows(entry.how):
+        return None
+    if entry.how is SAME:
+        pairs = zip(entry.ours, entry.theirs, strict=True)
+        return {ours: (weights.matrix(theirs), weights.activations(theirs)) for ours, theirs in pairs}
+    whole, activations = weights.matrix(entry.theirs[0]), weights.activations(entry.theirs[0])
+    parts = {name: whole.tensors()[name] for name in whole.tensors() if name != "order"}
+    divided = {
+        name: entry.how.to_ours([tensor], [(shape[0], tensor.shape[1]) for shape in entry.shapes])
+        for name, tensor in parts.items()
+    }
+    shared = {} if whole.order is None else {"order": whole.order}
+    return {
+        name: (whole.with_tensors({part: tensors[i] for part, tensors in divided.items()} | shared), activations)
+        for i, name in enumerate(entry.ours)
+    }
+
+
+def _keeps_rows(how: Transform) -> bool:
+    if isinstance(how, Chain):
+        return all(map(_keeps_rows, how.steps))
+    return how is SAME or isinstance(how, Grouped) or (isinstance(how, Joined) and how.axis == 0)

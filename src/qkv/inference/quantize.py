@@ -1,0 +1,64 @@
+"""`Run.quantize`: a run whose weights are quantized, with its loss of precision by layer."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from ..core.batch import Batch
+from ..models.quantized import Quantized, quantize, select
+from ..models.quantized.quantize import Tell
+from ..quantization.scheme import Activations, Method, Scheme, Weights, check_method, scheme_of
+from .calibration import Data, calibration
+from .loaded import LoadedModel
+
+EXAMPLES = 128  # of calibration data
+
+R = TypeVar("R", bound=LoadedModel)
+
+
+def quantized(
+    run: R,
+    weights: Weights | Scheme,
+    *,
+    group_size: int | None = None,
+    symmetric: bool = True,
+    activations: Activations = "none",
+    method: Method | None = None,
+    calibrate: Data | None = None,
+    examples: int = EXAMPLES,
+    embeddings: bool = False,
+    head: bool = False,
+    keep: Sequence[str] = (),
+    tell: Tell | None = None,
+) -> tuple[R, Quantized]:
+    """Return a run with quantized weights, and what that did; the given run is unchanged. See `Run.quantize`."""
+    fields = {"group_size": group_size, "symmetric": symmetric, "activations": activations}
+    scheme = scheme_of(weights, **fields)
+    method = check_method(usual_method(scheme, calibrate) if method is None else method)
+    if method == "rtn" and calibrate is None:
+        batches: list[Batch] = []
+        forward = None
+    else:
+        select.group_sizes(select.matrices(run.model, embeddings, head, keep), scheme)  # before data are read
+        batches, forward = calibration(run, "train" if calibrate is None else calibrate, examples)
+    model = copy.deepcopy(run.model)
+    done = quantize(
+        model,  # type: ignore[arg-type]  # checked there
+        scheme,
+        method,
+        embeddings=embeddings,
+        head=head,
+        keep=keep,
+        batches=batches,
+        forward=forward,
+        tell=tell,
+    )
+    return replace(run, model=model), done
+
+
+def usual_method(scheme: Scheme, calibrate: Data | None) -> Method:
+    """GPTQ for 4 bits with calibration data, else rounding."""
+    return "gptq" if scheme.format.bits == 4 and calibrate is not None else "rtn"

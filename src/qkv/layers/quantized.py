@@ -1,0 +1,114 @@
+"""`QuantizedMatrix`: the weight of a linear layer, an embedding or a head as codes and scales; `linear` multiplies by any
+weight.
+
+It takes the place of the parameter `weight` of such a layer, and is no parameter: its tensors are buffers, which are saved
+but not trained. They keep their dtype when a model is cast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..quantization.formats import Packed
+from ..quantization.product import product
+from ..quantization.scheme import Activations
+
+PARTS = ("codes", "scales", "zeros", "order")
+
+
+class QuantizedMatrix(nn.Module):
+    """W (d_out, d_in) as the tensors of a `Packed`. Called with x it returns x Wᵀ + bias.
+
+    `dtype` is that of the model, in which rows of embeddings are returned; casting the model changes it.
+    """
+
+    codes: Tensor
+    scales: Tensor
+    zeros: Tensor | None
+    order: Tensor | None
+
+    def __init__(self, packed: Packed, activations: Activations = "none", dtype: torch.dtype | None = None) -> None:
+        super().__init__()
+        self.format, self.shape, self.activations = packed.format, packed.shape, activations
+        self.dtype = torch.get_default_dtype() if dtype is None else dtype
+        for name in PARTS:
+            self.register_buffer(name, getattr(packed, name))
+
+    @property
+    def packed(self) -> Packed:
+        """The matrix as a value."""
+        return Packed(self.format, self.shape, self.codes, self.scales, self.zeros, self.order)
+
+    @property
+    def device(self) -> torch.device:
+        return self.codes.device
+
+    def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        return product(x, self.packed, bias, self.activations)
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """Return the rows at integer ids (…): (…, d_in)."""
+        chosen: Tensor = self.packed.rows(ids.flatten()).dense(self.dtype)
+        return chosen.unflatten(0, ids.shape)
+
+    def dense(self) -> Tensor:
+        """Return the matrix that the codes stand for."""
+        return self.packed.dense(self.dtype)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move the tensors with the model, without casting them."""
+        self.dtype = fn(torch.empty(0, dtype=self.dtype, device=self.device)).dtype
+        for name in PARTS:
+            tensor = getattr(self, name)
+            if tensor is not None:
+                moved = fn(tensor)
+                setattr(self, name, moved if moved.dtype == tensor.dtype else tensor.to(moved.device))
+        return self
+
+    def extra_repr(self) -> str:
+        groups = "per channel" if self.scales.shape[1] == 1 else f"groups of {self.packed.group}"
+        return f"{self.shape[1]} → {self.shape[0]}, {self.format.name}, {groups}"
+
+
+def linear(x: Tensor, weight: Tensor | nn.Module, bias: Tensor | None = None) -> Tensor:
+    """Return x Wᵀ + bias, where W is a tensor or a `QuantizedMatrix`."""
+    if isinstance(weight, Tensor):
+        return F.linear(x, weight, bias)
+    out: Tensor = weight(x, bias)
+    return out
+
+
+def dense(weight: Tensor | nn.Module) -> Tensor:
+    """Return a weight as a tensor: as it is, or dequantized."""
+    return weight.dense() if isinstance(weight, QuantizedMatrix) else weight  # type: ignore[return-value]
+
+
+def put(model: nn.Module, path: str, matrix: QuantizedMatrix) -> None:
+    """Replace the parameter `weight` of a layer, and of those that share it."""
+    weight = model.get_submodule(path)._parameters["weight"]
+    for layer in list(model.modules()):
+        if weight is not None and layer._parameters.get("weight") is weight:
+            del layer._parameters["weight"]
+            layer.weight = matrix
+
+
+def quantized(model: nn.Module) -> dict[str, QuantizedMatrix]:
+    """Return the quantized weights of a model by the paths of their layers; shared ones once."""
+    return {
+        name.removesuffix(".weight"): module
+        for name, module in model.named_modules()
+        if isinstance(module, QuantizedMatrix)
+    }
+
+
+def check_not_quantized(model: nn.Module, what: str) -> None:
+    """Raise ValueError where a model has quantized weights: `what` needs all of them."""
+    if quantized(model):
+        raise ValueError(
+            f"{what} works on weights in full precision, and this model's are quantized; use the run that it was made from"
+        )

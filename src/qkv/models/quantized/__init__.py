@@ -1,0 +1,6 @@
+"""Quantize the weights of a trained model: which layers, what their inputs are, and their codes."""
+
+from .quantize import Quantized, quantize
+from .select import matrices
+
+__all__ = ["Quantized", "matrices", "quantize"]

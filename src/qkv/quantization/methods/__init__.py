@@ -1,0 +1,1 @@
+"""Methods that choose the codes of a matrix, one a file: rtn, gptq, awq."""

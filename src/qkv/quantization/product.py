@@ -1,0 +1,102 @@
+"""Products with quantized matrices: y = x Wᵀ, where W is dequantized a piece at a time and never stored.
+
+Gradients flow to x, as QLoRA needs them; W has none. With quantized activations each token x becomes x ≈ q · s with
+s = max |x| / 127, or of fp8 / 448, when the product is computed; for int8 codes per channel the sums of products are
+integers. Gradients pass through the rounding of activations unchanged.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .formats import Packed, format_of
+from .formats.fp8 import LARGEST, NUMBERS
+from .scheme import Activations
+
+PIECE = 1 << 20  # weights that are dequantized at a time, so that they are multiplied while the cache holds them
+
+
+def product(x: Tensor, matrix: Packed, bias: Tensor | None = None, activations: Activations = "none") -> Tensor:
+    """Return x Wᵀ + bias for x (…, d_in), in the dtype of x, or of autocast inside it."""
+    if torch.is_autocast_enabled(x.device.type):
+        x = x.to(torch.get_autocast_dtype(x.device.type))
+    if matrix.order is not None:
+        x, matrix = x.index_select(-1, matrix.order), _in_order(matrix)
+    needs_gradient = torch.is_grad_enabled() and x.requires_grad
+    if activations == "int8" and not needs_gradient and _has_integer_sums(matrix):
+        y = _integer_product(x, matrix)
+    else:
+        x = x if activations == "none" else _rounded(x, activations)
+        y = _Product.apply(x, matrix) if needs_gradient else _multiplied(x, matrix)
+    return y if bias is None else y + bias.to(y.dtype)
+
+
+class _Product(torch.autograd.Function):
+    """x Wᵀ with a gradient for x; W is dequantized again in the backward pass."""
+
+    @staticmethod
+    def forward(x: Tensor, matrix: Packed) -> Tensor:
+        return _multiplied(x, matrix)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.matrix = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (grad,) = grads
+        matrix: Packed = ctx.matrix
+        out = grad.new_zeros(*grad.shape[:-1], matrix.shape[1])
+        for rows in _pieces(matrix):
+            out = out + grad[..., rows] @ matrix.rows(rows).dense(grad.dtype)
+        return out, None
+
+
+def _multiplied(x: Tensor, matrix: Packed) -> Tensor:
+    pieces = [F.linear(x, matrix.rows(rows).dense(x.dtype)) for rows in _pieces(matrix)]
+    return pieces[0] if len(pieces) == 1 else torch.cat(pieces, -1)
+
+
+def _pieces(matrix: Packed) -> list[slice]:
+    d_out, d_in = matrix.shape
+    step = max(1, PIECE // d_in)
+    return [slice(start, start + step) for start in range(0, d_out, step)]
+
+
+def _in_order(matrix: Packed) -> Packed:
+    tensors = {name: tensor for name, tensor in matrix.tensors().items() if name != "order"}
+    return Packed(matrix.format, matrix.shape, **tensors)
+
+
+def _rounded(x: Tensor, activations: Activations) -> Tensor:
+    """Tokens rounded to int8 or fp8 by a scale each; the gradient is that of x."""
+    wide = x.detach().float()
+    if activations == "int8":
+        codes, scales = quantized_tokens(wide)
+        near = codes.float() * scales
+    else:
+        scales = (wide.abs().amax(-1, keepdim=True) / LARGEST).clamp(min=1e-30)
+        near = (wide / scales).to(NUMBERS).float() * scales
+    return x + (near.to(x.dtype) - x.detach())
+
+
+def quantized_tokens(x: Tensor) -> tuple[Tensor, Tensor]:
+    """int8 codes and fp32 scales of each token: x ≈ codes · scales, the largest number being ±127."""
+    scales = (x.abs().amax(-1, keepdim=True).float() / 127).clamp(min=1e-30)
+    return (x / scales).round().clamp(-127, 127).to(torch.int8), scales
+
+
+def _has_integer_sums(matrix: Packed) -> bool:
+    """Whether PyTorch multiplies these codes as integers: int8 per channel, on the CPU."""
+    on_cpu = matrix.codes.device.type == "cpu"
+    return on_cpu and matrix.format is format_of("int8") and matrix.scales.shape[1] == 1 and matrix.zeros is None
+
+
+def _integer_product(x: Tensor, matrix: Packed) -> Tensor:
+    codes, scales = quantized_tokens(x.float())
+    sums = torch._int_mm(codes.flatten(0, -2), matrix.codes.T)
+    return (sums.unflatten(0, x.shape[:-1]).float() * scales * matrix.scales[:, 0]).to(x.dtype)
