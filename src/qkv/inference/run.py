@@ -56,7 +56,7 @@ from .fill import Filled, fill
 from .loaded import LoadedModel
 from .look import Figure, look
 from .predict import Prediction, predict
-from .quantize import quantized
+from .quantization.quantize import quantized
 from .score import Score, score
 from .text import Output
 

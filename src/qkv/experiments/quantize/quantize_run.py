@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from ...directories.layout import EVALUATION, State, clear, write_json, write_text
-from ...inference.calibration import Data, batched, text_rows
 from ...inference.held_out import recipe_of
-from ...inference.quantize import EXAMPLES, quantized, usual_method
+from ...inference.quantization.calibration import Data, batched, text_rows
+from ...inference.quantization.quantize import EXAMPLES, quantized, usual_method
 from ...inference.run import Run, load
 from ...layers.quantized import check_not_quantized
 from ...quantization.scheme import Activations, Method, Scheme, Weights, check_method, scheme_of

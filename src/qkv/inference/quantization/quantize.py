@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from ..core.batch import Batch
-from ..models.quantized import Quantized, quantize, select
-from ..models.quantized.quantize import Tell
-from ..quantization.scheme import Activations, Method, Scheme, Weights, check_method, scheme_of
+from ...core.batch import Batch
+from ...models.quantized import Quantized, quantize, select
+from ...models.quantized.quantize import Tell
+from ...quantization.scheme import Activations, Method, Scheme, Weights, check_method, scheme_of
+from ..loaded import LoadedModel
 from .calibration import Data, calibration
-from .loaded import LoadedModel
 
 EXAMPLES = 128  # of calibration data
 

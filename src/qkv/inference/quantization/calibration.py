@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..core.batch import Batch
-from ..core.json_files import read_text
-from ..core.layout import Layout
-from ..data.source import SPLITS
-from ..training.objective import terms_of
-from .held_out import batches, recipe_of
-from .loaded import LoadedModel
+from ...core.batch import Batch
+from ...core.json_files import read_text
+from ...core.layout import Layout
+from ...data.source import SPLITS
+from ...training.objective import terms_of
+from ..held_out import batches, recipe_of
+from ..loaded import LoadedModel
 
 ROW = 512  # tokens of a row of text, if the model's context is not shorter
 TOKENS = 4096  # of a batch of such rows

@@ -1,0 +1,1 @@
+"""`Run.quantize`: a run with quantized weights, and its calibration data."""
