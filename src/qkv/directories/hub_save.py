@@ -17,13 +17,14 @@ from ..hub import generation as generation_file
 from ..hub.equivalent import equivalent, equivalent_specs
 from ..hub.family import difference
 from ..hub.names import Names
+from ..hub.quantized import stored
 from ..hub.quantized.config import KEY
 from ..layers.low_rank import LowRankLinear
 from ..layers.quantized import quantized as is_quantized
 from ..models.build import build
 from ..models.heads.sequence import SentenceVector
 from ..models.transformer import Transformer, TransformerModel
-from . import quantized, sharded
+from . import sharded
 from .layout import CONFIG, GENERATION, write_json
 from .origin import Origin
 
@@ -88,7 +89,7 @@ def without_sentence_vector(spec: Transformer) -> Transformer:
 def check(model: TransformerModel, config: Mapping[str, Any]) -> None:
     """Raise ValueError where a configuration's class can't hold the model's quantized weights."""
     if is_quantized(model):
-        quantized.stored_for_hub(model, names_of(model, config))
+        stored.for_hub(model, names_of(model, config))
 
 
 def names_of(model: TransformerModel, config: Mapping[str, Any]) -> Names:
@@ -122,7 +123,7 @@ def save(
     computed = {name: tensor.to(model.dtype) for name, tensor in tensors}
     names, state = names_of(model, config), _state(model)
     if is_quantized(model):
-        names, own, config[KEY] = quantized.stored_for_hub(model, names)
+        names, own, config[KEY] = stored.for_hub(model, names)
         state |= own
     sharded.write(folder, names, state, max_shard_size, computed)
     judges = model.head is not None and model.head.takes_layout  # whole sequences, so that it generates none

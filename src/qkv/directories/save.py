@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 from ..generation import Generation
 from ..hub.equivalent import equivalent_specs
+from ..hub.quantized import stored
 from ..layers.quantized import quantized as is_quantized
 from ..models.base import ModelSpec
 from ..models.electra import published
@@ -17,7 +18,7 @@ from ..models.transformer import Transformer, TransformerModel
 from ..tokenizers.hub_export import save_for_hub
 from ..tokenizers.tokenizer import Tokenizer
 from ..training.checkpoints.weights import replace_tensors
-from . import hub_save, quantized, sentence_transformers, sharded
+from . import hub_save, sentence_transformers, sharded
 from .layout import RECIPE, TOKENIZER, WEIGHTS, read_text, write_text
 from .origin import MODEL_TYPE, Origin
 from .run_config import Use, start_of, usual_task, write_settings
@@ -84,7 +85,7 @@ def save(
     if to != "qkv" and written is not None:
         write_text(folder / RECIPE, written)
     if to == "qkv":
-        tensors, quantization = quantized.stored(model)
+        tensors, quantization = stored.tensors_of(model)
         replace_tensors(folder / WEIGHTS, tensors)
         write_settings(folder, model.spec, task, generation, written, tokenizer is not None, quantization)
     else:

@@ -340,7 +340,9 @@ def load(
     folder, where = locate(path, revision, allow_pickle), choose(device)
     numbers = _dtype(dtype)
     if is_gguf(folder):
-        return _load_gguf(folder, where, numbers)
+        run = _load_gguf(folder, where, numbers)
+        _quantize(run.model, weights, folder)
+        return run
     if imports or recipe_imports.consent is not None:
         for names in read_imports(folder):
             recipe_imports.import_named(places.beside({"imports": names}, folder / RECIPE)["imports"], str(folder))

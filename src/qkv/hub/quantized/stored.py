@@ -8,22 +8,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..hub.names import Entry, Names
-from ..hub.quantized import bitsandbytes, compressed_tensors
-from ..hub.quantized.compressed_tensors import Stored
-from ..hub.transforms import SAME
-from ..layers.embedding import TokenEmbedding
-from ..layers.linear import Linear
-from ..layers.quantized import PARTS, QuantizedMatrix, quantized
-from ..models.heads.text import LanguageModelHead
-from ..models.transformer import TransformerModel
-from ..quantization.formats import Packed
-from ..training.checkpoints.weights import model_tensors
+from ...layers.embedding import TokenEmbedding
+from ...layers.linear import Linear
+from ...layers.quantized import PARTS, QuantizedMatrix, quantized
+from ...models.heads.text import LanguageModelHead
+from ...models.transformer import TransformerModel
+from ...quantization.formats import Packed
+from ...training.checkpoints.weights import model_tensors
+from ..names import Entry, Names
+from ..transforms import SAME
+from . import bitsandbytes, compressed_tensors
+from .compressed_tensors import Stored
 
 Tensors = dict[str, Tensor]
 
 
-def stored(model: Any) -> tuple[Tensors, dict[str, Any] | None]:
+def tensors_of(model: Any) -> tuple[Tensors, dict[str, Any] | None]:
     """A model's tensors under the names of qkv's own files, and its `quantization_config`, if it is quantized."""
     matrices = quantized(model)
     own = model_tensors(model)
@@ -60,7 +60,7 @@ def _written(layers: Mapping[str, Stored], ignored: list[str], dtype: torch.dtyp
     return {layer + ending: tensor for layer, own in parts.items() for ending, tensor in own.items()}, config
 
 
-def stored_for_hub(model: TransformerModel, names: Names) -> tuple[Names, Tensors, dict[str, Any]]:
+def for_hub(model: TransformerModel, names: Names) -> tuple[Names, Tensors, dict[str, Any]]:
     """The same under the names of a Hub family: names of the tensors to write, the tensors, and the configuration.
 
     `names` are those of the model without quantization. Raises ValueError for what other libraries don't read quantized:
