@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..quantization.formats import Packed
-from ..quantization.product import product
-from ..quantization.scheme import Activations
+from ...quantization.formats import Packed
+from ...quantization.product import product
+from ...quantization.scheme import Activations
 
 PARTS = ("codes", "scales", "zeros", "order")
 
