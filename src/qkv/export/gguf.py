@@ -22,6 +22,7 @@ from ..hub.gguf.rope import factor_tensors, with_factors
 from ..hub.gguf.tokenizers.write import tokenizer_metadata
 from ..hub.gguf.writer import Written, write
 from ..hub.names import Entry, Names
+from ..layers.quantized import check_not_quantized
 from ..models.transformer import Transformer, TransformerModel
 from ..tokenizers.tokenizer import Tokenizer
 
@@ -53,6 +54,7 @@ def save(
     if not isinstance(model, TransformerModel):
         raise ValueError("GGUF holds Transformers, and this model is none; save it in qkv's own format with --to qkv")
     chosen = written_type(kind or str(model.dtype).removeprefix("torch.").replace("float", "f"))
+    check_not_quantized(model, "export to GGUF")
     model = in_hub_form(model, origin)
     config, architecture, family = _described(model.spec, origin)
     metadata = architecture.metadata(config)

@@ -53,7 +53,7 @@ class Described:
         """The products of one input with several layers, side by side."""
         matrices = []
         for module in modules:
-            if type(module) is not Linear:
+            if type(module) is not Linear or not isinstance(module.weight, Tensor):  # quantized weights are modules
                 raise Unfit
             self._place(module.weight)
             if module.bias is not None:
