@@ -1,4 +1,5 @@
-"""Compiles the C++ kernels into wheels for Linux on x86-64, where there is a compiler; makes the README's links absolute.
+"""Compiles the C++ kernels into wheels for Linux on x86-64, where there is a compiler; makes the README's links absolute;
+adds the tour.
 
 Everything else is in pyproject.toml.
 
@@ -19,6 +20,7 @@ from typing import ClassVar
 from setuptools import Command, Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build import build
+from setuptools.command.build_py import build_py
 
 NATIVE = Path("src/qkv/kernels/native")
 
@@ -90,6 +92,15 @@ class BuildKernels(Command):
         return {}
 
 
+class BuildPython(build_py):
+    """Copies the pages of the tour from docs/ into the package."""
+
+    def run(self):
+        super().run()
+        if not self.editable_mode:
+            shutil.copytree("docs/tour", Path(self.build_lib, "qkv", "tour", "pages"), dirs_exist_ok=True)
+
+
 class Build(build):
     sub_commands: ClassVar = [*build.sub_commands, ("build_kernels", None)]
 
@@ -123,5 +134,5 @@ setup(
     long_description=readme(),
     long_description_content_type="text/markdown",
     distclass=Platform,
-    cmdclass={"build": Build, "build_kernels": BuildKernels, "bdist_wheel": PlatformWheel},
+    cmdclass={"build": Build, "build_py": BuildPython, "build_kernels": BuildKernels, "bdist_wheel": PlatformWheel},
 )

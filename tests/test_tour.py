@@ -12,6 +12,8 @@ from types import ModuleType
 import pytest
 import torch
 
+from qkv.tour.pages import Cell, Page, pages, run
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "tour").glob("[0-9]*.md"))
 
@@ -24,19 +26,16 @@ def script(path: Path) -> ModuleType:
     return module
 
 
-TOUR = script(ROOT / "docs" / "tour.py")
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_prints_and_draws_what_it_shows(page: Path, tmp_path: Path):
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_a_page_prints_and_draws_what_it_shows(page: Page, tmp_path: Path):
     with torch.random.fork_rng():
-        printed = TOUR.run(page, tmp_path)
-    assert printed and printed == TOUR.shown(page), f"write it again: .venv/bin/python docs/tour.py {page.stem}"
+        printed = list(run(page, tmp_path))
+    shown = [part.output for part in page.parts() if isinstance(part, Cell)]
+    assert printed and printed == shown, f"write it again: .venv/bin/python docs/tour.py {page.name}"
     pictures = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    on_page = set(re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text(encoding="utf-8")))
-    assert set(pictures) == on_page
+    assert set(pictures) == set(re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.text))
     for name, drawn in pictures.items():
-        assert (page.parent / name).read_bytes() == drawn, f"{name} is not what the page draws"
+        assert (page.path.parent / name).read_bytes() == drawn, f"{name} is not what the page draws"
 
 
 def test_the_index_and_the_sites_navigation_list_every_page_in_order():

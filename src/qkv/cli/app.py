@@ -38,6 +38,7 @@ COMMANDS = {
     "list": ("catalog", "list_"),
     "show": ("show", "show"),
     "explain": ("explain", "explain"),
+    "tour": ("tour", "tour"),
     "cost": ("cost_commands", "app"),
     "doctor": ("doctor", "doctor"),
 }

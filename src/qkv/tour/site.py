@@ -1,0 +1,38 @@
+"""Write the tour as HTML pages that need no network: an index, and a page each, with pictures inside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from ..core.atomic import write_file
+from ..look.html import render
+from .notebook import with_links, with_pictures
+from .pages import folder, pages
+
+
+def write(out: Path, documents: str) -> Path:
+    """Write the pages into a folder; links to other documents lead to `documents`. Returns the first page."""
+    out.mkdir(parents=True, exist_ok=True)
+    every = pages()
+    index = (folder() / "index.md").read_text(encoding="utf-8")
+    _write(out / "index.html", _page("The tour", index, documents, [(page.title, page.name) for page in every[:1]]))
+    for i, page in enumerate(every):
+        beside = (*every[max(i - 1, 0) : i], *every[i + 1 : i + 2])
+        around = [("The tour", "index"), *((other.title, other.name) for other in beside)]
+        _write(out / f"{page.name}.html", _page(page.title, page.text, documents, around))
+    return out / "index.html"
+
+
+def _page(title: str, text: str, documents: str, around: list[tuple[str, str]]) -> str:
+    text = with_links(with_pictures(text, folder()), documents, kept=".html")
+    body = MarkdownIt("commonmark").enable("table").render(text)
+    return render(
+        "tour.html", title=title, body=Markup(body), around=[{"title": t, "href": f"{n}.html"} for t, n in around]
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    write_file(path, text.encode("utf-8"))
