@@ -22,6 +22,7 @@ MOST_MODULES = 16
 ORDER = (
     *(
         "cli",
+        "tour",
         "doctor",
         "experiments",
         "export",
