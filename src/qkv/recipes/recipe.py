@@ -48,7 +48,8 @@ FROM_DATA = ("head", "source_vocab_size", "tie_embeddings")  # changes to the mo
 COMPARE, MEASURE = "compare", "measure"  # keys that turn a recipe into a comparison, see `Comparison`
 ABLATE = "ablate"  # the variants that `qkv ablate` trains by default, see `Ablation`
 SCALING = "scaling"  # the ladder that `qkv scaling` trains, see `Study`
-BESIDE = (COMPARE, MEASURE, ABLATE, SCALING)  # keys of a recipe's file that are not part of the recipe
+TUNE = "tune"  # the space that `qkv tune` searches, see `Tuning`
+BESIDE = (COMPARE, MEASURE, ABLATE, SCALING, TUNE)  # keys of a recipe's file that are not part of the recipe
 
 
 class Recipe(Spec):

@@ -135,7 +135,7 @@ class Ablation(Spec):
 
     def variant(self, folder: str, seed: int | None = None) -> Recipe:
         """The recipe of a variant. Raises ValueError, naming the variant, if it is not valid."""
-        recipe = _recipe(self.recipe, self.variants[folder], self.seeds[0] if seed is None else seed)
+        recipe = recipe_of(self.recipe, self.variants[folder], self.seeds[0] if seed is None else seed)
         return recipe.model_copy(update={"name": f"{self.name}-{folder}"})
 
     def to_yaml(self) -> str:
@@ -196,8 +196,8 @@ def _as_settings(changes: dict[str, Any]) -> tuple[str, ...]:
 def _distinct(shared: dict[str, Any], entries: Sequence[Variant]) -> dict[str, Any]:
     """`variants` and `baseline` of an ablation. A variant that equals the baseline before it is left out; raises ValueError
     if other variants are equal, or if none is left to compare."""
-    contents = [_content(_recipe(shared, entry)) for entry in entries]
-    unchanged = _content(_recipe(shared, Variant(label=BASELINE)))
+    contents = [content_of(recipe_of(shared, entry)) for entry in entries]
+    unchanged = content_of(recipe_of(shared, Variant(label=BASELINE)))
     kept: dict[str, int] = {}
     for i, content in enumerate(contents):
         if content not in kept:
@@ -218,7 +218,8 @@ def _distinct(shared: dict[str, Any], entries: Sequence[Variant]) -> dict[str, A
     return {"variants": dict(zip(names, chosen, strict=True)), "baseline": baseline}
 
 
-def _recipe(shared: dict[str, Any], variant: Variant, seed: int | None = None) -> Recipe:
+def recipe_of(shared: dict[str, Any], variant: Variant, seed: int | None = None) -> Recipe:
+    """The recipe of a variant. Raises ValueError, beginning with its label, if it is not valid."""
     seeds = [] if seed is None else [f"seed={seed}"]
     try:
         recipe = Recipe.from_tree(override(shared, [*variant.settings, *seeds]))
@@ -228,6 +229,6 @@ def _recipe(shared: dict[str, Any], variant: Variant, seed: int | None = None) -
         raise ValueError(f"{variant.label}: {error}") from None
 
 
-def _content(recipe: Recipe) -> str:
+def content_of(recipe: Recipe) -> str:
     """What a recipe trains, to tell whether two are equal: its settings, and the model's spec for what `model` says."""
     return recipe.model_copy(update={"model": None}).to_json() + recipe.spec().to_json()

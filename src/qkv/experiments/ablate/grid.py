@@ -72,21 +72,26 @@ def split_values(text: str) -> list[str]:
 
 
 def in_full(axis: Axis, recipe: Recipe) -> Axis:
-    """The axis with its key as a recipe spells it: `decoder.position`, a path into the model's spec, and `n_heads`, a size
-    of its preset, are `model.decoder.position` and `model.n_heads`.
+    """The axis with its key in full, see `full_key`."""
+    return Axis(full_key(axis.key, recipe, "--vary"), axis.values)
+
+
+def full_key(key: str, recipe: Recipe, option: str) -> str:
+    """A key as a recipe spells it: `decoder.position`, a path into the model's spec, and `n_heads`, a size of its preset,
+    are `model.decoder.position` and `model.n_heads`. `option` is named in messages.
 
     Raises ValueError for a key that neither the recipe nor its model has.
     """
-    first = axis.key.split(".")[0]
+    first = key.split(".")[0]
     sizes = sizes_of(recipe.model.preset) if recipe.model.preset else ()
     of_model = [*type(recipe.spec()).model_fields, *sizes]
-    if axis.key == "seed":
-        raise ValueError("--vary seed is not an axis: every variant is trained with each seed; give --seeds N")
+    if key == "seed":
+        raise ValueError(f"{option} seed is not possible: every variant is trained with the same seeds; leave it out")
     if first in Recipe.model_fields:
-        return axis
+        return key
     if first == "*" or first in of_model:
-        return Axis(f"model.{axis.key}", axis.values)
-    raise ValueError(f"--vary {axis.key}: there is no {first!r}; {nearest(first, [*Recipe.model_fields, *of_model])}")
+        return f"model.{key}"
+    raise ValueError(f"{option} {key}: there is no {first!r}; {nearest(first, [*Recipe.model_fields, *of_model])}")
 
 
 def grid(axes: Sequence[Axis], sample: int | None = None) -> list[tuple[str, ...]]:

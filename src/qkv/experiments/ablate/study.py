@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +22,7 @@ from .budget import equalized
 from .forecast import Forecast, costs_of, forecast, slowdown_of
 from .live import Progress
 from .page import write_page
+from .processes import at_once, in_turn
 from .single_run import Job, RunResult, forget, train_run
 from .summary import Summary, summarize
 from .tables import FILES, write_tables
@@ -204,46 +203,22 @@ def _train_all(
 ) -> bool:
     """Train the runs that are left and add their results. Returns whether all are done."""
     progress = Progress(ablation, results, console, jobs)
+    queue = iter(todo.items())
     with progress:
-        trained = _in_turn(todo, progress) if jobs == 1 or len(todo) < 2 else _at_once(todo, jobs, progress)
-        for run, result in trained:
+
+        def begin(run: tuple[str, int], job: Job) -> None:
+            progress.begin(run, job.folder)
+
+        one_by_one = jobs == 1 or len(todo) < 2
+        trained = in_turn(queue, train_run, begin) if one_by_one else at_once(queue, train_run, begin, jobs)
+        for run, end in trained:
+            with _naming(run):
+                result = end()
             if result is None:
                 return False
             results[run] = result
             progress.done(run, result)
     return True
-
-
-def _in_turn(
-    todo: Mapping[tuple[str, int], Job], progress: Progress
-) -> Iterator[tuple[tuple[str, int], RunResult | None]]:
-    for run, job in todo.items():
-        progress.begin(run, job.folder)
-        with _naming(run):
-            result = train_run(job)
-        yield run, result
-
-
-def _at_once(
-    todo: Mapping[tuple[str, int], Job], jobs: int, progress: Progress
-) -> Iterator[tuple[tuple[str, int], RunResult | None]]:
-    """Train in processes. After Ctrl-C, which reaches them too, they save and stop, and the rest does not begin."""
-    waiting, running = list(todo.items()), dict[Future[RunResult | None], tuple[str, int]]()
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        try:
-            while waiting or running:
-                while waiting and len(running) < jobs:
-                    run, job = waiting.pop(0)
-                    progress.begin(run, job.folder)
-                    running[pool.submit(train_run, job)] = run
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    run = running.pop(future)
-                    with _naming(run):
-                        result = future.result()
-                    yield run, result
-        except KeyboardInterrupt:
-            wait(running)
-            yield next(iter(running.values()), ("", 0)), None
 
 
 @contextmanager

@@ -1,0 +1,200 @@
+"""Train the trials of a tuning, one after another or several at once, and write its report and its tables."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from ...core import yamls
+from ...core.spec import counted
+from ...directories import layout
+from ...directories.layout import State
+from ..ablate.processes import at_once, in_turn
+from .live import Progress
+from .page import write_page
+from .storage import DATABASE, open_study, optuna
+from .summary import FILES, Summary, TrialRow, settings_of, summarize, trial_folder, write_tables
+from .trial import TrialJob, TrialResult, train_trial
+from .tuning import Tuning
+
+SETTINGS = "tuning.yaml"
+_RESULT = "qkv"  # the attribute of a trial that holds its result
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The result of `tune`. `report` is None if it was interrupted; `summary` covers the trials that are done."""
+
+    folder: Path
+    summary: Summary
+    report: Path | None = None
+
+
+def tune(
+    tuning: Tuning,
+    out: Path,
+    *,
+    recipe: str = "",
+    settings: Sequence[str] = (),
+    resume: bool = False,
+    overwrite: bool = False,
+    jobs: int = 1,
+    limit: float | None = None,
+    device: str = "auto",
+    console: Console | None = None,
+) -> Tuned:
+    """Train the trials of a tuning below `out`, and write `report.html`, `trials.csv` and `trials.json` there.
+
+    recipe, settings: as on the command line, for the command that trains the best settings.
+    resume:    continue an interrupted tuning, or one that is done with more trials.
+    overwrite: replace the tuning in `out`.
+    jobs:      trials that are trained at once, each in a process of its own with its share of the threads.
+    limit:     seconds after which no trial begins.
+
+    Raises ValueError if Optuna is missing, if `out` can't be used, or if no trial could be trained.
+    """
+    console = console or Console(quiet=True)
+    optuna()
+    _admit(tuning, out, resume, overwrite)
+    if overwrite:
+        _clear(out)
+    out.mkdir(parents=True, exist_ok=True)
+    layout.write_text(out / SETTINGS, tuning.to_yaml())
+    base = tuning.base
+    study = open_study(out / DATABASE, base, tuning.pruner, tuning.sampler)
+    results = {
+        trial.number: TrialResult(**trial.user_attrs[_RESULT]) for trial in study.trials if trial.state.is_finished()
+    }
+    progress = Progress(base.training.metric, base.training.mode, tuning.trials, jobs, console)
+    progress.rows = [TrialRow(n, settings_of(tuning, study, n), one) for n, one in results.items()]
+    text = (
+        f"{counted(tuning.trials, 'trial')}, {max(0, tuning.trials - len(results))} left; the study is {out / DATABASE}"
+    )
+    console.print(text, highlight=False, soft_wrap=True)
+    queue = _Queue(tuning, study, out, device, jobs, results, None if limit is None else time.monotonic() + limit)
+    complete = _train(queue, jobs, progress)
+    summary = summarize(tuning, study, results, out, recipe or tuning.name, settings)
+    if complete and results and summary.count("failed") == len(results):
+        raise ValueError(f"no trial could be trained; the first: {next(iter(results.values())).message}")
+    write_tables(summary, out)
+    return Tuned(out, summary, write_page(tuning, summary, out) if complete else None)
+
+
+@dataclass
+class _Queue:
+    """Asks Optuna for trials, as many as are left, beginning with those that were interrupted."""
+
+    tuning: Tuning
+    study: Any
+    out: Path
+    device: str
+    jobs: int
+    results: dict[int, TrialResult]
+    until: float | None
+
+    def __iter__(self) -> Iterator[tuple[int, TrialJob]]:
+        states = optuna().trial.TrialState
+        begun = [trial.number for trial in self.study.trials if trial.state == states.RUNNING]
+        asked = len(self.results) + len(begun)
+        for number in begun:
+            self._suggest(number)
+            yield from self._job(number)
+        while asked < self.tuning.trials and (self.until is None or time.monotonic() < self.until):
+            trial = self.study.ask()
+            for one in self.tuning.space:
+                one.suggest(trial)
+            asked += 1
+            yield from self._job(trial.number)
+
+    def _suggest(self, number: int) -> None:
+        """Complete the settings of a trial that was interrupted while they were drawn."""
+        trial = optuna().trial.Trial(self.study, self.study.trials[number]._trial_id)
+        for one in self.tuning.space:
+            one.suggest(trial)
+
+    def settings(self, number: int) -> dict[str, str]:
+        return settings_of(self.tuning, self.study, number)
+
+    def _job(self, number: int) -> Iterator[tuple[int, TrialJob]]:
+        chosen = [f"{key}={value}" for key, value in self.settings(number).items()]
+        recipe, folder = "", trial_folder(self.out, number)
+        try:
+            recipe = self.tuning.trial(number, chosen).to_yaml()
+        except ValueError as error:
+            self.tell(number, TrialResult("failed", message=str(error)))
+            return
+        threads = max(1, torch.get_num_threads() // self.jobs) if self.jobs > 1 else None
+        path = self.out / DATABASE
+        yield number, TrialJob(path, number, recipe, folder, self.device, self.tuning.pruner, threads)
+
+    def tell(self, number: int, result: TrialResult) -> None:
+        """Keep the result of a trial, and tell it to Optuna. A divergence counts as pruned: its settings are avoided."""
+        states = optuna().trial.TrialState
+        trial = optuna().trial.Trial(self.study, self.study.trials[number]._trial_id)
+        trial.set_user_attr(_RESULT, asdict(result))
+        if result.status == "finished":
+            self.study.tell(number, result.value)
+        else:
+            self.study.tell(number, state=states.FAIL if result.status == "failed" else states.PRUNED)
+        self.results[number] = result
+
+
+def _train(queue: _Queue, jobs: int, progress: Progress) -> bool:
+    """Train the trials that are left. Returns whether none was interrupted."""
+    known = set(queue.results)
+
+    def begin(number: int, job: TrialJob) -> None:
+        progress.begin(number, queue.settings(number))
+
+    def note() -> None:
+        for number in sorted(set(queue.results) - known):
+            known.add(number)
+            progress.done(TrialRow(number, queue.settings(number), queue.results[number]))
+
+    with progress:
+        jobs_left = iter(queue)
+        trained = in_turn(jobs_left, train_trial, begin) if jobs == 1 else at_once(jobs_left, train_trial, begin, jobs)
+        for number, end in trained:
+            result = end()
+            if result is None:
+                return False
+            queue.tell(number, result)
+            note()
+        note()
+    return True
+
+
+def _admit(tuning: Tuning, out: Path, resume: bool, overwrite: bool) -> None:
+    """Check that `out` is free, or can be resumed or overwritten. Raises ValueError if it can't be used."""
+    saved = out / SETTINGS
+    if not saved.is_file():
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise ValueError(f"{out} holds something that is not a tuning; choose another directory with --out")
+        return
+    if overwrite:
+        return
+    if not resume:
+        raise ValueError(
+            f"{out} holds a tuning; continue it with --resume, replace it with --overwrite, or choose another directory "
+            "with --out"
+        )
+    old = Tuning.from_dict(yamls.load(layout.read_text(saved), str(saved)))
+    if (old.recipe, old.space) != (tuning.recipe, tuning.space):
+        raise ValueError(
+            f"the tuning in {out} has another recipe or space; resume it with its own, or replace it with --overwrite"
+        )
+
+
+def _clear(out: Path) -> None:
+    """Remove the trials, tables and study of the tuning in `out`."""
+    for name in (layout.REPORT, DATABASE, *FILES):
+        (out / name).unlink(missing_ok=True)
+    for folder in out.glob("trial-[0-9]*"):
+        if State.of(folder) in (State.STARTED, State.FINISHED):
+            layout.clear(folder)
