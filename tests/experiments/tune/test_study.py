@@ -41,7 +41,8 @@ def test_trials_are_trained_and_reported(pairs: list[str], tmp_path: Path) -> No
     words = shlex.split(done.summary.command)
     chosen = Recipe.load(words[2], words[3 : words.index("--out")])
     trained = Recipe.load(out / f"trial-{best.number:03d}")
-    assert chosen.training.optimizer == trained.training.optimizer and chosen.spec() == trained.spec()
+    assert chosen.training.optimizer == trained.training.optimizer
+    assert chosen.spec().decoder == trained.spec().decoder
     page = done.report.read_text()
     assert "Best settings" in page and "Importance" in page and "optuna-dashboard" in page and 'href="study.db"' in page
     assert len((out / "trials.csv").read_text().splitlines()) == 5

@@ -94,8 +94,12 @@ def settings_of(tuning: Tuning, study: Any, number: int) -> dict[str, str]:
 
 def best_of(rows: Sequence[TrialRow], mode: str) -> TrialRow | None:
     """The trial with the best value of those that finished."""
-    finished = [row for row in rows if row.result.status == "finished" and row.result.value is not None]
-    return (min if mode == "min" else max)(finished, key=lambda row: row.result.value, default=None)
+    values = {row.number: row.result.value for row in rows if row.result.status == "finished"}
+    known = {number: value for number, value in values.items() if value is not None}
+    if not known:
+        return None
+    best = (min if mode == "min" else max)(known, key=known.__getitem__)
+    return next(row for row in rows if row.number == best)
 
 
 def trial_folder(out: Path, number: int) -> Path:
