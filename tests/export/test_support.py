@@ -1,0 +1,68 @@
+"""What a graph can't say is refused by name, before anything is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import qkv
+from qkv.cli import main
+from qkv.directories.build import build
+from qkv.export import folder, support
+from qkv.inference.run import Run
+
+SIZES: dict[str, Any] = {"d_model": 16, "n_layers": 1, "n_heads": 2, "vocab_size": 20}
+
+
+ATTENTION, FEEDFORWARD = "decoder.blocks.0.attention", "decoder.blocks.0.feedforward"
+
+
+@pytest.mark.parametrize(
+    "preset, changes, said",
+    [
+        ("gpt2", {ATTENTION: {"kind": "lsh-attention", "n_heads": 2}}, f"{ATTENTION}, lsh-attention"),
+        ("gpt2", {ATTENTION: {"kind": "linear-attention", "n_heads": 2}}, "keeps something else than keys"),
+        ("gpt2", {FEEDFORWARD: {"kind": "moe", "n_experts": 2, "d_ff": 8}}, "the router's choice decides"),
+        (
+            "bert-base",
+            {"encoder.blocks.0.attention": {"kind": "linformer", "n_heads": 2, "rank": 4, "max_positions": 16}},
+            "linformer, for which there is no graph",
+        ),
+        ("rnnsearch", {}, "a model of the kind 'recurrent'"),
+    ],
+)
+def test_refused(preset: str, changes: dict[str, Any], said: str) -> None:
+    sizes = {"vocab_size": 20} if preset == "rnnsearch" else {**SIZES, "max_positions": 16}
+    model = build(qkv.preset(preset, **sizes).replace(changes))  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match=said):
+        support.check(model, "ONNX")
+
+
+def test_refused_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lsh = {"decoder.blocks.0.attention": {"kind": "lsh-attention", "n_heads": 2}}
+    spec = qkv.preset("gpt2", **SIZES, max_positions=16).replace(lsh)
+    run = Run(build(spec), None).save(tmp_path / "run", to="qkv")
+    assert main(["convert", str(run), str(tmp_path / "out"), "--to", "onnx"]) == 2
+    assert "ONNX can't say decoder.blocks.0.attention, lsh-attention" in " ".join(capsys.readouterr().err.split())
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "find_spec", lambda name: None if name == "onnxscript" else object())
+    said = r"ONNX takes onnxscript, which is not installed: pip install 'qkv\[onnx\]'"
+    with pytest.raises(ValueError, match=said):
+        folder.need("ONNX", "onnx", "onnx", "onnxscript")
+
+
+def test_a_folder_is_written_as_a_whole(tmp_path: Path) -> None:
+    target = tmp_path / "a" / "out"
+    with pytest.raises(RuntimeError), folder.new_folder(target) as new:
+        (new / "x").write_text("1")
+        raise RuntimeError
+    assert not list((tmp_path / "a").iterdir())
+    for text in ("1", "2"):
+        with folder.new_folder(target) as new:
+            (new / "x").write_text(text)
+    assert (target / "x").read_text() == "2" and len(list((tmp_path / "a").iterdir())) == 1
