@@ -17,7 +17,6 @@ from ..layers.linear import Linear
 from ..layers.low_rank import plain as plain_layer
 from ..layers.norm import Norm, RMSNorm
 from ..patterns.basic import Pattern, causal
-from .attend import attend
 from .multi_head import Mixer, Pass, clear_padding, reach_of, refuse_crossing
 
 Queries = Float[Tensor, "B T H D+R"]
@@ -139,7 +138,12 @@ class MultiHeadLatentAttention(nn.Module):
         return torch.cat([self.kv_norm(self.kv_down(x))[:, :, None], run.rotate_keys(self.k_rotary(x)[:, :, None])], -1)
 
     def absorbs(self, queries: int, keys: int) -> bool:
-        """Whether the absorbed form takes fewer FLOPs than computing the keys and values of the heads."""
+        """Whether the absorbed form takes fewer FLOPs than computing the keys and values of the heads.
+
+        An exported graph (`qkv.export`) serves every length, so it has the form that is faster in decoding.
+        """
+        if torch.compiler.is_exporting():
+            return True
         c, e = self.d_latent, self.d_head + self.d_value
         return queries * keys * (2 * c - e) + queries * c * e < keys * c * e
 
@@ -159,7 +163,7 @@ class MultiHeadLatentAttention(nn.Module):
         return torch.einsum("bthc,hec->bthe", seen, _matrix(self.v_up).unflatten(0, (self.n_heads, -1)))
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, run: Pass, kv_layout: Layout, clean: bool) -> Tensor:
-        return attend(
+        return run.attend(
             q,
             k,
             v,

@@ -22,6 +22,7 @@ class Settings(NamedTuple):
     max_shard_size: str
     type: str | None
     int8: bool
+    aot: bool | None
 
 
 class Format(NamedTuple):
@@ -87,12 +88,26 @@ def _onnx(run: Run, target: Path, settings: Settings) -> str:
     return said
 
 
+def _torch_export(run: Run, target: Path, settings: Settings) -> str:
+    from ..export.torch_export import to_torch_export
+
+    with _steps() as tell:
+        made = to_torch_export(run, target, aot=settings.aot, tell=tell)
+    files = ", ".join(f"{name}.pt2" for name in made.graphs)
+    compiled = "compiled too" if made.compiled else "not compiled (--aot takes a C++ compiler)"
+    return (
+        f"{target}: {files}, {compiled}, {made.size / 1e6:,.1f} MB; outputs differ from qkv's by {made.error:.1e} of the "
+        "largest"
+    )
+
+
 FORMATS = {
     "hub": Format("", _hub),
     "qkv": Format("", _qkv),
     "safetensors": Format(".safetensors", _safetensors),
     "gguf": Format(".gguf", _gguf),
     "onnx": Format("", _onnx, fixed="float32", options=("--int8",)),
+    "torch-export": Format("", _torch_export, options=("--aot", "--no-aot")),
 }
 """The formats of `--to`. Writers of formats of other programs are in `qkv.export`."""
 
@@ -134,6 +149,13 @@ def convert(
         bool,
         typer.Option("--int8", help="With --to onnx: quantize the weights to 8 bits, and activations as they come."),
     ] = False,
+    aot: Annotated[
+        bool | None,
+        typer.Option(
+            "--aot/--no-aot",
+            help="With --to torch-export: also compile with AOTInductor. [default: where there is a C++ compiler]",
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing model.")] = False,
 ) -> None:
     """Convert a model to the Hub's format, to qkv's own, to a file of weights, or for other programs."""
@@ -142,14 +164,14 @@ def convert(
     form = _format(to)
     if type is not None and to != "gguf":
         raise ValueError(f"--type {type} is for --to gguf; the other formats take --dtype")
-    _check_options(to, form, dtype, {"--int8": int8})
+    _check_options(to, form, dtype, {"--int8": int8, "--aot": aot is True, "--no-aot": aot is False})
     _check_target(target, to, form.suffix, overwrite=overwrite)
     from ..inference.run import load
 
     run = load(source, "cpu", dtype=dtype, revision=revision, allow_pickle=allow_pickle)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        said = form.write(run, target, Settings(max_shard_size, type, int8))
+        said = form.write(run, target, Settings(max_shard_size, type, int8, aot))
     for warning in caught:
         echo(str(warning.message), err=True)
     echo(said or f"{target}: {run.model.spec.n_parameters:,} parameters")

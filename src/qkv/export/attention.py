@@ -77,7 +77,7 @@ def _by_groups(request: Request, mask: Tensor | None, sinks: Tensor | None) -> F
     if sinks is None:
         weights = torch.softmax(scores, -1)
     else:
-        sink = sinks.to(scores.dtype)[:, None, None].expand(len(scores), -1, scores.shape[2], -1)
+        sink = sinks.to(scores.dtype)[:, None, None].expand(scores.shape[0], -1, scores.shape[2], -1)
         weights = torch.softmax(torch.cat([scores, sink], -1), -1)[..., :-1]
     weights = weights.to(v.dtype)
     if groups > 1:

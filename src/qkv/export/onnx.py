@@ -125,21 +125,40 @@ def _quantized(model: TransformerModel, folder: Path, exported: Exported, tell: 
 
     for name in exported.graphs:
         tell(f"quantizing {name}")
-        path, other = folder / f"{name}.onnx", folder / f"{name}.int8.onnx"
+        path, apart = folder / f"{name}.onnx", folder / "int8"
+        apart.mkdir()
         with quiet():
             quantize_dynamic(
-                path,
-                other,
+                _transposed(path),
+                apart / path.name,
+                op_types_to_quantize=["MatMul", "Gemm"],  # tables stay as they are
                 weight_type=QuantType.QInt8,
                 per_channel=True,
                 use_external_data_format=path.with_name(f"{path.name}.data").exists(),
                 extra_options={"MatMulConstBOnly": True},
             )
         path.with_name(f"{path.name}.data").unlink(missing_ok=True)
-        other.replace(path)
+        for file in apart.iterdir():
+            file.replace(folder / file.name)
+        apart.rmdir()
     tell("comparing with the model")
     error = verification.error(model, OnnxGraphs(folder))
     return exported._replace(size=_size(folder), error=error, float_size=exported.size, float_error=exported.error)
+
+
+def _transposed(path: Path) -> Any:
+    """A graph whose products have their weights as they are multiplied: an output that shares its matrix with the embedding
+    transposes it, and onnxruntime quantizes only weights that are constants."""
+    import onnx
+
+    graph = (written := onnx.load(path)).graph
+    weights = {weight.name: weight for weight in graph.initializer}
+    for node in [node for node in graph.node if node.op_type == "Transpose" and node.input[0] in weights]:
+        axes = next((list(attribute.ints) for attribute in node.attribute if attribute.name == "perm"), None)
+        matrix = onnx.numpy_helper.to_array(weights[node.input[0]]).transpose(axes)
+        graph.initializer.append(onnx.numpy_helper.from_array(matrix.copy(), node.output[0]))
+        graph.node.remove(node)
+    return written
 
 
 class OnnxGraphs:

@@ -10,9 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..attention.latent import LatentAttention
-from ..attention.linear import LinearAttention
 from ..attention.multi_head import Attention, Mixer, NoMixer
-from ..attention.performer import Performer
 from ..layers.embedding import Embedding
 from ..layers.moe import MixtureOfExperts
 from ..layers.patches import Patches
@@ -22,7 +20,7 @@ from ..models.transformer import Transformer, TransformerModel
 
 KEEP = "keep using it with qkv (qkv.load), or train it with attention in its place"
 _WITH_PAST = (Attention, LatentAttention)
-_WHOLE = (Attention, NoMixer, LinearAttention, Performer, LatentAttention)
+_WHOLE = (Attention, NoMixer, LatentAttention)
 _HEADS = ("language-model", "sequence-classifier", "token-classifier", "span", "sentence-vector", "image-classifier")
 
 

@@ -42,7 +42,7 @@ def quiet() -> Iterator[None]:
     """Without what PyTorch's exporters log about libraries that are not installed, and their warnings about themselves."""
     import warnings
 
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
+    loggers = [logging.getLogger(name) for name in (None, "torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     try:
         for logger in loggers:

@@ -157,7 +157,7 @@ class PatchEmbedding(InputModule):
     ) -> Float[Tensor, "B T M"]:
         x = patches.to(self.weight.dtype)
         x = self.project(x if self.stem is None else self.stem(x).flatten(2).mT)
-        parts = [None if t is None else t.expand(len(x), -1, -1) for t in (self.before, self.after)]
+        parts = [None if t is None else t.expand(x.shape[0], -1, -1) for t in (self.before, self.after)]
         x = torch.cat([part for part in (parts[0], x, parts[1]) if part is not None], 1)
         if position is not None:
             x = x + position.to(x.dtype)

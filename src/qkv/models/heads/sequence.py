@@ -134,7 +134,7 @@ def pool(hidden: Float[Tensor, "B T M"], layout: Layout, method: str) -> Float[T
     if method not in ("first", "last"):
         raise ValueError(f"pooling is mean, max, first or last, not {method!r}")
     index = valid.long().argmax(1) if method == "first" else valid.shape[1] - 1 - valid.flip(1).long().argmax(1)
-    return hidden[torch.arange(len(hidden), device=hidden.device), index]
+    return hidden[torch.arange(hidden.shape[0], device=hidden.device), index]
 
 
 # -- earlier versions --------------------------------------------------------------------------------------------------

@@ -126,8 +126,8 @@ class Standardize(nn.Module):
         self.register_buffer("variance", torch.ones(d))
 
     def forward(self, x: Float[Tensor, "B d"]) -> Float[Tensor, "B d"]:
-        several = len(x) > 1  # one picture alone has no variance
-        return F.batch_norm(x, self.mean, self.variance, training=self.training and several)
+        several = self.training and len(x) > 1  # one picture alone has no variance
+        return F.batch_norm(x, self.mean, self.variance, training=several)
 
 
 def soft_cross_entropy(

@@ -1,0 +1,128 @@
+"""torch.export and AOTInductor: write a model as programs that PyTorch runs without qkv, from Python and from C++.
+
+Each graph of `export.graphs` becomes `NAME.pt2`, a `torch.export` program: an archive of the operations and the weights,
+which `torch.export.load` reads and which can be compiled or lowered further. With `aot`, `NAME.so.pt2` beside it is an
+AOTInductor package: the graph compiled to C++ with its weights, which `torch._inductor.aoti_load_package` in Python and
+`torch::inductor::AOTIModelPackageLoader` in C++ run. `graphs.json` says the names, dtypes and axes of inputs and outputs,
+in the order in which they are given as one list.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..core import atomic
+from ..inference.run import Run
+from ..kernels.native.compiler import compiler
+from . import verification
+from .attention import by_fused_function
+from .folder import new_folder, write_settings
+from .graphs import Graph, graphs_of
+from .support import check
+from .tracing import quiet, traced
+
+PROGRAM, PACKAGE, DESCRIPTION = ".pt2", ".so.pt2", "graphs.json"
+TOLERANCE = 1e-4
+Tell = Callable[[str], None]
+
+
+class Exported(NamedTuple):
+    """What was written. `error`: the largest difference of outputs over the largest output; `compiled`: whether there are
+    AOTInductor packages."""
+
+    graphs: tuple[str, ...]
+    size: int
+    error: float
+    compiled: bool
+
+
+def to_torch_export(run: Run, target: Path, *, aot: bool | None = None, tell: Tell = lambda step: None) -> Exported:
+    """Write a run's model to the directory `target`, whole or not at all; an existing one is replaced.
+
+    `aot` is whether to compile packages; None: where there is a C++ compiler. Raises ValueError, before anything is written,
+    for a mechanism that a graph can't say and where a compiler is missing; and where the programs don't compute what the
+    model computes.
+    """
+    if aot and compiler() is None:
+        raise ValueError("AOTInductor takes a C++ compiler, and there is none here: install g++, or leave --aot out")
+    aot = compiler() is not None if aot is None else aot
+    model = check(run.model, "torch.export")
+    with new_folder(target) as folder:
+        graphs = graphs_of(model, by_fused_function)
+        for graph in graphs:
+            tell(f"tracing {graph.name}")
+            program = traced(graph)
+            with quiet():
+                torch.export.save(program, folder / f"{graph.name}{PROGRAM}")
+            if aot:
+                tell(f"compiling {graph.name}")
+                _compile(program, folder / f"{graph.name}{PACKAGE}")
+        described = {graph.name: _description(graph) for graph in graphs}
+        atomic.write_file(folder / DESCRIPTION, (json.dumps(described, indent=2) + "\n").encode())
+        tell("comparing with the model")
+        error = verification.error(model, Programs(folder, described, compiled=aot))
+        limit = TOLERANCE if model.dtype == torch.float32 else 0.05
+        if not error <= limit:
+            raise ValueError(
+                f"the programs' outputs differ from the model's by {error:.1e} of the largest, more than {limit:.0e}, so "
+                "nothing was written; please report the model's spec"
+            )
+        write_settings(run, folder)
+        size = sum(path.stat().st_size for path in folder.iterdir())
+        return Exported(tuple(described), size, error, aot)
+
+
+@torch.no_grad()
+def _compile(program: torch.export.ExportedProgram, path: Path) -> None:
+    from torch._inductor import aoti_compile_and_package
+
+    with quiet():
+        aoti_compile_and_package(program, package_path=str(path))
+
+
+def _description(graph: Graph) -> dict[str, Any]:
+    """Names of inputs and outputs in order, with the inputs' dtype and sizes; a size that may differ is a name."""
+
+    def sized(tensor: Tensor, axes: Mapping[int, str]) -> list[int | str]:
+        return [axes.get(i, size) for i, size in enumerate(tensor.shape)]
+
+    return {
+        "inputs": [
+            {"name": name, "dtype": str(tensor.dtype).removeprefix("torch."), "shape": sized(tensor, axes)}
+            for name, (tensor, axes) in graph.inputs.items()
+        ],
+        "outputs": list(graph.outputs),
+    }
+
+
+class Programs:
+    """The programs in a directory, or their compiled packages."""
+
+    def __init__(self, folder: Path, described: Mapping[str, Any], compiled: bool) -> None:
+        self.described = described
+        self.functions: dict[str, Callable[[list[Tensor]], list[Tensor]]] = {}
+        for name in described:
+            if compiled:
+                self.functions[name] = torch._inductor.aoti_load_package(str(folder / f"{name}{PACKAGE}"))
+            else:
+                self.functions[name] = torch.export.load(folder / f"{name}{PROGRAM}").module()
+
+    @torch.no_grad()
+    def __call__(self, name: str, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The outputs of a graph. Of `inputs` those are taken that the graph has; a past that is not given is empty."""
+        given = []
+        for wanted in self.described[name]["inputs"]:
+            if wanted["name"] in inputs:
+                given.append(inputs[wanted["name"]].contiguous())  # compiled graphs don't read strides
+            else:
+                _, heads, _, width = wanted["shape"]
+                dtype = getattr(torch, wanted["dtype"])
+                given.append(torch.zeros(len(inputs["input_ids"]), heads, 0, width, dtype=dtype))
+        out = self.functions[name](given)
+        return dict(zip(self.described[name]["outputs"], out, strict=True))
