@@ -1,0 +1,23 @@
+"""Whether tensors are plain ones whose memory a kernel may read now, with nothing that watches PyTorch's operators."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+_PLAIN = (Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+def is_plain(*tensors: Tensor) -> bool:
+    """Whether no gradient is wanted, and no compiler, exporter, `torch.func` transform, autocast or mode is at work."""
+    return not (
+        torch.is_grad_enabled()
+        or torch.compiler.is_compiling()
+        or torch._C._len_torch_dispatch_stack()
+        or torch._C._is_torch_function_mode_enabled()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or forward_ad._current_level >= 0
+        or torch._C._get_tracing_state() is not None
+        or torch.is_autocast_enabled("cpu")
+    ) and all(type(x) in _PLAIN for x in tensors)
