@@ -23,6 +23,7 @@ from ..kernels.plan import Plan
 from ..kv_cache.full import CrossState, InputState, KeyValueState, LayerState, SlotTables, State
 from ..kv_cache.kinds import CacheKind
 from ..kv_cache.quantization import QuantizedKV
+from ..layers.linear import together
 from ..layers.low_rank import AttentionRanks, linear, matrix_size
 from ..layers.norm import NoNorm, Norm
 from ..patterns.algebra import parts_of
@@ -380,13 +381,14 @@ class MultiHeadAttention(nn.Module):
         self, x: Float[Tensor, "B T M"], run: Pass, layout: Layout, state: State | CrossState | None = None
     ) -> Float[Tensor, "B T H E"]:
         """The outputs of the heads, before `out`; `layout` is that of the queries."""
-        q = self.normed(self.q(x), self.q_norm)
+        projected = [self.q(x)] if self.cross else together(x, self.q, self.k, self.v)
+        q = self.normed(projected[0], self.q_norm)
         if self.score is not None:
             q = self.score.queries(q)
         if self.cross:
             k, v, kv_layout = self._memory(run, state)
             return self.meet(q, k, v, run, layout, kv_layout, None, state is not None)
-        q, (k, v) = run.rotate_queries(q), self._keys_values(x)
+        q, (k, v) = run.rotate_queries(q), self._heads_of(*projected[1:])
         if state is None:
             return self.meet(q, run.rotate_keys(k), v, run, layout, run.layout, run.bias)
         keys, values = self._remembered(k, v, run, state)
@@ -456,9 +458,13 @@ class MultiHeadAttention(nn.Module):
         return norm(x).unflatten(-1, split) if self.norms_all else norm(x.unflatten(-1, split))
 
     def _keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        k = self.normed(self.k(x), self.k_norm)
+        return self._heads_of(*together(x, self.k, self.v))
+
+    def _heads_of(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Projected keys and values, split into heads; keys normalized, and as the score compares them."""
+        k = self.normed(k, self.k_norm)
         k = k if self.score is None else self.score.keys(k)
-        return k, self.v(x).unflatten(-1, (self.n_kv_heads, self.d_value))
+        return k, v.unflatten(-1, (self.n_kv_heads, self.d_value))
 
     def _memory(self, run: Pass, state: State | CrossState | None) -> tuple[Tensor, Tensor, Layout]:
         """The encoder's keys and values: from the state if there is one, else projected here."""

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from ..core.spec import Cost, Spec
 from .dropout import dropout
+from .linear import together
 from .low_rank import FeedForwardRanks, linear, matrix_size
 
 Activation = Literal["relu", "gelu", "gelu-tanh", "gelu-quick", "silu", "sigmoid", "relu-squared", "identity"]
@@ -110,6 +111,9 @@ class FeedForwardNet(nn.Module):
         self.down = linear(spec.d_ff, d_model, spec.bias, ranks.down, into_residual=True)
 
     def forward(self, x: Float[Tensor, "B T M"]) -> Float[Tensor, "B T M"]:
-        up = self.up(x)
-        hidden = self.activation(up) if self.gate is None else self.activation(self.gate(x)) * up
+        if self.gate is None:
+            hidden = self.activation(self.up(x))
+        else:
+            gate, up = together(x, self.gate, self.up)
+            hidden = self.activation(gate) * up
         return self.down(dropout(hidden, self.dropout, self.training))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 import torch
 from torch import Tensor, nn
 
+from ..kernels.products.plain import is_plain
+from ..kernels.products.several import products
 from .quantized import linear
 
 
@@ -31,3 +35,20 @@ class Linear(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.d_in} → {self.d_out}, bias={self.bias is not None}"
+
+
+def together(x: Tensor, *layers: nn.Module) -> list[Tensor]:
+    """Return what each layer gives for x. Plain linear layers are one product where a kernel takes several matrices."""
+    own = [layer for layer in layers if _is_bare(layer)]
+    if len(own) < len(layers) or not is_plain(x):
+        return [layer(x) for layer in layers]
+    return products(x, [layer.weight for layer in own], [layer.bias for layer in own])
+
+
+def _is_bare(layer: nn.Module) -> TypeGuard[Linear]:
+    """Whether a layer computes x Wᵀ + b and nothing else: no adapter, no hooks, nothing in the place of its parts."""
+    return (
+        type(layer) is Linear
+        and isinstance(layer.weight, Tensor)
+        and not (layer._forward_hooks or layer._forward_pre_hooks or "forward" in vars(layer))
+    )

@@ -4,7 +4,10 @@
 // Every output is added up in the same order whatever the number of rows, except that codes of several rows of floats are
 // turned into floats first. With `integer` activations are rounded to 8 bits in blocks of 32 columns, and products are of
 // integers.
+#include <omp.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <vector>
 
@@ -20,8 +23,9 @@ constexpr int MOST = 3;
 constexpr int OUTS = 4;             // rows of W at a time
 constexpr long BLOCK = 32;          // columns with one scale of activations
 constexpr long PAIR = 2 * BLOCK;    // columns of 32 bytes of 4-bit codes
+constexpr long AHEAD = 1 << 11;     // bytes between what is read and what is prefetched
 constexpr long TASK = 1 << 16;      // bytes of W that a thread takes at a time
-constexpr long SMALL = 1 << 18;     // bytes of W below which one thread is as fast
+constexpr long SMALL = 1 << 16;     // bytes of W below which one thread is as fast
 
 enum Kind { FULL, HALF, BYTE, NIBBLE };
 
@@ -43,115 +47,162 @@ struct Sizes {
 struct Inputs {
     const float* x;        // (rows, depth)
     const float* turned;   // x for 4-bit codes: number j of lane i of 64 columns is column 8 i + j
-    const float* sums;     // (rows, groups): sums of x over groups
     const int8_t* bytes;   // x in 8 bits; for 4-bit codes even columns come before odd ones in 64
     const float* factors;  // (rows, depth / 32), the scales of `bytes`
+    const float* eights;   // (rows, depth / 8): what a zero point of 8 takes from each lane
     long groups;
+    long ahead;
 };
 
 long bytes_of(int kind, long numbers) {
     return kind == FULL ? 4 * numbers : kind == HALF ? 2 * numbers : kind == BYTE ? numbers : numbers / 2;
 }
 
+// From a row of W to that which is prefetched while it is read, in bytes: whole tiles of `outs` rows, and AHEAD at least.
+long ahead_of(const Sizes& s, long outs) {
+    const long tile = std::max(1L, outs * bytes_of(s.kind, s.depth));
+    return (AHEAD + tile - 1) / tile * tile;
+}
+
+inline void prefetch(const void* place, long ahead) { __builtin_prefetch(static_cast<const char*>(place) + ahead); }
+
 // -- floats -----------------------------------------------------------------------------------------------------------------
 
-// out[r][m] = sum over groups g of scale[r][g] * sum_i w[r][i] x[m][i], for R rows of W and X of x.
-template <class K, bool scaled, int R, int X>
-inline void tile(const typename K::Code* w, const float* scales, long groups, long group, long depth, const float* x,
+// out[r][m] = sum over groups g of scale[r][g] * sum_i w[r][i] x[m][i], for R rows of W and X of x. `even`: groups are whole
+// vectors.
+template <class K, bool scaled, bool even, int R, int X>
+inline void tile(const typename K::Code* w, const float* scales, long groups, long group, long depth, const float* x, long ahead,
                  float (*out)[X]) {
+    constexpr long STEP = LINE / sizeof(typename K::Code);  // columns of a line of memory
     Floats total[R][X] = {};
     float rest[R][X] = {};
     for (long g = 0; g < groups; ++g) {
         Floats part[R][X] = {};
         const long stop = (g + 1) * group;
         long i = g * group;
-        for (; i + LANES <= stop; i += LANES) {
+        const auto add = [&](long at) {
             Floats row[R];
-            for (int r = 0; r < R; ++r) {
-                row[r] = K::many(w + r * depth + i);
-            }
+            for (int r = 0; r < R; ++r) row[r] = K::many(w + r * depth + at);
             for (int m = 0; m < X; ++m) {
-                const Floats own = loaded<Floats>(x + m * depth + i);
+                const Floats own = loaded<Floats>(x + m * depth + at);
                 for (int r = 0; r < R; ++r) part[r][m] += row[r] * own;
             }
+        };
+        for (; i + STEP <= stop; i += STEP) {
+            for (int r = 0; r < R; ++r) prefetch(w + r * depth + i, ahead);
+            for (long j = 0; j < STEP; j += LANES) add(i + j);
         }
-        for (int r = 0; r < R; ++r)
+        for (; i + LANES <= stop; i += LANES) add(i);
+        for (int r = 0; r < R; ++r) {
+            const float scale = scaled ? scales[r * groups + g] : 1.0f;
             for (int m = 0; m < X; ++m) {
-                const float scale = scaled ? scales[r * groups + g] : 1.0f;
-                float left = 0.0f;
-                for (long j = i; j < stop; ++j) left += K::one(w[r * depth + j]) * x[m * depth + j];
-                if constexpr (scaled) {
-                    total[r][m] += scale * part[r][m];
+                total[r][m] = scaled ? total[r][m] + scale * part[r][m] : part[r][m];
+                if constexpr (!even) {
+                    float left = 0.0f;
+                    for (long j = i; j < stop; ++j) left += K::one(w[r * depth + j]) * x[m * depth + j];
                     rest[r][m] += scale * left;
-                } else {
-                    total[r][m] = part[r][m];
-                    rest[r][m] = left;
                 }
             }
+        }
     }
     for (int r = 0; r < R; ++r)
         for (int m = 0; m < X; ++m) out[r][m] = sum<LANES>(total[r][m]) + rest[r][m];
 }
 
+// The same for one row of each: columns are added up in P vectors, so that memory is read in its order.
+template <class K, bool scaled, bool even>
+inline float single(const typename K::Code* w, const float* scales, long groups, long group, const float* x, long ahead) {
+    constexpr long STEP = LINE / sizeof(typename K::Code);
+    constexpr int P = scaled ? 2 : STEP / LANES < 4 ? STEP / LANES : 4;
+    Floats total[P] = {};
+    float rest = 0.0f;
+    for (long g = 0; g < groups; ++g) {
+        Floats part[P] = {};
+        const long stop = (g + 1) * group;
+        long i = g * group;
+        for (; i + STEP <= stop; i += STEP) {
+            prefetch(w + i, ahead);
+            for (long j = 0; j < STEP; j += P * LANES)
+                for (int p = 0; p < P; ++p) part[p] += K::many(w + i + j + p * LANES) * loaded<Floats>(x + i + j + p * LANES);
+        }
+        for (; i + LANES <= stop; i += LANES) part[0] += K::many(w + i) * loaded<Floats>(x + i);
+        const float scale = scaled ? scales[g] : 1.0f;
+        for (int p = 0; p < P; ++p) total[p] = scaled ? total[p] + scale * part[p] : part[p];
+        if constexpr (!even) {
+            float left = 0.0f;
+            for (long j = i; j < stop; ++j) left += K::one(w[j]) * x[j];
+            rest += scale * left;
+        }
+    }
+    for (int p = 1; p < P; ++p) total[0] += total[p];
+    return sum<LANES>(total[0]) + rest;
+}
+
 // Rows of W as floats.
 template <class K>
-inline void unpacked(const typename K::Code* w, const float* scales, long groups, long group, long depth, float* to) {
+inline void unpacked(const typename K::Code* w, const float* scales, long groups, long group, long ahead, float* to) {
     for (long g = 0; g < groups; ++g) {
         const long stop = (g + 1) * group;
         const float scale = scales ? scales[g] : 1.0f;
         long i = g * group;
         for (; i + LANES <= stop; i += LANES) {
-            const Floats numbers = scale * K::many(w + i);
-            std::memcpy(to + i, &numbers, sizeof numbers);
+            prefetch(w + i, ahead);
+            stored(to + i, scale * K::many(w + i));
         }
         for (; i < stop; ++i) to[i] = scale * K::one(w[i]);
     }
 }
 
-inline void unpacked_nibbles(const uint8_t* w, const float* scales, const float* zeros, long groups, long group, float* to) {
+inline void unpacked_nibbles(const uint8_t* w, const float* scales, const float* zeros, long groups, long group, long ahead,
+                             float* to) {
     for (long g = 0; g < groups; ++g) {
         const float scale = scales[g], zero = zeros ? zeros[g] : 8.0f;
-        for (long i = g * group / 2; i < (g + 1) * group / 2; ++i) {
-            to[2 * i] = scale * (static_cast<float>(w[i] & 15) - zero);
-            to[2 * i + 1] = scale * (static_cast<float>(w[i] >> 4) - zero);
+        const long stop = (g + 1) * group;
+        long i = g * group;
+        for (; i % 2 == 0 && i + 8 <= stop; i += 8) {
+            if (i % PAIR == 0) prefetch(w + i / 2, ahead);
+            stored(to + i, scale * (eight_digits(w + i / 2) - zero));
         }
+        for (; i < stop; ++i) to[i] = scale * (static_cast<float>(i % 2 ? w[i / 2] >> 4 : w[i / 2] & 15) - zero);
     }
 }
 
-// -- 4 bits -----------------------------------------------------------------------------------------------------------------
+// -- 4 bits, in pairs of blocks of 32 columns: lanes 0 to 3 have sums over the first block, lanes 4 to 7 over the second -----
 
-// For lanes 0 to 3 the scale of 32 columns, for lanes 4 to 7 of the next 32, from scales of groups.
-inline Eight halves(const float* scales, long column, long group) {
-    const float a = scales[column / group], b = scales[(column + BLOCK) / group];
+// A number for each of two blocks.
+inline Eight halves(const float* values) {
+    const float a = values[0], b = values[1];
     return Eight{a, a, a, a, b, b, b, b};
 }
 
-// What zero points add: - sum over groups of scale * zero * (the sum of x).
-inline float shift(const float* scales, const float* zeros, const float* sums, long groups) {
-    float total = 0.0f;
-    if (zeros)
-        for (long g = 0; g < groups; ++g) total += scales[g] * zeros[g] * sums[g];
-    else
-        for (long g = 0; g < groups; ++g) total += 8.0f * scales[g] * sums[g];
-    return -total;
+// The scale, or zero point, of the group that a pair of blocks is in; `fine` if each block is a group.
+template <bool fine>
+inline Eight scale_of(const float* values, long g) {
+    if constexpr (fine) return halves(values + 2 * g);
+    return values[g] - Eight{};
 }
 
-template <int R>
+template <bool fine, int R>
 inline void nibble_floats(const uint8_t* w, const float* scales, const float* zeros, const Inputs& in, const Sizes& s,
                           float (*out)[1]) {
     Eight total[R] = {};
-    for (long i = 0; i < s.depth; i += PAIR)
-        for (int r = 0; r < R; ++r) {
-            const auto codes = loaded<Many<uint32_t, 8>>(w + (r * s.depth + i) / 2);
-            Eight part = {};
-            for (int j = 0; j < 8; ++j) {
-                const auto digits = bits_as<Many<int32_t, 8>>(codes >> (4 * j) & 15);
-                part += __builtin_convertvector(digits, Eight) * loaded<Eight>(in.turned + i + 8 * j);
+    const long pairs = s.depth / PAIR, per = fine ? 1 : s.group / PAIR;
+    for (long pair = 0, g = 0; pair < pairs; ++g)
+        for (const long stop = pair + per; pair < stop; ++pair)
+            for (int r = 0; r < R; ++r) {
+                const long own = r * in.groups;
+                prefetch(w + (r * pairs + pair) * BLOCK, in.ahead);
+                const auto codes = loaded<Many<uint32_t, 8>>(w + (r * pairs + pair) * BLOCK);
+                Eight part = loaded<Eight>(in.eights + 8 * pair);
+                if (zeros) part *= 0.125f * scale_of<fine>(zeros + own, g);
+                Eight parts[2] = {part, {}};
+                for (int j = 0; j < 8; ++j) {
+                    const auto digits = bits_as<Many<int32_t, 8>>(codes >> (4 * j) & 15);
+                    parts[j % 2] += __builtin_convertvector(digits, Eight) * loaded<Eight>(in.turned + pair * PAIR + 8 * j);
+                }
+                total[r] += (parts[0] + parts[1]) * scale_of<fine>(scales + own, g);
             }
-            total[r] += part * halves(scales + r * in.groups, i, s.group);
-        }
-    for (int r = 0; r < R; ++r)
-        out[r][0] = sum<8>(total[r]) + shift(scales + r * in.groups, zeros ? zeros + r * in.groups : nullptr, in.sums, in.groups);
+    for (int r = 0; r < R; ++r) out[r][0] = sum<8>(total[r]);
 }
 
 // -- integers ---------------------------------------------------------------------------------------------------------------
@@ -160,39 +211,50 @@ template <int R, int X>
 inline void byte_integers(const int8_t* w, const float* scales, const Inputs& in, long first, const Sizes& s, float (*out)[X]) {
     const long blocks = s.depth / BLOCK, per = s.group / BLOCK;
     Eight total[R][X] = {};
-    for (long b = 0; b < blocks; ++b)
-        for (int r = 0; r < R; ++r) {
-            const auto codes = loaded<Many<int8_t, 32>>(w + r * s.depth + b * BLOCK);
-            const float scale = scales[r * in.groups + b / per];
+    for (long b = 0, g = 0; b < blocks; ++g) {
+        Eight part[R][X] = {};
+        for (const long stop = b + per; b < stop; ++b) {
+            for (int r = 0; r < R; ++r) prefetch(w + r * s.depth + b * BLOCK, in.ahead);
             for (int m = 0; m < X; ++m) {
-                const long row = first + m;
-                const auto part = fours(loaded<Many<int8_t, 32>>(in.bytes + row * s.depth + b * BLOCK), codes);
-                total[r][m] += __builtin_convertvector(part, Eight) * (scale * in.factors[row * blocks + b]);
+                const auto own = loaded<Many<int8_t, 32>>(in.bytes + (first + m) * s.depth + b * BLOCK);
+                const float factor = in.factors[(first + m) * blocks + b];
+                for (int r = 0; r < R; ++r) {
+                    const auto codes = loaded<Many<int8_t, 32>>(w + r * s.depth + b * BLOCK);
+                    part[r][m] += __builtin_convertvector(fours(own, codes), Eight) * factor;
+                }
             }
         }
+        for (int r = 0; r < R; ++r)
+            for (int m = 0; m < X; ++m) total[r][m] += part[r][m] * scales[r * in.groups + g];
+    }
     for (int r = 0; r < R; ++r)
         for (int m = 0; m < X; ++m) out[r][m] = sum<8>(total[r][m]);
 }
 
-template <int R, int X>
+template <bool fine, int R, int X>
 inline void nibble_integers(const uint8_t* w, const float* scales, const float* zeros, const Inputs& in, long first,
                             const Sizes& s, float (*out)[X]) {
     Eight total[R][X] = {};
-    for (long i = 0; i < s.depth; i += PAIR)
-        for (int r = 0; r < R; ++r) {
-            const auto codes = loaded<Many<uint8_t, 32>>(w + (r * s.depth + i) / 2);
-            const Eight scale = halves(scales + r * in.groups, i, s.group);
+    const long pairs = s.depth / PAIR, per = fine ? 1 : s.group / PAIR;
+    for (long pair = 0, g = 0; pair < pairs; ++g)
+        for (const long stop = pair + per; pair < stop; ++pair) {
+            for (int r = 0; r < R; ++r) prefetch(w + (r * pairs + pair) * BLOCK, in.ahead);
             for (int m = 0; m < X; ++m) {
                 const long row = first + m;
-                const int8_t* x = in.bytes + row * s.depth + i;
-                const auto part = fours(codes, x, x + BLOCK);
-                total[r][m] += __builtin_convertvector(part, Eight) * (scale * halves(in.factors + row * (s.depth / BLOCK), i, BLOCK));
+                const int8_t* x = in.bytes + row * s.depth + pair * PAIR;
+                const Eight factor = halves(in.factors + row * 2 * pairs + 2 * pair);
+                for (int r = 0; r < R; ++r) {
+                    const long own = r * in.groups;
+                    const auto codes = loaded<Many<uint8_t, 32>>(w + (r * pairs + pair) * BLOCK);
+                    Eight part = loaded<Eight>(in.eights + 8 * (row * pairs + pair));
+                    if (zeros) part *= 0.125f * scale_of<fine>(zeros + own, g);
+                    part += __builtin_convertvector(fours(codes, x, x + BLOCK), Eight) * factor;
+                    total[r][m] += part * scale_of<fine>(scales + own, g);
+                }
             }
         }
     for (int r = 0; r < R; ++r)
-        for (int m = 0; m < X; ++m)
-            out[r][m] = sum<8>(total[r][m]) + shift(scales + r * in.groups, zeros ? zeros + r * in.groups : nullptr,
-                                                    in.sums + (first + m) * in.groups, in.groups);
+        for (int m = 0; m < X; ++m) out[r][m] = sum<8>(total[r][m]);
 }
 
 // -- inputs -----------------------------------------------------------------------------------------------------------------
@@ -203,56 +265,78 @@ T* room(std::vector<T>& held, long numbers) {
     return held.data();
 }
 
-// x rounded to 8 bits, block by block; `sums` are then those of the rounded numbers.
-void rounded(const float* x, const Sizes& s, int8_t* bytes, float* factors, float* sums) {
+// x rounded to 8 bits, block by block.
+void rounded(const float* x, const Sizes& s, int8_t* bytes, float* factors) {
     for (long b = 0; b < s.depth / BLOCK; ++b) {
         const float* own = x + b * BLOCK;
         float most = 0.0f;
         for (long i = 0; i < BLOCK; ++i) most = std::max(most, std::fabs(own[i]));
-        const float factor = most / 127.0f, inverse = most > 0.0f ? 127.0f / most : 0.0f;
-        long total = 0;
-        for (long i = 0; i < BLOCK; ++i) {
-            const int number = static_cast<int>(std::nearbyintf(own[i] * inverse));
-            const long column = b * BLOCK + i, pair = column / PAIR * PAIR, place = column % PAIR;
-            bytes[s.kind == NIBBLE ? pair + place / 2 + place % 2 * BLOCK : column] = static_cast<int8_t>(number);
-            total += number;
+        const float inverse = most > 0.0f ? 127.0f / most : 0.0f;
+        int8_t numbers[BLOCK];
+        for (long i = 0; i < BLOCK; ++i) numbers[i] = static_cast<int8_t>(static_cast<int>(std::nearbyintf(own[i] * inverse)));
+        factors[b] = most / 127.0f;
+        if (s.kind != NIBBLE) {
+            std::memcpy(bytes + b * BLOCK, numbers, BLOCK);
+            continue;
         }
-        factors[b] = factor;
-        sums[b * BLOCK / s.group] += factor * total;
+        int8_t* even = bytes + b / 2 * PAIR + b % 2 * BLOCK / 2;
+        for (long i = 0; i < BLOCK / 2; ++i) {
+            even[i] = numbers[2 * i];
+            even[i + BLOCK] = numbers[2 * i + 1];
+        }
     }
 }
 
+// For each block of 32 columns and each of its lanes: - 8 times a quarter of the sum of x, or of its rounded numbers.
+void summed(const float* x, const int8_t* bytes, const float* factors, long depth, float* eights) {
+    for (long b = 0; b < depth / BLOCK; ++b) {
+        float total = 0.0f;
+        if (bytes) {
+            const int8_t* even = bytes + b / 2 * PAIR + b % 2 * BLOCK / 2;
+            int whole = 0;
+            for (long i = 0; i < BLOCK / 2; ++i) whole += even[i] + even[i + BLOCK];
+            total = factors[b] * static_cast<float>(whole);
+        } else {
+            for (long i = 0; i < BLOCK; ++i) total += x[b * BLOCK + i];
+        }
+        for (long lane = 0; lane < 4; ++lane) eights[4 * b + lane] = -2.0f * total;
+    }
+}
+
+// Whether there is a kernel for these 4-bit codes: other ones are turned into floats.
+bool pairs_fit(const Sizes& s) { return s.depth % PAIR == 0 && (s.group == BLOCK || s.group % PAIR == 0); }
+
 Inputs prepared(const void* given, const Sizes& s) {
-    thread_local std::vector<float> wide, arranged, added, factors;
-    thread_local std::vector<int8_t> bytes;
-    Inputs in = {static_cast<const float*>(given), nullptr, nullptr, nullptr, nullptr, s.depth / s.group};
+    thread_local std::vector<float> wide, arranged, added, scales;
+    thread_local std::vector<int8_t> numbers;
+    Inputs in = {static_cast<const float*>(given), nullptr, nullptr, nullptr, nullptr, s.depth / s.group, s.rows == 1 && s.kind != NIBBLE ? AHEAD : ahead_of(s, OUTS)};
     if (s.half) {
         float* to = room(wide, s.rows * s.depth);
         for (long i = 0; i < s.rows * s.depth; ++i) to[i] = widened(static_cast<const uint16_t*>(given)[i]);
         in.x = to;
     }
-    if (s.kind == NIBBLE || s.integer) {
-        float* sums = room(added, s.rows * in.groups);
-        std::fill(sums, sums + s.rows * in.groups, 0.0f);
-        in.sums = sums;
-        if (!s.integer)
-            for (long m = 0; m < s.rows; ++m)
-                for (long i = 0; i < s.depth; ++i) sums[m * in.groups + i / s.group] += in.x[m * s.depth + i];
+    if (!s.integer && (s.kind != NIBBLE || s.rows > 1 || !pairs_fit(s))) return in;
+    const long blocks = s.depth / BLOCK;
+    int8_t* bytes = s.integer ? room(numbers, s.rows * s.depth) : nullptr;
+    float* factors = s.integer ? room(scales, s.rows * blocks) : nullptr;
+    float* eights = s.kind == NIBBLE ? room(added, 4 * s.rows * blocks) : nullptr;
+    for (long m = 0; m < s.rows; ++m) {
+        const float* x = in.x + m * s.depth;
+        if (s.integer) rounded(x, s, bytes + m * s.depth, factors + m * blocks);
+        if (eights)
+            summed(x, s.integer ? bytes + m * s.depth : nullptr, s.integer ? factors + m * blocks : nullptr, s.depth,
+                   eights + 4 * m * blocks);
     }
-    if (s.integer) {
-        int8_t* to = room(bytes, s.rows * s.depth);
-        float* scales = room(factors, s.rows * (s.depth / BLOCK));
-        for (long m = 0; m < s.rows; ++m)
-            rounded(in.x + m * s.depth, s, to + m * s.depth, scales + m * (s.depth / BLOCK), const_cast<float*>(in.sums) + m * in.groups);
-        in.bytes = to;
-        in.factors = scales;
-    } else if (s.kind == NIBBLE && s.rows == 1) {
+    if (!s.integer) {
         float* to = room(arranged, s.depth);
-        for (long i = 0; i + PAIR <= s.depth; i += PAIR)
+        for (long i = 0; i < s.depth; i += PAIR)
             for (long j = 0; j < 8; ++j)
                 for (long lane = 0; lane < 8; ++lane) to[i + 8 * j + lane] = in.x[i + 8 * lane + j];
         in.turned = to;
     }
+    in.bytes = bytes;
+    in.factors = factors;
+    in.eights = eights;
     return in;
 }
 
@@ -286,7 +370,14 @@ template <class K, bool scaled, int R, int X>
 inline void floats(const Weight& w, const typename K::Code* codes, const Inputs& in, const Place& to, const Sizes& s, long first, long o) {
     float found[R][X];
     const float* scales = scaled ? w.scales + o * in.groups : nullptr;
-    tile<K, scaled, R, X>(codes, scales, scaled ? in.groups : 1, scaled ? s.group : s.depth, s.depth, in.x + first * s.depth, found);
+    const long groups = scaled ? in.groups : 1, group = scaled ? s.group : s.depth;
+    if constexpr (R == 1 && X == 1)
+        found[0][0] = group % LANES == 0 ? single<K, scaled, true>(codes, scales, groups, group, in.x + first * s.depth, in.ahead)
+                                         : single<K, scaled, false>(codes, scales, groups, group, in.x + first * s.depth, in.ahead);
+    else if (group % LANES == 0)
+        tile<K, scaled, true, R, X>(codes, scales, groups, group, s.depth, in.x + first * s.depth, in.ahead, found);
+    else
+        tile<K, scaled, false, R, X>(codes, scales, groups, group, s.depth, in.x + first * s.depth, in.ahead, found);
     put<R, X>(found, w, to, s, first, o);
 }
 
@@ -321,13 +412,13 @@ inline void by_unpacking(const Weight& w, const Inputs& in, const Place& to, con
         const long row = o + r;
         float* own = rows + r * s.depth;
         if (s.kind == HALF)
-            unpacked<Half>(static_cast<const uint16_t*>(w.codes) + row * s.depth, nullptr, 1, s.depth, s.depth, own);
+            unpacked<Half>(static_cast<const uint16_t*>(w.codes) + row * s.depth, nullptr, 1, s.depth, in.ahead, own);
         else if (s.kind == BYTE)
             unpacked<Byte>(static_cast<const int8_t*>(w.codes) + row * s.depth, w.scales + row * in.groups, in.groups, s.group,
-                           s.depth, own);
+                           in.ahead, own);
         else
             unpacked_nibbles(static_cast<const uint8_t*>(w.codes) + row * s.depth / 2, w.scales + row * in.groups,
-                             w.zeros ? w.zeros + row * in.groups : nullptr, in.groups, s.group, own);
+                             w.zeros ? w.zeros + row * in.groups : nullptr, in.groups, s.group, in.ahead, own);
     }
     all<Full, false, R>(w, rows, in, to, s, o);
 }
@@ -336,11 +427,14 @@ template <int R, int X>
 inline void integers(const Weight& w, const Inputs& in, const Place& to, const Sizes& s, long first, long o) {
     float found[R][X];
     const float* scales = w.scales + o * in.groups;
+    const float* zeros = w.zeros ? w.zeros + o * in.groups : nullptr;
+    const uint8_t* nibbles = static_cast<const uint8_t*>(w.codes) + o * s.depth / 2;
     if (s.kind == BYTE)
         byte_integers<R, X>(static_cast<const int8_t*>(w.codes) + o * s.depth, scales, in, first, s, found);
+    else if (s.group == BLOCK)
+        nibble_integers<true, R, X>(nibbles, scales, zeros, in, first, s, found);
     else
-        nibble_integers<R, X>(static_cast<const uint8_t*>(w.codes) + o * s.depth / 2, scales,
-                              w.zeros ? w.zeros + o * in.groups : nullptr, in, first, s, found);
+        nibble_integers<false, R, X>(nibbles, scales, zeros, in, first, s, found);
     put<R, X>(found, w, to, s, first, o);
 }
 
@@ -357,13 +451,51 @@ inline void outputs(const Weight& w, const Inputs& in, const Place& to, const Si
     if (s.kind == FULL) return direct<Full, false, R>(w, in, to, s, o);
     if (s.kind == HALF && s.rows <= MOST) return direct<Half, false, R>(w, in, to, s, o);
     if (s.kind == BYTE && s.rows <= MOST) return direct<Byte, true, R>(w, in, to, s, o);
-    if (s.kind == NIBBLE && s.rows == 1 && s.group % BLOCK == 0 && s.depth % PAIR == 0) {
+    if (s.kind == NIBBLE && in.turned) {
         float found[R][1];
-        nibble_floats<R>(static_cast<const uint8_t*>(w.codes) + o * s.depth / 2, w.scales + o * in.groups,
-                         w.zeros ? w.zeros + o * in.groups : nullptr, in, s, found);
+        const uint8_t* codes = static_cast<const uint8_t*>(w.codes) + o * s.depth / 2;
+        const float* zeros = w.zeros ? w.zeros + o * in.groups : nullptr;
+        if (s.group == BLOCK)
+            nibble_floats<true, R>(codes, w.scales + o * in.groups, zeros, in, s, found);
+        else
+            nibble_floats<false, R>(codes, w.scales + o * in.groups, zeros, in, s, found);
         return put<R, 1>(found, w, to, s, 0, o);
     }
     by_unpacking<R>(w, in, to, s, o);
+}
+
+// Tasks are taken by threads from ranges, one for each, in their order: who is done goes on with another's range.
+struct alignas(LINE) Range {
+    std::atomic<long> next;
+    long stop;
+};
+constexpr int THREADS = 256;
+
+template <typename Work>
+void shared_out(long tasks, int threads, Work work) {
+    if (threads < 2) {
+        for (long task = 0; task < tasks; ++task) work(task);
+        return;
+    }
+    Range ranges[THREADS];
+#pragma omp parallel num_threads(threads)
+    {
+        const int count = omp_get_num_threads(), own = omp_get_thread_num();
+        ranges[own].next = tasks * own / count;
+        ranges[own].stop = tasks * (own + 1) / count;
+#pragma omp barrier
+        for (int i = 0; i < count; ++i) {
+            Range& range = ranges[(own + i) % count];
+            for (long task; (task = range.next++) < range.stop;) work(task);
+        }
+    }
+}
+
+// The part of y from a task's rows of a weight, o to `stop`.
+void part_of(const Weight& w, const Inputs& in, const Place& to, const Sizes& s, long o, long stop) {
+    if (s.rows > 1 || s.kind == NIBBLE)
+        for (; o + OUTS <= stop; o += OUTS) outputs<OUTS>(w, in, to, s, o);
+    for (; o < stop; ++o) outputs<1>(w, in, to, s, o);
 }
 
 }  // namespace
@@ -381,20 +513,14 @@ void qkv_products(const void* x, void* y, const Weight* weights, const Sizes* si
         tasks += (weights[i].outs + each - 1) / each;
         total += weights[i].outs;
     }
-    const int threads = total * row_bytes * s.rows < SMALL ? 1 : s.threads;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1)
-    for (long task = 0; task < tasks; ++task) {
-        long i = 0, start = 0, own = task;
-        for (long here; own >= (here = (weights[i].outs + each - 1) / each); ++i) {
-            own -= here;
+    const int threads = total * row_bytes * s.rows < SMALL ? 1 : std::min(s.threads, THREADS);
+    shared_out(tasks, threads, [&](long task) {
+        long i = 0, start = 0;
+        for (long here; task >= (here = (weights[i].outs + each - 1) / each); ++i) {
+            task -= here;
             start += weights[i].outs;
         }
-        const Weight& w = weights[i];
-        const Place to = {y, total, start};
-        const long stop = std::min(w.outs, (own + 1) * each);
-        long o = own * each;
-        for (; o + OUTS <= stop; o += OUTS) outputs<OUTS>(w, in, to, s, o);
-        for (; o < stop; ++o) outputs<1>(w, in, to, s, o);
-    }
+        part_of(weights[i], in, {y, total, start}, s, task * each, std::min(weights[i].outs, (task + 1) * each));
+    });
 }
 }

@@ -33,6 +33,11 @@ inline V loaded(const T* x) {
     return v;
 }
 
+template <typename V, typename T>
+inline void stored(T* x, V v) {
+    std::memcpy(x, &v, sizeof v);
+}
+
 template <typename To, typename From>
 inline To bits_as(From v) {
     static_assert(sizeof(To) == sizeof(From), "");
@@ -70,7 +75,13 @@ struct Full {
 struct Half {
     using Code = uint16_t;
     static Floats many(const uint16_t* w) {
+#if defined(__AVX512F__)
+        return bits_as<Floats>(_mm512_slli_epi32(_mm512_cvtepu16_epi32(loaded<__m256i>(w)), 16));
+#elif defined(__AVX2__)
+        return bits_as<Floats>(_mm256_slli_epi32(_mm256_cvtepu16_epi32(loaded<__m128i>(w)), 16));
+#else
         return bits_as<Floats>(__builtin_convertvector(loaded<Many<uint16_t>>(w), Many<uint32_t>) << 16);
+#endif
     }
     static float one(uint16_t w) { return widened(w); }
 };
@@ -87,6 +98,13 @@ struct Byte {
     }
     static float one(int8_t w) { return w; }
 };
+
+// Eight codes of 4 bits, in the order of columns.
+inline Eight eight_digits(const uint8_t* codes) {
+    const Many<uint32_t, 8> places = {0, 4, 8, 12, 16, 20, 24, 28};
+    const auto digits = (loaded<uint32_t>(codes) - Many<uint32_t, 8>{}) >> places & 15;
+    return __builtin_convertvector(bits_as<Many<int32_t, 8>>(digits), Eight);
+}
 
 // Sums of four products of neighbors, of 32 bytes: a signed from -127 to 127, b signed.
 inline Many<int32_t, 8> fours(Many<int8_t, 32> a, Many<int8_t, 32> b) {

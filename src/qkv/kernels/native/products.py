@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import torch
@@ -46,25 +46,38 @@ class _Sizes(ctypes.Structure):
 
 
 @cache
+def _kernel() -> ctypes._NamedFuncPointer | None:
+    kernels = library("products")
+    if kernels is None:
+        return None
+    kernels.qkv_products.argtypes = [ctypes.c_void_p] * 4
+    kernels.qkv_products.restype = None
+    return kernels.qkv_products
+
+
 def ready() -> bool:
     """Whether the kernels are there, built if they weren't yet."""
-    return library("products") is not None
+    return _kernel() is not None
 
 
 def serves(x: Tensor, matrices: Sequence[Matrix]) -> bool:
     """Whether the kernels take these activations and matrices, which are of one kind: on the CPU, contiguous, few rows."""
     depth = x.shape[-1]
-    if x.dtype not in _TYPES or x.device.type != "cpu" or not 0 < x.numel() <= MOST * depth or not ready():
+    if not x.is_cpu or x.dtype not in _TYPES or not 0 < x.numel() <= MOST * depth or not ready():
         return False
     return all(_is_plain(matrix, depth) for matrix in matrices)
 
 
 def _is_plain(matrix: Matrix, depth: int) -> bool:
-    codes, bias = matrix.codes, matrix.bias
-    columns = codes.shape[1] * (2 if codes.dtype == torch.uint8 else 1)
-    if columns != depth or (bias is not None and (bias.dtype not in _TYPES or bias.shape != codes.shape[:1])):
+    codes, bias, scales, zeros = matrix
+    outs, columns = codes.shape
+    if columns != (depth // 2 if codes.dtype == torch.uint8 else depth) or not (codes.is_cpu and codes.is_contiguous()):
         return False
-    return all(t is None or (t.device.type == "cpu" and t.is_contiguous()) for t in matrix)
+    if bias is not None and not (
+        bias.dtype in _TYPES and bias.numel() == outs and bias.is_cpu and bias.is_contiguous() and bias.dim() == 1
+    ):
+        return False
+    return all(t is None or (t.is_cpu and t.is_contiguous()) for t in (scales, zeros))
 
 
 def products(x: Tensor, matrices: Sequence[Matrix], integer: bool = False) -> Tensor:
@@ -72,21 +85,38 @@ def products(x: Tensor, matrices: Sequence[Matrix], integer: bool = False) -> Te
 
     `integer` rounds activations to 8 bits in blocks of 32 columns; groups are then multiples of 32.
     """
-    kernels = library("products")
-    assert kernels is not None
-    x, depth, first = x.contiguous(), x.shape[-1], matrices[0]
+    kernel = _kernel()
+    assert kernel is not None
+    x, shape, first = x.contiguous(), x.shape, matrices[0]
+    depth, dtype = shape[-1], x.dtype
     group = depth if first.scales is None else depth // first.scales.shape[1]
-    weights = (_Weight * len(matrices))(*(_Weight(*_fields(matrix)) for matrix in matrices))
-    out = x.new_empty(*x.shape[:-1], sum(len(matrix.codes) for matrix in matrices))
-    kind, half = KINDS[first.codes.dtype], x.dtype == torch.bfloat16
-    sizes = _Sizes(len(matrices), x.numel() // depth, depth, group, kind, half, integer, torch.get_num_threads())
-    kernels.qkv_products(
-        ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(out.data_ptr()), ctypes.byref(weights), ctypes.byref(sizes)
-    )
+    fields, outs = [], 0
+    for codes, bias, scales, zeros in matrices:
+        own = codes.shape[0]
+        outs += own
+        fields += [
+            codes.data_ptr(),
+            None if scales is None else scales.data_ptr(),
+            None if zeros is None else zeros.data_ptr(),
+            None if bias is None else bias.data_ptr(),
+            own,
+            bias is not None and bias.dtype == torch.bfloat16,
+        ]
+    out = x.new_empty((*shape[:-1], outs))
+    half, threads = dtype == torch.bfloat16, torch.get_num_threads()
+    sizes = _sizes(len(matrices), x.numel() // depth, depth, group, KINDS[first.codes.dtype], half, integer, threads)
+    kernel(x.data_ptr(), out.data_ptr(), _weights(*fields), sizes)
     return out
 
 
-def _fields(matrix: Matrix) -> tuple[int | None, ...]:
-    codes, bias, scales, zeros = matrix
-    places = (None if t is None else t.data_ptr() for t in (codes, scales, zeros, bias))
-    return *places, len(codes), bias is not None and bias.dtype == torch.bfloat16
+@lru_cache(maxsize=4096)
+def _weights(*fields: int | None) -> ctypes.Array[_Weight]:
+    """The fields of each matrix, one after another, as the kernel reads them."""
+    count = len(_Weight._fields_)
+    parts = [_Weight(*fields[start : start + count]) for start in range(0, len(fields), count)]
+    return (_Weight * len(parts))(*parts)
+
+
+@lru_cache(maxsize=4096)
+def _sizes(*fields: int) -> ctypes.Array[_Sizes]:
+    return (_Sizes * 1)(_Sizes(*fields))

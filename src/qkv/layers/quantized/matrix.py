@@ -12,8 +12,8 @@ from typing import Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from ...kernels.products.dense import dense_product
 from ...quantization.formats import Packed
 from ...quantization.product import product
 from ...quantization.scheme import Activations
@@ -78,7 +78,7 @@ class QuantizedMatrix(nn.Module):
 def linear(x: Tensor, weight: Tensor | nn.Module, bias: Tensor | None = None) -> Tensor:
     """Return x Wᵀ + bias, where W is a tensor or a `QuantizedMatrix`."""
     if isinstance(weight, Tensor):
-        return F.linear(x, weight, bias)
+        return dense_product(x, weight, bias)
     out: Tensor = weight(x, bias)
     return out
 
