@@ -8,6 +8,7 @@
     python -m bench cost                     predicted times beside measured ones, for docs/cost.md
     python -m bench threads                  one, two and chosen threads, for docs/machine.md
     python -m bench scale                    two ranks beside one, for docs/scale.md
+    python -m bench products                 products of few rows beside memory bandwidth, for docs/machine.md
     python -m bench terminal TYPESCRIPT FILE.svg      a picture of a recorded command, for the README
     python -m bench pictures                 the pictures of pages in docs/ (--help)
     python -m bench render                   only write the pages and figures again from what is kept
@@ -29,6 +30,7 @@ from . import machine, peers, render
 from .cost.command import main as cost
 from .lockstep import Case, measure, ring
 from .pictures import main as pictures
+from .products import main as products
 from .real.command import main as real
 from .results import RESULTS, Result, latest
 from .scale.command import main as scale
@@ -48,6 +50,8 @@ def main(arguments: list[str] | None = None) -> int:
         return scale(words[1:])
     if words[:1] == ["threads"]:
         return threads(words[1:])
+    if words[:1] == ["products"]:
+        return products(words[1:])
     if words[:1] == ["terminal"]:
         return terminal(words[1:])
     if words[:1] == ["pictures"]:

@@ -57,6 +57,17 @@ def test_the_extreme_codes(way: str) -> None:
     assert torch.equal(int4_product(x, four, activations="int8").double(), exact(x, four))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_what_is_no_number_stays_in_its_row(way: str, kind: str, bad: float) -> None:
+    x, weight = activations(3, 64), matrix(kind, 5, 64)
+    assert isinstance(weight, Int8 | Int4)
+    x[1, 40] = bad
+    for how in ("float", "int8"):
+        found = integer_product(x, weight, None, how)  # type: ignore[arg-type]
+        assert not found[1].isfinite().any() and found[[0, 2]].isfinite().all()
+
+
 def test_rounded_activations_are_rounded_already() -> None:
     x = activations(3, 96)
     torch.testing.assert_close(rounded(rounded(x)), rounded(x))

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <vector>
 
+#include "product_inputs.h"
 #include "products.h"
 
 namespace {
@@ -20,14 +21,8 @@ constexpr int MOST = 6;  // rows of x at a time: with OUTS rows of W their sums 
 #else
 constexpr int MOST = 3;
 #endif
-constexpr int OUTS = 4;             // rows of W at a time
-constexpr long BLOCK = 32;          // columns with one scale of activations
-constexpr long PAIR = 2 * BLOCK;    // columns of 32 bytes of 4-bit codes
-constexpr long AHEAD = 1 << 11;     // bytes between what is read and what is prefetched
 constexpr long TASK = 1 << 16;      // bytes of W that a thread takes at a time
 constexpr long SMALL = 1 << 16;     // bytes of W below which one thread is as fast
-
-enum Kind { FULL, HALF, BYTE, NIBBLE };
 
 struct Weight {
     const void* codes;    // (outs, depth), or (outs, depth / 2) for 4 bits: the even column in the lower half
@@ -38,33 +33,14 @@ struct Weight {
     long half_bias;  // whether the bias is bf16
 };
 
-struct Sizes {
-    long count, rows, depth, group;
-    int kind, half, integer, threads;  // half: x and y are bf16
-};
-
-// What is prepared once for all threads.
-struct Inputs {
-    const float* x;        // (rows, depth)
-    const float* turned;   // x for 4-bit codes: number j of lane i of 64 columns is column 8 i + j
-    const int8_t* bytes;   // x in 8 bits; for 4-bit codes even columns come before odd ones in 64
-    const float* factors;  // (rows, depth / 32), the scales of `bytes`
-    const float* eights;   // (rows, depth / 8): what a zero point of 8 takes from each lane
-    long groups;
-    long ahead;
-};
-
-long bytes_of(int kind, long numbers) {
-    return kind == FULL ? 4 * numbers : kind == HALF ? 2 * numbers : kind == BYTE ? numbers : numbers / 2;
-}
-
-// From a row of W to that which is prefetched while it is read, in bytes: whole tiles of `outs` rows, and AHEAD at least.
-long ahead_of(const Sizes& s, long outs) {
-    const long tile = std::max(1L, outs * bytes_of(s.kind, s.depth));
-    return (AHEAD + tile - 1) / tile * tile;
-}
-
 inline void prefetch(const void* place, long ahead) { __builtin_prefetch(static_cast<const char*>(place) + ahead); }
+
+// Prefetch the scales of the rows whose codes are prefetched while R rows are read.
+template <int R>
+inline void prefetch_scales(const float* scales, const Inputs& in) {
+    const char* next = reinterpret_cast<const char*>(scales + in.rows_ahead * in.groups);
+    for (long b = 0; b < R * in.groups * static_cast<long>(sizeof *scales); b += LINE) __builtin_prefetch(next + b);
+}
 
 // -- floats -----------------------------------------------------------------------------------------------------------------
 
@@ -121,7 +97,7 @@ inline float single(const typename K::Code* w, const float* scales, long groups,
         const long stop = (g + 1) * group;
         long i = g * group;
         for (; i + STEP <= stop; i += STEP) {
-            prefetch(w + i, ahead);
+            if constexpr (sizeof(typename K::Code) < 4) prefetch(w + i, ahead);  // the processor foresees fp32 better
             for (long j = 0; j < STEP; j += P * LANES)
                 for (int p = 0; p < P; ++p) part[p] += K::many(w + i + j + p * LANES) * loaded<Floats>(x + i + j + p * LANES);
         }
@@ -257,89 +233,6 @@ inline void nibble_integers(const uint8_t* w, const float* scales, const float* 
         for (int m = 0; m < X; ++m) out[r][m] = sum<8>(total[r][m]);
 }
 
-// -- inputs -----------------------------------------------------------------------------------------------------------------
-
-template <typename T>
-T* room(std::vector<T>& held, long numbers) {
-    if (static_cast<long>(held.size()) < numbers) held.resize(numbers);
-    return held.data();
-}
-
-// x rounded to 8 bits, block by block.
-void rounded(const float* x, const Sizes& s, int8_t* bytes, float* factors) {
-    for (long b = 0; b < s.depth / BLOCK; ++b) {
-        const float* own = x + b * BLOCK;
-        float most = 0.0f;
-        for (long i = 0; i < BLOCK; ++i) most = std::max(most, std::fabs(own[i]));
-        const float inverse = most > 0.0f ? 127.0f / most : 0.0f;
-        int8_t numbers[BLOCK];
-        for (long i = 0; i < BLOCK; ++i) numbers[i] = static_cast<int8_t>(static_cast<int>(std::nearbyintf(own[i] * inverse)));
-        factors[b] = most / 127.0f;
-        if (s.kind != NIBBLE) {
-            std::memcpy(bytes + b * BLOCK, numbers, BLOCK);
-            continue;
-        }
-        int8_t* even = bytes + b / 2 * PAIR + b % 2 * BLOCK / 2;
-        for (long i = 0; i < BLOCK / 2; ++i) {
-            even[i] = numbers[2 * i];
-            even[i + BLOCK] = numbers[2 * i + 1];
-        }
-    }
-}
-
-// For each block of 32 columns and each of its lanes: - 8 times a quarter of the sum of x, or of its rounded numbers.
-void summed(const float* x, const int8_t* bytes, const float* factors, long depth, float* eights) {
-    for (long b = 0; b < depth / BLOCK; ++b) {
-        float total = 0.0f;
-        if (bytes) {
-            const int8_t* even = bytes + b / 2 * PAIR + b % 2 * BLOCK / 2;
-            int whole = 0;
-            for (long i = 0; i < BLOCK / 2; ++i) whole += even[i] + even[i + BLOCK];
-            total = factors[b] * static_cast<float>(whole);
-        } else {
-            for (long i = 0; i < BLOCK; ++i) total += x[b * BLOCK + i];
-        }
-        for (long lane = 0; lane < 4; ++lane) eights[4 * b + lane] = -2.0f * total;
-    }
-}
-
-// Whether there is a kernel for these 4-bit codes: other ones are turned into floats.
-bool pairs_fit(const Sizes& s) { return s.depth % PAIR == 0 && (s.group == BLOCK || s.group % PAIR == 0); }
-
-Inputs prepared(const void* given, const Sizes& s) {
-    thread_local std::vector<float> wide, arranged, added, scales;
-    thread_local std::vector<int8_t> numbers;
-    Inputs in = {static_cast<const float*>(given), nullptr, nullptr, nullptr, nullptr, s.depth / s.group, s.rows == 1 && s.kind != NIBBLE ? AHEAD : ahead_of(s, OUTS)};
-    if (s.half) {
-        float* to = room(wide, s.rows * s.depth);
-        for (long i = 0; i < s.rows * s.depth; ++i) to[i] = widened(static_cast<const uint16_t*>(given)[i]);
-        in.x = to;
-    }
-    if (!s.integer && (s.kind != NIBBLE || s.rows > 1 || !pairs_fit(s))) return in;
-    const long blocks = s.depth / BLOCK;
-    int8_t* bytes = s.integer ? room(numbers, s.rows * s.depth) : nullptr;
-    float* factors = s.integer ? room(scales, s.rows * blocks) : nullptr;
-    float* eights = s.kind == NIBBLE ? room(added, 4 * s.rows * blocks) : nullptr;
-    for (long m = 0; m < s.rows; ++m) {
-        const float* x = in.x + m * s.depth;
-        if (s.integer) rounded(x, s, bytes + m * s.depth, factors + m * blocks);
-        if (eights)
-            summed(x, s.integer ? bytes + m * s.depth : nullptr, s.integer ? factors + m * blocks : nullptr, s.depth,
-                   eights + 4 * m * blocks);
-    }
-    if (!s.integer) {
-        float* to = room(arranged, s.depth);
-        for (long i = 0; i < s.depth; i += PAIR)
-            for (long j = 0; j < 8; ++j)
-                for (long lane = 0; lane < 8; ++lane) to[i + 8 * j + lane] = in.x[i + 8 * lane + j];
-        in.turned = to;
-    }
-    in.bytes = bytes;
-    in.factors = factors;
-    in.eights = eights;
-    return in;
-}
-
 // -- outputs ----------------------------------------------------------------------------------------------------------------
 
 struct Place {
@@ -371,6 +264,7 @@ inline void floats(const Weight& w, const typename K::Code* codes, const Inputs&
     float found[R][X];
     const float* scales = scaled ? w.scales + o * in.groups : nullptr;
     const long groups = scaled ? in.groups : 1, group = scaled ? s.group : s.depth;
+    if constexpr (scaled) prefetch_scales<R>(scales, in);
     if constexpr (R == 1 && X == 1)
         found[0][0] = group % LANES == 0 ? single<K, scaled, true>(codes, scales, groups, group, in.x + first * s.depth, in.ahead)
                                          : single<K, scaled, false>(codes, scales, groups, group, in.x + first * s.depth, in.ahead);
@@ -427,6 +321,7 @@ template <int R, int X>
 inline void integers(const Weight& w, const Inputs& in, const Place& to, const Sizes& s, long first, long o) {
     float found[R][X];
     const float* scales = w.scales + o * in.groups;
+    prefetch_scales<R>(scales, in);
     const float* zeros = w.zeros ? w.zeros + o * in.groups : nullptr;
     const uint8_t* nibbles = static_cast<const uint8_t*>(w.codes) + o * s.depth / 2;
     if (s.kind == BYTE)
@@ -453,6 +348,7 @@ inline void outputs(const Weight& w, const Inputs& in, const Place& to, const Si
     if (s.kind == BYTE && s.rows <= MOST) return direct<Byte, true, R>(w, in, to, s, o);
     if (s.kind == NIBBLE && in.turned) {
         float found[R][1];
+        prefetch_scales<R>(w.scales + o * in.groups, in);
         const uint8_t* codes = static_cast<const uint8_t*>(w.codes) + o * s.depth / 2;
         const float* zeros = w.zeros ? w.zeros + o * in.groups : nullptr;
         if (s.group == BLOCK)

@@ -56,6 +56,13 @@ inline float sum(Many<float, n> v) {
     return x[0];
 }
 
+inline float greatest(Eight v) {
+    float x[8], most = 0.0f;
+    std::memcpy(x, &v, sizeof v);
+    for (int i = 0; i < 8; ++i) most = x[i] > most ? x[i] : most;
+    return most;
+}
+
 // bf16 is the upper half of a float.
 inline float widened(uint16_t half) { return bits_as<float>(static_cast<uint32_t>(half) << 16); }
 

@@ -12,10 +12,15 @@ from torch import Tensor
 
 from .compiler import library
 
-MOST = 32  # rows of activations
 FULL, HALF, BYTE, NIBBLE = range(4)  # the source's `Kind`
 KINDS = {torch.float32: FULL, torch.bfloat16: HALF, torch.int8: BYTE, torch.uint8: NIBBLE}
 _TYPES = (torch.float32, torch.bfloat16)  # of activations and biases
+_HAS_BF16 = any(
+    getattr(torch.cpu, name, bool)()
+    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported", "_is_arm_bf16_supported")
+)
+# The most rows of activations with which the kernels are faster than PyTorch, or than turning codes into floats first.
+MOST = {torch.float32: 32, torch.bfloat16: 4 if _HAS_BF16 else 256, torch.int8: 256, torch.uint8: 256}
 
 
 class Matrix(NamedTuple):
@@ -62,10 +67,13 @@ def ready() -> bool:
 
 def serves(x: Tensor, matrices: Sequence[Matrix]) -> bool:
     """Whether the kernels take these activations and matrices, which are of one kind: on the CPU, contiguous, few rows."""
-    depth = x.shape[-1]
-    if not x.is_cpu or x.dtype not in _TYPES or not 0 < x.numel() <= MOST * depth or not ready():
+    depth, most = x.shape[-1], MOST.get(matrices[0].codes.dtype, 0)
+    if not x.is_cpu or x.dtype not in _TYPES or not 0 < x.numel() <= most * depth or not ready():
         return False
-    return all(_is_plain(matrix, depth) for matrix in matrices)
+    for matrix in matrices:
+        if not _is_plain(matrix, depth):
+            return False
+    return True
 
 
 def _is_plain(matrix: Matrix, depth: int) -> bool:
@@ -77,7 +85,9 @@ def _is_plain(matrix: Matrix, depth: int) -> bool:
         bias.dtype in _TYPES and bias.numel() == outs and bias.is_cpu and bias.is_contiguous() and bias.dim() == 1
     ):
         return False
-    return all(t is None or (t.is_cpu and t.is_contiguous()) for t in (scales, zeros))
+    if scales is None:
+        return True
+    return scales.is_cpu and scales.is_contiguous() and (zeros is None or (zeros.is_cpu and zeros.is_contiguous()))
 
 
 def products(x: Tensor, matrices: Sequence[Matrix], integer: bool = False) -> Tensor:
