@@ -70,10 +70,7 @@ def serves(x: Tensor, matrices: Sequence[Matrix]) -> bool:
     depth, most = x.shape[-1], MOST.get(matrices[0].codes.dtype, 0)
     if not x.is_cpu or x.dtype not in _TYPES or not 0 < x.numel() <= most * depth or not ready():
         return False
-    for matrix in matrices:
-        if not _is_plain(matrix, depth):
-            return False
-    return True
+    return all(_is_plain(matrix, depth) for matrix in matrices)
 
 
 def _is_plain(matrix: Matrix, depth: int) -> bool:
