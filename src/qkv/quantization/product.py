@@ -13,6 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..kernels.native import products as native
+from ..kernels.products.formats import Int4, Int8
+from ..kernels.products.integers import integer_product, matrix_of
+from ..kernels.products.plain import is_plain
 from .formats import Packed, format_of
 from .formats.fp8 import LARGEST, NUMBERS
 from .scheme import Activations
@@ -57,8 +61,21 @@ class _Product(torch.autograd.Function):
 
 
 def _multiplied(x: Tensor, matrix: Packed) -> Tensor:
+    integers = _integers(matrix)
+    if integers is not None and native.serves(x, (matrix_of(integers, None),)) and is_plain(x, matrix.codes):
+        return integer_product(x, integers, None, "float")
     pieces = [F.linear(x, matrix.rows(rows).dense(x.dtype)) for rows in _pieces(matrix)]
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces, -1)
+
+
+def _integers(matrix: Packed) -> Int8 | Int4 | None:
+    """The matrix as the C++ kernels read it, without copies of its codes; None for formats that they don't know."""
+    name = matrix.format.name
+    if name == "int8" and matrix.zeros is None:
+        return Int8(matrix.codes, matrix.scales)
+    if name == "int4":
+        return Int4(matrix.codes, matrix.scales, None if matrix.zeros is None else matrix.zeros.float() + 8)
+    return None
 
 
 def _pieces(matrix: Packed) -> list[slice]:
