@@ -95,6 +95,15 @@ def take(x: Float[Tensor, "B T *D"], index: Int[Tensor, "B J"]) -> Float[Tensor,
     return x[torch.arange(len(x), device=x.device)[:, None], index]
 
 
+def _lacks_half_precision(x: Tensor, cell: Cell) -> bool:
+    """Whether autocast asks for an LSTM that oneDNN lacks: in bf16 or fp16 on processors without instructions for it."""
+    if cell != "lstm" or x.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
+        return False
+    bf16 = torch.get_autocast_dtype("cpu") == torch.bfloat16
+    has = torch.ops.mkldnn._is_mkldnn_bf16_supported if bf16 else torch.ops.mkldnn._is_mkldnn_fp16_supported
+    return not has()
+
+
 class Recurrence(nn.Module):
     """Stacked recurrent layers in one or both directions. The parameters are those of the PyTorch module `rnn`."""
 
@@ -121,6 +130,14 @@ class Recurrence(nn.Module):
         States beyond the end of a row are undefined. Without `finals`, kernels that read padding may be used, which are
         faster if there is little of it.
         """
+        if _lacks_half_precision(x, self.cell):
+            with torch.autocast("cpu", enabled=False):
+                return self._forward(x.float(), rows, start, finals)
+        return self._forward(x, rows, start, finals)
+
+    def _forward(
+        self, x: Tensor, rows: Rows | None, start: States | None, finals: bool
+    ) -> tuple[Tensor, States | None]:
         if rows is None:
             out, last = self.rnn(x, self._start(start))
             return out, _states(last)
