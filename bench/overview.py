@@ -10,6 +10,7 @@ from typing import Any
 
 from .dots import Axis, Dot, dots
 from .results import RESULTS, Record, Result, latest
+from .tables.decode import title
 from .tables.multi30k import advantages
 from .tables.table import markdown
 
@@ -86,7 +87,7 @@ _TABLES: dict[str, Callable[[Result], Iterable[Comparison]]] = {
     "shakespeare": _shakespeare,
     "vit": _times(lambda key: f"train: ViT-S/16, {_how(key)}", allocator="own"),
     "recurrent": _times(lambda key: f"train: {key['what']}, fp32"),
-    "decode": _times(lambda key: f"decode: GPT-2, batch {key['batch']}, {key['precision']}"),
+    "decode": _times(lambda key: f"decode: {title(key)}"),
     "families": _families,
 }
 

@@ -16,8 +16,9 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from tokenizers import Tokenizer
 
+from .gpt import DTYPES, check
 from .pairs import PairShape
-from .plain import PlainStep
+from .plain import PlainStep, facts
 
 PAD, BOS, EOS, IGNORE = 0, 2, 3, -100
 
@@ -55,6 +56,23 @@ class FullRows(PlainStep):
 
     def loss(self) -> Tensor:
         return self.run(input_ids=self.source, decoder_input_ids=self.inputs, labels=self.labels, use_cache=False).loss
+
+
+class Decoding:
+    """`model.generate` from random sources, greedy or with beams; no token ends a sequence."""
+
+    def __init__(self, shape: dict[str, int], precision: str, new: int, beams: int) -> None:
+        given = PairShape(**shape)
+        self.new, self.beams = new, beams
+        self.model = build(given).to(DTYPES[precision]).eval()
+        self.model.generation_config.eos_token_id = self.model.generation_config.forced_eos_token_id = None
+        self.source = given.random_ids()[0]
+        self.facts = facts(self.model)
+
+    def __call__(self) -> None:
+        mask = self.source.new_ones(self.source.shape)
+        options = {"max_new_tokens": self.new, "num_beams": self.beams, "do_sample": False}
+        check(self.model.generate(self.source, attention_mask=mask, **options), 1, self.new)
 
 
 class Sentences(PlainStep):

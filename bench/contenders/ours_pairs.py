@@ -19,6 +19,7 @@ from qkv.training.objective import SequenceToSequence
 from qkv.training.step import Stepper, StepResult
 
 from .gate import Gate
+from .gpt import DTYPES, check
 from .ours import training
 from .pairs import PairShape
 from .plain import BETAS, CLIP, DECAY, EPS, LR, facts
@@ -63,6 +64,20 @@ class FullRows:
 
     def __call__(self) -> dict[str, float]:
         return {"loss": float(self.stepper.take([self.batch], LR).loss)}
+
+
+class Decoding:
+    """`model.generate` from random sources, greedy or with beams; the encoder's pass is part of it."""
+
+    def __init__(self, shape: dict[str, int], precision: str, new: int, beams: int) -> None:
+        given = PairShape(**shape)
+        self.new, self.beams = new, beams
+        self.model = qkv.build(spec(given), dtype=DTYPES[precision], seed=0).eval()
+        self.source = given.random_ids()[0]
+        self.facts = facts(self.model)
+
+    def __call__(self) -> None:
+        check(self.model.generate(self.source, bos_id=2, max_new_tokens=self.new, num_beams=self.beams), 1, self.new)
 
 
 class Sentences:

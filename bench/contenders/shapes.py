@@ -34,6 +34,12 @@ def pairs() -> Shape:
     return {**sizes, "batch": 32, "source": 64, "target": 64}
 
 
+def marian(batch: int) -> Shape:
+    """The size of the Marian models of OPUS-MT, on sources of 32 tokens."""
+    sizes = {"vocab_size": 58101, "d_model": 512, "d_ff": 2048, "n_layers": 6, "n_heads": 8}
+    return {**sizes, "batch": batch, "source": 32, "target": 64}
+
+
 def tiny_pairs() -> Shape:
     """For tests of the harness; the lengths differ, so that none is taken for the other."""
     sizes = {"vocab_size": 64, "d_model": 64, "d_ff": 128, "n_layers": 1, "n_heads": 2}
@@ -60,6 +66,12 @@ def pair_flops(shape: Shape) -> int:
     pairs = source**2 + target * (target + 1) // 2 + target * source
     dense = 2 * (layers * (encoder + decoder) + target * shape["vocab_size"] * d)
     return 3 * shape["batch"] * (dense + 4 * layers * d * pairs)
+
+
+def n_decoder_parameters(shape: Shape) -> int:
+    """As `n_matrix_parameters`, of an encoder–decoder's decoder; the encoder's keys and values are projected once."""
+    layer = 6 * shape["d_model"] ** 2 + 2 * shape["d_model"] * shape["d_ff"]
+    return shape["n_layers"] * layer + shape["vocab_size"] * shape["d_model"]
 
 
 def n_matrix_parameters(shape: Shape) -> int:

@@ -1,4 +1,5 @@
-"""Greedy decoding of GPT-2 (124 M, random weights): 128 tokens in, 128 out, with a cache."""
+"""Decoding with a cache, random weights: GPT-2 (124 M), 128 tokens in and 128 out, greedy; Marian's size, 32 in and 64 out,
+greedy and with four beams."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ BYTES = {"fp32": 4, "bf16": 2}
 
 def cases(quick: bool) -> list[Case]:
     batches = (1, 2) if quick else (1, 16)
-    return [_case(batch, precision, quick) for batch in batches for precision in BYTES]
+    continued = [_case(batch, precision, quick) for batch in batches for precision in BYTES]
+    return [*continued, *(_pair_case(batch, beams, quick) for batch in batches for beams in (1, 4))]
 
 
 def _case(batch: int, precision: str, quick: bool) -> Case:
@@ -29,6 +31,22 @@ def _case(batch: int, precision: str, quick: bool) -> Case:
     )
     key = {"batch": batch, **options, "weights": shapes.n_matrix_parameters(shape)}
     return Case(key, contenders, fresh=True, profiled=(OURS,))
+
+
+def _pair_case(batch: int, beams: int, quick: bool) -> Case:
+    shape = {**shapes.tiny_pairs(), "batch": batch} if quick else shapes.marian(batch)
+    options = {"shape": shape, "precision": "fp32", "new": shape["target"], "beams": beams}
+    contenders = (
+        Contender(OURS, "bench.contenders.ours_pairs:Decoding", options),
+        Contender("Hugging Face Marian", "bench.contenders.marian:Decoding", options, "huggingface"),
+    )
+    key = {"model": "Marian's size", "batch": batch, **options, "weights": shapes.n_decoder_parameters(shape)}
+    return Case(key, contenders, fresh=True, profiled=(OURS,))
+
+
+def title(key: dict[str, Any]) -> str:
+    """A case in words, with its model."""
+    return _title(key) if "model" in key else f"GPT-2, {_title(key)}"
 
 
 def render(result: Result) -> str:
@@ -45,7 +63,9 @@ def render(result: Result) -> str:
 
 
 def _title(key: dict[str, Any]) -> str:
-    return f"batch {key['batch']}, {key['precision']}"
+    beams = key.get("beams")
+    name, how = ("", "") if beams is None else (f"{key['model']}, ", ", greedy" if beams == 1 else f", {beams} beams")
+    return f"{name}batch {key['batch']}, {key['precision']}{how}"
 
 
 def _row(record: Record, name: str) -> list[str]:
