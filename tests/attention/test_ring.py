@@ -17,7 +17,8 @@ from qkv.attention import ring as module
 from qkv.attention.attend import attend
 from qkv.attention.ring import Problem, Schedule, attend_shards
 from qkv.core.layout import Layout
-from qkv.patterns.algebra import by_head
+from qkv.kernels.block_map import block_map
+from qkv.patterns.algebra import by_head, parts_of
 from qkv.patterns.basic import Pattern, causal, documents, full, global_tokens, prefix, sinks, window
 from qkv.patterns.bigbird import BigBird
 from qkv.patterns.sparse import chunks, dilated, random_blocks, strided
@@ -204,6 +205,48 @@ def test_zigzag_balances_causal_work(shards: int) -> None:
     assert imbalance(zigzag) <= 1.01
     assert imbalance(contiguous) == pytest.approx(2 - 1 / shards, abs=0.02)
     assert zigzag.max(0).values.sum() <= 1.1 * zigzag.double().mean(0).sum(), "balanced at every step, not just in sum"
+
+
+TILE = 64  # rows and columns of scores that a kernel computes or skips together
+
+
+def score_pairs(pattern: Pattern, layout: Layout, kv_layout: Layout) -> int:
+    """The score pairs of the tiles that a kernel computes, those that the pattern hides in them included."""
+    return int(block_map(pattern, layout, kv_layout, TILE, TILE).maybe.sum()) * TILE**2
+
+
+@pytest.mark.parametrize("shards", [2, 4, 8])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        causal(),
+        causal() & window(300),
+        causal() & documents(),
+        causal() | prefix(),
+        causal() & (window(200) | sinks(4)),
+    ],
+    ids=str,
+)
+def test_the_ranks_together_compute_as_many_score_pairs_as_one(
+    pattern: Pattern, shards: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most 1.02 times as many, and with causal attention the busiest rank at most 1.05 times the mean."""
+    length = 4096
+    lengths = [1500, 596, 2000] if documents() in parts_of(pattern) else [length]
+    layout = Layout.packed([lengths], length)
+    layout = layout.with_roles(4 * (layout.positions[..., 0] < 700).long())
+    work: dict[int, int] = dict.fromkeys(range(shards), 0)
+
+    def counted(self: Problem, rank: int, owner: int, q: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+        work[rank] += score_pairs(self.pattern, self.q_layouts[rank], self.kv_layouts[owner])
+        return q, q.new_zeros(*q.shape[:3]).transpose(1, 2)
+
+    monkeypatch.setattr(Problem, "step", counted)
+    x = torch.zeros(1, length, 1, 1)
+    ring(x, x, x, shards=shards, pattern=pattern, layout=layout, kv_layout=layout)
+    assert sum(work.values()) <= 1.02 * score_pairs(pattern, layout, layout)
+    if pattern == causal():
+        assert max(work.values()) <= 1.05 * sum(work.values()) / shards
 
 
 def test_a_pattern_without_a_direction_is_balanced_either_way() -> None:

@@ -209,7 +209,7 @@ def runs(folder: Path, every: int = 1, seed: int = 0) -> Figures:
     def work(out: Path) -> None:
         train(recipe, out, resume=True, device="cpu")
 
-    return every_operation("runs", folder, work, _of_run, every, seed)
+    return every_operation("runs", folder, work, of_run, every, seed)
 
 
 def moments(folder: Path, kills: int = 20, seed: int = 0, steps: int = 60) -> Figures:
@@ -219,7 +219,7 @@ def moments(folder: Path, kills: int = 20, seed: int = 0, steps: int = 60) -> Fi
     command = [sys.executable, "-m", "qkv", "train", "reverse", *settings, "training.save_every=5", "--resume", "--out"]
     figures, began, draw = Figures("moments"), time.monotonic(), random.Random(seed)
     subprocess.run([*command, folder / "whole"], check=True, capture_output=True, timeout=600)
-    longest, wanted = time.monotonic() - began, _of_run(folder / "whole")
+    longest, wanted = time.monotonic() - began, of_run(folder / "whole")
     while figures.kills < kills and not figures.wrong:
         out = folder / str(figures.runs)
         ended, figures.runs = False, figures.runs + 1
@@ -228,7 +228,7 @@ def moments(folder: Path, kills: int = 20, seed: int = 0, steps: int = 60) -> Fi
             after = draw.uniform(0.0, 1.2 * longest) if figures.kills < kills else None
             ended = _ends([*command, out], after, by, figures)
         try:
-            got = _of_run(out)
+            got = of_run(out)
             figures.wrong += [f"{name} of run {out.name} differs" for name in wanted if got[name] != wanted[name]]
         except (OSError, ValueError) as error:
             figures.wrong.append(str(error))
@@ -260,7 +260,7 @@ def _ends(command: list[Any], after: float | None, by: signal.Signals, figures: 
 # -- what two runs must have in common -----------------------------------------------------------------------------
 
 
-def _of_run(out: Path) -> dict[str, Any]:
+def of_run(out: Path) -> dict[str, Any]:
     evaluation = json.loads((out / "evaluation.json").read_text())
     evaluation.pop("seconds")
     return {
@@ -274,11 +274,10 @@ def _of_run(out: Path) -> dict[str, Any]:
 
 def _checkpoints(out: Path) -> dict[str, Any]:
     kept = sorted((out / "checkpoints").iterdir())
-    names = ("model.safetensors", "optimizer.safetensors")
     told = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     return {
         "what is kept": [path.name for path in kept],
-        "the checkpoints": [(path / name).read_bytes() for path in kept if path.is_dir() for name in names],
+        "the checkpoints": [file.read_bytes() for path in kept for file in sorted(path.glob("*.safetensors"))],
         "the pointers": [path.read_text() for path in kept if path.is_file()],
         "the log": [
             (line["type"], line["step"], line.get("loss")) for line in told if line["type"] in ("train", "eval")

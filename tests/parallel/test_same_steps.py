@@ -23,10 +23,13 @@ def test_two_ranks_equal_one(two, family, stage):
 
 
 @pytest.mark.parametrize(
-    ("family", "schedule"), diagonals([name for name in FAMILIES if name != "contrastive"], ["1f1b", "gpipe"], every=2)
+    ("family", "schedule"),
+    diagonals(
+        [name for name in FAMILIES if name != "contrastive"], ["1f1b", "gpipe", "interleaved-1f1b", "zb-h1"], every=4
+    ),
 )
 def test_pipelines(two, family, schedule):
-    settings = ("training.accumulate=3",)
+    settings = ("training.accumulate=4", "model.n_layers=4")
     scale = {"pipeline": 2, "pipeline_schedule": schedule}
     compare(two.run(take_steps, family, scale, settings), alone(family, settings))
 

@@ -189,11 +189,16 @@ class StackPart(Protocol):
     or on later ones.
     """
 
-    layers: range
-    begins: bool
-    ends: bool
-    is_earlier: bool
-    is_later: bool
+    @property
+    def layers(self) -> range: ...
+    @property
+    def begins(self) -> bool: ...
+    @property
+    def ends(self) -> bool: ...
+    @property
+    def is_earlier(self) -> bool: ...
+    @property
+    def is_later(self) -> bool: ...
 
     def output(self, extras: Extras | None) -> Tensor:
         """The output of a stack that an earlier rank has finished."""

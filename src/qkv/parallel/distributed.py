@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 
 import torch
 import torch.distributed as dist
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from ..core.ranks import Ranks
 from ..training.checkpoints.pieces import Piece, Shard, shard_name
-from ..training.strategy import Strategy, Tensors
+from ..training.strategy import Around, Strategy, Tensors
 from .mesh import Mesh
 from .model_parallel.division import Division
 from .scale import AXES, ROW_AXES, STAGE_AXES, Axis
@@ -64,7 +63,7 @@ class Distributed(Strategy):
         self,
         n: int,
         forward: Callable[[int], Tensor],
-        around: Callable[[int], AbstractContextManager[None]],
+        around: Around,
         backward: Callable[[Tensor], None],
     ) -> None:
         run = super().run if self.division.pipeline is None else self.division.pipeline.run

@@ -14,7 +14,7 @@ Count = Annotated[int, Field(ge=1)]
 Stage = Literal[0, 1, 2, 3]
 Axis = Literal["pipeline", "data", "shard", "expert", "context", "tensor"]
 ContextAttention = Literal["ring", "all-to-all", "all-gather"]
-PipelineSchedule = Literal["1f1b", "gpipe"]
+PipelineSchedule = Literal["1f1b", "gpipe", "interleaved-1f1b", "zb-h1"]
 
 AXES: tuple[Axis, ...] = ("pipeline", "data", "shard", "expert", "context", "tensor")
 STAGE_AXES = AXES[1:]  # over ranks that differ in these, the same layers are computed
@@ -55,7 +55,9 @@ class Scale(Spec):
               (Dubey et al. 2024, §3.3.2).
     expert:   ranks over which the experts of mixtures are divided; each of them computes a part of the batch too.
     pipeline: ranks over which the layers are divided. The batches of a step, `training.accumulate` of them, are the
-              microbatches. `pipeline_schedule` is "1f1b" (Narayanan et al. 2019) or "gpipe" (Huang et al. 2019).
+              microbatches. `pipeline_schedule` is "1f1b" (Narayanan et al. 2019), "gpipe" (Huang et al. 2019),
+              "interleaved-1f1b", with two stages on each rank (Narayanan et al. 2021), or "zb-h1", which computes gradients
+              of weights where ranks would be idle (Qi et al. 2023).
     timeout:  seconds, or "10m": a rank that is not heard of for so long is given up, and the training ends.
 
     The product of the axes is the number of ranks. The batches of a step are the same on any number of ranks.
@@ -77,6 +79,11 @@ class Scale(Spec):
         if self.zero and self.shard == 1:
             raise ValueError(
                 f"zero={self.zero} divides over `shard` ranks, and shard is 1; raise shard, or leave out zero"
+            )
+        if self.stage == 3 and self.pipeline_schedule == "zb-h1" and self.pipeline > 1:
+            raise ValueError(
+                "pipeline_schedule=zb-h1 computes gradients of weights after zero=3 has summed those of a layer; give "
+                "zero=2 or 1, or pipeline_schedule=1f1b"
             )
         if self.zero == 0 and self.shard > 1:
             raise ValueError(

@@ -65,6 +65,7 @@ class Stepper:
         self.device = next(model.parameters()).device
         self.optimizer = self.strategy.optimizer(training.optimizer)  # first: what it freezes needs no fp32 masters
         self.mixed = MixedPrecision(training.precision, model, self.device)
+        self.strategy.prepare()
         self.lr = training.optimizer.lr
         if isinstance(model, TransformerModel | ModelModule):
             model.recompute(training.recompute)
@@ -142,12 +143,14 @@ class Stepper:
             return loss
 
         @contextmanager
-        def around(at: int) -> Iterator[None]:
+        def around(at: int, complete: bool = True) -> Iterator[None]:
             last = counted[at] == len(batches) - 1
             with self._splitting(batches[counted[at]]):
-                self.strategy.before_backward(last)
+                if complete:
+                    self.strategy.before_backward(last)
                 yield
-                self.strategy.after_backward(last)
+                if complete:
+                    self.strategy.after_backward(last)
 
         self.strategy.run(len(counted), forward, around, self.mixed.backward)
         seen = [*totals, *self.names, *(name for report in reports for name in report)]

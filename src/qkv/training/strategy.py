@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,12 @@ from .checkpoints.weights import model_tensors
 from .optimizers.base import Optimizer
 
 Tensors = Mapping[str, Tensor]
+
+
+class Around(Protocol):
+    """Makes a context for the backward pass of a batch, given its number. `complete`: all its gradients are there then."""
+
+    def __call__(self, at: int, complete: bool = True) -> AbstractContextManager[None]: ...
 
 
 class Strategy:
@@ -50,19 +57,22 @@ class Strategy:
         """Make the optimizer of the parameters that this rank updates."""
         return spec.build(self.model)
 
+    def prepare(self) -> None:
+        """Called before training, when the parameters have the dtype that they keep."""
+
     stages = 1  # of a pipeline, each with some of the layers
 
     def run(
         self,
         n: int,
         forward: Callable[[int], Tensor],
-        around: Callable[[int], AbstractContextManager[None]],
+        around: Around,
         backward: Callable[[Tensor], None],
     ) -> None:
         """The forward and backward passes of a step of n batches.
 
         forward:  the loss of a batch, given its number.
-        around:   a context for the backward pass of a batch.
+        around:   a context for the backward pass of a batch, or for a part of it.
         backward: the backward pass from a loss.
         """
         for i in range(n):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..scale import Axis
 
 BUCKET_BYTES = 25 << 20  # of a bucket, as in PyTorch's DDP
+ALIGNED = 16  # numbers: parameters that are views begin at multiples of it, as matrix products like
 
 Key = tuple[int, tuple[Axis, ...]]
 """The owner of a parameter, and the axes over which its gradient is summed after it is sent to the owner."""
@@ -25,8 +26,30 @@ class Bucket:
     axes: tuple[Axis, ...]
     parameters: list[nn.Parameter]
     flat: Tensor | None = None
+    values: Tensor | None = None  # of the parameters, which are `views` of it, see `join`
+    views: list[Tensor] = field(default_factory=list)
     work: dist.Work | None = None
     waiting: set[int] = field(default_factory=set)  # ids of parameters whose gradient is not there yet
+
+    @torch.no_grad()
+    def join(self) -> None:
+        """Move the parameters into one flat tensor, which can be sent without a copy."""
+        sizes = [-(-p.numel() // ALIGNED) * ALIGNED for p in self.parameters]
+        self.values = self.parameters[0].new_zeros(sum(sizes))
+        self.views = [
+            part[: p.numel()].view_as(p) for part, p in zip(self.values.split(sizes), self.parameters, strict=True)
+        ]
+        for parameter, view in zip(self.parameters, self.views, strict=True):
+            parameter.data = view.copy_(parameter)
+
+    @property
+    def joined(self) -> Tensor:
+        """The flat tensor of the parameters. Those that were replaced since are joined again."""
+        pairs = zip(self.parameters, self.views, strict=False)
+        if self.values is None or any(p.data_ptr() != view.data_ptr() for p, view in pairs):
+            self.join()
+        assert self.values is not None
+        return self.values
 
     def flatten(self) -> Tensor:
         """The gradients one after the other, zeros where there is none; then for each parameter whether it has one."""

@@ -70,6 +70,11 @@ class Replicated(Distributed):
         ranks = self.mesh.group(*bucket.axes)
         return None if ranks.size == 1 else dist.all_reduce(flat, group=group_of(ranks), async_op=True)
 
+    def prepare(self) -> None:
+        if self.stage:
+            for bucket in self.buckets:
+                bucket.join()
+
     # -- one step -----------------------------------------------------------------------------------------------
 
     def before_backward(self, last: bool) -> None:
@@ -106,16 +111,12 @@ class Replicated(Distributed):
         if not self.stage:
             return
         shard = group_of(self.shard)
-        sent: list[tuple[Bucket, Tensor, dist.Work | None]] = []
-        for bucket in self.buckets:
-            flat = torch.cat([p.detach().reshape(-1) for p in bucket.parameters])
-            sent.append((bucket, flat, dist.broadcast(flat, group=shard, group_src=bucket.owner, async_op=True)))
-        for bucket, flat, work in sent:
+        works = [
+            dist.broadcast(bucket.joined, group=shard, group_src=bucket.owner, async_op=True) for bucket in self.buckets
+        ]
+        for work in works:
             if work is not None:
                 work.wait()
-            if bucket.owner != self.mine:
-                for parameter, value in zip(bucket.parameters, bucket.unflatten(flat), strict=True):
-                    parameter.copy_(value)
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 

@@ -4,46 +4,32 @@ The batches of a step are the microbatches. A rank runs the model's usual forwar
 earlier ranks takes up their hidden states, and one whose last layers are on later ranks hands its own over, which ends the
 forward pass there (`HandedOver`). Gradients travel back the same way.
 
-    GPipe (Huang et al. 2019): the forward passes of all microbatches, then all backward passes.
-    1F1B (Narayanan et al. 2019): a backward pass as soon as there is one, so that rank s of p keeps p − s microbatches.
-
-Both leave ranks idle for (p − 1)/(m + p − 1) of a step with m microbatches.
+`schedules.actions` says in which order. A rank may have several stages, whose forward passes it runs one at a time.
 """
 
 from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from typing import Literal, NoReturn
+from typing import NoReturn
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from ...core.extras import Extras, Record
+from ...training.strategy import Around
 from ..scale import PipelineSchedule
 from ..world import World
+from .deferred import Deferred, Waiting, compute
+from .schedules import actions, chunks_of
 
 
 class HandedOver(Exception):
     """The forward pass goes on at the next rank."""
-
-
-Action = tuple[Literal["forward", "backward"], int]
-
-
-def actions(schedule: PipelineSchedule, microbatches: int, stages: int, stage: int) -> Iterator[Action]:
-    """What a stage does in a step, in order, with the number of the microbatch."""
-    ahead = microbatches if schedule == "gpipe" else min(microbatches, stages - 1 - stage)
-    for i in range(ahead):
-        yield "forward", i
-    for i in range(microbatches):
-        if ahead + i < microbatches:
-            yield "forward", ahead + i
-        yield "backward", i
 
 
 @dataclass
@@ -58,6 +44,7 @@ class Microbatch:
     reports: list[tuple[str, Record]] = field(default_factory=list)
     sent: list[Tensor] = field(default_factory=list)
     loss: Tensor | None = None
+    waiting: Waiting = field(default_factory=list)  # weight gradients that are left for later
 
     @property
     def received(self) -> list[Tensor]:
@@ -71,24 +58,38 @@ class Pipeline:
         self.ranks, self.schedule, self.model = ranks, schedule, model
         self.names = {module: name for name, module in model.named_modules()}
         self.current = Microbatch()
+        self.chunk = 0  # which of this rank's stages runs
+        self.number = 0  # of the current microbatch
+        self.stages = chunks_of(schedule) * ranks.size
+        self.deferred: Deferred | None = None  # where backward passes are split
         self.travelling: list[tuple[dist.Work | None, Tensor]] = []
 
     def run(
         self,
         n: int,
         forward: Callable[[int], Tensor],
-        around: Callable[[int], AbstractContextManager[None]],
+        around: Around,
         backward: Callable[[Tensor], None],
     ) -> None:
         """The forward and backward passes of n microbatches, see `training.strategy.Strategy.run`."""
-        kept: dict[int, Microbatch] = {}
-        for action, i in actions(self.schedule, n, self.ranks.size, self.ranks.rank):
-            if action == "forward":
-                kept[i] = self.current = self._receive()
+        kept: dict[tuple[int, int], Microbatch] = {}
+        for kind, i, chunk in actions(self.schedule, n, self.ranks.size, self.ranks.rank):
+            self.number, self.chunk, key = i, chunk, (i, chunk)
+            if kind == "forward":
+                kept[key] = self.current = self._receive()
                 with suppress(HandedOver):
                     self.current.loss = forward(i)
+            elif kind == "weight":
+                with around(i, True):
+                    compute(kept.pop(key).waiting)
+            elif kind == "input":
+                assert self.deferred is not None
+                with self.deferred.open() as waiting:
+                    self._backward(kept[key], around(i, False), backward)
+                kept[key] = Microbatch(waiting=waiting)
             else:
-                self._backward(kept.pop(i), around(i), backward)
+                # Gradients of this rank are complete after its last backward pass of a microbatch, which is of stage 0.
+                self._backward(kept.pop(key), around(i, chunk == 0), backward)
         for work, _ in self.travelling:
             if work is not None:
                 work.wait()
@@ -102,22 +103,22 @@ class Pipeline:
         tensors = self.current.sent = [*states, *(x for _, record in reports for x in record)]
         header = [(tuple(x.shape), x.dtype, x.requires_grad) for x in tensors]
         contents = pickle.dumps((len(states), [(name, len(record)) for name, record in reports], header))
-        self._send(torch.tensor([len(contents)]), self.ranks.rank + 1)
-        self._send(torch.frombuffer(bytearray(contents), dtype=torch.uint8), self.ranks.rank + 1)
+        self._send(torch.tensor([len(contents)]), 1)
+        self._send(torch.frombuffer(bytearray(contents), dtype=torch.uint8), 1)
         for x in tensors:
-            self._send(x.detach(), self.ranks.rank + 1)
+            self._send(x.detach(), 1)
         raise HandedOver
 
     def _receive(self) -> Microbatch:
         """Wait for what the rank before hands over."""
-        if not self.ranks.rank:
+        if not self.stage:
             return Microbatch()
-        length = self._wait_for(torch.empty(1, dtype=torch.int64))
-        contents = self._wait_for(torch.empty(int(length), dtype=torch.uint8))
+        length = self._wait_for(torch.empty(1, dtype=torch.int64), -1)
+        contents = self._wait_for(torch.empty(int(length), dtype=torch.uint8), -1)
         states, lengths, header = pickle.loads(contents.numpy().tobytes())
         device = next(self.model.parameters()).device
         tensors = [
-            self._wait_for(torch.empty(shape, dtype=dtype, device=device)).requires_grad_(trained)
+            self._wait_for(torch.empty(shape, dtype=dtype, device=device), -1).requires_grad_(trained)
             for shape, dtype, trained in header
         ]
         rest = iter(tensors[states:])
@@ -129,9 +130,7 @@ class Pipeline:
         trained = [x for x in batch.sent if x.requires_grad]
         gradients = []
         for x in trained:
-            gradient = torch.empty_like(x, memory_format=torch.contiguous_format)
-            dist.recv(gradient, group=self.ranks.group, group_src=self.ranks.rank + 1)
-            gradients.append(gradient)
+            gradients.append(self._wait_for(torch.empty_like(x, memory_format=torch.contiguous_format), 1))
         with around:
             if batch.loss is not None:
                 backward(batch.loss)
@@ -139,31 +138,68 @@ class Pipeline:
                 torch.autograd.backward(trained, gradients)
             for x in batch.received:  # before the sums over ranks, for which the rank before has to finish too
                 if x.requires_grad:
-                    self._send(torch.zeros_like(x) if x.grad is None else x.grad, self.ranks.rank - 1)
+                    self._send(torch.zeros_like(x) if x.grad is None else x.grad, -1)
 
-    def _wait_for(self, x: Tensor) -> Tensor:
-        """Receive a tensor of the shape and dtype of x, into x, from the rank before."""
-        dist.recv(x, group=self.ranks.group, group_src=self.ranks.rank - 1)
+    @property
+    def stage(self) -> int:
+        """The number of the stage that runs."""
+        return self.chunk * self.ranks.size + self.ranks.rank
+
+    def _wait_for(self, x: Tensor, step: int) -> Tensor:
+        """Receive a tensor of the shape and dtype of x, into x, from the next stage (step 1) or the one before (−1)."""
+        peer = (self.ranks.rank + step) % self.ranks.size
+        edge = self.stage if step == 1 else self.stage - 1
+        dist.recv(x, group=self.ranks.group, group_src=peer, tag=self._tag(edge, step == 1))
         return x
 
-    def _send(self, x: Tensor, to: int) -> None:
-        """Send without waiting; the tensor is kept until the end of the step."""
-        x = x.contiguous()
-        self.travelling.append((dist.isend(x, group=self.ranks.group, group_dst=to), x))
+    def _send(self, x: Tensor, step: int) -> None:
+        """Send to the next stage, or the one before, without waiting; the tensor is kept until the end of the step."""
+        x, peer = x.contiguous(), (self.ranks.rank + step) % self.ranks.size
+        edge = self.stage if step == 1 else self.stage - 1
+        work = dist.isend(x, group=self.ranks.group, group_dst=peer, tag=self._tag(edge, step == -1))
+        self.travelling.append((work, x))
+
+    def _tag(self, edge: int, backward: bool) -> int:
+        """What tells messages between two ranks apart: the stages that they travel between, and in which direction."""
+        return 2 * (self.number * self.stages + edge) + backward
 
 
 class Part:
-    """The layers of a stack that a rank of a pipeline has, see `core.ranks.StackPart`.
+    """The layers of a stack that the running stage of a rank has, see `core.ranks.StackPart`.
 
-    first, stop: the numbers of this rank's layers among those of all stacks. offset: the number of the stack's first layer.
+    edges: the first layer of each stage among the layers of all stacks. offset: the number of the stack's first layer, of n.
     """
 
-    def __init__(self, pipeline: Pipeline, first: int, stop: int, offset: int, n: int) -> None:
-        self.pipeline = pipeline
-        self.layers = range(max(first - offset, 0), max(min(stop - offset, n), 0))
-        self.begins = first <= offset < stop
-        self.ends = first < offset + n <= stop
-        self.is_earlier, self.is_later = offset + n <= first, stop <= offset
+    def __init__(self, pipeline: Pipeline, edges: Sequence[int], offset: int, n: int) -> None:
+        self.pipeline, self.edges, self.offset, self.n = pipeline, edges, offset, n
+
+    @property
+    def _stage(self) -> tuple[int, int]:
+        """The first layer of the running stage among those of all stacks, and that of the next one."""
+        return self.edges[self.pipeline.stage], self.edges[self.pipeline.stage + 1]
+
+    @property
+    def layers(self) -> range:
+        first, stop = self._stage
+        return range(max(first - self.offset, 0), max(min(stop - self.offset, self.n), 0))
+
+    @property
+    def begins(self) -> bool:
+        first, stop = self._stage
+        return first <= self.offset < stop
+
+    @property
+    def ends(self) -> bool:
+        first, stop = self._stage
+        return first < self.offset + self.n <= stop
+
+    @property
+    def is_earlier(self) -> bool:
+        return self.offset + self.n <= self._stage[0]
+
+    @property
+    def is_later(self) -> bool:
+        return self._stage[1] <= self.offset
 
     def output(self, extras: Extras | None) -> Tensor:
         self._add_reports(extras)

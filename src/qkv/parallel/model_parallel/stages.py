@@ -11,8 +11,10 @@ from ...models.transformer import Transformer, TransformerModel
 from ..mesh import Mesh
 from ..scale import PipelineSchedule
 from ..world import World
+from .deferred import defer
 from .division import Division
 from .pipeline import Part, Pipeline
+from .schedules import chunks_of
 
 TOKENS = 512  # of a sequence, for which the cost of layers is compared
 
@@ -23,7 +25,8 @@ def divide_layers(model: nn.Module, mesh: Mesh, division: Division, schedule: Pi
 
     Raises ValueError if the model is no Transformer, has fewer layers than stages, or has reversible layers.
     """
-    stages, ranks = mesh.size("pipeline"), mesh.group("pipeline")
+    ranks = mesh.group("pipeline")
+    stages = mesh.size("pipeline") * chunks_of(schedule)
     assert isinstance(ranks, World)
     if not isinstance(model, TransformerModel):
         raise ValueError(
@@ -33,8 +36,12 @@ def divide_layers(model: nn.Module, mesh: Mesh, division: Division, schedule: Pi
     if any(stack.reversible for stack in stacks):
         raise ValueError("scale.pipeline can't divide reversible layers; choose another placement, or use other axes")
     n = sum(len(stack.block_of) for stack in stacks)
+    if chunks_of(schedule) > 1 and mesh.device.type == "cuda":
+        raise ValueError(f"pipeline_schedule={schedule} needs messages with tags, which NCCL lacks; give 1f1b or zb-h1")
     if n < stages:
-        raise ValueError(f"scale.pipeline={stages} is more than the {n} layers of this model; it can be 1 to {n}")
+        each = chunks_of(schedule)
+        what = f"scale.pipeline={ranks.size} with {each} stages each" if each > 1 else f"scale.pipeline={stages}"
+        raise ValueError(f"{what} is more than the {n} layers of this model; it can be 1 to {n // each}")
     edges = balanced(costs(model.spec), stages)
     division.pipeline = pipeline = Pipeline(ranks, schedule, model)
     used: dict[int, set[int]] = {}
@@ -55,14 +62,17 @@ def divide_layers(model: nn.Module, mesh: Mesh, division: Division, schedule: Pi
             use(stack.block(stack.block_of[i]), stage)
         for module in (stack.position, stack.block_positions, stack.between):
             use(module, *stage_of)
-        number = mesh.index("pipeline")
-        division.switch(stack, "part", Part(pipeline, edges[number], edges[number + 1], offset, len(stage_of)))
+        division.switch(stack, "part", Part(pipeline, edges, offset, len(stage_of)))
         offset += len(stage_of)
     for head in (model.head, model.classification_head):
         if head is not None:
             use(head, stages - 1)
-    by_path = {path: used.get(id(tensor), set(range(stages))) for path, tensor in names.items()}
+    by_path = {
+        path: {stage % ranks.size for stage in used.get(id(tensor), range(stages))} for path, tensor in names.items()
+    }
     division.everywhere = {path for path, some in by_path.items() if len(some) > 1}
+    if schedule == "zb-h1":
+        pipeline.deferred = defer(model, division.switch)
     division.place({path: min(some) for path, some in by_path.items() if len(some) == 1})
 
 
