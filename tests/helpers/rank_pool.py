@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-TIMEOUT = 120.0  # seconds that a function may take, and 30 more for each rank, which share the cores
+TIMEOUT = 240.0  # seconds that a function may take, and 30 more for each rank, which share the cores
 
 
 class RankPool:

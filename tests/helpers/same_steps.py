@@ -14,12 +14,13 @@ import small_recipes
 import torch
 from torch.utils import _pytree
 
-from qkv.core.batch import Batch
+from qkv.core.batch import IGNORE, Batch
 from qkv.core.ranks import ALONE, Ranks
 from qkv.data.loader.stream import stream
 from qkv.experiments.evaluate import Evaluator
 from qkv.experiments.tokenizer import make
 from qkv.experiments.train import use_of
+from qkv.generation.generate import generate
 from qkv.inference.run import load
 from qkv.models.build import build
 from qkv.parallel.scale import Scale
@@ -176,11 +177,15 @@ def train_to(
     scale: dict[str, Any] | None = None,
     settings: tuple[str, ...] = (),
     resume: bool = False,
+    evaluates: bool = False,
 ) -> str:
-    """Train in a folder up to a number of steps, saving every third. Returns why it ended."""
+    """Train in a folder up to a number of steps, saving every third. Returns why it ended.
+
+    evaluates: measure the loss of a batch and generate by beam search every second step.
+    """
     recipe, tokenizer, spec = _prepared("moe", (*settings, "training.schedule={kind: constant}"))
     training = recipe.training.replace(
-        max_steps=steps, save_every=3, eval_every=None, metric="loss", mode="min", final="last"
+        max_steps=steps, save_every=3, eval_every=2 if evaluates else None, metric="loss", mode="min", final="last"
     )
     value = Scale.from_dict(scale or {})
     team = Team(ranks, torch.device("cpu"), value, value.sizes(ranks.size))
@@ -193,6 +198,16 @@ def train_to(
         )  # fmt: skip
         return map(wide, batches)
 
+    def evaluate(model: Any, step: int) -> dict[str, float]:
+        with stream(recipe.data, tokenizer, recipe.batching, seq2seq=True, split="validation", epochs=1) as batches:
+            batch = wide(next(batches))
+        sums = model(**batch.inputs, labels=batch.labels)
+        given = {"layout": batch.inputs["layout"], "bos_id": 1, "eos_id": 2, "num_beams": 3, "max_new_tokens": 5}
+        found = generate(model, batch.inputs["ids"], **given)
+        tokens = [token for (row, *_) in found.sequences for token in row]
+        searched = sum(i * token for i, token in enumerate(tokens, 1))
+        return {"loss": float(sums.loss / (batch.labels != IGNORE).sum()), "searched": float(searched)}
+
     return fit(
         model,
         open_stream,
@@ -202,6 +217,7 @@ def train_to(
         ranks=ranks,
         distribute=team.distribute,
         resume=resume,
+        evaluate=evaluate if evaluates else None,
     ).ending
 
 

@@ -20,6 +20,23 @@ LAYOUTS = {
 }  # fmt: skip
 
 
+def evaluations(folder):
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{name: line[name] for name in ("step", "loss", "searched")} for line in lines if line["type"] == "eval"]
+
+
+@pytest.mark.parametrize("layout", fast(LAYOUTS, "zero 3", "tensor", "pipeline"))
+def test_running_averages_and_their_evaluations_are_those_of_one_rank(two, tmp_path, layout):
+    """The loss, and what a beam search of three beams finds, of the whole model with averaged weights."""
+    settings = ("training.average={kind: running, decay: 0.7}",)
+    train_to(ALONE, str(tmp_path / "one"), 6, None, settings, False, True)
+    two.run(train_to, str(tmp_path / "two"), 6, LAYOUTS[layout], settings, False, True)
+    found, wanted = evaluations(tmp_path / "two"), evaluations(tmp_path / "one")
+    assert len(wanted) == 3 and len({line["searched"] for line in wanted}) > 1
+    assert found == [pytest.approx(line, rel=1e-9) for line in wanted]
+    close(tmp_path / "one", tmp_path / "two")
+
+
 def files(folder):
     return sorted(path.name for path in (folder / "checkpoints" / "step-00000006").iterdir())
 

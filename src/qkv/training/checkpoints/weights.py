@@ -130,8 +130,8 @@ def write_tensors(
         save_file(on_host, path, metadata={"format": "pt", **(metadata or {}), **sums})
     except SafetensorError as error:
         raise OSError(f"{path} could not be written: {error}") from None
-    if checked:
-        checksums.order(path)
+    if checked or metadata:
+        checksums.order(path)  # so that equal tensors make equal files
     path.chmod(0o666 & ~_umask())  # the library makes its files private, unlike everything else in a run
 
 
