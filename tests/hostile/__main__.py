@@ -146,13 +146,14 @@ def directories(seed: int, count: int) -> Tally:
         return _outcomes(check(run, damages), names, SECONDS / 2)
 
 
-def kills(*options: str) -> Callable[[int, int], Tally]:
+def kills(*options: str, script: str = "kills.py") -> Callable[[int, int], Tally]:
     """Trainings that are killed and resumed, compared with one that nobody disturbed."""
 
     def suite(seed: int, count: int) -> Tally:
         with tempfile.TemporaryDirectory() as folder:
-            scale = ["--kills", str(count)] if "moments" in options else ["--every", str(count)]
-            command = [sys.executable, str(HERE / "kills.py"), folder, "--seed", str(seed), *scale, *options]
+            at_random = "moments" in options or script != "kills.py"
+            scale = ["--kills" if at_random else "--every", str(count)]
+            command = [sys.executable, str(HERE / script), folder, "--seed", str(seed), *scale, *options]
             done = subprocess.run(command, capture_output=True, text=True)
         if not done.stdout:
             return Tally(wrong=[f"{command} said nothing: {done.stderr[-500:]}"])
@@ -173,7 +174,8 @@ class Suite:
 SUITES = {
     "saves": Suite(kills("--only", "saves"), 1, 0.1, repeats=False),
     "runs": Suite(kills("--only", "runs"), 3, 0.15, repeats=False),
-    "moments": Suite(kills("--only", "moments"), 10, 0.15),
+    "moments": Suite(kills("--only", "moments"), 10, 0.1),
+    "ranks": Suite(kills(script="rank_kills.py"), 50, 0.05),
     "directories": Suite(directories, 300, 0.2),
     "configs": Suite(configs, 2000, 0.1),
     "tokenizers": Suite(tokenizers, 1000, 0.08),
