@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,8 @@ from .options import Json
 from .say import console, echo, echo_json
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from ..cost.sweep import ModelCosts
     from ..models.base import ModelSpec
 
@@ -106,7 +109,6 @@ def _print(rows: list[ModelCosts], key: str = "", sizes: list[str] | None = None
 def _drawing(rows: list[tuple[str, int, ModelCosts]], key: str, suffix: str) -> str:
     """Charts of FLOPs, parameters and caches: side by side in an SVG file, one below the other on a page."""
     from ..look.chart import Series, line_chart
-    from ..look.standalone_svg import figure
 
     quantities = {
         "FLOPs of a token, forward": "forward",
@@ -125,9 +127,17 @@ def _drawing(rows: list[tuple[str, int, ModelCosts]], key: str, suffix: str) -> 
         chart = line_chart(title, lines, x_label=key, log=True, log_x=True)
         if chart and (changing or attribute != "parameters"):
             charts.append(chart)
+    return charts_as(charts, suffix, "Costs")
+
+
+def charts_as(charts: Sequence[Markup], suffix: str, title: str) -> str:
+    """Charts side by side in an SVG file, or one below the other on a page."""
+    from ..look.standalone_svg import figure
+
     if suffix == ".svg":
         return figure(*charts)
     pictures = "\n".join(figure(chart) for chart in charts)
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
     style = "<style>:root{color-scheme:light dark}body{margin:12px}svg{max-width:100%;height:auto}</style>"
-    return f'<!doctype html><html lang="en"><head>{head}<title>Costs</title>{style}</head><body>\n{pictures}\n</body></html>'
+    head = f"<head>{head}<title>{title}</title>{style}</head>"
+    return f'<!doctype html><html lang="en">{head}<body>\n{pictures}\n</body></html>'

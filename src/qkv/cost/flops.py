@@ -61,7 +61,7 @@ def parts(spec: ModelSpec, shape: Shape) -> list[Part]:
             shared = i in stack.block_of[:layer]  # with a layer whose parameters are counted already
             for name, cost in own.items():
                 costs[f"{stack_name} {name}"] += Cost(0, cost.flops) if shared else cost
-    costs["embedding tables"] = Cost(_tables(spec))
+    costs["embedding tables"] = Cost(token_tables(spec))
     if spec.head is not None:
         costs["head"] = spec.head.cost_for(spec, shape.length)
     total, known = spec.cost(shape.length, shape.source), sum(costs.values(), Cost())
@@ -73,7 +73,7 @@ def _times_rows(costs: Mapping[str, Cost], shape: Shape) -> list[Part]:
     return [Part(name, cost.parameters, cost.flops * shape.rows) for name, cost in costs.items()]
 
 
-def _tables(spec: Transformer) -> int:
+def token_tables(spec: Transformer) -> int:
     """Number of parameters of the token embeddings; a shared table counts once."""
     sizes = []
     for name, stack in spec.stacks():

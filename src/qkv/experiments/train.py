@@ -67,6 +67,7 @@ from .evaluate import Evaluated, Evaluator
 from .fingerprint import fingerprint
 from .memory_check import MemoryCheck, plan_of
 from .notes import TEXTS, data_summary, longest_rows, of_the_model, small_splits, tuning, unknown_notes
+from .planning.rank_layout import lay_out
 from .pretrained import check_base, keep_base, model_of
 from .report.report import write_report
 from .report.start import START, note_start, note_threads
@@ -242,6 +243,8 @@ class Job:
         training = self.members.ranks.broadcast(chooser.resolve(recipe.training))
         self.recipe = recipe.model_copy(update={"training": training})
         self.notes.append(chooser.estimate(training))
+        self.members, notes = lay_out(self.members, self.recipe, self.spec, shape)
+        self.notes += notes
         plan = plan_of(
             training,
             self.spec,

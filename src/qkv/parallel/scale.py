@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -58,6 +58,7 @@ class Scale(Spec):
               microbatches. `pipeline_schedule` is "1f1b" (Narayanan et al. 2019), "gpipe" (Huang et al. 2019),
               "interleaved-1f1b", with two stages on each rank (Narayanan et al. 2021), or "zb-h1", which computes gradients
               of weights where ranks would be idle (Qi et al. 2023).
+    auto:     the planner chooses the axes for the number of ranks: `scale: auto`. Then none of them is given.
     timeout:  seconds, or "10m": a rank that is not heard of for so long is given up, and the training ends.
 
     The product of the axes is the number of ranks. The batches of a step are the same on any number of ranks.
@@ -72,10 +73,22 @@ class Scale(Spec):
     expert: Count = 1
     pipeline: Count = 1
     pipeline_schedule: PipelineSchedule = "1f1b"
+    auto: bool = False
     timeout: Annotated[float, BeforeValidator(read_seconds), Field(gt=0)] = 600.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, given: Any) -> Any:
+        return (
+            {"auto": True} if given in ("auto", {"kind": "auto"}) else given
+        )  # a bare name arrives as a kind, see `Spec`
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if self.auto and (named := next((axis for axis in AXES if getattr(self, axis) not in (None, 1)), None)):
+            raise ValueError(
+                f"auto chooses {named} too, and {named}={getattr(self, named)} is given; leave out one of the two"
+            )
         if self.zero and self.shard == 1:
             raise ValueError(
                 f"zero={self.zero} divides over `shard` ranks, and shard is 1; raise shard, or leave out zero"

@@ -39,6 +39,10 @@ class Team:
         """The team of a process that trains by itself."""
         return cls(ALONE, device, Scale(), Sizes())
 
+    def laid_out(self, scale: Scale) -> Team:
+        """The same ranks in another layout."""
+        return Team(self.ranks, self.device, scale, scale.sizes(self.ranks.size))
+
     @property
     def leads(self) -> bool:
         """Whether this is rank 0, which prints and writes."""

@@ -29,7 +29,8 @@ class Deferred:
     @contextmanager
     def open(self) -> Iterator[Waiting]:
         """Inside the block, backward passes leave weight gradients to `compute`."""
-        self._waiting = waiting = []
+        waiting: Waiting = []
+        self._waiting = waiting
         try:
             yield waiting
         finally:

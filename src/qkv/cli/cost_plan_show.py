@@ -1,0 +1,207 @@
+"""Tables, reasons and charts of `qkv cost --plan`, `--simulate` and `--published`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from .say import console
+
+if TYPE_CHECKING:
+    from ..cost.plan.published import Comparison
+    from ..cost.plan.search import Plan
+    from ..cost.plan.simulate import Point
+    from ..experiments.planning.many_ranks import Question
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Callable[[Any], None]]:
+    """A progress bar on standard error if it is a terminal; the value advances it."""
+    from rich.progress import Progress
+
+    shown = console(stderr=True)
+    with Progress(console=shown, transient=True, disable=not shown.is_terminal) as bar:
+        task = bar.add_task("layouts", total=total)
+        yield lambda _: bar.advance(task)
+
+
+def show_plans(plans: Sequence[Plan], question: Question, top: int) -> None:
+    """Print the layouts, and of the first one why, its memory and the parts of its step."""
+    model, machine, best = question.model, question.machine, plans[0]
+    _line(
+        f"{model.name}: {model.parameters:,} parameters on {question.ranks:,} × {machine.device.name} "
+        f"({machine.network.name}), "
+        f"{question.batch:,} rows of {model.tokens:,} tokens a step, in {machine.precision}"
+        + (", compiled" if machine.how.compiled else "")
+    )
+    table = _table("layout", "batches", "again", "memory", "step", "tokens/s", "MFU", "bound by")
+    for one in plans[:top]:
+        layout, step = one.layout, one.step
+        many = f"{layout.microbatches} × {layout.rows}"
+        rates = (f"{step.tokens_per_second:,.0f}", f"{step.mfu:.1%}")
+        table.add_row(
+            str(layout), many, layout.recompute, _gb(one.memory.needed), _time(step.seconds), *rates, step.bound
+        )
+    console().print(table, highlight=False)
+    _line("batches: microbatches × rows; again: what is computed again in backward; memory and tokens/s of a GPU")
+    if len(plans) > top:
+        _line(f"{len(plans) - top:,} more fit; --top shows them.")
+    _line("")
+    for reason in why(plans, question):
+        _line(reason)
+    _line(f"In qkv: {best.layout.settings() or 'no setting, one rank'}")
+    _line(f"\n{memory_line(best, question)}")
+    _show_parts(best)
+
+
+def why(plans: Sequence[Plan], question: Question) -> list[str]:
+    """Sentences that say why the first layout is the best."""
+    from ..cost.plan.layout import Layout
+    from ..cost.plan.rank_memory import memory
+
+    best, device = plans[0], question.machine.device
+    replicas = Layout(data=question.ranks, recompute="blocks")
+    alone = memory(question.model, replicas, question.machine.how).needed
+    fit = "would fit" if alone <= device.memory else "don't fit"
+    reasons = [f"Plain replicas {fit}: one row, recomputed, takes {_gb(alone)} of {_gb(device.memory)}."]
+    if question.layout is not None:
+        return [*reasons, "This layout was given; leave it out to compare it with others."]
+    axes = [
+        other
+        for other in plans[1:]
+        if (other.layout.tensor, other.layout.pipeline, other.layout.context, other.layout.zero)
+        != (best.layout.tensor, best.layout.pipeline, best.layout.context, best.layout.zero)
+    ]
+    if axes:
+        other = axes[0]
+        slower = other.step.seconds / best.step.seconds - 1
+        costs = {f"{one.kind} communication": one.exposed for one in other.step.communication if one.exposed}
+        costs |= {"the pipeline's bubble": other.step.bubble} if other.step.bubble else {}
+        dearest = max(costs, key=lambda name: costs[name], default="")
+        reason = f", of which {dearest} is {_time(costs[dearest])}" if dearest else ""
+        reasons.append(f"The next other kind, {other.layout}, is {slower:.1%} slower{reason}.")
+    reasons.append(f"{len(plans):,} layouts fit into memory. What binds is: {best.step.bound}.")
+    return reasons
+
+
+def memory_line(plan: Plan, question: Question) -> str:
+    """The memory of the fullest rank, by part."""
+    held, device = plan.memory, question.machine.device
+    named = {
+        "weights": held.weights,
+        "gradients": held.gradients,
+        "optimizer": held.optimizer,
+        "gathered and copied": held.gathered,
+        "activations": held.activations,
+        "logits": held.logits,
+    }
+    parts = ", ".join(f"{name} {_gb(size)}" for name, size in named.items() if size)
+    where = f" (stage {plan.memory.stage + 1} of {plan.layout.pipeline})" if plan.layout.pipeline > 1 else ""
+    return f"Memory of the fullest GPU{where}: {_gb(held.needed)} of {_gb(device.memory)}: {parts}; and what libraries need"
+
+
+def _show_parts(plan: Plan) -> None:
+    step = plan.step
+    table = _table("a step", "time", "of the step", "hidden")
+    for name, seconds in step.compute.items():
+        table.add_row(name, _time(seconds), f"{seconds / step.seconds:.1%}", "")
+    for one in step.communication:
+        name = {"shard": "ZeRO", "data": "gradients", "tensor": "tensor", "context": "context"}.get(one.kind, one.kind)
+        exposed = f"{one.exposed / step.seconds:.1%}"
+        table.add_row(f"{name} communication, exposed", _time(one.exposed), exposed, _time(one.hidden))
+    if step.bubble:
+        table.add_row("pipeline bubble", _time(step.bubble), f"{step.bubble / step.seconds:.1%}", "")
+    table.add_section()
+    table.add_row("total", _time(step.seconds), "", "")
+    console().print(table, highlight=False)
+
+
+def show_points(points: Sequence[Point], question: Question) -> None:
+    """Print the points of a simulation."""
+    model, machine = question.model, question.machine
+    _line(
+        f"{model.name} on {machine.device.name} ({machine.network.name}), rows of {model.tokens:,} tokens, in "
+        f"{machine.precision}"
+    )
+    table = _table("scaling", "GPUs", "rows", "layout", "step", "tokens/s", "MFU", "bound by")
+    for point in points:
+        first = (point.kind, f"{point.ranks:,}", f"{point.batch:,}")
+        if point.plan is None:
+            table.add_row(*first, "nothing fits", "", "", "", "")
+            continue
+        step = point.plan.step
+        rates = (_time(step.seconds), f"{step.tokens_per_second:,.0f}", f"{step.mfu:.1%}")
+        table.add_row(*first, str(point.plan.layout), *rates, step.bound)
+    console().print(table, highlight=False)
+
+
+def drawn(points: Sequence[Point], question: Question, suffix: str) -> str:
+    """Charts of MFU and step time by number of GPUs, for both kinds of scaling."""
+    from ..look.chart import Series, line_chart
+    from .cost_sweep import charts_as
+
+    charts = []
+    title = f"{question.model.name} on {question.machine.device.name}"
+    quantities: list[tuple[str, Callable[[Any], float], bool]] = [
+        (f"MFU of {title}, %", lambda step: 100 * step.mfu, False),
+        (f"seconds of a step, {title}", lambda step: step.seconds, True),
+    ]
+    for name, value, log in quantities:
+        lines = [
+            Series(
+                f"{kind} scaling",
+                [(point.ranks, value(point.plan.step)) for point in points if point.kind == kind and point.plan],
+                dots=True,
+            )
+            for kind in ("weak", "strong")
+        ]
+        charts.append(line_chart(name, lines, x_label="GPUs", zero=not log, log=log, log_x=True))
+    return charts_as([chart for chart in charts if chart], suffix, "Scaling")
+
+
+def show_published(rows: Sequence[Comparison]) -> None:
+    """Print published runs beside their predictions."""
+    from ..cost.plan.published import TOLERANCE
+
+    table = _table("run", "published", "predicted", "error", "memory", "published")
+    for row in rows:
+        run = row.published
+        star = " *" if run.calibrated else ""
+        gib = "" if run.memory_gib is None else f"{run.memory_gib:.1f} GiB"
+        table.add_row(
+            *(run.name + star, f"{run.value:,.6g} {run.unit}", f"{row.predicted:,.4g}", f"{row.error:+.1%}"),
+            *(f"{row.memory.needed / 2**30:.1f}", gib),
+        )
+    console().print(table, highlight=False)
+    held_out = [row for row in rows if not row.published.calibrated]
+    within = sum(row.within for row in held_out)
+    _line(f"* calibrated. Of the other {len(held_out)}, {within} are within {TOLERANCE:.0%}.")
+    for row in rows:
+        if not row.within:
+            _line(f"Beyond {TOLERANCE:.0%}: {row.published.name} ({row.error:+.1%})")
+
+
+def _table(*headers: str) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for header in headers:
+        left = header in ("layout", "bound by", "run", "scaling", "a step", "again")
+        table.add_column(header, justify="left" if left else "right", no_wrap=header not in ("layout", "run"))
+    return table
+
+
+def _line(text: str) -> None:
+    console().print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.0f} MB"
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs" if seconds else "0"

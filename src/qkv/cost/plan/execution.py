@@ -1,0 +1,95 @@
+"""How training is executed: bytes of each number, what is fused and overlapped, and the speed that kernels reach.
+
+`Execution` says what a framework does, `Kernels` what share of a device's peak its kernels reach. Shares were set from a few
+published runs, which `published.py` marks as calibrated; all others are predictions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What a framework does in a training step.
+
+    width:            bytes of an activation.
+    weights, gradients, optimizer: bytes that are kept of a parameter. copies: further ones while it is used, as those of
+                      autocast, which ZeRO 3 frees with the gathered parameters.
+    gathered, reduced: bytes of a parameter that ZeRO 3 gathers, and of a gradient that is summed.
+    compiled:         element-wise operations are fused, as by torch.compile.
+    tiled:            scores of attention stay on the chip (FlashAttention).
+    data_overlap:     sums of gradients, and ZeRO 3's gathering, run beside computation.
+    tensor_overlap:   the share of tensor parallelism's communication that is hidden behind products.
+    pipeline_overlap: sends between stages are hidden.
+    sequence:         tensor parallelism divides tokens between its layers (Korthikanti et al. 2022).
+    gather_once:      ZeRO 3 beside a pipeline gathers once a step, not for every microbatch.
+    gather_overlap:   ZeRO 1 and 2 gather updated parameters beside the next forward pass.
+    context_shards:   ZeRO divides over context ranks too.
+    fused_loss:       logits are computed and used chunk by chunk.
+    ring:             speed of attention divided over context ranks, against attention on one device.
+    fp8:              products of layers are computed in fp8.
+    """
+
+    name: str
+    width: int = 2
+    weights: float = 4
+    gradients: float = 4
+    optimizer: float = 8
+    copies: float = 2
+    gathered: float = 4
+    reduced: float = 4
+    compiled: bool = False
+    tiled: bool = True
+    data_overlap: bool = True
+    tensor_overlap: float = 0.0
+    pipeline_overlap: bool = False
+    sequence: bool = True
+    gather_once: bool = False
+    gather_overlap: bool = False
+    context_shards: bool = False
+    fused_loss: bool = True
+    ring: float = 0.7
+    fp8: bool = False
+
+
+QKV = Execution("qkv")
+QKV_FP32 = Execution("qkv", width=4, copies=0)
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Shares of a device's peak that kernels reach.
+
+    products:  matrix products by precision, for matrices of a wide model. `half`: the width at which half of it is reached.
+    attention: fused attention, forward and backward together.
+    memory:    of the bandwidth, by element-wise kernels.
+    launch:    seconds that starting a kernel takes.
+    contention: slowdown by communication that runs beside computation, as a share of its time.
+    """
+
+    products: Mapping[str, float] = field(default_factory=lambda: {"bf16": 0.6, "fp8": 0.4})
+    half: float = 0.0
+    attention: float = 0.3
+    memory: float = 0.8
+    launch: float = 5e-6
+    contention: float = 0.0
+    source: str = "usual values, not calibrated"
+
+    def of(self, precision: str) -> float:
+        """The share of the peak that products reach in a precision."""
+        return self.products.get(precision, self.products["bf16"])
+
+
+KERNELS = {
+    "h100": Kernels({"bf16": 0.70, "fp8": 0.48}, 1150, attention=0.35),
+    "h100-500w": Kernels({"bf16": 0.63, "fp8": 0.47}, 1150, attention=0.25),
+    "a100": Kernels({"bf16": 0.75}, 480, attention=0.5),
+}
+
+
+def kernels(hardware: str) -> Kernels:
+    """The shares of peak for a device by name; usual values for others."""
+    same = {"h200": "h100", "b200": "h100"}
+    return KERNELS.get(same.get(hardware, hardware), Kernels())

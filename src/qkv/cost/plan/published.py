@@ -1,0 +1,335 @@
+"""Published training runs, with what the model predicts for them (`qkv cost --published`).
+
+Rows marked `calibrated` set the shares of `KERNELS`; nothing was fitted to the others. What a source does not say was
+assumed, and the row says so.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Literal
+
+from ...models.base import ModelSpec
+from ..accelerators import KNOWN, Accelerator
+from ..flops import TRAINING
+from .execution import KERNELS, Execution
+from .layout import Layout
+from .network import KNOWN as NETWORKS
+from .rank_memory import RankMemory, memory
+from .step import Machine, Step, step
+from .work import Work, work
+
+TOLERANCE = 0.15
+MakeSpec = Callable[[str, Mapping[str, Any]], ModelSpec]
+Unit = Literal["tokens/s", "TFLOP/s"]
+
+TITAN = Execution("torchtitan", gathered=2, copies=0, gather_once=True, context_shards=True, fused_loss=False)
+COMPILED = replace(TITAN, compiled=True)
+FP8 = replace(COMPILED, fp8=True)
+ASYNC = replace(FP8, tensor_overlap=0.5, pipeline_overlap=False)
+MEGATRON = Execution(
+    "Megatron-LM 2021",
+    weights=2,
+    gradients=2,
+    optimizer=12,
+    copies=0,
+    reduced=2,
+    gathered=2,
+    compiled=True,
+    tiled=False,
+    data_overlap=False,
+    sequence=False,
+)
+MEGATRON_CORE = replace(
+    MEGATRON,
+    name="Megatron-Core 2024",
+    gradients=4,
+    reduced=4,
+    tiled=True,
+    data_overlap=True,
+    sequence=True,
+    tensor_overlap=0.5,
+    pipeline_overlap=True,
+    gather_overlap=True,
+)
+LLAMA3 = replace(MEGATRON_CORE, name="Llama 3", tensor_overlap=0.0, gather_once=True, ring=1.0)
+
+# Meta's hosts for torchtitan's benchmarks: H100s of 96 GB HBM2e, limited to 500 W.
+H100_500W = Accelerator("h100-500w", KNOWN["h100"].flops, 2.4e12, 96e9, 500)
+
+LLAMA_8B: tuple[str, dict[str, int]] = ("llama-3-8b", {})
+LLAMA_70B = ("llama-3-8b", {"n_layers": 80, "d_model": 8192, "n_heads": 64, "d_ff": 28672})
+LLAMA_405B = ("llama-3-8b", {"n_layers": 126, "d_model": 16384, "n_heads": 128, "d_ff": 53248})
+
+TITAN_DOCS = "pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md"
+MEGATRON_2021 = "Narayanan et al. 2021, table 1; NVIDIA/Megatron-LM README, April 2021"
+MEGATRON_2024 = "NVIDIA/Megatron-LM README, 2024, images/model_table.png"
+LLAMA3_PAPER = "Dubey et al. 2024 (The Llama 3 Herd of Models), table 4"
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published run. value: tokens per second of a GPU, or TFLOP/s of a GPU as the source counts them."""
+
+    name: str
+    model: tuple[str, Mapping[str, Any]]
+    length: int
+    layout: Layout
+    device: Accelerator
+    network: str
+    how: Execution
+    value: float
+    unit: Unit
+    source: str
+    calibrated: bool = False
+    memory_gib: float | None = None
+    assumed: str = ""
+
+    @property
+    def machine(self) -> Machine:
+        return Machine(self.device, NETWORKS[self.network], KERNELS[self.device.name], self.how)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A published run beside its prediction, in the unit of the source."""
+
+    published: Published
+    step: Step
+    memory: RankMemory
+    predicted: float
+
+    @property
+    def error(self) -> float:
+        """Relative error of the predicted throughput."""
+        return self.predicted / self.published.value - 1
+
+    @property
+    def within(self) -> bool:
+        return abs(self.error) <= TOLERANCE
+
+
+def compare(run: Published, make: MakeSpec) -> Comparison:
+    """Predict a published run."""
+    model = _work(run.model[0], tuple(sorted(run.model[1].items())), run.length, make)
+    predicted = step(model, run.layout, run.machine)
+    value = predicted.tokens_per_second
+    if run.unit == "TFLOP/s":
+        value *= _counted(run, model) / 1e12
+    return Comparison(run, predicted, memory(model, run.layout, run.how), value)
+
+
+def markdown(rows: Sequence[Comparison]) -> str:
+    """The table of `docs/scale.md`, by source. Calibrated rows have a star, and those beyond the tolerance are bold."""
+    lines: list[str] = []
+    for source, group in itertools.groupby(rows, key=lambda row: row.published.source):
+        some = list(group)
+        lines += ["", f"{source}, {some[0].published.unit} of a GPU:", ""]
+        lines += ["| run | published | predicted | error | memory, GiB | published |", "|---|---:|---:|---:|---:|---:|"]
+        for row in some:
+            run = row.published
+            error = f"{row.error:+.1%}" if row.within else f"**{row.error:+.1%}**"
+            gib = "" if run.memory_gib is None else f"{run.memory_gib:.1f}"
+            held = f"{row.memory.needed / 2**30:.1f}"
+            name = run.name + (" *" if run.calibrated else "") + (" †" if run.assumed else "")
+            lines.append(f"| {name} | {run.value:,.6g} | {row.predicted:,.5g} | {error} | {held} | {gib} |")
+    assumed = dict.fromkeys(row.published.assumed for row in rows if row.published.assumed)
+    return "\n".join(
+        [*lines[1:], "", "\\* calibrated. † assumed, as the source does not say: " + "; ".join(assumed) + "."]
+    )
+
+
+@lru_cache(maxsize=64)
+def _work(name: str, changes: tuple[tuple[str, Any], ...], length: int, make: MakeSpec) -> Work:
+    """The work of a model of equal layers, from a spec with one of them."""
+    sizes = {**dict(changes), "max_positions": length}
+    layers = sizes.pop("n_layers", 32)
+    one = work(name, make(name, {**sizes, "n_layers": 1}), length)
+    layer = one.layers[0]
+    flops = one.flops + (layers - 1) * TRAINING * (layer.products + layer.scores)
+    return replace(one, layers=one.layers * layers, flops=flops)
+
+
+def _counted(run: Published, model: Work) -> float:
+    """FLOPs of a token as the source counts them: all pairs of tokens, and recomputation in 2021 (Narayanan et al. 2021,
+    equation 3; Korthikanti et al. 2022, appendix A); causal pairs in Llama 3."""
+    if run.source == LLAMA3_PAPER:
+        return model.flops / model.tokens
+    sizes = run.model[1]
+    n, d, s, v = sizes["n_layers"], sizes["d_model"], run.length, sizes["vocab_size"]
+    if run.source == MEGATRON_2021:
+        return 96 * n * d * d * (1 + s / (6 * d) + v / (16 * n * d))
+    return 72 * n * d * d * (1 + s / (6 * d) + v / (12 * n * d))
+
+
+def _run(*fields: Any, **named: Any) -> Published:
+    return Published(*fields, **named)
+
+
+def _titan(name: str, how: Execution, value: float, gib: float, **layout: Any) -> dict[str, Any]:
+    return {"name": name, "how": how, "value": value, "memory_gib": gib, "layout": Layout(**layout)}
+
+
+def _torchtitan() -> list[Published]:
+    base = {"device": H100_500W, "network": "nvlink4-ndr", "unit": "tokens/s", "source": TITAN_DOCS}
+    rows: list[Published] = []
+
+    def add(model: tuple[str, Mapping[str, Any]], length: int, calibrated: bool = False, **row: Any) -> None:
+        assumed = row.pop("assumed", "")
+        rows.append(_run(model=model, length=length, calibrated=calibrated, assumed=assumed, **base, **row))
+
+    for ranks, values in ((8, (5762, 6667, 8532)), (128, (5605, 6514, 8380))):
+        for what, how, value, gib in zip(
+            ("", ", compiled", ", compiled, fp8"),
+            (TITAN, COMPILED, FP8),
+            values,
+            (82.4, 77.0, 76.8) if ranks == 8 else (67.0, 62.0, 61.8),
+            strict=True,
+        ):
+            row = _titan(
+                f"Llama 8B, {ranks} H100, FSDP{what}",
+                how,
+                value,
+                gib,
+                shard=ranks,
+                zero=3,
+                rows=2,
+                recompute="products",
+            )
+            add(LLAMA_8B, 8192, ranks == 8, **row)
+    for context, value, gib in ((1, 3890, 83.9), (2, 2540, 84.2), (4, 1071, 84.0), (8, 548, 84.5)):
+        length = 32768 * context
+        row = _titan(
+            *(f"Llama 8B, 8 H100, FSDP, CP {context}, {length:,} tokens, fp8", FP8, value, gib),
+            shard=8 // context,
+            context=context,
+            zero=3,
+            recompute="blocks",
+        )
+        add(LLAMA_8B, length, context in (1, 8), **row)
+    for what, how, value, gib in (("", FP8, 829, 71.9), (", async TP", ASYNC, 876, 67.6)):
+        row = _titan(
+            *(f"Llama 70B, 256 H100, FSDP 32, TP 8{what}, fp8", how, value, gib),
+            shard=32,
+            tensor=8,
+            zero=3,
+            rows=16,
+            recompute="blocks",
+        )
+        add(LLAMA_70B, 8192, **row)
+    for what, chunks, value, gib in (("1F1B", 1, 100, 82.5), ("interleaved 1F1B", 2, 128, 72.7)):
+        row = _titan(
+            *(f"Llama 405B, 512 H100, FSDP 8, TP 8, PP 8 {what}, fp8", ASYNC, value, gib),
+            shard=8,
+            tensor=8,
+            pipeline=8,
+            zero=3,
+            rows=4,
+            microbatches=8,
+            chunks=chunks,
+            recompute="blocks",
+        )
+        add(LLAMA_405B, 8192, assumed="8 microbatches, torchtitan's default", **row)
+    for context, value, gib in ((1, 76, 75.3), (2, 47, 75.9), (4, 31, 77.1), (8, 16, 84.9)):
+        length = 32768 * context
+        row = _titan(
+            *(f"Llama 405B, 512 H100, TP 8, PP 8, CP {context}, {length:,} tokens, fp8", ASYNC, value, gib),
+            shard=8 // context,
+            context=context,
+            tensor=8,
+            pipeline=8,
+            zero=3,
+            microbatches=8,
+            recompute="blocks",
+        )
+        add(LLAMA_405B, length, assumed="8 microbatches, torchtitan's default", **row)
+    return rows
+
+
+def _gpt(d_model: int, n_heads: int, n_layers: int, vocab_size: int) -> tuple[str, Mapping[str, Any]]:
+    sizes = {
+        "d_model": d_model,
+        "n_heads": n_heads,
+        "n_layers": n_layers,
+        "vocab_size": vocab_size,
+        "d_ff": 4 * d_model,
+    }
+    return "gpt2", sizes
+
+
+# name, heads, width, layers, tensor, pipeline, GPUs, rows of a step, TFLOP/s of a GPU
+_MEGATRON_2021 = (
+    ("1.7B", 24, 2304, 24, 1, 1, 32, 512, 137),
+    ("3.6B", 32, 3072, 30, 2, 1, 64, 512, 138),
+    ("7.5B", 32, 4096, 36, 4, 1, 128, 512, 142),
+    ("18B", 48, 6144, 40, 8, 1, 256, 1024, 135),
+    ("39B", 64, 8192, 48, 8, 2, 512, 1536, 138),
+    ("76B", 80, 10240, 60, 8, 4, 1024, 1792, 140),
+    ("145B", 96, 12288, 80, 8, 8, 1536, 2304, 148),
+    ("310B", 128, 16384, 96, 8, 16, 1920, 2160, 155),
+    ("530B", 128, 20480, 105, 8, 35, 2520, 2520, 163),
+    ("1T", 160, 25600, 128, 8, 64, 3072, 3072, 163),
+)
+_MEGATRON_2024 = (
+    ("1.7B", 16, 2048, 24, 1, 1, 48, 192, 408.8),
+    ("7.1B", 32, 4096, 30, 2, 1, 96, 192, 465.9),
+    ("16B", 48, 6144, 32, 4, 1, 192, 192, 489.1),
+    ("32B", 56, 7168, 48, 8, 1, 384, 192, 459.6),
+    ("70B", 64, 8192, 84, 8, 2, 768, 384, 419.7),
+    ("119B", 80, 10240, 92, 8, 4, 1536, 768, 420.5),
+    ("177B", 96, 12288, 96, 8, 6, 2304, 1152, 432.8),
+    ("314B", 128, 16384, 96, 8, 8, 3072, 1536, 474.4),
+    ("462B", 144, 18432, 112, 8, 16, 6144, 3072, 459.9),
+)
+
+
+def _megatron() -> list[Published]:
+    rows: list[Published] = []
+    value: float
+    for name, heads, d, n, t, p, gpus, batch, value in _MEGATRON_2021:
+        data = gpus // (t * p)
+        layout = Layout(pipeline=p, data=data, tensor=t, microbatches=batch // data, recompute="blocks", chunks=1)
+        rows.append(
+            _run(
+                *(f"GPT {name}, {gpus:,} A100, TP {t}, PP {p}, DP {data}", _gpt(d, heads, n, 51_200), 2048, layout),
+                *(KNOWN["a100"], "nvlink3-hdr", MEGATRON, value, "TFLOP/s", MEGATRON_2021),
+                calibrated=name in ("1.7B", "18B"),
+                assumed="microbatches of one row, not interleaved" if p > 1 else "",
+            )
+        )
+    for name, heads, d, n, t, p, gpus, batch, value in _MEGATRON_2024:
+        at_once, many = (batch // 48, 1) if p == 1 else (1, batch // 48)
+        layout = Layout(pipeline=p, shard=48, zero=1, tensor=t, microbatches=many, rows=at_once)
+        rows.append(
+            _run(
+                *(f"GPT {name}, {gpus:,} H100, TP {t}, PP {p}, DP 48", _gpt(d, heads, n, 131_072), 4096, layout),
+                *(KNOWN["h100"], "nvlink4-ndr", MEGATRON_CORE, value, "TFLOP/s", MEGATRON_2024),
+                calibrated=name in ("1.7B", "7.1B"),
+                assumed="microbatches of one row, not interleaved" if p > 1 else "one microbatch",
+            )
+        )
+    return rows
+
+
+def _llama3() -> list[Published]:
+    rows = []
+    for gpus, length, context, data, batch, value in (
+        (8192, 8192, 1, 64, 32, 430),
+        (16384, 8192, 1, 128, 16, 400),
+        (16384, 131_072, 16, 8, 16, 380),
+    ):
+        layout = Layout(pipeline=16, shard=data, zero=3, context=context, tensor=8, microbatches=batch, chunks=8)
+        rows.append(
+            _run(
+                *(f"Llama 405B, {gpus:,} H100, TP 8, CP {context}, PP 16, DP {data}", LLAMA_405B, length, layout),
+                *(KNOWN["h100"], "nvlink4-ndr", LLAMA3, value, "TFLOP/s", LLAMA3_PAPER),
+                assumed="interleaved stages of one layer, causal FLOPs",
+            )
+        )
+    return rows
+
+
+RUNS = (*_torchtitan(), *_megatron(), *_llama3())

@@ -1,0 +1,146 @@
+"""Bytes that the fullest rank of a layout needs: weights, gradients, optimizer state, gathered parameters, activations.
+
+For a parameter of P numbers on t tensor ranks, divided over s shard ranks by ZeRO's stage z (Rajbhandari et al. 2020):
+
+    weights    4 P/t, and /s for z = 3         gradients  4 P/t, and /s for z ≥ 2
+    optimizer  8 P/t, and /s for z ≥ 1         gathered   two blocks of P/t, for z = 3
+
+Stages 1 and 2 give whole matrices to ranks, so that the rank with the largest matrix may hold more than its share.
+Activations are those of the microbatches that a stage has in flight: up to p in 1F1B, all in GPipe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+
+from ...layers.losses import CHUNK_BYTES
+from .execution import Execution
+from .layout import Layout
+from .work import LayerWork, Work
+
+RESERVE = 1.0e9  # of a GPU's context, communication buffers and libraries
+FRAGMENTATION = 1.05
+
+
+@dataclass(frozen=True)
+class RankMemory:
+    """Bytes of the fullest rank. `stage` is the stage of the pipeline that it belongs to."""
+
+    weights: float
+    gradients: float
+    optimizer: float
+    gathered: float
+    activations: float
+    logits: float
+    stage: int = 0
+
+    @property
+    def states(self) -> float:
+        """What is kept from step to step, and the gradients."""
+        return self.weights + self.gradients + self.optimizer
+
+    @property
+    def total(self) -> float:
+        return self.states + self.gathered + self.activations + self.logits
+
+    @property
+    def needed(self) -> float:
+        """With what libraries and the allocator need."""
+        return FRAGMENTATION * self.total + RESERVE
+
+    def to_dict(self) -> dict[str, float]:
+        return {**asdict(self), "total": self.total, "needed": self.needed}
+
+
+def memory(model: Work, layout: Layout, how: Execution) -> RankMemory:
+    """Predict the bytes of the fullest rank."""
+    p, first = layout.pipeline, dict[object, int]()
+    for stage, layers in enumerate(model.stages(p)[:-1]):
+        first.setdefault((layers, stage == 0), stage)  # the first of equal stages has the most microbatches in flight
+    return max((of_stage(model, layout, how, stage) for stage in (*first.values(), p - 1)), key=lambda one: one.total)
+
+
+def of_stage(model: Work, layout: Layout, how: Execution, stage: int) -> RankMemory:
+    """Predict the bytes of the ranks of one stage of the pipeline."""
+    layers = [(model.kinds[kind], count) for kind, count in model.stages(layout.pipeline)[stage]]
+    t, first, last = layout.tensor, stage == 0, stage == layout.pipeline - 1
+    blocks = [layer.whole + (layer.divided + layer.experts / layout.expert) / t for layer, _ in layers]
+    rest = model.embedding / t * (first or (last and model.tied)) + (model.head / t + model.other) * last
+    mine = sum(block * count for block, (_, count) in zip(blocks, layers, strict=True)) + rest
+    ranks = layout.shard * (layout.context if how.context_shards else 1)
+    shared = mine / ranks
+    owned = shared if layout.zero == 3 else max(shared, _largest_share(_matrices(model, layers, first, last), layout))
+    weights = shared if layout.zero == 3 else mine
+    gradients = mine if layout.zero < 2 else owned
+    optimizer = owned if layout.zero else mine
+    gathered = 0.0
+    if layout.zero == 3 and ranks > 1:
+        held = rest + min(len(model.layers), 2) * max(blocks, default=0.0)
+        gathered = how.gathered * held
+        if (
+            how.gather_once and layout.pipeline > 1
+        ):  # all parameters, and gradients that are summed at the end of the step
+            gathered = (how.gathered + how.reduced) * mine
+    copies = how.copies * (mine if layout.zero < 3 else 0.0)
+    in_flight = min(layout.microbatches, layout.pipeline - stage if layout.schedule == "1f1b" else layout.microbatches)
+    kept = in_flight * sum(count * activations(layer, layout, how) for layer, count in layers)
+    if layers and layout.recompute == "blocks":
+        kept += max(activations(layer, layout, how, whole=True) for layer, _ in layers)
+    logits = 0.0
+    if last:
+        tokens = layout.rows * model.length / layout.context
+        seen = tokens * model.outputs / t
+        chunk = min(seen * how.width, CHUNK_BYTES) if how.fused_loss else seen * _LOGITS
+        logits = tokens * 2 * how.width * model.d_model + chunk
+    return RankMemory(
+        how.weights * weights,
+        how.gradients * gradients,
+        how.optimizer * optimizer,
+        gathered + copies,
+        kept,
+        logits,
+        stage,
+    )
+
+
+_LOGITS = 10  # bytes of a logit: in bf16, in fp32, and its gradient
+
+
+def _matrices(model: Work, layers: Sequence[tuple[LayerWork, int]], first: bool, last: bool) -> tuple[int, ...]:
+    ends = [model.embedding] * (first or (last and model.tied)) + [model.head] * last
+    inner = [size for layer, count in layers for _ in range(count) for size in layer.matrices]
+    return (*inner, *(size for size in ends if size))
+
+
+def _largest_share(sizes: tuple[int, ...], layout: Layout) -> float:
+    if layout.zero not in (1, 2) or not sizes:
+        return 0.0
+    return _largest_load(sizes, layout.shard) / layout.tensor
+
+
+@lru_cache(maxsize=1024)
+def _largest_load(sizes: tuple[int, ...], ranks: int) -> int:
+    """The numbers of the fullest rank when the largest matrices are given out first, each to the emptiest rank."""
+    loads = [0] * ranks
+    for size in sorted(sizes, reverse=True):
+        loads[loads.index(min(loads))] += size
+    return max(loads)
+
+
+def activations(layer: LayerWork, layout: Layout, how: Execution, whole: bool = False) -> float:
+    """Bytes that a layer keeps from forward to backward for one microbatch; without recomputation if `whole`."""
+    tokens, w, d = layout.rows * layer.tokens / layout.context, how.width, layer.d_model
+    t = layout.tensor
+    between = t if how.sequence else 1
+    if layout.recompute == "blocks" and not whole:
+        return tokens * w * d / between
+    heads = layer.heads * layer.d_head
+    wide = 2 * heads + 2 * layer.kv_heads * layer.d_head + (3 if layer.gated else 2) * layer.inner
+    kept = tokens * w * wide / t + tokens * w * d * (4 if how.compiled else 8) / between
+    if layout.recompute == "products":
+        kept = tokens * w * (heads + wide / 2) / t + tokens * w * d / between
+    if layer.heads and not how.tiled and layout.recompute != "attention":
+        kept += 5 * layout.rows * layer.tokens**2 * layer.heads / t
+    return kept

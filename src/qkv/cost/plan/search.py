@@ -1,0 +1,169 @@
+"""Search the layouts of a model on a number of ranks: those that fit into memory, the fastest first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...core.spec import counted
+from .layout import AXES, Layout, Recompute, check, divisors
+from .rank_memory import RankMemory, memory
+from .step import Machine, Step, step
+from .work import Work
+
+TOKENS = 1024  # of a row that context parallelism leaves to a rank at least
+MICROBATCHES = 256
+FEW = 64  # replicas, up to which all numbers of shards are tried
+TIE = 0.005  # of the time of a step, within which the layout that needs less memory comes first
+MOST_RANKS = 1 << 16  # up to which more ranks are tried where nothing fits
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A layout with its predicted memory and time."""
+
+    layout: Layout
+    step: Step
+    memory: RankMemory
+
+    def fits(self, machine: Machine) -> bool:
+        return self.memory.needed <= machine.device.memory
+
+
+def plan(model: Work, layout: Layout, machine: Machine) -> Plan:
+    """Predict one layout."""
+    return Plan(layout, step(model, layout, machine), memory(model, layout, machine.how))
+
+
+def search(
+    model: Work,
+    machine: Machine,
+    ranks: int,
+    batch: int,
+    *,
+    recompute: tuple[Recompute, ...] = ("none", "blocks"),
+    microbatches: int | None = None,
+) -> list[Plan]:
+    """All layouts of `batch` rows a step that fit into memory, the fastest first, and of equal axes only the fastest.
+
+    microbatches: the number of batches of a step, if it is given. Raises ValueError if nothing fits, with the layout that
+    needs the least memory, and the number of ranks on which one fits.
+    """
+    best: dict[tuple[int, ...], Plan] = {}
+    fitted: set[tuple[int | str, ...]] = set()
+    smallest: tuple[float, Layout] | None = None
+    for layout in layouts(model, machine, ranks, batch, recompute, microbatches):
+        key = (*(layout.size(axis) for axis in AXES), layout.zero)
+        if layout.pipeline == 1 and (*key, layout.recompute) in fitted:
+            continue  # with fewer microbatches, which can't be slower
+        held = memory(model, layout, machine.how)
+        if held.needed > machine.device.memory:
+            smallest = min(smallest or (held.needed, layout), (held.needed, layout), key=lambda pair: pair[0])
+            continue
+        fitted.add((*key, layout.recompute))
+        found = Plan(layout, step(model, layout, machine), held)
+        if key not in best or found.step.seconds < best[key].step.seconds:
+            best[key] = found
+    if best:
+        return sorted(best.values(), key=lambda one: (round(math.log(one.step.seconds) / TIE), one.memory.needed))
+    if smallest is None:
+        raise ValueError(
+            f"no layout divides {counted(batch, 'row')} of {model.name} over {counted(ranks, 'rank')}; give a --batch that "
+            f"{ranks} divides"
+        )
+    raise ValueError(_too_small(model, machine, ranks, batch, smallest))
+
+
+def _too_small(model: Work, machine: Machine, ranks: int, batch: int, smallest: tuple[float, Layout]) -> str:
+    needed, layout = smallest
+    text = (
+        f"{model.name} does not fit on {ranks} × {machine.device.name}: the layout that needs the least memory ({layout}, "
+        f"recompute {layout.recompute}) takes {_gb(needed)} of {_gb(machine.device.memory)}"
+    )
+    more = ranks * 2
+    while more <= MOST_RANKS:
+        rows = math.lcm(batch, more)
+        for one in layouts(model, machine, more, rows, ("blocks",), None):
+            if memory(model, one, machine.how).needed <= machine.device.memory:
+                return f"{text}; {one} fits on {more}, with a batch of {counted(one.batch, 'row')}"
+        more *= 2
+    return f"{text}; take shorter rows or a smaller model"
+
+
+def nearest(model: Work, given: Plan, machine: Machine, batch: int) -> ValueError:
+    """The error for a layout that does not fit into memory: predicted bytes, and the layout nearest to it that fits."""
+    layout, needed = given.layout, given.memory
+    parts = f"weights {_gb(needed.weights)}, gradients {_gb(needed.gradients)}, optimizer {_gb(needed.optimizer)}"
+    text = (
+        f"{layout} of {model.name} takes {_gb(needed.needed)} on a rank ({parts}, activations {_gb(needed.activations)}), "
+        f"and {machine.device.name} has {_gb(machine.device.memory)}"
+    )
+    try:
+        fitting = search(model, machine, layout.ranks, batch)
+    except ValueError as error:
+        return ValueError(f"{text}; {error}")
+    near = min(fitting, key=lambda one: (_distance(layout, one.layout), one.step.seconds))
+    more = f" with recompute {near.layout.recompute}" if near.layout.recompute != layout.recompute else ""
+    return ValueError(f"{text}; the nearest that fits is {near.layout}{more}, with {_gb(near.memory.needed)}")
+
+
+def _distance(a: Layout, b: Layout) -> float:
+    return sum(abs(math.log2(a.size(axis) / b.size(axis))) for axis in AXES) + abs(a.zero - b.zero) / 2
+
+
+def layouts(
+    model: Work,
+    machine: Machine,
+    ranks: int,
+    batch: int,
+    recompute: tuple[Recompute, ...],
+    microbatches: int | None = None,
+) -> Iterator[Layout]:
+    """The layouts that fit ranks, model and batch. `tensor` stays inside a node."""
+    for tensor in divisors(ranks):
+        if tensor > machine.network.ranks or (tensor > 1 and not _allowed(model, "tensor", tensor)):
+            continue
+        for axes in _others(model, ranks // tensor, machine.network.ranks // tensor):
+            layout = replace(axes, tensor=tensor)
+            if batch % layout.replicas:
+                continue
+            rows = batch // layout.replicas
+            for many in [microbatches] if microbatches else divisors(rows):
+                if rows % many or many > MICROBATCHES:
+                    continue
+                for again in recompute:
+                    yield replace(layout, microbatches=many, rows=rows // many, recompute=again)
+
+
+def _others(model: Work, ranks: int, node: int) -> Iterator[Layout]:
+    """Sizes of the axes other than `tensor`, and stages of ZeRO. Of many replicas only one, those of a `node` and all are
+    tried as shards."""
+    for context in divisors(ranks):
+        if context > 1 and (model.length // context < TOKENS or not _allowed(model, "context", context)):
+            continue
+        for expert in divisors(ranks // context):
+            if expert > 1 and not _allowed(model, "expert", expert):
+                continue
+            for pipeline in divisors(ranks // context // expert):
+                if pipeline > 1 and not _allowed(model, "pipeline", pipeline):
+                    continue
+                rest = ranks // context // expert // pipeline
+                inside = max((n for n in divisors(rest) if n * context * expert <= node), default=1)
+                for shard in divisors(rest) if rest <= FEW else sorted({1, inside, rest}):
+                    for zero in (0,) if shard == 1 else (1, 2) if pipeline > 1 else (1, 2, 3):
+                        yield Layout(pipeline, rest // shard, shard, expert, context, zero=zero)
+
+
+def _allowed(model: Work, axis: str, size: int) -> bool:
+    changes: dict[str, Any] = {axis: size}
+    try:
+        check(replace(Layout(), **changes), model)
+    except ValueError:
+        return False
+    return True
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:,.1f} GB" if size < 1e12 else f"{size / 1e12:,.1f} TB"

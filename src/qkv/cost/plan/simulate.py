@@ -1,0 +1,70 @@
+"""Step time and MFU from few to many ranks: in weak scaling the batch grows with the ranks, in strong scaling it doesn't."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .layout import Layout, check
+from .search import Plan, plan, search
+from .step import Machine
+from .work import Work
+
+Kind = Literal["weak", "strong"]
+
+
+@dataclass(frozen=True)
+class Point:
+    """The fastest layout of a number of ranks. `plan` is None where nothing fits, and `why` says so."""
+
+    kind: Kind
+    ranks: int
+    batch: int
+    plan: Plan | None
+    why: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        if self.plan is None:
+            return {"scaling": self.kind, "ranks": self.ranks, "batch": self.batch, "why": self.why}
+        seen = {"layout": str(self.plan.layout), **self.plan.step.to_dict(), "memory": self.plan.memory.to_dict()}
+        return {"scaling": self.kind, "ranks": self.ranks, "batch": self.batch, **seen}
+
+
+def sizes(first: int, last: int) -> list[int]:
+    """Numbers of ranks that double from the first to the last."""
+    found = [first]
+    while found[-1] * 2 <= last:
+        found.append(found[-1] * 2)
+    return found
+
+
+def simulate(
+    model: Work, machine: Machine, ranks: Sequence[int], batch: int, each: Callable[[Point], None] = lambda point: None
+) -> list[Point]:
+    """Search the fastest layout for each number of ranks: in weak scaling with `batch` rows for the first number of ranks
+    and more in proportion, in strong scaling with as many rows as the last one has in weak scaling. `each` is called
+    with every point.
+
+    Raises ValueError if nothing fits on any number of ranks.
+    """
+    whole, points = batch * ranks[-1] // ranks[0], []
+    kinds: tuple[Kind, Kind] = ("weak", "strong")
+    for kind in kinds:
+        for number in ranks:
+            rows = batch * number // ranks[0] if kind == "weak" else whole
+            try:
+                point = Point(kind, number, rows, search(model, machine, number, rows)[0])
+            except ValueError as error:
+                point = Point(kind, number, rows, None, str(error))
+            points.append(point)
+            each(point)
+    if all(point.plan is None for point in points):
+        raise ValueError(points[-1].why)
+    return points
+
+
+def given(model: Work, machine: Machine, layout: Layout) -> Plan:
+    """Predict a layout that the user gave. Raises ValueError if it does not fit the model."""
+    check(layout, model)
+    return plan(model, layout, machine)

@@ -1,0 +1,335 @@
+"""Time of a training step of a layout: computation, communication that is hidden and exposed, and the pipeline's bubble.
+
+A microbatch takes a rank, for each of its layers,
+
+    products / (share · peak)  +  scores / (share · peak)  +  bytes of element-wise kernels / (share · bandwidth)
+
+in forward, twice that in backward (5/2 for the scores of fused attention), and again what is recomputed. On top come what
+tensor, context and expert parallelism exchange inside layers, the sends of a pipeline, and its bubble: (p − 1)/v
+microbatches of p stages with v chunks each (Narayanan et al. 2021, §2.2). Sums of gradients and ZeRO 3's gathering hide
+behind computation as far as it lasts; the first gathering and the last sum can't.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ..accelerators import Accelerator
+from .communication import Group
+from .execution import Execution, Kernels
+from .layout import Layout
+from .network import Network
+from .work import LayerWork, Work
+
+ADAMW_BYTES = 28  # of a parameter: weight, gradient and two moments read, weight and moments written, in fp32
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The devices of a training, what joins them, and how it runs on them."""
+
+    device: Accelerator
+    network: Network
+    kernels: Kernels
+    how: Execution
+
+    def group(self, layout: Layout, axis: str) -> Group:
+        return Group(self.network, layout.size(axis), layout.stride(axis))
+
+    @property
+    def precision(self) -> str:
+        return "bf16" if self.how.width == 2 else "fp32"
+
+
+@dataclass(frozen=True)
+class Communication:
+    """Seconds of a step that a kind of communication takes, and those of them in which nothing is computed."""
+
+    kind: str
+    seconds: float
+    exposed: float
+
+    @property
+    def hidden(self) -> float:
+        return self.seconds - self.exposed
+
+
+@dataclass(frozen=True)
+class Step:
+    """Seconds of a training step, by part.
+
+    compute: of the dearest stage, by kind of kernel. bubble: in which it waits for others. tokens: of a step, on all ranks.
+    """
+
+    compute: dict[str, float]
+    communication: tuple[Communication, ...]
+    bubble: float
+    tokens: float
+    ranks: int
+    flops: float
+    peak: float
+    limits: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def computing(self) -> float:
+        return sum(self.compute.values())
+
+    @property
+    def exposed(self) -> float:
+        return sum(one.exposed for one in self.communication)
+
+    @property
+    def seconds(self) -> float:
+        return self.computing + self.exposed + self.bubble
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Of one rank."""
+        return self.tokens / self.ranks / self.seconds
+
+    @property
+    def mfu(self) -> float:
+        """Model FLOPs utilization: FLOPs without recomputation, of the peak of all ranks."""
+        return self.flops / (self.seconds * self.ranks * self.peak)
+
+    @property
+    def bound(self) -> str:
+        """The part that takes the most time."""
+        parts = {**self.compute, **{f"{one.kind} communication": one.exposed for one in self.communication}}
+        parts["pipeline bubble"] = self.bubble
+        return max(parts, key=lambda name: parts[name])
+
+    def to_dict(self) -> dict[str, Any]:
+        whole = asdict(self)
+        del whole["limits"]
+        shown = {name: getattr(self, name) for name in ("seconds", "tokens_per_second", "mfu", "bound")}
+        return whole | shown
+
+
+@dataclass
+class _Times:
+    """Seconds of some layers for one microbatch: of kernels in forward and backward, and of what is exchanged inside."""
+
+    products: tuple[float, float] = (0.0, 0.0)
+    scores: tuple[float, float] = (0.0, 0.0)
+    elements: tuple[float, float] = (0.0, 0.0)
+    tensor: float = 0.0
+    context: float = 0.0
+    context_exposed: float = 0.0
+    expert: float = 0.0
+
+    @property
+    def forward(self) -> float:
+        return self.products[0] + self.scores[0] + self.elements[0]
+
+    @property
+    def backward(self) -> float:
+        return self.products[1] + self.scores[1] + self.elements[1]
+
+    def plus(self, other: _Times, times: int = 1) -> _Times:
+        def both(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+            return a[0] + times * b[0], a[1] + times * b[1]
+
+        return _Times(
+            both(self.products, other.products),
+            both(self.scores, other.scores),
+            both(self.elements, other.elements),
+            self.tensor + times * other.tensor,
+            self.context + times * other.context,
+            self.context_exposed + times * other.context_exposed,
+            self.expert + times * other.expert,
+        )
+
+
+def step(model: Work, layout: Layout, machine: Machine) -> Step:
+    """Predict the time of a training step."""
+    how, m, p = machine.how, layout.microbatches, layout.pipeline
+    of_kind = [_layer(layer, layout, machine) for layer in model.kinds]
+    parts, stages = model.stages(p), []
+    for stage in dict.fromkeys(parts[:-1]):
+        stages.append(_sum(of_kind, stage))
+    stages.append(_sum(of_kind, parts[-1]).plus(_head(model, layout, machine)))
+    dearest = max(stages, key=lambda one: one.forward + one.backward + _inside(one, how))
+    one_microbatch = dearest.forward + dearest.backward + _inside(dearest, how)
+    parameters = max(_parameters(model, layout, stage) for stage in {0, 1 % p, p - 1})
+    communication = [
+        Communication("tensor", m * dearest.tensor, m * dearest.tensor * (1 - how.tensor_overlap)),
+        Communication("context", m * dearest.context, m * dearest.context_exposed),
+        Communication("expert", m * dearest.expert, m * dearest.expert),
+        _pipeline(model, layout, machine),
+        *_data(parameters, len(model.layers) / p, dearest, layout, machine),
+    ]
+    seen = tuple(one for one in communication if one.seconds)
+    hidden = sum(one.hidden for one in seen)
+    local = parameters / (layout.shard if layout.zero else 1)
+    bandwidth = machine.device.bandwidth * machine.kernels.memory
+    compute = {
+        "products": m * sum(dearest.products),
+        "attention": m * sum(dearest.scores),
+        "element-wise": m * sum(dearest.elements),
+        "optimizer": ADAMW_BYTES * local / bandwidth,
+        "contention": machine.kernels.contention * hidden,
+    }
+    bubble = (p - 1) / layout.chunks * one_microbatch
+    peak = machine.device.peak(machine.precision)
+    return Step(
+        {name: value for name, value in compute.items() if value},
+        seen,
+        bubble,
+        layout.batch * model.tokens,
+        layout.ranks,
+        layout.batch * model.flops,
+        peak,
+    )
+
+
+def _sum(of_kind: list[_Times], stage: tuple[tuple[int, int], ...]) -> _Times:
+    times = _Times()
+    for kind, count in stage:
+        times = times.plus(of_kind[kind], count)
+    return times
+
+
+def _inside(times: _Times, how: Execution) -> float:
+    """Exposed communication inside layers."""
+    return times.tensor * (1 - how.tensor_overlap) + times.context_exposed + times.expert
+
+
+# -- one layer ---------------------------------------------------------------------------------------------------------
+
+_AGAIN = {"none": (0.0, 0.0, 0.0), "attention": (0.0, 1.0, 0.0), "products": (0.5, 0.0, 1.0), "blocks": (1.0, 1.0, 1.0)}
+
+
+def _layer(layer: LayerWork, layout: Layout, machine: Machine) -> _Times:
+    how, kernels, device = machine.how, machine.kernels, machine.device
+    parts = layout.context * (layout.tensor if layer.heads or layer.divided else 1)
+    again = _AGAIN[layout.recompute]
+    precision = "fp8" if how.fp8 else machine.precision
+    speed = kernels.of(precision) * device.peak(precision)
+    speed *= layer.d_model / (layer.d_model + kernels.half)
+    products = layout.rows * layer.products / parts / speed
+    ring = how.ring if layout.context > 1 else 1.0
+    share = kernels.attention * ring if how.tiled else kernels.of(machine.precision)
+    scores = layout.rows * layer.scores / parts / (share * device.peak(machine.precision))
+    backward = 2.5 if how.tiled else 2.0
+    moved = layout.rows * layer.tokens / layout.context * _passes(layer, layout, how) * how.width
+    moved += 0.0 if how.tiled else _SCORES * how.width * layout.rows * layer.tokens**2 * layer.heads / parts
+    elements = moved / (device.bandwidth * kernels.memory)
+    idle = max(0.0, _LAUNCHES[how.compiled] * kernels.launch - products - scores - elements)  # waiting for the host
+    elements += idle
+    times = _Times(
+        (products, (2 + again[0]) * products),
+        (scores, (backward + again[1]) * scores),
+        (elements, (2 + again[2]) * elements),
+    )
+    tokens = layout.rows * layer.tokens / layout.context
+    if layout.tensor > 1 and layer.divided:
+        ends = Group(machine.network, layout.tensor)
+        size = tokens * layer.d_model * how.width
+        one = 2 * ends.all_gather(size) if how.sequence else ends.all_reduce(size)
+        times.tensor = (layer.sublayers) * one * (2 + (layout.recompute == "blocks"))
+        times.tensor += layer.sublayers * ends.all_gather(size) * how.sequence  # inputs gathered again for gradients
+    if layout.context > 1 and layer.heads:
+        times.context, times.context_exposed = _ring(layer, layout, machine, sum(times.scores))
+    if layout.expert > 1 and layer.top_k:
+        size = tokens / layout.tensor * layer.top_k * layer.d_model * how.width
+        times.expert = (4 + 2 * (layout.recompute == "blocks")) * machine.group(layout, "expert").all_to_all(size)
+    return times
+
+
+_LAUNCHES = {False: 45, True: 15}  # kernels of a layer in forward, by whether they are fused
+_SCORES = 5  # passes over materialized scores and weights in forward
+
+
+def _passes(layer: LayerWork, layout: Layout, how: Execution) -> float:
+    """Numbers of a token that element-wise kernels read and write in forward, of one rank."""
+    norms, rotary, gate = (2.0, 2.0, 2.0 + layer.gated) if how.compiled else (14.0, 9.0, 2.0 + 3.0 * layer.gated)
+    between = layer.sublayers * layer.d_model * (norms + 3.0)
+    wide = gate * layer.inner + rotary * layer.rotary * (layer.heads + layer.kv_heads) * layer.d_head
+    return between / (layout.tensor if how.sequence else 1) + wide / layout.tensor
+
+
+def _ring(layer: LayerWork, layout: Layout, machine: Machine, computing: float) -> tuple[float, float]:
+    """Seconds of ring attention's sends, and those that attention to a block does not cover. Backward sends keys and values
+    and their gradients."""
+    tokens = layout.rows * layer.tokens / layout.context
+    size = 2 * tokens * layer.kv_heads * layer.d_head * machine.how.width / layout.tensor
+    one = machine.group(layout, "context").send(size)
+    sends = (3 + (layout.recompute == "blocks")) * (layout.context - 1)
+    return sends * one, max(0.0, sends * one - computing * (layout.context - 1) / layout.context)
+
+
+def _head(model: Work, layout: Layout, machine: Machine) -> _Times:
+    """The output layer and its loss."""
+    if not model.head_flops:
+        return _Times()
+    rows, parts, how = layout.rows / layout.context, layout.tensor, machine.how
+    speed = machine.kernels.of(machine.precision) * machine.device.peak(machine.precision)
+    products = rows * model.head_flops / parts / speed
+    passes = 8.0 if how.compiled else 12.0  # bytes of a logit in forward
+    elements = rows * model.length * model.outputs / parts * passes
+    elements /= machine.device.bandwidth * machine.kernels.memory
+    return _Times((products, 2 * products), (0.0, 0.0), (elements, 2 * elements))
+
+
+# -- between layers and steps ------------------------------------------------------------------------------------------
+
+
+def _pipeline(model: Work, layout: Layout, machine: Machine) -> Communication:
+    """Sends between stages: an activation forward and a gradient back for each microbatch and chunk."""
+    if layout.pipeline == 1:
+        return Communication("pipeline", 0.0, 0.0)
+    how = machine.how
+    size = layout.rows * model.length / layout.context * model.d_model * how.width
+    size /= layout.tensor if how.sequence else 1
+    one = machine.group(layout, "pipeline").send(size)
+    every = 2 * layout.chunks * layout.microbatches * one
+    edges = 2 * (layout.pipeline - 1) * one
+    return Communication("pipeline", every + edges, edges if how.pipeline_overlap else every + edges)
+
+
+def _parameters(model: Work, layout: Layout, stage: int) -> float:
+    """Parameters of a rank of a stage, before ZeRO divides them."""
+    t, last = layout.tensor, stage == layout.pipeline - 1
+    layers = [(model.kinds[kind], count) for kind, count in model.stages(layout.pipeline)[stage]]
+    own = sum(count * (layer.whole + (layer.divided + layer.experts / layout.expert) / t) for layer, count in layers)
+    own += model.embedding / t * (stage == 0 or (last and model.tied)) + (model.head / t + model.other) * last
+    return own
+
+
+def _data(parameters: float, layers: float, times: _Times, layout: Layout, machine: Machine) -> list[Communication]:
+    """Sums of gradients over replicas, and the gathering of parameters."""
+    how = machine.how
+    stride, within = layout.stride("shard"), layout.shard
+    if how.context_shards:
+        stride, within = layout.stride("context"), layout.shard * layout.context
+    shard = Group(machine.network, within, stride)
+    data = Group(machine.network, layout.data * layout.expert, layout.stride("data" if layout.data > 1 else "expert"))
+    gradients, found = parameters * how.reduced, []
+    if layout.zero == 3:
+        times_a_step = 1 if layout.pipeline > 1 and how.gather_once else layout.microbatches
+        gather, scatter = shard.all_gather(parameters * how.gathered), shard.all_gather(gradients)
+        forward, backward = times_a_step * times.forward, times_a_step * times.backward
+        ends = (
+            times_a_step * (gather + scatter) / max(layers, 1)
+        )  # the first layer's parameters, the last one's gradients
+        before = max(0.0, times_a_step * gather - forward) if how.data_overlap else times_a_step * gather
+        after = times_a_step * (gather + scatter)
+        after = max(0.0, after - backward) if how.data_overlap else after
+        seconds = times_a_step * (2 * gather + scatter)
+        found.append(Communication("shard", seconds, min(seconds, max(before, 0.0) + after + ends)))
+        summed = data.all_reduce(gradients / layout.shard)
+    elif layout.shard > 1:
+        reduced, sent = shard.all_gather(gradients), shard.all_gather(parameters * how.weights)
+        hidden = min(reduced, times.backward) if how.data_overlap else 0.0
+        hidden += min(sent, times.forward) if how.gather_overlap else 0.0
+        seconds = reduced + sent
+        found.append(Communication("shard", seconds, seconds - hidden))
+        summed = data.all_reduce(gradients / layout.shard)
+    else:
+        summed = data.all_reduce(gradients)
+    if summed:
+        hidden = min(summed * (1 - 1 / max(layers, 1)), times.backward) if how.data_overlap else 0.0
+        found.append(Communication("data", summed, summed - hidden))
+    return found

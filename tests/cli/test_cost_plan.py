@@ -1,0 +1,51 @@
+"""`qkv cost --plan`, `--simulate` and `--published` print layouts, and mistakes are one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from qkv.cli import main
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
+PLAN = ("cost", "gpt2", "--plan", "--hardware", "h100", "--length", "256", "--batch", "64")
+
+
+def test_a_plan_names_a_layout_that_a_recipe_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*PLAN, "--gpus", "4", "--top", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert "gpt2: 124,439,808 parameters on 4 × h100" in printed and "In qkv: scale." in printed
+
+
+def test_a_plan_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*PLAN, "--gpus", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)
+
+
+def test_the_published_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", "--published", "--markdown"]) == 0
+    printed = capsys.readouterr().out
+    page = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
+    assert printed.strip() in page, "write it again: qkv cost --published --markdown"
+
+
+@pytest.mark.slow
+def test_a_simulation_is_drawn(tmp_path: Path) -> None:
+    out = tmp_path / "growth.html"
+    words = ["cost", "gpt2", "--simulate", "--hardware", "h100", "--length", "256", "--out", str(out)]
+    assert main(words) == 0
+    assert "<svg" in out.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--gpus", "8", "--layout", "tensor=3"), "tensor"),
+        (("--gpus", "8", "--network", "string"), "there is no network 'string'"),
+    ],
+)
+def test_mistakes(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str) -> None:
+    assert main([*PLAN, *words]) == 2
+    assert said in capsys.readouterr().err
