@@ -67,6 +67,14 @@ def test_an_adapter_moves_only_what_it_adapts(trained: Path, tmp_path: Path) -> 
         assert torch.linalg.matrix_rank(change, rtol=1e-3) <= 2, name
 
 
+def test_quantized_weights_need_an_adapter(trained: Path, tmp_path: Path) -> None:
+    load(trained, device="cpu").quantize("int8").save(tmp_path / "small", "qkv")
+    with pytest.raises(ValueError, match=r"are quantized and don't train; train an adapter over them"):
+        train(recipe(tmp_path / "small"), tmp_path / "tuned", device="cpu")
+    assert not (tmp_path / "tuned").exists()
+    train(recipe(tmp_path / "small", LORA), tmp_path / "tuned", device="cpu")
+
+
 def test_sizes_are_the_directorys(trained: Path) -> None:
     with pytest.raises(ValueError, match=r"d_model is given by the model in"):
         Recipe.load("reverse", [*DATA, f"model={{directory: {trained}, d_model: 32}}"])

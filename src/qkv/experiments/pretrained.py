@@ -17,6 +17,7 @@ from ..directories.layout import BASE, CONFIG, GENERATION, read_json, write_json
 from ..directories.locate import has_tokenizer, is_hub, locate
 from ..directories.origin import Origin
 from ..inference.run import load
+from ..layers.quantized import quantized
 from ..models.build import AnyModel
 from ..models.replace import Replaced, replace
 from ..models.transformer import TransformerModel
@@ -109,6 +110,15 @@ def model_of(choice: ModelChoice, vocab_size: int, device: torch.device, seed: i
     if vocab_size > model.vocab_size:
         model = resize_vocabulary(model, vocab_size)
     return replace(model, choice.changes, seed=seed) if choice.changes else Replaced(model, ())
+
+
+def check_trainable(model: AnyModel, directory: str, adapted: bool) -> None:
+    """Check that quantized weights, which don't train, have an adapter over them. Raises ValueError."""
+    if not adapted and quantized(model):
+        raise ValueError(
+            f"the weights of {directory} are quantized and don't train; train an adapter over them (adapter.kind=lora), or "
+            "start from the weights in full precision"
+        )
 
 
 def keep_base(run: Path, name: str) -> None:

@@ -68,7 +68,7 @@ from .fingerprint import fingerprint
 from .memory_check import MemoryCheck, plan_of
 from .notes import TEXTS, data_summary, longest_rows, of_the_model, small_splits, tuning, unknown_notes
 from .planning.rank_layout import lay_out
-from .pretrained import check_base, keep_base, model_of
+from .pretrained import check_base, check_trainable, keep_base, model_of
 from .report.report import write_report
 from .report.start import START, note_start, note_threads
 from .tokenizer import make
@@ -325,6 +325,7 @@ class Job:
         if loaded:
             replaced = model_of(recipe.model, self.spec.vocab_size, self.device, recipe.seed)
             model = replaced.model
+            check_trainable(model, loaded, recipe.adapter is not None)
             if replaced.new:
                 self._say(f"From {loaded}: {_listed(replaced)}.")
         else:
