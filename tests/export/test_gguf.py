@@ -7,87 +7,21 @@ from typing import Any
 
 import pytest
 import torch
+from gguf_models import CASES, GEMMA, LENGTH, LLAMA, TEXT, made, origin_of, pieces, trained
 
 from qkv.cli import main
 from qkv.directories import gguf_load
 from qkv.directories.build import build
-from qkv.directories.origin import Origin
 from qkv.export.gguf import save
 from qkv.families import preset
 from qkv.hub.gguf import container
 from qkv.hub.gguf.tokenizers.pre_tokenizers import NAMES, name_of, pipeline_of
 from qkv.inference.run import Run, load
-from qkv.positions.rope_scaling import DynamicNTK, LinearScaling, Llama3Scaling, LongRoPE, YaRN
+from qkv.positions.rope_scaling import DynamicNTK
 from qkv.positions.rotary import Rotary
-from qkv.tokenizers.tokenizer import Tokenizer, train
+from qkv.tokenizers.tokenizer import train
 from qkv.tokenizers.training.bpe import BPE
 from qkv.tokenizers.training.words_chars_bytes import Word
-
-SIZES: dict[str, Any] = {"vocab_size": 96, "d_model": 64, "n_layers": 4, "n_heads": 4}
-LENGTH = {**SIZES, "max_positions": 64}
-LLAMA = {**LENGTH, "n_kv_heads": 2, "d_ff": 96}
-EXPERTS = {**LENGTH, "d_expert": 32, "n_experts": 4, "top_k": 2, "n_kv_heads": 2}
-GEMMA = {**LLAMA, "d_head": 32, "query_width": 32, "windows": 16, "n_layers": 6}
-LONG = LongRoPE(short_factor=(1.0,) * 8, long_factor=(2.0,) * 8, original_max_positions=32, factor=2.0)
-CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "gpt2": ("gpt2", LENGTH),
-    "gpt2 with an output of its own": ("gpt2", {**LENGTH, "tied": False, "d_ff": 160}),
-    "starcoder": ("starcoder", LENGTH),
-    "pythia": ("pythia-160m", {**LENGTH, "d_ff": 96}),
-    "pythia, sequential and tied": ("pythia-160m", {**LENGTH, "d_ff": 96, "parallel": False, "tied": True}),
-    "bloom": ("bloom-560m", SIZES),
-    "mpt": ("mpt-7b", LENGTH),
-    "falcon 7b": ("falcon-7b", LENGTH),
-    "falcon 40b": ("falcon-40b", {**LENGTH, "n_kv_heads": 2}),
-    "llama": ("llama", LLAMA),
-    "llama with biases": (
-        "llama",
-        {**LLAMA, "attention_bias": True, "feedforward_bias": True, "d_head": 32, "tied": True},
-    ),
-    "linear": ("llama", {**LLAMA, "position": Rotary(scaling=LinearScaling(factor=2.0))}),
-    "yarn": ("llama", {**LLAMA, "position": Rotary(scaling=YaRN(factor=4.0, original_max_positions=16))}),
-    "llama3": (
-        "llama",
-        {
-            **LLAMA,
-            "d_head": 32,
-            "position": Rotary(base=5e5, scaling=Llama3Scaling(factor=8.0, original_max_positions=8192)),
-        },
-    ),
-    "mistral": ("mistral-7b", {**LLAMA, "windows": 64}),
-    "mixtral": ("mixtral-8x7b", {**LLAMA, "n_experts": 4}),
-    "qwen2": ("qwen2-7b", LLAMA),
-    "qwen3": ("qwen3-0.6b", {**LLAMA, "d_head": 32}),
-    "qwen2moe": ("qwen1.5-moe-a2.7b", {**EXPERTS, "d_shared": 64, "d_ff": 64}),
-    "qwen3moe": ("qwen3-30b-a3b", {**EXPERTS, "d_head": 32, "d_ff": 64}),
-    "olmo2": ("olmo-2-7b", LLAMA),
-    "smollm3": ("smollm3-3b", LLAMA),
-    "granite": ("granite-3.1-2b", LLAMA),
-    "phi3": ("phi-3-mini", {**LLAMA, "windows": None}),
-    "longrope": ("phi-3-mini", {**LLAMA, "windows": None, "position": Rotary(scaling=LONG)}),
-    "gemma2": ("gemma-2-2b", GEMMA),
-    "gemma3": ("gemma-3-1b", GEMMA),
-}
-TEXT = ["the cat sat on the mat, and it's 123 o'clock.", "a mate of the cat: mates, mats; hats! <de>"] * 3
-
-
-def made(name: str) -> Any:
-    kind, sizes = CASES[name]
-    model = build(preset(kind, **sizes), seed=3).eval()
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():  # no bias is 0 and no norm 1
-            parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
-    return model
-
-
-def origin_of(name: str) -> Origin | None:
-    """A model that two families can express is written as the one that it came from."""
-    return Origin({"model_type": "phi3"}) if CASES[name][0].startswith("phi") else None
-
-
-def trained(**settings: Any) -> Tokenizer:
-    return train(BPE(vocab_size=300, special=("<de>",), **settings), TEXT)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -141,6 +75,28 @@ def test_a_tokenizer_there_and_back(tmp_path: Path) -> None:
     assert run.text_model.encode("a") == [words.bos_id, *words.encode("a")]
     assert run.text_model.ends == [words.eos_id] and run.tokenizer.markers == ("<de>",)
     assert run.tokenizer.config["chat_template"] == "{{ messages }}"
+
+
+@pytest.mark.parametrize("unigram", [False, True])
+def test_sentencepiece_tokenizers_there_and_back(unigram: bool, tmp_path: Path) -> None:
+    words = pieces(unigram)
+    model = build(preset("llama", **{**LLAMA, "vocab_size": 320}))
+    path = save(model, tmp_path / "m.gguf", tokenizer=words)
+    assert container.read(path).metadata["tokenizer.ggml.model"] == ("t5" if unigram else "llama")
+    back = load(path).tokenizer
+    assert back is not None and back.unk_id == 0
+    for text in [*TEXT, "  the  mats ", "🙂 the cat", "x\n"]:
+        assert back.encode(text) == words.encode(text), text
+        assert back.decode(back.encode(text)) == words.decode(words.encode(text))
+
+
+def test_merges_that_are_no_scores_are_refused(tmp_path: Path) -> None:
+    model = build(preset("llama", **{**LLAMA, "vocab_size": 400}))
+    with pytest.raises(
+        ValueError, match=r"has merges of its own; byte-level BPE, tokenizer\.byte_level=true, is written"
+    ):
+        words = train(BPE(vocab_size=380, byte_level=False, byte_fallback=True), TEXT)
+        save(model, tmp_path / "m.gguf", tokenizer=words)
 
 
 def test_pre_tokenizers_have_llama_cpps_names(tmp_path: Path) -> None:

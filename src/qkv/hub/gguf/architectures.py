@@ -10,7 +10,7 @@ from ...core.spec import nearest
 from ...models.transformer import Transformer
 from ..family import Table
 from ..values import shown
-from .family_keys import BigCodeHeads, FalconShape, GemmaRopes, MPTAttention, QueryWidth, Unrotated
+from .family_keys import BigCodeHeads, FalconShape, FourTimes, GemmaRopes, MPTAttention, QueryWidth, Unrotated
 from .keys import TENSORS, Config, Constant, Entry, Heads, Metadata, Narrowed, Present, Same, Says, number
 from .rope import RopeKeys
 from .tensor_names import bloom, falcon, fused, gemma, halves, neighbors, phi3
@@ -157,6 +157,7 @@ ARCHITECTURES: tuple[Architecture, ...] = (
             Same("block_count", "n_layer"),
             Heads("n_head", None, head_dim=None),
             number("attention.layer_norm_epsilon", "layer_norm_epsilon"),
+            FourTimes("hidden_size"),
             Constant({"context_length": 2048}),  # of training; ALiBi has no bound
         ),
         bloom,
@@ -171,6 +172,7 @@ ARCHITECTURES: tuple[Architecture, ...] = (
             Same("block_count", "n_layers"),
             Heads("n_heads", None, "d_model", None),
             number("attention.layer_norm_epsilon", "layer_norm_epsilon"),
+            FourTimes("d_model"),
             MPTAttention(),
         ),
         fused,

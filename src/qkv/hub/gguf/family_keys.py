@@ -60,6 +60,22 @@ class FalconShape:
 
 
 @dataclass(frozen=True)
+class FourTimes:
+    """The width of feed-forward layers, for which the family has no key: four times the model's."""
+
+    width: str
+
+    def write(self, config: Config) -> Metadata:
+        return {"feed_forward_length": 4 * config[self.width]}
+
+    def read(self, metadata: Config) -> dict[str, Any]:
+        wide, inner = metadata.get("embedding_length"), metadata.get("feed_forward_length")
+        if type(wide) is int and inner not in (None, 4 * wide):
+            raise ValueError(f"feed_forward_length is {shown(inner)}, and four times the width of {wide} is built here")
+        return {}
+
+
+@dataclass(frozen=True)
 class MPTAttention:
     """`attn_config`: ALiBi's largest slope; the scale of scores is the usual one."""
 

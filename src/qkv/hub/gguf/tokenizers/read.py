@@ -10,10 +10,10 @@ from ....core.spec import nearest
 from ....tokenizers import tokenizer_json
 from ....tokenizers.tokenizer import Tokenizer
 from ....tokenizers.tokenizer_json import Extra
-from . import byte_level_bpe
+from . import byte_level_bpe, sentencepiece
 from .vocabulary import CHAT_TEMPLATE, MODEL, Type, read_roles, read_tokens
 
-KINDS = {"gpt2": byte_level_bpe}
+KINDS: dict[str, Any] = {"gpt2": byte_level_bpe, "llama": sentencepiece, "t5": sentencepiece}
 SPECIAL = (Type.CONTROL, Type.UNKNOWN)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....tokenizers.tokenizer import Tokenizer
-from . import byte_level_bpe
+from . import byte_level_bpe, sentencepiece
 from .vocabulary import MODEL, TOKENS, TYPES, around_metadata, roles_metadata, tokens_and_types
 
 
@@ -26,8 +26,11 @@ def tokenizer_metadata(
         return {MODEL: "none", f"{architecture}.vocab_size": vocab_size}
     data = json.loads(tokenizer.raw.to_str())
     notes: list[str] = []
+    tokens, types = tokens_and_types(tokenizer, vocab_size)
     if byte_level_bpe.fits(data):
         kind = byte_level_bpe.to_metadata(data, notes)
+    elif tokenizer.kind in ("bpe", "unigram"):
+        kind = sentencepiece.to_metadata(data, tokenizer.raw, tokens, types, tokenizer.unk_id, notes)
     else:
         raise ValueError(
             f"llama.cpp has no tokenizer of the kind {tokenizer.kind!r}, which this model has; train with "
@@ -35,6 +38,5 @@ def tokenizer_metadata(
         )
     for note in notes:
         warnings.warn(note, stacklevel=4)
-    tokens, types = tokens_and_types(tokenizer, vocab_size)
     words = {TOKENS: tokens, TYPES: np.array(types, np.int32)}
     return {**kind, **words, **roles_metadata(tokenizer), **around_metadata(tokenizer, *around)}
