@@ -51,7 +51,7 @@ def with_cyllama(path: str, length: int) -> tuple[Callable[[str], Ids], Callable
 
 def answer(job: dict[str, Any], peer: Any) -> dict[str, Any]:
     text = job["text"]
-    tokenize, step = peer(job["file"], job.get("length", 64))
+    tokenize, step = peer(job["file"], 64)
     ids = tokenize(text) if isinstance(text, str) else list(text)
     tokens = list(ids)
     likeliest, first = step(ids, 0) if job["new"] else (0, None)

@@ -12,7 +12,7 @@ from qkv.families import preset
 from qkv.positions.rope_scaling import LinearScaling, Llama3Scaling, LongRoPE, YaRN
 from qkv.positions.rotary import Rotary
 from qkv.tokenizers.tokenizer import Tokenizer, train
-from qkv.tokenizers.tokenizer_json import Extra
+from qkv.tokenizers.tokenizer_json import Extra, checked
 from qkv.tokenizers.training.bpe import BPE
 
 SIZES: dict[str, Any] = {"vocab_size": 96, "d_model": 64, "n_layers": 4, "n_heads": 4}
@@ -20,7 +20,7 @@ LENGTH = {**SIZES, "max_positions": 64}
 LLAMA = {**LENGTH, "n_kv_heads": 2, "d_ff": 96}
 EXPERTS = {**LENGTH, "d_expert": 32, "n_experts": 4, "top_k": 2, "n_kv_heads": 2}
 GEMMA = {**LLAMA, "d_head": 32, "query_width": 32, "windows": 16, "n_layers": 6}
-LONG = LongRoPE(short_factor=(1.0,) * 8, long_factor=(2.0,) * 8, original_max_positions=32, factor=2.0)
+LONG = LongRoPE(short_factor=(1.0,) * 8, long_factor=(2.0,) * 8, original_max_positions=512, factor=2.0)
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("gpt2", LENGTH),
     "gpt2 with an output of its own": ("gpt2", {**LENGTH, "tied": False, "d_ff": 160}),
@@ -56,7 +56,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "smollm3": ("smollm3-3b", LLAMA),
     "granite": ("granite-3.1-2b", LLAMA),
     "phi3": ("phi-3-mini", {**LLAMA, "windows": None}),
-    "longrope": ("phi-3-mini", {**LLAMA, "windows": None, "position": Rotary(scaling=LONG)}),
+    "longrope": ("phi-3-mini", {**LLAMA, "max_positions": 1024, "windows": None, "position": Rotary(scaling=LONG)}),
     "gemma2": ("gemma-2-2b", GEMMA),
     "gemma3": ("gemma-3-1b", GEMMA),
 }
@@ -100,4 +100,4 @@ def pieces(unigram: bool) -> Tokenizer:
         byte_fallback=not unigram,
         remove_extra_whitespaces=unigram,
     )
-    return Tokenizer(pipeline(model), Extra({"unk": "<unk>", "bos": "<s>", "eos": "</s>"}))
+    return Tokenizer(checked(pipeline(model)), Extra({"unk": "<unk>", "bos": "<s>", "eos": "</s>"}))

@@ -1,9 +1,9 @@
 """SentencePiece tokenizers in GGUF: BPE by scores (`tokenizer.ggml.model` = "llama") and the unigram model ("t5").
 
 A file is read as the SentencePiece model that it describes. A tokenizer is written if it does what such a model does: every
-way to cut a piece into two pieces is a merge, the merges of one piece stand together (its score is then minus its rank), and
-texts of many kinds become the same tokens when what is written is read again. llama.cpp's BPE always falls back to bytes, and
-its unigram model never does.
+way to cut a piece into two pieces is a merge, the merges of one piece stand together (its score is then minus its rank),
+and texts of many kinds become the same tokens when what is written is read again. llama.cpp's BPE always falls back to
+bytes, and its unigram model never does.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ def to_metadata(
                 notes.append("llama.cpp cuts a text that begins with a space otherwise than this tokenizer does")
             return {**written, **flags}
     raise ValueError(
-        "llama.cpp's SentencePiece tokenizers cut some texts otherwise than this tokenizer does (its normalization, digits or "
-        "unknown characters); byte-level BPE, tokenizer.kind=bpe, is written"
+        "llama.cpp's SentencePiece tokenizers cut some texts otherwise than this tokenizer does (its normalization, digits "
+        "or unknown characters); byte-level BPE, tokenizer.kind=bpe, is written"
     )
 
 
@@ -172,11 +172,10 @@ def _ranks(data: Mapping[str, Any], tokens: list[str], types: list[int]) -> list
         last = piece
     scores = [-float(order.get(token, len(order))) for token in tokens]
     pieces = [Piece(t, score, Kind(kind)) for t, score, kind in zip(tokens, scores, types, strict=True)]
-    known = [piece for piece in pieces if piece.kind is not Kind.NORMAL or piece.text in order or len(piece.text) == 1]
-    if not together or len(known) < len(pieces) or {*merges_of(pieces)} != {*merges}:
+    if not together or {*merges_of(pieces)} != {*merges}:
         raise ValueError(
-            "llama.cpp's BPE over characters joins any two pieces that make a third, by its score, and this tokenizer has merges "
-            "of its own; byte-level BPE, tokenizer.byte_level=true, is written"
+            "llama.cpp's BPE over characters joins any two pieces that make a third, by its score, and this tokenizer has "
+            "merges of its own; byte-level BPE, tokenizer.byte_level=true, is written"
         )
     if not data["model"].get("byte_fallback"):
         raise ValueError(

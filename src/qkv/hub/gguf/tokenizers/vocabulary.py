@@ -117,9 +117,13 @@ def read_tokens(metadata: Mapping[str, Any]) -> tuple[list[str], list[int]]:
 
 
 def read_roles(metadata: Mapping[str, Any], count: int) -> dict[str, int]:
-    """The ids of tokens with roles; ids outside the vocabulary are none, as in llama.cpp."""
+    """The ids of tokens with roles: those that the file says, and of the usual ones those that no other role has.
+
+    Ids outside the vocabulary are none, as in llama.cpp.
+    """
+    said = {role: metadata[key] for role, key in ROLES.items() if key in metadata}
     usual = DEFAULTS.get(str(metadata.get(MODEL)), {})
-    ids = {role: metadata.get(key, usual.get(role)) for role, key in ROLES.items()}
+    ids = {**{role: i for role, i in usual.items() if i not in said.values()}, **said}
     return {role: i for role, i in ids.items() if type(i) is int and 0 <= i < count}
 
 
