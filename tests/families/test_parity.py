@@ -197,7 +197,11 @@ def test_a_directory_from_the_spec_alone_is_one_of_the_hubs(name: str, tmp_path:
     model, info = cls.from_pretrained(saved, output_loading_info=True, attn_implementation=both.case.attention)
     assert not any(info.values()), info
     given = inputs(both.case)
-    assert torch.equal(theirs(both, given, model.eval()), theirs(both, given))
+    written_tensors, kept = model.state_dict(), both.theirs.state_dict()
+    assert written_tensors.keys() == kept.keys()
+    assert all(torch.equal(written_tensors[name], tensor) for name, tensor in kept.items())
+    # The same weights at another address may differ in the last bit: MKL's matrix–vector products depend on alignment.
+    torch.testing.assert_close(theirs(both, given, model.eval()), theirs(both, given), rtol=1e-6, atol=1e-6)
 
 
 @every

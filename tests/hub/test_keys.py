@@ -31,7 +31,6 @@ LLAMA = {"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 1, "num_
         ("bert", {"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key'"),
         ("llama", {**LLAMA, "rope_scaling": {"type": "magic"}}, "rope_type 'magic' is not built here"),
         ("llama", {**LLAMA, "rope_scaling": {"type": "linear", "factor": 2.0, "extra": 1}}, "rope_scaling: .*extra"),
-        ("llama", {**LLAMA, "quantization_config": {"bits": 4}}, "the key 'quantization_config'"),
         ("qwen2", {"layer_types": ["full_attention"]}, "layer_types .* for each of 32 layers"),
     ],
 )

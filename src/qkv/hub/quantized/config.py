@@ -44,7 +44,10 @@ def layout_of(quantization: Mapping[str, Any], where: str) -> Layout:
     method = str(quantization.get("quant_method") or ("bitsandbytes" if "load_in_4bit" in quantization else ""))
     method = method.replace("bitsandbytes_4bit", "bitsandbytes").replace("bitsandbytes_8bit", "bitsandbytes")
     if method not in LAYOUTS:
-        raise ValueError(f"{where}: weights quantized by {method!r} are not read; {nearest(method, LAYOUTS)}")
+        raise ValueError(
+            f"{where}: the key 'quantization_config' names the method {method!r}, which is not read; "
+            f"{nearest(method, LAYOUTS)}"
+        )
     try:
         return LAYOUTS[method](quantization)
     except ValueError as error:
