@@ -12,7 +12,7 @@ from ..recipes.evaluation import Metric
 
 
 class TermValue(NamedTuple):
-    """What a term of the objective reports of one batch."""
+    """The value that a term of the objective reports for one batch."""
 
     value: float
     over: int

@@ -33,7 +33,7 @@ class Entry(Protocol):
 
 
 def decimal(value: Any) -> Any:
-    """The shortest decimal that is the same fp32; other values as they are."""
+    """Round a float to the shortest decimal with the same fp32 value; return other values unchanged."""
     return float(str(np.float32(value))) if isinstance(value, float) else value
 
 
@@ -109,7 +109,7 @@ class Says:
 
 @dataclass(frozen=True)
 class Present:
-    """A flag of the configuration that the file says by whether it has a tensor."""
+    """A flag of the configuration that is true if the file has a certain tensor."""
 
     key: str
     tensor: str
