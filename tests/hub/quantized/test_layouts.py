@@ -135,7 +135,7 @@ def test_what_is_written_is_read(tmp_path: Path, name: str, symmetric: bool) -> 
         ({"quant_method": "awq", "bits": 4, "version": "gemv"}, "version is 'gemv'"),
         ({"quant_method": "awq", "bits": 8}, "bits is 8"),
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "fp4"),
-        ({"quant_method": "aqlm"}, "weights quantized by 'aqlm' are not read"),
+        ({"quant_method": "aqlm"}, "names the method 'aqlm', which is not read"),
         ({"quant_method": "compressed-tensors", "config_groups": {"g": {"format": "marlin-24"}}}, "'marlin-24'"),
         ({"quant_method": "compressed-tensors"}, "config_groups is to be an object"),
     ],
