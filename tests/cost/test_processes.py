@@ -97,6 +97,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         "prefix": ["data.kind=text", books],
         "nanogpt": [f"data.path={folder / 'small.txt'}"],
         "translate": [f"data.path={folder / 'pairs.tsv'}"],
+        "ablate-table3": [f"data.path={folder / 'pairs.tsv'}"],
         "chat": [f"data.path={folder / 'chat.jsonl'}"],
     }
 

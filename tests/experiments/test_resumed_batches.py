@@ -17,7 +17,7 @@ from qkv.data.loader.stream import stream
 from qkv.experiments.tokenizer import make
 from qkv.recipes.recipe import Recipe, packaged
 
-FILES = ("chat", "lm", "nanogpt", "translate")  # which read the user's own
+FILES = ("ablate-table3", "chat", "lm", "nanogpt", "translate")  # which read the user's own
 CORRUPTED = {
     "bert-words": ("bert", ["task.units=words", "task.next_sentence=false"]),
     "bert-spans": ("bert", ["task.units=spans"]),

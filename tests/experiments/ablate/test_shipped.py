@@ -27,13 +27,22 @@ ABLATIONS = [name for name in sorted(packaged()) if tree(name).get(ABLATE)]
 
 
 def test_there_is_one_for_each_table() -> None:
-    tables = ("attention", "heads", "norms", "parts", "positions")
+    tables = ("attention", "heads", "norms", "parts", "positions", "table3")
     assert set(ABLATIONS) == {f"ablate-{name}" for name in tables}
+
+
+def of_files(folder: Path) -> list[str]:
+    """Settings for an ablation of parallel text."""
+    for language, word in (("en", "line"), ("de", "Zeile")):
+        (folder / language).write_text("".join(f"{word} {i} , {i * 7 % 100}\n" for i in range(80)), encoding="utf-8")
+    files = [f"data.source={folder / 'en'}", f"data.target={folder / 'de'}"]
+    small = [setting for setting in OF_PAIRS if not setting.startswith(("data.", "model."))]
+    return [*files, *small, "model.d_ff=16"]
 
 
 @pytest.mark.parametrize("name", fast(ABLATIONS, "ablate-positions"))
 def test_it_runs(name: str, tmp_path: Path) -> None:
-    settings = OF_TEXT if name == "ablate-positions" else OF_PAIRS
+    settings = {"ablate-positions": OF_TEXT, "ablate-table3": of_files(tmp_path)}.get(name, OF_PAIRS)
     ablation = Ablation.load(name, [*settings, *SHORT], seeds=1)
     done = run_ablation(ablation, tmp_path / "out", device="cpu")
     assert done.report is not None and len(done.summary.rows) == len(ablation.variants)

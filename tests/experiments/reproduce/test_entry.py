@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from qkv.experiments.ablate.ablation import Ablation
 from qkv.experiments.reproduce.entry import Entry, Figure, kept, names
 from qkv.experiments.reproduce.prepare import PREPARATIONS
 from qkv.experiments.reproduce.reproduce import commands
@@ -23,6 +24,8 @@ def test_its_commands_are_recipes_with_settings_that_there_are(name: str, tmp_pa
         words = shlex.split(command)
         assert "{out}" not in command and not any("{" + one in command for one in files)
         runs.add(Path(words[words.index("--out") + 1]).name if "--out" in words else "fit.json")
+        if words[1] == "ablate":
+            Ablation.load(words[2], [w for w in words[3:] if "=" in w])
         if words[1] == "train" and words[2] != "extrapolate":
             limit = ["training.max_time=60"] if "--max-time" in words else []
             Recipe.load(words[2], [*(w for w in words[3:] if "=" in w and not w.startswith("--")), *limit])
@@ -72,3 +75,12 @@ def test_missing_data_are_named_with_their_address(tmp_path: Path) -> None:
     assert entry.files(tmp_path)["tasks_train_length.txt"] == tmp_path / "scan" / "tasks_train_length.txt.gz"
     with pytest.raises(ValueError, match="no published result 'scn'; did you mean 'scan'"):
         Entry.load("scn")
+
+
+def test_table_3_has_a_figure_for_each_variant_in_the_order_of_the_recipe() -> None:
+    ablation, entry = Ablation.load("ablate-table3"), Entry.load("table3")
+    rows = [variant.label for variant in ablation.variants.values()]
+    assert rows[0] == "base" and ablation.baseline == "base"
+    assert rows[1:] == [figure.name for figure in entry.figures]
+    keys = [f"rows.{i}.metrics.perplexity.mean / rows.0.metrics.perplexity.mean" for i in range(1, len(rows))]
+    assert [figure.key for figure in entry.figures] == keys

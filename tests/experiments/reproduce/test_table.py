@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from qkv.experiments.reproduce.entry import Entry, Figure, Kept
-from qkv.experiments.reproduce.table import comparison, page, rows
+from qkv.experiments.reproduce.table import comparison, order, page, rows
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results.md"
 FIGURES = (
@@ -40,6 +40,19 @@ def test_rows() -> None:
 def test_a_comparison_shows_what_was_measured_before() -> None:
     text = comparison(ENTRY, measured(1.6, "2026-02-02"), measured(1.4, "2026-01-01"))
     assert "not met (at most 1.50)" in text and "1.40 (2026-01-01)" in text and "in 2.0 minutes on a core" in text
+
+
+def test_the_order_of_figures_of_one_kind() -> None:
+    one = Figure(name="a", published=1.1, goal="at least", target=1.0, file="a.json", key="a")
+    entry = ENTRY.replace(
+        {"ranked": True, "figures": (one, one.replace(name="b", published=1.2), one.replace(name="c", published=1.3))}
+    )
+    result = measured(0, "2026-01-01").replace(figures={"a": 0.9, "b": 1.4, "c": 1.2})
+    assert order(entry, result) == (
+        "2 of 3 goals are met; Spearman's rank correlation of the published order and ours is 0.50."
+    )
+    assert order(entry, result) in comparison(entry, result, None)
+    assert not order(ENTRY, result)
 
 
 def test_the_docs_have_the_table() -> None:

@@ -94,6 +94,7 @@ class Entry(Spec):
     steps:       commands of qkv, in order. {out} is the folder of the runs, {NAME} the path of a file of `data`.
     figures:     the numbers to compare.
     differences: every difference of set-up between the publication and ours, a sentence each.
+    ranked:      whether the figures are of one kind, so that their published order is compared with ours.
     minutes:     that the commands take on one thread, about.
     """
 
@@ -106,6 +107,7 @@ class Entry(Spec):
     steps: tuple[str, ...]
     figures: tuple[Figure, ...] = Field(min_length=1)
     differences: tuple[str, ...]
+    ranked: bool = False
     minutes: float
 
     @classmethod

@@ -39,6 +39,22 @@ def rows(entry: Entry, result: Kept | None) -> list[list[str]]:
     return lines
 
 
+def order(entry: Entry, result: Kept) -> str:
+    """A sentence about the order of an entry's figures, published and ours; empty if their order says nothing."""
+    pairs = [(figure.published, result.figures.get(figure.name)) for figure in entry.figures]
+    numbers = [(float(theirs), ours) for theirs, ours in pairs if not isinstance(theirs, str) and ours is not None]
+    if not entry.ranked or len(numbers) < 3:
+        return ""
+    from scipy.stats import spearmanr
+
+    met = [figure.met(result.figures[figure.name]) for figure in entry.figures if figure.name in result.figures]
+    rho = spearmanr(*zip(*numbers, strict=True)).statistic
+    return (
+        f"{met.count(True)} of {len(numbers)} goals are met; Spearman's rank correlation of the published order and ours "
+        f"is {rho:.2f}."
+    )
+
+
 def comparison(entry: Entry, result: Kept, earlier: Kept | None) -> str:
     """The comparison of one result as Markdown."""
     head = ["", "published", "ours", "goal"] + (["ours before"] if earlier is not None else [])
@@ -50,6 +66,7 @@ def comparison(entry: Entry, result: Kept, earlier: Kept | None) -> str:
         f"# {entry.title}",
         f"Published by [{entry.source}]({entry.link}).",
         markdown(head, lines),
+        *([order(entry, result)] if entry.ranked else []),
         f"Measured {result.date} by `{result.origin}` in {result.minutes} minutes on {result.machine}; {result.versions}.",
         "What differs from the publication:",
         "\n".join(f"- {sentence}" for sentence in entry.differences),
@@ -89,4 +106,5 @@ def _note(entry: Entry, result: Kept | None) -> str:
     remarks = "".join(f" {remark}" for remark in result.remarks)
     where = f"{result.machine}; {result.versions}"
     origin = result.origin if result.origin.startswith("[") else f"`{result.origin}`"
+    remarks += f" {order(entry, result)}" if entry.ranked else ""
     return f"- **`{entry.name}`** {sentences}{remarks} Measured {result.date}: {origin} ({where})."
