@@ -26,6 +26,9 @@ endif
 # Comments in the docs' code are aligned by hand, which the formatter would undo.
 FORMAT := $(BIN)/ruff format --extend-exclude '*.md'
 
+# Tests start many processes, which share compiled modules. Without them each would compile qkv and the tests anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Each test worker computes with one thread, so that workers do not compete for cores; one that is done takes tests of others.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(CORES) --dist worksteal
 

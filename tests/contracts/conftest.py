@@ -25,7 +25,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marker = metafunc.definition.get_closest_marker("contract")
     if marker is not None:
         slow = "not slow" not in metafunc.config.option.markexpr  # a product nobody will run is not even listed
-        metafunc.parametrize("case", list(marker.args[0].parameters(slow)))
+        metafunc.parametrize("case", list(marker.args[0].parameters(slow, metafunc.definition.nodeid)))
 
 
 # What this backend refuses is skipped, with its reason: it has no float64, for one. The others serve all.

@@ -1,8 +1,15 @@
-"""Which combinations run: a pairwise selection in the fast suite, the whole product (marked slow) in `make test-all`."""
+"""Which combinations run: part of a pairwise selection in the fast suite, the whole product in `make test-all`.
+
+The pairwise selection of a contract holds every pair of values. The fast suite takes each `SHARE`-th of its combinations,
+and those that hold a value which the others lack. Where it starts depends on the contract's name: contracts over the same
+axes take different parts, so that together they still meet most pairs. The sample is the same in every run. All pairs, and
+the product beyond them, are marked slow.
+"""
 
 from __future__ import annotations
 
 import math
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, product
@@ -12,6 +19,8 @@ import pytest
 from axes import Example
 
 Impossible = Callable[["Combination"], str | None]
+
+SHARE = 3  # the fast suite runs one in so many of the combinations that hold every pair
 
 
 class Combination:
@@ -29,7 +38,7 @@ class Contract:
     """The axes of one contract, what makes no sense, and how much of it the fast suite takes.
 
     turned: axes that the whole product takes in turn instead of multiplying by them.
-    fast:   2 takes every pair of values once, 1 every value.
+    fast:   2 takes a share of what holds every pair of values, 1 every value.
     whole:  how much the full suite takes: 0 is the product, 2 every pair, 1 every value.
     """
 
@@ -44,15 +53,19 @@ class Contract:
         self.axes, self.turned, self.fast, self.whole = dict(axes), turned, fast, whole
         self.impossible: Impossible = impossible or (lambda _: None)
 
-    def parameters(self, slow: bool) -> Iterator[Any]:
-        """What `pytest.mark.parametrize` is given: combinations, and one skip for each reason that some make no sense."""
-        chosen = select(self.axes, self.impossible, self.fast)
+    def parameters(self, slow: bool, name: str = "") -> Iterator[Any]:
+        """What `pytest.mark.parametrize` is given: combinations, and one skip for each reason that some make no sense.
+
+        `name` is the contract's; it says which share of the pairs is the fast suite's.
+        """
+        selected = select(self.axes, self.impossible, self.fast)
+        chosen = sample(selected, name) if self.fast > 1 else selected
         for combination in chosen:
             yield pytest.param(combination, id=str(combination))
         if slow:
             seen = {str(combination) for combination in chosen}
             more = self._product() if self.whole == 0 else select(self.axes, self.impossible, self.whole)
-            for combination in more:
+            for combination in (*selected, *more):
                 if str(combination) not in seen:
                     seen.add(str(combination))
                     yield pytest.param(combination, id=str(combination), marks=pytest.mark.slow)
@@ -93,6 +106,18 @@ class Contract:
 
     def _product(self) -> Iterator[Combination]:
         return (combination for combination in self._all() if self.impossible(combination) is None)
+
+
+def sample(combinations: Sequence[Combination], name: str) -> list[Combination]:
+    """Each `SHARE`-th combination, from a place given by the name, and the first of those that hold a value not met yet."""
+    start = zlib.crc32(name.encode()) % SHARE
+    taken = set(range(start, len(combinations), SHARE))
+    met = {value for number in taken for value in combinations[number].labels.items()}
+    for number, combination in enumerate(combinations):
+        if not met.issuperset(combination.labels.items()):
+            met.update(combination.labels.items())
+            taken.add(number)
+    return [combinations[number] for number in sorted(taken)]
 
 
 Pick = tuple[int, ...]

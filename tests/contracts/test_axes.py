@@ -6,7 +6,7 @@ from itertools import combinations, product
 
 import pytest
 from axes import PARTIAL, PATTERNS, Example, backends, biases, missing, patterns, positions, sees_ahead, words
-from selection import Combination, Contract, select
+from selection import SHARE, Combination, Contract, sample, select
 from small import PREFIXED
 
 from qkv.kernels.backends import BACKENDS
@@ -55,6 +55,27 @@ def test_a_weaker_selection_holds_every_value() -> None:
     chosen = select(AXES, refuse, 1)
     assert len(chosen) == 4
     assert {case.w for case in chosen} == {"s", "t", "u"}
+
+
+def test_the_fast_share_holds_every_value_and_contracts_share_the_pairs() -> None:
+    axes = {"x": words(*range(8)), "y": words(*range(9)), "z": words("p", "q")}
+    pairs = select(axes, lambda _: None)
+    parts = [sample(pairs, name) for name in "abcdefghijkl"]
+    for part in parts:
+        assert len(pairs) / SHARE - 1 < len(part) < len(pairs) / 2
+        assert all({getattr(case, axis) for case in part} == {e.value for e in values} for axis, values in axes.items())
+    assert {str(case) for part in parts for case in part} == {str(case) for case in pairs}
+    assert sample(pairs, "a") == parts[0]
+
+
+def test_the_slow_suite_runs_the_pairs_that_the_fast_one_leaves_out() -> None:
+    contract = Contract(AXES, refuse, turned=["w"])
+    everything = {str(p.values[0]) for p in contract.parameters(slow=True, name="x")}
+    fast = {str(p.values[0]) for p in contract.parameters(slow=False, name="x")}
+    assert fast < everything
+    assert {str(case) for case in select(AXES, refuse)} <= everything
+    unmarked = {str(p.values[0]) for p in contract.parameters(slow=True, name="x") if not p.marks}
+    assert unmarked == {name for name in fast if name != "None"}
 
 
 def test_a_contract_counts_what_it_refuses_and_takes_turns() -> None:
