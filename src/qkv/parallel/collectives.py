@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from .direct import fill, is_direct, sum_parts
 from .world import World
 
 
@@ -35,15 +36,23 @@ def exchange(x: Tensor, ranks: World, sent: list[int], received: list[int]) -> T
 
 
 def _gathered(x: Tensor, ranks: World, axis: int) -> Tensor:
-    parts = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(ranks.size)]
-    dist.all_gather(parts, x.contiguous(), group=ranks.group)
-    return torch.cat(parts, axis)
+    whole = x.new_empty(ranks.size, *x.shape)
+    parts = whole.unbind()
+    if is_direct(x):
+        parts[ranks.rank].copy_(x)
+        fill(parts, ranks.group).wait()
+    else:
+        dist.all_gather(list(parts), x.contiguous(), group=ranks.group)
+    return whole.flatten(0, 1) if axis == 0 else torch.cat(parts, axis)
 
 
 def _scattered(x: Tensor, ranks: World, axis: int) -> Tensor:
     parts = [part.contiguous() for part in x.chunk(ranks.size, axis)]
     own = torch.empty_like(parts[0])
-    dist.reduce_scatter(own, parts, group=ranks.group)
+    if is_direct(x):
+        sum_parts(parts, ranks.group, own)
+    else:
+        dist.reduce_scatter(own, parts, group=ranks.group)
     return own
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
+from ..direct import Waited
 from ..scale import Axis
 
 BUCKET_BYTES = 25 << 20  # of a bucket, as in PyTorch's DDP
@@ -28,7 +28,7 @@ class Bucket:
     flat: Tensor | None = None
     values: Tensor | None = None  # of the parameters, which are `views` of it, see `join`
     views: list[Tensor] = field(default_factory=list)
-    work: dist.Work | None = None
+    work: Waited | None = None
     waiting: set[int] = field(default_factory=set)  # ids of parameters whose gradient is not there yet
 
     @torch.no_grad()
@@ -71,7 +71,7 @@ class Bucket:
         return [part.view_as(p) for part, p in zip(parts, self.parameters, strict=True)]
 
 
-Communicate = Callable[[Bucket, Tensor], dist.Work | None]
+Communicate = Callable[[Bucket, Tensor], Waited | None]
 """Start the communication of a bucket's flat tensor; the result is waited for."""
 
 
@@ -132,4 +132,6 @@ class Reducer:
 
     def _send(self, bucket: Bucket) -> None:
         bucket.flat = bucket.flatten()
+        for parameter in bucket.parameters:
+            parameter.grad = None
         bucket.work = self.communicate(bucket, bucket.flat)

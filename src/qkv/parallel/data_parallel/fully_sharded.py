@@ -15,6 +15,7 @@ from ...models.block import BlockModule
 from ...training.checkpoints.pieces import Piece, rows_of
 from ...training.checkpoints.weights import local
 from ...training.optimizers.base import Optimizer
+from ..direct import DirectGather, DirectScatter
 from ..distributed import Distributed
 from ..mesh import Mesh
 from ..model_parallel.division import Division
@@ -61,6 +62,9 @@ class FullySharded(Distributed):
         for module in self.modules:
             module.set_gradient_divide_factor(1.0)  # sums, not means
             module.set_force_sum_reduction_for_comms(True)  # gloo has no operation that multiplies
+            if self.mesh.device.type == "cpu":
+                module.set_custom_all_gather(DirectGather())  # type: ignore[arg-type]
+                module.set_custom_reduce_scatter(DirectScatter())  # type: ignore[arg-type]
         self.whole = {name: p.shape for name, p in self.model.named_parameters()}
         self.parts: dict[nn.Parameter, nn.Parameter] = {}
         self.names = {}

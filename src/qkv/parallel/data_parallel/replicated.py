@@ -11,12 +11,15 @@ from torch import Tensor, nn
 from ...core.ranks import Ranks
 from ...layers.moe import Mixture
 from ...training.optimizers.base import Optimizer
+from ..direct import Waited, is_direct, sum_to
 from ..distributed import Distributed
 from ..mesh import Mesh
 from ..model_parallel.division import Division
 from ..scale import AXES, Axis
 from ..world import World
 from .buckets import Bucket, Reducer, buckets_of
+
+DIRECT = 4  # ranks from which an owner receives gradients at once: a buffer for each
 
 
 class Replicated(Distributed):
@@ -64,7 +67,9 @@ class Replicated(Distributed):
         """The axes over which a gradient is summed, besides those that divide the updates."""
         return tuple(a for a in self.sharers(self.names[parameter]) if a not in self.divided_updates)
 
-    def _communicate(self, bucket: Bucket, flat: Tensor) -> dist.Work | None:
+    def _communicate(self, bucket: Bucket, flat: Tensor) -> Waited | None:
+        if self.stage and is_direct(flat) and self.shard.size <= DIRECT:
+            return sum_to(bucket.owner, flat, group_of(self.shard))
         if self.stage:
             return dist.reduce(flat, group=group_of(self.shard), group_dst=bucket.owner, async_op=True)
         ranks = self.mesh.group(*bucket.axes)
@@ -96,8 +101,6 @@ class Replicated(Distributed):
         self.reducer.finish()
         for bucket in self.buckets:
             flat, bucket.flat = bucket.flat, None
-            for parameter in bucket.parameters:
-                parameter.grad = None
             if flat is None or (self.stage and bucket.owner != self.mine):
                 continue
             ranks = self.mesh.group(*bucket.axes)
