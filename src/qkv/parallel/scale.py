@@ -8,13 +8,12 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from ..core.spec import Spec, counted
+from ..cost.plan.rules import ContextAttention, PipelineSchedule, check_schedule, check_zero
 from ..training.settings import read_seconds
 
 Count = Annotated[int, Field(ge=1)]
 Stage = Literal[0, 1, 2, 3]
 Axis = Literal["pipeline", "data", "shard", "expert", "context", "tensor"]
-ContextAttention = Literal["ring", "all-to-all", "all-gather"]
-PipelineSchedule = Literal["1f1b", "gpipe", "interleaved-1f1b", "zb-h1"]
 
 AXES: tuple[Axis, ...] = ("pipeline", "data", "shard", "expert", "context", "tensor")
 STAGE_AXES = AXES[1:]  # over ranks that differ in these, the same layers are computed
@@ -89,19 +88,8 @@ class Scale(Spec):
             raise ValueError(
                 f"auto chooses {named} too, and {named}={getattr(self, named)} is given; leave out one of the two"
             )
-        if self.zero and self.shard == 1:
-            raise ValueError(
-                f"zero={self.zero} divides over `shard` ranks, and shard is 1; raise shard, or leave out zero"
-            )
-        if self.stage == 3 and self.pipeline_schedule == "zb-h1" and self.pipeline > 1:
-            raise ValueError(
-                "pipeline_schedule=zb-h1 computes gradients of weights after zero=3 has summed those of a layer; give "
-                "zero=2 or 1, or pipeline_schedule=1f1b"
-            )
-        if self.zero == 0 and self.shard > 1:
-            raise ValueError(
-                f"shard={self.shard} divides nothing with zero=0; give zero=1, 2 or 3, or raise data instead"
-            )
+        check_zero(self.zero, self.shard)
+        check_schedule(self.pipeline_schedule, self.pipeline, self.stage)
         return self
 
     @property

@@ -7,7 +7,7 @@ published runs, which `published.py` marks as calibrated; all others are predict
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,10 @@ class Execution:
     gather_overlap:   ZeRO 1 and 2 gather updated parameters beside the next forward pass.
     context_shards:   ZeRO divides over context ranks too.
     fused_loss:       logits are computed and used chunk by chunk.
-    ring:             speed of attention divided over context ranks, against attention on one device.
+    ring:             speed of attention to the blocks of other ranks in a ring, against attention on one device.
+    head_whole:       every context rank computes the loss of all tokens.
+    overlap_inside:   sums of gradients run beside computation also where layers communicate themselves.
+    keeps_gathered:   inputs that tensor parallelism gathers are kept for backward, instead of gathered again.
     fp8:              products of layers are computed in fp8.
     """
 
@@ -52,10 +55,13 @@ class Execution:
     fused_loss: bool = True
     ring: float = 0.7
     fp8: bool = False
+    head_whole: bool = False
+    overlap_inside: bool = True
+    keeps_gathered: bool = False
 
 
-QKV = Execution("qkv")
-QKV_FP32 = Execution("qkv", width=4, copies=0)
+QKV = Execution("qkv", head_whole=True, overlap_inside=False, keeps_gathered=True)
+QKV_FP32 = replace(QKV, width=4, copies=0)
 
 
 @dataclass(frozen=True)

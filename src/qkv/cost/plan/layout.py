@@ -1,16 +1,31 @@
 """`Layout`: how training is divided over ranks, in the axes of a recipe's `scale`, with the batches of a step.
 
-A layout has to fit a model: `tensor` divides key-value heads, `expert` experts, `context` tokens, `pipeline` layers, and the
-replicas rows. Ranks that differ in the last axis have consecutive numbers, so that `tensor` stays inside a node.
+A layout has to fit a model by the rules of `rules.py`: `tensor` divides key-value heads, `expert` experts, `context` tokens,
+`pipeline` layers, and the replicas rows. Ranks that differ in the last axis have consecutive numbers, so that `tensor` stays
+inside a node.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from ...core.spec import counted
+from .rules import (
+    ContextAttention,
+    PipelineSchedule,
+    check_experts,
+    check_heads,
+    check_layers,
+    check_microbatches,
+    check_schedule,
+    check_stacks,
+    check_tokens,
+    check_zero,
+    chunks_of,
+    divisors,
+)
 from .work import Work
 
 Recompute = Literal["none", "attention", "products", "blocks"]
@@ -26,7 +41,8 @@ class Layout:
 
     zero:         what is divided over `shard` ranks: 1 the optimizer's state, 2 gradients too, 3 parameters too.
     microbatches: batches of a step, each of `rows` rows on every rank.
-    chunks:       stages of each rank of an interleaved pipeline (Narayanan et al. 2021).
+    schedule:     of the pipeline's passes. chunks: stages of each rank of an interleaved one, 2 in qkv.
+    attention:    how queries reach the keys of other context ranks.
     recompute:    what is computed again in backward: nothing, attention's scores (Korthikanti et al. 2022), every second
                   product (torchtitan's selective checkpoints), or all of a block.
     """
@@ -42,7 +58,13 @@ class Layout:
     rows: int = 1
     chunks: int = 1
     recompute: Recompute = "none"
-    schedule: str = "1f1b"
+    schedule: PipelineSchedule = "1f1b"
+    attention: ContextAttention = "ring"
+
+    @classmethod
+    def of(cls, schedule: PipelineSchedule, **fields: Any) -> Layout:
+        """A layout with qkv's number of chunks for a schedule."""
+        return cls(schedule=schedule, chunks=chunks_of(schedule), **fields)
 
     @property
     def ranks(self) -> int:
@@ -71,13 +93,18 @@ class Layout:
         axes = [axis for axis in AXES[1:] if self.size(axis) > 1] + (["pipeline"] if self.pipeline > 1 else [])
         words = [f"scale.{axis}={self.size(axis)}" for axis in axes]
         words += [f"scale.zero={self.zero}"] if self.shard > 1 else []
+        words += [f"scale.pipeline_schedule={self.schedule}"] if self.pipeline > 1 and self.schedule != "1f1b" else []
+        words += [f"scale.context_attention={self.attention}"] if self.context > 1 and self.attention != "ring" else []
         words += [f"training.accumulate={self.microbatches}"] if self.microbatches > 1 else []
         return " ".join(words + ([f"training.recompute={self.recompute}"] if self.recompute != "none" else []))
 
     def __str__(self) -> str:
         axes = " × ".join(f"{axis} {self.size(axis)}" for axis in AXES if self.size(axis) > 1)
-        zero = f", ZeRO {self.zero}" if self.zero else ""
-        return f"{axes or 'one rank'}{zero}"
+        parts = [axes or "one rank"]
+        parts += [f"ZeRO {self.zero}"] if self.zero else []
+        parts += [self.schedule] if self.pipeline > 1 else []
+        parts += [self.attention] if self.context > 1 else []
+        return ", ".join(parts)
 
 
 def check(layout: Layout, model: Work, ranks: int | None = None, batch: int | None = None) -> None:
@@ -87,24 +114,12 @@ def check(layout: Layout, model: Work, ranks: int | None = None, batch: int | No
         given = " × ".join(f"{axis} {layout.size(axis)}" for axis in axes)
         fits = ", ".join(" × ".join(map(str, sizes)) for sizes in factorizations(ranks, len(axes))[:EXAMPLES])
         raise ValueError(f"{given} = {counted(layout.ranks, 'rank')}, not {ranks}; {' × '.join(axes)} can be {fits}")
-    if not model.divisible and (axis := next((a for a in ("tensor", "context", "pipeline") if layout.size(a) > 1), "")):
-        raise ValueError(f"{axis} divides Transformers, and {model.name} is none; use data and shard")
-    for axis, what, number in (
-        ("tensor", "key-value heads", math.gcd(*(layer.kv_heads for layer in model.layers))),
-        ("expert", "experts", math.gcd(*(layer.n_experts for layer in model.layers))),
-        ("context", "tokens of a row", model.length),
-    ):
-        size = layout.size(axis)
-        if size > 1 and (not number or number % size):
-            allowed = ", ".join(map(str, divisors(number))) if number else "1 only"
-            raise ValueError(f"{axis}={size} does not divide the {number} {what} of {model.name}; it can be {allowed}")
-    if layout.pipeline * layout.chunks > len(model.layers):
-        raise ValueError(
-            f"pipeline={layout.pipeline} is more than the {len(model.layers)} layers of {model.name}; it can be 1 to "
-            f"{len(model.layers)}"
-        )
-    if layout.pipeline > 1 and layout.zero == 3:
-        raise ValueError("zero=3 does not go with pipeline, whose ranks have parts of the model; give zero=2 or 1")
+    check_zero(layout.zero, layout.shard)
+    check_model(layout, model)
+    check_schedule(layout.schedule, layout.pipeline, layout.zero)
+    check_layers(layout.pipeline, layout.schedule, len(model.layers))
+    if layout.pipeline > 1:
+        check_microbatches(layout.schedule, layout.pipeline, layout.microbatches)
     if batch is not None and batch % layout.replicas:
         allowed = ", ".join(map(str, divisors(batch)))
         raise ValueError(
@@ -113,10 +128,17 @@ def check(layout: Layout, model: Work, ranks: int | None = None, batch: int | No
         )
 
 
-def divisors(number: int) -> list[int]:
-    """The numbers that divide a number, in increasing order."""
-    small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
-    return sorted({*small, *(number // n for n in small)})
+def check_model(layout: Layout, model: Work) -> None:
+    """Raise ValueError where an axis can't divide a model, by the rules that `parallel` trains by."""
+    check_tokens(layout.tensor, layout.context, model.kind, model.transformer, model.drops_path)
+    check_stacks(layout.pipeline, model.kind, model.transformer, model.reversible)
+    check_layers(layout.pipeline, "1f1b", len(model.layers))
+    for heads, kv_heads in model.heads:
+        check_heads(layout.tensor, heads, kv_heads, model.name)
+    mixtures = enumerate(layer.n_experts for layer in model.kinds if layer.n_experts)
+    check_experts(layout.expert, {f"mixture {i} of {model.name}": n for i, n in mixtures})
+    if model.length < layout.context:
+        raise ValueError(f"context={layout.context} is more than the {model.length} tokens of a row of {model.name}")
 
 
 def factorizations(ranks: int, axes: int) -> list[tuple[int, ...]]:

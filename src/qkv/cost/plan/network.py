@@ -53,6 +53,8 @@ class Network:
         return self.inside.latency if self.members(ranks, stride) == ranks else self.between.latency
 
 
+LOOPBACK = "loopback"
+
 # Bandwidths are nominal and in one direction. NCCL's large collectives reach about 360 GB/s of 450 inside an H100 node, and
 # of 400 between two of them (NVIDIA/nccl, issues 1264 and 1277). Latencies are of NCCL's order of magnitude.
 _HDR, _NDR = Link(25e9, 8e-6, 0.9), Link(50e9, 8e-6, 0.9)  # 200 and 400 Gb/s, a card for each GPU
@@ -84,7 +86,7 @@ KNOWN = {
             source="eight cards on PCIe 4 ×16 that share one 25 Gb/s Ethernet card",
         ),
         Network(
-            *("loopback", 64, Link(1.5e9, 250e-6), Link(0.125e9, 400e-6)),
+            *(LOOPBACK, 64, Link(1.5e9, 250e-6), Link(0.125e9, 400e-6)),
             source="gloo over loopback (two ranks of an AMD EPYC: 64 bytes in 253 µs, 64 MB at 1.8 GB/s); 1 Gb/s Ethernet",
         ),
     )

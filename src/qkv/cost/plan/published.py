@@ -65,7 +65,9 @@ LLAMA_70B = ("llama-3-8b", {"n_layers": 80, "d_model": 8192, "n_heads": 64, "d_f
 LLAMA_405B = ("llama-3-8b", {"n_layers": 126, "d_model": 16384, "n_heads": 128, "d_ff": 53248})
 
 TITAN_DOCS = "pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md"
-MEGATRON_2021 = "Narayanan et al. 2021, table 1; NVIDIA/Megatron-LM README, April 2021"
+MEGATRON_2021 = (
+    "Narayanan et al. 2021, table 1; NVIDIA/Megatron-LM, examples/academic_paper_scripts/sc21/run_table_1.sh"
+)
 MEGATRON_2024 = "NVIDIA/Megatron-LM README, 2024, images/model_table.png"
 LLAMA3_PAPER = "Dubey et al. 2024 (The Llama 3 Herd of Models), table 4"
 
@@ -149,7 +151,7 @@ def _work(name: str, changes: tuple[tuple[str, Any], ...], length: int, make: Ma
     layers = sizes.pop("n_layers", 32)
     one = work(name, make(name, {**sizes, "n_layers": 1}), length)
     layer = one.layers[0]
-    flops = one.flops + (layers - 1) * TRAINING * (layer.products + layer.scores)
+    flops = one.flops + (layers - 1) * TRAINING * layer.flops
     return replace(one, layers=one.layers * layers, flops=flops)
 
 
@@ -260,18 +262,20 @@ def _gpt(d_model: int, n_heads: int, n_layers: int, vocab_size: int) -> tuple[st
     return "gpt2", sizes
 
 
-# name, heads, width, layers, tensor, pipeline, GPUs, rows of a step, TFLOP/s of a GPU
+# name, heads, width, layers, tensor, pipeline, GPUs, rows of a step and of a microbatch, chunks, TFLOP/s of a GPU. The table
+# has widths, GPUs, batches and speeds; run_table_1.sh, which made it, has heads, both sizes of model parallelism,
+# microbatches and chunks too.
 _MEGATRON_2021 = (
-    ("1.7B", 24, 2304, 24, 1, 1, 32, 512, 137),
-    ("3.6B", 32, 3072, 30, 2, 1, 64, 512, 138),
-    ("7.5B", 32, 4096, 36, 4, 1, 128, 512, 142),
-    ("18B", 48, 6144, 40, 8, 1, 256, 1024, 135),
-    ("39B", 64, 8192, 48, 8, 2, 512, 1536, 138),
-    ("76B", 80, 10240, 60, 8, 4, 1024, 1792, 140),
-    ("145B", 96, 12288, 80, 8, 8, 1536, 2304, 148),
-    ("310B", 128, 16384, 96, 8, 16, 1920, 2160, 155),
-    ("530B", 128, 20480, 105, 8, 35, 2520, 2520, 163),
-    ("1T", 160, 25600, 128, 8, 64, 3072, 3072, 163),
+    ("1.7B", 24, 2304, 24, 1, 1, 32, 512, 16, 1, 137),
+    ("3.6B", 32, 3072, 30, 2, 1, 64, 512, 16, 1, 138),
+    ("7.5B", 32, 4096, 36, 4, 1, 128, 512, 16, 1, 142),
+    ("18B", 48, 6144, 40, 8, 1, 256, 1024, 8, 1, 135),
+    ("39B", 64, 8192, 48, 8, 2, 512, 1536, 4, 1, 138),
+    ("76B", 80, 10240, 60, 8, 4, 1024, 1792, 2, 3, 140),
+    ("145B", 96, 12288, 80, 8, 8, 1536, 2304, 2, 2, 148),
+    ("310B", 128, 16384, 96, 8, 16, 1920, 2160, 1, 2, 155),
+    ("530B", 128, 20480, 105, 8, 35, 2520, 2520, 1, 3, 163),
+    ("1T", 160, 25600, 128, 8, 64, 3072, 3072, 1, 1, 163),
 )
 _MEGATRON_2024 = (
     ("1.7B", 16, 2048, 24, 1, 1, 48, 192, 408.8),
@@ -289,15 +293,15 @@ _MEGATRON_2024 = (
 def _megatron() -> list[Published]:
     rows: list[Published] = []
     value: float
-    for name, heads, d, n, t, p, gpus, batch, value in _MEGATRON_2021:
+    for name, heads, d, n, t, p, gpus, batch, at_once, chunks, value in _MEGATRON_2021:
         data = gpus // (t * p)
-        layout = Layout(pipeline=p, data=data, tensor=t, microbatches=batch // data, recompute="blocks", chunks=1)
+        many = batch // (data * at_once)
+        layout = Layout(p, data, tensor=t, microbatches=many, rows=at_once, chunks=chunks, recompute="blocks")
         rows.append(
             _run(
                 *(f"GPT {name}, {gpus:,} A100, TP {t}, PP {p}, DP {data}", _gpt(d, heads, n, 51_200), 2048, layout),
                 *(KNOWN["a100"], "nvlink3-hdr", MEGATRON, value, "TFLOP/s", MEGATRON_2021),
                 calibrated=name in ("1.7B", "18B"),
-                assumed="microbatches of one row, not interleaved" if p > 1 else "",
             )
         )
     for name, heads, d, n, t, p, gpus, batch, value in _MEGATRON_2024:

@@ -6,7 +6,7 @@ For a parameter of P numbers on t tensor ranks, divided over s shard ranks by Ze
     optimizer  8 P/t, and /s for z ≥ 1         gathered   two blocks of P/t, for z = 3
 
 Stages 1 and 2 give whole matrices to ranks, so that the rank with the largest matrix may hold more than its share.
-Activations are those of the microbatches that a stage has in flight: up to p in 1F1B, all in GPipe.
+Activations are those of the microbatches that a stage has in flight (`bubbles.py`): up to p in 1F1B, all in GPipe.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 
 from ...layers.losses import CHUNK_BYTES
+from .bubbles import in_flight
+from .context import method_of
 from .execution import Execution
 from .layout import Layout
 from .work import LayerWork, Work
@@ -66,7 +68,7 @@ def of_stage(model: Work, layout: Layout, how: Execution, stage: int) -> RankMem
     """Predict the bytes of the ranks of one stage of the pipeline."""
     layers = [(model.kinds[kind], count) for kind, count in model.stages(layout.pipeline)[stage]]
     t, first, last = layout.tensor, stage == 0, stage == layout.pipeline - 1
-    blocks = [layer.whole + (layer.divided + layer.experts / layout.expert) / t for layer, _ in layers]
+    blocks = [layer.whole + layer.divided / t + layer.experts / layout.expert for layer, _ in layers]
     rest = model.embedding / t * (first or (last and model.tied)) + (model.head / t + model.other) * last
     mine = sum(block * count for block, (_, count) in zip(blocks, layers, strict=True)) + rest
     ranks = layout.shard * (layout.context if how.context_shards else 1)
@@ -84,13 +86,12 @@ def of_stage(model: Work, layout: Layout, how: Execution, stage: int) -> RankMem
         ):  # all parameters, and gradients that are summed at the end of the step
             gathered = (how.gathered + how.reduced) * mine
     copies = how.copies * (mine if layout.zero < 3 else 0.0)
-    in_flight = min(layout.microbatches, layout.pipeline - stage if layout.schedule == "1f1b" else layout.microbatches)
-    kept = in_flight * sum(count * activations(layer, layout, how) for layer, count in layers)
+    kept = in_flight(layout, stage) * sum(count * activations(layer, layout, how) for layer, count in layers)
     if layers and layout.recompute == "blocks":
         kept += max(activations(layer, layout, how, whole=True) for layer, _ in layers)
     logits = 0.0
     if last:
-        tokens = layout.rows * model.length / layout.context
+        tokens = layout.rows * model.length / (1 if how.head_whole else layout.context)
         seen = tokens * model.outputs / t
         chunk = min(seen * how.width, CHUNK_BYTES) if how.fused_loss else seen * _LOGITS
         logits = tokens * 2 * how.width * model.d_model + chunk
@@ -139,6 +140,9 @@ def activations(layer: LayerWork, layout: Layout, how: Execution, whole: bool = 
     heads = layer.heads * layer.d_head
     wide = 2 * heads + 2 * layer.kv_heads * layer.d_head + (3 if layer.gated else 2) * layer.inner
     kept = tokens * w * wide / t + tokens * w * d * (4 if how.compiled else 8) / between
+    kept += 2 * tokens * w * d * (how.keeps_gathered and t > 1)
+    if layout.context > 1 and method_of(layer, layout) == "all-gather":  # keys and values of all tokens
+        kept += 2 * tokens * (layout.context - 1) * layer.kv_heads * layer.d_head * w / t
     if layout.recompute == "products":
         kept = tokens * w * (heads + wide / 2) / t + tokens * w * d / between
     if layer.heads and not how.tiled and layout.recompute != "attention":

@@ -8,15 +8,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core.spec import counted
-from .layout import AXES, Layout, Recompute, check, divisors
+from .layout import AXES, Layout, Recompute, check, check_model
 from .rank_memory import RankMemory, memory
+from .rules import ContextAttention, PipelineSchedule, check_schedule, chunks_of, divisors
 from .step import Machine, Step, step
 from .work import Work
 
 TOKENS = 1024  # of a row that context parallelism leaves to a rank at least
 MICROBATCHES = 256
 FEW = 64  # replicas, up to which all numbers of shards are tried
-TIE = 0.005  # of the time of a step, within which the layout that needs less memory comes first
+MEASURABLE = 0.03  # of the time of a step, by which a layout has to be faster than a simpler one to be preferred
+SCHEDULES: tuple[PipelineSchedule, ...] = (
+    "1f1b",
+    "interleaved-1f1b",
+    "zb-h1",
+)  # GPipe keeps more, and is as fast as 1F1B
 MOST_RANKS = 1 << 16  # up to which more ranks are tried where nothing fits
 
 
@@ -46,7 +52,8 @@ def search(
     recompute: tuple[Recompute, ...] = ("none", "blocks"),
     microbatches: int | None = None,
 ) -> list[Plan]:
-    """All layouts of `batch` rows a step that fit into memory, the fastest first, and of equal axes only the fastest.
+    """All layouts of `batch` rows a step that fit into memory, the best first, then the fastest, and of equal axes only the
+    fastest. The best is the simplest of those that are not measurably slower than the fastest.
 
     microbatches: the number of batches of a step, if it is given. Raises ValueError if nothing fits, with the layout that
     needs the least memory, and the number of ranks on which one fits.
@@ -67,13 +74,26 @@ def search(
         if key not in best or found.step.seconds < best[key].step.seconds:
             best[key] = found
     if best:
-        return sorted(best.values(), key=lambda one: (round(math.log(one.step.seconds) / TIE), one.memory.needed))
+        return _ordered(list(best.values()))
     if smallest is None:
         raise ValueError(
             f"no layout divides {counted(batch, 'row')} of {model.name} over {counted(ranks, 'rank')}; give a --batch that "
             f"{ranks} divides"
         )
     raise ValueError(_too_small(model, machine, ranks, batch, smallest))
+
+
+def _ordered(plans: list[Plan]) -> list[Plan]:
+    plans = sorted(plans, key=lambda one: one.step.seconds)
+    close = [one for one in plans if one.step.seconds <= (1 + MEASURABLE) * plans[0].step.seconds]
+    first = min(close, key=lambda one: (*simplicity(one.layout), one.step.seconds))
+    return [first, *(one for one in plans if one is not first)]
+
+
+def simplicity(layout: Layout) -> tuple[int, ...]:
+    """Smaller for simpler layouts: replicas come first, then what divides their state, then what divides the model."""
+    model = sum(layout.size(axis) > 1 for axis in ("expert", "context", "tensor", "pipeline"))
+    return model, layout.zero, layout.data > 1 and layout.shard > 1, layout.recompute != "none", layout.pipeline
 
 
 def _too_small(model: Work, machine: Machine, ranks: int, batch: int, smallest: tuple[float, Layout]) -> str:
@@ -133,8 +153,21 @@ def layouts(
             for many in [microbatches] if microbatches else divisors(rows):
                 if rows % many or many > MICROBATCHES:
                     continue
-                for again in recompute:
-                    yield replace(layout, microbatches=many, rows=rows // many, recompute=again)
+                sized = replace(layout, microbatches=many, rows=rows // many)
+                for one in _methods(model, sized, machine):
+                    for again in recompute:
+                        yield replace(one, recompute=again)
+
+
+def _methods(model: Work, layout: Layout, machine: Machine) -> Iterator[Layout]:
+    """The schedules of a pipeline, and the ways of attention over context ranks, that a layout can have."""
+    attentions: tuple[ContextAttention, ...] = ("ring",)
+    if layout.context > 1 and any(layer.apart == "keys" for layer in model.kinds):
+        attentions = ("ring", "all-to-all", "all-gather")
+    for schedule in SCHEDULES if layout.pipeline > 1 else SCHEDULES[:1]:
+        one = replace(layout, schedule=schedule, chunks=chunks_of(schedule))
+        if allowed(model, one, machine):
+            yield from (replace(one, attention=attention) for attention in attentions)
 
 
 def _others(model: Work, ranks: int, node: int) -> Iterator[Layout]:
@@ -152,14 +185,24 @@ def _others(model: Work, ranks: int, node: int) -> Iterator[Layout]:
                 rest = ranks // context // expert // pipeline
                 inside = max((n for n in divisors(rest) if n * context * expert <= node), default=1)
                 for shard in divisors(rest) if rest <= FEW else sorted({1, inside, rest}):
-                    for zero in (0,) if shard == 1 else (1, 2) if pipeline > 1 else (1, 2, 3):
+                    for zero in (0,) if shard == 1 else (1, 2, 3):
                         yield Layout(pipeline, rest // shard, shard, expert, context, zero=zero)
 
 
 def _allowed(model: Work, axis: str, size: int) -> bool:
     changes: dict[str, Any] = {axis: size}
     try:
-        check(replace(Layout(), **changes), model)
+        check_model(replace(Layout(), **changes), model)
+    except ValueError:
+        return False
+    return True
+
+
+def allowed(model: Work, layout: Layout, machine: Machine) -> bool:
+    """Whether a layout can be trained on a machine."""
+    try:
+        check(layout, model)
+        check_schedule(layout.schedule, layout.pipeline, layout.zero, machine.nccl)
     except ValueError:
         return False
     return True

@@ -5,21 +5,24 @@ A microbatch takes a rank, for each of its layers,
     products / (share · peak)  +  scores / (share · peak)  +  bytes of element-wise kernels / (share · bandwidth)
 
 in forward, twice that in backward (5/2 for the scores of fused attention), and again what is recomputed. On top come what
-tensor, context and expert parallelism exchange inside layers, the sends of a pipeline, and its bubble: (p − 1)/v
-microbatches of p stages with v chunks each (Narayanan et al. 2021, §2.2). Sums of gradients and ZeRO 3's gathering hide
+tensor, context and expert parallelism exchange inside layers, the sends of a pipeline, and its bubble (`bubbles.py`). Sums
+of gradients and ZeRO 3's gathering hide
 behind computation as far as it lasts; the first gathering and the last sum can't.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..accelerators import Accelerator
+from .bubbles import bubble
 from .communication import Group
+from .context import exchanged, method_of
 from .execution import Execution, Kernels
 from .layout import Layout
-from .network import Network
+from .network import LOOPBACK, Network
 from .work import LayerWork, Work
 
 ADAMW_BYTES = 28  # of a parameter: weight, gradient and two moments read, weight and moments written, in fp32
@@ -36,6 +39,11 @@ class Machine:
 
     def group(self, layout: Layout, axis: str) -> Group:
         return Group(self.network, layout.size(axis), layout.stride(axis))
+
+    @property
+    def nccl(self) -> bool:
+        """Whether messages are those of GPUs."""
+        return self.network.name != LOOPBACK
 
     @property
     def precision(self) -> str:
@@ -151,8 +159,7 @@ def step(model: Work, layout: Layout, machine: Machine) -> Step:
         stages.append(_sum(of_kind, stage))
     stages.append(_sum(of_kind, parts[-1]).plus(_head(model, layout, machine)))
     dearest = max(stages, key=lambda one: one.forward + one.backward + _inside(one, how))
-    one_microbatch = dearest.forward + dearest.backward + _inside(dearest, how)
-    parameters = max(_parameters(model, layout, stage) for stage in {0, 1 % p, p - 1})
+    parameters = max((_parameters(model, layout, stage) for stage in {0, 1 % p, p - 1}), key=sum)
     communication = [
         Communication("tensor", m * dearest.tensor, m * dearest.tensor * (1 - how.tensor_overlap)),
         Communication("context", m * dearest.context, m * dearest.context_exposed),
@@ -162,7 +169,7 @@ def step(model: Work, layout: Layout, machine: Machine) -> Step:
     ]
     seen = tuple(one for one in communication if one.seconds)
     hidden = sum(one.hidden for one in seen)
-    local = parameters / (layout.shard if layout.zero else 1)
+    local = sum(parameters) / (layout.shard if layout.zero else 1)
     bandwidth = machine.device.bandwidth * machine.kernels.memory
     compute = {
         "products": m * sum(dearest.products),
@@ -171,12 +178,13 @@ def step(model: Work, layout: Layout, machine: Machine) -> Step:
         "optimizer": ADAMW_BYTES * local / bandwidth,
         "contention": machine.kernels.contention * hidden,
     }
-    bubble = (p - 1) / layout.chunks * one_microbatch
+    inside = _inside(dearest, how)
+    idle = bubble(layout, dearest.forward + inside / 3, dearest.backward + 2 * inside / 3)
     peak = machine.device.peak(machine.precision)
     return Step(
         {name: value for name, value in compute.items() if value},
         seen,
-        bubble,
+        idle,
         layout.batch * model.tokens,
         layout.ranks,
         layout.batch * model.flops,
@@ -203,18 +211,21 @@ _AGAIN = {"none": (0.0, 0.0, 0.0), "attention": (0.0, 1.0, 0.0), "products": (0.
 
 def _layer(layer: LayerWork, layout: Layout, machine: Machine) -> _Times:
     how, kernels, device = machine.how, machine.kernels, machine.device
-    parts = layout.context * (layout.tensor if layer.heads or layer.divided else 1)
+    t = layout.tensor
+    apart = layout.context if layer.apart != "whole" else 1
+    mixers = apart * (t if layer.heads else 1)
     again = _AGAIN[layout.recompute]
     precision = "fp8" if how.fp8 else machine.precision
     speed = kernels.of(precision) * device.peak(precision)
     speed *= layer.d_model / (layer.d_model + kernels.half)
-    products = layout.rows * layer.products / parts / speed
-    ring = how.ring if layout.context > 1 else 1.0
-    share = kernels.attention * ring if how.tiled else kernels.of(machine.precision)
-    scores = layout.rows * layer.scores / parts / (share * device.peak(machine.precision))
+    products = layout.rows * (layer.mixing / mixers + layer.products / (layout.context * t)) / speed
+    share = kernels.attention if how.tiled else kernels.of(machine.precision)
+    scores = (
+        layout.rows * layer.scores / mixers / (share * device.peak(machine.precision)) * _in_blocks(layer, layout, how)
+    )
     backward = 2.5 if how.tiled else 2.0
     moved = layout.rows * layer.tokens / layout.context * _passes(layer, layout, how) * how.width
-    moved += 0.0 if how.tiled else _SCORES * how.width * layout.rows * layer.tokens**2 * layer.heads / parts
+    moved += 0.0 if how.tiled else _SCORES * how.width * layout.rows * layer.tokens**2 * layer.heads / mixers
     elements = moved / (device.bandwidth * kernels.memory)
     idle = max(0.0, _LAUNCHES[how.compiled] * kernels.launch - products - scores - elements)  # waiting for the host
     elements += idle
@@ -224,14 +235,17 @@ def _layer(layer: LayerWork, layout: Layout, machine: Machine) -> _Times:
         (elements, (2 + again[2]) * elements),
     )
     tokens = layout.rows * layer.tokens / layout.context
-    if layout.tensor > 1 and layer.divided:
-        ends = Group(machine.network, layout.tensor)
+    if t > 1:
+        ends = Group(machine.network, t)
         size = tokens * layer.d_model * how.width
         one = 2 * ends.all_gather(size) if how.sequence else ends.all_reduce(size)
-        times.tensor = (layer.sublayers) * one * (2 + (layout.recompute == "blocks"))
-        times.tensor += layer.sublayers * ends.all_gather(size) * how.sequence  # inputs gathered again for gradients
-    if layout.context > 1 and layer.heads:
-        times.context, times.context_exposed = _ring(layer, layout, machine, sum(times.scores))
+        sublayers = layer.sublayers - bool(layer.n_experts)  # tokens are divided for experts
+        times.tensor = sublayers * one * (2 + (layout.recompute == "blocks"))
+        again_gathered = how.sequence and not how.keeps_gathered
+        times.tensor += sublayers * ends.all_gather(size) * again_gathered  # inputs, for gradients
+    if layout.context > 1:
+        ring = machine.group(layout, "context")
+        times.context, times.context_exposed = exchanged(layer, layout, ring, how, sum(times.scores))
     if layout.expert > 1 and layer.top_k:
         size = tokens / layout.tensor * layer.top_k * layer.d_model * how.width
         times.expert = (4 + 2 * (layout.recompute == "blocks")) * machine.group(layout, "expert").all_to_all(size)
@@ -250,21 +264,21 @@ def _passes(layer: LayerWork, layout: Layout, how: Execution) -> float:
     return between / (layout.tensor if how.sequence else 1) + wide / layout.tensor
 
 
-def _ring(layer: LayerWork, layout: Layout, machine: Machine, computing: float) -> tuple[float, float]:
-    """Seconds of ring attention's sends, and those that attention to a block does not cover. Backward sends keys and values
-    and their gradients."""
-    tokens = layout.rows * layer.tokens / layout.context
-    size = 2 * tokens * layer.kv_heads * layer.d_head * machine.how.width / layout.tensor
-    one = machine.group(layout, "context").send(size)
-    sends = (3 + (layout.recompute == "blocks")) * (layout.context - 1)
-    return sends * one, max(0.0, sends * one - computing * (layout.context - 1) / layout.context)
+def _in_blocks(layer: LayerWork, layout: Layout, how: Execution) -> float:
+    """How much longer attention takes in a ring: of its p blocks one is the rank's own, and the results of the others are
+    merged."""
+    p = layout.context
+    if p == 1 or layer.apart != "keys" or method_of(layer, layout) != "ring":
+        return 1.0
+    return 1 / p + (1 - 1 / p) / how.ring
 
 
 def _head(model: Work, layout: Layout, machine: Machine) -> _Times:
     """The output layer and its loss."""
     if not model.head_flops:
         return _Times()
-    rows, parts, how = layout.rows / layout.context, layout.tensor, machine.how
+    parts, how = layout.tensor, machine.how
+    rows = layout.rows / (1 if how.head_whole else layout.context)
     speed = machine.kernels.of(machine.precision) * machine.device.peak(machine.precision)
     products = rows * model.head_flops / parts / speed
     passes = 8.0 if how.compiled else 12.0  # bytes of a logit in forward
@@ -289,24 +303,43 @@ def _pipeline(model: Work, layout: Layout, machine: Machine) -> Communication:
     return Communication("pipeline", every + edges, edges if how.pipeline_overlap else every + edges)
 
 
-def _parameters(model: Work, layout: Layout, stage: int) -> float:
-    """Parameters of a rank of a stage, before ZeRO divides them."""
+def _parameters(model: Work, layout: Layout, stage: int) -> tuple[float, float]:
+    """Parameters of a rank of a stage, before ZeRO divides them: those outside of experts, and those of experts."""
     t, last = layout.tensor, stage == layout.pipeline - 1
     layers = [(model.kinds[kind], count) for kind, count in model.stages(layout.pipeline)[stage]]
-    own = sum(count * (layer.whole + (layer.divided + layer.experts / layout.expert) / t) for layer, count in layers)
+    own = sum(count * (layer.whole + layer.divided / t) for layer, count in layers)
     own += model.embedding / t * (stage == 0 or (last and model.tied)) + (model.head / t + model.other) * last
-    return own
+    return own, sum(count * layer.experts / layout.expert for layer, count in layers)
 
 
-def _data(parameters: float, layers: float, times: _Times, layout: Layout, machine: Machine) -> list[Communication]:
+def _replicas(layout: Layout, machine: Machine, *axes: str) -> Group:
+    """Ranks that have the same parameters and compute different rows or tokens."""
+    axes = tuple(axis for axis in axes if layout.size(axis) > 1)
+    return Group(machine.network, math.prod(map(layout.size, axes)), layout.stride(axes[-1]) if axes else 1)
+
+
+def _sums(parameters: tuple[float, float], layout: Layout, machine: Machine) -> float:
+    """Seconds of summing the gradients of a rank's shard over all that have the same parameters, besides `shard` ranks."""
+    inner = () if machine.how.context_shards else ("context",)
+    size = machine.how.reduced / (layout.shard if layout.zero else 1)
+    others = () if layout.zero else ("shard",)
+    seconds = _replicas(layout, machine, "data", *others, "expert", *inner).all_reduce(parameters[0] * size)
+    return seconds + _replicas(layout, machine, "data", *others, *inner).all_reduce(parameters[1] * size)
+
+
+def _data(
+    both: tuple[float, float], layers: float, times: _Times, layout: Layout, machine: Machine
+) -> list[Communication]:
     """Sums of gradients over replicas, and the gathering of parameters."""
-    how = machine.how
+    how, parameters = machine.how, sum(both)
     stride, within = layout.stride("shard"), layout.shard
     if how.context_shards:
         stride, within = layout.stride("context"), layout.shard * layout.context
     shard = Group(machine.network, within, stride)
-    data = Group(machine.network, layout.data * layout.expert, layout.stride("data" if layout.data > 1 else "expert"))
     gradients, found = parameters * how.reduced, []
+    apart = layout.tensor * layout.context * layout.expert > 1 or both[1] > 0
+    overlaps = how.data_overlap and (how.overlap_inside or not apart)
+    summed = _sums(both, layout, machine)
     if layout.zero == 3:
         times_a_step = 1 if layout.pipeline > 1 and how.gather_once else layout.microbatches
         gather, scatter = shard.all_gather(parameters * how.gathered), shard.all_gather(gradients)
@@ -319,17 +352,15 @@ def _data(parameters: float, layers: float, times: _Times, layout: Layout, machi
         after = max(0.0, after - backward) if how.data_overlap else after
         seconds = times_a_step * (2 * gather + scatter)
         found.append(Communication("shard", seconds, min(seconds, max(before, 0.0) + after + ends)))
-        summed = data.all_reduce(gradients / layout.shard)
     elif layout.shard > 1:
-        reduced, sent = shard.all_gather(gradients), shard.all_gather(parameters * how.weights)
-        hidden = min(reduced, times.backward) if how.data_overlap else 0.0
+        times_a_step = layout.microbatches if layout.zero == 2 else 1  # stage 2 keeps no sums of others' gradients
+        reduced, sent = times_a_step * shard.all_gather(gradients), shard.all_gather(parameters * how.weights)
+        summed *= times_a_step
+        hidden = min(reduced, times_a_step * times.backward) if overlaps else 0.0
         hidden += min(sent, times.forward) if how.gather_overlap else 0.0
         seconds = reduced + sent
         found.append(Communication("shard", seconds, seconds - hidden))
-        summed = data.all_reduce(gradients / layout.shard)
-    else:
-        summed = data.all_reduce(gradients)
     if summed:
-        hidden = min(summed * (1 - 1 / max(layers, 1)), times.backward) if how.data_overlap else 0.0
+        hidden = min(summed * (1 - 1 / max(layers, 1)), times.backward) if overlaps else 0.0
         found.append(Communication("data", summed, summed - hidden))
     return found

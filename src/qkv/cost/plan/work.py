@@ -9,15 +9,20 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
-from ...attention.multi_head import Attention
+from ...attention.linear import LinearAttention
+from ...attention.multi_head import Attention, Mixer
+from ...attention.scores import ScaledDot
+from ...attention.weighting import Softmax
 from ...layers.moe import MixtureOfExperts
 from ...models.base import ModelSpec
-from ...models.stack import pairs
+from ...models.stack import Stack, pairs
 from ...models.transformer import Transformer
 from ..flops import TRAINING, Shape, token_tables, training_flops
 from .stages import balanced
+
+Apart = Literal["keys", "sums", "whole"]
 
 
 @dataclass(frozen=True)
@@ -28,9 +33,12 @@ class LayerWork:
     whole:     parameters that every rank of a tensor group has. divided: those that are divided over it. experts: those of
                experts, which `expert` ranks divide too.
     matrices:  numbers of the large matrices, which are given to ranks as wholes in ZeRO 1 and 2.
-    products, scores: FLOPs of a forward pass, with weights and between tokens.
+    mixing:    FLOPs of a forward pass of the token mixer's products with weights. products: those of the feed-forward layer.
+    scores:    between tokens.
+    apart:     how the mixer's tokens are divided over context ranks: "keys" travel, "sums" travel (linear attention), or the
+               mixer is computed "whole" by every rank. gathers: its keys have to be gathered (`parallel.model_parallel`).
     inner:     numbers of a token inside the feed-forward layer, of all experts that it uses. gated: its product of two.
-    heads, kv_heads, d_head: of attention; 0 heads for another mixer.
+    heads, kv_heads, d_head: of attention whose heads can be divided; 0 heads for another mixer.
     top_k:     experts of a token; 0 without experts.
     """
 
@@ -39,6 +47,7 @@ class LayerWork:
     divided: int
     experts: int
     matrices: tuple[int, ...]
+    mixing: float
     products: float
     scores: float
     d_model: int
@@ -51,10 +60,17 @@ class LayerWork:
     n_experts: int = 0
     top_k: int = 0
     rotary: bool = False
+    apart: Apart = "keys"
+    gathers: bool = False
 
     @property
     def parameters(self) -> int:
         return self.whole + self.divided + self.experts
+
+    @property
+    def flops(self) -> float:
+        """Of a forward pass of a row."""
+        return self.mixing + self.products + self.scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +80,8 @@ class Work:
     embedding: parameters of tables. head: parameters of the output layer of its own, `tied` if it uses the table instead.
     outputs:   numbers of a token's logits.
     flops:     model FLOPs of a training step of a row, without recomputation.
+    transformer, reversible, drops_path: whether it is one, has reversible layers, or stochastic depth.
+    heads:     (heads, key-value heads) of every attention whose heads can be divided.
     """
 
     name: str
@@ -79,7 +97,11 @@ class Work:
     tied: bool
     flops: float
     context: int | None
-    divisible: bool = True
+    kind: str = "Transformer"
+    transformer: bool = True
+    reversible: bool = False
+    drops_path: bool = False
+    heads: tuple[tuple[int, int], ...] = ()
 
     @cached_property
     def parameters(self) -> int:
@@ -95,7 +117,7 @@ class Work:
         least that is possible, the output layer included."""
         known: dict[int, Any] = self._stages
         if number not in known:
-            costs = [layer.products + layer.scores for layer in self.layers]
+            costs = [layer.flops for layer in self.layers]
             costs[-1] += self.head_flops
             edges = balanced(costs, number)
             known[number] = tuple(
@@ -150,25 +172,55 @@ def work(name: str, spec: ModelSpec, length: int, source: int = 0) -> Work:
         bool(getattr(head, "tied", False)),
         float(training_flops(spec, shape)),
         spec.max_positions,
+        spec.kind,
+        reversible=any(stack.is_reversible for _, stack in spec.stacks()),
+        drops_path=any(stack.drop_path or any(b.drop_path for b in stack.blocks) for _, stack in spec.stacks()),
+        heads=tuple(dict.fromkeys(pair for _, stack in spec.stacks() for pair in _heads(stack, spec.d_model))),
     )
+
+
+def _heads(stack: Stack, d: int) -> list[tuple[int, int]]:
+    """Heads and key-value heads of the attention that can be divided."""
+    mixers = (mixer for block in stack.blocks for mixer in (block.attention, block.cross) if mixer is not None)
+    return [mixer.widths(d)[:2] for mixer in mixers if isinstance(mixer, Attention) and _by_heads(mixer)]
+
+
+def _by_heads(mixer: Mixer) -> bool:
+    """Whether `parallel.model_parallel.tensor` divides a mixer: attention of independent heads, with plain matrices."""
+    if not isinstance(mixer, Attention) or type(mixer).module is not Attention.module:
+        return False
+    ranks = (mixer.low_rank.q, mixer.low_rank.k, mixer.low_rank.v, mixer.low_rank.out)
+    normed_together = mixer.qk_norm_over == "all" and mixer.qk_norm.kind != "none"
+    plain = isinstance(mixer.score, ScaledDot) and not normed_together and not mixer.pattern.per_head
+    return plain and ranks == (None, None, None, None)
+
+
+def _apart(mixer: Mixer) -> Apart:
+    if type(mixer).module is Attention.module:
+        return "keys"
+    if not isinstance(mixer, LinearAttention) or type(mixer).module is not LinearAttention.module:
+        return "whole"
+    return "whole" if mixer.features.has_log else "sums"
 
 
 def _layer(block: Any, d: int, tokens: int, source: int, rotary: bool) -> LayerWork:
     mixer, feedforward = block.attention, block.feedforward
-    own = mixer.cost(d, tokens, pairs(mixer, tokens))
-    plain = isinstance(mixer, Attention)
-    heads, d_head = (mixer.heads(d) or (0, 0)) if plain else (0, 0)
-    kv = (getattr(mixer, "n_kv_heads", None) or heads) if plain else 0
-    seen = pairs(mixer, tokens)
-    scores = 4.0 * seen * heads * d_head
-    products = float(own.flops) - scores
+    own, seen, apart = mixer.cost(d, tokens, pairs(mixer, tokens)), pairs(mixer, tokens), _apart(mixer)
+    heads = kv = d_head = 0
+    scores = 0.0
+    if isinstance(mixer, Attention) and apart == "keys":
+        h, k, width, value = mixer.widths(d)
+        scores = 2.0 * seen * h * (mixer.score.width(width) + value)
+        heads, kv, d_head = (h, k, width) if _by_heads(mixer) else (0, 0, 0)
+    mixing = float(own.flops) - scores
     matrices = [d * heads * d_head, d * kv * d_head, d * kv * d_head, d * heads * d_head] if heads else []
     divided, whole = (own.parameters, 0) if heads else (0, own.parameters)
-    if block.cross is not None:
+    if isinstance(block.cross, Attention):
+        h, k, width, value = block.cross.widths(d)
         cross = block.cross.cost(d, tokens, tokens * source, source)
-        crossed = 4.0 * tokens * source * heads * d_head
-        products, scores, divided = products + cross.flops - crossed, scores + crossed, divided + cross.parameters
-        matrices += matrices[:4]
+        crossed = 2.0 * tokens * source * h * (block.cross.score.width(width) + value)
+        mixing, scores, divided = mixing + cross.flops - crossed, scores + crossed, divided + cross.parameters
+        matrices += [d * h * width, d * k * width, d * k * value, d * h * value]
     ff = feedforward.cost(d, tokens)
     inner, gated = getattr(feedforward, "d_ff", 0), bool(getattr(feedforward, "gated", False))
     experts, n_experts, top_k = 0, 0, 0
@@ -183,14 +235,14 @@ def _layer(block: Any, d: int, tokens: int, source: int, rotary: bool) -> LayerW
         matrices += [d * inner] * (2 + gated)
     block_cost = block.cost(d)
     whole += max(block_cost.parameters - whole - divided - experts, 0)  # norms
-    products += ff.flops
     return LayerWork(
         tokens,
         whole,
         divided,
         experts,
         tuple(matrices),
-        products,
+        mixing,
+        float(ff.flops),
         scores,
         d,
         inner,
@@ -202,6 +254,17 @@ def _layer(block: Any, d: int, tokens: int, source: int, rotary: bool) -> LayerW
         n_experts,
         top_k,
         rotary,
+        apart,
+        _gathers(mixer),
+    )
+
+
+def _gathers(mixer: Mixer) -> bool:
+    """Whether attention has to gather its keys, which neither a ring nor an exchange of heads has: see
+    `parallel.model_parallel.context`."""
+    others = isinstance(mixer, Attention) and not isinstance(mixer.score, ScaledDot)
+    return (
+        others or getattr(mixer, "sink", "none") != "none" or not isinstance(getattr(mixer, "weighting", None), Softmax)
     )
 
 
@@ -210,10 +273,11 @@ def _whole(name: str, spec: ModelSpec, shape: Shape) -> Work:
     cost = spec.cost(shape.length, shape.source)
     d = getattr(spec, "d_model", 512)
     layer = LayerWork(
-        *(shape.tokens, cost.parameters, 0, 0, (), float(cost.flops), 0.0, d, 4 * d, False, 0, 0, 0, 2),
+        *(shape.tokens, cost.parameters, 0, 0, (), 0.0, float(cost.flops), 0.0, d, 4 * d, False, 0, 0, 0, 2),
     )
     flops = TRAINING * float(cost.flops)
     return Work(
         *(name, (layer,), shape.length, shape.tokens, d, 0, 0, 0, 0.0, 0, False, flops, None),
-        divisible=False,
+        kind=spec.kind,
+        transformer=False,
     )

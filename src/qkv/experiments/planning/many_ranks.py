@@ -12,6 +12,7 @@ from ...cost.images import image_tokens
 from ...cost.plan.execution import QKV, QKV_FP32, kernels
 from ...cost.plan.layout import AXES, Layout, check
 from ...cost.plan.network import network
+from ...cost.plan.rules import chunks_of
 from ...cost.plan.step import Machine
 from ...cost.plan.work import Work, work
 from ...models.base import ModelSpec
@@ -75,7 +76,9 @@ def of_scale(scale: Scale, model: Work, ranks: int, rows: int, microbatches: int
         zero=scale.stage,
         microbatches=microbatches,
         recompute="none" if recompute == "none" else "blocks",
-        schedule="gpipe" if scale.pipeline_schedule == "gpipe" else "1f1b",
+        schedule=scale.pipeline_schedule,
+        chunks=chunks_of(scale.pipeline_schedule),
+        attention=scale.context_attention,
     )
     check(layout, model)
     return replace(layout, rows=max(1, round(rows / layout.replicas / microbatches)))

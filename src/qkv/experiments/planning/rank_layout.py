@@ -13,7 +13,7 @@ from ...core.spec import counted
 from ...cost.accelerators import KNOWN, THIS, Accelerator, accelerator
 from ...cost.flops import Shape
 from ...cost.hardware import available
-from ...cost.plan.layout import AXES
+from ...cost.plan.layout import AXES, Layout
 from ...cost.plan.search import Plan, plan, search
 from ...cost.plan.step import Machine
 from ...cost.plan.work import Work, work
@@ -43,9 +43,20 @@ def laid_out(recipe: Recipe, spec: ModelSpec, shape: Shape, ranks: int, device: 
             f"scale: auto found no layout of {recipe.name} for {counted(ranks, 'rank')}; give the axes yourself"
         )
     best = plans[0]
-    sizes = {axis: best.layout.size(axis) for axis in AXES}
-    chosen = Scale(**sizes, zero=best.layout.zero or None, timeout=scale.timeout)
-    return chosen, _described(best, where, f", chosen among {counted(len(plans), 'layout')} that fit")
+    return scale_of(best.layout, scale), _described(
+        best, where, f", chosen among {counted(len(plans), 'layout')} that fit"
+    )
+
+
+def scale_of(layout: Layout, given: Scale) -> Scale:
+    """The `scale` that has a layout, with what is `given` besides."""
+    return Scale(
+        **{axis: layout.size(axis) for axis in AXES},
+        zero=layout.zero or None,
+        pipeline_schedule=layout.schedule,
+        context_attention=layout.attention,
+        timeout=given.timeout,
+    )
 
 
 def lay_out(members: Team, recipe: Recipe, spec: ModelSpec, shape: Shape) -> tuple[Team, list[str]]:

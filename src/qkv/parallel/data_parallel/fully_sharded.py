@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
+from ...cost.plan.rules import check_optimizer
 from ...models.block import BlockModule
 from ...training.checkpoints.pieces import Piece, rows_of
 from ...training.checkpoints.weights import local
@@ -45,11 +46,7 @@ class FullySharded(Distributed):
         self.axes = self.mesh.device_mesh(*(("data", "shard") if mesh.size("data") > 1 else ("shard",)))
 
     def optimizer(self, spec: Optimizer) -> torch.optim.Optimizer:
-        if not spec.elementwise:
-            raise ValueError(
-                f"the optimizer {spec.kind!r} needs whole parameters, and zero=3 divides them; give scale.zero=2, or an "
-                "element-wise optimizer such as adamw"
-            )
+        check_optimizer(3, spec.kind, spec.elementwise)
         spec.freeze_parameters(self.model)
         if self.division.pipeline is not None:
             self.model.forward = partial(_until_handed_over, self.model.forward, self.division.pipeline)

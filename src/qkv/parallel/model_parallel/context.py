@@ -18,9 +18,9 @@ from torch import Tensor
 from ...attention.attend import attend
 from ...attention.ring import Parcel, Problem, attend_shards
 from ...core.layout import Layout
+from ...cost.plan.rules import ContextAttention
 from ...positions.base import Bias
 from .. import collectives
-from ..scale import ContextAttention
 from ..world import World
 from .axis import Axis
 

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ...cost.plan.rules import check_experts
 from ...layers.moe import Mixture
 from .. import collectives
 from ..mesh import Mesh
@@ -27,16 +28,9 @@ def divide_experts(model: nn.Module, mesh: Mesh, division: Division) -> None:
     ranks, size = mesh.group("expert"), mesh.size("expert")
     assert isinstance(ranks, World)
     mixtures = [(name, module) for name, module in model.named_modules() if isinstance(module, Mixture)]
-    if not mixtures:
-        raise ValueError(
-            f"scale.expert={size} divides the experts of mixtures, and this model has none; leave it out, or give a "
-            "feed-forward layer of kind moe"
-        )
-    for name, mixture in mixtures:
+    check_experts(size, {name: mixture.spec.n_experts for name, mixture in mixtures})
+    for _, mixture in mixtures:
         n = mixture.spec.n_experts
-        if n % size:
-            allowed = ", ".join(str(k) for k in range(1, n + 1) if n % k == 0)
-            raise ValueError(f"scale.expert={size} does not divide the experts of {name}, {n}; it can be {allowed}")
         for layer in (mixture.gate, mixture.up, mixture.down):
             if layer is not None:
                 division.divide(layer, "weight", Part.of(mesh, "expert", 0, n))

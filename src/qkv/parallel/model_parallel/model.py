@@ -7,11 +7,12 @@ from functools import partial
 
 from torch import nn
 
+from ...cost.plan.rules import ContextAttention, check_tokens
 from ...layers.linear import Linear
 from ...models.block import BlockModule
 from ...models.stack import StackModule
 from ..mesh import Mesh
-from ..scale import ContextAttention, Scale
+from ..scale import Scale
 from .division import Division
 from .experts import divide_experts
 from .stages import divide_layers
@@ -41,15 +42,8 @@ def _divide_tokens(
     model: nn.Module, mesh: Mesh, division: Division, method: ContextAttention, last: Mapping[nn.Module, Linear]
 ) -> None:
     stacks = [module for module in model.modules() if isinstance(module, StackModule)]
-    axis = "context" if mesh.size("context") > 1 else "tensor"
-    if not stacks:
-        raise ValueError(
-            f"scale.{axis} divides Transformers, and this model is a {type(model).__name__}; use data and shard"
-        )
-    if any(isinstance(module, BlockModule) and module.drop_path for module in model.modules()):
-        raise ValueError(
-            f"scale.{axis} divides the tokens of a sequence, which stochastic depth drops together; set drop_path to 0"
-        )
+    drops = any(isinstance(module, BlockModule) and module.drop_path for module in model.modules())
+    check_tokens(mesh.size("tensor"), mesh.size("context"), type(model).__name__, bool(stacks), drops)
     begin = partial(Tokens, mesh.group("context"), mesh.group("tensor"), method, last)
     for stack in stacks:
         division.switch(stack, "begin_split", begin)

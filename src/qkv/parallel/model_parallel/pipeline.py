@@ -21,11 +21,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ...core.extras import Extras, Record
+from ...cost.plan.rules import PipelineSchedule, chunks_of
 from ...training.strategy import Around
-from ..scale import PipelineSchedule
 from ..world import World
 from .deferred import Deferred, Waiting, compute
-from .schedules import actions, chunks_of
+from .schedules import actions
 
 
 class HandedOver(Exception):

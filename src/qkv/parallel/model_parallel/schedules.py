@@ -15,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from ..scale import PipelineSchedule
+from ...cost.plan.rules import CHUNKS, PipelineSchedule, check_microbatches, chunks_of
 
 Kind = Literal["forward", "backward", "input", "weight"]
-CHUNKS = 2  # stages of a rank in the interleaved schedule
 
 
 class Action(NamedTuple):
@@ -28,11 +27,6 @@ class Action(NamedTuple):
     kind: Kind
     microbatch: int
     chunk: int = 0
-
-
-def chunks_of(schedule: PipelineSchedule) -> int:
-    """How many stages each rank has."""
-    return CHUNKS if schedule == "interleaved-1f1b" else 1
 
 
 def actions(schedule: PipelineSchedule, microbatches: int, ranks: int, rank: int) -> list[Action]:
@@ -56,12 +50,7 @@ def actions(schedule: PipelineSchedule, microbatches: int, ranks: int, rank: int
 def _interleaved(microbatches: int, ranks: int, rank: int) -> list[Action]:
     """Groups of as many microbatches as ranks go through the first stages, then through the second ones. Raises ValueError
     if they don't make whole groups."""
-    if microbatches % ranks:
-        allowed = f"{ranks}, {2 * ranks}, {3 * ranks} …"
-        raise ValueError(
-            f"the schedule interleaved-1f1b of {ranks} ranks needs groups of {ranks} microbatches, and a step has "
-            f"{microbatches}; training.accumulate can be {allowed}"
-        )
+    check_microbatches("interleaved-1f1b", ranks, microbatches)
     n = CHUNKS * microbatches
 
     def at(k: int) -> tuple[int, int]:

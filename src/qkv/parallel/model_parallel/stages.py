@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from ...cost.plan.rules import PipelineSchedule, check_layers, check_schedule, check_stacks, chunks_of
+from ...cost.plan.stages import balanced
 from ...models.stack import pairs
 from ...models.transformer import Transformer, TransformerModel
 from ..mesh import Mesh
-from ..scale import PipelineSchedule
 from ..world import World
 from .deferred import defer
 from .division import Division
 from .pipeline import Part, Pipeline
-from .schedules import chunks_of
 
 TOKENS = 512  # of a sequence, for which the cost of layers is compared
 
@@ -28,20 +28,12 @@ def divide_layers(model: nn.Module, mesh: Mesh, division: Division, schedule: Pi
     ranks = mesh.group("pipeline")
     stages = mesh.size("pipeline") * chunks_of(schedule)
     assert isinstance(ranks, World)
-    if not isinstance(model, TransformerModel):
-        raise ValueError(
-            f"scale.pipeline divides the layers of Transformers, and this model is a {type(model).__name__}; use other axes"
-        )
-    stacks = [stack for stack in (model.encoder, model.decoder) if stack is not None]
-    if any(stack.reversible for stack in stacks):
-        raise ValueError("scale.pipeline can't divide reversible layers; choose another placement, or use other axes")
-    n = sum(len(stack.block_of) for stack in stacks)
-    if chunks_of(schedule) > 1 and mesh.device.type == "cuda":
-        raise ValueError(f"pipeline_schedule={schedule} needs messages with tags, which NCCL lacks; give 1f1b or zb-h1")
-    if n < stages:
-        each = chunks_of(schedule)
-        what = f"scale.pipeline={ranks.size} with {each} stages each" if each > 1 else f"scale.pipeline={stages}"
-        raise ValueError(f"{what} is more than the {n} layers of this model; it can be 1 to {n // each}")
+    stacks = [stack for stack in (getattr(model, name, None) for name in ("encoder", "decoder")) if stack is not None]
+    reversible = any(getattr(stack, "reversible", False) for stack in stacks)
+    check_stacks(ranks.size, type(model).__name__, isinstance(model, TransformerModel), reversible)
+    assert isinstance(model, TransformerModel)
+    check_schedule(schedule, ranks.size, 0, nccl=mesh.device.type == "cuda")
+    check_layers(ranks.size, schedule, sum(len(stack.block_of) for stack in stacks))
     edges = balanced(costs(model.spec), stages)
     division.pipeline = pipeline = Pipeline(ranks, schedule, model)
     used: dict[int, set[int]] = {}
@@ -88,28 +80,6 @@ def costs(spec: Transformer) -> list[float]:
     if spec.head is not None:
         flops[-1] += spec.head.cost_for(spec, TOKENS).flops
     return flops
-
-
-def balanced(costs: Sequence[float], stages: int) -> list[int]:
-    """The first layer of each stage, and the number of layers: consecutive layers, at least one each, of which the dearest
-    stage is the cheapest possible."""
-    n = len(costs)
-    total = [0.0]
-    for cost in costs:
-        total.append(total[-1] + cost)
-    best = [[float("inf")] * (n + 1) for _ in range(stages + 1)]  # [stages][layers]: cost of the dearest stage
-    cut = [[0] * (n + 1) for _ in range(stages + 1)]
-    best[0][0] = 0.0
-    for stage in range(1, stages + 1):
-        for stop in range(stage, n + 1):
-            for start in range(stage - 1, stop):
-                dearest = max(best[stage - 1][start], total[stop] - total[start])
-                if dearest < best[stage][stop]:
-                    best[stage][stop], cut[stage][stop] = dearest, start
-    edges = [n]
-    for stage in range(stages, 0, -1):
-        edges.append(cut[stage][edges[-1]])
-    return edges[::-1]
 
 
 def stage_with(edges: Sequence[int], layer: int) -> int:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...attention.multi_head import MultiHeadAttention
+from ...cost.plan.rules import check_heads
 from ...layers.embedding import TokenEmbedding
 from ...layers.feedforward import FeedForwardNet
 from ...layers.linear import Linear
@@ -66,7 +67,7 @@ def divide_model(model: nn.Module, mesh: Mesh, division: Division) -> dict[nn.Mo
     divided: dict[nn.Module, Linear] = {}
     for name, module in model.named_modules():
         if type(module) is MultiHeadAttention and _plain_attention(module):
-            _check_heads(module, name, mesh.size("tensor"))
+            check_heads(mesh.size("tensor"), module.n_heads, module.n_kv_heads, name)
             _divide_heads(module, mesh, division)
             divided[module] = _summand(module.out, division)
         elif type(module) is FeedForwardNet and _linear(module, "gate", "up", "down"):
@@ -89,14 +90,6 @@ def _plain_attention(module: MultiHeadAttention) -> bool:
 def _linear(module: nn.Module, *names: str) -> bool:
     """Whether the layers of these names, where they exist, are plain linear ones."""
     return all(type(getattr(module, name)) in (Linear, type(None)) for name in names)
-
-
-def _check_heads(module: MultiHeadAttention, name: str, ranks: int) -> None:
-    heads = module.n_kv_heads
-    if heads % ranks:
-        allowed = ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0)
-        what = "heads" if heads == module.n_heads else "key-value heads"
-        raise ValueError(f"scale.tensor={ranks} does not divide the {what} of {name}, {heads}; it can be {allowed}")
 
 
 def _divide_heads(module: MultiHeadAttention, mesh: Mesh, division: Division) -> None:

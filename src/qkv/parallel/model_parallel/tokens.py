@@ -20,8 +20,8 @@ from ...attention.attend import attend
 from ...attention.multi_head import MultiHeadAttention, Pass
 from ...core.layout import Layout
 from ...core.ranks import Ranks
+from ...cost.plan.rules import ContextAttention
 from ...layers.linear import Linear
-from ..scale import ContextAttention
 from .axis import Axis
 from .context import attention
 from .linear import linear_attention, passes_sums

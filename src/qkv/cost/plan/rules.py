@@ -1,0 +1,117 @@
+"""Rules of layouts: which sizes of the axes of `scale` go with a model, and with one another.
+
+`parallel`, which trains, and the planner call the same functions, so that the planner proposes what can be trained.
+All raise ValueError with what is given, what is allowed and what to do.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+PipelineSchedule = Literal["1f1b", "gpipe", "interleaved-1f1b", "zb-h1"]
+ContextAttention = Literal["ring", "all-to-all", "all-gather"]
+
+CHUNKS = 2  # stages of a rank in the interleaved schedule
+
+
+def chunks_of(schedule: PipelineSchedule) -> int:
+    """How many stages each rank has."""
+    return CHUNKS if schedule == "interleaved-1f1b" else 1
+
+
+def divisors(number: int) -> list[int]:
+    """The numbers that divide a number, in increasing order."""
+    small = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
+    return sorted({*small, *(number // n for n in small)})
+
+
+def check_zero(zero: int | None, shard: int) -> None:
+    """A stage of ZeRO needs ranks to divide over, and they need a stage."""
+    if zero and shard == 1:
+        raise ValueError(f"zero={zero} divides over `shard` ranks, and shard is 1; raise shard, or leave out zero")
+    if zero == 0 and shard > 1:
+        raise ValueError(f"shard={shard} divides nothing with zero=0; give zero=1, 2 or 3, or raise data instead")
+
+
+def check_schedule(schedule: PipelineSchedule, pipeline: int, zero: int, nccl: bool = False) -> None:
+    """Schedules that a stage of ZeRO, or messages on GPUs, rule out."""
+    if zero == 3 and schedule == "zb-h1" and pipeline > 1:
+        raise ValueError(
+            "pipeline_schedule=zb-h1 computes gradients of weights after zero=3 has summed those of a layer; give "
+            "zero=2 or 1, or pipeline_schedule=1f1b"
+        )
+    if chunks_of(schedule) > 1 and pipeline > 1 and nccl:
+        raise ValueError(f"pipeline_schedule={schedule} needs messages with tags, which NCCL lacks; give 1f1b or zb-h1")
+
+
+def check_microbatches(schedule: PipelineSchedule, pipeline: int, microbatches: int) -> None:
+    """The interleaved schedule goes through the microbatches in groups."""
+    if schedule == "interleaved-1f1b" and microbatches % pipeline:
+        allowed = f"{pipeline}, {2 * pipeline}, {3 * pipeline} …"
+        raise ValueError(
+            f"the schedule interleaved-1f1b of {pipeline} ranks needs groups of {pipeline} microbatches, and a step has "
+            f"{microbatches}; training.accumulate can be {allowed}"
+        )
+
+
+def check_layers(pipeline: int, schedule: PipelineSchedule, layers: int) -> None:
+    """Every stage has a layer at least."""
+    each = chunks_of(schedule)
+    if pipeline > 1 and layers < pipeline * each:
+        what = f"scale.pipeline={pipeline}" + (f" with {each} stages each" if each > 1 else "")
+        raise ValueError(f"{what} is more than the {layers} layers of this model; it can be 1 to {layers // each}")
+
+
+def check_stacks(pipeline: int, model: str, transformer: bool, reversible: bool) -> None:
+    """A pipeline divides the layers of a Transformer, one after the other."""
+    if pipeline > 1 and not transformer:
+        raise ValueError(
+            f"scale.pipeline divides the layers of Transformers, and this model is a {model}; use other axes"
+        )
+    if pipeline > 1 and reversible:
+        raise ValueError("scale.pipeline can't divide reversible layers; choose another placement, or use other axes")
+
+
+def check_tokens(tensor: int, context: int, model: str, stacks: bool, drops_path: bool) -> None:
+    """Tensor and context parallelism divide the tokens of a stack."""
+    if tensor * context == 1:
+        return
+    axis = "context" if context > 1 else "tensor"
+    if not stacks:
+        raise ValueError(f"scale.{axis} divides Transformers, and this model is a {model}; use data and shard")
+    if drops_path:
+        raise ValueError(
+            f"scale.{axis} divides the tokens of a sequence, which stochastic depth drops together; set drop_path to 0"
+        )
+
+
+def check_heads(tensor: int, heads: int, kv_heads: int, name: str) -> None:
+    """Heads are divided as whole key-value heads."""
+    if kv_heads % tensor:
+        allowed = ", ".join(map(str, divisors(kv_heads)))
+        what = "heads" if kv_heads == heads else "key-value heads"
+        raise ValueError(f"scale.tensor={tensor} does not divide the {what} of {name}, {kv_heads}; it can be {allowed}")
+
+
+def check_experts(expert: int, experts: dict[str, int]) -> None:
+    """experts: of each mixture, by its name."""
+    if expert == 1:
+        return
+    if not experts:
+        raise ValueError(
+            f"scale.expert={expert} divides the experts of mixtures, and this model has none; leave it out, or give a "
+            "feed-forward layer of kind moe"
+        )
+    for name, n in experts.items():
+        if n % expert:
+            allowed = ", ".join(map(str, divisors(n)))
+            raise ValueError(f"scale.expert={expert} does not divide the experts of {name}, {n}; it can be {allowed}")
+
+
+def check_optimizer(zero: int, kind: str, elementwise: bool) -> None:
+    """Stage 3 divides the rows of parameters."""
+    if zero == 3 and not elementwise:
+        raise ValueError(
+            f"the optimizer {kind!r} needs whole parameters, and zero=3 divides them; give scale.zero=2, or an "
+            "element-wise optimizer such as adamw"
+        )
