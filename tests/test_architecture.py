@@ -192,3 +192,30 @@ def test_a_model_is_built_and_decodes_without_the_graph_compiler() -> None:
     """`torch._dynamo` and sympy take a second to load; a decorator of `torch.compiler` or a dispatch mode loads them."""
     done = subprocess.run([sys.executable, "-c", WITHOUT_COMPILING], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "set()", done.stderr[-2000:]
+
+
+FIRST_TOKEN = """
+import sys, torch
+from qkv.cli.texts import load_run
+run = load_run(sys.argv[1], "generate", "cpu")
+run.generate("ab", max_new_tokens=1)
+print(*sys.modules)
+"""
+SLOW_TO_IMPORT = ("jinja2", "sympy", "torch._dynamo", "qkv.tokenizers.training")
+NOT_FOR_GENERATING = ("tasks", "data", "training.optimizers", "look", "explain", "pruning", "metrics", "experiments")
+
+
+def test_generating_from_a_hub_directory_imports_only_what_it_needs(tmp_path: Path) -> None:
+    """`python -m bench start` times this: recipes, tasks and data once took a third of the time to the first token."""
+    import qkv
+    from qkv.tokenizers.tokenizer import train
+
+    model = qkv.build(qkv.preset("gpt2", n_layers=1, d_model=16, n_heads=2, vocab_size=64, max_positions=16), seed=0)
+    tokenizer = train("char", ["ab"])
+    qkv.Run(model, tokenizer).save(tmp_path, to="hub")
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_TOKEN, tmp_path], capture_output=True, text=True, timeout=120, check=True
+    )
+    found = set(done.stdout.split())
+    unwanted = {*SLOW_TO_IMPORT, "qkv.recipes.recipe", *(f"qkv.{name}" for name in NOT_FOR_GENERATING)}
+    assert not unwanted & found and len([name for name in found if name.startswith("qkv.")]) < 330

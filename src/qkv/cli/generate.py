@@ -10,7 +10,7 @@ import typer
 
 from .options import Device, JsonLines, RunPath, Texts
 from .say import echo
-from .texts import CHUNK, dumps, each, load_run, warn_of_settings
+from .texts import CHUNK, dumps, each, load_run, uncollected, warn_of_settings
 
 if TYPE_CHECKING:
     from ..generation.settings import Generation
@@ -106,9 +106,10 @@ def generate(
     Without any TEXT, reads lines of standard input; a blank line gives a blank line. Options override the run's
     `generation_config.json`.
     """
-    from ..generation.pace import watched
+    with uncollected():
+        from ..generation.pace import watched
 
-    loaded = load_run(run, "chat" if chat else context.info_name or "generate", device)
+        loaded = load_run(run, "chat" if chat else context.info_name or "generate", device)
     settings = loaded.settings(**generation_settings(context, set_))  # checked before texts are read
     warn_of_settings(texts, SETTINGS_ADVICE)
     if stream and (json or scores or settings.num_samples > 1):

@@ -7,10 +7,12 @@ warning. Lines of input and output therefore correspond.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,12 +30,29 @@ T = TypeVar("T")
 
 def load_run(run: str | Path, command: str, device: str) -> Run:
     """Load the run that a command uses. Raises ValueError naming the right command for a run of another kind."""
-    from ..inference.run import load
-    from ..inference.uses import check
+    with uncollected():
+        from ..inference.run import load
+        from ..inference.uses import check
 
-    loaded = load(run, device=device)
-    check(loaded, command)
+        loaded = load(run, device=device)
+        check(loaded, command)
     return loaded
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Import and load without garbage collection, which would look at all that is imported a dozen times in vain.
+
+    What is there afterwards stays, so that later collections don't look at it either.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.freeze()
+            gc.enable()
 
 
 def read(texts: Sequence[str] | None, at_once: int = CHUNK) -> Iterator[list[str]]:
@@ -108,12 +127,14 @@ def _quoted(text: str) -> str:
 
 def warn_of_settings(texts: Sequence[str] | None, advice: str) -> None:
     """Warn about texts that look like settings, `KEY=VALUE`."""
-    from ..generation.settings import Generation
-    from ..recipes.recipe import Recipe
-
     for text in texts or ():
         match = re.match(r"([a-z_]+)((?:\.[a-z_*0-9]+)*)=\S", text)
-        if match and (match[1] in Recipe.model_fields if match[2] else match[1] in Generation.model_fields):
+        if match is None:
+            continue
+        from ..generation.settings import Generation
+        from ..recipes.recipe import Recipe
+
+        if match[1] in Recipe.model_fields if match[2] else match[1] in Generation.model_fields:
             warn(f"{text!r} is read as a text, though it looks like a setting; {advice}")
 
 

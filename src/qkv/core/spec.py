@@ -33,7 +33,9 @@ class Spec(BaseModel):
              with a warning, so that recipes and run directories of earlier versions load.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, protected_namespaces=())
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, protected_namespaces=(), defer_build=True
+    )
 
     kind: ClassVar[str] = ""
     kinds: ClassVar[dict[str, type[Spec]]]  # the registry of the role this class belongs to

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
@@ -12,7 +12,9 @@ from ..models.base import ModelModule, ModelSpec
 from ..models.build import build as build_module
 from ..models.recurrent.model import Recurrent, RecurrentModel
 from ..models.transformer import Transformer, TransformerModel
-from .save import Format, save
+
+if TYPE_CHECKING:
+    from .save import Format
 
 
 class Saves:
@@ -23,6 +25,8 @@ class Saves:
 
         `to` is as in `Run.save`; by default it is the Hub's format where a Hub family matches the model, else our own.
         """
+        from .save import save
+
         return save(self, path, to)
 
 

@@ -22,9 +22,8 @@ from ..hub.values import Maybe, Object, Word, shown
 from ..hub.weights import check_depth, equal_copies, place
 from ..models.transformer import Transformer
 from .build import Model, build
-from .hub_save import without_sentence_vector
 from .layout import CONFIG, GENERATION, read_json
-from .origin import Origin
+from .origin import Origin, without_sentence_vector
 
 T = TypeVar("T")
 

@@ -22,11 +22,10 @@ from ..hub.quantized.config import KEY
 from ..layers.low_rank import LowRankLinear
 from ..layers.quantized import quantized as is_quantized
 from ..models.build import build
-from ..models.heads.sequence import SentenceVector
 from ..models.transformer import Transformer, TransformerModel
 from . import sharded
 from .layout import CONFIG, GENERATION, write_json
-from .origin import Origin
+from .origin import Origin, without_sentence_vector
 
 
 def config_of(spec: Transformer, dtype: torch.dtype, origin: Origin | None = None) -> dict[str, Any]:
@@ -79,11 +78,6 @@ def in_hub_form(model: TransformerModel, origin: Origin | None) -> TransformerMo
             )
         return other
     return model
-
-
-def without_sentence_vector(spec: Transformer) -> Transformer:
-    """The spec of the Hub's model: without the head `sentence-vector`, which is described in files of its own."""
-    return spec.replace(head=None) if isinstance(spec.head, SentenceVector) else spec
 
 
 def check(model: TransformerModel, config: Mapping[str, Any]) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 from ..core import atomic, plain_json
 from ..core.json_files import read_json, read_text  # noqa: F401  # used beside the functions that write them
 from ..tokenizers.tokenizer_json import CHAT_TEMPLATE
-from ..training.logging.metrics_file import read_metrics
 from ..training.logging.wandb import RUN_ID
 from .lock import LOCK, OWNER
 
@@ -27,6 +26,7 @@ EXTREMES = "extremes.json"  # the best and the worst examples
 EVALUATION = "evaluation.json"  # a directory without it holds an unfinished run
 REPORT = "report.html"
 ADAPTER = "adapter"
+MAX_SHARD_SIZE = "5GB"  # of weights in the Hub's format
 BASE = "base.json"  # what an adapter was trained over
 
 FILES = (
@@ -70,6 +70,8 @@ def tidy(folder: Path) -> None:
 
 def is_stub(folder: Path) -> bool:
     """Whether no training step is recorded: there is neither a checkpoint nor a training line in the log."""
+    from ..training.logging.metrics_file import read_metrics
+
     log = folder / METRICS
     saved = any((folder / CHECKPOINTS).glob("step-*"))
     return not saved and not (log.is_file() and any(line.get("type") == "train" for line in read_metrics(log)))

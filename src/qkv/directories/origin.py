@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..hub.generation import Ids
+from ..models.heads.sequence import SentenceVector
+from ..models.transformer import Transformer
 
 MODEL_TYPE = "qkv"  # of what only qkv knows
 
@@ -33,3 +35,8 @@ class Origin:
     def is_ours(self) -> bool:
         """Whether qkv trained the model."""
         return "task" in self.own
+
+
+def without_sentence_vector(spec: Transformer) -> Transformer:
+    """The spec of the Hub's model: without the head `sentence-vector`, which is described in files of its own."""
+    return spec.replace(head=None) if isinstance(spec.head, SentenceVector) else spec

@@ -12,9 +12,8 @@ from torch import Tensor
 from ..hub.files import INDEX, WEIGHTS
 from ..hub.names import Entry, Names
 from ..training.checkpoints.weights import replace_tensors
-from .layout import write_json
+from .layout import MAX_SHARD_SIZE, write_json
 
-MAX_SHARD_SIZE = "5GB"
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 
 

@@ -6,16 +6,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..data.task import Task
 from ..directories.origin import Origin
 from ..directories.run_config import Use, check_fit, check_task, usual_task
 from ..generation import Generation
 from ..models.build import AnyModel
-from ..recipes.recipe import Recipe
-from ..tasks.prediction import TrainedModel
 from ..tokenizers.tokenizer import Tokenizer
 from .text import TextModel
+
+if TYPE_CHECKING:
+    from ..data.task import Task
+    from ..recipes.recipe import Recipe
+    from ..tasks.prediction import TrainedModel
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,6 +85,8 @@ class LoadedModel:
     @property
     def for_task(self) -> TrainedModel:
         """The run as the task's `predict` takes it."""
+        from ..tasks.prediction import TrainedModel
+
         recipe = self.recipe
         if recipe is None:
             return TrainedModel(self.model, self.tokenizer)

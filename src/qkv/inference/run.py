@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, overload
 
 import numpy as np
 import torch
@@ -15,9 +16,9 @@ from torch import Tensor
 
 from ..core.device import choose
 from ..core.spec import nearest
-from ..directories import gguf_load, hub_load, sharded
+from ..directories import hub_load
 from ..directories import weights as weight_files
-from ..directories.layout import CONFIG, GENERATION, RECIPE, TOKENIZER, WEIGHTS, State, read_json
+from ..directories.layout import CONFIG, GENERATION, MAX_SHARD_SIZE, RECIPE, TOKENIZER, WEIGHTS, State, read_json
 from ..directories.locate import has_tokenizer, is_hub, locate
 from ..directories.lock import owner_of
 from ..directories.run_config import (
@@ -29,36 +30,31 @@ from ..directories.run_config import (
     read_imports,
     usual_task,
 )
-from ..directories.save import Format, save
-from ..directories.sentence_transformers import Pooling
-from ..explain.explanation import Explanation
 from ..generation import Generation
-from ..generation.settings import GenerationOptions, SingleOutputOptions
 from ..hub.gguf.container import is_gguf
-from ..hub.quantized import quantization_of
-from ..look.activations import Activations, intervene, record
-from ..look.activations.intervene import Changes
-from ..models.quantized import quantize as quantize_model
-from ..quantization.scheme import Scheme, Weights, scheme_of
+from ..hub.quantized.config import quantization_of
 from ..recipes import imports as recipe_imports
-from ..recipes import places
-from ..recipes.recipe import Recipe, argument_of
-from ..tokenizers.chat.conversations import Messages
 from ..tokenizers.tokenizer import Tokenizer
 from . import unknown_words
-from .chat import chat
-from .classify import Classified, classify, similarity
-from .classify_files import classify_files
 from .drafts import with_draft
-from .embed import embed, embed_array
-from .explain import explain
-from .fill import Filled, fill
 from .loaded import LoadedModel
-from .look import Figure, look
-from .predict import Prediction, predict
-from .quantization.quantize import quantized
-from .score import Score, score
-from .text import Output
+
+if TYPE_CHECKING:  # methods import what they need when they are called
+    from ..directories.save import Format
+    from ..directories.sentence_transformers import Pooling
+    from ..explain.explanation import Explanation
+    from ..generation.settings import GenerationOptions, SingleOutputOptions
+    from ..look.activations import Activations
+    from ..look.activations.intervene import Changes
+    from ..quantization.scheme import Scheme, Weights
+    from ..recipes.recipe import Recipe
+    from ..tokenizers.chat.conversations import Messages
+    from .classify import Classified
+    from .fill import Filled
+    from .look import Figure
+    from .predict import Prediction
+    from .score import Score
+    from .text import Output
 
 T = TypeVar("T")
 
@@ -169,6 +165,8 @@ class Run(LoadedModel):
         **options: Unpack[GenerationOptions],
     ) -> str:
         """Return the assistant's reply to a conversation, see `qkv.inference.chat.chat`."""
+        from .chat import chat
+
         return chat(self, messages, emit, stop=stop, draft=draft, **options)
 
     @overload
@@ -177,6 +175,8 @@ class Run(LoadedModel):
     def score(self, texts: Sequence[str], targets: Sequence[str] | None = None) -> list[Score]: ...
     def score(self, texts: str | Sequence[str], targets: str | Sequence[str] | None = None) -> Score | list[Score]:
         """Return the log-likelihood of texts (language model), or of targets given texts, per token and in total."""
+        from .score import score
+
         rows = self._encoded(_listed(texts))
         return _one_or_all(texts, score(self.text_model, rows, _beside(texts, targets, "targets")))
 
@@ -200,10 +200,14 @@ class Run(LoadedModel):
         prompt: str | None = None,
     ) -> Tensor | list[Tensor]:
         """Return embeddings, see `qkv.inference.embed.embed`: (M,) per text, or (T, M) if pooling is "none"."""
+        from .embed import embed
+
         return _one_or_all(texts, embed(self, _listed(texts), pooling, normalize, prompt))
 
     def embed_array(self, texts: Sequence[str], **options: Any) -> NDArray[np.float32]:
         """Return the embeddings of all texts as one NumPy array (texts, M), with the options of `embed`."""
+        from .embed import embed_array
+
         return embed_array(self, _listed(texts), **options)
 
     @overload
@@ -212,6 +216,8 @@ class Run(LoadedModel):
     def fill(self, texts: Sequence[str], top_k: int = 5) -> list[Filled]: ...
     def fill(self, texts: str | Sequence[str], top_k: int = 5) -> Filled | list[Filled]:
         """Return the likeliest tokens for each mask in each text, see `qkv.inference.fill.fill`."""
+        from .fill import fill
+
         return _one_or_all(texts, fill(self, _listed(texts), top_k))
 
     @overload
@@ -222,6 +228,8 @@ class Run(LoadedModel):
         self, texts: str | Sequence[str], pairs: str | Sequence[str] | None = None
     ) -> Classified | list[Classified]:
         """Classify each text, or each pair of texts, with the probability of every class."""
+        from .classify import classify
+
         return _one_or_all(texts, classify(self, _listed(texts), _beside(texts, pairs, "pairs")))
 
     @overload
@@ -230,6 +238,8 @@ class Run(LoadedModel):
     def classify_files(self, paths: Sequence[str | Path]) -> list[Classified]: ...
     def classify_files(self, paths: str | Path | Sequence[str | Path]) -> Classified | list[Classified]:
         """Classify the picture, sound or video in each file, with the probability of every class."""
+        from .classify_files import classify_files
+
         return _one_or_all(paths, classify_files(self, _listed(paths)))
 
     @overload
@@ -238,6 +248,8 @@ class Run(LoadedModel):
     def predict(self, inputs: Sequence[str | Path], **options: Any) -> list[Prediction]: ...
     def predict(self, inputs: str | Path | Sequence[str | Path], **options: Any) -> Prediction | list[Prediction]:
         """Predict on new inputs by the run's task or a Hub model's head, see `qkv.inference.predict.predict`."""
+        from .predict import predict
+
         return _one_or_all(inputs, list(predict(self, _listed(inputs), **options)))
 
     @overload
@@ -246,6 +258,8 @@ class Run(LoadedModel):
     def similarity(self, a: Sequence[str], b: Sequence[str]) -> list[float]: ...
     def similarity(self, a: str | Sequence[str], b: str | Sequence[str]) -> float | list[float]:
         """Return the similarity of two texts, or of a[i] and b[i], see `qkv.inference.classify.similarity`."""
+        from .classify import similarity
+
         return _one_or_all(a, similarity(self, _listed(a), _beside(a, b, "b") or []))
 
     def quantize(self, weights: Weights | Scheme, **options: Any) -> Self:
@@ -262,23 +276,33 @@ class Run(LoadedModel):
 
         Raises ValueError for a layer that can't take the weights, for quantizing twice, and for empty calibration data.
         """
+        from .quantization.quantize import quantized
+
         return quantized(self, weights, **options)[0]
 
     def record(self, names: Iterable[str] | str | None = None) -> AbstractContextManager[Activations]:
         """Record named activations of every pass inside a `with` block, see `qkv.look.activations.record`."""
+        from ..look.activations import record
+
         return record(self.model, names)
 
     def intervene(self, changes: Changes) -> AbstractContextManager[None]:
         """Change activations in every pass inside a `with` block, see `qkv.look.activations.intervene`."""
+        from ..look.activations import intervene
+
         return intervene(self.model, changes)
 
     def look(self, inputs: str | Path | Sequence[str | Path], **options: Any) -> Figure:
         """Return the attention of every layer and head on each input as a figure, with the options of
         `qkv.inference.look.look`. A notebook displays it; `figure.save("page.html")` writes it."""
+        from .look import look
+
         return look(self, inputs, **options)
 
     def explain(self, name: str, text: str, target: str | None = None, **chosen: Any) -> Explanation:
         """Return one computation with the run's own numbers, step by step, see `qkv.inference.explain.explain`."""
+        from .explain import explain
+
         return explain(self, name, text, target, **chosen)
 
     def save(
@@ -286,7 +310,7 @@ class Run(LoadedModel):
         path: Path | str,
         to: Format | None = None,
         *,
-        max_shard_size: int | str = sharded.MAX_SHARD_SIZE,
+        max_shard_size: int | str = MAX_SHARD_SIZE,
         with_weights: bool = True,
     ) -> Path:
         """Write a directory that `load` reads: each file under a temporary name, then renamed; the configuration last.
@@ -296,6 +320,8 @@ class Run(LoadedModel):
         the Hub's format are one file, or several of at most `max_shard_size` (bytes, or "5GB"); `with_weights=False` leaves
         them out.
         """
+        from ..directories.save import save
+
         task = self.trained_on
         return save(
             self.model,
@@ -317,8 +343,7 @@ class Run(LoadedModel):
         """The ids that the model reads for each text, with a warning about what it has never seen in them."""
         if isinstance(texts, str):
             raise ValueError("texts are a list of strings here; put a single one into a list: [text]")
-        text_model = self.text_model
-        rows = [text_model.encode(text) for text in texts]
+        rows = list(map(self.text_model.encode, texts))
         unknown_words.warn(self, texts, rows)
         return rows
 
@@ -351,7 +376,9 @@ def load(
         _quantize(run.model, weights, folder)
         return run
     if imports or recipe_imports.consent is not None:
-        for names in read_imports(folder):
+        for names in filter(None, read_imports(folder)):
+            from ..recipes import places
+
             recipe_imports.import_named(places.beside({"imports": names}, folder / RECIPE)["imports"], str(folder))
     if is_hub(folder):
         run = _load_hub(folder, where, numbers, allow_pickle)
@@ -373,6 +400,9 @@ def _quantize(model: Any, weights: str | Scheme | None, folder: Path) -> None:
     """Round the weights of a loaded model. Raises ValueError, naming the directory, where they can't be."""
     if weights is None:
         return
+    from ..models.quantized import quantize as quantize_model
+    from ..quantization.scheme import scheme_of
+
     try:
         quantize_model(model, scheme_of(weights))
     except ValueError as error:
@@ -380,8 +410,10 @@ def _quantize(model: Any, weights: str | Scheme | None, folder: Path) -> None:
 
 
 def _load_hub(folder: Path, device: torch.device, dtype: torch.dtype | None, allow_pickle: bool) -> Run:
-    tokenizer = Tokenizer.load(folder) if has_tokenizer(folder) else None
-    model, origin, fields = hub_load.load(folder, device, dtype, allow_pickle)
+    with ThreadPoolExecutor(1) as pool:  # weights are read meanwhile
+        tokenizing = pool.submit(lambda: Tokenizer.load(folder) if has_tokenizer(folder) else None)
+        model, origin, fields = hub_load.load(folder, device, dtype, allow_pickle)
+    tokenizer = tokenizing.result()
     try:
         generation = Generation.from_dict(fields)
     except ValueError as error:
@@ -392,6 +424,8 @@ def _load_hub(folder: Path, device: torch.device, dtype: torch.dtype | None, all
 
 
 def _load_gguf(path: Path, device: torch.device, dtype: torch.dtype | None) -> Run:
+    from ..directories import gguf_load
+
     model, origin, fields, tokenizer = gguf_load.load(path, device, dtype)
     return Run(model, tokenizer, Generation.from_dict(fields), usual_task(model.spec), None, path, origin)
 
@@ -409,6 +443,8 @@ def _recipe(folder: Path) -> Recipe | None:
     """Load a run's recipe. Raises ValueError, naming the modules to import first, if parts of it are not defined."""
     if not (folder / RECIPE).is_file():
         return None
+    from ..recipes.recipe import Recipe
+
     try:
         return Recipe.load(folder / RECIPE, imports=False)
     except ValueError as error:
@@ -432,6 +468,8 @@ def _check_complete(folder: Path) -> None:
     if owner is not None:
         raise ValueError(f"the run in {folder} is being trained by {owner} and has no model yet; wait for it")
     if State.of(folder) is State.STARTED:
+        from ..recipes.recipe import argument_of
+
         raise ValueError(
             f"the run in {folder} is not finished (it has no {missing[0]}); resume it by "
             f"`qkv train {argument_of(folder)} --resume`"

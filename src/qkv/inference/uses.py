@@ -10,7 +10,6 @@ from ..models.heads.text import LanguageModel
 from ..models.heads.vision import ImageClassifier
 from ..models.transformer import Transformer
 from .loaded import LoadedModel
-from .predict_by_head import prediction_of_head
 
 NEEDS = {
     "generate": "a model that generates texts",
@@ -116,7 +115,12 @@ def _predicts(run: LoadedModel) -> bool:
     """Whether `qkv predict` can use the run."""
     if run.recipe is not None:
         return run.recipe.task is not None and run.recipe.task.can_predict
-    prediction = prediction_of_head(_head(run))
+    head = _head(run)
+    if type(head) is LanguageModel:
+        return False
+    from .predict_by_head import prediction_of_head
+
+    prediction = prediction_of_head(head)
     return prediction is not None and (not prediction.reads_text or reads_text(run))
 
 

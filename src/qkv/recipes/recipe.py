@@ -29,6 +29,7 @@ from ..models.heads.text import Head, Span, TokenClassifier
 from ..models.long_texts import has_global_tokens
 from ..models.transformer import Transformer
 from ..parallel.scale import Scale
+from ..tokenizers import from_file  # noqa: F401  (registers the kind `file`)
 from ..tokenizers.protocol import Encoder
 from ..tokenizers.training.spec import TokenizerSpec
 from ..training.objective import Objective, SequenceToSequence

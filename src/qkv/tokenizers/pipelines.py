@@ -14,6 +14,9 @@ from tokenizers import Regex, models, pre_tokenizers
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 """The tokens of byte fallback, SentencePiece's names."""
 
+CONTINUES = "##"  # before WordPiece's tokens inside words
+LONGEST_WORD = 100  # characters; longer words are unknown to a WordPiece model, so training ignores them
+
 
 def byte_symbols() -> list[str]:
     """The visible characters that byte-level models write for the bytes 0 to 255 (GPT-2's `bytes_to_unicode`)."""

@@ -14,7 +14,7 @@ from functools import cached_property
 from html import escape
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import tokenizers
 from tokenizers import models, processors
@@ -23,12 +23,13 @@ from ..core.spec import nearest
 from . import subword_regularization, tokenizer_json
 from .chat.conversations import Conversations
 from .chat.template import ChatTemplate
-from .from_file import FromFile as FromFile  # registers the kind `file`
 from .pipelines import BYTES, byte_symbols
 from .protocol import Frame
 from .readers.load import read
 from .tokenizer_json import ALL_ROLES, Extra, Parts, encoding_errors, library_errors
-from .training.spec import TokenizerSpec, Trace
+
+if TYPE_CHECKING:
+    from .training.spec import TokenizerSpec, Trace
 
 
 def train(
@@ -47,6 +48,9 @@ def train(
     if isinstance(texts, str):
         raise ValueError("texts is one string; give a list or an iterator of texts")
     if isinstance(spec, str):
+        from . import from_file  # noqa: F401  # registers the kind `file`
+        from .training.spec import TokenizerSpec
+
         spec = TokenizerSpec.from_dict({"kind": spec})
     with _watched(texts, progress) as watched, library_errors():
         raw, extra = spec.parts(watched, trace)

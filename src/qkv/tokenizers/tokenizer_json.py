@@ -113,8 +113,16 @@ def read(path: str | Path) -> str:
 
 def parse(text: str) -> Parts:
     """Parse the text of a tokenizer.json. Raises ValueError if it is broken, or could exhaust memory."""
+    repeated = False
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal repeated
+        entries = dict(pairs)
+        repeated = repeated or len(entries) != len(pairs)
+        return entries
+
     try:
-        data = json.loads(text)
+        data = json.loads(text, object_pairs_hook=once)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(data, dict):
@@ -123,7 +131,9 @@ def parse(text: str) -> Parts:
     model = data["model"] if isinstance(data.get("model"), dict) else {}
     extra = Extra.from_dict(model.get(OURS, {}))
     with library_errors():
-        raw = tokenizers.Tokenizer.from_str(json.dumps(data))  # the checked data: of a duplicate key, the last value
+        raw = tokenizers.Tokenizer.from_str(
+            json.dumps(data) if repeated else text
+        )  # what was checked: of a key, the last value
         if model.get("dropout"):  # the library's own dropout can't be seeded, and would be on in evaluation too
             extra = replace(extra, dropout=extra.dropout or float(model["dropout"]))
             raw.model.dropout = None

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...data.batching.ragged import Ids, Ragged
+from ...tokenizers.pipelines import CONTINUES
 from ...tokenizers.tokenizer import Tokenizer
-from ...tokenizers.training.wordpiece import CONTINUES
 from .corruption import Flags, begins_of
 
 _CLOSING = "\"'`)]}▁”’»"  # closing characters after the end of a sentence

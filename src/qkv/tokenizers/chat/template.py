@@ -10,10 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from .process import CHILD
-from .sandbox import CLOSED, OPENED
-
 LARGEST_TEMPLATE = 256 << 10  # characters
+OPENED, CLOSED = "\ue0f0", "\ue0f1"  # what sandbox.py puts around the text of a {% generation %} block
 
 
 class TextPart(NamedTuple):
@@ -36,7 +34,7 @@ class ChatTemplate:
     def __post_init__(self) -> None:
         if len(self.source) > LARGEST_TEMPLATE:
             raise ValueError(f"the chat template has {len(self.source):,} characters, more than any template")
-        CHILD.ask({"source": self.source})
+        _ask({"source": self.source})
 
     @classmethod
     def of(cls, config: Mapping[str, Any], tokens: Mapping[str, str]) -> ChatTemplate:
@@ -58,7 +56,7 @@ class ChatTemplate:
 
     def _run(self, messages: Sequence[Mapping[str, Any]], prompt: bool, values: Mapping[str, Any]) -> str:
         variables = {**self.tokens, "messages": list(messages), "add_generation_prompt": prompt, **values}
-        return CHILD.ask({"source": self.source, "values": variables})
+        return _ask({"source": self.source, "values": variables})
 
     def parts(self, messages: Sequence[Mapping[str, Any]]) -> list[TextPart]:
         """Split a conversation's text into parts: the assistant's turns are learned, everything else is only read.
@@ -87,3 +85,10 @@ class ChatTemplate:
                 "end the conversation there, or mark the text in the template by {% generation %}"
             )
         return [part for part in (*parts, TextPart(text[at:], False)) if part.text]
+
+
+def _ask(request: dict[str, Any]) -> str:
+    """Run a template in the child process."""
+    from .process import CHILD
+
+    return CHILD.ask(request)

@@ -9,7 +9,7 @@ from pathlib import Path
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
-from ..training.wordpiece import CONTINUES, LONGEST_WORD
+from ..pipelines import CONTINUES, LONGEST_WORD
 from .hub_config import HubConfig
 
 LARGEST_FILE = 64 << 20  # bytes

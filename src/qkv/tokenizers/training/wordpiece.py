@@ -21,13 +21,11 @@ from pydantic import PositiveInt, model_validator
 
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from ..pipelines import count_words
+from ..pipelines import CONTINUES, LONGEST_WORD, count_words
 from .pair_merges import Pair, Step, Words
 from .spec import TokenizerSpec, Trace, VocabSize, require_unk
 
-CONTINUES = "##"
 Merge = Literal["likelihood", "frequency"]
-LONGEST_WORD = 100  # characters; longer words are unknown to the model, so training ignores them
 
 
 def train_wordpiece(
