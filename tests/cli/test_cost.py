@@ -17,7 +17,7 @@ def test_cost(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     for said in ("decoder cross-attention", "total", "256 tokens (2 × (64 + 64)), in fp32", "MiB at most", "estimate"):
         assert said in printed
-    assert main(["cost", "gpt2", "n_layers=1", "--rows", "1", "--length", "16", "--json"]) == 0
+    assert main(["cost", "gpt2", "n_layers=1", "--rows", "1", "--length", "16", "--precision", "bf16", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["shape"] == {"rows": 1, "length": 16, "source": 0}
     assert told["parameters"] == sum(part["parameters"] for part in told["parts"])
@@ -54,12 +54,31 @@ def test_the_active_parameters_of_a_mixture(capsys: pytest.CaptureFixture[str]) 
     assert shown["active parameters"] < shown["parameters"]
 
 
+def test_steps_and_precision_of_a_whole_training(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["cost", "gpt2", "n_layers=1", "--rows", "2", "--length", "16", "--hardware", "h100"]
+    assert main([*command, "--steps", "1000", "--json"]) == 0
+    run = json.loads(capsys.readouterr().out)["whole_run"]
+    assert run["tokens"] == 1000 * 2 * 16 and run["hardware_flops"] == pytest.approx(run["flops"] / 0.4)
+    assert main([*command, "--steps", "1000", "--precision", "fp32", "--roofline", "--json"]) == 0
+    slower = json.loads(capsys.readouterr().out)
+    assert slower["whole_run"]["seconds"] == pytest.approx(run["seconds"] * 989.4 / 67)
+    assert slower["generation"]["precision"] == "fp32" and slower["roofline"][0]["mfu"] < 1
+
+
+def test_the_roofline_is_readable_in_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", "gpt2", "n_layers=1", "--roofline", "--hardware", "h100"]) == 0
+    printed = capsys.readouterr().out
+    assert "in bf16 (295 FLOPs in the time of a byte)" in printed and "…" not in printed
+    assert "scores, tiled" in printed and "scores, materialized" in printed
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         (["--hardware", "h10"], "there is no hardware 'h10'; did you mean 'h100'"),
         (["--hardware", "{bf16}"], "--hardware is a name or a JSON object, not '{bf16}'"),
         (["--tokens", "many"], "--tokens is a number such as 300e9 or 1.5B, not 'many'"),
+        (["--tokens", "1B", "--steps", "9"], "a whole training is given by --tokens or by --steps, not both"),
         (["--context", "4096"], "a context of 4,096 tokens is longer than the model's 1,024"),
         (["--tokens", "1B", "--utilization", "2"], "utilization is a share of the peak above 0, at most 1, not 2.0"),
     ],

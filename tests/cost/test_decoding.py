@@ -139,3 +139,11 @@ def test_the_roofline():
 def test_models_that_do_not_decode():
     with pytest.raises(ValueError, match="an encoder alone"):
         token(preset("bert-base", **SMALL), 5)
+
+
+@pytest.mark.parametrize("kind", [{"kind": "sinks", "sinks": 2, "window": 6}, {"kind": "h2o", "heavy": 4, "recent": 4}])
+def test_a_step_attends_to_what_an_evicting_cache_keeps(kind: dict[str, object]):
+    spec = DECODERS["llama"]
+    at_most, beyond, whole = token(spec, 8, cache=kind), token(spec, 500, cache=kind), token(spec, 500)
+    assert at_most is not None and beyond is not None and whole is not None
+    assert beyond == at_most and beyond.flops < whole.flops and beyond.bytes < whole.bytes

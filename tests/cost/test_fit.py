@@ -113,13 +113,15 @@ def test_quantized_weights_are_counted_matrix_by_matrix() -> None:
     assert fit.weights_bytes(spec, Decoding(bits=4)) == 2 * rest + matrices // 2 + 2 * scales
 
 
-def test_decoding_is_weights_caches_and_logits() -> None:
+def test_decoding_is_weights_caches_and_what_reading_prompts_takes() -> None:
     spec, shape = qkv.preset("llama", **TINY), Shape(5, 40)
     for decoding in (Decoding(), Decoding(torch.float32), Decoding(cache="int8")):
         row = cache_bytes(spec, 40, decoding.cache, decoding.dtype)
         assert row is not None
+        prompt = fit.prompt_bytes(spec, shape, decoding)
+        assert prompt > 4 * 64
         counted = fit.decoding_memory(spec, shape, decoding)
-        assert counted == spec.n_parameters * decoding.dtype.itemsize + 5 * (row + 4 * 64)
+        assert counted == spec.n_parameters * decoding.dtype.itemsize + 5 * (row + prompt)
         assert fit.largest_decoding_batch(spec, shape, decoding, counted) == 5
         assert fit.longest_text(spec, shape, decoding, counted) == 40
 
@@ -139,3 +141,12 @@ def test_reading_a_prompt_takes_what_the_allocator_says() -> None:
     assert counted == pytest.approx(max(sizes), rel=0.1)
     assert fit.prompt_bytes(spec, Shape(1, 300), Decoding()) < counted
     assert fit.prompt_bytes(qkv.preset("transformer-base", **TINY), Shape(1, 40, 40), Decoding()) > 0
+
+
+def test_a_prompt_takes_as_much_whatever_the_number_of_layers() -> None:
+    shape, changes = Shape(1, 60), {"decoder.blocks.1.attention.pattern": {"kind": "causal"}}
+    few, many = (qkv.preset("llama", **{**TINY, "n_layers": n}) for n in (2, 5))
+    wanted = fit.prompt_bytes(few, shape, Decoding())
+    assert fit.prompt_bytes(many, shape, Decoding()) == wanted
+    assert fit._prompt_bytes(many, 60, 0, torch.bfloat16, None) == wanted, "the model with all its layers"
+    assert fit.shallow(many.replace(changes)).n_layers == 2

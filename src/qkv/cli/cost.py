@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -45,6 +45,9 @@ def cost(
     tokens: Annotated[
         str | None, typer.Option(metavar="N", help="Tokens of a whole training, such as `300e9` or `1B`.")
     ] = None,
+    steps: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Steps of a whole training, of one batch each.")
+    ] = None,
     devices: Annotated[int, typer.Option(metavar="N", min=1, help="Devices of the whole training.")] = 1,
     utilization: Annotated[
         float, typer.Option(metavar="SHARE", help="Share of peak speed that the whole training reaches (MFU).")
@@ -56,11 +59,23 @@ def cost(
         bool,
         typer.Option("--measure", help="Time the model with one and three layers here, for predictions within 25 %."),
     ] = False,
+    precision: Annotated[
+        Literal["fp32", "bf16"] | None,
+        typer.Option(
+            help="Precision of generation, of the whole run and of --roofline. [default: bf16; on this machine, what it "
+            "trains in]",
+            show_default=False,
+        ),
+    ] = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Predict what training costs: parameters, FLOPs, memory of the largest batch, and an estimate of the time; what a
-    generated token costs; and with `--tokens`, a whole training: days, kWh and dollars.
+    generated token costs; and with `--tokens` or `--steps`, a whole training: FLOPs, days, kWh and dollars.
+
+    With `--sweep`, costs by size; with several names, models side by side; `fit` says what fits into a memory, `layers`
+    compares kinds of layers, and `--plan`, `--simulate` and `--published` predict many devices. Each has its own `--help`,
+    such as `qkv cost fit --help` or `qkv cost sweep --help`.
 
     The recipe's tokenizer is trained as by `qkv train`, to count the real vocabulary. If the data can't be read, the
     largest possible vocabulary is counted, and the output says so. For a preset, training uses AdamW and batches of 8 × 512
@@ -81,10 +96,13 @@ def cost(
     else:
         prediction = costs.of_recipe(load_recipe(name, changes), target, rows, length, data)
     where = accelerator(_described(hardware), target)
-    generation = of_generation(prediction.spec, context or prediction.shape.length, prediction.shape.source, where)
-    budget = None if tokens is None else _number(tokens)
-    run = None if budget is None else whole_run(prediction.flops_per_token, budget, where, "bf16", utilization, devices)
-    rooflines = _rooflines(prediction, where) if roofline else []
+    kind = precision or _precision(prediction, where)
+    generation = of_generation(
+        prediction.spec, context or prediction.shape.length, prediction.shape.source, where, kind
+    )
+    budget = _budget(tokens, steps, prediction)
+    run = None if budget is None else whole_run(prediction.flops_per_token, budget, where, kind, utilization, devices)
+    rooflines = _rooflines(prediction, where, kind) if roofline else []
     measured = _measured(prediction, target) if measure else None
     if measured is not None:
         prediction = replace(prediction, seconds=measured.step)
@@ -100,11 +118,27 @@ def cost(
     if generation is not None:
         _show_generation(generation)
     if run is not None:
-        for line in _run_lines(run, where, utilization):
+        for line in _run_lines(run, where, utilization, kind):
             console().print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def _rooflines(costs: Costs, hardware: Accelerator) -> list[Roofline]:
+def _precision(costs: Costs, hardware: Accelerator) -> str:
+    """bf16, but on this machine what it trains in: its processor may compute bf16 more slowly."""
+    from ..cost.accelerators import THIS
+
+    return "fp32" if hardware.name == THIS and costs.precision == "fp32" else "bf16"
+
+
+def _budget(tokens: str | None, steps: int | None, costs: Costs) -> float | None:
+    """Tokens of a whole training, None if it isn't asked for. Raises ValueError if it is given in two ways."""
+    if tokens is not None and steps is not None:
+        raise ValueError("a whole training is given by --tokens or by --steps, not both; leave out one of them")
+    if steps is not None:
+        return float(steps * costs.shape.tokens)
+    return None if tokens is None else _number(tokens)
+
+
+def _rooflines(costs: Costs, hardware: Accelerator, precision: str) -> list[Roofline]:
     """The rooflines of a training step with tiled and with materialized attention. Raises ValueError for other models."""
     from ..cost.roofline import roofline
     from ..models.transformer import Transformer
@@ -112,7 +146,7 @@ def _rooflines(costs: Costs, hardware: Accelerator) -> list[Roofline]:
     if not isinstance(costs.spec, Transformer):
         raise ValueError(f"--roofline works for Transformers, and {costs.name} is none; leave it out")
     kinds: tuple[AttentionKind, ...] = ("tiled", "materialized")
-    return [roofline(costs.spec, costs.shape, hardware, costs.precision, kind) for kind in kinds]
+    return [roofline(costs.spec, costs.shape, hardware, precision, kind) for kind in kinds]
 
 
 def _measured(costs: Costs, device: torch.device) -> MeasuredTime:
@@ -156,8 +190,11 @@ def _show_generation(costs: GenerationCosts) -> None:
 
     source = f" and a source of {costs.source:,}" if costs.source else ""
     out = console()
+    device = f"{costs.hardware} ({costs.precision})"
     out.print(
-        f"\nGenerating one text, after {costs.context:,} tokens{source}, on {costs.hardware} (bf16), at the least:"
+        f"\nGenerating one text, after {costs.context:,} tokens{source}, on {device}, at the least:",
+        highlight=False,
+        soft_wrap=True,
     )
     table = Table(box=None, pad_edge=False)
     table.add_column("")
@@ -174,16 +211,20 @@ def _show_generation(costs: GenerationCosts) -> None:
         out.print(f"int8 and int4 caches quantize rows from {default.residual + default.group} tokens on")
 
 
-def _run_lines(run: TrainingRun, hardware: Accelerator, utilization: float) -> list[str]:
+def _run_lines(run: TrainingRun, hardware: Accelerator, utilization: float, precision: str) -> list[str]:
     devices = f"{run.devices:,} × {hardware.name}" if run.devices > 1 else hardware.name
     length = f"{run.days:,.1f} days" if run.days >= 1 else f"{run.seconds / 3600:,.1f} hours"
     lines = [
-        f"\nA training of {run.tokens:,.0f} tokens on {devices}, at {utilization:.0%} of its peak in bf16:",
+        f"\nA training of {run.tokens:,.0f} tokens on {devices}, at {utilization:.0%} of its peak in {precision}:",
         f"  compute   {run.flops:.3g} FLOPs of the model; {run.hardware_flops:.3g} by hours × peak",
         f"  time      {length}",
     ]
-    lines += [] if run.kwh is None else [f"  energy    {run.kwh:,.0f} kWh"]
-    return lines + ([] if run.price is None else [f"  price     {run.price:,.0f} dollars"])
+    lines += [] if run.kwh is None else [f"  energy    {_amount(run.kwh)} kWh"]
+    return lines + ([] if run.price is None else [f"  price     {_amount(run.price)} dollars"])
+
+
+def _amount(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def _time(seconds: float) -> str:
@@ -241,7 +282,8 @@ def _lines(costs: Costs, measured: MeasuredTime | None) -> list[str]:
         lines.append(f"  generate  {text}: from one and three layers too")
     if costs.batches is not None:
         run = span(costs.seconds * costs.batches)
-        lines.append(f"  the run   about {run} for {costs.batches:,} batches, without evaluations")
+        total = f"{costs.flops * costs.batches:.3g} FLOPs"
+        lines.append(f"  the run   about {run} for {costs.batches:,} batches, without evaluations; {total}")
     return lines
 
 

@@ -26,13 +26,13 @@ def show_rooflines(rooflines: Sequence[Roofline]) -> None:
     )
     table = Table(box=None, pad_edge=False)
     table.add_column("", no_wrap=True)
-    for header in ("FLOPs", "bytes moved", "FLOPs/byte", "time", "of the step", "bound by"):
+    for header in ("FLOPs", "moved", "FLOPs/byte", "time", "share", "bound by"):
         table.add_column(header, justify="right", no_wrap=True)
     for line in rooflines:
         for one in line.components:
             if line is not first and one in first.components:
                 continue
-            name = f"{one.name}, {line.attention}" if one.name == "attention scores" else one.name
+            name = f"scores, {line.attention}" if one.name == "attention scores" else one.name
             seconds = one.seconds(hardware, precision)
             share = f"{seconds / line.seconds:.0%}" if line is first else "–"
             work = one.work

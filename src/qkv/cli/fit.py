@@ -36,8 +36,7 @@ def fit(
     """Say what fits into a memory: the largest batch, the longest text and the largest model, and what each change buys.
 
     Every size is counted by running a step on tensors without contents, as by `qkv cost`, or is a formula where the table
-    says so: ZeRO's shares and quantized weights, which qkv does not run. Training uses AdamW in fp32, or the
-    recipe's settings.
+    says so: ZeRO's shares and quantized weights. Training uses AdamW in fp32, or the recipe's settings.
     """
     from .. import families
     from ..cost.fit import read_size
@@ -104,9 +103,7 @@ def _show_decoding(out: object, fits: DecodingFit) -> None:
         f"\nDecoding fits {base.batch:,} rows of {fits.shape.length:,} tokens; the weights take {_size(fits.weights)}."
     )
     read = f"a source of {fits.shape.source:,}" if fits.shape.source else f"a prompt of {fits.shape.length:,}"
-    echo(
-        f"Not counted: reading {read} tokens at once takes up to {_size(fits.prompt)} more for each row, for a moment.\n"
-    )
+    echo(f"Of each row, {_size(fits.prompt)} are needed for a moment only, while it reads {read} tokens at once.\n")
     out.print(_table(f"decoding {fits.shape}", fits.levers, texts=True))  # type: ignore[attr-defined]
 
 

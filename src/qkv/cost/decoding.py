@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..kv_cache.kinds import CacheKind
+from ..kv_cache.kinds import CacheKind, named
 from ..layers.moe import MixtureOfExperts
 from ..models.heads.text import LanguageModel
 from ..models.stack import pairs
@@ -50,14 +50,15 @@ def token(
 ) -> Work | None:
     """Return the work of one decoding step: the next token of each row, after `context` tokens.
 
-    Read are the weights that the step uses, once for all rows, and the cache of each row. Returns None for layers whose
-    state is of another kind. Raises ValueError for a model that does not decode.
+    Read are the weights that the step uses, once for all rows, and the cache of each row; of a cache that evicts tokens, the
+    step attends to those that it keeps. Returns None for layers whose state is of another kind. Raises ValueError for a
+    model that does not decode.
     """
     kept = cache_bytes(spec, context, cache, PRECISIONS[precision], source)
     if kept is None:
         return None
     decoder = _decoder(spec)
-    flops = sum(_layer_flops(spec, layer, context, source) for layer in decoder.layers)
+    flops = sum(_layer_flops(spec, layer, _kept(layer, named(cache), context), source) for layer in decoder.layers)
     flops += decoder.norm.cost(spec.d_model, 1).flops + _head_flops(spec)
     return Work(rows * flops, read_by_step(spec, precision, rows) + rows * kept)
 
@@ -118,6 +119,12 @@ def _decoder(spec: Transformer) -> Any:
     if spec.decoder is None:
         raise ValueError("an encoder alone does not decode; give a model with a decoder")
     return spec.decoder
+
+
+def _kept(layer: Any, cache: CacheKind, context: int) -> int:
+    """How many of `context` tokens a cache keeps for a layer, whose window, if it has one, counts besides."""
+    windowed = hasattr(layer.attention, "remembers") and layer.attention.remembers() is not None
+    return min(context, (cache.windowed if windowed else cache).most or context)
 
 
 def _layer_flops(spec: Transformer, layer: Any, context: int, source: int) -> int:

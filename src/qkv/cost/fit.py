@@ -169,32 +169,47 @@ def _matrices(spec: ModelSpec) -> tuple[int, int]:
 
 
 def decoding_memory(spec: Transformer, shape: Shape, decoding: Decoding) -> int:
-    """Bytes of weights, of the cache of all rows and of the logits of a step in fp32; reading the prompt adds `prompt_bytes`
-    for a moment. Raises ValueError for a model that does not decode, and for a state of unknown size or one that the cache
-    is not for."""
+    """Bytes of weights, of the cache of all rows and, whichever is more, of the logits of a step in fp32 or of what reading
+    prompts of the shape's length needs for a moment (`prompt_bytes`), for all rows at once. Raises ValueError for a model
+    that does not decode, and for a state of unknown size or one that the cache is not for."""
     row = cache_bytes(spec, shape.length, decoding.cache, decoding.dtype, shape.source)
     if row is None:
         raise ValueError(
             "a layer of this model has a decoding state of its own, whose size with this cache is not known"
         )
-    return weights_bytes(spec, decoding) + shape.rows * (row + 4 * spec.vocab_size)
+    passing = max(4 * spec.vocab_size, prompt_bytes(spec, shape, decoding))
+    return weights_bytes(spec, decoding) + shape.rows * (row + passing)
 
 
 def prompt_bytes(spec: Transformer, shape: Shape, decoding: Decoding) -> int:
     """Bytes that reading a prompt of the shape's length at once needs for a moment, for one row, beyond weights and cache:
     the activations of a layer. In an encoder–decoder the source is read, of the shape's source length."""
-    options = {} if decoding.cache is None else {"cache": decoding.cache}
-    prompt = torch.zeros(1, 1 if spec.is_encoder_decoder else shape.length, dtype=torch.long)
+    length = 1 if spec.is_encoder_decoder else shape.length
+    return _prompt_bytes(shallow(spec), length, shape.source, decoding.dtype, decoding.cache)
+
+
+def shallow(spec: Transformer) -> Transformer:
+    """The model with two layers, as the others use the same memory one after another; itself if its blocks differ more."""
+    differ = any(stack.order is not None or len(set(stack.blocks)) > 2 for _, stack in spec.stacks())
+    if differ or spec.is_encoder_decoder:  # which keeps keys and values of all layers while the source is read
+        return spec
+    return with_layers(spec, 2) if spec.n_layers > 2 else spec
+
+
+@lru_cache(maxsize=512)
+def _prompt_bytes(spec: Transformer, length: int, source: int, dtype: torch.dtype, cache: Any) -> int:
+    options = {} if cache is None else {"cache": cache}
+    prompt = torch.zeros(1, length, dtype=torch.long)
     with without_contents(), torch.no_grad():
-        model, live = build(spec, dtype=decoding.dtype, initialized=False).eval(), Live()
+        model, live = build(spec, dtype=dtype, initialized=False).eval(), Live()
         live.hold_model(model)
         with live:
             if spec.is_encoder_decoder:
-                source = torch.zeros(1, shape.source, dtype=torch.long)
-                cache = model.start(source=source, capacity=shape.length, **options)
+                sources = torch.zeros(1, source, dtype=torch.long)
+                state = model.start(source=sources, capacity=length, **options)
             else:
-                cache = model.start(1, capacity=shape.length, **options)
-            logits = model.step(prompt, cache)
+                state = model.start(1, capacity=length, **options)
+            logits = model.step(prompt, state)
         kept, _ = live.now, logits
     return live.peak - kept
 

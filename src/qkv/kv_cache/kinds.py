@@ -57,6 +57,11 @@ class CacheKind(Spec, role="cache"):
         return False
 
     @property
+    def most(self) -> int | None:
+        """The most tokens of a prompt that a layer without a window keeps; None for all of them."""
+        return None
+
+    @property
     def windowed(self) -> CacheKind:
         """The kind for layers with a window."""
         return self
@@ -150,7 +155,11 @@ class SinkCache(CacheKind, kind="sinks"):
             )
 
     def bytes(self, tokens: int, heads: int, d_key: int, d_value: int, itemsize: int) -> dict[str, int]:
-        return super().bytes(min(tokens, self.sinks + self.window), heads, d_key, d_value, itemsize)
+        return super().bytes(min(tokens, self.most), heads, d_key, d_value, itemsize)
+
+    @property
+    def most(self) -> int:
+        return self.sinks + self.window
 
     @property
     def endless(self) -> bool:
@@ -211,8 +220,12 @@ class H2OCache(EvictingCache, kind="h2o"):
         return H2OState(slot_tables.of(EvictingSlotTable, self.heavy + self.recent, False), self.recent)
 
     def bytes(self, tokens: int, heads: int, d_key: int, d_value: int, itemsize: int) -> dict[str, int]:
-        tokens = min(tokens, self.heavy + self.recent)
+        tokens = min(tokens, self.most)
         return {**super().bytes(tokens, heads, d_key, d_value, itemsize), H2OState.RECEIVED: tokens * heads * 4}
+
+    @property
+    def most(self) -> int:
+        return self.heavy + self.recent
 
 
 class SnapKVCache(EvictingCache, kind="snapkv"):
@@ -239,7 +252,11 @@ class SnapKVCache(EvictingCache, kind="snapkv"):
 
     def bytes(self, tokens: int, heads: int, d_key: int, d_value: int, itemsize: int) -> dict[str, int]:
         """Bytes of a prompt of `tokens` tokens."""
-        return super().bytes(min(tokens, self.tokens), heads, d_key, d_value, itemsize)
+        return super().bytes(min(tokens, self.most), heads, d_key, d_value, itemsize)
+
+    @property
+    def most(self) -> int:
+        return self.tokens
 
 
 def named(how: CacheKind | Mapping[str, Any] | str | None) -> CacheKind:

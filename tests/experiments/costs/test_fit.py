@@ -37,14 +37,14 @@ def test_levers_of_training_save_what_they_should() -> None:
 
 
 def test_levers_of_decoding_save_what_they_should() -> None:
-    spec = qkv.preset("llama", **{**TINY, "max_positions": 4096})
-    fits = decoding_fit(spec, Shape(8, 2048), 100 * MB)
+    spec = qkv.preset("llama", **{**TINY, "d_ff": 64, "max_positions": 4096})
+    fits = decoding_fit(spec, Shape(8, 512), 100 * MB)
     levers = {lever.name: lever for lever in fits.levers}
     base = fits.levers[0]
-    assert levers["fp32"].bytes > base.bytes > levers["--cache int8"].bytes > levers["--cache int4"].bytes
+    assert levers["fp32"].bytes > base.bytes > levers["--set cache=int8"].bytes > levers["--set cache=int4"].bytes
     assert base.bytes > levers["weights in int8"].bytes > levers["weights in int4"].bytes
     assert base.bytes > levers["n_kv_heads=4"].bytes > levers["n_kv_heads=1"].bytes
-    assert levers["--cache int4"].batch > base.batch  # type: ignore[operator]
+    assert levers["--set cache=int4"].batch > base.batch  # type: ignore[operator]
 
 
 def test_what_would_fit_is_said() -> None:

@@ -81,7 +81,7 @@ class TrainingFit:
 @dataclass(frozen=True)
 class DecodingFit:
     """What of decoding fits. Reading a prompt of the whole length at once takes `prompt` bytes for each row, for a moment,
-    which the levers don't count."""
+    which the levers count."""
 
     shape: Shape
     weights: int
@@ -214,8 +214,8 @@ def _decoding_levers(spec: Transformer, shape: Shape, memory: int) -> Iterator[L
     yield counted("fp32", spec, Decoding(torch.float32))
     quantizes = cache_bytes(spec, 1, "int8") is not None  # not the state of a convolution
     if quantizes:
-        yield counted("--cache int8", spec, Decoding(cache="int8"))
-        yield counted("--cache int4", spec, Decoding(cache="int4"))
+        yield counted("--set cache=int8", spec, Decoding(cache="int8"))
+        yield counted("--set cache=int4", spec, Decoding(cache="int4"))
     yield counted("weights in int8", spec, Decoding(bits=8))
     yield counted("weights in int4", spec, Decoding(bits=4))
     if quantizes:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...cost.accelerators import Accelerator
-from ...cost.decoding import Work, prompt, token, token_without_cache
+from ...cost.decoding import PRECISIONS, Work, prompt, token, token_without_cache
+from ...cost.fit import shallow
 from ...cost.kv_cache import cache_bytes
+from ...kv_cache.kinds import named
 from ...models.base import ModelSpec
+from ...models.build import build
 from ...models.transformer import Transformer
 
-CACHES = {"bf16 cache": None, "int8 cache": "int8", "int4 cache": "int4"}
+QUANTIZED = ("int8", "int4")
+EVICTING = ("sinks", "h2o", "snapkv")
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,29 @@ def of_generation(
     rows = [
         row(f"a {'source' if spec.is_encoder_decoder else 'prompt'} of {length:,}", prompt(spec, length, 1, precision))
     ]
-    for name, kind in CACHES.items():
-        kept = cache_bytes(spec, context, kind, source=source) or 0
-        rows.append(row(f"a token, {name}", token(spec, context, source, 1, kind, precision), kept))
+    for kind in kinds(spec, context):
+        kept = cache_bytes(spec, context, kind, PRECISIONS[precision], source) or 0
+        rows.append(row(f"a token, {kind or precision} cache", token(spec, context, source, 1, kind, precision), kept))
     rows.append(row("a token, no cache", token_without_cache(spec, context, source, 1, precision)))
     return GenerationCosts(hardware.name, precision, context, source, rows)
+
+
+def kinds(spec: Transformer, context: int) -> list[str | None]:
+    """The kinds of cache to compare: full (None), quantized, and those that evict tokens, where they work with the model and
+    are smaller. Pages take as much as a full cache."""
+    whole = cache_bytes(spec, context) or 0
+    smaller = [kind for kind in EVICTING if (cache_bytes(spec, context, kind) or whole) < whole]
+    return [None, *QUANTIZED, *(kind for kind in smaller if _works(shallow(spec), kind))]
+
+
+def _works(spec: Transformer, kind: str) -> bool:
+    """Whether a model can keep its keys and values so; its layers are built without contents."""
+    how, model = named(kind), build(spec, device="meta", initialized=False)
+    try:
+        model.decoder.check_cache(how, spec.max_positions)
+        for layer in model.spec.decoder.layers:
+            if layer.attention.remembers() is None:
+                how.check_pattern(layer.attention.pattern)
+    except (AttributeError, ValueError):
+        return False
+    return True
