@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import sys
@@ -37,10 +38,16 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench scale", description=__doc__)
     parser.add_argument("--rounds", type=int, default=7, help="readings of each way, taken in turns")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, nothing kept")
+    parser.add_argument(
+        "--only", choices=[shape.name for shape in SHAPES], help="measure this model, keep the other's rows"
+    )
     given = parser.parse_args(words)
     rounds = 2 if given.quick else given.rounds
     load = machine.load()
-    rows = [row for shape in (QUICK if given.quick else SHAPES) for row in measure(shape, rounds)]
+    shapes = QUICK if given.quick else [shape for shape in SHAPES if given.only in (None, shape.name)]
+    new = {shape.name: measure(shape, rounds) for shape in shapes}
+    kept = {shape.name: known(shape.name, rounds) if given.only else [] for shape in SHAPES}
+    rows = [row for some in (kept | new).values() for row in some]
     result = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": machine.describe(),
@@ -56,13 +63,21 @@ def main(words: list[str]) -> int:
     return 0
 
 
+def known(shape: str, rounds: int) -> list[dict[str, Any]]:
+    """The rows of a model in the kept result, if they are of the same code and as many readings."""
+    kept = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {}
+    if (kept.get("code", {}).get("digest"), kept.get("rounds")) != (machine.code()["digest"], rounds):
+        return []
+    return [row for row in kept["rows"] if row["shape"] == shape]
+
+
 def measure(shape: Shape, rounds: int) -> list[dict[str, Any]]:
     """Readings of every way in turns: A B C … A B C …"""
     groups = {way: Group(way, shape) for way in WAYS}
     readings: dict[Way, list[dict[str, Any]]] = {way: [] for way in WAYS}
     try:
         for group in groups.values():
-            group.take()  # warm
+            group.take(1)  # warm
         for number in range(rounds):
             order = list(groups) if number % 2 == 0 else list(reversed(groups))
             for way in order:
