@@ -151,6 +151,13 @@ def test_the_history_of_attentions_commands_run(argv: list[str], capsys: pytest.
     assert capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("argv", commands(ROOT / "docs" / "generation.md", "qkv"), ids=" ".join)
+def test_the_commands_of_generation_run(argv: list[str], capsys: pytest.CaptureFixture[str]):
+    assert main(argv) == 0, capsys.readouterr().err
+    assert capsys.readouterr().out.count("perplexity") == 3  # of each target, and of both
+
+
 TASKS = ROOT / "docs" / "tasks.md"
 
 

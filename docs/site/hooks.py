@@ -1,4 +1,4 @@
-"""Hooks of the documentation site: pages for repository files that documents link to, and links to those pages."""
+"""Hooks of the documentation site: the generated reference, and pages for repository files that documents link to."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import reference
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[2]
@@ -17,19 +18,30 @@ LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#\s:]+)((?:#[^)]*)?)\)")
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".toml": "toml", ".json": "json", ".cpp": "cpp", ".h": "cpp"}
 
 
+def on_config(config: Any) -> Any:
+    """Fill the section of the navigation that is generated."""
+    section = next(entry for entry in config.nav if "Reference" in entry)
+    section["Reference"] = reference.navigation()
+    return config
+
+
 def on_files(files: Files, config: Any) -> Files:
-    """Add a page for every repository file that a document links to."""
+    """Add the reference, and a page for every repository file that a document links to."""
     documents = [DOCS / file.src_uri for file in files.documentation_pages()] + [ROOT / name for name in sorted(TOP)]
     for name in sorted(TOP):
         files.append(File.generated(config, name, content=(ROOT / name).read_text(encoding="utf-8")))
-    for path in sorted({path for document in documents for path in _linked_sources(document)}):
-        files.append(File.generated(config, _page_of(path), content=_source_page(path)))
+    for source in sorted({path for document in documents for path in _linked_sources(document)}):
+        files.append(File.generated(config, _page_of(source), content=_source_page(source)))
+    for path, content in reference.pages().items():
+        files.append(File.generated(config, path, content=content))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Point links to repository files at their pages. Links to folders become plain text."""
     uri = page.file.src_uri
+    if uri.startswith(f"{reference.FOLDER}/"):
+        return markdown
     folder = ROOT if uri in TOP else (DOCS / uri).parent
 
     def rewritten(match: re.Match[str]) -> str:
