@@ -9,6 +9,7 @@
     python -m bench threads                  one, two and chosen threads, for docs/machine.md
     python -m bench scale                    two ranks beside one, for docs/scale.md
     python -m bench products                 products of few rows beside memory bandwidth, for docs/machine.md
+    python -m bench serving                  decoding beside other libraries, for docs/performance.md
     python -m bench start                    time to the first token, for docs/performance.md
     python -m bench terminal TYPESCRIPT FILE.svg      a picture of a recorded command, for the README
     python -m bench pictures                 the pictures of pages in docs/ (--help)
@@ -35,6 +36,7 @@ from .products import main as products
 from .real.command import main as real
 from .results import RESULTS, Result, latest
 from .scale.command import main as scale
+from .serving.command import main as serving
 from .start import main as start
 from .tables import TABLES
 from .tables.table import Table, probe
@@ -52,6 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
         return scale(words[1:])
     if words[:1] == ["threads"]:
         return threads(words[1:])
+    if words[:1] == ["serving"]:
+        return serving(words[1:])
     if words[:1] == ["start"]:
         return start(words[1:])
     if words[:1] == ["products"]:
