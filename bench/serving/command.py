@@ -210,16 +210,16 @@ def table(result: dict[str, Any]) -> str:
     for case in result["cases"]:
         versions |= case["versions"]
     sets = "; ".join(
-        f"batch {case['batch']} {case['precision']}: {case['date']}, commit {case['code']['commit']}, {case['rounds']} rounds, "
-        f"load {case['load_before']} before"
+        f"batch {case['batch']} {case['precision']}: {case['date']}, commit {case['code']['commit']}, "
+        f"{case['rounds']} rounds, load {case['load_before']} before"
         for case in result["cases"]
     )
     lines += [
         "",
         f"Measured by `python -m bench serving --peer NAME=PYTHON …`: {where['processor']} "
         f"({', '.join(where['instructions'])}), {where['cores']} cores, {result['cases'][-1]['threads']} threads; "
-        f"{', '.join(versions.values())}; {PROMPT} tokens in and {NEW} out, medians of turns. {sets}. With weights of 8 and 4 "
-        "bits all libraries round activations to 8 bits; greedy tokens of random weights then part soon.",
+        f"{', '.join(versions.values())}; {PROMPT} tokens in and {NEW} out, medians of turns. {sets}. With weights of "
+        "8 and 4 bits all libraries round activations to 8 bits; greedy tokens of random weights then part soon.",
     ]
     return "\n".join(lines)
 

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 Ids = list[int]
@@ -62,8 +63,7 @@ def ctranslate2(model: str, precision: str, threads: int) -> Decode:
 
     types = {"fp32": "float32", "int8": "int8"}
     generator = library.Generator(model, compute_type=types[precision], intra_threads=threads, inter_threads=1)
-    with open(f"{model}/vocabulary.json", encoding="utf-8") as file:
-        words = json.load(file)
+    words = json.loads(Path(model, "vocabulary.json").read_text(encoding="utf-8"))
 
     def decode(rows: list[Ids], new: int) -> list[Ids]:
         prompts = [[words[i] for i in row] for row in rows]
