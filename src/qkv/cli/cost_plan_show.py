@@ -59,6 +59,8 @@ def why(plans: Sequence[Plan], question: Question) -> list[str]:
     """Sentences that say why the first layout is the best."""
     from ..cost.plan.layout import Layout
     from ..cost.plan.rank_memory import memory
+    from ..experiments.planning.sentences import against, step_of
+    from ..experiments.planning.sentences import why as reason_for
 
     best, device = plans[0], question.machine.device
     replicas = Layout(data=question.ranks, recompute="blocks")
@@ -66,23 +68,18 @@ def why(plans: Sequence[Plan], question: Question) -> list[str]:
     fit = "would fit" if alone <= device.memory else "don't fit"
     reasons = [f"Plain replicas {fit}: one row, recomputed, takes {_gb(alone)} of {_gb(device.memory)}."]
     if question.layout is not None:
-        return [*reasons, "This layout was given; leave it out to compare it with others."]
-    axes = [
-        other
-        for other in plans[1:]
-        if (other.layout.tensor, other.layout.pipeline, other.layout.context, other.layout.zero)
-        != (best.layout.tensor, best.layout.pipeline, best.layout.context, best.layout.zero)
-    ]
-    if axes:
-        other = axes[0]
-        slower = other.step.seconds / best.step.seconds - 1
-        costs = {f"{one.kind} communication": one.exposed for one in other.step.communication if one.exposed}
-        costs |= {"the pipeline's bubble": other.step.bubble} if other.step.bubble else {}
-        dearest = max(costs, key=lambda name: costs[name], default="")
-        reason = f", of which {dearest} is {_time(costs[dearest])}" if dearest else ""
-        reasons.append(f"The next other kind, {other.layout}, is {slower:.1%} slower{reason}.")
-    reasons.append(f"{len(plans):,} layouts fit into memory. What binds is: {best.step.bound}.")
-    return reasons
+        reasons.append("This layout was given; leave it out to compare it with others.")
+    else:
+        reasons.append(f"{best.layout}: {reason_for(plans)}.")
+    others = [other for other in plans[1:] if _kind(other) != _kind(best)]
+    if others:
+        reasons.append(f"The next other kind is {others[0].layout} ({against(others[0], best)}).")
+    return [*reasons, f"Predicted: {step_of(best)}."]
+
+
+def _kind(plan: Plan) -> tuple[int, ...]:
+    layout = plan.layout
+    return layout.tensor, layout.pipeline, layout.context, layout.expert, layout.zero
 
 
 def memory_line(plan: Plan, question: Question) -> str:
@@ -107,7 +104,7 @@ def _show_parts(plan: Plan) -> None:
     for name, seconds in step.compute.items():
         table.add_row(name, _time(seconds), f"{seconds / step.seconds:.1%}", "")
     for one in step.communication:
-        name = {"shard": "ZeRO", "data": "gradients", "tensor": "tensor", "context": "context"}.get(one.kind, one.kind)
+        name = {"shard": "ZeRO", "data": "gradient"}.get(one.kind, one.kind)
         exposed = f"{one.exposed / step.seconds:.1%}"
         table.add_row(f"{name} communication, exposed", _time(one.exposed), exposed, _time(one.hidden))
     if step.bubble:
@@ -197,11 +194,12 @@ def _line(text: str) -> None:
 
 
 def _gb(size: float) -> str:
-    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.0f} MB"
+    from ..experiments.planning.sentences import size_of
+
+    return size_of(size)
 
 
 def _time(seconds: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} µs" if seconds else "0"
+    from ..experiments.planning import sentences
+
+    return sentences.seconds(seconds)

@@ -255,7 +255,8 @@ class Job:
             adapter=recipe.adapter,
             batch=self.largest(batches),
         )
-        MemoryCheck(self.spec, shape, plan, recipe.batching.tokens).check()
+        if self.members.ranks.size == 1:  # `lay_out` has checked the parts that several ranks have
+            MemoryCheck(self.spec, shape, plan, recipe.batching.tokens).check()
         if training.falls_by_epochs and training.max_steps is None and not batches[0].position["examples"]:
             self._say("Counting the examples of an epoch …")
             self.length = count(recipe.data, recipe.seed)

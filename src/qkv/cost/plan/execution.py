@@ -31,6 +31,7 @@ class Execution:
     ring:             speed of attention to the blocks of other ranks in a ring, against attention on one device.
     head_whole:       every context rank computes the loss of all tokens.
     overlap_inside:   sums of gradients run beside computation also where layers communicate themselves.
+    reserve:          bytes of a device's context, communication buffers and libraries.
     keeps_gathered:   inputs that tensor parallelism gathers are kept for backward, instead of gathered again.
     fp8:              products of layers are computed in fp8.
     """
@@ -58,10 +59,16 @@ class Execution:
     head_whole: bool = False
     overlap_inside: bool = True
     keeps_gathered: bool = False
+    reserve: float = 1e9
 
 
 QKV = Execution("qkv", head_whole=True, overlap_inside=False, keeps_gathered=True)
 QKV_FP32 = replace(QKV, width=4, copies=0)
+
+
+def on_cpu(how: Execution) -> Execution:
+    """The same on CPUs, where communication takes the cores that compute."""
+    return replace(how, data_overlap=False, reserve=0.3e9)
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,9 @@ KERNELS = {
     "h100": Kernels({"bf16": 0.70, "fp8": 0.48}, 1150, attention=0.35),
     "h100-500w": Kernels({"bf16": 0.63, "fp8": 0.47}, 1150, attention=0.25),
     "a100": Kernels({"bf16": 0.75}, 480, attention=0.5),
+    "this": Kernels(
+        {"bf16": 0.8, "fp32": 0.8}, 64, attention=0.4, source="shares of what was measured on this machine"
+    ),
 }
 
 

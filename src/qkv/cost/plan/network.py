@@ -6,10 +6,15 @@ A collective that stays inside a node uses its `inside` link (NVLink, PCIe, shar
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
+from ...core.ranks import Ranks
 from ...core.spec import nearest
 
 
@@ -30,13 +35,14 @@ class Link:
 
 @dataclass(frozen=True)
 class Network:
-    """The links of a cluster whose nodes have `ranks` ranks each."""
+    """The links of a cluster whose nodes have `ranks` ranks each; `gpus` where NCCL carries messages."""
 
     name: str
     ranks: int
     inside: Link
     between: Link
     source: str = ""
+    gpus: bool = True
 
     def members(self, ranks: int, stride: int) -> int:
         """How many of a group of ranks, each `stride` after the one before, share a node."""
@@ -88,6 +94,7 @@ KNOWN = {
         Network(
             *(LOOPBACK, 64, Link(1.5e9, 250e-6), Link(0.125e9, 400e-6)),
             source="gloo over loopback (two ranks of an AMD EPYC: 64 bytes in 253 µs, 64 MB at 1.8 GB/s); 1 Gb/s Ethernet",
+            gpus=False,
         ),
     )
 }
@@ -120,6 +127,25 @@ def network(given: str | Mapping[str, Any] | None, hardware: str = "") -> Networ
             )
         return KNOWN[given]
     return _described(given)
+
+
+def measured(ranks: Ranks) -> Network:
+    """Measure what joins the CPUs of some ranks, which all call this: sums of one number and of four megabytes."""
+
+    def seconds(numbers: int, times: int) -> float:
+        x = torch.ones(numbers)
+        ranks.sum(x)
+        ranks.barrier()
+        start = time.perf_counter()
+        for _ in range(times):
+            ranks.sum(x)
+        return max(ranks.max([time.perf_counter() - start])[0] / times, 1e-9)
+
+    n, size = ranks.size, 1 << 20
+    small = seconds(1, 8)
+    large = max(seconds(size, 3) - small, 1e-6)
+    link = Link(2 * (n - 1) / n * 4 * size / large, small / (2 * math.log2(n)), 1.0)
+    return Network("measured", n, link, link, "sums over these ranks", gpus=False)
 
 
 def _described(given: Mapping[str, Any]) -> Network:

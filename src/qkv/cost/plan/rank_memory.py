@@ -22,13 +22,13 @@ from .execution import Execution
 from .layout import Layout
 from .work import LayerWork, Work
 
-RESERVE = 1.0e9  # of a GPU's context, communication buffers and libraries
 FRAGMENTATION = 1.05
 
 
 @dataclass(frozen=True)
 class RankMemory:
-    """Bytes of the fullest rank. `stage` is the stage of the pipeline that it belongs to."""
+    """Bytes of the fullest rank. `stage` is the stage of the pipeline that it belongs to. `freed` are activations that are
+    freed before the gradients of layers are there. `reserve` is what libraries need."""
 
     weights: float
     gradients: float
@@ -37,6 +37,8 @@ class RankMemory:
     activations: float
     logits: float
     stage: int = 0
+    freed: float = 0.0
+    reserve: float = 1e9
 
     @property
     def states(self) -> float:
@@ -45,12 +47,12 @@ class RankMemory:
 
     @property
     def total(self) -> float:
-        return self.states + self.gathered + self.activations + self.logits
+        return self.states + self.gathered + self.activations + self.logits - self.freed
 
     @property
     def needed(self) -> float:
         """With what libraries and the allocator need."""
-        return FRAGMENTATION * self.total + RESERVE
+        return FRAGMENTATION * self.total + self.reserve
 
     def to_dict(self) -> dict[str, float]:
         return {**asdict(self), "total": self.total, "needed": self.needed}
@@ -86,9 +88,14 @@ def of_stage(model: Work, layout: Layout, how: Execution, stage: int) -> RankMem
         ):  # all parameters, and gradients that are summed at the end of the step
             gathered = (how.gathered + how.reduced) * mine
     copies = how.copies * (mine if layout.zero < 3 else 0.0)
-    kept = in_flight(layout, stage) * sum(count * activations(layer, layout, how) for layer, count in layers)
+    own = model.kept.get(layout.recompute, 1.0)
+    kept = own * in_flight(layout, stage) * sum(count * activations(layer, layout, how) for layer, count in layers)
     if layers and layout.recompute == "blocks":
-        kept += max(activations(layer, layout, how, whole=True) for layer, _ in layers)
+        kept += model.kept.get("none", 1.0) * max(activations(layer, layout, how, whole=True) for layer, _ in layers)
+    one = (
+        bool(model.kept) and layout.microbatches * layout.pipeline == 1
+    )  # else gradients are there from the first one on
+    freed = min(how.gradients * gradients * (1 - rest / max(mine, 1)), kept) if one else 0.0
     logits = 0.0
     if last:
         tokens = layout.rows * model.length / (1 if how.head_whole else layout.context)
@@ -103,6 +110,8 @@ def of_stage(model: Work, layout: Layout, how: Execution, stage: int) -> RankMem
         kept,
         logits,
         stage,
+        freed,
+        how.reserve,
     )
 
 

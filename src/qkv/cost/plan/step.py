@@ -22,7 +22,7 @@ from .communication import Group
 from .context import exchanged, method_of
 from .execution import Execution, Kernels
 from .layout import Layout
-from .network import LOOPBACK, Network
+from .network import Network
 from .work import LayerWork, Work
 
 ADAMW_BYTES = 28  # of a parameter: weight, gradient and two moments read, weight and moments written, in fp32
@@ -43,7 +43,7 @@ class Machine:
     @property
     def nccl(self) -> bool:
         """Whether messages are those of GPUs."""
-        return self.network.name != LOOPBACK
+        return self.network.gpus
 
     @property
     def precision(self) -> str:
@@ -102,11 +102,16 @@ class Step:
         return self.flops / (self.seconds * self.ranks * self.peak)
 
     @property
+    def parts(self) -> dict[str, float]:
+        """Seconds of everything that takes time: kernels, exposed communication and the bubble."""
+        names = {"shard": "ZeRO", "data": "gradient"}
+        sent = {f"{names.get(one.kind, one.kind)} communication": one.exposed for one in self.communication}
+        return {**self.compute, **sent, **({"pipeline bubble": self.bubble} if self.bubble else {})}
+
+    @property
     def bound(self) -> str:
         """The part that takes the most time."""
-        parts = {**self.compute, **{f"{one.kind} communication": one.exposed for one in self.communication}}
-        parts["pipeline bubble"] = self.bubble
-        return max(parts, key=lambda name: parts[name])
+        return max(self.parts, key=lambda name: self.parts[name])
 
     def to_dict(self) -> dict[str, Any]:
         whole = asdict(self)

@@ -7,7 +7,8 @@ scores, and sizes from which bytes of activations follow. Everything is of one r
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -82,6 +83,7 @@ class Work:
     flops:     model FLOPs of a training step of a row, without recomputation.
     transformer, reversible, drops_path: whether it is one, has reversible layers, or stochastic depth.
     heads:     (heads, key-value heads) of every attention whose heads can be divided.
+    kept:      factors of the activations by kind of recomputation, where they were counted (`tracked.py`).
     """
 
     name: str
@@ -102,6 +104,7 @@ class Work:
     reversible: bool = False
     drops_path: bool = False
     heads: tuple[tuple[int, int], ...] = ()
+    kept: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def parameters(self) -> int:

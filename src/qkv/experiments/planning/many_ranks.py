@@ -9,11 +9,12 @@ from typing import Any
 from ...core.spec import nearest
 from ...cost.accelerators import Accelerator
 from ...cost.images import image_tokens
-from ...cost.plan.execution import QKV, QKV_FP32, kernels
+from ...cost.plan.execution import QKV, QKV_FP32, Execution, kernels, on_cpu
 from ...cost.plan.layout import AXES, Layout, check
-from ...cost.plan.network import network
+from ...cost.plan.network import Network, network
 from ...cost.plan.rules import chunks_of
 from ...cost.plan.step import Machine
+from ...cost.plan.tracked import tracked
 from ...cost.plan.work import Work, work
 from ...models.base import ModelSpec
 from ...parallel.scale import Scale
@@ -36,12 +37,16 @@ class Question:
 
 
 def machine(
-    hardware: Accelerator, described: str | Mapping[str, Any] | None, precision: str = "auto", compiled: bool = False
+    hardware: Accelerator,
+    described: str | Mapping[str, Any] | Network | None,
+    precision: str = "auto",
+    compiled: bool = False,
 ) -> Machine:
     """The devices, their network, and how qkv trains on them. Raises ValueError for an unknown network."""
     narrow = "bf16" in hardware.flops if precision == "auto" else precision != "fp32"
+    joined = described if isinstance(described, Network) else network(described, hardware.name)
     how = replace(QKV if narrow else QKV_FP32, compiled=compiled)
-    return Machine(hardware, network(described, hardware.name), kernels(hardware.name), how)
+    return Machine(hardware, joined, kernels(hardware.name), how if joined.gpus else on_cpu(how))
 
 
 def of_preset(
@@ -49,7 +54,7 @@ def of_preset(
 ) -> Question:
     """Ask for a model without a recipe: rows of 8,192 tokens, or its context, and about four million tokens a step."""
     tokens = image_tokens(spec) or length or min(LENGTH, spec.max_positions or LENGTH)
-    model = _work(name, spec, tokens, tokens if spec.is_encoder_decoder else 0)
+    model = _work(name, spec, tokens, tokens if spec.is_encoder_decoder else 0, where.how)
     rows = batch or ranks * max(1, round(TOKENS / model.tokens / ranks))
     return Question(model, where, ranks, rows, _layout(layout, model, ranks, rows))
 
@@ -60,7 +65,7 @@ def of_recipe(
     """Ask for a recipe's model, the batch of its steps (full rows of the longest allowed length), and its `scale`."""
     spec = recipe.spec()
     shape = allowed(recipe.batching, spec.is_encoder_decoder)
-    model = _work(recipe.name, spec, length or shape.length, length or shape.source if shape.source else 0)
+    model = _work(recipe.name, spec, length or shape.length, length or shape.source if shape.source else 0, where.how)
     rows = batch or shape.rows * recipe.training.accumulate
     own = _layout(layout, model, ranks, rows)
     if own is None and recipe.scale != Scale(timeout=recipe.scale.timeout) and not recipe.scale.auto:
@@ -84,13 +89,13 @@ def of_scale(scale: Scale, model: Work, ranks: int, rows: int, microbatches: int
     return replace(layout, rows=max(1, round(rows / layout.replicas / microbatches)))
 
 
-def _work(name: str, spec: ModelSpec, length: int, source: int) -> Work:
+def _work(name: str, spec: ModelSpec, length: int, source: int, how: Execution) -> Work:
     if spec.max_positions is not None and length > spec.max_positions:
         raise ValueError(
             f"{length:,} tokens are more than {name}'s context of {spec.max_positions:,}; give a smaller --length, or a "
             "longer context, as by max_positions=…"
         )
-    return work(name, spec, length, source)
+    return tracked(work(name, spec, length, source), spec, source, how)
 
 
 def _layout(text: str | None, model: Work, ranks: int, batch: int) -> Layout | None:

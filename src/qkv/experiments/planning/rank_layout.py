@@ -1,9 +1,10 @@
-"""The layout of a run on several ranks: chosen for `scale: auto`, and described with its predicted memory."""
+"""The layout of a run on several ranks: chosen for `scale: auto`, checked against memory, and described before training."""
 
 from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -14,38 +15,53 @@ from ...cost.accelerators import KNOWN, THIS, Accelerator, accelerator
 from ...cost.flops import Shape
 from ...cost.hardware import available
 from ...cost.plan.layout import AXES, Layout
-from ...cost.plan.search import Plan, plan, search
+from ...cost.plan.network import Network, measured
+from ...cost.plan.search import Plan, nearest, plan, search
 from ...cost.plan.step import Machine
+from ...cost.plan.tracked import tracked
 from ...cost.plan.work import Work, work
 from ...models.base import ModelSpec
 from ...parallel.scale import Scale
 from ...parallel.team import Team
 from ...recipes.recipe import Recipe
 from .many_ranks import machine, of_scale
+from .sentences import best_of, bytes_of, step_of, why
+
+NEXT = 2  # layouts that are named besides the best
 
 
-def laid_out(recipe: Recipe, spec: ModelSpec, shape: Shape, ranks: int, device: torch.device) -> tuple[Scale, str]:
-    """Return the scale of a run, chosen if it is `auto`, and a sentence with its layout and predicted memory.
+def laid_out(
+    recipe: Recipe,
+    spec: ModelSpec,
+    shape: Shape,
+    ranks: int,
+    device: torch.device,
+    joined: Network | None = None,
+    hosts: int = 1,
+) -> tuple[Scale, list[str]]:
+    """Return the scale of a run, chosen if it is `auto`, and sentences: its layout and why, predicted memory, time of a step
+    and what binds it, and the next best layouts.
+
+    joined: the network, where it was measured. hosts: on which the ranks are; those of one share its memory.
 
     The batches of a step and recomputation stay those of the recipe. Raises ValueError if the axes don't divide the model,
-    or, for `auto`, if no layout fits into memory.
+    or if the layout, or for `auto` every layout, needs more memory than a rank has.
     """
     training, scale = recipe.training, recipe.scale
-    model = work(recipe.name, spec, shape.length, shape.source)
-    where = machine(_device(device), None, training.precision, training.compile is True)
+    where = machine(_device(device, ranks // hosts), joined, training.precision, training.compile is True)
+    model = tracked(work(recipe.name, spec, shape.length, shape.source), spec, shape.source, where.how)
     rows = training.accumulate * math.ceil(shape.rows / ranks) * ranks
     if not scale.auto:
         found = plan(model, of_scale(scale, model, ranks, rows, training.accumulate, training.recompute), where)
-        return scale, _described(found, where, "")
+        if not found.fits(where):
+            raise nearest(model, found, where, rows)
+        return scale, _described([found], where, "")
     plans = [one for one in _search(recipe, model, where, ranks, rows) if _runs(one, recipe)]
     if not plans:
         raise ValueError(
             f"scale: auto found no layout of {recipe.name} for {counted(ranks, 'rank')}; give the axes yourself"
         )
-    best = plans[0]
-    return scale_of(best.layout, scale), _described(
-        best, where, f", chosen among {counted(len(plans), 'layout')} that fit"
-    )
+    return scale_of(plans[0].layout, scale), _described(plans, where, why(plans))
 
 
 def scale_of(layout: Layout, given: Scale) -> Scale:
@@ -63,17 +79,19 @@ def lay_out(members: Team, recipe: Recipe, spec: ModelSpec, shape: Shape) -> tup
     """Choose the layout of several ranks if it is `auto`, on rank 0 for all. Returns the team, and notes on the layout."""
     if members.ranks.size == 1:
         return members, []
-    chosen: tuple[Scale, str] | ValueError | None = None
+    joined = measured(members.ranks) if members.device.type == "cpu" else None
+    hosts = len(set(members.ranks.gather(os.environ.get("GROUP_RANK", "0"))))
+    chosen: tuple[Scale, list[str]] | ValueError | None = None
     if members.leads:
         try:
-            chosen = laid_out(recipe, spec, shape, members.ranks.size, members.device)
+            chosen = laid_out(recipe, spec, shape, members.ranks.size, members.device, joined, hosts)
         except ValueError as error:
             chosen = error
     told = members.ranks.broadcast(chosen)
     if isinstance(told, ValueError):
         raise told
-    scale, note = told
-    return members.laid_out(scale), [note]
+    scale, notes = told
+    return members.laid_out(scale), notes
 
 
 def _search(recipe: Recipe, model: Work, where: Machine, ranks: int, rows: int) -> list[Plan]:
@@ -91,27 +109,24 @@ def _runs(found: Plan, recipe: Recipe) -> bool:
     return model_axes == (1, 1, 1, 1) or (recipe.task is None and recipe.adapter is None)
 
 
-def _described(found: Plan, where: Machine, chosen: str) -> str:
-    memory, layout = found.memory, found.layout
-    parts = {
-        "weights": memory.weights,
-        "gradients": memory.gradients,
-        "optimizer": memory.optimizer,
-        "activations": memory.activations + memory.gathered + memory.logits,
-    }
-    sizes = ", ".join(f"{name} {size / 2**20:,.0f} MiB" for name, size in parts.items())
-    bound = f"bound by {found.step.bound}"
-    return f"Layout: {layout} on {counted(layout.ranks, 'rank')}{chosen}; each rank needs about {sizes}; {bound}."
+def _described(plans: Sequence[Plan], where: Machine, reason: str) -> list[str]:
+    best = plans[0]
+    lines = [
+        f"Layout: {best.layout} on {counted(best.layout.ranks, 'rank')}{f': {reason}' if reason else ''}.",
+        f"Predicted: {step_of(best)}; each rank needs about {bytes_of(best, where)}.",
+    ]
+    return lines + ([best_of(plans[1 : NEXT + 1], best)] if len(plans) > 1 else [])
 
 
-def _device(device: torch.device) -> Accelerator:
-    """The accelerator of a rank: by its driver's name, or measured; ranks of a machine share the memory of its CPU."""
+def _device(device: torch.device, here: int) -> Accelerator:
+    """The accelerator of a rank: by its driver's name, or measured; `here` ranks share the memory of a machine with CPUs."""
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device).lower()
         known = next((one for one in KNOWN.values() if one.name in name), None)
         if known is not None:
-            return known
+            return replace(known, memory=min(known.memory, float(available(device) or known.memory)))
     found = accelerator(THIS, torch.device(device.type))
-    here = int(os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("WORLD_SIZE") or 1)
-    free = available(device) or found.memory
-    return replace(found, memory=float(free) / (here if device.type == "cpu" else 1))
+    if device.type != "cpu":
+        return found
+    free = float(available(device) or found.memory)
+    return replace(found, memory=free / here, bandwidth=found.bandwidth / here)

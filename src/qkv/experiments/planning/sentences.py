@@ -1,0 +1,69 @@
+"""Sentences on layouts, for `qkv train` and `qkv cost --plan`: why one is the best, what it needs, and what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...core.spec import counted
+from ...cost.plan.search import MEASURABLE, Plan
+from ...cost.plan.step import Machine
+
+
+def why(plans: Sequence[Plan]) -> str:
+    """Why the first of some layouts is the best."""
+    fastest = min(plans, key=lambda one: one.step.seconds)
+    among = f"of {counted(len(plans), 'layout')} that fit into memory" if len(plans) > 1 else "the only one that fits"
+    if len(plans) == 1:
+        return among
+    if fastest is plans[0]:
+        return f"the fastest {among}"
+    return f"the simplest {among} within {MEASURABLE:.0%} of the fastest, which is {fastest.layout}"
+
+
+def step_of(plan: Plan) -> str:
+    """The time of a step, and what binds it."""
+    step = plan.step
+    share = step.parts[step.bound] / step.seconds
+    return f"{seconds(step.seconds)} a step, bound by {step.bound} ({share:.0%} of it)"
+
+
+def bytes_of(plan: Plan, where: Machine) -> str:
+    """The memory of the fullest rank, by part, and what a device has."""
+    held = plan.memory
+    named = {
+        "weights": held.weights,
+        "gradients": held.gradients,
+        "optimizer": held.optimizer,
+        "activations": held.activations + held.gathered + held.logits,
+    }
+    parts = ", ".join(f"{name} {size_of(size)}" for name, size in named.items())
+    return f"{size_of(held.needed)} of {size_of(where.device.memory)} ({parts})"
+
+
+def best_of(plans: Sequence[Plan], best: Plan) -> str:
+    """The next best layouts, with how much longer a step takes."""
+    return "Next best: " + "; ".join(f"{one.layout} ({against(one, best)})" for one in plans) + "."
+
+
+def against(one: Plan, best: Plan) -> str:
+    """How much slower a layout is than the best, and by what."""
+    slower = one.step.seconds / best.step.seconds - 1
+    if abs(slower) < MEASURABLE:
+        return f"{slower:+.1%}, no difference that could be measured"
+    before = best.step.parts
+    longer = {name: size - before.get(name, 0.0) for name, size in one.step.parts.items()}
+    most = max(longer, key=lambda name: longer[name])
+    return f"{slower:+.0%}, most of it {most}"
+
+
+def size_of(size: float) -> str:
+    """Bytes in words."""
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.0f} MB"
+
+
+def seconds(time: float) -> str:
+    """A time in words."""
+    for unit, one in (("s", 1.0), ("ms", 1e-3)):
+        if time >= one:
+            return f"{time / one:.3g} {unit}"
+    return f"{time * 1e6:.3g} µs" if time else "0"
