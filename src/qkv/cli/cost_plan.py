@@ -104,7 +104,7 @@ def simulate(
 ) -> None:
     """Simulate training on more and more GPUs: the fastest layout, time of a step and MFU for each number.
 
-    In weak scaling the batch grows with the GPUs; in strong scaling it is the largest one for all.
+    In weak scaling the batch grows with the GPUs; in strong scaling it is the middle one for all.
     """
     from ..core.atomic import write_file
     from ..cost.plan.simulate import simulate as run

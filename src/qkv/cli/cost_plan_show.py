@@ -121,16 +121,37 @@ def show_points(points: Sequence[Point], question: Question) -> None:
         f"{model.name} on {machine.device.name} ({machine.network.name}), rows of {model.tokens:,} tokens, in "
         f"{machine.precision}"
     )
-    table = _table("scaling", "GPUs", "rows", "layout", "step", "tokens/s", "MFU", "bound by")
+    table = _table("scaling", "GPUs", "rows", "layout", "step", "MFU", "bound by", "waiting for")
     for point in points:
         first = (point.kind, f"{point.ranks:,}", f"{point.batch:,}")
         if point.plan is None:
-            table.add_row(*first, "nothing fits", "", "", "", "")
+            table.add_row(*first, "nothing fits", *[""] * 4)
             continue
         step = point.plan.step
-        rates = (_time(step.seconds), f"{step.tokens_per_second:,.0f}", f"{step.mfu:.1%}")
-        table.add_row(*first, str(point.plan.layout), *rates, step.bound)
+        waits = f"{step.waiting:.1%} {step.waits_for}" if step.waits_for else ""
+        table.add_row(*first, str(point.plan.layout), _time(step.seconds), f"{step.mfu:.1%}", step.bound, waits)
     console().print(table, highlight=False)
+    _line("waiting for: what takes most of the time in which nothing is computed, with that time's share of a step.")
+    for kind in ("weak", "strong"):
+        if reason := _limit([point for point in points if point.kind == kind]):
+            _line(reason)
+
+
+def _limit(points: Sequence[Point]) -> str:
+    """What stops a kind of scaling: where MFU is the highest, and what takes more of a step at the last point."""
+    found = [(point, point.plan.step) for point in points if point.plan is not None]
+    if len(found) < 2:
+        return ""
+    (best, fast), (last, slow) = max(found, key=lambda pair: pair[1].mfu), found[-1]
+    kind = f"{last.kind.capitalize()} scaling"
+    if fast.mfu - slow.mfu < 0.01:
+        return f"{kind} holds to {last.ranks:,} GPUs, bound by {slow.bound}."
+    more = {name: size / slow.seconds - fast.parts.get(name, 0.0) / fast.seconds for name, size in slow.parts.items()}
+    most = max(more, key=lambda name: more[name])
+    return (
+        f"{kind} falls from {fast.mfu:.1%} on {best.ranks:,} GPUs to {slow.mfu:.1%} on {last.ranks:,}, where {most} takes "
+        f"{slow.parts[most] / slow.seconds:.0%} of a step."
+    )
 
 
 def drawn(points: Sequence[Point], question: Question, suffix: str) -> str:
@@ -142,7 +163,8 @@ def drawn(points: Sequence[Point], question: Question, suffix: str) -> str:
     title = f"{question.model.name} on {question.machine.device.name}"
     quantities: list[tuple[str, Callable[[Any], float], bool]] = [
         (f"MFU of {title}, %", lambda step: 100 * step.mfu, False),
-        (f"seconds of a step, {title}", lambda step: step.seconds, True),
+        (f"Seconds of a step, {title}", lambda step: step.seconds, True),
+        ("Time in which nothing is computed, % of a step", lambda step: 100 * step.waiting, False),
     ]
     for name, value, log in quantities:
         lines = [
@@ -184,8 +206,10 @@ def _table(*headers: str) -> Any:
 
     table = Table(box=None, pad_edge=False)
     for header in headers:
-        left = header in ("layout", "bound by", "run", "scaling", "a step", "again")
-        table.add_column(header, justify="left" if left else "right", no_wrap=header not in ("layout", "run"))
+        left = header in ("layout", "bound by", "run", "scaling", "a step", "again", "waiting for")
+        table.add_column(
+            header, justify="left" if left else "right", no_wrap=header not in ("layout", "run", "waiting for")
+        )
     return table
 
 

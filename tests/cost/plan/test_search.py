@@ -122,7 +122,7 @@ def test_simulation_of_weak_and_strong_scaling(gpt2: Work) -> None:
     assert [(point.kind, point.ranks, point.batch) for point in points[:4]] == [
         ("weak", 8, 32), ("weak", 16, 64), ("weak", 32, 128), ("weak", 64, 256)
     ]  # fmt: skip
-    assert {point.batch for point in points[4:]} == {256}
+    assert {point.batch for point in points[4:]} == {128}
     strong = [point.plan.step.seconds for point in points[4:] if point.plan]
     assert strong == sorted(strong, reverse=True)
 

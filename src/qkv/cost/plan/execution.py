@@ -100,7 +100,7 @@ KERNELS = {
     "h100-500w": Kernels({"bf16": 0.63, "fp8": 0.47}, 1150, attention=0.25),
     "a100": Kernels({"bf16": 0.75}, 480, attention=0.5),
     "this": Kernels(
-        {"bf16": 0.8, "fp32": 0.8}, 64, attention=0.4, source="shares of what was measured on this machine"
+        {"bf16": 0.8, "fp32": 0.8}, 32, attention=0.4, source="shares of what was measured on this machine"
     ),
 }
 

@@ -151,7 +151,8 @@ def layouts(
                 continue
             rows = batch // layout.replicas
             for many in [microbatches] if microbatches else divisors(rows):
-                if rows % many or many > MICROBATCHES:
+                few = many < layout.pipeline <= rows and not microbatches
+                if rows % many or many > MICROBATCHES or few:
                     continue
                 sized = replace(layout, microbatches=many, rows=rows // many)
                 for one in _methods(model, sized, machine):

@@ -43,12 +43,12 @@ def simulate(
     model: Work, machine: Machine, ranks: Sequence[int], batch: int, each: Callable[[Point], None] = lambda point: None
 ) -> list[Point]:
     """Search the fastest layout for each number of ranks: in weak scaling with `batch` rows for the first number of ranks
-    and more in proportion, in strong scaling with as many rows as the last one has in weak scaling. `each` is called
+    and more in proportion, in strong scaling with as many rows as the middle one has in weak scaling. `each` is called
     with every point.
 
     Raises ValueError if nothing fits on any number of ranks.
     """
-    whole, points = batch * ranks[-1] // ranks[0], []
+    whole, points = batch * ranks[len(ranks) // 2] // ranks[0], []
     kinds: tuple[Kind, Kind] = ("weak", "strong")
     for kind in kinds:
         for number in ranks:

@@ -109,6 +109,17 @@ class Step:
         return {**self.compute, **sent, **({"pipeline bubble": self.bubble} if self.bubble else {})}
 
     @property
+    def waiting(self) -> float:
+        """The share of a step in which nothing is computed."""
+        return 1 - self.computing / self.seconds
+
+    @property
+    def waits_for(self) -> str:
+        """What a step waits for most; empty if for nothing."""
+        waits = {name: size for name, size in self.parts.items() if name not in self.compute and size}
+        return max(waits, key=lambda name: waits[name], default="")
+
+    @property
     def bound(self) -> str:
         """The part that takes the most time."""
         return max(self.parts, key=lambda name: self.parts[name])
@@ -116,7 +127,7 @@ class Step:
     def to_dict(self) -> dict[str, Any]:
         whole = asdict(self)
         del whole["limits"]
-        shown = {name: getattr(self, name) for name in ("seconds", "tokens_per_second", "mfu", "bound")}
+        shown = {name: getattr(self, name) for name in ("seconds", "tokens_per_second", "mfu", "bound", "waiting")}
         return whole | shown
 
 
