@@ -31,6 +31,28 @@ def test_the_published_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed.strip() in page, "write it again: qkv cost --published --markdown"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("mixtral-8x7b", "n_layers=2"),
+        pytest.param(("t5-small", "n_layers=2"), marks=pytest.mark.slow),
+        pytest.param(("vit-base-16", "n_layers=2"), marks=pytest.mark.slow),
+    ],
+    ids=lambda words: words[0],
+)
+def test_mixtures_encoder_decoders_and_images_are_planned(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    gpu, cluster = tmp_path / "gpu.json", tmp_path / "cluster.json"
+    gpu.write_text('{"bf16": 1e15, "bandwidth": 3e12, "memory": 80e9}', encoding="utf-8")
+    cluster.write_text('{"ranks": 8, "inside": 450e9, "between": 50e9}', encoding="utf-8")
+    described = ("--hardware", str(gpu), "--network", str(cluster))
+    assert main(["cost", *words, "--plan", "--gpus", "8", "--batch", "16", *described, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["plans"] and found["plans"][0]["memory"]["needed"] <= 80e9
+    assert "that fit into memory" in found["why"][1] and found["why"][-1].startswith("Predicted: ")
+
+
 @pytest.mark.slow
 def test_a_simulation_is_drawn(tmp_path: Path) -> None:
     out = tmp_path / "growth.html"
@@ -44,6 +66,11 @@ def test_a_simulation_is_drawn(tmp_path: Path) -> None:
     [
         (("--gpus", "8", "--layout", "tensor=3"), "tensor"),
         (("--gpus", "8", "--network", "string"), "there is no network 'string'"),
+        (("--gpus", "8", "--network", "missing.json"), "there is no file missing.json"),
+        (
+            ("--gpus", "8", "--layout", "data=8", "--hardware", '{"bf16": 1e15, "bandwidth": 3e12, "memory": 2e9}'),
+            "and described has 2.0 GB; the nearest that fits is ",
+        ),
     ],
 )
 def test_mistakes(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str) -> None:

@@ -18,7 +18,7 @@ Hardware = Annotated[
     str,
     typer.Option(
         metavar="NAME|JSON",
-        help="The GPUs: `h100`, `h200`, `b200`, `a100`, `4090`, `m4`, `this`, or described in JSON.",
+        help="The GPUs: `h100`, `h200`, `b200`, `a100`, `4090`, `m4`, `this`, or described in JSON or a .json file.",
     ),
 ]
 NetworkOption = Annotated[
@@ -26,7 +26,7 @@ NetworkOption = Annotated[
     typer.Option(
         metavar="NAME|JSON",
         help="What joins them: `nvlink4-ndr`, `nvlink3-hdr`, `nvlink4-ethernet`, `pcie4-ethernet`, `loopback` …, or "
-        "described in JSON. [default: the hardware's usual one]",
+        "described in JSON or a .json file. [default: the hardware's usual one]",
     ),
 ]
 Length = Annotated[int | None, typer.Option(metavar="N", help="Tokens per row.", min=1)]
@@ -206,9 +206,13 @@ def _question(
 
 
 def _described(text: str | None, option: str) -> Any:
-    """A name, or a description in JSON. Raises ValueError for JSON that is no object."""
+    """A name, or a description in JSON, or the file that has one. Raises ValueError for JSON that is no object."""
     import json
 
+    if text is not None and text.endswith(".json"):
+        if not Path(text).is_file():
+            raise ValueError(f"{option}: there is no file {text}; give a name, a JSON object, or a .json file with one")
+        text = Path(text).read_text(encoding="utf-8")
     if text is None or not text.lstrip().startswith("{"):
         return text
     try:

@@ -1,10 +1,8 @@
 """Each published run is held to its tolerance; the one beyond it is named."""
 
-from pathlib import Path
-
 import pytest
 
-from qkv.cost.plan.published import RUNS, TOLERANCE, Published, compare, markdown
+from qkv.cost.plan.published import RUNS, TOLERANCE, Published, compare
 from qkv.experiments.planning.published_models import spec_of
 
 BEYOND = {"Llama 8B, 8 H100, FSDP, CP 2, 65,536 tokens, fp8": 0.20}
@@ -43,9 +41,3 @@ def test_published_sizes_have_their_parameters() -> None:
         counted = work("llama", spec_of(preset, sizes), 128).parameters
         assert counted == spec_of(preset, sizes).n_parameters
         assert counted / 1e9 == pytest.approx(billions, rel=0.01)
-
-
-def test_the_table_of_the_docs_is_what_the_command_prints() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "scale.md").read_text(encoding="utf-8")
-    shown = page.split("<!-- qkv cost --published --markdown: begin -->\n")[1].split("\n<!-- end -->")[0]
-    assert shown == markdown([compare(run, spec_of) for run in RUNS]).strip()

@@ -210,4 +210,6 @@ def allowed(model: Work, layout: Layout, machine: Machine) -> bool:
 
 
 def _gb(size: float) -> str:
+    if size < 1e9:
+        return f"{size / 1e6:,.0f} MB"
     return f"{size / 1e9:,.1f} GB" if size < 1e12 else f"{size / 1e12:,.1f} TB"

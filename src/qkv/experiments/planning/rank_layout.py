@@ -13,7 +13,7 @@ import torch
 from ...core.spec import counted
 from ...cost.accelerators import KNOWN, THIS, Accelerator, accelerator
 from ...cost.flops import Shape
-from ...cost.hardware import available
+from ...cost.hardware import available, usable_cores
 from ...cost.plan.layout import AXES, Layout
 from ...cost.plan.network import Network, measured
 from ...cost.plan.search import Plan, nearest, plan, search
@@ -129,4 +129,6 @@ def _device(device: torch.device, here: int) -> Accelerator:
     if device.type != "cpu":
         return found
     free = float(available(device) or found.memory)
-    return replace(found, memory=free / here, bandwidth=found.bandwidth / here)
+    busy = min(1.0, usable_cores() / (here * torch.get_num_threads()))  # below 1 where ranks share cores
+    flops = {name: busy * speed for name, speed in found.flops.items()}
+    return replace(found, memory=free / here, bandwidth=found.bandwidth / here, flops=flops)
