@@ -242,9 +242,8 @@ class Job:
         chooser = Chooser(self.spec, shape, self.device, self.full and not packed, self.notes.append, epoch)
         training = self.members.ranks.broadcast(chooser.resolve(recipe.training))
         self.recipe = recipe.model_copy(update={"training": training})
-        self.notes.append(chooser.estimate(training))
-        self.members, notes = lay_out(self.members, self.recipe, self.spec, shape)
-        self.notes += notes
+        self.members, layout = lay_out(self.members, self.recipe, self.spec, shape)
+        self.notes += [chooser.estimate(training), *layout]
         plan = plan_of(
             training,
             self.spec,
