@@ -20,7 +20,7 @@ from axes import Example
 
 Impossible = Callable[["Combination"], str | None]
 
-SHARE = 3  # the fast suite runs one in so many of the combinations that hold every pair
+SHARE = 3  # the fast suite runs one in so many of the combinations that hold every pair, unless a contract says otherwise
 
 
 class Combination:
@@ -38,7 +38,8 @@ class Contract:
     """The axes of one contract, what makes no sense, and how much of it the fast suite takes.
 
     turned: axes that the whole product takes in turn instead of multiplying by them.
-    fast:   2 takes a share of what holds every pair of values, 1 every value.
+    fast:   2 takes a share of what holds every pair of values, 1 every value, 0 a share of those: for what is dear.
+    share:  the fast suite takes one in so many.
     whole:  how much the full suite takes: 0 is the product, 2 every pair, 1 every value.
     """
 
@@ -49,8 +50,9 @@ class Contract:
         turned: Sequence[str] = (),
         fast: int = 2,
         whole: int = 0,
+        share: int = SHARE,
     ) -> None:
-        self.axes, self.turned, self.fast, self.whole = dict(axes), turned, fast, whole
+        self.axes, self.turned, self.fast, self.whole, self.share = dict(axes), turned, fast, whole, share
         self.impossible: Impossible = impossible or (lambda _: None)
 
     def parameters(self, slow: bool, name: str = "") -> Iterator[Any]:
@@ -58,8 +60,8 @@ class Contract:
 
         `name` is the contract's; it says which share of the pairs is the fast suite's.
         """
-        selected = select(self.axes, self.impossible, self.fast)
-        chosen = sample(selected, name) if self.fast > 1 else selected
+        selected = select(self.axes, self.impossible, max(self.fast, 1))
+        chosen = selected if self.fast == 1 else sample(selected, name, self.share, every_value=self.fast > 1)
         for combination in chosen:
             yield pytest.param(combination, id=str(combination))
         if slow:
@@ -108,12 +110,13 @@ class Contract:
         return (combination for combination in self._all() if self.impossible(combination) is None)
 
 
-def sample(combinations: Sequence[Combination], name: str) -> list[Combination]:
-    """Each `SHARE`-th combination, from a place given by the name, and the first of those that hold a value not met yet."""
-    start = zlib.crc32(name.encode()) % SHARE
-    taken = set(range(start, len(combinations), SHARE))
+def sample(
+    combinations: Sequence[Combination], name: str, share: int = SHARE, every_value: bool = True
+) -> list[Combination]:
+    """One in `share` of the combinations, from a place given by the name, and those that hold a value not met yet."""
+    taken = set(range(zlib.crc32(name.encode()) % share, len(combinations), share))
     met = {value for number in taken for value in combinations[number].labels.items()}
-    for number, combination in enumerate(combinations):
+    for number, combination in enumerate(combinations if every_value else ()):
         if not met.issuperset(combination.labels.items()):
             met.update(combination.labels.items())
             taken.add(number)

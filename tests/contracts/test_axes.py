@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from itertools import combinations, product
 
 import pytest
@@ -66,6 +67,8 @@ def test_the_fast_share_holds_every_value_and_contracts_share_the_pairs() -> Non
         assert all({getattr(case, axis) for case in part} == {e.value for e in values} for axis, values in axes.items())
     assert {str(case) for part in parts for case in part} == {str(case) for case in pairs}
     assert sample(pairs, "a") == parts[0]
+    few = [p for p in Contract(axes, fast=0, share=4).parameters(slow=False, name="a") if p.values[0] is not None]
+    assert len(few) == len(select(axes, lambda _: None, 1)[zlib.crc32(b"a") % 4 :: 4]) > 1
 
 
 def test_the_slow_suite_runs_the_pairs_that_the_fast_one_leaves_out() -> None:
