@@ -20,19 +20,26 @@ from rank_pool import RankPool  # noqa: E402
 
 torch.set_num_threads(1)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it runs in the background
-settings.register_profile("qkv", deadline=None, derandomize=True, database=None)
-settings.load_profile("qkv")
+settings.register_profile("all", deadline=None, derandomize=True, database=None)
+settings.register_profile(
+    "fast", settings.get_profile("all"), max_examples=40
+)  # where a test gives no number of its own
+on_cpu = not torch.cuda.is_available()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Under xdist the controller meets no folder's own conftest, and it is the one that prints the contracts' summary."""
+    settings.load_profile("fast" if "not slow" in config.option.markexpr else "all")
     if not config.pluginmanager.has_plugin(summary.NAME):
         config.pluginmanager.register(summary, summary.NAME)
 
 
 @pytest.fixture(autouse=True)
 def seeded() -> None:
-    torch.manual_seed(0)
+    if on_cpu:  # without a stack trace for a GPU that may be met later, which takes a millisecond
+        torch.default_generator.manual_seed(0)
+    else:
+        torch.manual_seed(0)
 
 
 @pytest.fixture(scope="session")
