@@ -20,7 +20,8 @@ from axes import Example
 
 Impossible = Callable[["Combination"], str | None]
 
-SHARE = 3  # the fast suite runs one in so many of the combinations that hold every pair, unless a contract says otherwise
+# The fast suite runs one in so many of the combinations that hold every pair, unless a contract says otherwise.
+SHARE = 3
 
 
 class Combination:
