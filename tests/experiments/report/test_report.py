@@ -22,7 +22,8 @@ from qkv.inference.run import Run
 from qkv.look import formatting
 from qkv.metrics.display import display_of
 from qkv.models.build import build
-from qkv.tokenizers.tokenizer import TokenizerSpec, train
+from qkv.tokenizers.tokenizer import train
+from qkv.tokenizers.training.spec import TokenizerSpec
 
 HOSTILE = '</title><script>alert("1")</script><img onerror=y>'
 SAMPLES = [

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from qkv.data import Batching, Pairs, stream
+from qkv.tokenizers.from_file import FromFile
 from qkv.tokenizers.hub_export import save_for_hub
 from qkv.tokenizers.sentencepiece import model_file
 from qkv.tokenizers.sentencepiece.model_file import Kind
-from qkv.tokenizers.tokenizer import FromFile, Tokenizer
+from qkv.tokenizers.tokenizer import Tokenizer
 
 FOLDER = Path(__file__).parents[1] / "sentencepiece" / "models"  # by make_tokenizer_golden.py
 
