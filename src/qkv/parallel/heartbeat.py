@@ -96,7 +96,16 @@ def where(frame: FrameType | None) -> tuple[str, bool]:
 def is_communication(error: Exception) -> bool:
     """Whether an exception comes from a communication between ranks."""
     text = str(error)
-    signs = ("gloo", "NCCL", "Connection closed by peer", "Connection reset", "ProcessGroup", "Broken pipe", "TCPStore")
+    signs = (
+        "gloo",
+        "NCCL",
+        "caused pair closure",
+        "Connection closed by peer",
+        "Connection reset",
+        "ProcessGroup",
+        "Broken pipe",
+        "TCPStore",
+    )
     return isinstance(error, dist.DistError) or (
         isinstance(error, RuntimeError) and any(sign in text for sign in signs)
     )
