@@ -26,7 +26,7 @@ endif
 # Comments in the docs' code are aligned by hand, which the formatter would undo.
 FORMAT := $(BIN)/ruff format --extend-exclude '*.md'
 
-# Tests start many processes, which share compiled modules. Without them each would compile qkv and the tests anew.
+# Tests start many processes. Keeping bytecode saves each of them from compiling qkv and the tests again.
 unexport PYTHONDONTWRITEBYTECODE
 
 # Each test worker computes with one thread, so that workers do not compete for cores; one that is done takes tests of others.

@@ -6,6 +6,8 @@ import hashlib
 import os
 import platform
 import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,16 @@ def describe() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": f"{platform.system()} {platform.release()}",
+    }
+
+
+def stamp() -> dict[str, Any]:
+    """What every result holds: the date, the machine, the code, and the versions of Python and PyTorch."""
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": describe(),
+        "code": code(),
+        "versions": {"python": platform.python_version(), "torch": version("torch")},
     }
 
 

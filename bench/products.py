@@ -7,12 +7,9 @@ and after each of their turns memory is read by a sum.
 from __future__ import annotations
 
 import argparse
-import platform
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -84,10 +81,7 @@ def main(words: list[str]) -> int:
     shapes, mib = (QUICK, 1) if given.quick else (SHAPES, 160)
     rows = [row for name, shape in shapes.items() for row in measure(name, shape, rounds, mib)]
     result = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": machine.describe(),
-        "code": machine.code(),
-        "versions": {"python": platform.python_version(), "torch": version("torch")},
+        **machine.stamp(),
         "load_before": load,
         "threads": given.threads,
         "rounds": rounds,

@@ -11,13 +11,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import random
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -55,10 +52,7 @@ def main(words: list[str]) -> int:
                 times[name].append(seconds)
     over = [ours - torch for ours, torch in zip(times[OURS], times[TORCH], strict=True)]
     result = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": machine.describe(),
-        "code": machine.code(),
-        "versions": {"python": platform.python_version(), "torch": version("torch")},
+        **machine.stamp(),
         "load_before": load,
         "rounds": len(over),
         "rows": [{"what": name, "seconds": [round(s, 3) for s in each]} for name, each in times.items()],

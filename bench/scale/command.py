@@ -5,10 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import sys
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -49,10 +46,7 @@ def main(words: list[str]) -> int:
     kept = {shape.name: known(shape.name, rounds) if given.only else [] for shape in SHAPES}
     rows = [row for some in (kept | new).values() for row in some]
     result = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": machine.describe(),
-        "code": machine.code(),
-        "versions": {"python": platform.python_version(), "torch": version("torch")},
+        **machine.stamp(),
         "load_before": load,
         "rounds": rounds,
         "rows": rows,

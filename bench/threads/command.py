@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -75,10 +72,7 @@ def main(words: list[str]) -> int:
             rows.append(compared(model, busy, 1 if given.quick else given.rounds, given.seconds))
             print(rows[-1], file=sys.stderr)
     result = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": machine.describe(),
-        "code": machine.code(),
-        "versions": {"python": platform.python_version(), "torch": version("torch")},
+        **machine.stamp(),
         "load_before": load,
         "rounds": given.rounds,
         "rows": rows,

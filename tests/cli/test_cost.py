@@ -77,6 +77,7 @@ def test_the_roofline_is_readable_in_80_columns(capsys: pytest.CaptureFixture[st
     [
         (["--hardware", "h10"], "there is no hardware 'h10'; did you mean 'h100'"),
         (["--hardware", "{bf16}"], "--hardware is a name or a JSON object, not '{bf16}'"),
+        (["--hardware", "missing.json"], "--hardware: there is no file missing.json"),
         (["--tokens", "many"], "--tokens is a number such as 300e9 or 1.5B, not 'many'"),
         (["--tokens", "1B", "--steps", "9"], "a whole training is given by --tokens or by --steps, not both"),
         (["--context", "4096"], "a context of 4,096 tokens is longer than the model's 1,024"),

@@ -4,7 +4,7 @@ import torch
 from rich.console import Console
 from run_tiny import TINY
 
-from qkv.cost.throughput import flops_per_token, peak_flops
+from qkv.cost.throughput import flops_per_token, peak_flops, product_size
 from qkv.experiments.train import Job
 from qkv.parallel.team import Team
 from qkv.recipes.recipe import Recipe
@@ -18,3 +18,10 @@ def test_flops_of_a_token_come_from_the_models_own_formula(tmp_path) -> None:
 
 def test_peak_is_a_plausible_speed() -> None:
     assert 1e8 < peak_flops(torch.device("cpu"), torch.float32) < 1e15
+
+
+def test_a_slow_precision_gets_a_small_product() -> None:
+    """A bf16 product of 1536 takes nine seconds on processors without bf16 instructions."""
+    assert product_size(lambda size: 2 * size**3 / 1e11) == 1536
+    assert product_size(lambda size: 2 * size**3 / 5e9) == 768
+    assert product_size(lambda size: 2 * size**3 / 1e9) == 384

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from qkv.core.ranks import Ranks
-from qkv.parallel.direct import DirectGather, DirectScatter, fill, sum_parts, sum_to
+from qkv.parallel.direct import DirectGather, DirectScatter, all_gather, reduce, reduce_scatter
 
 pytestmark = pytest.mark.xdist_group("ranks")
 SHAPES = ((3,), (2, 5), (70_000,))
@@ -25,13 +25,13 @@ def operate(ranks: Ranks, shape: tuple[int, ...]) -> dict[str, Tensor]:
     whole = torch.zeros(ranks.size, *shape, dtype=torch.float64)
     whole[ranks.rank] = numbers(ranks.rank, 0, shape)
     gathered = whole.clone().flatten()
-    fill(whole.unbind(), group).wait()
+    all_gather(whole.unbind(), group).wait()
     DirectGather()(gathered, gathered, group)
     parts = torch.stack([numbers(ranks.rank, part, shape) for part in range(ranks.size)])
     part, scattered = torch.empty(shape, dtype=torch.float64), torch.empty(parts[0].numel(), dtype=torch.float64)
-    sum_parts(parts.unbind(), group, part)
+    reduce_scatter(parts.unbind(), group, part)
     DirectScatter()(scattered, parts.flatten(), group, torch.distributed.ReduceOp.SUM)
-    works = [sum_to(owner, tensor, group) for owner, tensor in enumerate(parts.unbind())]  # several under way
+    works = [reduce(owner, tensor, group) for owner, tensor in enumerate(parts.unbind())]  # several under way
     for work in works:
         work.wait()
     return {"gathered": whole, "flat": gathered, "part": part, "scattered": scattered, "owned": parts[ranks.rank]}

@@ -2,7 +2,7 @@
 
 import pytest
 from fast_subset import diagonals, fast
-from same_steps import FAMILIES, alone, compare, take_steps
+from same_steps import FAMILIES, MOE, alone, compare, take_steps
 
 pytestmark = pytest.mark.xdist_group("ranks")
 STAGES = {
@@ -36,6 +36,14 @@ def test_pipelines(two, family, schedule):
 
 def test_experts_on_two_ranks(two):
     compare(two.run(take_steps, "moe", {"expert": 2}), alone("moe"))
+
+
+@pytest.mark.parametrize("stage", [*fast(STAGES, "tensor"), "expert"])
+def test_a_shared_layer_beside_experts(two, stage):
+    mixture = MOE.rstrip("}") + ", shared: {kind: feedforward, d_ff: 24}}"
+    settings = ("model.replace={'*.blocks.*.feedforward': " + mixture + "}",)
+    scale = {"expert": 2} if stage == "expert" else STAGES[stage]
+    compare(two.run(take_steps, "moe", scale, settings), alone("moe", settings))
 
 
 MECHANISMS = {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from .cost_plan import described
 from .cost_roofline import show_rooflines
 from .options import Device, Json, RecipeOrPreset, Settings
 from .say import console, echo, echo_json
@@ -36,7 +37,7 @@ def cost(
         typer.Option(
             metavar="NAME|JSON",
             help="The device for generation and for the whole run: `h100`, `h200`, `b200`, `a100`, `4090`, `m4`, `this`, or "
-            "described in JSON. [default: this, measured]",
+            "described in JSON or a .json file. [default: this, measured]",
         ),
     ] = None,
     context: Annotated[
@@ -95,7 +96,7 @@ def cost(
         prediction = costs.of_preset(name, load_preset(name, changes), target, rows, length)
     else:
         prediction = costs.of_recipe(load_recipe(name, changes), target, rows, length, data)
-    where = accelerator(_described(hardware), target)
+    where = accelerator(described(hardware, "--hardware") or "this", target)
     kind = precision or _precision(prediction, where)
     generation = of_generation(
         prediction.spec, context or prediction.shape.length, prediction.shape.source, where, kind
@@ -123,14 +124,14 @@ def cost(
 
 
 def _precision(costs: Costs, hardware: Accelerator) -> str:
-    """bf16, but on this machine what it trains in: its processor may compute bf16 more slowly."""
+    """Return bf16, or fp32 if the hardware is this machine and it trains in fp32."""
     from ..cost.accelerators import THIS
 
     return "fp32" if hardware.name == THIS and costs.precision == "fp32" else "bf16"
 
 
 def _budget(tokens: str | None, steps: int | None, costs: Costs) -> float | None:
-    """Tokens of a whole training, None if it isn't asked for. Raises ValueError if it is given in two ways."""
+    """Return the tokens of a whole training, or None without --tokens and --steps. Raises ValueError if both are given."""
     if tokens is not None and steps is not None:
         raise ValueError("a whole training is given by --tokens or by --steps, not both; leave out one of them")
     if steps is not None:
@@ -228,22 +229,9 @@ def _amount(number: float) -> str:
 
 
 def _time(seconds: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} µs"
+    from ..experiments.planning import sentences
 
-
-def _described(hardware: str | None) -> Any:
-    """The name of a device, or its description. Raises ValueError for JSON that is no object."""
-    import json
-
-    if hardware is None or not hardware.lstrip().startswith("{"):
-        return hardware or "this"
-    try:
-        return json.loads(hardware)
-    except ValueError:
-        raise ValueError(f"--hardware is a name or a JSON object, not {hardware!r}") from None
+    return sentences.seconds(seconds)
 
 
 def _number(text: str) -> float:

@@ -193,8 +193,8 @@ def _question(
     from .show import load_preset, load_recipe
 
     device, joined, changes = (
-        accelerator(_described(hardware, "--hardware")),
-        _described(network, "--network"),
+        accelerator(described(hardware, "--hardware")),
+        described(network, "--network"),
         list(settings or ()),
     )
     if name in families.presets() and name not in packaged():
@@ -205,8 +205,8 @@ def _question(
     return of_recipe(recipe, where, gpus, length, batch, layout)
 
 
-def _described(text: str | None, option: str) -> Any:
-    """A name, or a description in JSON, or the file that has one. Raises ValueError for JSON that is no object."""
+def described(text: str | None, option: str) -> Any:
+    """Return a name, or a description read from JSON or from a .json file. Raises ValueError if it is not valid JSON."""
     import json
 
     if text is not None and text.endswith(".json"):

@@ -138,7 +138,7 @@ def show_points(points: Sequence[Point], question: Question) -> None:
 
 
 def _limit(points: Sequence[Point]) -> str:
-    """What stops a kind of scaling: where MFU is the highest, and what takes more of a step at the last point."""
+    """Return a sentence on where MFU is highest and which part of a step grows most up to the last point."""
     found = [(point, point.plan.step) for point in points if point.plan is not None]
     if len(found) < 2:
         return ""

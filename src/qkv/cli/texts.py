@@ -41,9 +41,9 @@ def load_run(run: str | Path, command: str, device: str) -> Run:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Import and load without garbage collection, which would look at all that is imported a dozen times in vain.
+    """Disable garbage collection while importing and loading, because what is loaded stays alive.
 
-    What is there afterwards stays, so that later collections don't look at it either.
+    Afterwards, `gc.freeze` excludes the loaded objects from later collections.
     """
     collecting = gc.isenabled()
     gc.disable()

@@ -50,8 +50,8 @@ def token(
 ) -> Work | None:
     """Return the work of one decoding step: the next token of each row, after `context` tokens.
 
-    Read are the weights that the step uses, once for all rows, and the cache of each row; of a cache that evicts tokens, the
-    step attends to those that it keeps. Returns None for layers whose state is of another kind. Raises ValueError for a
+    The step reads its weights once for all rows, and the cache of each row. With a cache that evicts tokens, it attends only
+    to the tokens that are kept. Returns None for layers whose state is of another kind. Raises ValueError for a
     model that does not decode.
     """
     kept = cache_bytes(spec, context, cache, PRECISIONS[precision], source)
@@ -122,7 +122,7 @@ def _decoder(spec: Transformer) -> Any:
 
 
 def _kept(layer: Any, cache: CacheKind, context: int) -> int:
-    """How many of `context` tokens a cache keeps for a layer, whose window, if it has one, counts besides."""
+    """Return how many of `context` tokens a cache keeps for a layer. A sliding window is accounted for separately."""
     windowed = hasattr(layer.attention, "remembers") and layer.attention.remembers() is not None
     return min(context, (cache.windowed if windowed else cache).most or context)
 

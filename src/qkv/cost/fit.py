@@ -169,9 +169,9 @@ def _matrices(spec: ModelSpec) -> tuple[int, int]:
 
 
 def decoding_memory(spec: Transformer, shape: Shape, decoding: Decoding) -> int:
-    """Bytes of weights, of the cache of all rows and, whichever is more, of the logits of a step in fp32 or of what reading
-    prompts of the shape's length needs for a moment (`prompt_bytes`), for all rows at once. Raises ValueError for a model
-    that does not decode, and for a state of unknown size or one that the cache is not for."""
+    """Return the peak bytes of decoding: weights, the cache of all rows, and the larger of the fp32 logits of a step and the
+    temporary memory of reading all prompts at once (`prompt_bytes`). Raises ValueError for a model that does not decode, and
+    for a state of unknown size or one that does not work with the cache."""
     row = cache_bytes(spec, shape.length, decoding.cache, decoding.dtype, shape.source)
     if row is None:
         raise ValueError(
@@ -189,7 +189,8 @@ def prompt_bytes(spec: Transformer, shape: Shape, decoding: Decoding) -> int:
 
 
 def shallow(spec: Transformer) -> Transformer:
-    """The model with two layers, as the others use the same memory one after another; itself if its blocks differ more."""
+    """Return the model cut to two layers, because layers reuse the same temporary memory one after another. A model
+    with more than two different blocks is returned unchanged."""
     differ = any(stack.order is not None or len(set(stack.blocks)) > 2 for _, stack in spec.stacks())
     if differ or spec.is_encoder_decoder:  # which keeps keys and values of all layers while the source is read
         return spec

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import lru_cache
 
 import torch
@@ -28,23 +29,39 @@ def _row_length(batch: Batch, name: str, rows: int) -> int:
     return round(int(layout.valid.expand(rows, -1).sum()) / rows)
 
 
+SIZES = (384, 768, 1536)  # of products on CPUs
+LONG = 0.25  # seconds
+
+
 @lru_cache(maxsize=8)
 def peak_flops(device: torch.device, dtype: torch.dtype) -> float:
     """Measure the FLOPs per second of a large matrix product: the best of many tries within a second, as cold caches and
-    other processes slow down some of them."""
-    size = 1536 if device.type == "cpu" else 4096
-    a = torch.ones(size, size, device=device, dtype=dtype)
+    other processes slow down some of them. Processors without instructions for a precision get a smaller product."""
+    size = product_size(lambda size: _seconds(_square(size, device, dtype))) if device.type == "cpu" else 4096
+    a = _square(size, device, dtype)
     best, first_start = 0.0, time.perf_counter()
     for _ in range(50):
-        start = time.perf_counter()
-        _wait(a @ a)
-        now = time.perf_counter()
-        best = max(best, 2 * size**3 / (now - start))
-        if now - first_start > 1.0:
+        best = max(best, 2 * size**3 / _seconds(a))
+        if time.perf_counter() - first_start > 1.0:
             break
     return best
 
 
-def _wait(result: torch.Tensor) -> None:
-    """Block until the device has computed a result."""
-    result[0, 0].item()
+def product_size(seconds: Callable[[int], float]) -> int:
+    """Return the largest of `SIZES` whose product should take at most `LONG` seconds, judged by the size before it."""
+    for size in SIZES[:-1]:
+        seconds(size)  # the first product of a size may prepare kernels
+        if 8 * seconds(size) > LONG:
+            return size
+    return SIZES[-1]
+
+
+def _square(size: int, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    return torch.ones(size, size, device=device, dtype=dtype)
+
+
+def _seconds(a: torch.Tensor) -> float:
+    """Seconds until the device has computed a product."""
+    start = time.perf_counter()
+    (a @ a)[0, 0].item()
+    return time.perf_counter() - start

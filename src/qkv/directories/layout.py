@@ -26,7 +26,7 @@ EXTREMES = "extremes.json"  # the best and the worst examples
 EVALUATION = "evaluation.json"  # a directory without it holds an unfinished run
 REPORT = "report.html"
 ADAPTER = "adapter"
-MAX_SHARD_SIZE = "5GB"  # of weights in the Hub's format
+MAX_SHARD_SIZE = "5GB"  # default size limit of a weight file in the Hub's format
 BASE = "base.json"  # what an adapter was trained over
 
 FILES = (

@@ -38,5 +38,5 @@ class Origin:
 
 
 def without_sentence_vector(spec: Transformer) -> Transformer:
-    """The spec of the Hub's model: without the head `sentence-vector`, which is described in files of its own."""
+    """Return the spec without the head `sentence-vector`, which the Hub's format describes in separate files."""
     return spec.replace(head=None) if isinstance(spec.head, SentenceVector) else spec

@@ -155,7 +155,7 @@ def presets() -> dict[str, tuple[Factory, dict[str, Any]]]:
     """Every preset, and the kinds of models defined outside qkv, whose sizes are their fields."""
     outside = {kind: cls for kind, cls in ModelSpec.kinds.items() if not cls.__module__.startswith("qkv.")}
     for cls in outside.values():
-        cls.model_rebuild()  # its signature is known only when its schema has been built
+        cls.model_rebuild()  # a spec's signature exists only after its schema is built
     return {**{kind: (cls, {}) for kind, cls in outside.items()}, **PRESETS}
 
 

@@ -58,7 +58,7 @@ class CacheKind(Spec, role="cache"):
 
     @property
     def most(self) -> int | None:
-        """The most tokens of a prompt that a layer without a window keeps; None for all of them."""
+        """Maximum number of tokens kept by a layer without a window, or None if all are kept."""
         return None
 
     @property

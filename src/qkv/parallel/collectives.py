@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .direct import fill, is_direct, sum_parts
+from .direct import all_gather, is_direct, reduce_scatter
 from .world import World
 
 
@@ -40,7 +40,7 @@ def _gathered(x: Tensor, ranks: World, axis: int) -> Tensor:
     parts = whole.unbind()
     if is_direct(x):
         parts[ranks.rank].copy_(x)
-        fill(parts, ranks.group).wait()
+        all_gather(parts, ranks.group).wait()
     else:
         dist.all_gather(list(parts), x.contiguous(), group=ranks.group)
     return whole.flatten(0, 1) if axis == 0 else torch.cat(parts, axis)
@@ -50,7 +50,7 @@ def _scattered(x: Tensor, ranks: World, axis: int) -> Tensor:
     parts = [part.contiguous() for part in x.chunk(ranks.size, axis)]
     own = torch.empty_like(parts[0])
     if is_direct(x):
-        sum_parts(parts, ranks.group, own)
+        reduce_scatter(parts, ranks.group, own)
     else:
         dist.reduce_scatter(own, parts, group=ranks.group)
     return own

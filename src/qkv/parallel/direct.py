@@ -1,8 +1,8 @@
-"""Collective operations among ranks on CPUs without copies: all-gather, reduce-scatter and reduce over gloo's transfers.
+"""All-gather, reduce-scatter and reduce for ranks on CPUs, without gloo's intermediate copies.
 
-gloo receives an all-gather into a buffer and copies it out, and its reduce-scatter is an all-reduce of a copy. Here a rank
-receives where the result is wanted, and each of n ranks sends (n − 1)/n of the numbers, as in a ring. A sum has the same
-order whatever arrives first. `DirectGather` and `DirectScatter` do this for FSDP2. On GPUs, NCCL needs no copies.
+gloo receives an all-gather into a buffer and copies it out, and its reduce-scatter is an all-reduce of a copy. Here each
+rank receives directly into the result, and each of n ranks sends (n − 1)/n of the numbers, as in a ring. The order of a sum
+does not depend on the order of arrival. `DirectGather` and `DirectScatter` serve FSDP2. On GPUs, NCCL makes no such copies.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ Group = dist.ProcessGroup | None
 
 
 def is_direct(tensor: Tensor) -> bool:
-    """Whether these functions are for a tensor: those on CPUs."""
+    """Whether a tensor is on a CPU, so that these functions apply."""
     return tensor.device.type == "cpu"
 
 
-class Waited(Protocol):
-    """Transfers that are under way."""
+class Handle(Protocol):
+    """What an asynchronous operation returns, like `torch.distributed.Work`."""
 
     def wait(self) -> Any: ...
 
 
 class Transfers:
-    """Several transfers. When they have ended, the tensors that were received are added to a total."""
+    """A handle for several transfers. After they complete, `wait` adds the received tensors to `total`."""
 
-    def __init__(self, works: Sequence[Waited | None], total: Tensor | None = None, received: Sequence[Tensor] = ()):
+    def __init__(self, works: Sequence[Handle | None], total: Tensor | None = None, received: Sequence[Tensor] = ()):
         self.works, self.total, self.received = works, total, received
 
     def wait(self) -> bool:
@@ -44,13 +44,13 @@ class Transfers:
         return True
 
 
-def fill(parts: Sequence[Tensor], group: Group) -> Transfers:
-    """Begin an all-gather in place: each rank has its own of the contiguous tensors, and receives the others."""
+def all_gather(parts: Sequence[Tensor], group: Group) -> Transfers:
+    """Start an all-gather in place: each rank holds the part of its number and receives the others. Parts are contiguous."""
     return Transfers([dist.broadcast(part, group=group, group_src=i, async_op=True) for i, part in enumerate(parts)])
 
 
-def sum_parts(parts: Sequence[Tensor], group: Group, out: Tensor) -> None:
-    """Reduce-scatter: `out` becomes the sum over ranks of this rank's part. The parts are contiguous and have its shape."""
+def reduce_scatter(parts: Sequence[Tensor], group: Group, out: Tensor) -> None:
+    """Reduce-scatter: set `out` to the sum over ranks of this rank's part. Parts are contiguous and shaped like `out`."""
     mine, others = _members(group)
     received = [torch.empty_like(out) for _ in others]
     sent = [dist.isend(parts[rank], group=group, group_dst=rank) for rank in others]
@@ -61,8 +61,8 @@ def sum_parts(parts: Sequence[Tensor], group: Group, out: Tensor) -> None:
         out.add_(tensor)
 
 
-def sum_to(owner: int, tensor: Tensor, group: Group) -> Transfers:
-    """Begin a reduce: on the owner, the tensor becomes the sum over ranks when this is waited for."""
+def reduce(owner: int, tensor: Tensor, group: Group) -> Transfers:
+    """Start a reduce. After `wait`, the tensor of the owner is the sum over all ranks."""
     mine, others = _members(group)
     if mine != owner:
         return Transfers([dist.isend(tensor, group=group, group_dst=owner)])
@@ -72,7 +72,7 @@ def sum_to(owner: int, tensor: Tensor, group: Group) -> Transfers:
 
 
 def _members(group: Group) -> tuple[int, list[int]]:
-    """This rank of a group, and the others."""
+    """Return this rank's number in a group, and the numbers of the others."""
     mine = dist.get_rank(group)
     return mine, [rank for rank in range(dist.get_world_size(group)) if rank != mine]
 
@@ -83,15 +83,15 @@ class _Allocating:
 
 
 class DirectGather(_Allocating):
-    """FSDP2's all-gather, whose input is a part of its output."""
+    """All-gather for FSDP2, whose input is a view of its output."""
 
     def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False) -> Any:
-        transfers = fill(output_tensor.view(group.size(), -1).unbind(), group)
+        transfers = all_gather(output_tensor.view(group.size(), -1).unbind(), group)
         transfers.wait()
 
 
 class DirectScatter(_Allocating):
-    """FSDP2's reduce-scatter."""
+    """Reduce-scatter for FSDP2."""
 
     def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any, async_op: bool = False) -> Any:
-        sum_parts(input_tensor.view(group.size(), -1).unbind(), group, output_tensor)
+        reduce_scatter(input_tensor.view(group.size(), -1).unbind(), group, output_tensor)

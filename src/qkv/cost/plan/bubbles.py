@@ -1,4 +1,4 @@
-"""Idle time and microbatches in flight of a pipeline's schedules, in closed form.
+"""Bubble and number of microbatches in flight of each pipeline schedule, in closed form.
 
 With forward, input and weight passes of f, i and w seconds a microbatch, p stages and v chunks of each:
 
@@ -15,7 +15,7 @@ from .layout import Layout
 
 
 def bubble(layout: Layout, forward: float, backward: float) -> float:
-    """Seconds in which the dearest stage waits in a step. A weight pass takes as long as a forward pass."""
+    """Return the idle seconds per step of the slowest stage. A weight pass is taken to last as long as a forward pass."""
     p = layout.pipeline
     if layout.schedule == "zb-h1":
         return (p - 1) * max(backward - forward, 0.0)
@@ -23,7 +23,7 @@ def bubble(layout: Layout, forward: float, backward: float) -> float:
 
 
 def in_flight(layout: Layout, stage: int) -> float:
-    """Microbatches whose activations a rank of a stage keeps at once, of all its layers."""
+    """Return how many microbatches' activations a rank of a stage holds at once, counted over all its layers."""
     m, p, v = layout.microbatches, layout.pipeline, layout.chunks
     if layout.schedule == "gpipe":
         return m

@@ -1,14 +1,14 @@
-"""What context parallelism sends for a layer: keys around a ring, tokens for heads, all keys, or sums of linear attention.
+"""Communication of context parallelism for a layer: ring, all-to-all, all-gather, or the sums of linear attention.
 
 With p ranks, T/p tokens each, K key-value heads of H, width D and b bytes a number, each rank sends forward
 
-    ring          (p − 1) · 2 T/p K D b      beside the attention to the block before
+    ring          (p − 1) · 2 T/p K D b      during attention to the previous block
     all-to-all    2 T/p (H + K) D b          before and after attention
     all-gather    (p − 1) · 2 T/p K D b      before attention
-    sums          K D (D + 1) · 4 · 2 p      whatever the length
-    whole         (p − 1) T/p M b            mixers that no rank can compute for a part of the tokens
+    sums          K D (D + 1) · 4 · 2 p      independent of the length
+    whole         (p − 1) T/p M b            mixers that need all tokens on every rank
 
-and backward as much again for gradients; the ring sends keys and values a second time, too.
+Backward sends as much again for gradients, and the ring also sends keys and values a second time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Method = Literal["ring", "all-to-all", "all-gather", "sums", "whole"]
 
 
 def method_of(layer: LayerWork, layout: Layout) -> Method:
-    """How a layer reaches the tokens of other ranks: attention that a method does not have gathers its keys."""
+    """Return how a layer reaches the tokens of other ranks. Attention that a method does not support gathers its keys."""
     if layer.apart != "keys":
         return layer.apart
     own, shared = layer.heads // layout.tensor, layer.kv_heads // layout.tensor
@@ -35,7 +35,8 @@ def method_of(layer: LayerWork, layout: Layout) -> Method:
 
 
 def exchanged(layer: LayerWork, layout: Layout, ranks: Group, how: Execution, computing: float) -> tuple[float, float]:
-    """Seconds of a layer's exchange for a microbatch, and those that are not hidden; `computing` are attention's."""
+    """Return the seconds of a layer's communication per microbatch, and how many of them `computing` seconds of attention
+    don't hide."""
     p, w = layout.context, how.width
     tokens = layout.rows * layer.tokens / p
     again = layout.recompute == "blocks"

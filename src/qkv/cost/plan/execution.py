@@ -28,11 +28,11 @@ class Execution:
     gather_overlap:   ZeRO 1 and 2 gather updated parameters beside the next forward pass.
     context_shards:   ZeRO divides over context ranks too.
     fused_loss:       logits are computed and used chunk by chunk.
-    ring:             speed of attention to the blocks of other ranks in a ring, against attention on one device.
+    ring:             speed of ring attention to blocks of other ranks, relative to attention on one device.
     head_whole:       every context rank computes the loss of all tokens.
-    overlap_inside:   sums of gradients run beside computation also where layers communicate themselves.
-    reserve:          bytes of a device's context, communication buffers and libraries.
-    keeps_gathered:   inputs that tensor parallelism gathers are kept for backward, instead of gathered again.
+    overlap_inside:   gradient sums overlap with computation even if layers communicate too.
+    reserve:          bytes taken by the device context, communication buffers and libraries.
+    keeps_gathered:   inputs gathered by tensor parallelism are kept for backward, not gathered again.
     fp8:              products of layers are computed in fp8.
     """
 
@@ -67,7 +67,7 @@ QKV_FP32 = replace(QKV, width=4, copies=0)
 
 
 def on_cpu(how: Execution) -> Execution:
-    """The same on CPUs, where communication takes the cores that compute."""
+    """Return the execution on CPUs, where communication uses the same cores as computation."""
     return replace(how, data_overlap=False, reserve=0.3e9)
 
 

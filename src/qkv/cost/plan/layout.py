@@ -1,15 +1,15 @@
 """`Layout`: how training is divided over ranks, in the axes of a recipe's `scale`, with the batches of a step.
 
-A layout has to fit a model by the rules of `rules.py`: `tensor` divides key-value heads, `expert` experts, `context` tokens,
-`pipeline` layers, and the replicas rows. Ranks that differ in the last axis have consecutive numbers, so that `tensor` stays
-inside a node.
+A layout has to satisfy the checks of `rules.py`: `tensor` divides the key-value heads, `expert` the experts, `context` the
+tokens, `pipeline` the layers, and the replicas divide the rows. Ranks that differ in the last axis have consecutive numbers,
+so that `tensor` stays inside a node.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from ...core.spec import counted
 from .rules import (
@@ -23,7 +23,6 @@ from .rules import (
     check_stacks,
     check_tokens,
     check_zero,
-    chunks_of,
     divisors,
 )
 from .work import Work
@@ -41,8 +40,8 @@ class Layout:
 
     zero:         what is divided over `shard` ranks: 1 the optimizer's state, 2 gradients too, 3 parameters too.
     microbatches: batches of a step, each of `rows` rows on every rank.
-    schedule:     of the pipeline's passes. chunks: stages of each rank of an interleaved one, 2 in qkv.
-    attention:    how queries reach the keys of other context ranks.
+    schedule:     the pipeline schedule. chunks: stages per rank, 2 in the interleaved schedule of qkv.
+    attention:    how queries reach the keys on other context ranks.
     recompute:    what is computed again in backward: nothing, attention's scores (Korthikanti et al. 2022), every second
                   product (torchtitan's selective checkpoints), or all of a block.
     """
@@ -60,11 +59,6 @@ class Layout:
     recompute: Recompute = "none"
     schedule: PipelineSchedule = "1f1b"
     attention: ContextAttention = "ring"
-
-    @classmethod
-    def of(cls, schedule: PipelineSchedule, **fields: Any) -> Layout:
-        """A layout with qkv's number of chunks for a schedule."""
-        return cls(schedule=schedule, chunks=chunks_of(schedule), **fields)
 
     @property
     def ranks(self) -> int:
@@ -129,7 +123,7 @@ def check(layout: Layout, model: Work, ranks: int | None = None, batch: int | No
 
 
 def check_model(layout: Layout, model: Work) -> None:
-    """Raise ValueError where an axis can't divide a model, by the rules that `parallel` trains by."""
+    """Raise ValueError if an axis can't divide a model, by the checks that the training uses."""
     check_tokens(layout.tensor, layout.context, model.kind, model.transformer, model.drops_path)
     check_stacks(layout.pipeline, model.kind, model.transformer, model.reversible)
     check_layers(layout.pipeline, "1f1b", len(model.layers))

@@ -35,7 +35,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Network:
-    """The links of a cluster whose nodes have `ranks` ranks each; `gpus` where NCCL carries messages."""
+    """The links of a cluster with `ranks` ranks per node. `gpus`: whether ranks communicate through NCCL."""
 
     name: str
     ranks: int
@@ -58,8 +58,6 @@ class Network:
         """Seconds of a message between neighbors of a group: of the slower link, if it leaves the node."""
         return self.inside.latency if self.members(ranks, stride) == ranks else self.between.latency
 
-
-LOOPBACK = "loopback"
 
 # Bandwidths are nominal and in one direction. NCCL's large collectives reach about 360 GB/s of 450 inside an H100 node, and
 # of 400 between two of them (NVIDIA/nccl, issues 1264 and 1277). Latencies are of NCCL's order of magnitude.
@@ -92,7 +90,7 @@ KNOWN = {
             source="eight cards on PCIe 4 ×16 that share one 25 Gb/s Ethernet card",
         ),
         Network(
-            *(LOOPBACK, 64, Link(1.5e9, 250e-6), Link(0.125e9, 400e-6)),
+            *("loopback", 64, Link(1.5e9, 250e-6), Link(0.125e9, 400e-6)),
             source="gloo over loopback (two ranks of an AMD EPYC: 64 bytes in 253 µs, 64 MB at 1.8 GB/s); 1 Gb/s Ethernet",
             gpus=False,
         ),
@@ -130,7 +128,7 @@ def network(given: str | Mapping[str, Any] | None, hardware: str = "") -> Networ
 
 
 def measured(ranks: Ranks) -> Network:
-    """Measure what joins the CPUs of some ranks, which all call this: sums of one number and of four megabytes."""
+    """Measure the network between ranks on CPUs by all-reduces of one number and of four megabytes. All ranks call this."""
 
     def seconds(numbers: int, times: int) -> float:
         x = torch.ones(numbers)

@@ -27,8 +27,12 @@ FRAGMENTATION = 1.05
 
 @dataclass(frozen=True)
 class RankMemory:
-    """Bytes of the fullest rank. `stage` is the stage of the pipeline that it belongs to. `freed` are activations that are
-    freed before the gradients of layers are there. `reserve` is what libraries need."""
+    """Bytes of the fullest rank.
+
+    stage:   the pipeline stage of that rank.
+    freed:   activations that are freed before the gradients of layers exist.
+    reserve: bytes that libraries need.
+    """
 
     weights: float
     gradients: float
@@ -92,9 +96,8 @@ def of_stage(model: Work, layout: Layout, how: Execution, stage: int) -> RankMem
     kept = own * in_flight(layout, stage) * sum(count * activations(layer, layout, how) for layer, count in layers)
     if layers and layout.recompute == "blocks":
         kept += model.kept.get("none", 1.0) * max(activations(layer, layout, how, whole=True) for layer, _ in layers)
-    one = (
-        bool(model.kept) and layout.microbatches * layout.pipeline == 1
-    )  # else gradients are there from the first one on
+    # With several microbatches, gradients exist from the first one on.
+    one = bool(model.kept) and layout.microbatches * layout.pipeline == 1
     freed = min(how.gradients * gradients * (1 - rest / max(mine, 1)), kept) if one else 0.0
     logits = 0.0
     if last:

@@ -1,7 +1,7 @@
-"""Rules of layouts: which sizes of the axes of `scale` go with a model, and with one another.
+"""Checks of a layout: which sizes of the axes of `scale` a model allows, and which settings work together.
 
-`parallel`, which trains, and the planner call the same functions, so that the planner proposes what can be trained.
-All raise ValueError with what is given, what is allowed and what to do.
+The training (`parallel`) and the planner call the same functions, so the planner only proposes layouts that can be trained.
+Every check raises ValueError with what was given, what is allowed and what to do.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ CHUNKS = 2  # stages of a rank in the interleaved schedule
 
 
 def chunks_of(schedule: PipelineSchedule) -> int:
-    """How many stages each rank has."""
+    """Return how many stages each rank has."""
     return CHUNKS if schedule == "interleaved-1f1b" else 1
 
 
 def divisors(number: int) -> list[int]:
-    """The numbers that divide a number, in increasing order."""
+    """Return the divisors of a number in increasing order."""
     small = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
     return sorted({*small, *(number // n for n in small)})
 
 
 def check_zero(zero: int | None, shard: int) -> None:
-    """A stage of ZeRO needs ranks to divide over, and they need a stage."""
+    """Check that a stage of ZeRO has ranks to shard over, and that `shard` ranks have a stage."""
     if zero and shard == 1:
         raise ValueError(f"zero={zero} divides over `shard` ranks, and shard is 1; raise shard, or leave out zero")
     if zero == 0 and shard > 1:
@@ -34,7 +34,7 @@ def check_zero(zero: int | None, shard: int) -> None:
 
 
 def check_schedule(schedule: PipelineSchedule, pipeline: int, zero: int, nccl: bool = False) -> None:
-    """Schedules that a stage of ZeRO, or messages on GPUs, rule out."""
+    """Check that a pipeline schedule works with a stage of ZeRO, and with NCCL on GPUs."""
     if zero == 3 and schedule == "zb-h1" and pipeline > 1:
         raise ValueError(
             "pipeline_schedule=zb-h1 computes gradients of weights after zero=3 has summed those of a layer; give "
@@ -45,7 +45,7 @@ def check_schedule(schedule: PipelineSchedule, pipeline: int, zero: int, nccl: b
 
 
 def check_microbatches(schedule: PipelineSchedule, pipeline: int, microbatches: int) -> None:
-    """The interleaved schedule goes through the microbatches in groups."""
+    """Check that the interleaved schedule can divide the microbatches into groups of one per rank."""
     if schedule == "interleaved-1f1b" and microbatches % pipeline:
         allowed = f"{pipeline}, {2 * pipeline}, {3 * pipeline} …"
         raise ValueError(
@@ -55,7 +55,7 @@ def check_microbatches(schedule: PipelineSchedule, pipeline: int, microbatches: 
 
 
 def check_layers(pipeline: int, schedule: PipelineSchedule, layers: int) -> None:
-    """Every stage has a layer at least."""
+    """Check that every stage gets at least one layer."""
     each = chunks_of(schedule)
     if pipeline > 1 and layers < pipeline * each:
         what = f"scale.pipeline={pipeline}" + (f" with {each} stages each" if each > 1 else "")
@@ -63,7 +63,7 @@ def check_layers(pipeline: int, schedule: PipelineSchedule, layers: int) -> None
 
 
 def check_stacks(pipeline: int, model: str, transformer: bool, reversible: bool) -> None:
-    """A pipeline divides the layers of a Transformer, one after the other."""
+    """Check that a model's layers can be divided into stages."""
     if pipeline > 1 and not transformer:
         raise ValueError(
             f"scale.pipeline divides the layers of Transformers, and this model is a {model}; use other axes"
@@ -73,7 +73,7 @@ def check_stacks(pipeline: int, model: str, transformer: bool, reversible: bool)
 
 
 def check_tokens(tensor: int, context: int, model: str, stacks: bool, drops_path: bool) -> None:
-    """Tensor and context parallelism divide the tokens of a stack."""
+    """Check that tensor and context parallelism can divide the tokens of a model."""
     if tensor * context == 1:
         return
     axis = "context" if context > 1 else "tensor"
@@ -86,7 +86,7 @@ def check_tokens(tensor: int, context: int, model: str, stacks: bool, drops_path
 
 
 def check_heads(tensor: int, heads: int, kv_heads: int, name: str) -> None:
-    """Heads are divided as whole key-value heads."""
+    """Check that the number of `tensor` ranks divides the number of key-value heads."""
     if kv_heads % tensor:
         allowed = ", ".join(map(str, divisors(kv_heads)))
         what = "heads" if kv_heads == heads else "key-value heads"
@@ -94,7 +94,7 @@ def check_heads(tensor: int, heads: int, kv_heads: int, name: str) -> None:
 
 
 def check_experts(expert: int, experts: dict[str, int]) -> None:
-    """experts: of each mixture, by its name."""
+    """Check that the number of `expert` ranks divides every mixture's experts, given by the mixture's name."""
     if expert == 1:
         return
     if not experts:
@@ -109,7 +109,7 @@ def check_experts(expert: int, experts: dict[str, int]) -> None:
 
 
 def check_optimizer(zero: int, kind: str, elementwise: bool) -> None:
-    """Stage 3 divides the rows of parameters."""
+    """Check that an optimizer works with stage 3 of ZeRO, which shards parameters."""
     if zero == 3 and not elementwise:
         raise ValueError(
             f"the optimizer {kind!r} needs whole parameters, and zero=3 divides them; give scale.zero=2, or an "

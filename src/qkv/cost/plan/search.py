@@ -17,12 +17,9 @@ from .work import Work
 TOKENS = 1024  # of a row that context parallelism leaves to a rank at least
 MICROBATCHES = 256
 FEW = 64  # replicas, up to which all numbers of shards are tried
-MEASURABLE = 0.03  # of the time of a step, by which a layout has to be faster than a simpler one to be preferred
-SCHEDULES: tuple[PipelineSchedule, ...] = (
-    "1f1b",
-    "interleaved-1f1b",
-    "zb-h1",
-)  # GPipe keeps more, and is as fast as 1F1B
+MEASURABLE = 0.03  # a layout has to be faster than a simpler one by this fraction of a step to be preferred
+# GPipe is as fast as 1F1B and keeps more activations.
+SCHEDULES: tuple[PipelineSchedule, ...] = ("1f1b", "interleaved-1f1b", "zb-h1")
 MOST_RANKS = 1 << 16  # up to which more ranks are tried where nothing fits
 
 
@@ -52,8 +49,8 @@ def search(
     recompute: tuple[Recompute, ...] = ("none", "blocks"),
     microbatches: int | None = None,
 ) -> list[Plan]:
-    """All layouts of `batch` rows a step that fit into memory, the best first, then the fastest, and of equal axes only the
-    fastest. The best is the simplest of those that are not measurably slower than the fastest.
+    """Return the layouts of `batch` rows per step that fit into memory: the best first, the others by time. Of layouts with
+    equal axes only the fastest is kept. The best is the simplest layout that is not measurably slower than the fastest.
 
     microbatches: the number of batches of a step, if it is given. Raises ValueError if nothing fits, with the layout that
     needs the least memory, and the number of ranks on which one fits.
@@ -91,7 +88,7 @@ def _ordered(plans: list[Plan]) -> list[Plan]:
 
 
 def simplicity(layout: Layout) -> tuple[int, ...]:
-    """Smaller for simpler layouts: replicas come first, then what divides their state, then what divides the model."""
+    """Return a sort key that is smaller for simpler layouts: replicas, then ZeRO, then axes that divide the model."""
     model = sum(layout.size(axis) > 1 for axis in ("expert", "context", "tensor", "pipeline"))
     return model, layout.zero, layout.data > 1 and layout.shard > 1, layout.recompute != "none", layout.pipeline
 
@@ -161,7 +158,7 @@ def layouts(
 
 
 def _methods(model: Work, layout: Layout, machine: Machine) -> Iterator[Layout]:
-    """The schedules of a pipeline, and the ways of attention over context ranks, that a layout can have."""
+    """Yield the layout with each pipeline schedule and each method of context attention that it can have."""
     attentions: tuple[ContextAttention, ...] = ("ring",)
     if layout.context > 1 and any(layer.apart == "keys" for layer in model.kinds):
         attentions = ("ring", "all-to-all", "all-gather")

@@ -6,8 +6,7 @@ A microbatch takes a rank, for each of its layers,
 
 in forward, twice that in backward (5/2 for the scores of fused attention), and again what is recomputed. On top come what
 tensor, context and expert parallelism exchange inside layers, the sends of a pipeline, and its bubble (`bubbles.py`). Sums
-of gradients and ZeRO 3's gathering hide
-behind computation as far as it lasts; the first gathering and the last sum can't.
+of gradients and the gathering of ZeRO 3 overlap with computation, except for the first gathering and the last sum.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Machine:
 
     @property
     def nccl(self) -> bool:
-        """Whether messages are those of GPUs."""
+        """Whether ranks communicate through NCCL."""
         return self.network.gpus
 
     @property
@@ -103,19 +102,19 @@ class Step:
 
     @property
     def parts(self) -> dict[str, float]:
-        """Seconds of everything that takes time: kernels, exposed communication and the bubble."""
+        """Seconds of each part of a step: kernels, communication that is not hidden, and the pipeline bubble."""
         names = {"shard": "ZeRO", "data": "gradient"}
         sent = {f"{names.get(one.kind, one.kind)} communication": one.exposed for one in self.communication}
         return {**self.compute, **sent, **({"pipeline bubble": self.bubble} if self.bubble else {})}
 
     @property
     def waiting(self) -> float:
-        """The share of a step in which nothing is computed."""
+        """Fraction of a step in which a rank computes nothing."""
         return 1 - self.computing / self.seconds
 
     @property
     def waits_for(self) -> str:
-        """What a step waits for most; empty if for nothing."""
+        """Name of the part that a rank waits for longest, or an empty string if it never waits."""
         waits = {name: size for name, size in self.parts.items() if name not in self.compute and size}
         return max(waits, key=lambda name: waits[name], default="")
 
@@ -281,8 +280,8 @@ def _passes(layer: LayerWork, layout: Layout, how: Execution) -> float:
 
 
 def _in_blocks(layer: LayerWork, layout: Layout, how: Execution) -> float:
-    """How much longer attention takes in a ring: of its p blocks one is the rank's own, and the results of the others are
-    merged."""
+    """Return by what factor attention takes longer in a ring: one of its p blocks is the rank's own, and the results of the
+    others have to be merged."""
     p = layout.context
     if p == 1 or layer.apart != "keys" or method_of(layer, layout) != "ring":
         return 1.0
@@ -320,7 +319,7 @@ def _pipeline(model: Work, layout: Layout, machine: Machine) -> Communication:
 
 
 def _parameters(model: Work, layout: Layout, stage: int) -> tuple[float, float]:
-    """Parameters of a rank of a stage, before ZeRO divides them: those outside of experts, and those of experts."""
+    """Return the parameters of a rank of a stage before ZeRO shards them: those outside experts, and those of experts."""
     t, last = layout.tensor, stage == layout.pipeline - 1
     layers = [(model.kinds[kind], count) for kind, count in model.stages(layout.pipeline)[stage]]
     own = sum(count * (layer.whole + layer.divided / t) for layer, count in layers)
@@ -329,13 +328,13 @@ def _parameters(model: Work, layout: Layout, stage: int) -> tuple[float, float]:
 
 
 def _replicas(layout: Layout, machine: Machine, *axes: str) -> Group:
-    """Ranks that have the same parameters and compute different rows or tokens."""
+    """Return the group of ranks that hold the same parameters and compute different rows or tokens."""
     axes = tuple(axis for axis in axes if layout.size(axis) > 1)
     return Group(machine.network, math.prod(map(layout.size, axes)), layout.stride(axes[-1]) if axes else 1)
 
 
 def _sums(parameters: tuple[float, float], layout: Layout, machine: Machine) -> float:
-    """Seconds of summing the gradients of a rank's shard over all that have the same parameters, besides `shard` ranks."""
+    """Return the seconds of summing a rank's gradients over the other ranks with the same parameters, outside `shard`."""
     inner = () if machine.how.context_shards else ("context",)
     size = machine.how.reduced / (layout.shard if layout.zero else 1)
     others = () if layout.zero else ("shard",)

@@ -1,11 +1,12 @@
-"""Activations of a layer counted by running a training step without contents (`cost.memory`), so that a plan for one device
-agrees with `qkv cost fit`.
+"""Scale the planner's activations to those counted by a training step on tensors without contents (`cost.memory`), so that a
+plan for one device agrees with `qkv cost fit`.
 
-The planner's formulas divide activations over ranks; the count corrects their size. For l and 2 l layers, one row and two,
+The planner's formulas divide activations over ranks; the count corrects their size. With l and 2 l layers and one
+and two rows,
 
     bytes of a row in l layers = A(2 l, 2) − A(l, 2) − A(2 l, 1) + A(l, 1)
 
-without what does not grow with both: copies of weights, embeddings and logits.
+This leaves out what does not grow with both: copies of weights, embeddings and logits.
 """
 
 from __future__ import annotations
@@ -29,14 +30,17 @@ from .work import Work, work
 Kind = Literal["none", "blocks"]
 
 
-def tracked(model: Work, spec: ModelSpec, source: int, how: Execution) -> Work:
-    """The same work, whose activations are as large as those that are counted; unchanged where they can't be counted."""
-    return replace(model, kept={kind: _factor(spec, model.length, source, how, kind) for kind in ("none", "blocks")})
+def tracked(
+    model: Work, spec: ModelSpec, source: int, how: Execution, kinds: tuple[Kind, ...] = ("none", "blocks")
+) -> Work:
+    """Return the work with its activations scaled to their counted size, for some kinds of recomputation. Activations that
+    can't be counted keep the size that the formulas give."""
+    return replace(model, kept={kind: _factor(spec, model.length, source, how, kind) for kind in kinds})
 
 
 @lru_cache(maxsize=64)
 def _factor(spec: ModelSpec, length: int, source: int, how: Execution, kind: Kind) -> float:
-    """Counted bytes of the activations of some layers, to those of the formulas."""
+    """Return the counted bytes of the activations of some layers, divided by those of the formulas."""
     stacks: list[Stack] = [stack for _, stack in spec.stacks()]
     if not stacks:
         return 1.0

@@ -81,9 +81,9 @@ class Work:
     embedding: parameters of tables. head: parameters of the output layer of its own, `tied` if it uses the table instead.
     outputs:   numbers of a token's logits.
     flops:     model FLOPs of a training step of a row, without recomputation.
-    transformer, reversible, drops_path: whether it is one, has reversible layers, or stochastic depth.
+    transformer, reversible, drops_path: whether the model is a Transformer, has reversible layers, or stochastic depth.
     heads:     (heads, key-value heads) of every attention whose heads can be divided.
-    kept:      factors of the activations by kind of recomputation, where they were counted (`tracked.py`).
+    kept:      factors that scale activations to their counted size, by kind of recomputation (`tracked.py`).
     """
 
     name: str
@@ -183,13 +183,13 @@ def work(name: str, spec: ModelSpec, length: int, source: int = 0) -> Work:
 
 
 def _heads(stack: Stack, d: int) -> list[tuple[int, int]]:
-    """Heads and key-value heads of the attention that can be divided."""
+    """Return the heads and key-value heads of each attention layer that tensor parallelism can divide."""
     mixers = (mixer for block in stack.blocks for mixer in (block.attention, block.cross) if mixer is not None)
     return [mixer.widths(d)[:2] for mixer in mixers if isinstance(mixer, Attention) and _by_heads(mixer)]
 
 
 def _by_heads(mixer: Mixer) -> bool:
-    """Whether `parallel.model_parallel.tensor` divides a mixer: attention of independent heads, with plain matrices."""
+    """Whether tensor parallelism divides a mixer: attention with independent heads and plain projection matrices."""
     if not isinstance(mixer, Attention) or type(mixer).module is not Attention.module:
         return False
     ranks = (mixer.low_rank.q, mixer.low_rank.k, mixer.low_rank.v, mixer.low_rank.out)
@@ -263,8 +263,8 @@ def _layer(block: Any, d: int, tokens: int, source: int, rotary: bool) -> LayerW
 
 
 def _gathers(mixer: Mixer) -> bool:
-    """Whether attention has to gather its keys, which neither a ring nor an exchange of heads has: see
-    `parallel.model_parallel.context`."""
+    """Whether attention has to gather its keys, because neither ring nor all-to-all supports it
+    (`parallel.model_parallel.context`)."""
     others = isinstance(mixer, Attention) and not isinstance(mixer.score, ScaledDot)
     return (
         others or getattr(mixer, "sink", "none") != "none" or not isinstance(getattr(mixer, "weighting", None), Softmax)

@@ -80,8 +80,8 @@ class TrainingFit:
 
 @dataclass(frozen=True)
 class DecodingFit:
-    """What of decoding fits. Reading a prompt of the whole length at once takes `prompt` bytes for each row, for a moment,
-    which the levers count."""
+    """What of decoding fits. `prompt` is the temporary memory per row of reading a prompt of the whole length at
+    once; the levers include it."""
 
     shape: Shape
     weights: int

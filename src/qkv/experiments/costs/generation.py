@@ -72,15 +72,15 @@ def of_generation(
 
 
 def kinds(spec: Transformer, context: int) -> list[str | None]:
-    """The kinds of cache to compare: full (None), quantized, and those that evict tokens, where they work with the model and
-    are smaller. Pages take as much as a full cache."""
+    """Return the kinds of cache to compare: full (None), quantized, and those that evict tokens if the model supports them
+    and they are smaller. A paged cache takes as much memory as a full one."""
     whole = cache_bytes(spec, context) or 0
     smaller = [kind for kind in EVICTING if (cache_bytes(spec, context, kind) or whole) < whole]
     return [None, *QUANTIZED, *(kind for kind in smaller if _works(shallow(spec), kind))]
 
 
 def _works(spec: Transformer, kind: str) -> bool:
-    """Whether a model can keep its keys and values so; its layers are built without contents."""
+    """Whether a model supports a kind of cache. The model is built on the meta device."""
     how, model = named(kind), build(spec, device="meta", initialized=False)
     try:
         model.decoder.check_cache(how, spec.max_positions)

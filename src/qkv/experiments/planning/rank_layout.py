@@ -18,7 +18,7 @@ from ...cost.plan.layout import AXES, Layout
 from ...cost.plan.network import Network, measured
 from ...cost.plan.search import Plan, nearest, plan, search
 from ...cost.plan.step import Machine
-from ...cost.plan.tracked import tracked
+from ...cost.plan.tracked import Kind, tracked
 from ...cost.plan.work import Work, work
 from ...models.base import ModelSpec
 from ...parallel.scale import Scale
@@ -42,14 +42,15 @@ def laid_out(
     """Return the scale of a run, chosen if it is `auto`, and sentences: its layout and why, predicted memory, time of a step
     and what binds it, and the next best layouts.
 
-    joined: the network, where it was measured. hosts: on which the ranks are; those of one share its memory.
+    joined: the network, if it was measured. hosts: how many machines the ranks are on; ranks of a machine share its memory.
 
     The batches of a step and recomputation stay those of the recipe. Raises ValueError if the axes don't divide the model,
     or if the layout, or for `auto` every layout, needs more memory than a rank has.
     """
     training, scale = recipe.training, recipe.scale
     where = machine(_device(device, ranks // hosts), joined, training.precision, training.compile is True)
-    model = tracked(work(recipe.name, spec, shape.length, shape.source), spec, shape.source, where.how)
+    kinds: tuple[Kind, ...] = ("none",) if training.recompute == "none" else ("none", "blocks")
+    model = tracked(work(recipe.name, spec, shape.length, shape.source), spec, shape.source, where.how, kinds)
     rows = training.accumulate * math.ceil(shape.rows / ranks) * ranks
     if not scale.auto:
         found = plan(model, of_scale(scale, model, ranks, rows, training.accumulate, training.recompute), where)
@@ -65,7 +66,7 @@ def laid_out(
 
 
 def scale_of(layout: Layout, given: Scale) -> Scale:
-    """The `scale` that has a layout, with what is `given` besides."""
+    """Return the `scale` of a layout, with the timeout of the `given` one."""
     return Scale(
         **{axis: layout.size(axis) for axis in AXES},
         zero=layout.zero or None,
@@ -119,7 +120,7 @@ def _described(plans: Sequence[Plan], where: Machine, reason: str) -> list[str]:
 
 
 def _device(device: torch.device, here: int) -> Accelerator:
-    """The accelerator of a rank: by its driver's name, or measured; `here` ranks share the memory of a machine with CPUs."""
+    """Return the accelerator of a rank, by its driver's name or measured. On CPUs, `here` ranks share its memory."""
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device).lower()
         known = next((one for one in KNOWN.values() if one.name in name), None)

@@ -1,4 +1,4 @@
-"""Sentences on layouts, for `qkv train` and `qkv cost --plan`: why one is the best, what it needs, and what comes next."""
+"""Describe layouts in sentences for `qkv train` and `qkv cost --plan`: why the best was chosen, and alternatives."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from ...cost.plan.step import Machine
 
 
 def why(plans: Sequence[Plan]) -> str:
-    """Why the first of some layouts is the best."""
-    fastest = min(plans, key=lambda one: one.step.seconds)
-    among = f"of {counted(len(plans), 'layout')} that fit into memory" if len(plans) > 1 else "the only one that fits"
+    """Return why the first layout of a search is the best."""
     if len(plans) == 1:
-        return among
+        return "the only one that fits"
+    fastest = min(plans, key=lambda one: one.step.seconds)
+    among = f"of {counted(len(plans), 'layout')} that fit into memory"
     if fastest is plans[0]:
         return f"the fastest {among}"
     return f"the simplest {among} within {MEASURABLE:.0%} of the fastest, which is {fastest.layout}"
 
 
 def step_of(plan: Plan) -> str:
-    """The time of a step, and what binds it."""
+    """Return the time of a step and the part that takes most of it."""
     step = plan.step
     share = step.parts[step.bound] / step.seconds
     return f"{seconds(step.seconds)} a step, bound by {step.bound} ({share:.0%} of it)"
 
 
 def bytes_of(plan: Plan, where: Machine) -> str:
-    """The memory of the fullest rank, by part, and what a device has."""
+    """Return the memory of the fullest rank by part, and the memory of the device."""
     held = plan.memory
     named = {
         "weights": held.weights,
@@ -41,12 +41,12 @@ def bytes_of(plan: Plan, where: Machine) -> str:
 
 
 def best_of(plans: Sequence[Plan], best: Plan) -> str:
-    """The next best layouts, with how much longer a step takes."""
+    """Return the next best layouts and how much longer their steps take."""
     return "Next best: " + "; ".join(f"{one.layout} ({against(one, best)})" for one in plans) + "."
 
 
 def against(one: Plan, best: Plan) -> str:
-    """How much slower a layout is than the best, and by what."""
+    """Return how much slower a layout is than the best, and which part slows it most."""
     slower = one.step.seconds / best.step.seconds - 1
     if abs(slower) < MEASURABLE:
         return f"{slower:+.1%}, no difference that could be measured"
@@ -57,12 +57,12 @@ def against(one: Plan, best: Plan) -> str:
 
 
 def size_of(size: float) -> str:
-    """Bytes in words."""
+    """Format a number of bytes in GB or MB."""
     return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.0f} MB"
 
 
 def seconds(time: float) -> str:
-    """A time in words."""
+    """Format a time in s, ms or µs."""
     for unit, one in (("s", 1.0), ("ms", 1e-3)):
         if time >= one:
             return f"{time / one:.3g} {unit}"

@@ -40,7 +40,7 @@ def rows(entry: Entry, result: Kept | None) -> list[list[str]]:
 
 
 def order(entry: Entry, result: Kept) -> str:
-    """A sentence about the order of an entry's figures, published and ours; empty if their order says nothing."""
+    """Return a sentence comparing the published order of figures with ours, or "" if the entry is not ranked."""
     pairs = [(figure.published, result.figures.get(figure.name)) for figure in entry.figures]
     numbers = [(float(theirs), ours) for theirs, ours in pairs if not isinstance(theirs, str) and ours is not None]
     if not entry.ranked or len(numbers) < 3:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from ..direct import Waited
+from ..direct import Handle
 from ..scale import Axis
 
 BUCKET_BYTES = 25 << 20  # of a bucket, as in PyTorch's DDP
@@ -28,7 +28,7 @@ class Bucket:
     flat: Tensor | None = None
     values: Tensor | None = None  # of the parameters, which are `views` of it, see `join`
     views: list[Tensor] = field(default_factory=list)
-    work: Waited | None = None
+    work: Handle | None = None
     waiting: set[int] = field(default_factory=set)  # ids of parameters whose gradient is not there yet
 
     @torch.no_grad()
@@ -71,8 +71,8 @@ class Bucket:
         return [part.view_as(p) for part, p in zip(parts, self.parameters, strict=True)]
 
 
-Communicate = Callable[[Bucket, Tensor], Waited | None]
-"""Start the communication of a bucket's flat tensor; the result is waited for."""
+Communicate = Callable[[Bucket, Tensor], Handle | None]
+"""Starts communicating a bucket's flat tensor. Returns a handle to wait for, or None if there is nothing to wait for."""
 
 
 def buckets_of(parameters: Sequence[nn.Parameter], key_of: Callable[[nn.Parameter], Key]) -> list[Bucket]:

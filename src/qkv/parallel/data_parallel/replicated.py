@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ...core.ranks import Ranks
 from ...layers.moe import Mixture
 from ...training.optimizers.base import Optimizer
-from ..direct import Waited, is_direct, sum_to
+from ..direct import Handle, is_direct, reduce
 from ..distributed import Distributed
 from ..mesh import Mesh
 from ..model_parallel.division import Division
@@ -19,7 +19,7 @@ from ..scale import AXES, Axis
 from ..world import World
 from .buckets import Bucket, Reducer, buckets_of
 
-DIRECT = 4  # ranks from which an owner receives gradients at once: a buffer for each
+DIRECT = 4  # most ranks that reduce directly: the owner needs a receive buffer for each other rank
 
 
 class Replicated(Distributed):
@@ -67,9 +67,9 @@ class Replicated(Distributed):
         """The axes over which a gradient is summed, besides those that divide the updates."""
         return tuple(a for a in self.sharers(self.names[parameter]) if a not in self.divided_updates)
 
-    def _communicate(self, bucket: Bucket, flat: Tensor) -> Waited | None:
+    def _communicate(self, bucket: Bucket, flat: Tensor) -> Handle | None:
         if self.stage and is_direct(flat) and self.shard.size <= DIRECT:
-            return sum_to(bucket.owner, flat, group_of(self.shard))
+            return reduce(bucket.owner, flat, group_of(self.shard))
         if self.stage:
             return dist.reduce(flat, group=group_of(self.shard), group_dst=bucket.owner, async_op=True)
         ranks = self.mesh.group(*bucket.axes)

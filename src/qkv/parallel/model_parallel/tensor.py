@@ -20,6 +20,7 @@ from ...cost.plan.rules import check_heads
 from ...layers.embedding import TokenEmbedding
 from ...layers.feedforward import FeedForwardNet
 from ...layers.linear import Linear
+from ...layers.moe import Mixture
 from ...layers.losses import LossSums
 from ...models.heads.text import LanguageModelHead
 from ..mesh import Mesh
@@ -65,7 +66,11 @@ def divide_model(model: nn.Module, mesh: Mesh, division: Division) -> dict[nn.Mo
     Raises ValueError if the heads of a layer can't be divided, with the numbers of ranks that can.
     """
     divided: dict[nn.Module, Linear] = {}
+    # Each rank has tokens of its own in a mixture, so a shared layer beside the experts stays whole.
+    beside_experts = {part for mixture in model.modules() if isinstance(mixture, Mixture) for part in mixture.modules()}
     for name, module in model.named_modules():
+        if module in beside_experts:
+            continue
         if type(module) is MultiHeadAttention and _plain_attention(module):
             check_heads(mesh.size("tensor"), module.n_heads, module.n_kv_heads, name)
             _divide_heads(module, mesh, division)
