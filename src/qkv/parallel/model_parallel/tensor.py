@@ -20,8 +20,8 @@ from ...cost.plan.rules import check_heads
 from ...layers.embedding import TokenEmbedding
 from ...layers.feedforward import FeedForwardNet
 from ...layers.linear import Linear
-from ...layers.moe import Mixture
 from ...layers.losses import LossSums
+from ...layers.moe import Mixture
 from ...models.heads.text import LanguageModelHead
 from ..mesh import Mesh
 from ..world import World
