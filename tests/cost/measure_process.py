@@ -21,10 +21,15 @@ from qkv.cost.flops import Shape  # noqa: E402
 from qkv.cost.memory import predict  # noqa: E402
 from qkv.experiments.memory_check import plan_of  # noqa: E402
 from qkv.families import preset  # noqa: E402
+from qkv.layers.lora import LoRA, adapt  # noqa: E402
 from qkv.models.build import build  # noqa: E402
+from qkv.models.quantized import blank  # noqa: E402
+from qkv.quantization.scheme import scheme_of  # noqa: E402
 from qkv.training.objective import NextToken, SequenceToSequence  # noqa: E402
 from qkv.training.settings import Training  # noqa: E402
 from qkv.training.step import Stepper  # noqa: E402
+
+CPU = torch.device("cpu")
 
 
 def status(name: str) -> int:
@@ -33,7 +38,19 @@ def status(name: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 
 
-def main(name: str, sizes: dict[str, Any], rows: int, length: int, settings: dict[str, Any]) -> None:
+def fill_codes(model: Any, weights: str) -> None:
+    """Give a model on the meta device quantized weights and zeros beside them, as loading does, a tensor at a time."""
+    blank(model, scheme_of(weights))
+    model.to_empty(device="cpu")
+    with torch.no_grad():
+        for tensor in (*model.parameters(), *model.buffers()):
+            tensor.view(torch.uint8).zero_() if tensor.dtype.itemsize == 1 else tensor.zero_()
+    model.tie()
+
+
+def main(
+    name: str, sizes: dict[str, Any], rows: int, length: int, settings: dict[str, Any], weights: str | None = None
+) -> None:
     torch.set_num_threads(1)
     spec, training = preset(name, **sizes), Training.from_dict(settings)
     pairs = spec.is_encoder_decoder
@@ -43,12 +60,19 @@ def main(name: str, sizes: dict[str, Any], rows: int, length: int, settings: dic
     inputs = {"ids": ids, "layout": layout} | ({"target": ids, "target_layout": layout} if pairs else {})
     batch = Batch(inputs, ids, {"loss": ids.numel()}, shape.tokens, shape.tokens)
     objective = SequenceToSequence() if pairs else NextToken()
+    adapter = None if weights is None else LoRA(rank=4)
     before = status("VmRSS")
-    stepper = Stepper(build(spec).train(), objective, training, ALONE)
+    model = build(spec, device="cpu" if weights is None else "meta").train()
+    if weights is not None:
+        fill_codes(model, weights)
+        adapt(model, LoRA(rank=4))
+    stepper = Stepper(model, objective, training, ALONE)
     for _ in range(3):
         stepper.take([batch], 1e-3)
     grown = status("VmHWM") - before
-    memory = predict(spec, shape, plan_of(training, spec, torch.device("cpu"), objective, padded=pairs))
+    memory = predict(
+        spec, shape, plan_of(training, spec, CPU, objective, padded=pairs, adapter=adapter, weights=weights)
+    )
     assert memory is not None
     print(json.dumps({"grown": grown, "predicted": memory.peak}))
 

@@ -83,6 +83,19 @@ def test_the_example_is_what_transformers_loads(place: Path, capsys: pytest.Capt
     assert qkv.load(place / "tuned", "cpu").text_model.tokenizer.chat.row(conversation)[0] == ids
 
 
+def test_an_adapter_over_4_bits(place: Path) -> None:
+    (line,) = re.findall(r"^qkv train chat .*weights: nf4.*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    command = shlex.split(line.replace("gpt2", "llama"))[1:]
+    short = ["training.max_steps=2", "evaluation.test_examples=2", "batching.tokens=256", "batching.context=64"]
+    assert main([*command, *short, "--out", "tuned"]) == 0
+    assert main(["cost", *command[1:], *short]) == 0
+    rounded, run = qkv.load("llama", "cpu", weights="nf4"), qkv.load("tuned", "cpu")
+    again = qkv.load_adapter(rounded.model, "tuned/adapter")
+    ids = torch.tensor([[5, 6, 7]])
+    with torch.no_grad():
+        torch.testing.assert_close(again(ids), run.model(ids), atol=1e-5, rtol=1e-4)
+
+
 def test_a_language_model_of_ones_own_becomes_an_assistant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

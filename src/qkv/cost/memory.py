@@ -73,6 +73,7 @@ class Plan:
     copies:     further copies of all weights that are kept, such as a running average.
     packed:     rows hold several documents.
     padded:     rows differ in length.
+    prepare:    a change of the model before its memory is counted, such as quantized weights in place of its own.
     loss:       the scalar to minimize; by default the model's own loss over labels.
     for_gpu:    add what a GPU's libraries and allocator need, whatever the device is.
     batch:      real data, if the loss reads more than tokens and labels; the memory of its step is scaled by its number of
@@ -87,6 +88,7 @@ class Plan:
     packed: bool = False
     padded: bool = False
     optimizer: MakeOptimizer | None = None
+    prepare: Callable[[nn.Module], object] | None = None
     loss: Loss | None = None
     batch: Batch | None = None
     for_gpu: bool = False
@@ -127,6 +129,8 @@ def ceiling(spec: ModelSpec, shape: Shape, plan: Plan) -> int:
 
 def _run(spec: ModelSpec, shape: Shape, plan: Plan, real: bool = False) -> Memory:
     model = build(spec, device=plan.device, initialized=real).train()
+    if plan.prepare is not None:
+        plan.prepare(model)
     model.recompute(plan.recompute)
     batch, live = plan.batch or made_up_batch(spec, shape, plan), Live()
     batch, share = batch.to(plan.device), shape.tokens / batch.slots

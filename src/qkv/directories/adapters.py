@@ -10,10 +10,12 @@ import torch
 from ..families import family_of
 from ..hub import peft
 from ..hub.names import Names
-from ..layers.lora import insert, layers
+from ..layers.lora import fold, insert, layers, merged
+from ..layers.quantized import quantized
 from ..models.heads.text import LanguageModel
 from ..models.transformer import TransformerModel
-from ..training.checkpoints.weights import read_tensors, replace_tensors
+from ..training.checkpoints.streaming import Later, stream_tensors
+from ..training.checkpoints.weights import model_tensors, read_tensors, replace_tensors
 from .build import build
 from .layout import read_json, write_json
 
@@ -64,6 +66,14 @@ def load_adapter(model: Model, path: Path | str) -> Model:
         return model
     assert refusal is not None
     raise refusal
+
+
+def save_merged(model: TransformerModel, path: Path) -> None:
+    """Write the weights with the adapter merged into them; where they are quantized, dequantized one matrix at a time."""
+    if quantized(model):
+        stream_tensors(path, [Later(*one) for one in merged(model)])
+    else:
+        replace_tensors(path, model_tensors(fold(model)))
 
 
 def _names(model: TransformerModel) -> list[Names]:

@@ -19,6 +19,7 @@ from ..hub.gguf.weights import GGUFWeights
 from ..hub.names import Names
 from ..hub.weights import check_depth, place
 from ..models.transformer import Transformer
+from ..quantization.scheme import Scheme
 from ..tokenizers.tokenizer import Tokenizer
 from .build import Model, build
 from .origin import Origin
@@ -28,7 +29,7 @@ EMBEDDING, OUTPUT = "token_embd.weight", "output.weight"
 
 
 def load(
-    path: Path, device: torch.device, dtype: torch.dtype | None = None
+    path: Path, device: torch.device, dtype: torch.dtype | None = None, scheme: Scheme | None = None
 ) -> tuple[Model, Origin, dict[str, Any], Tokenizer | None]:
     """The model in a GGUF file, what else the file says, its settings of generation, and its tokenizer.
 
@@ -43,7 +44,7 @@ def load(
     model = build(spec, device="meta")
     names = Names.of(architecture.rows(spec), model)
     tokenizer = _naming(path, lambda: read_tokenizer(file.metadata))
-    place(model, names, weights, where=str(path), device=device, dtype=dtype)
+    place(model, names, weights, where=str(path), device=device, dtype=dtype, scheme=scheme)
     known, _ = generation_file.without_unknown(config, spec.vocab_size)
     fields, ids = _naming(path, lambda: generation_file.read({}, known, False, spec.vocab_size))
     return model.eval(), Origin(config, None, ids), fields, tokenizer

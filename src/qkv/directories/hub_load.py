@@ -21,6 +21,7 @@ from ..hub.quantized import QuantizedWeights, by_rows, layout_of, quantization_o
 from ..hub.values import Maybe, Object, Word, shown
 from ..hub.weights import check_depth, equal_copies, place
 from ..models.transformer import Transformer
+from ..quantization.scheme import Scheme
 from .build import Model, build
 from .layout import CONFIG, GENERATION, read_json
 from .origin import Origin, without_sentence_vector
@@ -46,7 +47,11 @@ def read_family(config: Mapping[str, Any], where: Path) -> Family:
 
 
 def load(
-    folder: Path, device: torch.device, dtype: torch.dtype | None = None, allow_pickle: bool = False
+    folder: Path,
+    device: torch.device,
+    dtype: torch.dtype | None = None,
+    allow_pickle: bool = False,
+    scheme: Scheme | None = None,
 ) -> tuple[Model, Origin, dict[str, Any]]:
     """The model in a Hub directory, what else the directory says, and its settings as fields of `Generation`.
 
@@ -58,7 +63,7 @@ def load(
     weights = _opened(folder, config, allow_pickle)
     model, names = _fitting(family, config, weights, folder)
     generation, fields, ids = _generation(folder, config, family, model.spec.vocab_size or None)
-    place(model, names, weights, where=str(folder), device=device, dtype=dtype)
+    place(model, names, weights, where=str(folder), device=device, dtype=dtype, scheme=scheme)
     return model.eval(), Origin(config, generation, ids), fields
 
 

@@ -5,10 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from ..hub.gguf.container import is_gguf
+from ..hub.quantized import layout_of, quantization_of
 from . import gguf_load, hub_load
-from .layout import CONFIG
+from .layout import CONFIG, read_json
 from .locate import is_hub, locate
 from .run_config import read_config
+
+
+def weights_of(name: str) -> str | None:
+    """How most weights of a directory are quantized: int8, int4, nf4, fp8 or mxfp4; None if they are not."""
+    folder = locate(name)
+    quantization = quantization_of(read_json(folder / CONFIG), folder) if (folder / CONFIG).is_file() else None
+    return None if quantization is None else layout_of(quantization, str(folder / CONFIG)).usual_weights
 
 
 def spec_of(name: str) -> Any:

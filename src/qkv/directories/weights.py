@@ -14,6 +14,7 @@ from ..hub.quantized import QuantizedWeights, layout_of
 from ..hub.weights import check_depth, place
 from ..models.base import ModelSpec
 from ..models.renamed import renamed_tensors
+from ..quantization.scheme import Scheme
 from .build import build
 
 OWN = Row("*", "*")  # every tensor under the name that the model has for it
@@ -25,8 +26,9 @@ def load(
     device: torch.device,
     dtype: torch.dtype | None = None,
     quantization: Mapping[str, Any] | None = None,
+    scheme: Scheme | None = None,
 ) -> Any:
-    """The model of a spec with the weights in a file, quantized as its `quantization_config` says.
+    """The model of a spec with the weights in a file, quantized as its `quantization_config` says, or rounded to a `scheme`.
 
     Raises ValueError naming the file where they don't fit it.
     """
@@ -36,5 +38,5 @@ def load(
     check_depth(spec, weights, str(path))
     model = build(spec, device="meta")
     renamed = [Row(f"{old}*", f"{new}*") for old, new in renamed_tensors(model).items()]
-    place(model, Names.of([OWN, *renamed], model), weights, where=str(path), device=device, dtype=dtype)
+    place(model, Names.of([OWN, *renamed], model), weights, where=str(path), device=device, dtype=dtype, scheme=scheme)
     return model.eval()

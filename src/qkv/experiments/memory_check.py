@@ -13,6 +13,8 @@ from ..cost.hardware import available
 from ..cost.memory import Loss, MakeOptimizer, Plan, ceiling, predict
 from ..layers.lora import Adapter, adapt
 from ..models.base import ModelSpec
+from ..models.quantized import blank
+from ..quantization.scheme import scheme_of
 from ..training.gradients.accumulation import over_labels, weighed
 from ..training.mixed_precision import DTYPES, choose
 from ..training.objective import Objective, terms_of
@@ -31,6 +33,7 @@ def plan_of(
     packed: bool = False,
     padded: bool = False,
     adapter: Adapter | None = None,
+    weights: str | None = None,
     batch: Batch | None = None,
 ) -> Plan:
     """The training settings on which memory depends, and a batch of the data if the objective needs more than token ids."""
@@ -44,6 +47,7 @@ def plan_of(
         packed=packed,
         padded=padded,
         optimizer=_optimizer(training, adapter),
+        prepare=None if weights is None else lambda model: blank(model, scheme_of(weights)),
         loss=None if objective is None else _loss(objective),
         batch=batch,
     )

@@ -16,12 +16,14 @@ from ..directories import hub_load
 from ..directories.layout import BASE, CONFIG, GENERATION, read_json, write_json
 from ..directories.locate import has_tokenizer, is_hub, locate
 from ..directories.origin import Origin
+from ..directories.spec import spec_of
 from ..inference.run import load
-from ..layers.quantized import quantized
 from ..models.build import AnyModel
+from ..models.quantized import quantize
 from ..models.replace import Replaced, replace
 from ..models.transformer import TransformerModel
 from ..models.vocabulary import resize_vocabulary
+from ..quantization.scheme import scheme_of
 from ..recipes.model_choice import ModelChoice
 from ..tokenizers import tokenizer_json
 from ..tokenizers.tokenizer import Tokenizer
@@ -96,9 +98,11 @@ def _token(token: str | None, number: int, folder: Path) -> str:
 
 
 def model_of(choice: ModelChoice, vocab_size: int, device: torch.device, seed: int = 0) -> Replaced[AnyModel]:
-    """Load the pretrained model of a choice in fp32, resize its vocabulary to at least `vocab_size` tokens, and apply the
-    choice's changes. The result also says which weights were kept."""
+    """Load the pretrained model of a choice in fp32 or with quantized weights, resize its vocabulary to at least
+    `vocab_size` tokens, and apply the choice's changes. The result also says which weights were kept."""
     assert choice.directory is not None
+    if choice.weights and not choice.changes and vocab_size <= spec_of(choice.directory).vocab_size:
+        return Replaced(load(choice.directory, device, dtype="float32", weights=choice.weights).model, ())
     model = load(choice.directory, device, dtype="float32").model
     if not isinstance(model, TransformerModel):
         if choice.changes or vocab_size > model.vocab_size:
@@ -109,16 +113,24 @@ def model_of(choice: ModelChoice, vocab_size: int, device: torch.device, seed: i
         return Replaced(model, ())
     if vocab_size > model.vocab_size:
         model = resize_vocabulary(model, vocab_size)
-    return replace(model, choice.changes, seed=seed) if choice.changes else Replaced(model, ())
+    replaced = replace(model, choice.changes, seed=seed) if choice.changes else Replaced(model, ())
+    if choice.weights:
+        quantize(replaced.model, scheme_of(choice.weights))
+    return replaced
 
 
-def check_trainable(model: AnyModel, directory: str, adapted: bool) -> None:
-    """Check that quantized weights, which don't train, have an adapter over them. Raises ValueError."""
-    if not adapted and quantized(model):
+def check_trainable(choice: ModelChoice, adapted: bool, ranks: int = 1) -> None:
+    """Check that quantized weights, which don't train, have an adapter over them, on one rank. Raises ValueError."""
+    stored = choice.stored
+    if stored is None:
+        return
+    if not adapted:
         raise ValueError(
-            f"the weights of {directory} are quantized and don't train; train an adapter over them (adapter.kind=lora), or "
-            "start from the weights in full precision"
+            f"the {stored} weights of {choice.directory} are quantized and don't train; train an adapter over them "
+            "(adapter.kind=lora), or start from the weights in full precision"
         )
+    if ranks > 1:
+        raise ValueError(f"quantized weights ({stored}) are trained over by one process, not by {ranks}; start one")
 
 
 def keep_base(run: Path, name: str) -> None:

@@ -22,7 +22,7 @@ from ..cost.throughput import flops_per_token, peak_flops
 from ..data.loader.stream import Stream, count, stream
 from ..data.source import SPLITS, Example, Split
 from ..data.vectors.word_vectors import Vectors
-from ..directories.adapters import save_adapter
+from ..directories.adapters import save_adapter, save_merged
 from ..directories.build import build
 from ..directories.layout import (
     ADAPTER,
@@ -42,7 +42,7 @@ from ..directories.layout import (
 from ..directories.lock import locked
 from ..directories.run_config import Use, check_fit, write_settings
 from ..directories.spec import spec_of
-from ..layers.lora import adapt, fold
+from ..layers.lora import adapt
 from ..look.formatting import taken
 from ..models.base import ModelSpec
 from ..models.replace import Replaced
@@ -53,7 +53,6 @@ from ..recipes.recipe import Recipe
 from ..recipes.vectors import load_vectors
 from ..tokenizers.tokenizer import Tokenizer
 from ..training.checkpoints import rng
-from ..training.checkpoints.weights import model_tensors, replace_tensors
 from ..training.logging.metrics_file import Callback
 from ..training.logging.progress_bar import span
 from ..training.loop import check_metric, fit
@@ -165,6 +164,7 @@ class Job:
     def prepare(cls, recipe: Recipe, out: Path, members: Team, resume: bool, console: Console) -> Job:
         """Read the data and make the tokenizer. Raises ValueError if data are missing or parts don't fit together."""
         check_context(recipe, recipe.spec())  # first, because the rest takes time
+        check_trainable(recipe.model, recipe.adapter is not None, members.ranks.size)
         tell(console, "Reading the data …")
         example = first_examples(recipe)["train"]
         small = list(small_splits(recipe))
@@ -252,6 +252,7 @@ class Job:
             packed=packed,
             padded=not self.full,
             adapter=recipe.adapter,
+            weights=recipe.model.stored,
             batch=self.largest(batches),
         )
         if self.members.ranks.size == 1:  # `lay_out` has checked the parts that several ranks have
@@ -325,7 +326,6 @@ class Job:
         if loaded:
             replaced = model_of(recipe.model, self.spec.vocab_size, self.device, recipe.seed)
             model = replaced.model
-            check_trainable(model, loaded, recipe.adapter is not None)
             if replaced.new:
                 self._say(f"From {loaded}: {_listed(replaced)}.")
         else:
@@ -365,7 +365,7 @@ class Job:
             save_adapter(model, self.out / ADAPTER, self.recipe.model.directory or "")
         except ValueError as error:
             self._say(f"The adapter is merged into the model's weights and not saved by itself: {error}.")
-        replace_tensors(self.out / WEIGHTS, model_tensors(fold(model)))
+        save_merged(model, self.out / WEIGHTS)
 
     def write(self) -> None:
         """Write the first files of the run; the recipe first, because it marks the directory as a run."""

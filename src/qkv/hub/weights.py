@@ -15,7 +15,11 @@ from ..layers.linear import Linear
 from ..layers.quantized import QuantizedMatrix, put, quantized
 from ..models.base import ModelSpec
 from ..models.heads.text import LanguageModelHead
+from ..models.quantized import matrices
+from ..models.quantized.select import group_sizes
 from ..models.transformer import TransformerModel
+from ..quantization.methods.rtn import rtn
+from ..quantization.scheme import Scheme
 from .files import Weights
 from .names import Entry, Names, Reading
 from .quantized import QuantizedWeights, by_rows, matrices_of
@@ -33,8 +37,10 @@ def place(
     where: str,
     device: torch.device,
     dtype: torch.dtype | None = None,
+    scheme: Scheme | None = None,
 ) -> None:
-    """Give a model on the meta device the weights of a file, in `dtype` (by default the file's own).
+    """Give a model on the meta device the weights of a file, in `dtype` (by default the file's own), or those of linear
+    layers rounded to a `scheme`, one matrix at a time.
 
     Nothing is allocated before names, shapes and dtypes are known to fit; ValueErrors name what doesn't. What a file holds
     as the model wants it stays in the mapped file; the rest is copied once, from there into its place. Further copies of
@@ -49,6 +55,13 @@ def place(
             f"{where}: its weights are stored as {stored}, in which nothing is computed; load them with dtype='bfloat16'"
         )
     dtype = dtype or stored
+    groups = {} if scheme is None else _groups(model, scheme, weights, where)
+
+    def rounded(name: str, tensor: Tensor) -> QuantizedMatrix:
+        assert scheme is not None
+        group = groups[name.removesuffix(".weight")]
+        packed = rtn(tensor.to(device), scheme.format, group, scheme.symmetric)
+        return QuantizedMatrix(packed, scheme.activations, dtype)
 
     def read(entry: Entry) -> dict[str, Tensor | QuantizedMatrix]:
         if isinstance(weights, QuantizedWeights) and all(_takes_codes(model, name) for name in entry.ours):
@@ -56,6 +69,11 @@ def place(
             if found is not None:
                 return {name: QuantizedMatrix(*one, dtype).to(device) for name, one in found.items()}
         ours = entry.to_ours({name: weights.read(name) for name in entry.theirs})
+        if all(name.removesuffix(".weight") in groups for name in ours):
+            found_here = {name: rounded(name, t) for name, t in ours.items()}
+            for name in entry.theirs:
+                weights.forget(name)
+            return dict(found_here)
         if entry.how is SAME:
             return {name: t.to(device, dtype) for name, t in ours.items()}
         copies: dict[str, Tensor | QuantizedMatrix] = {}
@@ -76,6 +94,16 @@ def place(
     model.tie()
     _warn_of_dequantized(reading, weights, model, where)
     assert not any(t.is_meta for t in model.state_dict().values())
+
+
+def _groups(model: TransformerModel, scheme: Scheme, weights: Weights, where: str) -> dict[str, int]:
+    """The sizes of the groups of the layers to round. Raises ValueError where they can't be."""
+    if isinstance(weights, QuantizedWeights):
+        raise ValueError(f"{where}: its weights are quantized already; leave out weights={scheme.weights!r}")
+    try:
+        return group_sizes(matrices(model), scheme)
+    except ValueError as error:
+        raise ValueError(f"{where} can't be loaded with weights={scheme.weights!r}: {error}") from None
 
 
 def _takes_codes(model: nn.Module, name: str) -> bool:

@@ -370,20 +370,16 @@ def load(
     anything is allocated), or the tokenizer doesn't match the model.
     """
     folder, where = locate(path, revision, allow_pickle), choose(device)
-    numbers = _dtype(dtype)
+    numbers, scheme = _dtype(dtype), _scheme(weights)
     if is_gguf(folder):
-        run = _load_gguf(folder, where, numbers)
-        _quantize(run.model, weights, folder)
-        return run
+        return _load_gguf(folder, where, numbers, scheme)
     if imports or recipe_imports.consent is not None:
         for names in filter(None, read_imports(folder)):
             from ..recipes import places
 
             recipe_imports.import_named(places.beside({"imports": names}, folder / RECIPE)["imports"], str(folder))
     if is_hub(folder):
-        run = _load_hub(folder, where, numbers, allow_pickle)
-        _quantize(run.model, weights, folder)
-        return run
+        return _load_hub(folder, where, numbers, allow_pickle, scheme)
     _check_complete(folder)
     spec, task = read_config(folder / CONFIG)
     tokenizer = Tokenizer.load(folder / TOKENIZER) if _has_tokenizer(folder) else None
@@ -391,28 +387,16 @@ def load(
         check_fit(tokenizer, spec, str(folder))
     recipe = _recipe(folder)
     quantization = quantization_of(read_json(folder / CONFIG), folder)
-    model = weight_files.load(spec, folder / WEIGHTS, where, numbers, quantization)
-    _quantize(model, weights, folder)
+    model = weight_files.load(spec, folder / WEIGHTS, where, numbers, quantization, scheme)
     return Run(model, tokenizer, read_generation(folder / GENERATION), task, recipe, folder)
 
 
-def _quantize(model: Any, weights: str | Scheme | None, folder: Path) -> None:
-    """Round the weights of a loaded model. Raises ValueError, naming the directory, where they can't be."""
-    if weights is None:
-        return
-    from ..models.quantized import quantize as quantize_model
-    from ..quantization.scheme import scheme_of
-
-    try:
-        quantize_model(model, scheme_of(weights))
-    except ValueError as error:
-        raise ValueError(f"{folder} can't be loaded with weights={weights!r}: {error}") from None
-
-
-def _load_hub(folder: Path, device: torch.device, dtype: torch.dtype | None, allow_pickle: bool) -> Run:
+def _load_hub(
+    folder: Path, device: torch.device, dtype: torch.dtype | None, allow_pickle: bool, scheme: Scheme | None
+) -> Run:
     with ThreadPoolExecutor(1) as pool:  # weights are read meanwhile
         tokenizing = pool.submit(lambda: Tokenizer.load(folder) if has_tokenizer(folder) else None)
-        model, origin, fields = hub_load.load(folder, device, dtype, allow_pickle)
+        model, origin, fields = hub_load.load(folder, device, dtype, allow_pickle, scheme)
     tokenizer = tokenizing.result()
     try:
         generation = Generation.from_dict(fields)
@@ -423,11 +407,19 @@ def _load_hub(folder: Path, device: torch.device, dtype: torch.dtype | None, all
     return Run(model, tokenizer, generation, task, _recipe(folder), folder, origin, allow_pickle)
 
 
-def _load_gguf(path: Path, device: torch.device, dtype: torch.dtype | None) -> Run:
+def _load_gguf(path: Path, device: torch.device, dtype: torch.dtype | None, scheme: Scheme | None) -> Run:
     from ..directories import gguf_load
 
-    model, origin, fields, tokenizer = gguf_load.load(path, device, dtype)
+    model, origin, fields, tokenizer = gguf_load.load(path, device, dtype, scheme)
     return Run(model, tokenizer, Generation.from_dict(fields), usual_task(model.spec), None, path, origin)
+
+
+def _scheme(weights: str | Scheme | None) -> Scheme | None:
+    if weights is None:
+        return None
+    from ..quantization.scheme import scheme_of
+
+    return scheme_of(weights)
 
 
 def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:

@@ -7,9 +7,10 @@ Kalajdzievski 2023, arXiv:2312.03732.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Annotated, NamedTuple, TypeVar
 
 import torch
@@ -20,7 +21,7 @@ from torch.nn import functional as F
 from ..core.spec import Spec, nearest
 from .dropout import dropout
 from .linear import Linear
-from .quantized import dense, linear, quantized
+from .quantized import QuantizedMatrix, dense, linear, quantized
 
 Model = TypeVar("Model", bound=nn.Module)
 Patterns = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
@@ -85,11 +86,12 @@ class LoRALinear(Linear):
         self.train(base.training)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = linear(x, self.weight, self.bias)
         if self.merged:
-            return y
+            return linear(x, self.weight, self.bias)
         low = F.linear(dropout(x, self.dropout, self.training), self.lora_a)
-        return y + self.scale * F.linear(low, self.lora_b)
+        y = linear(x, self.weight, self.bias)
+        out = torch.addmm(y.flatten(0, -2), low.flatten(0, -2), self.lora_b.T, alpha=self.scale)
+        return out.view_as(y)
 
     @torch.no_grad()
     def delta(self) -> Tensor:
@@ -207,6 +209,37 @@ def unmerge(model: nn.Module) -> None:
         if layer.merged:
             layer.weight.copy_(_sum(layer.weight, -layer.delta()))
             layer.merged = False
+
+
+def merged(model: nn.Module) -> list[tuple[str, torch.dtype, tuple[int, ...], Callable[[], Tensor]]]:
+    """Return name, dtype and shape of each tensor that the model has after `fold`, with a function that computes it, so that
+    not all have to be in memory. Shared tensors are listed once."""
+    tensors: list[tuple[str, torch.dtype, tuple[int, ...], Callable[[], Tensor]]] = []
+    seen: set[int] = set()
+    for path, module in model.named_modules():
+        if isinstance(module, QuantizedMatrix):
+            layer = model.get_submodule(path.removesuffix(".weight"))
+            make = partial(_full_weight, layer) if isinstance(layer, LoRALinear) else module.dense
+            tensors.append((path, module.dtype, module.shape, make))
+            continue
+        own = {**module._parameters, **module._buffers}
+        for name, tensor in own.items():
+            apart = name in module._non_persistent_buffers_set or name in ("lora_a", "lora_b")
+            if tensor is None or apart or id(tensor) in seen:
+                continue
+            seen.add(id(tensor))
+            changed = isinstance(module, LoRALinear) and name == "weight"
+            make = partial(_full_weight, module) if changed else partial(_itself, tensor)
+            tensors.append((f"{path}.{name}" if path else name, tensor.dtype, tuple(tensor.shape), make))
+    return tensors
+
+
+def _full_weight(layer: LoRALinear) -> Tensor:
+    return layer.plain().weight
+
+
+def _itself(tensor: Tensor) -> Tensor:
+    return tensor
 
 
 def fold(model: Model) -> Model:

@@ -54,18 +54,24 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         (grad,) = grads
         matrix: Packed = ctx.matrix
-        out = grad.new_zeros(*grad.shape[:-1], matrix.shape[1])
+        flat = grad.flatten(0, -2)
+        out = grad.new_zeros(len(flat), matrix.shape[1])
         for rows in _pieces(matrix):
-            out = out + grad[..., rows] @ matrix.rows(rows).dense(grad.dtype)
-        return out, None
+            out.addmm_(flat[:, rows], matrix.rows(rows).dense(grad.dtype))
+        return out.view(*grad.shape[:-1], -1), None
 
 
 def _multiplied(x: Tensor, matrix: Packed) -> Tensor:
     integers = _integers(matrix)
     if integers is not None and native.serves(x, (matrix_of(integers, None),)) and is_plain(x, matrix.codes):
         return integer_product(x, integers, None, "float")
-    pieces = [F.linear(x, matrix.rows(rows).dense(x.dtype)) for rows in _pieces(matrix)]
-    return pieces[0] if len(pieces) == 1 else torch.cat(pieces, -1)
+    pieces = _pieces(matrix)
+    if len(pieces) == 1:
+        return F.linear(x, matrix.dense(x.dtype))
+    out = x.new_empty(*x.shape[:-1], matrix.shape[0])
+    for rows in pieces:
+        out[..., rows] = F.linear(x, matrix.rows(rows).dense(x.dtype))
+    return out
 
 
 def _integers(matrix: Packed) -> Int8 | Int4 | None:

@@ -10,10 +10,11 @@ from pydantic import Field, ValidationError, model_serializer, model_validator
 
 from .. import families
 from ..core.spec import Spec, explain
-from ..directories.spec import spec_of
+from ..directories.spec import spec_of, weights_of
+from ..quantization.scheme import Weights
 from .sizes import check_sizes, sizes_of
 
-PRESET, DIRECTORY, REPLACE = "preset", "directory", "replace"
+PRESET, DIRECTORY, REPLACE, WEIGHTS = "preset", "directory", "replace", "weights"
 
 
 class ModelChoice(Spec):
@@ -24,11 +25,13 @@ class ModelChoice(Spec):
     preset:    a name of `qkv list presets`.
     directory: a run's, or one in the Hub's format, or `owner/name` on the Hub: spec, weights and tokenizer.
     sizes:     all other keys except `replace`: arguments of the preset's function (`d_model`, `n_layers` …).
+    weights:   int8, int4, nf4, fp8 or mxfp4: quantize the linear layers of a trained model, under an adapter (QLoRA).
     changes:   the key `replace`: dotted paths into the model's spec and their new values, see `Spec.replace`.
     """
 
     preset: str = ""
     directory: str | None = None
+    weights: Weights | None = None
     sizes: dict[str, Any] = Field(default_factory=dict)
     changes: dict[str, Any] = Field(default_factory=dict)
 
@@ -37,11 +40,14 @@ class ModelChoice(Spec):
     def _gather(cls, value: Any) -> Any:
         if isinstance(value, Mapping) and not {"sizes", "changes"} & set(value):
             preset = value.get(PRESET, value.get("kind"))  # a bare name arrives as a kind, see `Spec`
-            reserved = (PRESET, DIRECTORY, REPLACE) if PRESET in value else (DIRECTORY, REPLACE, "kind")
+            reserved = (
+                (PRESET, DIRECTORY, REPLACE, WEIGHTS) if PRESET in value else (DIRECTORY, REPLACE, WEIGHTS, "kind")
+            )
             sizes = {key: item for key, item in value.items() if key not in reserved}
             origin = {name: item for name, item in ((PRESET, preset), (DIRECTORY, value.get(DIRECTORY))) if item}
             if isinstance(preset, str) and preset not in families.presets() and _is_directory(preset):
                 origin = {DIRECTORY: preset}
+            origin |= {WEIGHTS: value[WEIGHTS]} if value.get(WEIGHTS) else {}
             return {**origin, "sizes": sizes, "changes": value.get(REPLACE) or {}}
         return value
 
@@ -49,6 +55,11 @@ class ModelChoice(Spec):
     def _one(self) -> Self:
         if bool(self.preset) == bool(self.directory):
             raise ValueError("give a preset, or the directory of a trained model, and not both")
+        if self.weights and not self.directory:
+            raise ValueError(
+                f"weights={self.weights} quantizes a trained model, and {self.preset} starts from nothing; give its "
+                "directory, or leave it out"
+            )
         if self.directory and self.sizes:
             raise ValueError(
                 f"{next(iter(self.sizes))} is given by the model in {self.directory}; what it is made of can be changed "
@@ -59,8 +70,17 @@ class ModelChoice(Spec):
     @model_serializer(mode="plain")
     def _flat(self) -> dict[str, Any]:
         if self.directory:
-            return {DIRECTORY: self.directory, REPLACE: self.changes}
+            quantized = {WEIGHTS: self.weights} if self.weights else {}
+            return {DIRECTORY: self.directory, **quantized, REPLACE: self.changes}
         return {PRESET: self.preset, **self.sizes, REPLACE: self.changes}
+
+    @property
+    def stored(self) -> str | None:
+        """How the weights that training starts from are quantized: as `weights` says, or as the directory's are; None if
+        they are not."""
+        if self.directory is None or self.weights is not None:
+            return self.weights
+        return weights_of(self.directory)
 
     def spec(self, vocab_size: int | None = None) -> Any:
         """The model's spec, for a tokenizer of this size. Raises ValueError for an unknown name or a wrong value."""

@@ -136,6 +136,7 @@ def _of_training(
         packed=recipe.batching.packing,
         padded=padded,
         adapter=recipe.adapter,
+        weights=recipe.model.stored,
         objective=recipe.objective if padded is not None else None,
         batch=batch,
     )
@@ -174,12 +175,14 @@ def of_model(
     packed: bool = False,
     padded: bool | None = None,
     adapter: Adapter | None = None,
+    weights: str | None = None,
     objective: Objective | None = None,
     batch: Batch | None = None,
 ) -> Costs:
     precision = choose(training.precision, device, spec.d_model).precision
     padded = spec.is_encoder_decoder if padded is None else padded
-    plan = plan_of(training, spec, device, objective, packed=packed, padded=padded, adapter=adapter, batch=batch)
+    more: dict[str, Any] = {"adapter": adapter, "weights": weights, "batch": batch}
+    plan = plan_of(training, spec, device, objective, packed=packed, padded=padded, **more)
     peak, flops = peak_flops(device, DTYPES[precision]), training_flops(spec, shape)
     return Costs(
         name=name,

@@ -32,6 +32,10 @@ class AWQ(Layout):
         if str(config.get("version", "gemm")).lower() != "gemm":
             raise ValueError(f"version is {config['version']!r}, and AWQ's weights are read in the layout 'gemm'")
 
+    @property
+    def usual_weights(self) -> str:
+        return "int4"
+
     def shape(self, layer: str, weights: Weights) -> Shape:
         d_in, words = weights.shapes[f"{layer}.qweight"]
         return (words * 8, d_in)

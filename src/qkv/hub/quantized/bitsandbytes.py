@@ -36,6 +36,10 @@ class BitsAndBytes(Layout):
         if config.get("load_in_4bit") and config.get("bnb_4bit_quant_type", "fp4") != "nf4":
             raise ValueError("bnb_4bit_quant_type is fp4, and bitsandbytes' 4-bit weights are read as nf4")
 
+    @property
+    def usual_weights(self) -> str:
+        return "nf4" if self.config.get("load_in_4bit") else "int8"
+
     def layers(self, weights: Weights) -> Iterator[str]:
         for name in weights.shapes:
             for mark in (STATE, ".SCB"):

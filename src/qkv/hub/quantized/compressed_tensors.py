@@ -47,6 +47,12 @@ class CompressedTensors(Layout):
             )
         self.groups = list(groups.values())
 
+    @property
+    def usual_weights(self) -> str:
+        weights = self.groups[0].get("weights") or {}
+        bits, kind = weights.get("num_bits"), weights.get("type")
+        return f"int{bits}" if kind != "float" else "fp8" if bits == 8 else "mxfp4"
+
     def layers(self, weights: Weights) -> Iterator[str]:
         return (n.removesuffix(".weight_scale") for n in weights.shapes if n.endswith(".weight_scale"))
 

@@ -31,6 +31,10 @@ class GPTQ(Layout):
         self.bits: int = bits
         self.shift = 0 if config.get("checkpoint_format") == "gptq_v2" else 1
 
+    @property
+    def usual_weights(self) -> str:
+        return f"int{self.bits}"
+
     def shape(self, layer: str, weights: Weights) -> Shape:
         words, d_out = weights.shapes[f"{layer}.qweight"]
         return (d_out, words * 32 // self.bits)

@@ -27,6 +27,11 @@ class Layout:
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.config = config
 
+    @property
+    def usual_weights(self) -> str:
+        """The format of its matrices, or of most."""
+        raise NotImplementedError
+
     def layers(self, weights: Weights) -> Iterator[str]:
         """The names of the quantized layers in a file, without an ending."""
         return (name.removesuffix(self.mark) for name in weights.shapes if name.endswith(self.mark))

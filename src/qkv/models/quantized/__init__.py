@@ -1,6 +1,6 @@
 """Quantize the weights of a trained model: which layers, what their inputs are, and their codes."""
 
-from .quantize import Quantized, quantize
+from .quantize import Quantized, blank, quantize
 from .select import matrices
 
-__all__ = ["Quantized", "matrices", "quantize"]
+__all__ = ["Quantized", "blank", "matrices", "quantize"]

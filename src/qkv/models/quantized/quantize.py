@@ -81,6 +81,17 @@ def quantize(
     return Quantized({path: errors[path] for path in chosen}, groups, (before, n_bytes(model)))
 
 
+def blank(model: nn.Module, scheme: Scheme) -> None:
+    """Replace the weights that `quantize` quantizes by codes and scales without values, to count their memory."""
+    chosen = matrices(model)
+    for path, group in group_sizes(chosen, scheme).items():
+        weight = chosen[path].weight
+        packed = scheme.format.blank(tuple(weight.shape), group, weight.device, scheme.symmetric)
+        put(model, path, QuantizedMatrix(packed, scheme.activations, weight.dtype))
+    if isinstance(model, TransformerModel):
+        model.tie()
+
+
 def n_bytes(model: nn.Module) -> int:
     """Bytes of a model's parameters and buffers; shared ones once."""
     tensors = {t.data_ptr(): t.nbytes for t in (*model.parameters(), *model.buffers()) if t.numel()}

@@ -88,6 +88,14 @@ class Format:
         """Return a matrix by its codes, one per element."""
         return Packed(self, (codes.shape[0], codes.shape[1]), self.pack(codes), scales, zeros)
 
+    def blank(self, shape: tuple[int, int], group: int, device: torch.device, symmetric: bool = True) -> Packed:
+        """Return a matrix without values."""
+        d_out, groups = shape[0], shape[1] // group
+        codes = torch.empty(d_out, shape[1] * self.bits // 8, dtype=self.code_dtype, device=device)
+        scales = torch.empty(d_out, groups, dtype=self.scale_dtype, device=device)
+        zeros = None if symmetric else torch.empty(d_out, groups, dtype=torch.int8, device=device)
+        return Packed(self, shape, codes, scales, zeros)
+
 
 def _divisor(d_in: int, most: int) -> int:
     """The largest power of two up to `most` that divides d_in; d_in itself if that is below 16."""

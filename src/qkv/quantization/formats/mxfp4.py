@@ -36,8 +36,7 @@ class MXFP4(Format):
         return (magnitude + 8 * (scaled < 0)).to(torch.uint8)
 
     def decode(self, codes: Tensor, scales: Tensor, zeros: Tensor | None) -> Tensor:
-        values = torch.tensor([*MAGNITUDES, *(-m for m in MAGNITUDES)], device=codes.device)
-        return values[codes.int()] * _powers(scales)
+        return nibbles.look_up(codes, (*MAGNITUDES, *(-m for m in MAGNITUDES))).mul_(_powers(scales))
 
     def pack(self, codes: Tensor) -> Tensor:
         return nibbles.pack(codes)

@@ -32,7 +32,7 @@ class NF4(Format):
         return torch.bucketize(x.float() / scales, (levels[1:] + levels[:-1]) / 2).to(torch.uint8)
 
     def decode(self, codes: Tensor, scales: Tensor, zeros: Tensor | None) -> Tensor:
-        return torch.tensor(LEVELS, device=codes.device)[codes.int()] * scales
+        return nibbles.look_up(codes, LEVELS).mul_(scales)
 
     def pack(self, codes: Tensor) -> Tensor:
         return nibbles.pack(codes)

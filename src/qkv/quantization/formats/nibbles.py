@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor
 
 
@@ -16,3 +19,8 @@ def unpack(data: Tensor) -> Tensor:
     out[..., ::2] = data & 15
     out[..., 1::2] = data >> 4
     return out
+
+
+def look_up(codes: Tensor, levels: Sequence[float]) -> Tensor:
+    """Return the number that each code stands for, in fp32."""
+    return torch.tensor(levels, device=codes.device).index_select(0, codes.flatten().int()).view(codes.shape)
