@@ -83,6 +83,7 @@ def test_the_example_is_what_transformers_loads(place: Path, capsys: pytest.Capt
     assert qkv.load(place / "tuned", "cpu").text_model.tokenizer.chat.row(conversation)[0] == ids
 
 
+@pytest.mark.slow
 def test_an_adapter_over_4_bits(place: Path) -> None:
     (line,) = re.findall(r"^qkv train chat .*weights: nf4.*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     command = shlex.split(line.replace("gpt2", "llama"))[1:]

@@ -107,7 +107,7 @@ def test_saved_bit_for_bit(weights: str, to: str, tmp_path: Path):
         assert torch.equal(qkv.load(tmp_path, "cpu").model(ids), small.model(ids))
     rounded = qkv.load(run.save(tmp_path / "full", to), "cpu", weights=weights)
     assert len(quantized(rounded.model)) == 7  # without the head
-    with pytest.raises(ValueError, match="this model's are quantized"):
+    with pytest.raises(ValueError, match="its weights are quantized already; leave out weights="):
         qkv.load(tmp_path, "cpu", weights=weights)
 
 
