@@ -140,12 +140,16 @@ def _budget(tokens: str | None, steps: int | None, costs: Costs) -> float | None
 
 
 def _rooflines(costs: Costs, hardware: Accelerator, precision: str) -> list[Roofline]:
-    """The rooflines of a training step with tiled and with materialized attention. Raises ValueError for other models."""
+    """The rooflines of a training step: of a Transformer with tiled and with materialized attention."""
+    from ..cost.recurrent.roofline import roofline as roofline_of_recurrent
     from ..cost.roofline import roofline
+    from ..models.recurrent.model import Recurrent
     from ..models.transformer import Transformer
 
+    if isinstance(costs.spec, Recurrent):
+        return [roofline_of_recurrent(costs.spec, costs.shape, hardware, precision)]
     if not isinstance(costs.spec, Transformer):
-        raise ValueError(f"--roofline works for Transformers, and {costs.name} is none; leave it out")
+        raise ValueError(f"--roofline works for Transformers and recurrent models, and {costs.name} is neither; leave it out")
     kinds: tuple[AttentionKind, ...] = ("tiled", "materialized")
     return [roofline(costs.spec, costs.shape, hardware, precision, kind) for kind in kinds]
 
@@ -205,7 +209,7 @@ def _show_generation(costs: GenerationCosts) -> None:
         cache = _size(row.cache) if row.cache else "–"
         table.add_row(row.name, f"{row.flops:.3g}", _size(row.bytes), cache, _time(row.seconds), row.bound)
     out.print(table, highlight=False)
-    if len({row.cache for row in costs.rows if row.cache}) == 1:
+    if len(cached := [row.cache for row in costs.rows if row.cache]) > 1 and len(set(cached)) == 1:
         from ..kv_cache.kinds import QuantizedCache
 
         default = QuantizedCache()

@@ -41,8 +41,9 @@ def show_rooflines(rooflines: Sequence[Roofline]) -> None:
             table.add_row(name, f"{work.flops:.3g}", moved, intensity, f"{seconds * 1e3:,.2f} ms", share, bound)
     out.print(table, highlight=False)
     for line in rooflines:
+        attention = "A" if line.attention == "step-by-step" else f"With {line.attention} attention a"
         out.print(
-            f"With {line.attention} attention a step takes at least {line.seconds * 1e3:,.1f} ms. The device is busy all "
+            f"{attention} step takes at least {line.seconds * 1e3:,.1f} ms. The device is busy all "
             f"the time, but {line.waiting:.0%} of it with moving bytes: it uses at most {line.mfu:.0%} of its FLOPs (MFU).",
             highlight=False,
             soft_wrap=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,16 +13,16 @@ from .accelerators import Accelerator
 from .decoding import Work
 from .flops import TRAINING, Shape, training_flops
 
-AttentionKind = Literal["tiled", "materialized"]
+AttentionKind = Literal["tiled", "materialized", "step-by-step"]  # the last in recurrent models
 WIDTH = {"fp32": 4, "bf16": 2, "fp16": 2}  # bytes of an activation
 ADAMW_BYTES = 28  # of a parameter: weight, gradient, two moments read; weight and moments written, in fp32
 
 # Passes over a tensor, reading or writing, in forward and backward together.
-_SCORES = 10  # the matrix of scores and weights: written, soft-maxed, multiplied, and as much again for their gradients
-_NORM = 5  # read and write; then read input and gradient, write gradient
-_RESIDUAL = 3  # read two, write one; backward passes the gradient on
-_ACTIVATION = 5
-_LOSS = 6  # logits in fp32: written, read by log-soft-max, their gradient written and read twice
+SCORES = 10  # the matrix of scores and weights: written, soft-maxed, multiplied, and as much again for their gradients
+NORM = 5  # read and write; then read input and gradient, write gradient
+RESIDUAL = 3  # read two, write one; backward passes the gradient on
+ACTIVATION = 5
+LOSS = 6  # logits in fp32: written, read by log-soft-max, their gradient written and read twice
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,17 @@ def roofline(
     them, as unfused PyTorch does; `tiled` (FlashAttention, Dao et al. 2022) keeps them on the chip and computes them once
     more in backward.
     """
+    components = summed(_components(spec, shape, WIDTH[precision], attention))
+    return Roofline(hardware, precision, attention, components, training_flops(spec, shape))
+
+
+def summed(parts: Iterable[tuple[str, int, int]]) -> list[Component]:
+    """Add up (name, FLOPs, bytes) of components with the same name."""
     totals: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for name, flops, moved in _components(spec, shape, WIDTH[precision], attention):
+    for name, flops, moved in parts:
         totals[name][0] += flops
         totals[name][1] += moved
-    components = [Component(name, Work(flops, moved)) for name, (flops, moved) in totals.items() if flops or moved]
-    return Roofline(hardware, precision, attention, components, training_flops(spec, shape))
+    return [Component(name, Work(flops, moved)) for name, (flops, moved) in totals.items() if flops or moved]
 
 
 def _components(spec: Transformer, shape: Shape, width: int, kind: AttentionKind) -> Iterator[tuple[str, int, int]]:
@@ -115,11 +120,11 @@ def _components(spec: Transformer, shape: Shape, width: int, kind: AttentionKind
             gated = getattr(layer.feedforward, "gated", False)
             inner = wide * getattr(layer.feedforward, "top_k", 1)
             moved = width * (TRAINING * (cost.parameters + tokens * (2 * d + (2 + gated) * inner)))
-            moved += width * _ACTIVATION * tokens * inner
+            moved += width * ACTIVATION * tokens * inner
             yield "feed-forward", TRAINING * layer.feedforward.cost(d, tokens).flops, moved
             sublayers = len(layer.sublayers())
-            yield "norms and residuals", 0, width * tokens * d * sublayers * (_NORM + _RESIDUAL)
-        yield "norms and residuals", 0, width * tokens * d * _NORM
+            yield "norms and residuals", 0, width * tokens * d * sublayers * (NORM + RESIDUAL)
+        yield "norms and residuals", 0, width * tokens * d * NORM
         yield "embeddings", 0, 2 * width * tokens * d
     if spec.head is not None:
         tokens = shape.rows * shape.length
@@ -128,7 +133,7 @@ def _components(spec: Transformer, shape: Shape, width: int, kind: AttentionKind
         matrix = flops // (2 * TRAINING * max(tokens, 1))  # numbers of the weight, its own or the embedding's
         outputs = matrix // d
         yield "head", flops, width * TRAINING * (matrix + tokens * (d + outputs))
-        yield "loss", 0, 4 * _LOSS * tokens * outputs
+        yield "loss", 0, 4 * LOSS * tokens * outputs
     yield "optimizer", 0, ADAMW_BYTES * spec.cost().parameters
 
 
@@ -151,4 +156,4 @@ def _attention(
     if kind == "tiled":  # one more product of queries and keys in backward; gradients of q, k, v and out besides
         yield "attention scores", TRAINING * scores + scores // 2, width * 4 * qkvo
     else:
-        yield "attention scores", TRAINING * scores, width * (3 * qkvo + _SCORES * heads * seen)
+        yield "attention scores", TRAINING * scores, width * (3 * qkvo + SCORES * heads * seen)

@@ -8,9 +8,11 @@ from ...cost.accelerators import Accelerator
 from ...cost.decoding import PRECISIONS, Work, prompt, token, token_without_cache
 from ...cost.fit import shallow
 from ...cost.kv_cache import cache_bytes
+from ...cost.recurrent import decoding as recurrent
 from ...kv_cache.kinds import named
 from ...models.base import ModelSpec
 from ...models.build import build
+from ...models.recurrent.model import Recurrent
 from ...models.transformer import Transformer
 
 QUANTIZED = ("int8", "int4")
@@ -43,10 +45,12 @@ class GenerationCosts:
 def of_generation(
     spec: ModelSpec | None, context: int, source: int, hardware: Accelerator, precision: str = "bf16"
 ) -> GenerationCosts | None:
-    """Return the costs of a prompt and of a token; None for a model that does not generate from a KV cache.
+    """Return the costs of a prompt or source and of a token; None for a model that does not generate from what it keeps.
 
     Raises ValueError for a context beyond the model's.
     """
+    if isinstance(spec, Recurrent):
+        return _of_recurrent(spec, context, source, hardware, precision)
     if not isinstance(spec, Transformer) or spec.decoder is None or spec.head is None or not spec.predicts_tokens:
         return None
     if cache_bytes(spec, context, source=source) is None:
@@ -54,11 +58,8 @@ def of_generation(
     if spec.max_positions is not None and context > spec.max_positions:
         raise ValueError(f"a context of {context:,} tokens is longer than the model's {spec.max_positions:,}")
 
-    def row(name: str, work: Work | None, cache: int = 0) -> Row:
-        assert work is not None
-        return Row(
-            name, work.flops, work.bytes, cache, work.seconds(hardware, precision), work.bound(hardware, precision)
-        )
+    def row(name: str, work: Work, cache: int = 0) -> Row:
+        return _row(name, work, hardware, precision, cache)
 
     length = source if spec.is_encoder_decoder else context
     rows = [
@@ -66,9 +67,32 @@ def of_generation(
     ]
     for kind in kinds(spec, context):
         kept = cache_bytes(spec, context, kind, PRECISIONS[precision], source) or 0
-        rows.append(row(f"a token, {kind or precision} cache", token(spec, context, source, 1, kind, precision), kept))
+        work = token(spec, context, source, 1, kind, precision)
+        if work is not None:  # a state of another kind has no such cache
+            rows.append(row(f"a token, {kind or precision} cache", work, kept))
     rows.append(row("a token, no cache", token_without_cache(spec, context, source, 1, precision)))
     return GenerationCosts(hardware.name, precision, context, source, rows)
+
+
+def _of_recurrent(
+    spec: Recurrent, context: int, source: int, hardware: Accelerator, precision: str
+) -> GenerationCosts:
+    """Return the costs of a source and of a token, which do not depend on the text before it."""
+    rows = [
+        _row(f"a source of {source:,}", recurrent.source(spec, source, 1, precision), hardware, precision),
+        _row(
+            "a token",
+            recurrent.token(spec, source, 1, precision),
+            hardware,
+            precision,
+            recurrent.kept_bytes(spec, source, precision),
+        ),
+    ]
+    return GenerationCosts(hardware.name, precision, context, source, rows)
+
+
+def _row(name: str, work: Work, hardware: Accelerator, precision: str, cache: int = 0) -> Row:
+    return Row(name, work.flops, work.bytes, cache, work.seconds(hardware, precision), work.bound(hardware, precision))
 
 
 def kinds(spec: Transformer, context: int) -> list[str | None]:

@@ -32,6 +32,7 @@ from .decoder import (
     Context,
     Decoder,
     DecoderState,
+    Kept,
     Maxout,
     Widths,
     as_state,
@@ -127,6 +128,10 @@ class Bahdanau(Context, kind="bahdanau"):
             "attention": _attention_cost(self.score, w, tokens, source, w.d_m + d_gates),
             "readout": dense(w.d_s + w.d_e + w.d_m, 2 * self.width(w), tokens),
         }
+
+    def kept(self, w: Widths) -> Kept:
+        source = self.score.width(w.d_m) + w.d_m + GATES[w.cell] * w.d_s
+        return Kept(state_size(w), source, source)
 
 
 def _check(score: Score, w: Widths) -> None:
@@ -244,6 +249,12 @@ class Luong(Context, kind="luong"):
             "attention": attention + window * (self.alignment == "predictive"),
             "readout": combine,
         }
+
+    def kept(self, w: Widths) -> Kept:
+        """A step reads keys and projected states; the states themselves are kept beside them."""
+        keys = w.d_s if self.alignment == "location" else self.score.width(w.d_m)
+        row = state_size(w) + w.d_s * self.feeding + (self.alignment == "monotonic")
+        return Kept(row, keys + w.d_m + w.d_s, keys + w.d_s)
 
 
 class LuongDecoder(AttentiveDecoder):

@@ -37,6 +37,14 @@ class Widths(NamedTuple):
     fits: bool
 
 
+class Kept(NamedTuple):
+    """Numbers of elements that decoding keeps: of a row, and of each source token; `read` of the latter in each step."""
+
+    row: int
+    source: int = 0
+    read: int = 0
+
+
 class Context(Spec, role="context"):
     """Base class of contexts: what a recurrent decoder reads of the source when it predicts a token."""
 
@@ -53,6 +61,10 @@ class Context(Spec, role="context"):
     def cost(self, w: Widths, tokens: int, source: int) -> dict[str, Cost]:
         """Cost of one sentence by part: `decoder`, `attention` if there is any, `readout`."""
         raise NotImplementedError
+
+    def kept(self, w: Widths) -> Kept:
+        """Return what decoding keeps."""
+        return Kept(state_size(w))
 
 
 class Decoder(nn.Module):
@@ -180,6 +192,9 @@ class FixedContext(Context, kind="fixed-context"):
         begin = dense(w.d_m, w.d_m) + dense(w.d_m, state_size(w))
         readout = dense(w.d_s + w.d_e + w.d_m, 2 * self.width(w), tokens)
         return {"decoder": recurrence(w, w.d_e + w.d_m, tokens) + begin, "readout": readout}
+
+    def kept(self, w: Widths) -> Kept:
+        return Kept(state_size(w) + w.d_m)
 
 
 class FixedContextDecoder(Decoder):

@@ -1,0 +1,64 @@
+"""What binds a training step of a recurrent encoder–decoder: bytes moved and FLOPs of each component (the roofline).
+
+A recurrence multiplies the states of one token by its matrix W (gates · d × d) and needs the result for the next, so that W
+is read again at each step, forward and backward, for as few FLOPs as the batch has rows: 2 · rows / bytes of an element. The
+products with the inputs and the gradient of W are of all steps at once. Attention that a step waits for reads all keys and
+values of the source at each step, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...layers.rnn import GATES, Cell
+from ...models.recurrent.attention import Luong
+from ...models.recurrent.model import Recurrent
+from ..accelerators import Accelerator
+from ..flops import TRAINING, Shape, training_flops
+from ..roofline import ACTIVATION, ADAMW_BYTES, LOSS, SCORES, WIDTH, Component, Roofline, summed
+
+
+def roofline(spec: Recurrent, shape: Shape, hardware: Accelerator, precision: str) -> Roofline:
+    """The roofline of a training step of a batch with AdamW. Tensors count as in `cost.roofline`.
+
+    Kernels that keep the recurrent matrix on the chip for several steps move fewer bytes.
+    """
+    components: list[Component] = summed(_components(spec, shape, WIDTH[precision]))
+    return Roofline(hardware, precision, "step-by-step", components, training_flops(spec, shape))
+
+
+def _components(spec: Recurrent, shape: Shape, width: int) -> Iterator[tuple[str, int, int]]:
+    """(name, FLOPs, bytes) of each component."""
+    w, rows = spec.widths, shape.rows
+    tokens, read = rows * shape.length, rows * shape.source
+    flops = {name: TRAINING * rows * cost.flops for name, cost in spec.parts(shape.length, shape.source).items()}
+    encoder = (spec.cell, spec.d_e, spec.d_h, spec.encoder_layers, spec.directions)
+    yield "encoder recurrence", flops["encoder"], width * _recurrence(*encoder, shape.source, rows)
+    decoder = (w.cell, w.d_e, w.d_s, w.n_layers, 1)
+    yield "decoder recurrence", flops["decoder"], width * _recurrence(*decoder, shape.length, rows)
+    kept = spec.context.kept(w)
+    if kept.read:
+        at_once = isinstance(spec.context, Luong) and not spec.context.feeding
+        passes = rows * (1 if at_once else shape.length)
+        # Forward reads keys and values, backward reads them and adds to their gradients.
+        moved = 4 * passes * shape.source * kept.read + SCORES * tokens * shape.source
+        yield "attention", flops["attention"], width * moved
+    if "readout" in flops:
+        matrix = flops["readout"] // (2 * TRAINING * max(tokens, 1))
+        yield "readout", flops["readout"], width * TRAINING * (matrix + tokens * (w.d_s + w.d_m + spec.d_o))
+    yield "embeddings", 0, 2 * width * (tokens + read) * spec.d_e
+    matrix = spec.d_o * spec.vocab_size
+    yield "head", flops["head"], width * TRAINING * (matrix + tokens * (spec.d_o + spec.vocab_size))
+    yield "loss", 0, 4 * LOSS * tokens * spec.vocab_size
+    yield "optimizer", 0, ADAMW_BYTES * spec.n_parameters
+
+
+def _recurrence(cell: Cell, d_in: int, d: int, n_layers: int, directions: int, length: int, rows: int) -> int:
+    """Elements moved by recurrent layers, forward and backward."""
+    tokens, gates, total = rows * length, GATES[cell] * d, 0
+    for layer in range(n_layers):
+        inner = d_in if layer == 0 else directions * d
+        inputs = TRAINING * (gates * inner + tokens * (inner + gates))
+        steps = 2 * length * gates * d + gates * d + TRAINING * tokens * (d + gates)
+        total += directions * (inputs + steps + ACTIVATION * tokens * gates)
+    return total
