@@ -149,7 +149,9 @@ def _rooflines(costs: Costs, hardware: Accelerator, precision: str) -> list[Roof
     if isinstance(costs.spec, Recurrent):
         return [roofline_of_recurrent(costs.spec, costs.shape, hardware, precision)]
     if not isinstance(costs.spec, Transformer):
-        raise ValueError(f"--roofline works for Transformers and recurrent models, and {costs.name} is neither; leave it out")
+        raise ValueError(
+            f"--roofline works for Transformers and recurrent models, and {costs.name} is neither; leave it out"
+        )
     kinds: tuple[AttentionKind, ...] = ("tiled", "materialized")
     return [roofline(costs.spec, costs.shape, hardware, precision, kind) for kind in kinds]
 

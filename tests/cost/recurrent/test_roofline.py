@@ -23,7 +23,8 @@ def test_the_components_have_the_flops_of_a_step(name: str) -> None:
 def test_bytes_of_a_small_model_by_hand() -> None:
     spec = qkv.preset("rnnencdec", vocab_size=50, d_e=8, d_h=4, d_s=4, directions=1)
     rows, length, source = 2, 6, 5
-    moved = {one.name: one.work.bytes for one in roofline(spec, Shape(rows, length, source), KNOWN["h100"], "fp32").components}
+    found = roofline(spec, Shape(rows, length, source), KNOWN["h100"], "fp32")
+    moved = {one.name: one.work.bytes for one in found.components}
     tokens, gates = rows * source, 3 * 4
     inputs = 3 * (gates * 8 + tokens * (8 + gates))
     states = (2 * source + 1) * gates * 4 + 3 * tokens * (4 + gates)
@@ -41,7 +42,9 @@ def test_larger_batches_use_more_of_the_device() -> None:
 def test_attention_of_all_steps_at_once_moves_less() -> None:
     fed, free = (qkv.preset("luong-global", context={"kind": "luong", "feeding": feeding}) for feeding in (True, False))
     moved = [
-        {one.name: one.work.bytes for one in roofline(spec, Shape(8, 30, 30), KNOWN["h100"], "bf16").components}["attention"]
+        {one.name: one.work.bytes for one in roofline(spec, Shape(8, 30, 30), KNOWN["h100"], "bf16").components}[
+            "attention"
+        ]
         for spec in (fed, free)
     ]
     assert moved[0] > 10 * moved[1]

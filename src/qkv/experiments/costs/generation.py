@@ -74,9 +74,7 @@ def of_generation(
     return GenerationCosts(hardware.name, precision, context, source, rows)
 
 
-def _of_recurrent(
-    spec: Recurrent, context: int, source: int, hardware: Accelerator, precision: str
-) -> GenerationCosts:
+def _of_recurrent(spec: Recurrent, context: int, source: int, hardware: Accelerator, precision: str) -> GenerationCosts:
     """Return the costs of a source and of a token, which do not depend on the text before it."""
     rows = [
         _row(f"a source of {source:,}", recurrent.source(spec, source, 1, precision), hardware, precision),
