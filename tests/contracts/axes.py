@@ -15,6 +15,7 @@ import torch
 
 import qkv.attention
 import qkv.core
+import qkv.generation
 import qkv.kv_cache
 import qkv.layers
 import qkv.models
@@ -22,6 +23,7 @@ import qkv.patterns
 import qkv.positions
 from qkv.attention.multi_head import Mixer
 from qkv.core.spec import Spec
+from qkv.generation.speculation import Speculation
 from qkv.kernels.backends import BACKENDS
 from qkv.layers.feedforward import FeedForwardLayer
 from qkv.layers.norm import Norm
@@ -54,6 +56,7 @@ from qkv.positions.xpos import XPos
 for _package in (
     qkv.attention,
     qkv.core,
+    qkv.generation,
     qkv.kv_cache,
     qkv.layers,
     qkv.models,
@@ -113,6 +116,12 @@ FEEDFORWARDS: Mapping[str, dict[str, Any]] = {
     "moe": {"kind": "moe", "n_experts": 4, "top_k": 2, "d_ff": 12, "shared": {"kind": "feedforward", "d_ff": 6}},
 }
 
+SPECULATIONS: Mapping[str, Any] = {
+    "lookup": "lookup",
+    "draft": {"kind": "draft", "num_speculative_tokens": 3},
+    "early-exit": {"kind": "early-exit", "num_speculative_tokens": 2},
+}
+
 # Blocks and heads are less than the axes: the fast suite pairs them, the full product takes them in turn.
 BLOCKS: Mapping[str, dict[str, Any]] = {
     "post": {"placement": "post", "norm": "layernorm"},
@@ -162,6 +171,7 @@ TABLES: Mapping[type[Spec], tuple[str, Mapping[str, Any]]] = {
         "BLOCKS",
         {block["norm"] if isinstance(block["norm"], str) else block["norm"]["kind"]: 0 for block in BLOCKS.values()},
     ),
+    Speculation: ("SPECULATIONS", SPECULATIONS),
     Mixer: ("model() in small.py", dict.fromkeys(("attention", "none", *OF_LONG_TEXTS, *OF_THEIR_OWN))),
 }
 
