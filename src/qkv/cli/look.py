@@ -108,6 +108,7 @@ def look(
     from ..inference.run import load
     from ..look.view.figure import check_suffix
 
+    _check_together(serve, out, json, score, port)
     chosen: dict[str, Any] = {
         "tokens": _range(tokens),
         "layers": _indices("layers", layers),
@@ -120,14 +121,13 @@ def look(
     loaded = load(run, device=device)
     warn_of_settings(inputs, "`qkv look` uses the run's settings, leave it out")
     chosen |= {"target": target, "generate": generate, "word": word}
-    chosen |= {"neuron": neuron, "texts": _texts(texts, neuron)}
+    chosen |= {"neuron": neuron, "texts": _texts(texts, neuron), "patch": patch}
     items = inputs or ([] if neuron is not None and not serve else _lines())
+    changes = _switched_off(loaded, off)
     if serve:
-        _serve(loaded, items, port, chosen)
+        _serve(loaded, items, changes, port, chosen)
         return
-    figure = changed_look(loaded, items, _switched_off(loaded, off), **chosen)
-    if patch is not None:
-        figure = _with_patching(loaded, figure, patch, target)
+    figure = changed_look(loaded, items, changes, **chosen)
     if pair is not None:
         breakdown = figure.score(*pair[1:], group=pair[0])
         echo(dumps(breakdown.to_json()) if json else str(breakdown))
@@ -138,32 +138,32 @@ def look(
         _tell(figure, path)
 
 
-def _with_patching(run: Run, figure: Figure, other: str, target: str | None) -> Figure:
-    """The figure with the heat map of patching from its first input into another text."""
-    from dataclasses import replace
-
-    from ..inference.look.patching import patching_panel
-
-    first, *rest = figure.views
-    panel = patching_panel(run, first.text, other, target)
-    return replace(figure, views=(replace(first, panels=(*first.panels, panel)), *rest))
+def _check_together(serve: bool, out: Path | None, json: bool, score: str | None, port: int) -> None:
+    """Raise ValueError for options of which only one could have an effect."""
+    prints = "--json" if json else "--score"
+    if serve and (out is not None or json or score is not None):
+        raise ValueError(f"--serve shows a live page; leave out {prints if json or score is not None else '--out'}")
+    if out is not None and (json or score is not None):
+        raise ValueError(f"--out writes a file and {prints} prints; give one of them")
+    if port and not serve:
+        raise ValueError("--port is of the live page; give --serve with it")
 
 
 def _tell(figure: Figure, path: Path) -> None:
     """Print the predictions, what is not drawn, and where the page is."""
     for view in figure.views:
         for name, value in view.facts:
-            echo(f"{name}: {value}")
+            echo(f"{name}: {value or '(empty)'}")
         for note in view.notes:
             echo(f"{note}.")
     echo(f"written to {path}")
 
 
-def _serve(run: Run, inputs: list[str], port: int, options: dict[str, Any]) -> None:
+def _serve(run: Run, inputs: list[str], changes: list[HeadChange], port: int, options: dict[str, Any]) -> None:
     """Serve the live page until Ctrl-C."""
     from ..inference.look.live import live_server
 
-    with live_server(run, inputs, port, **options) as server:
+    with live_server(run, inputs, port, changes, **options) as server:
         echo(f"the page is at {server.address} for this machine alone; Ctrl-C ends it", err=True)
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from html import unescape
 
 import pytest
 import run_untrained
@@ -23,7 +25,7 @@ def test_a_head_that_is_off_changes_the_layers_after_it() -> None:
     figure, before = changed_look(run, "abc", [off]), run.look("abc")
     torch.testing.assert_close(figure.weights(0, 0), before.weights(0, 0))
     assert not torch.equal(figure.weights(1, 0), before.weights(1, 0))
-    note = "Outputs changed: head 1 of decoder 0 off; weights are those that the changed model computes"
+    note = "Changed outputs: decoder layer 0 head 1 off; weights are those that the changed model computes"
     assert figure.views[0].notes[-1] == note and note not in before.views[0].notes
     names = [name for name, _ in figure.views[0].facts]
     assert names == ["next token", "next token, unchanged"]
@@ -60,7 +62,7 @@ def test_parts_have_the_names_of_activations() -> None:
 
 def test_requests_of_the_page() -> None:
     with live_server(lm(), ["abc"]) as server:
-        assert 'data-live="yes"' in server.page() and "connect-src 'self'" in server.page()
+        assert "data-live=" in server.page() and "connect-src 'self'" in server.page()
         change = {"part": "decoder", "layer": 0, "head": 1, "factor": 0}
         body = json.loads(server.answer({"text": "de", "changes": [change]}))
         assert body["views"][0]["text"] == "de" and len(body["views"][0]["facts"]) == 2
@@ -68,11 +70,26 @@ def test_requests_of_the_page() -> None:
             ({"text": " ", "changes": []}, "the text is empty"),
             ({"text": "a", "changes": 3}, "changes are a list"),
             ({"text": "a", "changes": [3]}, "a change is an object"),
-            ({"text": "a", "changes": [{"part": "decoder"}]}, "a change has a part, and numbers"),
+            ({"text": "a", "changes": [{"part": "decoder"}]}, "a change has a part, and finite numbers"),
             ({"text": "a" * 20_001, "changes": []}, "the text has 20,001 characters"),
+            ({"text": "abc", "changes": [], "patch": "ab"}, "so choose texts with equally many"),
+            ({"text": "a", "changes": [change | {"factor": float("nan")}]}, "finite numbers"),
         ):
             with pytest.raises(ValueError, match=says):
                 server.answer(request)
+
+
+def test_a_page_begins_with_changes_and_a_second_text_and_takes_others() -> None:
+    off = HeadChange("decoder", 0, 1, 0.0)
+    with live_server(lm(), ["abc"], 0, [off], word="b", tokens=(1, 3), patch="abd") as server:
+        (state,) = re.findall(r'data-live="([^"]*)"', server.page())
+        assert json.loads(unescape(state)) == {"target": "", "neuron": "", "patch": "abd", "changes": [off._asdict()]}
+        assert "Changed outputs: decoder layer 0 head 1 off" in server.page()
+        (view,) = json.loads(server.answer({"text": "de", "patch": "df", "changes": []}))["views"]
+        assert view["panels"][-1]["title"] == "Activation patching" and view["focus"] == {}
+        assert len(view["axes"]["text"]["shown"]) == view["axes"]["text"]["total"]  # the range was that of "abc"
+        (view,) = json.loads(server.answer({"text": "abc", "changes": []}))["views"]
+        assert view["focus"] and view["axes"]["text"]["shown"] == [1, 2]
 
 
 def test_a_model_of_pictures_reads_no_other_files(monkeypatch: pytest.MonkeyPatch) -> None:

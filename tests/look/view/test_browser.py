@@ -47,6 +47,17 @@ def test_a_translator_is_drawn_and_its_text_stays_a_text(translator: Run, tmp_pa
     assert 'class="token on"' in elements and "Inside a score" in elements and "Logit lens" in elements
 
 
+def test_a_live_page_begins_with_what_the_server_was_given(translator: Run, tmp_path: Path) -> None:
+    change = {"part": "cross", "layer": 1, "head": 0, "factor": 0.5}
+    begin = {"target": "", "neuron": "0.3", "patch": TEXT, "changes": [change]}
+    page = tmp_path / "live.html"
+    page.write_text(translator.look("abc", target="xy").html(live=begin), encoding="utf-8")
+    elements, console = opened(page)
+    assert console == "" and "cross, layer 1, head 0: × 0.5 ✕" in elements
+    assert re.findall(r"<label><span>([a-z ]+)</span>", elements) == ["output", "neuron", "patch into"]
+    assert "<option" in elements and "feed-forward of layer 0" in elements
+
+
 def test_an_address_opens_a_head_of_cross_attention_on_a_phone(translator: Run, tmp_path: Path) -> None:
     page = translator.look("abc", target="xy").save(tmp_path / "look.html")
     elements, console = opened(page, "#kind=cross&layer=1&heads=1&mode=map", width=390)

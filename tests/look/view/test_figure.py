@@ -24,7 +24,7 @@ def test_a_page_makes_no_request_and_runs_one_script(run: Run) -> None:
     page = run.look("abc").html().replace("image.src = key().picture;", "")  # a `data:` address
     assert "default-src 'none'" in page and "script-src 'sha256-" in page and "connect-src" not in page
     assert not re.search(r"(src|href)\s*=|url\(|@import|https?://(?!www\.w3\.org/2000/svg)", page)
-    assert "connect-src 'self'" in run.look("abc").html(live=True)
+    assert "connect-src 'self'" in run.look("abc").html(live={})
 
 
 def test_texts_are_escaped_wherever_they_stand(run: Run) -> None:

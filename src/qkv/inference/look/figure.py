@@ -30,6 +30,7 @@ from ...models.transformer import TransformerModel
 from ..loaded import LoadedModel
 from .neurons import neuron_panel
 from .passes import ForwardPass, TokenSequence, forward_pass, recorded_calls, sequence_of
+from .patching import patching_panel
 
 __all__ = ["Figure", "look", "recorded_attention"]
 
@@ -50,6 +51,7 @@ def look(
     changes: Changes | None = None,
     neuron: str | None = None,
     texts: Sequence[str] | None = None,
+    patch: str | None = None,
 ) -> Figure:
     """Return a figure of the attention of every layer and head on each input: texts, or files where the run reads files.
 
@@ -62,13 +64,18 @@ def look(
     changes:  of activations, under which the model runs (`qkv.look.activations.intervene`).
     neuron:   a neuron of a feed-forward layer, such as "1.17" or "decoder.1.17", to show with the texts that excite it the
               most, chosen from `texts`, by default from the run's validation split. Inputs may be empty then.
+    patch:    a second text of as many tokens as the only input, for activation patching between the two.
 
-    Raises ValueError for an input that the run can't read, and for tokens, layers, heads, words or neurons that are not
-    there.
+    Raises ValueError for an input that the run can't read, for tokens, layers, heads, words or neurons that are not there,
+    and for a second text that doesn't fit.
     """
     items = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     if not items and neuron is None:
         raise ValueError("there is nothing to look at; give a text or a file")
+    if patch is not None and len(items) != 1:
+        raise ValueError(
+            f"activations are patched between two texts: give one input besides the other, not {len(items)}"
+        )
     options = {"target": target, "generate": generate, "settings": settings}
     with intervene(run.model, changes) if changes else nullcontext():
         views = tuple(
@@ -77,6 +84,8 @@ def look(
         )
         if neuron is not None:
             views = _with_panel(views, neuron_panel(run, neuron, texts))
+        if patch is not None:
+            views = _with_panel(views, patching_panel(run, str(items[0]), patch, target))
     first = None if layers is None and heads is None else ((layers or [0])[0], (heads or [0])[0])
     return Figure(run.name, views, run.model, first)
 

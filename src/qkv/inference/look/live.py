@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -53,7 +54,7 @@ def changed_look(
     changed = look(run, inputs, changes=changes_of(changes), **options)
     if not changes:
         return changed
-    before = look(run, inputs, **options | {"neuron": None})
+    before = look(run, inputs, **options | {"neuron": None, "patch": None})
     views = (
         replace(
             one,
@@ -69,14 +70,19 @@ def _note(changes: Sequence[HeadChange]) -> str:
     """What is changed, in words."""
     parts = []
     for part, layer, head, factor in changes:
-        where = f"{part} {layer}" if head is None else f"head {head} of {part} {layer}"
+        where = f"{part} layer {layer}" if head is None else f"{part} layer {layer} head {head}"
         parts.append(f"{where} × {factor:g}" if factor else f"{where} off")
-    return f"Outputs changed: {', '.join(parts)}; weights are those that the changed model computes"
+    return f"Changed outputs: {', '.join(parts)}; weights are those that the changed model computes"
 
 
-def live_server(run: LoadedModel, inputs: Sequence[str], port: int = 0, **options: Any) -> LiveServer:
-    """Return a server of the live page, which begins with `inputs`; `serve_forever()` runs it."""
-    first = look(run, inputs, **options)
+def live_server(
+    run: LoadedModel, inputs: Sequence[str], port: int = 0, changes: Sequence[HeadChange] = (), **options: Any
+) -> LiveServer:
+    """Return a server of the live page, which begins with `inputs`, `changes` and the options of `look`; `serve_forever()`
+    runs it. A word and a range of tokens are those of `inputs` alone."""
+    first = changed_look(run, inputs, changes, **options)
+    begin = {name: options.get(name) or "" for name in ("target", "neuron", "patch")}
+    state = {**begin, "changes": [change._asdict() for change in changes]}
 
     def answer(request: dict[str, Any]) -> str:
         text = str(request.get("text", ""))
@@ -84,13 +90,15 @@ def live_server(run: LoadedModel, inputs: Sequence[str], port: int = 0, **option
             raise ValueError(f"the text has {len(text):,} characters; give at most {MOST_CHARACTERS:,}")
         if not reads_text(run) and text not in inputs:
             raise ValueError("this model reads files; give them to `qkv look` on the command line")
-        target = str(request.get("target") or "").strip() or None
-        own = options | ({"target": target} if run.model.is_encoder_decoder else {})
-        own |= {"neuron": str(request.get("neuron") or "").strip() or None}
+        given = {name: str(request.get(name) or "").strip() or None for name in begin}
+        own = options | {
+            name: value for name, value in given.items() if name != "target" or run.model.is_encoder_decoder
+        }
+        own |= {} if text in inputs else {"word": None, "tokens": None}
         figure = changed_look(run, text, [_change(one) for one in _listed(request.get("changes"))], **own)
         return json.dumps(figure.page_data(), allow_nan=False)
 
-    return LiveServer(lambda: first.html(live=True), answer, port)
+    return LiveServer(lambda: first.html(live=state), answer, port)
 
 
 def _listed(value: Any) -> list[Any]:
@@ -105,6 +113,6 @@ def _change(value: Any) -> HeadChange:
         raise ValueError("a change is an object with part, layer, head and factor")
     part, layer, head, factor = (value.get(name) for name in HeadChange._fields)
     numbers = isinstance(layer, int) and (head is None or isinstance(head, int)) and isinstance(factor, int | float)
-    if not isinstance(part, str) or not numbers:
-        raise ValueError("a change has a part, and numbers as layer, head (or null) and factor")
+    if not isinstance(part, str) or not numbers or not math.isfinite(factor):  # type: ignore[arg-type]
+        raise ValueError("a change has a part, and finite numbers as layer, head (or null) and factor")
     return HeadChange(part, int(layer), head, float(factor))  # type: ignore[arg-type]

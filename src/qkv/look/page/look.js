@@ -18,7 +18,7 @@
   const status = document.getElementById("status");
   const say = (text) => { status.textContent = text; };
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const live = Boolean(document.body.dataset.live);
+  const live = document.body.dataset.live ? JSON.parse(document.body.dataset.live) : null; // what the form begins with
   const HEADS = 8;
   const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3], [1, 5], [12, 4], [5, 2, 1, 2], [3, 6]];
   const digits = (value, count = 3) => (Math.abs(value) < 0.0005 && value !== 0 ? value.toExponential(1) : value.toFixed(count));
@@ -40,7 +40,7 @@
   const halves = (index) => Array.from(new Uint16Array(array(index).slice().buffer), half);
 
   // ---- state ----
-  const state = { changes: [], view: 0, group: 0, layer: 0, heads: [0], mode: null, scaled: false, tokens: [], side: "query", pair: null };
+  const state = { changes: live ? live.changes : [], view: 0, group: 0, layer: 0, heads: [0], mode: null, scaled: false, tokens: [], side: "query", pair: null };
   const view = () => data.views[state.view];
   const group = () => view().groups[state.group];
   const layer = () => group().layers[state.layer];
@@ -82,7 +82,7 @@
       data.views.map((one, i) => make("button", { role: "tab", "aria-selected": i === state.view, onclick: () => { openView(i); render(); } },
         label(one.text.length > 40 ? one.text.slice(0, 39) + "…" : one.text))));
     return make("div", {}, views, live ? form() : null, live || !view().text ? null : make("p", { class: "input", dir: "auto" }, view().text),
-      view().facts.length ? make("dl", { class: "facts" }, view().facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", { dir: "auto" }, value)])) : null,
+      view().facts.length ? make("dl", { class: "facts" }, view().facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", { dir: "auto", class: value ? "" : "nothing" }, value || "(empty)")])) : null,
       view().notes.length ? make("ul", { class: "notes" }, view().notes.map((note) => make("li", {}, note + "."))) : null);
   }
   function openView(index) {
@@ -577,7 +577,7 @@
         const [x, y] = [a[order.column], b[order.column]];
         return (typeof x === "number" && typeof y === "number" ? y - x : String(x).localeCompare(String(y))) * (order.down ? 1 : -1);
       });
-      body.replaceChildren(...rows.map((row) => make("tr", {}, row.map((cell) => make("td", { class: typeof cell === "number" ? "number" : "" }, label(cell === null ? "–" : typeof cell === "number" && !Number.isInteger(cell) ? digits(cell, 4) : String(cell)))))));
+      body.replaceChildren(...rows.map((row) => make("tr", {}, row.map((cell) => make("td", { class: typeof cell === "number" || cell === null ? "number" : "" }, label(cell === null ? "–" : typeof cell === "number" && !Number.isInteger(cell) ? digits(cell, 4) : String(cell)))))));
     }
     fill();
     const head_ = make("tr", {}, one.columns.map((name, i) => make("th", { scope: "col" }, make("button", { onclick: () => { order = { column: i, down: order.column === i ? !order.down : true }; fill(); } }, name))));
@@ -602,25 +602,27 @@
   }
 
   // ---- live page ----
+  const field = (name, input) => make("label", {}, make("span", {}, name), input);
   function form() {
     const text = make("textarea", { name: "text", dir: "auto", "aria-label": "text" });
     text.value = view().text;
-    const given = view().axes.source ? make("input", { name: "target", placeholder: "output (empty: generated)", dir: "auto", "aria-label": "output" }) : null;
-    if (given) given.value = state.target || "";
-    const neuron = make("input", { name: "neuron", placeholder: "neuron: LAYER.INDEX (empty: none)", "aria-label": "neuron whose strongest texts are shown, LAYER.INDEX" });
-    neuron.value = state.neuron;
+    const given = view().axes.source ? make("input", { name: "target", placeholder: "empty: generated", dir: "auto", "aria-label": "output" }) : null;
+    if (given) given.value = live.target;
+    const neuron = make("input", { name: "neuron", placeholder: "LAYER.INDEX, to see the texts that excite it", "aria-label": "neuron whose strongest texts are shown, LAYER.INDEX" });
+    neuron.value = live.neuron;
+    const patch = make("input", { name: "patch", placeholder: "another text of as many tokens", dir: "auto", "aria-label": "other text of as many tokens, for activation patching" });
+    patch.value = live.patch;
     return make("form", { class: "form", onsubmit: (event) => {
       event.preventDefault();
-      state.target = given ? given.value : "";
-      state.neuron = neuron.value;
+      Object.assign(live, { target: given ? given.value : "", neuron: neuron.value, patch: patch.value });
       ask(text.value);
-    } }, text, given, neuron, make("div", { class: "bar" }, make("button", { type: "submit" }, "look")), changeList());
+    } }, text, given && field("output", given), field("neuron", neuron), field("patch into", patch), make("div", { class: "bar" }, make("button", { type: "submit" }, "look")), changeList());
   }
   const describe = (one) => `${one.part}, layer ${one.layer}${one.head === null ? "" : `, head ${one.head}`}: ${one.factor === 0 ? "off" : `× ${one.factor}`}`;
   function changeList() {
     if (!state.changes.length) return null;
     return make("div", { class: "bar", role: "group", "aria-label": "changes" }, make("span", {}, "changed:"),
-      state.changes.map((one, i) => make("button", { "aria-label": `undo ${describe(one)}`, onclick: (event) => { event.preventDefault(); state.changes.splice(i, 1); ask(view().text); } }, `${describe(one)} ✕`)));
+      state.changes.map((one, i) => make("button", { "aria-label": `undo ${describe(one)}`, onclick: (event) => { event.preventDefault(); ask(view().text, state.changes.filter((other) => other !== one)); } }, `${describe(one)} ✕`)));
   }
   function changeBar() {
     const part = group().name, known = ["encoder", "decoder", "cross"].includes(part) && layer().norms !== undefined, index = layer().index;
@@ -628,24 +630,28 @@
     const stack = part === "cross" ? "decoder" : part;
     const change = (made) => {
       const same = (a, b) => a.part === b.part && a.layer === b.layer && a.head === b.head;
-      state.changes = [...state.changes.filter((old) => !made.some((one) => same(one, old))), ...made.filter((one) => one.factor !== 1)];
-      ask(view().text);
+      ask(view().text, [...state.changes.filter((old) => !made.some((one) => same(one, old))), ...made.filter((one) => one.factor !== 1)]);
     };
-    const heads = (factor) => state.heads.map((place) => ({ part, layer: index, head: layer().heads[place], factor }));
-    const button = (name, made) => make("button", { onclick: () => change(made()) }, name);
-    return make("div", { class: "bar", role: "group", "aria-label": "change the model" }, make("span", {}, state.heads.length > 1 ? "these heads" : "this head"),
-      button("off", () => heads(0)), button("× 0.5", () => heads(0.5)), button("× 2", () => heads(2)), button("as trained", () => heads(1)),
-      make("span", {}, `layer ${index}`), button("attention off", () => [{ part, layer: index, head: null, factor: 0 }]),
-      button("feed-forward off", () => [{ part: `feedforward of ${stack}`, layer: index, head: null, factor: 0 }]));
+    const what = {
+      [state.heads.length > 1 ? "these heads" : "this head"]: (factor) => state.heads.map((place) => ({ part, layer: index, head: layer().heads[place], factor })),
+      [`attention of layer ${index}`]: (factor) => [{ part, layer: index, head: null, factor }],
+      [`feed-forward of layer ${index}`]: (factor) => [{ part: `feedforward of ${stack}`, layer: index, head: null, factor }],
+    };
+    const chosen = make("select", { "aria-label": "what is changed", onchange: () => { state.part = chosen.selectedIndex; } },
+      Object.keys(what).map((name, i) => make("option", { value: name, selected: i === state.part }, name)));
+    const button = (name, factor) => make("button", { onclick: () => change(what[chosen.value](factor)) }, name);
+    return make("div", { class: "bar", role: "group", "aria-label": "change the model" }, make("span", {}, "change"), chosen,
+      button("off", 0), button("× 0.5", 0.5), button("× 2", 2), button("as trained", 1));
   }
-  async function ask(text) {
+  async function ask(text, changes = state.changes) {
     say("computing …");
     try {
-      const answer = await fetch("look", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ text, target: state.target || "", neuron: state.neuron, changes: state.changes }) });
+      const answer = await fetch("look", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ text, ...live, changes }) });
       const body = await answer.json();
       if (!answer.ok) { say(body.error); return; }
       const address = location.hash;
       data = body;
+      state.changes = changes;
       bytes = new Map();
       try { history.replaceState(null, "", address); } catch (error) { /* no address */ }
       fromAddress();
@@ -676,8 +682,6 @@
     try { history.replaceState(null, "", `#${new URLSearchParams(fields)}`); } catch (error) { /* a frame of a notebook has no address */ }
   }
 
-  state.neuron = (data.views.flatMap((one) => one.panels).find((one) => one.neuron) || { neuron: "" }).neuron;
-  state.target = (view().facts.find(([name]) => name === "target") || ["", ""])[1];
   fromAddress();
   render();
   let width = window.innerWidth;

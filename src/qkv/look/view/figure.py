@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -119,8 +120,9 @@ class Figure:
         shown = self.views[view]
         return picture.draw(shown.group(group), shown.axes, layer, head, shown.text)
 
-    def html(self, live: bool = False) -> str:
-        """Return the page: one file without requests. With `live` it asks the server that it came from for other texts."""
+    def html(self, live: Mapping[str, Any] | None = None) -> str:
+        """Return the page: one file without requests. With `live`, what its form begins with (`target`, `neuron`, `patch`,
+        `changes`), it asks the server that it came from for other texts."""
         script = (PAGE / "look.js").read_text(encoding="utf-8")
         digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
         return render(
@@ -128,7 +130,7 @@ class Figure:
             title=self.title,
             script=Markup(script),
             digest=digest,
-            live=live,
+            live=None if live is None else json.dumps(dict(live)),
             look=Markup((PAGE / "look.css").read_text(encoding="utf-8")),
             data=Markup(as_script(self.page_data())),
         )
