@@ -11,6 +11,7 @@
     python -m bench products                 products of few rows beside memory bandwidth, for docs/machine.md
     python -m bench serving                  decoding beside other libraries, for docs/performance.md
     python -m bench start                    time to the first token, for docs/performance.md
+    python -m bench quantization RUN         perplexity with weights of 8 and 4 bits, for docs/quantization.md
     python -m bench terminal TYPESCRIPT FILE.svg      a picture of a recorded command, for the README
     python -m bench pictures                 the pictures of pages in docs/ (--help)
     python -m bench render                   only write the pages and figures again from what is kept
@@ -33,6 +34,7 @@ from .cost.command import main as cost
 from .lockstep import Case, measure, ring
 from .pictures import main as pictures
 from .products import main as products
+from .quantization import main as quantization
 from .real.command import main as real
 from .results import RESULTS, Result, latest
 from .scale.command import main as scale
@@ -58,6 +60,8 @@ def main(arguments: list[str] | None = None) -> int:
         return serving(words[1:])
     if words[:1] == ["start"]:
         return start(words[1:])
+    if words[:1] == ["quantization"]:
+        return quantization(words[1:])
     if words[:1] == ["products"]:
         return products(words[1:])
     if words[:1] == ["terminal"]:
