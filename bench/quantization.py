@@ -1,4 +1,4 @@
-"""`python -m bench quantization RUN`: the perplexity of a language model, and its size on disk, with weights of 8 and 4 bits.
+"""`python -m bench quantization RUN`: the perplexity and the size on disk of a language model with weights of 8 and 4 bits.
 
 Every format is evaluated on the test split of the run's recipe, rounded and by the methods that read calibration data, of
 the training split. The table is in docs/quantization.md, with the command that trains the run which it is of.
@@ -137,8 +137,8 @@ def _asked(rows: list[dict[str, Any]], base: float) -> str:
     int4 = max((_change(row, base) for row in rows if row["weights"] == "int4" and row["method"] != "rtn"), default=0.0)
     met = {True: "reached", False: "**not reached**"}
     return (
-        f"Asked: int8 ≤ +{ASKED['int8']} %: {met[int8 <= ASKED['int8']]} by all rows (at most {int8:+.2f} %). int4 by GPTQ or "
-        f"AWQ ≤ +{ASKED['int4']:.0f} %: {met[int4 <= ASKED['int4']]} by all rows (at most {int4:+.2f} %)."
+        f"Asked: int8 ≤ +{ASKED['int8']} %: {met[int8 <= ASKED['int8']]} by all rows (at most {int8:+.2f} %). int4 by GPTQ "
+        f"or AWQ ≤ +{ASKED['int4']:.0f} %: {met[int4 <= ASKED['int4']]} by all rows (at most {int4:+.2f} %)."
     )
 
 
