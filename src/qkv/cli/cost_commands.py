@@ -32,7 +32,9 @@ class _Costs(TyperGroup):
         return ("" if name == DEFAULT else name), command, rest
 
 
-app = typer.Typer(cls=_Costs, short_help="Predict what training costs, and what fits into a memory.")
+app = typer.Typer(
+    cls=_Costs, short_help="Predict what training costs, and what fits into a memory.", rich_markup_mode="markdown"
+)
 app.command(DEFAULT)(cost.cost)
 app.command("fit")(fit.fit)
 app.command("sweep")(cost_sweep.sweep)

@@ -32,7 +32,12 @@ class _Scaling(TyperGroup):
         return ("" if name == DEFAULT else name), command, rest
 
 
-app = typer.Typer(cls=_Scaling, no_args_is_help=True, short_help="Train a ladder of models and fit scaling laws.")
+app = typer.Typer(
+    cls=_Scaling,
+    no_args_is_help=True,
+    short_help="Train a ladder of models and fit scaling laws.",
+    rich_markup_mode="markdown",
+)
 
 
 @app.command(DEFAULT)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SHOWN = 12  # tokens in a list
 
-app = typer.Typer(no_args_is_help=True, help="Train, inspect and convert tokenizers.")
+app = typer.Typer(no_args_is_help=True, help="Train, inspect and convert tokenizers.", rich_markup_mode="markdown")
 
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the tokenizer.json in DIR.")]
 TokenizerPath = Annotated[

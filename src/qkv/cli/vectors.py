@@ -14,7 +14,9 @@ from .say import echo, echo_json, progress_bar
 if TYPE_CHECKING:
     from ..data.vectors.word_vectors import Found, Vectors
 
-app = typer.Typer(no_args_is_help=True, help="Train, inspect and convert static word vectors.")
+app = typer.Typer(
+    no_args_is_help=True, help="Train, inspect and convert static word vectors.", rich_markup_mode="markdown"
+)
 
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="Vectors in word2vec's text or binary format or GloVe's, plain or .gz.")

@@ -14,20 +14,24 @@ from ...inference.held_out import batches, recipe_of
 from ...inference.run import Run
 from ...inference.text import TextModel
 
-TEXTS, ROUNDS, PREFIX = 64, 5, 200  # texts, times that each is measured, characters of running text
+TEXTS, ROUNDS, PREFIX = 64, 7, 200  # texts, times that each is measured, characters of running text
+NEW_TOKENS = 32  # generated for each text by both runs, so that they do the same work
+LEAST = 0.15  # seconds of a measurement
 
 
 def speeds(before: Run, after: Run) -> dict[str, float]:
     """Return "before" and "after": generated tokens per second on validation texts, greedily, or where the run generates no
-    texts, examples per second. The two are measured in turns; each value is the median of 5."""
+    texts, examples per second. The two are measured in turns. "before" is the median of 7 measurements, and "after" is "before"
+    times the median of the ratios of neighbors, which other work on the machine changes least."""
     texts = _texts(before)
     some = [] if texts else batches(before, "validation", TEXTS)
     runs = {"before": before, "after": after}
     measure = {name: _generation(run, texts) if texts else _passes(run, some) for name, run in runs.items()}
     for once in measure.values():
         once()  # what is computed or compiled once
-    taken = [(name, measure[name]()) for _ in range(ROUNDS) for name in runs]
-    return {name: statistics.median(speed for other, speed in taken if other == name) for name in runs}
+    pairs = [(measure["before"](), measure["after"]()) for _ in range(ROUNDS)]
+    first = statistics.median(pair[0] for pair in pairs)
+    return {"before": first, "after": first * statistics.median(second / first for first, second in pairs)}
 
 
 def _texts(run: Run) -> list[str]:
@@ -44,22 +48,29 @@ def _generation(run: Run, texts: list[str]) -> Callable[[], float]:
     text_model: TextModel = run.text_model
     longest = (run.model.max_positions or 10**6) // 2
     prompts = [text_model.encode(text)[:longest] for text in texts]
-    settings = run.settings(num_beams=1, num_samples=1, temperature=None, top_k=None, top_p=None, min_p=None)
+    count = min(NEW_TOKENS, longest)
+    greedy = {"num_beams": 1, "num_samples": 1, "temperature": None, "top_k": None, "top_p": None, "min_p": None}
+    settings = run.settings(**greedy, min_new_tokens=count, max_new_tokens=count)
 
-    def once() -> float:
-        start = time.perf_counter()
-        outputs = text_model.outputs_of(prompts, settings)
-        return sum(len(one.tokens) for several in outputs for one in several) / (time.perf_counter() - start)
+    def generated() -> int:
+        return sum(len(one.tokens) for several in text_model.outputs_of(prompts, settings) for one in several)
 
-    return once
+    return lambda: _rate(generated)
 
 
 def _passes(run: Run, some: list[Batch]) -> Callable[[], float]:
     @torch.inference_mode()
-    def once() -> float:
-        start = time.perf_counter()
+    def examples() -> int:
         for batch in some:
             run.model(**batch.inputs)
-        return sum(len(batch.texts) or batch.rows for batch in some) / (time.perf_counter() - start)
+        return sum(len(batch.texts) or batch.rows for batch in some)
 
-    return once
+    return lambda: _rate(examples)
+
+
+def _rate(work: Callable[[], int]) -> float:
+    """Return how many things a second are done, repeating the work for `LEAST` seconds."""
+    start, done = time.perf_counter(), work()
+    while (taken := time.perf_counter() - start) < LEAST:
+        done += work()
+    return done / taken
