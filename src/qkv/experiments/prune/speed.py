@@ -6,6 +6,7 @@ import itertools
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -52,7 +53,8 @@ def _generation(run: Run, texts: list[str]) -> Callable[[], float]:
     longest = (run.model.max_positions or 10**6) // 2
     prompts = [text_model.encode(text)[:longest] for text in texts]
     count = min(NEW_TOKENS, longest)
-    greedy = {"num_beams": 1, "num_samples": 1, "temperature": None, "top_k": None, "top_p": None, "min_p": None}
+    greedy: dict[str, Any] = {"num_beams": 1, "num_samples": 1}
+    greedy |= dict.fromkeys(("temperature", "top_k", "top_p", "min_p"))
     settings = run.settings(**greedy, min_new_tokens=count, max_new_tokens=count)
 
     def generated() -> int:
