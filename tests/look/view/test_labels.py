@@ -22,6 +22,8 @@ def test_parts_of_a_character_are_numbered() -> None:
 def test_control_characters_are_written_out_and_long_labels_cut_between_graphemes() -> None:
     assert printable("a\u0000b\u202e") == "a\\u0000b\\u202e"
     assert printable("") == "∅"
+    assert printable("\u200d") == "\\u200d" and printable("\ufe0f\u200d") == "\\ufe0f\\u200d"  # invisible alone
+    assert printable("\u05b0ab") == "◌\u05b0ab"
     family = "👨\u200d👩\u200d👧"
     assert printable(family) == family
     cut = printable("x" * (LONGEST - 3) + family + "yyy")

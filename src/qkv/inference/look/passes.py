@@ -139,7 +139,7 @@ def _masked(run: LoadedModel, text: str) -> ForwardPass:
     facts: tuple[tuple[str, str], ...] = ()
     if masks:
         filled = fill(run, [text], top_k=3)[0]
-        best = "; ".join(", ".join(f"{c.token.strip()} {c.probability:.3f}" for c in mask) for mask in filled.masks)
+        best = "  |  ".join("  ".join(f"{c.token.strip()} {c.probability:.3f}" for c in mask) for mask in filled.masks)
         facts = (("masks", best),)
     return ForwardPass(lambda: run.model.hidden(**inputs), _both(sequence), facts, _head(run), ((), inputs))
 

@@ -13,7 +13,10 @@
     }
     return element;
   }
-  const label = (text) => make("bdi", {}, text);
+  const label = (content) => make("bdi", {}, content);
+  const apart = (text) => `\u2068${text}\u2069`; // keeps its own direction inside a sentence
+  // Parts with two spaces between them, such as tokens with their probabilities: each keeps its own direction.
+  const parts = (text) => (text.includes("  ") ? text.split("  ").flatMap((part, i) => (i ? ["  ", label(part)] : [label(part)])) : [text]);
   const app = document.getElementById("app");
   const status = document.getElementById("status");
   const say = (text) => { status.textContent = text; };
@@ -82,7 +85,7 @@
       data.views.map((one, i) => make("button", { role: "tab", "aria-selected": i === state.view, onclick: () => { openView(i); render(); } },
         label(one.text.length > 40 ? one.text.slice(0, 39) + "…" : one.text))));
     return make("div", {}, views, live ? form() : null, live || !view().text ? null : make("p", { class: "input", dir: "auto" }, view().text),
-      view().facts.length ? make("dl", { class: "facts" }, view().facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", { dir: "auto", class: value ? "" : "nothing" }, value || "(empty)")])) : null,
+      view().facts.length ? make("dl", { class: "facts" }, view().facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", { dir: "auto", class: value ? "" : "nothing" }, parts(value || "(empty)"))])) : null,
       view().notes.length ? make("ul", { class: "notes" }, view().notes.map((note) => make("li", {}, note + "."))) : null);
   }
   function openView(index) {
@@ -262,7 +265,7 @@
     function token(side, i, text) {
       const next = side === "query" && writes.length && writes[i] ? make("small", { title: "the likeliest next token" }, "→ ", label(writes[i])) : null;
       const number = make("span", { class: "w" });
-      const parts = side === "query" ? [number, next, label(text)] : [label(text), number];
+      const inside = side === "query" ? [number, next, label(text)] : [label(text), number];
       const button = make("button", { class: "token", tabindex: i ? -1 : 0, "aria-pressed": false,
         onmouseenter: () => { hover = { side, tokens: [i] }; paint(); tell(side, i, text); },
         onmouseleave: () => { hover = null; paint(); },
@@ -280,14 +283,14 @@
           const other = { ArrowRight: "key", ArrowLeft: "query" }[event.key];
           const target = other ? buttons[other][Math.min(i, buttons[other].length - 1)] : buttons[side][to];
           if (target && (other || to !== undefined)) { event.preventDefault(); target.focus(); }
-        } }, parts);
+        } }, inside);
       buttons[side].push(button);
       return button;
     }
     function tell(side, i, text) {
       const others = side === "query" ? columns : rows;
       const best = others.map((name, j) => [name, side === "query" ? value(i, j) : value(j, i)]).sort((a, b) => b[1] - a[1]).slice(0, 4);
-      say(`${text} ${side === "query" ? "attends to" : "is attended to by"} ${best.map(([name, w]) => `${name} ${digits(w)}`).join(", ")}${heads.length > 1 ? ` (mean of ${heads.length} heads)` : ""}`);
+      say(`${apart(text)} ${side === "query" ? "attends to" : "is attended to by"} ${best.map(([name, w]) => `${apart(name)} ${digits(w)}`).join(", ")}${heads.length > 1 ? ` (mean of ${heads.length} heads)` : ""}`);
     }
     const left = make("div", { class: "column left" }, rows.map((text, i) => token("query", i, text)));
     const right = make("div", { class: "column right" }, columns.map((text, i) => token("key", i, text)));
@@ -380,11 +383,11 @@
       context.stroke(); context.restore();
     }
     function tell([t, s]) {
-      const parts = state.heads.map((place, h) => {
+      const weights = state.heads.map((place, h) => {
         const number = layer().heads[place], out = outs[h] && outs[h](t, s);
         return `${layer().heads.length > 1 ? `head ${number}: ` : ""}${out ? "not computed" : digits(heads[h][t * S + s], 4)}`;
       });
-      say(`${rows[t]} → ${columns[s]}   ${parts.join("   ")}`);
+      say(`${apart(rows[t])} → ${apart(columns[s])}   ${weights.join("   ")}`);
     }
     function at(event) {
       const box = canvas.getBoundingClientRect();
@@ -503,9 +506,9 @@
         score += term;
         add("intervention", Math.abs(term) > 60000 ? `${term < 0 ? "hides" : "shows"} the pair` : `${digits(term)}, so the score is ${digits(score)}`);
       }
-    } else add("q and k", `not in this page: ${data.live ? "" : "`qkv look … --score LAYER.HEAD.QUERY.KEY` prints them"}`);
+    } else add("q and k", one.dots ? "not in this page, which has room for other layers' alone; `qkv look … --score LAYER.HEAD.QUERY.KEY` prints them" : "this layer's scores are no dot products of queries and keys");
     add("mask", out && out(t, s) ? "excluded: no weight is computed" : "allowed");
-    add(`weights of “${rows[t]}”`, bars(Array.from(weights.slice(t * S, (t + 1) * S)), "weights of the row", columns, s));
+    add(`weights of “${apart(rows[t])}”`, bars(Array.from(weights.slice(t * S, (t + 1) * S)), "weights of the row", columns, s));
     add("weight", digits(weights[t * S + s], 4));
     const norms = floats(one.norms), shares = columns.map((_, j) => weights[t * S + j] * norms[place * S + j]), total = shares.reduce((a, b) => a + b, 0);
     add("value", `norm ${digits(norms[place * S + s])} behind the output projection; ${digits(total ? (100 * shares[s]) / total : 0, 1)} % of the head's output by norm`);
@@ -544,7 +547,7 @@
     context.fillStyle = color("--soft"); context.fillRect(0, zero, width, 0.7);
     canvas.addEventListener("mousemove", (event) => {
       const i = Math.min(values.length - 1, Math.max(0, Math.floor(((event.clientX - canvas.getBoundingClientRect().left) / canvas.getBoundingClientRect().width) * values.length)));
-      say(`${name}[${i}]${names ? ` ${names[i]}` : ""}: ${digits(values[i], 4)}`);
+      say(`${name}[${i}]${names ? ` ${apart(names[i])}` : ""}: ${digits(values[i], 4)}`);
     });
     return make("div", { class: "scroll" }, canvas);
   }
@@ -560,7 +563,7 @@
     const head_ = make("tr", {}, make("th", {}, one.rowTitle && one.columnTitle ? `${one.rowTitle} \\ ${one.columnTitle}` : ""), one.columns.map((text) => make("th", { scope: "col" }, make("span", {}, label(text)))));
     const body = one.rows.map((name, r) => make("tr", {}, make("th", { scope: "row" }, label(name)), one.columns.map((column, c) => {
       const value = one.values[r][c], text = one.texts ? one.texts[r][c] : one.diverging && value !== null && value < 0 ? "−" : "";
-      const spoken = `${name}, ${column}: ${text && one.texts ? `${text}, ` : ""}${value === null ? "none" : digits(value, 4)}`;
+      const spoken = `${apart(name)}, ${apart(column)}: ${text && one.texts ? `${apart(text)}, ` : ""}${value === null ? "none" : digits(value, 4)}`;
       const cell = make("td", { class: value === null ? "none" : "", title: spoken, onmouseenter: () => say(spoken) });
       if (value !== null) { const ink = make("i", { class: value < 0 ? "minus" : "" }); ink.style.opacity = Math.abs(value) / most; cell.append(ink); }
       if (text) cell.append(make("b", {}, label(text)));
@@ -577,7 +580,7 @@
         const [x, y] = [a[order.column], b[order.column]];
         return (typeof x === "number" && typeof y === "number" ? y - x : String(x).localeCompare(String(y))) * (order.down ? 1 : -1);
       });
-      body.replaceChildren(...rows.map((row) => make("tr", {}, row.map((cell) => make("td", { class: typeof cell === "number" || cell === null ? "number" : "" }, label(cell === null ? "–" : typeof cell === "number" && !Number.isInteger(cell) ? digits(cell, 4) : String(cell)))))));
+      body.replaceChildren(...rows.map((row) => make("tr", {}, row.map((cell) => make("td", { class: typeof cell === "number" || cell === null ? "number" : "" }, typeof cell === "string" ? label(parts(cell)) : cell === null ? "–" : Number.isInteger(cell) ? String(cell) : digits(cell, 4))))));
     }
     fill();
     const head_ = make("tr", {}, one.columns.map((name, i) => make("th", { scope: "col" }, make("button", { onclick: () => { order = { column: i, down: order.column === i ? !order.down : true }; fill(); } }, name))));
@@ -594,7 +597,7 @@
     return make("ol", { class: "texts" }, one.rows.map((row) => make("li", {}, make("span", { class: "value" }, digits(row.values[row.at])), make("p", { dir: "auto" },
       row.cut[0] ? "… " : "",
       row.tokens.map((text, i) => {
-        const value = row.values[i], spoken = `${text}: ${value === null ? "none" : digits(value, 4)}`;
+        const value = row.values[i], spoken = `${apart(text)}: ${value === null ? "none" : digits(value, 4)}`;
         const ink = make("i", { class: value < 0 ? "minus" : "" });
         ink.style.opacity = 0.8 * Math.abs(value ?? 0) / most;
         return make("span", { class: i === row.at ? "excited at" : "excited", title: spoken, onmouseenter: () => say(spoken) }, ink, make("b", {}, label(text)), make("small", {}, value === null ? "–" : digits(value, 2)));

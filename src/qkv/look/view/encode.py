@@ -61,6 +61,7 @@ def group_json(
     for layer, encoded in zip(group.layers, layers, strict=True):
         if layer.request is not None:
             encoded["norms"] = _norms(layer, key, model, arrays)
+            encoded["dots"] = _is_dot_product(layer.request)
             if arrays.size + _vector_size(layer, query, key) < room:
                 encoded |= _vectors(layer, query, key, model, arrays)
     return {
@@ -116,7 +117,7 @@ def _vectors(layer: Layer, query: Axis, key: Axis, model: nn.Module | None, arra
     of rotary positions; nothing for scores that are not dot products."""
     request = layer.request
     assert request is not None
-    if request.score is not None or request.known_weights is not None:
+    if not _is_dot_product(request):
         return {}
     small, _ = tap.part(request, layer.heads, query.rows)
     q = small.q[0].transpose(0, 1)
@@ -137,6 +138,10 @@ def _vectors(layer: Layer, query: Axis, key: Axis, model: nn.Module | None, arra
         "bias": None if bias is None else arrays.add(_half(bias)),
         "softmax": request.weighting is None,
     }
+
+
+def _is_dot_product(request: Request) -> bool:
+    return request.score is None and request.known_weights is None
 
 
 def _rotation(rotation: Rotation, query: Axis, key: Axis, arrays: Arrays) -> dict[str, Any]:

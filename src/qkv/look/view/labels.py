@@ -34,7 +34,14 @@ def token_labels(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """Return a text with control characters written out, cut to `LONGEST` characters between graphemes."""
+    """Return a text with control characters written out, cut to `LONGEST` characters between graphemes.
+
+    Characters that join or change others are written out too if they stand alone, and combining marks are drawn on a circle.
+    """
+    if text and all(c == _JOINER or "\ufe00" <= c <= "\ufe0f" for c in text):
+        return "".join(f"\\u{ord(c):04x}" for c in text)
+    if unicodedata.category(text[:1] or " ") in ("Mn", "Me", "Mc"):
+        text = f"◌{text}"
     shown = "".join(c if c.isprintable() or c == _JOINER else f"\\u{ord(c):04x}" for c in text) or "∅"
     if len(shown) <= LONGEST:
         return shown

@@ -69,7 +69,8 @@ class Drawing:
         image = Image.new("RGB", (self.width * zoom, self.height * zoom), _PAGE)
         draw = ImageDraw.Draw(image)
         for x, y, w, h, color in self.rectangles:
-            draw.rectangle((x * zoom, y * zoom, (x + w) * zoom - 1, (y + h) * zoom - 1), fill=color)
+            left, top, right, bottom = (round(edge * zoom) for edge in (x, y, x + w, y + h))
+            draw.rectangle((left, top, max(right - 1, left), max(bottom - 1, top)), fill=color)
         for x, y, text, anchor, upright in self.texts:
             font = _font(_FONT * zoom)
             if not upright:
