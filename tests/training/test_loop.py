@@ -19,6 +19,17 @@ def lines(out, type: str) -> list[dict]:
     return [line for line in read_metrics(out / "metrics.jsonl") if line["type"] == type]
 
 
+def test_an_impossible_mfu_is_left_out(tmp_path, capsys):
+    from qkv.training.loop import fit
+    from qkv.training.objective import NextToken
+    from qkv.training.settings import Training
+
+    training = Training.from_dict({"max_steps": 20, "save_every": 20})
+    fit(Tiny(), open_stream, NextToken(), training, out=tmp_path, flops_per_token=10.0, peak_flops=1e-3)
+    assert [line["mfu"] for line in lines(tmp_path, "train")] == [None, None]
+    assert capsys.readouterr().err.count("The MFU is left out") == 1
+
+
 def test_a_run_learns_and_leaves_everything_it_promises(tmp_path):
     model = Tiny(dropout=0.0)
     options = {"flops_per_token": 10.0, "peak_flops": 1e6}

@@ -239,9 +239,19 @@ class Trainer:
     def _log_line(self) -> None:
         line = self.meter.line()
         rate = line["tokens_per_s"]
-        line |= {"mfu": self.utilization * rate if self.utilization and rate else None}
+        line |= {"mfu": self._mfu(rate)}
         line |= {"lr": self.stepper.lr, "tokens": self.state.tokens, "elapsed": self.elapsed}
         self.log.train(self.state.step, line)
+
+    def _mfu(self, rate: float | None) -> float | None:
+        """Return the model FLOPs utilization at a rate in tokens per second. None from a value above 1 on, which is impossible."""
+        if not self.utilization or not rate:
+            return None
+        if self.utilization * rate > 1:
+            self.utilization = None
+            self.display.say("The MFU is left out: this is faster than the peak speed, which was measured beside other work.")
+            return None
+        return self.utilization * rate
 
     # -- evaluating and saving ----------------------------------------------------------------------------------
 
