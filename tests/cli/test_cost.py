@@ -81,12 +81,20 @@ def test_the_roofline_is_readable_in_80_columns(capsys: pytest.CaptureFixture[st
         (["--tokens", "many"], "--tokens is a number such as 300e9 or 1.5B, not 'many'"),
         (["--tokens", "1B", "--steps", "9"], "a whole training is given by --tokens or by --steps, not both"),
         (["--context", "4096"], "a context of 4,096 tokens is longer than the model's 1,024"),
+        (["--tokens", "-5"], "a training has at least 1 token, not -5"),
+        (["--devices", "4"], "--devices is for a whole training; give --tokens or --steps as well"),
+        (["--utilization", "0.3"], "--utilization is for a whole training; give --tokens or --steps as well"),
         (["--tokens", "1B", "--utilization", "2"], "utilization is a share of the peak above 0, at most 1, not 2.0"),
     ],
 )
 def test_mistakes(given: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cost", "gpt2", "n_layers=1", "--rows", "1", "--length", "16", *given]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_context_says_nothing_of_a_model_that_does_not_generate(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", "bert-base", "n_layers=1", "--rows", "1", "--length", "16", "--context", "9"]) == 2
+    assert "bert-base generates no tokens one by one" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -49,10 +49,13 @@ def cost(
     steps: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Steps of a whole training, of one batch each.")
     ] = None,
-    devices: Annotated[int, typer.Option(metavar="N", min=1, help="Devices of the whole training.")] = 1,
+    devices: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Devices of the whole training. [default: 1]")
+    ] = None,
     utilization: Annotated[
-        float, typer.Option(metavar="SHARE", help="Share of peak speed that the whole training reaches (MFU).")
-    ] = 0.4,
+        float | None,
+        typer.Option(metavar="SHARE", help="Share of peak speed that the whole training reaches (MFU). [default: 0.4]"),
+    ] = None,
     roofline: Annotated[
         bool, typer.Option("--roofline", help="What binds a training step: bytes moved and time of each component.")
     ] = False,
@@ -101,8 +104,14 @@ def cost(
     generation = of_generation(
         prediction.spec, context or prediction.shape.length, prediction.shape.source, where, kind
     )
+    if context is not None and generation is None:
+        raise ValueError(f"{prediction.name} generates no tokens one by one, so --context says nothing; leave it out")
     budget = _budget(tokens, steps, prediction)
-    run = None if budget is None else whole_run(prediction.flops_per_token, budget, where, kind, utilization, devices)
+    if budget is None and (devices, utilization) != (None, None):
+        given = "--devices" if devices is not None else "--utilization"
+        raise ValueError(f"{given} is for a whole training; give --tokens or --steps as well, or leave it out")
+    share = 0.4 if utilization is None else utilization
+    run = None if budget is None else whole_run(prediction.flops_per_token, budget, where, kind, share, devices or 1)
     rooflines = _rooflines(prediction, where, kind) if roofline else []
     measured = _measured(prediction, target) if measure else None
     if measured is not None:
@@ -119,7 +128,7 @@ def cost(
     if generation is not None:
         _show_generation(generation)
     if run is not None:
-        for line in _run_lines(run, where, utilization, kind):
+        for line in _run_lines(run, where, share, kind):
             console().print(line, highlight=False, markup=False, soft_wrap=True)
 
 

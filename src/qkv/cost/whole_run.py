@@ -44,8 +44,10 @@ def whole_run(
     """
     if not 0 < utilization <= 1:
         raise ValueError(f"utilization is a share of the peak above 0, at most 1, not {utilization}")
-    if devices < 1 or tokens < 1:
-        raise ValueError(f"a training has at least one device and one token, not {devices} and {tokens:g}")
+    if devices < 1:
+        raise ValueError(f"a training has at least 1 device, not {devices}")
+    if tokens < 1:
+        raise ValueError(f"a training has at least 1 token, not {tokens:g}")
     flops, peak = flops_per_token * tokens, hardware.peak(precision)
     seconds = flops / (peak * utilization * devices)
     hours = seconds / 3600 * devices

@@ -249,7 +249,9 @@ class Trainer:
             return None
         if self.utilization * rate > 1:
             self.utilization = None
-            self.display.say("The MFU is left out: this is faster than the peak speed, which was measured beside other work.")
+            self.display.say(
+                "The MFU is left out: this is faster than the peak speed, which was measured beside other work."
+            )
             return None
         return self.utilization * rate
 

@@ -153,7 +153,9 @@ class _Job:
         if heads or keep:
             self.layers = attention_layers(self.model)
         if neurons and not feedforward_layers(self.model):
-            raise ValueError("this model has no plain feed-forward layer whose neurons can be removed")
+            raise ValueError(
+                "this model has no plain feed-forward layer, and only their neurons can be removed; leave out --neurons"
+            )
         if keep is not None:
             if heads:
                 raise ValueError("give heads to remove or heads to keep, not both")
