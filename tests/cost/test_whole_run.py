@@ -36,7 +36,7 @@ def test_active_parameters_of_mixtral():
 
 
 @pytest.mark.parametrize(
-    ("more", "message"), [({"utilization": 0}, "above 0, at most 1"), ({"devices": 0}, "at least one")]
+    ("more", "message"), [({"utilization": 0}, "above 0, at most 1"), ({"devices": 0}, "at least 1")]
 )
 def test_impossible_trainings(more: dict[str, float], message: str):
     with pytest.raises(ValueError, match=message):
