@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ settings.register_profile(
     "fast", settings.get_profile("all"), max_examples=40
 )  # where a test gives no number of its own
 on_cpu = not torch.cuda.is_available()
+gc.disable()  # until the tests are collected: what is made until then stays
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,6 +34,13 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("fast" if "not slow" in config.option.markexpr else "all")
     if not config.pluginmanager.has_plugin(summary.NAME):
         config.pluginmanager.register(summary, summary.NAME)
+
+
+def pytest_collection_finish() -> None:
+    """Garbage collections leave the million objects of modules and tests alone."""
+    gc.freeze()
+    gc.set_threshold(5_000, 10, 10)
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

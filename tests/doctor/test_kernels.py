@@ -35,6 +35,7 @@ def checks(build: bool = False) -> dict[str, Check]:
     return {check.name: check for check in kernels.checks(build)}
 
 
+@pytest.mark.slow  # it compiles all of them
 def test_missing_kernels_are_compiled_by_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "_fits", lambda name: "amx" not in name)
     before = checks()

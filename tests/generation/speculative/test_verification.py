@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from fast_subset import diagonals
 from scipy.stats import chisquare
 from torch import Tensor
 
@@ -57,8 +58,7 @@ PROCESSORS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("way", ["draft", "early-exit:1", "lookup"])
-@pytest.mark.parametrize("sampling", PROCESSORS, ids=str)
+@pytest.mark.parametrize(("way", "sampling"), diagonals(["draft", "early-exit:1", "lookup"], PROCESSORS))
 def test_samples_have_the_models_distribution(way: str, sampling: dict[str, Any]) -> None:
     """Chi-square over all sequences of four tokens; the seeds are fixed, so that the test either always passes or never."""
     target = model(0)

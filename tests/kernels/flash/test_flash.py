@@ -133,7 +133,7 @@ def test_inputs_may_lie_in_memory_as_they_like(there: Remote) -> None:
 
 
 @needs_triton
-@pytest.mark.parametrize("case", ["packed", "alibi"])
+@pytest.mark.parametrize("case", ["packed", pytest.param("alibi", marks=pytest.mark.slow)])
 def test_a_compiled_graph_holds_the_operator_as_one_node(there: Remote, case: str) -> None:
     assert max(there(flash_worker.compiled, case)) == 0.0
 
