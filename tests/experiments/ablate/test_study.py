@@ -121,6 +121,12 @@ def test_a_grid_too_large_for_the_time_is_refused_before_the_first_run(text_reci
     assert not (tmp_path / "out").exists()
 
 
+def test_missing_data_leave_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^no training data: give data\.source"):
+        run_ablation(Ablation.load("translate", vary=["position=rotary,alibi"]), tmp_path / "out", device="cpu")
+    assert not (tmp_path / "out").exists()
+
+
 def test_equal_flops_give_the_smaller_model_more_steps(text_recipe: Path) -> None:
     settings = ["training.max_steps=50"]
     ablation = Ablation.load(text_recipe, settings, vary=["model.d_model=16,32"], seeds=1, budget="flops")

@@ -111,6 +111,12 @@ def test_a_divergence_and_impossible_settings_are_trials(pairs: list[str], tmp_p
     assert "does not divide" in message and "could not be trained" in (tmp_path / "out" / "report.html").read_text()
 
 
+def test_missing_data_leave_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^no training data: give data\.source"):
+        tune(Tuning.load("translate", space=SPACE[:1]), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_recipe_declares_a_space(pairs: list[str], tmp_path: Path) -> None:
     declared = {"space": {"training.optimizer.lr": "1e-4..1e-2, log", "n_heads": [1, 2]}, "trials": 3, "pruner": "none"}
     (tmp_path / "my.yaml").write_text(yaml.safe_dump({**tree("localise"), "tune": declared}, sort_keys=False))

@@ -6,11 +6,9 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
@@ -18,6 +16,7 @@ from ...directories.layout import METRICS
 from ...look.formatting import shown
 from ...look.output_diff import duration
 from ...metrics.display import display_of
+from ..studies.live_table import LiveTable
 from .ablation import Ablation
 from .single_run import RunResult
 from .summary import Spread
@@ -28,29 +27,18 @@ _COLUMNS = 3  # metrics, besides the loss in training
 _NARROW = 100  # columns of a terminal with room for one metric only
 
 
-class Progress:
+class Progress(LiveTable):
     """A context in which a table shows each variant: finished runs, means of their metrics, and the run in training."""
 
     def __init__(
         self, ablation: Ablation, results: Mapping[tuple[str, int], RunResult], console: Console, jobs: int = 1
     ) -> None:
-        self.ablation, self.results, self.console, self.jobs = ablation, results, console, jobs
+        super().__init__(console)
+        self.ablation, self.results, self.jobs = ablation, results, jobs
         self.began: dict[tuple[str, int], float] = {}
         self.took: list[float] = []  # seconds of the runs that ended here
         self.metric = ablation.variant(ablation.baseline).training.metric
         self.running: dict[tuple[str, int], Path] = {}
-        self.live = Live(console=console, get_renderable=self.table, refresh_per_second=1, transient=True)
-
-    def __enter__(self) -> Progress:
-        if self.console.is_terminal:
-            self.live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.console.is_terminal:
-            self.live.stop()
 
     def begin(self, run: tuple[str, int], folder: Path) -> None:
         self.running[run], self.began[run] = folder, time.monotonic()
@@ -58,12 +46,10 @@ class Progress:
     def done(self, run: tuple[str, int], result: RunResult) -> None:
         self.running.pop(run, None)
         self.took.append(time.monotonic() - self.began.pop(run, time.monotonic()))
-        if not self.console.is_terminal:
-            label, number = self.ablation.variants[run[0]].label, f"{len(self.results)}/{len(self.ablation.runs)}"
-            names = self._first(result.metrics)
-            metrics = [f"{display_of(name).title} {shown(name, result.metrics[name])}" for name in names]
-            text = f"{number} {label}, seed {run[1]}: {', '.join(metrics) or result.status}{self._left('; ')}"
-            self.console.print(escape(text), highlight=False, soft_wrap=True)
+        label, number = self.ablation.variants[run[0]].label, f"{len(self.results)}/{len(self.ablation.runs)}"
+        names = self._first(result.metrics)
+        metrics = [f"{display_of(name).title} {shown(name, result.metrics[name])}" for name in names]
+        self.line(f"{number} {label}, seed {run[1]}: {', '.join(metrics) or result.status}{self._left('; ')}")
 
     def table(self) -> Table:
         """The table at this moment."""

@@ -11,7 +11,6 @@ from ...core import yamls
 from ...directories.layout import EVALUATION, METRICS, State, clear, read_json, write_json
 from ...directories.lock import LOCK, OWNER
 from ...inference.run import load
-from ...kernels.threads import set_threads
 from ...look.training_history import History
 from ...recipes.recipe import Recipe
 from ...training.logging.metrics_file import read_metrics
@@ -69,7 +68,6 @@ class Job:
     folder: Path
     device: str
     measure: dict[str, Any] | None = None
-    threads: int | None = None
 
 
 def train_run(job: Job) -> RunResult | None:
@@ -77,8 +75,6 @@ def train_run(job: Job) -> RunResult | None:
 
     Raises ValueError if it can't be trained; a divergence is a result.
     """
-    if job.threads is not None:
-        set_threads(job.threads)
     recipe = Recipe.from_tree(yamls.load(job.recipe, "the recipe of a run"))
     outputs: Sequence[Mapping[str, Any]] | None = None
     if State.of(job.folder) is not State.FINISHED:

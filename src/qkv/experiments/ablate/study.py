@@ -7,22 +7,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from rich.console import Console
 
-from ...core import yamls
 from ...core.device import choose
 from ...core.spec import counted
 from ...directories import layout
 from ...directories.layout import State
 from ...look.output_diff import duration
 from ...recipes.recipe import Recipe
+from ..studies.data import check_data
+from ..studies.directory import needs_resume, saved_study
+from ..studies.processes import do_all
 from .ablation import Ablation
 from .budget import equalized
 from .forecast import Forecast, costs_of, forecast, slowdown_of
 from .live import Progress
 from .page import write_page
-from .processes import at_once, in_turn
 from .single_run import Job, RunResult, forget, train_run
 from .summary import Summary, summarize
 from .tables import FILES, write_tables
@@ -74,10 +74,12 @@ def run_ablation(
     jobs:      runs that are trained at once, each in a process of its own with its share of the threads.
     limit:     seconds that all runs may take, by prediction.
 
-    Raises ValueError, before anything is trained, if `out` can't be used or the prediction exceeds `limit`.
+    Raises ValueError, before anything is written, if data are missing, if `out` can't be used, or if the prediction exceeds
+    `limit`.
     """
     console = console or Console(quiet=True)
     _admit(ablation, out, resume, overwrite)
+    check_data({variant.label: ablation.variant(name) for name, variant in ablation.variants.items()})
     plan = make_plan(ablation, device, measure=limit is not None)
     _check_time(ablation, plan, limit, jobs)
     if overwrite:
@@ -86,14 +88,13 @@ def run_ablation(
     layout.write_text(out / SETTINGS, ablation.to_yaml())
     results: Results = {}
     todo: dict[tuple[str, int], Job] = {}
-    threads = max(1, torch.get_num_threads() // jobs) if jobs > 1 else None
     for run in ablation.runs:
         folder = _folder(out, *run)
         done = RunResult.read(folder)
         if done is not None:
             results[run] = done
         else:
-            todo[run] = _job(ablation, plan, run, folder, device, threads)
+            todo[run] = _job(ablation, plan, run, folder, device)
     _announce(ablation, plan, len(todo), jobs, console)
     complete = _train_all(ablation, todo, results, jobs, console)
     summary = summarize(ablation, plan.forecasts, results)
@@ -143,21 +144,13 @@ def _announce(ablation: Ablation, plan: Plan, left: int, jobs: int, console: Con
 
 def _admit(ablation: Ablation, out: Path, resume: bool, overwrite: bool) -> None:
     """Check that `out` is free, or can be resumed or overwritten. Raises ValueError if it can't be used."""
-    saved = out / SETTINGS
-    if not saved.is_file():
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise ValueError(f"{out} holds something that is not an ablation; choose another directory with --out")
-        return
-    if overwrite:
-        return
     old = _saved(out)
+    if old is None or overwrite:
+        return
     if not any(State.of(_folder(out, *run)) is not State.FREE for run in (*old.runs, *ablation.runs)):
         return
     if not resume:
-        raise ValueError(
-            f"{out} holds an ablation; continue it with --resume, replace it with --overwrite, or choose another directory "
-            "with --out"
-        )
+        raise needs_resume(out, "an ablation")
     if not _comparable(old, ablation):
         raise ValueError(
             f"the ablation in {out} has other settings, and runs of different recipes are not comparable; resume it with "
@@ -174,13 +167,16 @@ def _comparable(old: Ablation, new: Ablation) -> bool:
     return old.recipe == new.recipe and same_budget
 
 
-def _saved(out: Path) -> Ablation:
-    return Ablation.from_dict(yamls.load(layout.read_text(out / SETTINGS), str(out / SETTINGS)))
+def _saved(out: Path) -> Ablation | None:
+    """The ablation in `out`, if there is one. Raises ValueError if something else is there."""
+    saved = saved_study(out, SETTINGS, "an ablation")
+    return None if saved is None else Ablation.from_dict(saved)
 
 
 def _clear(ablation: Ablation, out: Path) -> None:
     """Remove the runs, tables and report of the ablation in `out`, and the runs that have the names of new ones."""
-    old = _saved(out).runs if (out / SETTINGS).is_file() else []
+    saved = _saved(out)
+    old = [] if saved is None else saved.runs
     for name in (layout.REPORT, *FILES):
         (out / name).unlink(missing_ok=True)
     for variant, seed in {*old, *ablation.runs}:
@@ -191,11 +187,11 @@ def _folder(out: Path, variant: str, seed: int) -> Path:
     return out / variant / f"seed-{seed}"
 
 
-def _job(ablation: Ablation, plan: Plan, run: tuple[str, int], folder: Path, device: str, threads: int | None) -> Job:
+def _job(ablation: Ablation, plan: Plan, run: tuple[str, int], folder: Path, device: str) -> Job:
     variant, seed = run
     recipe = plan.recipes[variant].model_copy(update={"seed": seed})
     measure = None if ablation.measure is None else ablation.measure.to_dict()
-    return Job(recipe.to_yaml(), folder, device, measure, threads)
+    return Job(recipe.to_yaml(), folder, device, measure)
 
 
 def _train_all(
@@ -209,9 +205,7 @@ def _train_all(
         def begin(run: tuple[str, int], job: Job) -> None:
             progress.begin(run, job.folder)
 
-        one_by_one = jobs == 1 or len(todo) < 2
-        trained = in_turn(queue, train_run, begin) if one_by_one else at_once(queue, train_run, begin, jobs)
-        for run, end in trained:
+        for run, end in do_all(queue, train_run, begin, min(jobs, max(1, len(todo)))):
             with _naming(run):
                 result = end()
             if result is None:

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
-import os
-import signal
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 
 from ...core import yamls
 from ...directories.layout import EVALUATION, METRICS, State, read_json
-from ...kernels.threads import set_threads
 from ...recipes.recipe import Recipe
 from ...training.logging.metrics_file import read_metrics
 from ...training.result import Diverged
+from ..studies.processes import do_all
 from ..train import train
 from .ladder import Rung
-
-SAVING = 30.0  # seconds in which a worker saves after its parent is gone
 
 
 @dataclass(frozen=True)
@@ -56,47 +47,14 @@ def run_all(rungs: Sequence[Rung], out: Path, device: str, jobs: int, record: Ca
 
 
 def _outcomes(rungs: Sequence[Rung], out: Path, device: str, jobs: int) -> Iterator[tuple[Rung, Outcome]]:
-    if jobs == 1:
-        yield from ((rung, train_run(rung.recipe, out / rung.name, device)) for rung in rungs)
-        return
-    context = multiprocessing.get_context("spawn")
-    threads = max(torch.get_num_threads() // jobs, 1)
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_start_worker, initargs=(threads,)) as pool:
-        futures: dict[Future[Outcome], Rung] = {
-            pool.submit(_in_worker, rung.recipe.to_yaml(), str(out / rung.name), device): rung for rung in rungs
-        }
-        try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        except KeyboardInterrupt:  # the workers got it too, and save
-            pool.shutdown(wait=True, cancel_futures=True)
-            yield rungs[0], Outcome()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    todo = ((rung, (rung.recipe.to_yaml(), out / rung.name, device)) for rung in rungs)
+    for rung, end in do_all(todo, _train_job, lambda *_: None, jobs):
+        yield rung, end() or Outcome()
 
 
-def _start_worker(threads: int) -> None:
-    """Set the number of threads, and stop when the study's process is gone, as after a kill."""
-    set_threads(threads)
-    threading.Thread(target=_stop_with_parent, daemon=True).start()
-
-
-def _stop_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os.kill(os.getpid(), signal.SIGINT)  # training saves and stops
-    time.sleep(SAVING)
-    os._exit(1)
-
-
-def _in_worker(recipe: str, folder: str, device: str) -> Outcome:
-    outcome = train_run(Recipe.from_tree(yamls.load(recipe, name="the recipe")), Path(folder), device)
-    parent = multiprocessing.parent_process()
-    if parent is not None and not parent.is_alive():
-        os._exit(1)  # nobody waits for the outcome, and the next run must not begin
-    return outcome
+def _train_job(job: tuple[str, Path, str]) -> Outcome:
+    recipe, folder, device = job
+    return train_run(Recipe.from_tree(yamls.load(recipe, name="the recipe")), folder, device)
 
 
 def train_run(recipe: Recipe, folder: Path, device: str) -> Outcome:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from ...core import yamls
 from ...core.device import choose
 from ...core.spec import counted
 from ...directories import layout
@@ -21,6 +22,7 @@ from ...scaling.chinchilla import check
 from ...scaling.laws import Laws, fit_laws
 from ...scaling.points import Points
 from ...training.logging.progress_bar import span
+from ..studies.directory import needs_resume, saved_study
 from ..train import tell
 from .ladder import Rung, ladder, predicted_seconds, total_seconds
 from .page import HeldOut, Source, write_page
@@ -175,19 +177,12 @@ def _predict(rungs: Sequence[Rung], device: torch.device, jobs: int, most: float
 
 def _admit(study: Study, out: Path, resume: bool, overwrite: bool) -> None:
     """Check that `out` is free, or can be resumed or overwritten. Raises ValueError if it can't be used."""
-    saved = out / SETTINGS
-    if not saved.is_file():
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise ValueError(f"{out} holds something that is not a scaling study; choose another directory with --out")
-        return
-    if overwrite:
+    saved = saved_study(out, SETTINGS, "a scaling study")
+    if saved is None or overwrite:
         return
     if not resume:
-        raise ValueError(
-            f"{out} holds a scaling study; continue it with --resume, replace it with --overwrite, or choose another "
-            "directory with --out"
-        )
-    if layout.read_text(saved) != study.to_yaml():
+        raise needs_resume(out, "a scaling study")
+    if saved != yamls.load(study.to_yaml()):
         raise ValueError(
             f"the scaling study in {out} has other settings; resume it with those, or replace it with --overwrite"
         )

@@ -3,42 +3,30 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 
 from rich.console import Console
-from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
 from ...look.formatting import shown
 from ...look.output_diff import duration
 from ...metrics.display import display_of
+from ..studies.live_table import LiveTable
 from .summary import TrialRow, best_of
 
 _ROWS = 15  # trials in the table, the latest ones
 
 
-class Progress:
+class Progress(LiveTable):
     """A context in which a table shows the latest trials, the best one, and the time that is left."""
 
-    def __init__(self, metric: str, mode: str, trials: int, jobs: int, console: Console) -> None:
-        self.metric, self.mode, self.trials, self.jobs, self.console = metric, mode, trials, jobs, console
+    def __init__(self, metric: str, mode: str, trials: int, console: Console) -> None:
+        super().__init__(console)
+        self.metric, self.mode, self.trials = metric, mode, trials
         self.rows: list[TrialRow] = []
         self.running: dict[int, dict[str, str]] = {}
         self.began = time.monotonic()
         self.ended = 0  # trials that ended here
-        self.live = Live(console=console, get_renderable=self.table, refresh_per_second=1, transient=True)
-
-    def __enter__(self) -> Progress:
-        if self.console.is_terminal:
-            self.live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.console.is_terminal:
-            self.live.stop()
 
     def begin(self, number: int, settings: dict[str, str]) -> None:
         self.running[number] = settings
@@ -47,10 +35,8 @@ class Progress:
         self.running.pop(row.number, None)
         self.rows.append(row)
         self.ended += 1
-        if not self.console.is_terminal:
-            what = f"trial {row.number}: {said(row.settings)}: {self.outcome(row)}"
-            text = f"{len(self.rows)}/{self.trials} {what}{self._left()}"
-            self.console.print(escape(text), highlight=False, soft_wrap=True)
+        what = f"trial {row.number}: {said(row.settings)}: {self.outcome(row)}"
+        self.line(f"{len(self.rows)}/{self.trials} {what}{self._left()}")
 
     def outcome(self, row: TrialRow) -> str:
         """What became of a trial, in words."""

@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 
-from ...core import yamls
 from ...core.spec import counted
 from ...directories import layout
 from ...directories.layout import State
-from ..ablate.processes import at_once, in_turn
+from ..studies.data import check_data
+from ..studies.directory import needs_resume, saved_study
+from ..studies.processes import do_all
 from .live import Progress
 from .page import write_page
 from .storage import DATABASE, open_study, optuna
@@ -57,11 +57,13 @@ def tune(
     jobs:      trials that are trained at once, each in a process of its own with its share of the threads.
     limit:     seconds after which no trial begins.
 
-    Raises ValueError if Optuna is missing, if `out` can't be used, or if no trial could be trained.
+    Raises ValueError if Optuna or data are missing, if `out` can't be used, or if no trial could be trained.
     """
     console = console or Console(quiet=True)
     optuna()
     _admit(tuning, out, resume, overwrite)
+    if not any(one.key.split(".")[0] == "data" for one in tuning.space):
+        check_data({tuning.name: tuning.base})
     if overwrite:
         _clear(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -71,13 +73,13 @@ def tune(
     results = {
         trial.number: TrialResult(**trial.user_attrs[_RESULT]) for trial in study.trials if trial.state.is_finished()
     }
-    progress = Progress(base.training.metric, base.training.mode, tuning.trials, jobs, console)
+    progress = Progress(base.training.metric, base.training.mode, tuning.trials, console)
     progress.rows = [TrialRow(n, settings_of(tuning, study, n), one) for n, one in results.items()]
     text = (
         f"{counted(tuning.trials, 'trial')}, {max(0, tuning.trials - len(results))} left; the study is {out / DATABASE}"
     )
     console.print(text, highlight=False, soft_wrap=True)
-    queue = _Queue(tuning, study, out, device, jobs, results, None if limit is None else time.monotonic() + limit)
+    queue = _Queue(tuning, study, out, device, results, None if limit is None else time.monotonic() + limit)
     complete = _train(queue, jobs, progress)
     summary = summarize(tuning, study, results, out, recipe or tuning.name, settings)
     if complete and results and summary.count("failed") == len(results):
@@ -94,7 +96,6 @@ class _Queue:
     study: Any
     out: Path
     device: str
-    jobs: int
     results: dict[int, TrialResult]
     until: float | None
 
@@ -129,9 +130,7 @@ class _Queue:
         except ValueError as error:
             self.tell(number, TrialResult("failed", message=str(error)))
             return
-        threads = max(1, torch.get_num_threads() // self.jobs) if self.jobs > 1 else None
-        path = self.out / DATABASE
-        yield number, TrialJob(path, number, recipe, folder, self.device, self.tuning.pruner, threads)
+        yield number, TrialJob(self.out / DATABASE, number, recipe, folder, self.device, self.tuning.pruner)
 
     def tell(self, number: int, result: TrialResult) -> None:
         """Keep the result of a trial, and tell it to Optuna. A divergence counts as pruned: its settings are avoided."""
@@ -158,9 +157,7 @@ def _train(queue: _Queue, jobs: int, progress: Progress) -> bool:
             progress.done(TrialRow(number, queue.settings(number), queue.results[number]))
 
     with progress:
-        jobs_left = iter(queue)
-        trained = in_turn(jobs_left, train_trial, begin) if jobs == 1 else at_once(jobs_left, train_trial, begin, jobs)
-        for number, end in trained:
+        for number, end in do_all(iter(queue), train_trial, begin, jobs):
             result = end()
             if result is None:
                 return False
@@ -172,19 +169,12 @@ def _train(queue: _Queue, jobs: int, progress: Progress) -> bool:
 
 def _admit(tuning: Tuning, out: Path, resume: bool, overwrite: bool) -> None:
     """Check that `out` is free, or can be resumed or overwritten. Raises ValueError if it can't be used."""
-    saved = out / SETTINGS
-    if not saved.is_file():
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise ValueError(f"{out} holds something that is not a tuning; choose another directory with --out")
-        return
-    if overwrite:
+    saved = saved_study(out, SETTINGS, "a tuning")
+    if saved is None or overwrite:
         return
     if not resume:
-        raise ValueError(
-            f"{out} holds a tuning; continue it with --resume, replace it with --overwrite, or choose another directory "
-            "with --out"
-        )
-    old = Tuning.from_dict(yamls.load(layout.read_text(saved), str(saved)))
+        raise needs_resume(out, "a tuning")
+    old = Tuning.from_dict(saved)
     if (old.recipe, old.space) != (tuning.recipe, tuning.space):
         raise ValueError(
             f"the tuning in {out} has another recipe or space; resume it with its own, or replace it with --overwrite"

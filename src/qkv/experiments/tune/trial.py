@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-
 from ...core import yamls
 from ...directories.layout import METRICS
 from ...look.training_history import History
@@ -32,7 +30,6 @@ class TrialJob:
     folder: Path
     device: str
     pruner: str
-    threads: int | None = None
 
 
 @dataclass(frozen=True)
@@ -54,8 +51,6 @@ class Pruned(Exception):
 def train_trial(job: TrialJob) -> TrialResult | None:
     """Train a trial, continuing it if it has begun; None if it was interrupted. A divergence, and settings that don't fit
     together, are results."""
-    if job.threads is not None:
-        torch.set_num_threads(job.threads)
     recipe = Recipe.from_tree(yamls.load(job.recipe, "the recipe of a trial"))
     trial = trial_of(open_study(job.study, recipe, job.pruner), job.number)
     seen = set(trial.study.trials[job.number].intermediate_values)

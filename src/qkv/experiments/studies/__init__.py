@@ -1,0 +1,1 @@
+"""What ablations, tunings and scaling studies share: runs in several processes, their directory, data and live table."""

@@ -1,0 +1,41 @@
+"""`LiveTable`: a table in a terminal that follows the runs of a study in training; elsewhere, a line for each run."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+
+class LiveTable(ABC):
+    """A context in which a terminal shows `table()` again every second."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._live: Live | None = None
+
+    @abstractmethod
+    def table(self) -> Table:
+        """The table at this moment."""
+
+    def line(self, text: str) -> None:
+        """Print a line where no table is shown."""
+        if not self.console.is_terminal:
+            self.console.print(escape(text), highlight=False, soft_wrap=True)
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self._live = Live(console=self.console, get_renderable=self.table, refresh_per_second=1, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
