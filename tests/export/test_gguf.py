@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,19 @@ from gguf_models import CASES, GEMMA, LENGTH, LLAMA, TEXT, made, origin_of, piec
 from qkv.cli import main
 from qkv.directories import gguf_load
 from qkv.directories.build import build
+from qkv.directories.spec import weights_of
+from qkv.experiments.pretrained import check_trainable
 from qkv.export.gguf import save
 from qkv.families import preset
 from qkv.hub.gguf import container
 from qkv.hub.gguf.tokenizers.pre_tokenizers import NAMES, name_of, pipeline_of
 from qkv.inference.run import Run, load
+from qkv.layers.quantized import quantized
+from qkv.models.quantized import dequantize, matrices
 from qkv.positions.rope_scaling import DynamicNTK
 from qkv.positions.rotary import Rotary
+from qkv.quantization.scheme import Scheme
+from qkv.recipes.model_choice import ModelChoice
 from qkv.tokenizers.tokenizer import train
 from qkv.tokenizers.training.bpe import BPE
 from qkv.tokenizers.training.words_chars_bytes import Word
@@ -62,6 +69,59 @@ def test_q8_0_and_q4_0_keep_vectors_and_the_output(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"30 matrices, such as token_embd.weight, are written as f16"):
         narrow = build(preset("llama", **{**LLAMA, "d_model": 40, "d_ff": 50, "n_heads": 2}))
         save(narrow, tmp_path / "n.gguf", "q8_0")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("gpt2", "q4_0"), ("llama", "q8_0"), ("falcon 40b", "q4_0"), ("olmo2", "q8_0")]
+)
+@torch.no_grad()
+def test_quantized_files_stay_quantized(name: str, kind: str, tmp_path: Path) -> None:
+    model, origin = made(name), origin_of(name)
+    path = save(model, tmp_path / "m.gguf", kind, origin=origin)
+    back = gguf_load.load(path, torch.device("cpu"))[0]
+    codes = quantized(back)
+    formats = {path: matrix.format.name for path, matrix in codes.items()}
+    assert len(codes) == len(matrices(model, embeddings=True, head=True))
+    assert formats["decoder.blocks.0.attention.q"] == ("int8" if kind == "q8_0" else "int4")
+    dense = copy.deepcopy(back)
+    dequantize(dense)
+    ids = torch.randint(96, (2, 20), generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(back(ids), dense(ids), rtol=1e-4, atol=1e-4)
+    again = save(back, tmp_path / "again.gguf", origin=origin)
+    assert again.read_bytes() == path.read_bytes()
+    rounded = gguf_load.load(path, torch.device("cpu"), scheme=Scheme(weights="nf4", group_size=16))[0]
+    assert quantized(rounded)["decoder.blocks.0.attention.q"].format.name == "nf4"
+
+
+@pytest.mark.parametrize(("weights", "kind"), [("int8", "q8_0"), ("int4", "q4_0")])
+def test_a_quantized_run_keeps_its_codes(weights: str, kind: str, tmp_path: Path) -> None:
+    run = Run(made("llama"), None, task="continue").quantize(weights, group_size=32)  # type: ignore[arg-type]
+    file = container.read(save(run.model, tmp_path / "m.gguf"))
+    types = {name: tensor.type.name for name, tensor in file.stored.items()}
+    assert types["blk.0.attn_q.weight"] == types["blk.3.ffn_down.weight"] == kind
+    assert types["token_embd.weight"] == types["output.weight"] == "f32"
+    assert file.metadata["general.file_type"] == {"q8_0": 7, "q4_0": 2}[kind]
+    back = quantized(load(tmp_path / "m.gguf", "cpu").model)
+    for path, matrix in quantized(run.model).items():
+        assert torch.equal(matrix.codes, back[path].codes) and torch.equal(
+            matrix.scales.half(), back[path].scales.half()
+        )
+    with pytest.raises(ValueError, match=r"no type for mxfp4 weights \(blk.0.attn_q.weight\)"):
+        save(Run(made("llama"), None, task="continue").quantize("mxfp4").model, tmp_path / "x.gguf")
+    assert not (tmp_path / "x.gguf").exists()
+
+
+def test_a_quantized_file_as_the_base_of_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = build(preset("llama", **{**LLAMA, "vocab_size": 310}), seed=1)
+    file, folder = save(model, tmp_path / "m.gguf", "q8_0", tokenizer=trained()), tmp_path / "dense"
+    assert weights_of(str(file)) == "int8" and ModelChoice(directory=str(file)).stored == "int8"
+    assert main(["convert", str(file), str(folder), "--dequantize"]) == 0, capsys.readouterr().err
+    dense, codes = load(folder, "cpu").model, load(file, "cpu").model
+    assert not quantized(dense) and weights_of(str(folder)) is None
+    for path, matrix in quantized(codes).items():
+        assert torch.equal(dense.get_submodule(path).weight, matrix.dense())
+    with pytest.raises(ValueError, match=r"int8 weights of .* don't train; .* qkv convert .*m.gguf DIR --dequantize"):
+        check_trainable(ModelChoice(directory=str(file)), adapted=False)
 
 
 def test_a_tokenizer_there_and_back(tmp_path: Path) -> None:

@@ -156,6 +156,9 @@ def convert(
             help="With --to torch-export: also compile with AOTInductor. [default: where there is a C++ compiler]",
         ),
     ] = None,
+    dequantize: Annotated[
+        bool, typer.Option("--dequantize", help="Write quantized weights in full precision, which can be trained.")
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing model.")] = False,
 ) -> None:
     """Convert a model to the Hub's format, to qkv's own, to a file of weights, or for other programs."""
@@ -169,6 +172,7 @@ def convert(
     from ..inference.run import load
 
     run = load(source, "cpu", dtype=dtype, revision=revision, allow_pickle=allow_pickle)
+    run = run.dequantize() if dequantize else run
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         said = form.write(run, target, Settings(max_shard_size, type, int8, aot))

@@ -50,6 +50,11 @@ def load(
     return model.eval(), Origin(config, None, ids), fields, tokenizer
 
 
+def weights_of(path: Path) -> str | None:
+    """The format in which most matrices of a file stay quantized; None where none does."""
+    return GGUFWeights(container.read(path)).usual_weights
+
+
 def spec(path: Path) -> Transformer:
     """The spec of the model in a GGUF file."""
     file = container.read(path)

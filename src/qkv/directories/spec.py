@@ -13,8 +13,10 @@ from .run_config import read_config
 
 
 def weights_of(name: str) -> str | None:
-    """How most weights of a directory are quantized: int8, int4, nf4, fp8 or mxfp4; None if they are not."""
+    """How most weights of a directory or a GGUF file are quantized: int8, int4, nf4, fp8 or mxfp4; None if they are not."""
     folder = locate(name)
+    if is_gguf(folder):
+        return gguf_load.weights_of(folder)
     quantization = quantization_of(read_json(folder / CONFIG), folder) if (folder / CONFIG).is_file() else None
     return None if quantization is None else layout_of(quantization, str(folder / CONFIG)).usual_weights
 

@@ -127,7 +127,8 @@ def check_trainable(choice: ModelChoice, adapted: bool, ranks: int = 1) -> None:
     if not adapted:
         raise ValueError(
             f"the {stored} weights of {choice.directory} are quantized and don't train; train an adapter over them "
-            "(adapter.kind=lora), or start from the weights in full precision"
+            "(adapter.kind=lora), or start from weights in full precision: "
+            + ("leave out model.weights" if choice.weights else f"qkv convert {choice.directory} DIR --dequantize")
         )
     if ranks > 1:
         raise ValueError(f"quantized weights ({stored}) are trained over by one process, not by {ranks}; start one")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ..directories.build import build
 from ..directories.hub_save import in_hub_form
 from ..directories.origin import Origin
 from ..directories.run_config import Use
@@ -18,12 +22,16 @@ from ..hub.family import Family, difference
 from ..hub.gguf.architectures import Architecture, of_model_type
 from ..hub.gguf.block_types import BY_NAME, BlockType, written_type
 from ..hub.gguf.blocks import quantize
+from ..hub.gguf.codes import bytes_of, type_of
 from ..hub.gguf.rope import factor_tensors, with_factors
 from ..hub.gguf.tokenizers.write import tokenizer_metadata
 from ..hub.gguf.writer import Written, write
 from ..hub.names import Entry, Names
-from ..layers.quantized import check_not_quantized
+from ..hub.quantized.stored import joined
+from ..hub.transforms import SAME
+from ..layers.quantized import QuantizedMatrix, quantized
 from ..models.transformer import Transformer, TransformerModel
+from ..quantization.formats import Packed
 from ..tokenizers.tokenizer import Tokenizer
 
 F32 = BY_NAME["f32"]
@@ -46,7 +54,8 @@ def save(
     """Write a model and its tokenizer. Nothing is written where llama.cpp can't say a part of them.
 
     kind:    type of the matrices, such as "q8_0"; by default the model's dtype. Vectors stay in fp32, and so do matrices
-             that llama.cpp wants so; the output of a model in 4 or 5 bits is q8_0.
+             that llama.cpp wants so; the output of a model in 4 or 5 bits is q8_0. Matrices of a quantized model keep their
+             codes, int8 as q8_0 and int4 as q4_0; only their scales are rounded, to fp16.
     advance: called with the share that is written.
 
     Raises ValueError in one sentence that names the part and the nearest thing that works.
@@ -54,7 +63,6 @@ def save(
     if not isinstance(model, TransformerModel):
         raise ValueError("GGUF holds Transformers, and this model is none; save it in qkv's own format with --to qkv")
     chosen = written_type(kind or str(model.dtype).removeprefix("torch.").replace("float", "f"))
-    check_not_quantized(model, "export to GGUF")
     model = in_hub_form(model, origin)
     config, architecture, family = _described(model.spec, origin)
     metadata = architecture.metadata(config)
@@ -68,7 +76,7 @@ def save(
         "general.architecture": architecture.name,
         "general.type": "model",
         **({"general.name": name} if name else {}),
-        "general.file_type": chosen.file,
+        "general.file_type": _main(tensors, chosen).file,
         "general.quantization_version": 2,
     }
     total, done = sum(tensor.size for tensor in tensors), 0
@@ -126,18 +134,26 @@ def _tensors(
 ) -> Iterator[Written]:
     """Every tensor to write. Warns where rows are no whole blocks of the type."""
     state = {name: tensor.detach() for name, tensor in model.state_dict().items()}
-    entries = list(Names.of(architecture.rows(model.spec), model).written())
+    codes = {f"{path}.weight": matrix for path, matrix in quantized(model).items()}
+    named = build(model.spec, device="meta") if codes else model
+    entries = list(Names.of(architecture.rows(model.spec), named).written())
     tied = all(OUTPUT not in entry.theirs for entry in entries)
     fallen: list[str] = []
     for entry in entries:
+        kept = _kept(entry, codes)
         for index, (name, shape) in enumerate(zip(entry.theirs, entry.their_shapes, strict=True)):
-            kind = _kind(name, shape, chosen, tied)
-            if shape[-1] % kind.width:
-                fallen.append(name)
-                kind = BY_NAME["f16"]
-            yield Written(name, kind, shape, _maker(entry, index, kind, state, name))
+            make: Callable[[], Tensor]
+            if kept is not None:
+                kind, make = type_of(kept[index], name), partial(bytes_of, kept[index], name)
+            else:
+                kind = _kind(name, shape, chosen, tied)
+                if shape[-1] % kind.width:
+                    fallen.append(name)
+                    kind = BY_NAME["f16"]
+                make = _maker(entry, index, kind, _dense(entry, state, codes), name)
+            yield Written(name, kind, shape, make)
             if name == EMBEDDING and tied and architecture.untied:
-                yield Written(OUTPUT, kind, shape, _maker(entry, index, kind, state, OUTPUT))
+                yield Written(OUTPUT, kind, shape, make)
     for name, tensor in factors.items():
         yield Written(name, F32, tuple(tensor.shape), lambda tensor=tensor: quantize(tensor.float(), F32))  # type: ignore[misc]
     if fallen:
@@ -148,6 +164,29 @@ def _tensors(
         )
 
 
+def _kept(entry: Entry, codes: Mapping[str, QuantizedMatrix]) -> list[Packed] | None:
+    """The quantized matrices of an entry, one for each of their names; None where they are in full precision there."""
+    found = [codes[name] for name in entry.ours if name in codes]
+    if not found or any(part in name for part in PLAIN_ROWS for name in entry.theirs):
+        return None
+    if len(found) < len(entry.ours) or (len(entry.theirs) > 1 and entry.how is not SAME):
+        raise ValueError(f"{entry.theirs[0]} is one matrix in GGUF, and here quantized in part; quantize all of it")
+    return [one.packed for one in joined(entry, found).values()]
+
+
+def _dense(entry: Entry, state: Mapping[str, Tensor], codes: Mapping[str, QuantizedMatrix]) -> Mapping[str, Tensor]:
+    """The tensors of an entry, dequantized."""
+    return {**state, **{name: codes[name].dense() for name in entry.ours if name in codes}}
+
+
+def _main(tensors: Sequence[Written], chosen: BlockType) -> BlockType:
+    """The type of most quantized numbers of a file, or else that which was chosen."""
+    count: Counter[BlockType] = Counter()
+    for tensor in tensors:
+        count[tensor.type] += math.prod(tensor.shape) if tensor.type.width > 1 else 0
+    return count.most_common(1)[0][0] if count.total() else chosen
+
+
 def _kind(name: str, shape: tuple[int, ...], chosen: BlockType, tied: bool) -> BlockType:
     if len(shape) < 2 or "norm" in name or any(part in name for part in PLAIN_ROWS):
         return F32
@@ -156,7 +195,7 @@ def _kind(name: str, shape: tuple[int, ...], chosen: BlockType, tied: bool) -> B
     return chosen
 
 
-def _maker(entry: Entry, index: int, kind: BlockType, state: dict[str, Tensor], name: str) -> Callable[[], Tensor]:
+def _maker(entry: Entry, index: int, kind: BlockType, state: Mapping[str, Tensor], name: str) -> Callable[[], Tensor]:
     def make() -> Tensor:
         tensor = list(entry.to_theirs({ours: state[ours] for ours in entry.ours}).values())[index].cpu()
         if not bool(torch.isfinite(tensor).all()):

@@ -31,6 +31,11 @@ class Transform:
         """Of their tensors, by those of ours."""
         return list(ours)
 
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether only whole rows move, so that rows of codes and scales can move so too."""
+        return type(self) is Transform
+
 
 SAME = Transform()
 
@@ -66,6 +71,10 @@ class Joined(Transform):
         joined[self.axis] = sum(shape[self.axis] for shape in ours)
         return [tuple(joined)]
 
+    @property
+    def keeps_rows(self) -> bool:
+        return self.axis == 0
+
 
 @dataclass(frozen=True)
 class Grouped(Transform):
@@ -86,6 +95,10 @@ class Grouped(Transform):
 
     def shapes(self, ours: Sequence[Shape]) -> list[Shape]:
         return [(sum(shape[0] for shape in ours), *ours[0][1:])]
+
+    @property
+    def keeps_rows(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True)
@@ -140,6 +153,10 @@ class Chain(Transform):
 
     def shapes(self, ours: Sequence[Shape]) -> list[Shape]:
         return self.steps[0].shapes(self._between(ours)[0])
+
+    @property
+    def keeps_rows(self) -> bool:
+        return all(step.keeps_rows for step in self.steps)
 
     def _between(self, shapes: Sequence[Shape]) -> list[list[Shape]]:
         """What each step gives on the way to ours."""

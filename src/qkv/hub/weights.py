@@ -22,7 +22,7 @@ from ..quantization.methods.rtn import rtn
 from ..quantization.scheme import Scheme
 from .files import Weights
 from .names import Entry, Names, Reading
-from .quantized import QuantizedWeights, by_rows, matrices_of
+from .quantized import CodedWeights, QuantizedWeights, by_rows, matrices_of
 from .transforms import SAME
 
 QUICK = 64  # layers
@@ -64,12 +64,15 @@ def place(
         return QuantizedMatrix(packed, scheme.activations, dtype)
 
     def read(entry: Entry) -> dict[str, Tensor | QuantizedMatrix]:
-        if isinstance(weights, QuantizedWeights) and all(_takes_codes(model, name) for name in entry.ours):
+        again = all(name.removesuffix(".weight") in groups for name in entry.ours)
+        if isinstance(weights, CodedWeights) and not again and all(_takes_codes(model, name) for name in entry.ours):
             found = matrices_of(entry, weights)
             if found is not None:
+                for name in entry.theirs:
+                    weights.forget(name)
                 return {name: QuantizedMatrix(*one, dtype).to(device) for name, one in found.items()}
         ours = entry.to_ours({name: weights.read(name) for name in entry.theirs})
-        if all(name.removesuffix(".weight") in groups for name in ours):
+        if again:
             found_here = {name: rounded(name, t) for name, t in ours.items()}
             for name in entry.theirs:
                 weights.forget(name)
@@ -114,7 +117,7 @@ def _takes_codes(model: nn.Module, name: str) -> bool:
 
 
 def _warn_of_dequantized(reading: Reading, weights: Weights, model: nn.Module, where: str) -> None:
-    if not isinstance(weights, QuantizedWeights):
+    if not isinstance(weights, CodedWeights):
         return
     kept = {f"{path}.weight" for path in quantized(model)}
     full = [e for e in reading.taken if weights.layers.keys() & set(e.theirs) and not kept & set(e.ours)]
@@ -147,7 +150,7 @@ def common_dtype(reading: Reading, weights: Weights, where: str) -> torch.dtype:
     count: Counter[torch.dtype] = Counter()
     for entry in reading.taken:
         for name in entry.theirs:
-            if isinstance(weights, QuantizedWeights) and name in weights.layers:
+            if isinstance(weights, CodedWeights) and name in weights.layers:
                 continue
             dtype = weights.dtype(name)
             if not dtype.is_floating_point:

@@ -280,6 +280,12 @@ class Run(LoadedModel):
 
         return quantized(self, weights, **options)[0]
 
+    def dequantize(self) -> Self:
+        """Return the run with its quantized weights in full precision, which can be trained; this run is unchanged."""
+        from .quantization.quantize import dequantized
+
+        return dequantized(self)
+
     def record(self, names: Iterable[str] | str | None = None) -> AbstractContextManager[Activations]:
         """Record named activations of every pass inside a `with` block, see `qkv.look.activations.record`."""
         from ..look.activations import record

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from .block_types import BlockType
-from .k_quants import K_QUANTS
+from .k_quants import K_QUANTS, SIGNED_K, products
 
 QK = 32
 PIECE = 1 << 22  # numbers that are computed at once, so that temporary tensors stay small
@@ -85,21 +85,21 @@ def _fifth_bits(mask: Tensor) -> Tensor:
     return ((mask[:, :, None] >> bits) & 1).flatten(1) << 4
 
 
-def _read_q8_0(blocks: Tensor) -> Tensor:
-    return blocks[:, 2:].contiguous().view(torch.int8).float() * half(blocks[:, :2])
+def _signed_q8_0(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    return blocks[:, 2:].contiguous().view(torch.int8), half(blocks[:, :2])
 
 
-def _read_q4_0(blocks: Tensor) -> Tensor:
-    return half(blocks[:, :2]) * (nibbles(blocks[:, 2:]).float() - 8)
+def _signed_q4_0(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    return nibbles(blocks[:, 2:]).to(torch.int8) - 8, half(blocks[:, :2])
 
 
 def _read_q4_1(blocks: Tensor) -> Tensor:
     return half(blocks[:, :2]) * nibbles(blocks[:, 4:]).float() + half(blocks[:, 2:4])
 
 
-def _read_q5_0(blocks: Tensor) -> Tensor:
+def _signed_q5_0(blocks: Tensor) -> tuple[Tensor, Tensor]:
     q = nibbles(blocks[:, 6:]) | _fifth_bits(blocks[:, 2:6])
-    return half(blocks[:, :2]) * (q.float() - 16)
+    return q.to(torch.int8) - 16, half(blocks[:, :2])
 
 
 def _read_q5_1(blocks: Tensor) -> Tensor:
@@ -107,11 +107,16 @@ def _read_q5_1(blocks: Tensor) -> Tensor:
     return half(blocks[:, :2]) * q.float() + half(blocks[:, 2:4])
 
 
+SIGNED: dict[str, Callable[[Tensor], tuple[Tensor, Tensor]]] = {
+    "q8_0": _signed_q8_0,
+    "q4_0": _signed_q4_0,
+    "q5_0": _signed_q5_0,
+    **SIGNED_K,
+}
+"""Blocks as bytes (n, size) → int8 (n, width) and scales in fp32 (n, groups), of the types without least values."""
 READERS: dict[str, Callable[[Tensor], Tensor]] = {
-    "q8_0": _read_q8_0,
-    "q4_0": _read_q4_0,
+    **{name: products(read) for name, read in SIGNED.items()},
     "q4_1": _read_q4_1,
-    "q5_0": _read_q5_0,
     "q5_1": _read_q5_1,
     **K_QUANTS,
 }

@@ -31,6 +31,16 @@ def _of_groups(values: Tensor, per_group: Tensor) -> Tensor:
     return values.unflatten(1, (per_group.shape[1], -1))
 
 
+def products(signed: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Callable[[Tensor], Tensor]:
+    """The reader of a type whose numbers are integers times the scale of their group."""
+
+    def read(blocks: Tensor) -> Tensor:
+        q, scale = signed(blocks)
+        return (scale[..., None] * _of_groups(q.float(), scale)).flatten(1)
+
+    return read
+
+
 def _read_q2_k(blocks: Tensor) -> Tensor:
     scales, packed, d, d_min = blocks[:, :16], blocks[:, 16:80], _half(blocks[:, 80:82]), _half(blocks[:, 82:84])
     q = _shifted(packed, (0, 2, 4, 6), 32, 3).float()
@@ -38,13 +48,13 @@ def _read_q2_k(blocks: Tensor) -> Tensor:
     return (scale[..., None] * _of_groups(q, scale) - least[..., None]).flatten(1)
 
 
-def _read_q3_k(blocks: Tensor) -> Tensor:
+def _signed_q3_k(blocks: Tensor) -> tuple[Tensor, Tensor]:
     high, packed, scales, d = blocks[:, :32], blocks[:, 32:96], blocks[:, 96:108], _half(blocks[:, 108:110])
     low_bits, high_bits = _shifted(scales[:, :8], (0, 4), 8, 15), _shifted(scales[:, 8:], (0, 2, 4, 6), 4, 3)
     scale = d * ((low_bits | (high_bits << 4)).to(torch.int8) - 32).float()
     q = _shifted(packed, (0, 2, 4, 6), 32, 3).to(torch.int8)
     q = q - ((_shifted(high, tuple(range(8)), 32, 1) ^ 1) << 2).to(torch.int8)  # a bit that isn't set subtracts 4
-    return (scale[..., None] * _of_groups(q.float(), scale)).flatten(1)
+    return q, scale
 
 
 def _scales_and_least(packed: Tensor) -> tuple[Tensor, Tensor]:
@@ -71,18 +81,19 @@ def _read_q5_k(blocks: Tensor) -> Tensor:
     return (scale[..., None] * _of_groups(q, scale) - least[..., None]).flatten(1)
 
 
-def _read_q6_k(blocks: Tensor) -> Tensor:
+def _signed_q6_k(blocks: Tensor) -> tuple[Tensor, Tensor]:
     low, high = _shifted(blocks[:, :128], (0, 4), 64, 15), _shifted(blocks[:, 128:192], (0, 2, 4, 6), 32, 3)
     scale = _half(blocks[:, 208:210]) * blocks[:, 192:208].contiguous().view(torch.int8).float()
-    q = ((low | (high << 4)).to(torch.int8) - 32).float()
-    return (scale[..., None] * _of_groups(q, scale)).flatten(1)
+    return (low | (high << 4)).to(torch.int8) - 32, scale
 
 
+SIGNED_K: dict[str, Callable[[Tensor], tuple[Tensor, Tensor]]] = {"q3_k": _signed_q3_k, "q6_k": _signed_q6_k}
+"""Blocks as bytes (n, size) → integers in int8 (n, 256) and scales in fp32 (n, 16)."""
 K_QUANTS: dict[str, Callable[[Tensor], Tensor]] = {
     "q2_k": _read_q2_k,
-    "q3_k": _read_q3_k,
+    "q3_k": products(_signed_q3_k),
     "q4_k": _read_q4_k,
     "q5_k": _read_q5_k,
-    "q6_k": _read_q6_k,
+    "q6_k": products(_signed_q6_k),
 }
 """Blocks as bytes (n, size) → numbers (n, 256), by the type's name."""

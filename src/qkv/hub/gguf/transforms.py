@@ -25,6 +25,10 @@ class Neighbors(Transform):
     def to_theirs(self, ours: Tensors) -> Tensors:
         return [t.unflatten(0, (self.n_heads, 2, -1)).transpose(1, 2).flatten(0, 2) for t in ours]
 
+    @property
+    def keeps_rows(self) -> bool:
+        return True
+
 
 @dataclass(frozen=True)
 class Shifted(Transform):

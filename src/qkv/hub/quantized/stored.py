@@ -68,7 +68,9 @@ def for_hub(model: TransformerModel, names: Names) -> tuple[Names, Tensors, dict
     """
     matrices = {f"{path}.weight": matrix for path, matrix in quantized(model).items()}
     if tables := [n for n in matrices if isinstance(model.get_submodule(n.removesuffix(".weight")), TokenEmbedding)]:
-        raise ValueError(f"other libraries read no quantized embeddings, such as {tables[0]}; save it to 'qkv'")
+        raise ValueError(
+            f"other libraries read no quantized embeddings, such as {tables[0]}; save it to 'qkv', or dequantize it"
+        )
     entries, layers, ignored = list[Entry](), dict[str, Stored](), list[str]()
     for entry in names.written():
         found = [matrices[name] for name in entry.ours if name in matrices]
@@ -78,7 +80,7 @@ def for_hub(model: TransformerModel, names: Names) -> tuple[Names, Tensors, dict
             continue
         if len(found) < len(entry.ours) or (len(entry.theirs) > 1 and entry.how is not SAME):
             raise ValueError(f"{entry.theirs[0]} is one matrix there, and here quantized in part; quantize all of it")
-        layers |= _joined(entry, found)
+        layers |= joined(entry, found)
     tensors, config = _written(layers, ignored, model.dtype)
     entries += [Entry((name,), (name,), SAME, (tuple(tensor.shape),)) for name, tensor in tensors.items()]
     return Names({}, {}, tuple(entries)), tensors, config
@@ -89,7 +91,7 @@ def _is_linear(model: TransformerModel, name: str) -> bool:
     return own == "weight" and isinstance(model.get_submodule(path), Linear | LanguageModelHead)
 
 
-def _joined(entry: Entry, found: list[QuantizedMatrix]) -> dict[str, Stored]:
+def joined(entry: Entry, found: list[QuantizedMatrix]) -> dict[str, Stored]:
     """The quantized layers of an entry by their names."""
     if entry.how is SAME:
         pairs = zip(entry.theirs, found, strict=True)

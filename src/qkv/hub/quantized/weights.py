@@ -1,4 +1,5 @@
-"""`QuantizedWeights`: a file's tensors, in which the parts of a quantized matrix appear as one tensor, `X.weight`."""
+"""`CodedWeights`: a file's tensors, of which some are quantized matrices; `QuantizedWeights`, in which the parts of such a
+matrix appear as one tensor, `X.weight`."""
 
 from __future__ import annotations
 
@@ -12,11 +13,25 @@ from ...quantization.formats import Packed
 from ...quantization.scheme import Activations
 from ..files import Weights
 from ..names import Entry, Names
-from ..transforms import SAME, Chain, Grouped, Joined, Shape, Transform, Transposed
+from ..transforms import SAME, Chain, Shape, Transform, Transposed
 from .layout import Layout
 
 
-class QuantizedWeights:
+class CodedWeights:
+    """The base of weights with quantized matrices: `layers` has the names of these."""
+
+    layers: Mapping[str, str]
+
+    def matrix(self, name: str) -> Packed:
+        """A quantized matrix as it is stored. Raises ValueError, naming it, if its tensors don't fit together."""
+        raise NotImplementedError
+
+    def activations(self, name: str) -> Activations:
+        """How the inputs of a quantized layer are quantized."""
+        return "none"
+
+
+class QuantizedWeights(CodedWeights):
     """The tensors of `weights`, whose quantized matrices have a layout.
 
     A quantized matrix has the name `X.weight` and the shape (d_out, d_in). `matrix` returns it as it is stored, and `read`
@@ -45,7 +60,6 @@ class QuantizedWeights:
             self.weights.forget(name)
 
     def matrix(self, name: str) -> Packed:
-        """A quantized matrix. Raises ValueError, naming it, if its tensors don't fit together."""
         try:
             packed = self.layout.read(self.layers[name], self.weights)
         except (RuntimeError, KeyError, IndexError) as error:
@@ -59,7 +73,6 @@ class QuantizedWeights:
         return packed
 
     def activations(self, name: str) -> Activations:
-        """How the inputs of a quantized layer are quantized."""
         return self.layout.activations(self.layers[name])
 
 
@@ -83,10 +96,10 @@ def _upright(how: Transform) -> Transform:
     return how
 
 
-def matrices_of(entry: Entry, weights: QuantizedWeights) -> dict[str, tuple[Packed, Activations]] | None:
+def matrices_of(entry: Entry, weights: CodedWeights) -> dict[str, tuple[Packed, Activations]] | None:
     """The quantized matrices of an entry by our names; None where rows and groups don't stay together, so that the weights
     have to be dequantized."""
-    if not set(entry.theirs) <= weights.layers.keys() or not _keeps_rows(entry.how):
+    if not set(entry.theirs) <= weights.layers.keys() or not entry.how.keeps_rows:
         return None
     if entry.how is SAME:
         pairs = zip(entry.ours, entry.theirs, strict=True)
@@ -102,9 +115,3 @@ def matrices_of(entry: Entry, weights: QuantizedWeights) -> dict[str, tuple[Pack
         name: (whole.with_tensors({part: tensors[i] for part, tensors in divided.items()} | shared), activations)
         for i, name in enumerate(entry.ours)
     }
-
-
-def _keeps_rows(how: Transform) -> bool:
-    if isinstance(how, Chain):
-        return all(map(_keeps_rows, how.steps))
-    return how is SAME or isinstance(how, Grouped) or (isinstance(how, Joined) and how.axis == 0)

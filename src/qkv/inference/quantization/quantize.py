@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ...core.batch import Batch
-from ...models.quantized import Quantized, quantize, select
+from ...models.quantized import Quantized, dequantize, quantize, select
 from ...models.quantized.quantize import Tell
 from ...quantization.scheme import Activations, Method, Scheme, Weights, check_method, scheme_of
 from ..loaded import LoadedModel
@@ -57,6 +57,13 @@ def quantized(
         tell=tell,
     )
     return replace(run, model=model), done
+
+
+def dequantized(run: R) -> R:
+    """Return a run with weights in full precision; the given run is unchanged."""
+    model = copy.deepcopy(run.model)
+    dequantize(model)
+    return replace(run, model=model)
 
 
 def usual_method(scheme: Scheme, calibrate: Data | None) -> Method:

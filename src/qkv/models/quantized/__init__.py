@@ -1,6 +1,7 @@
 """Quantize the weights of a trained model: which layers, what their inputs are, and their codes."""
 
+from .dequantize import dequantize
 from .quantize import Quantized, blank, quantize
 from .select import matrices
 
-__all__ = ["Quantized", "blank", "matrices", "quantize"]
+__all__ = ["Quantized", "blank", "dequantize", "matrices", "quantize"]
