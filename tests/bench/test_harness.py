@@ -157,6 +157,7 @@ def test_verdicts_know_which_side_is_better() -> None:
     assert verdict("x", 1.2, 1.15, least=True).endswith(": met.")
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_cases_measured_later_take_the_place_of_the_earlier_or_stand_beside_them() -> None:
     first = run(nothing("xy"), nothing("xy").cases(True), rounds=1, quick=True, threads=1)
     later = run(nothing("xz"), nothing("xz").cases(True), rounds=1, quick=True, threads=1, notes=["Quiet."])

@@ -413,6 +413,13 @@ def pair(name: str) -> Pair:
     return made(CASES[name], name)
 
 
+@functools.cache
+def saved(name: str) -> Path:
+    """What ours is saved as for the Hub, once for all tests, which don't change it."""
+    folder = pair(name).folder / "saved"
+    return pair(name).run.save(folder, to="hub")
+
+
 def made(case: Case, name: str) -> Pair:
     """Both models of a case, with numbers by its name."""
     from qkv.inference.run import load

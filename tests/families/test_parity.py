@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from fast_subset import fast
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from hub_cases import CASES, EOS, PAD, Case, Inputs, Pair, inputs, ours, pair, theirs, transformers
+from hub_cases import CASES, EOS, PAD, Case, Inputs, Pair, inputs, ours, pair, saved, theirs, transformers
 
 from qkv.families import FAMILIES
 from qkv.hub.names import Names
@@ -172,29 +174,27 @@ def ended(rows: Tensor) -> Tensor:
 
 
 @every
-def test_there_and_back(name: str, tmp_path: Path) -> None:
-    both = pair(name)
-    saved = both.run.save(tmp_path / "saved", to="hub")
+def test_there_and_back(name: str) -> None:
+    both, folder = pair(name), saved(name)
     config = json.loads((both.folder / "config.json").read_text())
-    assert json.loads((saved / "config.json").read_text()) == config
-    before, after = load_file(both.folder / "model.safetensors"), load_file(saved / "model.safetensors")
+    assert json.loads((folder / "config.json").read_text()) == config
+    before, after = load_file(both.folder / "model.safetensors"), load_file(folder / "model.safetensors")
     assert before.keys() == after.keys()
     for tensor in before:
         assert torch.equal(before[tensor], after[tensor]), tensor
-    again = load(saved, device="cpu")
+    again = load(folder, device="cpu")
     assert again.model.spec == both.ours.spec and again.generation == both.run.generation
 
 
 @every
 @torch.no_grad()
 def test_a_directory_from_the_spec_alone_is_one_of_the_hubs(name: str, tmp_path: Path) -> None:
-    both = pair(name)
-    saved = both.run.save(tmp_path / "saved", to="hub")
+    both, folder = pair(name), shutil.copytree(saved(name), tmp_path / "saved")
     config = FAMILIES[both.run.origin.config["model_type"]].config(both.ours.spec)
     written = {"pad_token_id": PAD, "eos_token_id": EOS, "bos_token_id": 1, **config}
-    (saved / "config.json").write_text(json.dumps(written))
+    (folder / "config.json").write_text(json.dumps(written))
     cls = getattr(transformers, config["architectures"][0])
-    model, info = cls.from_pretrained(saved, output_loading_info=True, attn_implementation=both.case.attention)
+    model, info = cls.from_pretrained(folder, output_loading_info=True, attn_implementation=both.case.attention)
     assert not any(info.values()), info
     given = inputs(both.case)
     written_tensors, kept = model.state_dict(), both.theirs.state_dict()
@@ -204,14 +204,13 @@ def test_a_directory_from_the_spec_alone_is_one_of_the_hubs(name: str, tmp_path:
     torch.testing.assert_close(theirs(both, given, model.eval()), theirs(both, given), rtol=1e-6, atol=1e-6)
 
 
-@every
-def test_auto_classes_load_what_is_saved(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", fast(CASES, *{case.cls: name for name, case in CASES.items()}.values()))
+def test_auto_classes_load_what_is_saved(name: str) -> None:
     both = pair(name)
-    saved = both.run.save(tmp_path / "saved", to="hub")
     auto = transformers.AutoModel if not both.case.outputs else AUTO[both.case.does]
     if "ForPreTraining" in both.case.cls:
         auto = transformers.AutoModelForPreTraining
-    _, info = auto.from_pretrained(saved, output_loading_info=True)
+    _, info = auto.from_pretrained(saved(name), output_loading_info=True)
     assert not any(info.values()), info
 
 
