@@ -220,6 +220,7 @@ def test_padded_is_alone_and_accumulated_is_whole(side: str) -> None:
             torch.testing.assert_close(p.grad, together[name])
 
 
+@pytest.mark.slow
 def test_compiled_is_eager() -> None:
     torch.compiler.reset()
     built = model()

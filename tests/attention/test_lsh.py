@@ -270,7 +270,8 @@ def test_it_learns_and_generates() -> None:
         assert together == [generate(model, [p], max_new_tokens=5, num_beams=beams).best[0] for p in prompts]
 
 
-@pytest.mark.parametrize("training", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.slow
 def test_it_compiles(training: bool) -> None:
     """Training as one graph; in evaluation the seeded rotations break it."""
     torch.compiler.reset()

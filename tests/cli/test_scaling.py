@@ -11,6 +11,8 @@ from scaling_points import CONSTANTS, made_points
 from small_study import written_study
 
 from qkv.cli import main
+from qkv.experiments.scaling import scaling
+from qkv.scaling.laws import fit_laws
 
 
 @pytest.fixture
@@ -47,11 +49,13 @@ def test_a_plan_trains_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "8 runs will take about" in printed and "1.6e08-32x1" in printed and not out.exists()
 
 
-def test_a_study_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    argv = ["scaling", str(written_study(tmp_path)), "--jobs", "1", "--out", str(tmp_path / "out"), "--device", "cpu"]
+def test_a_study_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(scaling, "fit_laws", lambda points, budgets, _: fit_laws(points, budgets, 4))
+    file = written_study(tmp_path, budgets=[5e7, 8e7], sizes=["8x1", "12x1", "16x1", "24x1"])
+    argv = ["scaling", str(file), "--jobs", "1", "--out", str(tmp_path / "out"), "--device", "cpu"]
     assert main([*argv, "--time", "10m"]) == 0
     printed = capsys.readouterr().out
-    assert "held out 1.6e08-32x1: predicted " in printed and "open " in printed
+    assert "held out 8e07-24x1: predicted " in printed and "open " in printed
     assert main([*argv, "--resume", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["held_out"]) == 2
 

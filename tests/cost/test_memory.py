@@ -102,7 +102,7 @@ def test_the_settings_have_the_effect_that_they_are_for() -> None:
 FAMILIES = st.sampled_from(["gpt", "llama", "transformer"])
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(FAMILIES, st.integers(1, 6), st.integers(4, 80), st.booleans(), st.booleans())
 def test_more_rows_take_more_and_the_ceiling_is_above(
     name: str, rows: int, length: int, padded: bool, half: bool

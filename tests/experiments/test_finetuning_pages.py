@@ -27,7 +27,7 @@ SECTIONS = {
     for name, page in PAGES.items()
     for task, commands in re.findall(r"^## (\w+)\n.*?^```sh\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
 }
-FAST = {("laptop", task) for task in ("Classify", "Tag", "Embed")} | {("24gb", "Chat")}
+FAST = {("laptop", "Tag"), ("24gb", "Chat")}
 
 
 @pytest.fixture

@@ -177,6 +177,7 @@ def test_recompute_changes_nothing_and_accumulation_adds() -> None:
     assert all(not torch.equal(model.get_parameter(name).grad, grad) for name, grad in once.items())  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_autocast_and_compiled() -> None:
     model, grads = qkv.build(gpt()).train(), []
     for cast in (False, True):

@@ -9,17 +9,20 @@ import pytest
 from scaling_points import BUDGETS, CONSTANTS, made_points
 
 from qkv.scaling.chinchilla import optimum, parametric_loss
-from qkv.scaling.laws import fit_laws
+from qkv.scaling.laws import Laws, fit_laws
 
 
-def test_a_larger_run_is_predicted_within_its_interval() -> None:
-    laws = fit_laws(made_points(0.002), BUDGETS, bootstrap=40)
+@pytest.fixture(scope="module")
+def laws() -> Laws:
+    return fit_laws(made_points(0.002), BUDGETS, bootstrap=40)
+
+
+def test_a_larger_run_is_predicted_within_its_interval(laws: Laws) -> None:
     estimate, truth = laws.predict(1e9, 2e10), float(parametric_loss(CONSTANTS, 1e9, 2e10))
     assert estimate.low < truth < estimate.high and estimate.value == pytest.approx(truth, rel=0.02)
 
 
-def test_the_optimum_of_a_budget_has_intervals() -> None:
-    laws = fit_laws(made_points(0.002), bootstrap=40)
+def test_the_optimum_of_a_budget_has_intervals(laws: Laws) -> None:
     best = laws.optimum(1e20)
     parameters, tokens = optimum(CONSTANTS, 1e20)
     assert best.parameters.low < parameters < best.parameters.high

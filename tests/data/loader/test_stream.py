@@ -494,7 +494,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to list processes")
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGKILL])
 def test_no_worker_outlives_its_parent(tmp_path: Path, how: signal.Signals) -> None:
     script = tmp_path / "endless.py"
     script.write_text(ENDLESS.format(here=str(Path(__file__).parents[2] / "helpers")))

@@ -7,7 +7,6 @@ import shlex
 from pathlib import Path
 
 import pytest
-from fast_subset import fast
 
 from qkv.cli import main
 from qkv.recipes.recipe import ABLATE, packaged, tree
@@ -25,7 +24,8 @@ SMALL = [
 ]
 
 
-@pytest.mark.parametrize("argv", fast(COMMANDS, COMMANDS[-1]), ids=" ".join)
+@pytest.mark.slow  # tests/test_docs.py and tests/cli/test_ablate.py run one each
+@pytest.mark.parametrize("argv", COMMANDS, ids=" ".join)
 def test_it_runs(
     argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

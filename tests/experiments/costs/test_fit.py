@@ -47,6 +47,7 @@ def test_levers_of_decoding_save_what_they_should() -> None:
     assert levers["--set cache=int4"].batch > base.batch  # type: ignore[operator]
 
 
+@pytest.mark.slow
 def test_what_would_fit_is_said() -> None:
     spec = qkv.preset("llama", **{**TINY, "d_model": 256, "max_positions": 4096})
     needed = decoding_fit(spec, Shape(1, 64), 10**9).levers[0].bytes

@@ -22,7 +22,8 @@ from qkv.training.result import Diverged
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    return small_study(tmp_path_factory.mktemp("texts"), sizes=("8x1", "12x1", "16x1", "24x1"))
+    folder = tmp_path_factory.mktemp("texts")
+    return small_study(folder, budgets=(5e7, 8e7), sizes=("8x1", "12x1", "16x1", "24x1"))
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def done(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sca
 
 def test_the_laws_are_fitted_without_the_largest_model(done: Scaled) -> None:
     assert done.laws is not None and len(done.laws.points) == 6 and len(done.outcomes) == 8
-    assert [one.run for one in done.held_out] == ["8e07-24x1", "1.6e08-24x1"]
+    assert [one.run for one in done.held_out] == ["5e07-24x1", "8e07-24x1"]
     for one in done.held_out:
         assert (
             one.loss == done.outcomes[one.run].loss and one.predicted.low <= one.predicted.value <= one.predicted.high
@@ -61,7 +62,7 @@ def test_the_report_shows_predictions_and_links_runs(done: Scaled) -> None:
         "learning rate ∝ width^−1",
     ):
         assert part in page
-    assert 'href="8e07-8x1/report.html"' in page and "<script" not in page
+    assert 'href="5e07-8x1/report.html"' in page and "<script" not in page
 
 
 def test_a_study_can_only_be_resumed_with_its_settings(done: Scaled, study: Study, tmp_path: Path) -> None:
@@ -84,19 +85,19 @@ def test_an_interrupted_study_goes_on(study: Study, tmp_path: Path, monkeypatch:
         if len(trained) == 2:
             raise KeyboardInterrupt
         trained.append(folder.name)
-        if folder.name == "8e07-12x1":
+        if folder.name == "5e07-12x1":
             raise Diverged(TrainingState(step=3), None)
         return real(recipe, folder, **options)
 
     monkeypatch.setattr(module, "train", watched)
     with pytest.raises(KeyboardInterrupt):
         scale(study, out, jobs=1, device="cpu")
-    assert list(read_json(out / RUNS)) == ["8e07-8x1", "8e07-12x1"]
+    assert list(read_json(out / RUNS)) == ["5e07-8x1", "5e07-12x1"]
     monkeypatch.setattr(module, "train", lambda *a, **k: trained.append(a[1].name) or real(*a, **k))
     with pytest.raises(ValueError, match="at least 6 points"):  # five are left with the one that diverged
         scale(study, out, jobs=1, device="cpu", resume=True)
     assert len(trained) == len(set(trained)) == 8
-    assert "diverged" in read_json(out / RUNS)["8e07-12x1"]["diverged"]
+    assert "diverged" in read_json(out / RUNS)["5e07-12x1"]["diverged"]
     assert len(read_points(out / POINTS)) == 7
 
 
@@ -113,7 +114,7 @@ def test_too_little_time_or_too_few_runs_are_refused_before_training(study: Stud
         ValueError, match=r"8 runs would take about \d.*, longer than --time 1s; give --budgets of about"
     ):
         scale(study, tmp_path / "out", jobs=1, seconds=1, device="cpu")
-    few = study.replace({"scaling.budgets": (8e7,)})
+    few = study.replace({"scaling.budgets": (5e7,)})
     with pytest.raises(ValueError, match="there are 3 points"):
         scale(few, tmp_path / "out", jobs=1, device="cpu")
     assert not (tmp_path / "out").exists()
@@ -121,8 +122,8 @@ def test_too_little_time_or_too_few_runs_are_refused_before_training(study: Stud
 
 def test_a_finished_run_is_only_read(done: Scaled, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "train", lambda *_, **__: pytest.fail("trained again"))
-    folder = done.folder / "8e07-8x1"
+    folder = done.folder / "5e07-8x1"
     recipe = module.Recipe.load(folder)
-    assert train_run(recipe, folder, "cpu").loss == done.outcomes["8e07-8x1"].loss
+    assert train_run(recipe, folder, "cpu").loss == done.outcomes["5e07-8x1"].loss
     assert steps_done(folder) == recipe.training.max_steps
     assert Outcome().interrupted and not Outcome(diverged="NaN").interrupted
