@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
 
@@ -48,6 +49,30 @@ def test_shards_are_small_and_together_the_whole(run: Run, tmp_path: Path) -> No
     assert found.keys() == whole.keys() and all(torch.equal(found[name], whole[name]) for name in whole)
     assert index["metadata"]["total_size"] == sum(t.nbytes for t in whole.values())
     assert torch.equal(load(folder, device="cpu").model(IDS), run.model(IDS))
+
+
+STATUS = Path("/proc/self/status")
+
+
+def resident(field: str) -> int:
+    """Bytes of this process in memory: now (VmRSS), or at most since the last reset (VmHWM)."""
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) << 10
+
+
+@pytest.mark.skipif(not STATUS.is_file(), reason="the peak of memory is read from Linux's /proc")
+@pytest.mark.parametrize("family", ["gpt2", "llama"])  # whose matrices are transposed, and are as they are
+def test_converting_never_holds_the_weights_twice(family: str, tmp_path: Path) -> None:
+    spec = preset(family, d_model=320, n_layers=14, n_heads=4, d_ff=1280, vocab_size=500, max_positions=16)
+    saved = Run(build(spec, seed=0), None, task="continue").save(tmp_path / "ours", to="qkv")
+    size = (saved / "model.safetensors").stat().st_size
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")
+    before = resident("VmRSS")
+    assert main(["convert", str(saved), str(tmp_path / "theirs"), "--to", "hub"]) == 0
+    assert (resident("VmHWM") - before) / size < 1.2
+    ours, theirs = (load(folder, device="cpu").model(IDS) for folder in (saved, tmp_path / "theirs"))
+    assert torch.equal(ours, theirs)
 
 
 def test_transformers_loads_them(run: Run, tmp_path: Path) -> None:

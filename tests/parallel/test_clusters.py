@@ -57,9 +57,14 @@ def test_two_hosts_meet_by_torchrun_and_train_as_one_process_does(tmp_path: Path
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1"]
     launcher += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "10.77.0.1:29500", "--rdzv-id", "two-hosts"]
     command = ["-m", "qkv", "train", "reverse", *QUICK, "scale.shard=2", "--out", str(tmp_path / "two")]
+
+    def host(i: int) -> list[str]:
+        # torchrun would take its host's name, which has the address 127.0.0.1 in both, to see that 10.77.0.1 is its own
+        return ["--local-addr", f"10.77.0.{i}", "--rdzv-conf", f"is_host={int(i == 1)}"]
+
     processes = [
         subprocess.Popen(
-            ["ip", "netns", "exec", name, *launcher, "--local-addr", f"10.77.0.{i}", *command],
+            ["ip", "netns", "exec", name, *launcher, *host(i), *command],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from torch import Tensor
 
 from ..hub.files import INDEX, WEIGHTS
 from ..hub.names import Entry, Names
-from ..training.checkpoints.weights import replace_tensors
+from ..training.checkpoints.streaming import Later, stream_tensors
 from .layout import MAX_SHARD_SIZE, write_json
 
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
@@ -27,16 +28,19 @@ def write(
     """Write tensors under their names: in one file where `max_shard_size` holds them all, else in several.
 
     Each file is written under a temporary name and renamed, the index last. Files of an earlier save that are no longer
-    needed are removed after that. Only one shard at a time is in memory besides the model. The last one also gets the
-    `computed` tensors, under their names.
+    needed are removed after that. Only the tensors of one entry at a time are in memory besides the model. The last file
+    also gets the `computed` tensors, under their names.
     """
     pieces = (piece for entry in names.written() for piece in entry.split())
     shards = list(split(pieces, ours, parsed(max_shard_size)))
     files = [WEIGHTS] if len(shards) == 1 else [_named(i, len(shards)) for i in range(1, len(shards) + 1)]
     computed = computed or {}
     for file, shard in zip(files, shards, strict=True):
-        tensors = {name: t for entry in shard for name, t in entry.to_theirs(ours).items()}
-        replace_tensors(folder / file, {**tensors, **(computed if file == files[-1] else {})})
+        tensors = [one for entry in shard for one in _later(entry, ours)]
+        if file == files[-1]:
+            rest = computed.items()
+            tensors += [Later(name, t.dtype, tuple(t.shape), partial(computed.__getitem__, name)) for name, t in rest]
+        stream_tensors(folder / file, tensors)
     if len(shards) > 1:
         places = {name: file for file, shard in zip(files, shards, strict=True) for e in shard for name in e.theirs}
         places |= dict.fromkeys(computed, files[-1])
@@ -44,6 +48,20 @@ def write(
         size += sum(tensor.nbytes for tensor in computed.values())
         write_json(folder / INDEX, {"metadata": {"total_size": size}, "weight_map": dict(sorted(places.items()))})
     _remove_others(folder, {*files, INDEX} if len(shards) > 1 else {WEIGHTS})
+
+
+def _later(entry: Entry, ours: Mapping[str, Tensor]) -> list[Later]:
+    """The tensors of an entry under their names. They are made together, when the first one is written."""
+    made: dict[str, Tensor] = {}
+
+    def make(name: str) -> Tensor:
+        if not made:
+            made.update(entry.to_theirs(ours))
+        return made.pop(name)
+
+    dtype = ours[entry.ours[0]].dtype
+    shapes = zip(entry.theirs, entry.their_shapes, strict=True)
+    return [Later(name, dtype, tuple(shape), partial(make, name)) for name, shape in shapes]
 
 
 def split(entries: Iterable[Entry], ours: Mapping[str, Tensor], limit: int) -> Iterable[list[Entry]]:

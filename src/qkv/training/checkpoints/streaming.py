@@ -13,8 +13,7 @@ from torch import Tensor
 
 from ...core import atomic, checksums
 
-DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64"}
-"""The format's names of the dtypes that models compute in."""
+_NAMES = {dtype: name for name, dtype in checksums.DTYPES.items()}
 
 
 class Later(NamedTuple):
@@ -27,12 +26,16 @@ class Later(NamedTuple):
 
 
 def stream_tensors(path: Path, tensors: Sequence[Later]) -> None:
-    """Atomically replace a safetensors file, with checksums, by tensors that are made one after another."""
+    """Atomically replace a safetensors file, with checksums, by tensors that are made one after another.
+
+    Those of wide dtypes come first, so that all are aligned, and otherwise in the given order.
+    """
+    tensors = sorted(tensors, key=lambda one: -one.dtype.itemsize)
     entries: dict[str, object] = {}
     at = 0
     for one in tensors:
         size = one.dtype.itemsize * math.prod(one.shape)
-        entries[one.name] = {"dtype": DTYPES[one.dtype], "shape": list(one.shape), "data_offsets": [at, at + size]}
+        entries[one.name] = {"dtype": _NAMES[one.dtype], "shape": list(one.shape), "data_offsets": [at, at + size]}
         at += size
     sums = {one.name: 2**32 - 1 for one in tensors}  # as long as any
     length = len(_header(entries, sums))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from ...core import atomic, checksums
+from ...core import checksums
 from ...core.spec import nearest
 from ...layers.lora import trained
 from ...models.renamed import new_name
 from ..optimizers.state import Eager
+from .streaming import Later, stream_tensors
 
 Tensors = Mapping[str, Tensor]
 
@@ -120,17 +122,14 @@ def _load_unmade(optimizer: torch.optim.Optimizer, tensors: Tensors, where: str)
     optimizer.load_state_dict({**optimizer.state_dict(), "state": states})
 
 
-def write_tensors(
-    path: Path, tensors: Tensors, *, checked: bool = False, metadata: Mapping[str, str] | None = None
-) -> None:
-    """Write one safetensors file, with a checksum of each tensor where wanted. Raises OSError where the disk refuses."""
+def write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | None = None) -> None:
+    """Write one safetensors file. Raises OSError where the disk refuses."""
     on_host = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
-    sums = checksums.metadata(on_host) if checked else {}
     try:
-        save_file(on_host, path, metadata={"format": "pt", **(metadata or {}), **sums})
+        save_file(on_host, path, metadata={"format": "pt", **(metadata or {})})
     except SafetensorError as error:
         raise OSError(f"{path} could not be written: {error}") from None
-    if checked or metadata:
+    if metadata:
         checksums.order(path)  # so that equal tensors make equal files
     path.chmod(0o666 & ~_umask())  # the library makes its files private, unlike everything else in a run
 
@@ -143,9 +142,11 @@ def _umask() -> int:
 
 
 def replace_tensors(path: Path, tensors: Tensors) -> None:
-    """Atomically replace a safetensors file by one with checksums."""
-    with atomic.replacing(path) as beside:
-        write_tensors(beside, tensors, checked=True)
+    """Atomically replace a safetensors file by one with checksums. Equal tensors make equal files."""
+    later = [
+        Later(name, t.dtype, tuple(t.shape), partial(tensors.__getitem__, name)) for name, t in sorted(tensors.items())
+    ]
+    stream_tensors(path, later)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
