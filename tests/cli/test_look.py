@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import sys
 from pathlib import Path
 
@@ -65,3 +66,12 @@ def test_mistakes(trained_lm: Path, arguments: list[str], says: str, capsys: pyt
     assert main(["look", str(trained_lm), *arguments]) == 2
     message = capsys.readouterr().err
     assert says in message and "Traceback" not in message
+
+
+def test_a_port_that_is_taken(trained_lm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        assert main(["look", str(trained_lm), "the cat", "--serve", "--port", port]) == 2
+    assert f"port {port} can't be used" in capsys.readouterr().err

@@ -35,6 +35,13 @@ def test_a_model_says_what_it_can_show():
         explain("moe", subject(run, "ab", "c"))
 
 
+def test_a_choice_without_effect_is_refused():
+    run = of("gpt2", words(), "continue")
+    assert explain("attention", subject(run, "ab", layer=0, head=1, token=1))
+    with pytest.raises(ValueError, match="position has no head to choose in this run; leave it out"):
+        explain("position", subject(run, "ab", head=1))
+
+
 def test_what_applies_to_the_examples():
     assert set(applicable(translator())) >= {"attention", "cross", "decoder-step", "beam", "kv-cache"}
     assert "cross" not in applicable(language_model()) and "mask" in applicable(language_model())

@@ -160,10 +160,14 @@ def _tell(figure: Figure, path: Path) -> None:
 
 
 def _serve(run: Run, inputs: list[str], changes: list[HeadChange], port: int, options: dict[str, Any]) -> None:
-    """Serve the live page until Ctrl-C."""
+    """Serve the live page until Ctrl-C. Raises ValueError for a port that is taken."""
     from ..inference.look.live import live_server
 
-    with live_server(run, inputs, port, changes, **options) as server:
+    try:
+        made = live_server(run, inputs, port, changes, **options)
+    except OSError as error:
+        raise ValueError(f"port {port} can't be used ({error.strerror}); leave --port out for a free one") from None
+    with made as server:
         echo(f"the page is at {server.address} for this machine alone; Ctrl-C ends it", err=True)
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()

@@ -47,7 +47,8 @@ EXPLANATIONS: dict[str, Entry] = {
 def explain(name: str, subject: Subject | None = None) -> Explanation:
     """Return an explanation by name: of its worked example, or with the numbers of a model.
 
-    Raises ValueError for an unknown name, or a model that does not have what is explained.
+    Raises ValueError for an unknown name, a model that does not have what is explained, and a layer, head or token where
+    there is none to choose.
     """
     check(name)
     module = import_module(f".computations.{EXPLANATIONS[name].module}", __package__)
@@ -57,7 +58,11 @@ def explain(name: str, subject: Subject | None = None) -> Explanation:
     if name not in usable:
         instead = f"explain {_either(usable)} with it" if usable else "no explanation applies to it"
         raise ValueError(f"{subject.name} does not have {EXPLANATIONS[name].needs}, which {name} explains; {instead}")
-    return module.of(subject)  # type: ignore[no-any-return]
+    explained: Explanation = module.of(subject)
+    for what in ("layer", "head", "token"):
+        if getattr(subject, what) is not None and what not in subject.consulted:
+            raise ValueError(f"{name} has no {what} to choose in {subject.name}; leave it out")
+    return explained
 
 
 def check(name: str) -> None:

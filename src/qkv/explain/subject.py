@@ -56,6 +56,8 @@ class Subject:
     processors: tuple[Processor, ...] = ()
     words: tuple[str, ...] = ()
     """The words of a vocabulary without a tokenizer, in the order of their ids."""
+    consulted: set[str] = field(default_factory=set, repr=False)
+    """Which of layer, head and token the computation has used."""
 
     def __post_init__(self) -> None:
         for name in ("tokens", "target_tokens"):
@@ -106,6 +108,7 @@ class Subject:
 
     def choose(self, what: str, chosen: int | None, count: int, default: int) -> int:
         """The chosen index, or the default. Raises ValueError for one that is not there."""
+        self.consulted.add(what)
         index = default if chosen is None else chosen
         if not 0 <= index < count:
             raise ValueError(f"--{what} {index} is not there: {self.name} has {what}s 0 to {count - 1} here")

@@ -90,7 +90,7 @@ class LoRALinear(Linear):
             return linear(x, self.weight, self.bias)
         low = F.linear(dropout(x, self.dropout, self.training), self.lora_a)
         y = linear(x, self.weight, self.bias)
-        out = torch.addmm(y.flatten(0, -2), low.flatten(0, -2), self.lora_b.T, alpha=self.scale)
+        out = torch.addmm(y.reshape(-1, self.d_out), low.reshape(-1, self.rank), self.lora_b.T, alpha=self.scale)
         return out.view_as(y)
 
     @torch.no_grad()

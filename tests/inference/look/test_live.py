@@ -58,6 +58,10 @@ def test_parts_have_the_names_of_activations() -> None:
     ]
     with pytest.raises(ValueError, match="from 0 to 1; there is no 7"):
         changed_look(run, "abc", [HeadChange("encoder", 0, 7, 0.0)])
+    with pytest.raises(ValueError, match="there is no cross layer 9; the layers are 0 to 1"):
+        changed_look(run, "abc", [HeadChange("cross", 9, 0, 0.0)])
+    with pytest.raises(ValueError, match="this run has no cross layers whose heads can be changed"):
+        changed_look(lm(), "abc", [HeadChange("cross", 0, 0, 0.0)])
 
 
 def test_requests_of_the_page() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import run_untrained
 import torch
 
 import qkv
 from qkv.cli import main
 from qkv.inference.look.patching import patching_panel
 from qkv.look.activations import Zero
+from qkv.models.heads.text import LanguageModel
 
 
 def test_a_translator(trained: Path):
@@ -34,6 +36,12 @@ def test_texts_that_do_not_fit(trained: Path):
     run = qkv.load(trained, "cpu")
     with pytest.raises(ValueError, match=r"'b a c' has 4 tokens and 'b a' 3, so choose texts with equally many"):
         patching_panel(run, "b a c", "b a", target="c a b")
+    with pytest.raises(ValueError, match="'b a c' and 'b  a c' have the same tokens, so nothing tells them apart"):
+        patching_panel(run, "b a c", "b  a c", target="c a b")
+    with pytest.raises(
+        ValueError, match="activations are patched in language models and translators; this run is a masked"
+    ):
+        patching_panel(run_untrained.bert(LanguageModel()), "ab", "ac")
 
 
 def test_the_command_adds_the_panel(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from ...attention.scores import Additive, Perceptron
 from ...core.layout import Layout
+from ...core.spec import counted
 from ...models.recurrent.alignment import Align
 from ...models.recurrent.attention import AttentiveDecoder
 from ...models.recurrent.decoder import Widths
@@ -51,7 +52,7 @@ def of(subject: Subject) -> Explanation:
     memory = model.read(subject.inputs[0])
     word = subject.target_tokens[token]
     about = (
-        f"{subject.about} The decoder has read {token + 1} tokens, the last of them “{word}”, and writes word "
+        f"{subject.about} The decoder has read {counted(token + 1, 'token')}, the last of them “{word}”, and writes word "
         f"{token + 1}."
     )
     g, weights = request.q[0, token, 0], request.known_weights[0, 0, token]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...core.spec import counted
 from ...tokenizers.explain_split import LongestMatch, Merge, Segmentation, Split, Splitter
 from ...tokenizers.tokenizer import Tokenizer, train
 from ...tokenizers.training.bpe import bpe_steps
@@ -129,9 +130,8 @@ def _trained(size: int) -> Tokenizer:
 
 def _split(split: Split, title: str, text: str = "") -> Step:
     """The steps that split one word."""
-    result = f"{text} {len(split.pieces)} {'piece' if len(split.pieces) == 1 else 'pieces'}: "
-    f"{' '.join(split.pieces)}.".strip()
-    return Step(title, result, tables=(_table(split),) if split.steps else ())
+    result = f"{text} {counted(len(split.pieces), 'piece')}: {' '.join(split.pieces)}."
+    return Step(title, result.strip(), tables=(_table(split),) if split.steps else ())
 
 
 def _table(split: Split) -> Table:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ...look.activations import Change, Scale
+from ...look.activations import Change, Scale, sites
 from ...look.view.figure import Figure
 from ...look.view.server import LiveServer
 from ..loaded import LoadedModel
@@ -51,6 +51,7 @@ def changed_look(
 
     Raises ValueError for layers and heads that the model does not have.
     """
+    _check(run, changes)
     changed = look(run, inputs, changes=changes_of(changes), **options)
     if not changes:
         return changed
@@ -64,6 +65,22 @@ def changed_look(
         for one, other in zip(changed.views, before.views, strict=True)
     )
     return replace(changed, views=tuple(views))
+
+
+def _check(run: LoadedModel, changes: Sequence[HeadChange]) -> None:
+    """Raise ValueError for a part or layer that the model does not have."""
+    known = sites(run.model)
+    for change in changes:
+        (name,) = changes_of([change])
+        if name in known:
+            continue
+        start, _, rest = name.partition(f".layers.{change.layer}.")
+        layers = [
+            int(one.split(".")[2]) for one in known if one.startswith(f"{start}.layers.") and one.endswith(f".{rest}")
+        ]
+        if not layers:
+            raise ValueError(f"{run.name} has no {change.part} layers whose heads can be changed")
+        raise ValueError(f"there is no {change.part} layer {change.layer}; the layers are {layers[0]} to {layers[-1]}")
 
 
 def _note(changes: Sequence[HeadChange]) -> str:

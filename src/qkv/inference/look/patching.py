@@ -24,8 +24,10 @@ def patching_panel(run: LoadedModel, text: str, other: str, target: str | None =
     output the same likelihood.
     """
     passing = forward_pass(run, text, target=target)
-    if passing.inputs is None or passing.logits is None or not isinstance(run.model, TransformerModel):
+    takes = passing.inputs is not None and len(passing.inputs[0]) > 0 and passing.logits is not None
+    if not takes or not isinstance(run.model, TransformerModel):
         raise ValueError(f"activations are patched in language models and translators; {run.name} is {kind_of(run)}")
+    assert passing.inputs is not None
     model, (arguments, options) = run.model, passing.inputs
     ids = run.text_model.encode(other)
     if len(ids) != arguments[0].shape[1]:
@@ -33,6 +35,10 @@ def patching_panel(run: LoadedModel, text: str, other: str, target: str | None =
         raise ValueError(
             f"patching puts a token of one text in the place of that of another; {text!r} has {count} tokens and {other!r} "
             f"{len(ids)}, so choose texts with equally many"
+        )
+    if ids == arguments[0][0].tolist():
+        raise ValueError(
+            f"{text!r} and {other!r} have the same tokens, so nothing tells them apart; choose another text"
         )
     corrupted = (torch.tensor([ids], device=model.device), *arguments[1:])
     if options or any(not isinstance(one, Tensor) for one in arguments):

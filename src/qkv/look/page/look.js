@@ -123,7 +123,7 @@
       groups.length > 1 ? make("div", { class: "bar", role: "tablist", "aria-label": "kinds of attention" }, groups.map((one, i) =>
         make("button", { role: "tab", "aria-selected": i === state.group, onclick: () => { openGroup(i); render(); } }, one.name))) : null,
       make("p", { class: "legend" }, group().note || what(),
-        make("span", {}, make("i", {}), "weight 0"), make("span", {}, make("i", { class: "most" }), "largest of the row"),
+        make("span", {}, make("i", {}), "weight 0"), make("span", {}, make("i", { class: "most" }), "largest of its row, in thumbnails"),
         make("span", {}, make("i", { class: "out" }), "not computed")),
       modelView(), make("div", { id: "head" }), make("div", { id: "score" }));
   }
@@ -404,7 +404,8 @@
       state.pair = [Math.min(T - 1, Math.max(0, t + move[0])), Math.min(S - 1, Math.max(0, s + move[1]))];
       paint(); tell(state.pair); drawScore();
     });
-    const drawing = make("div", { class: "scroll" }, canvas);
+    const largest = top.map((value, h) => (heads.length > 1 ? `head ${layer().heads[state.heads[h]]}: ${digits(value)}` : digits(value))).join(", ");
+    const drawing = make("div", {}, make("p", { class: "note" }, `The darkest shade is the largest ${state.scaled ? "product" : "weight"} of the map (${largest}).`), make("div", { class: "scroll" }, canvas));
     drawing.after = paint;
     return drawing;
   }
