@@ -42,5 +42,5 @@ def test_a_run_shows_its_own_merges():
         assert explanation.title.startswith(title)
         pieces = " ".join(str(row[0]) for row in explanation.steps[0].tables[0].values).split()
         assert pieces == tokenizer.raw.encode("the mats", add_special_tokens=False).tokens
-        said = [step.text.partition(": ")[2].removesuffix(".").split() for step in explanation.steps[1:]]
-        assert sum(said, []) == pieces
+        said = [one for step in explanation.steps[1:] for one in step.text.partition(": ")[2].removesuffix(".").split()]
+        assert said == pieces
