@@ -79,10 +79,13 @@ def allowed_mask(pattern: Pattern, layout: Layout, kv_layout: Layout, n_heads: i
 
     The caller zeroes the rows of padded queries, which keeps a padding mask at (B, 1, 1, S).
     """
-    q, k = layout.queries(), kv_layout.keys()
-    parts = [allowed_by_head(part, q, k, n_heads) for part in needed_parts(pattern, layout, kv_layout)]
-    if not same_segment(layout, kv_layout):
-        parts.append(_with_heads(q.segment == k.segment))
+    needed, one_segment = needed_parts(pattern, layout, kv_layout), same_segment(layout, kv_layout)
+    parts: list[Tensor] = []
+    if needed or not one_segment:
+        q, k = layout.queries(), kv_layout.keys()
+        parts += [allowed_by_head(part, q, k, n_heads) for part in needed]
+        if not one_segment:
+            parts.append(_with_heads(q.segment == k.segment))
     if kv_layout.padding != "none":
         parts.append(kv_layout.valid[:, None, None, :])
     if not parts:

@@ -205,9 +205,19 @@ def test_nothing_is_hidden_from_those_who_watch(calls: list[int]) -> None:
     assert calls == [2]
 
 
+@pytest.mark.parametrize("name", ["gpt", "encoder–decoder", "a ring buffer"])
+def test_up_to_64_rows(name: str, calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    built, steps = model(name), tokens(9, rows=64)
+    prompt = torch.arange(5 * 64).view(64, 5) % 50
+    found = logits(built, steps, rows=64, prompt=prompt)
+    assert len(calls) == 9
+    wanted = by_modules(monkeypatch, lambda: logits(built, steps, rows=64, prompt=prompt))
+    assert apart(found, wanted) < 1e-5
+
+
 def test_what_the_modules_have_to_do(calls: list[int]) -> None:
     logits(model("gpt", torch.float64), tokens(1))
-    logits(model("gpt"), tokens(1, rows=33), rows=33, prompt=torch.zeros(33, 2, dtype=torch.long))
+    logits(model("gpt"), tokens(1, rows=65), rows=65, prompt=torch.zeros(65, 2, dtype=torch.long))
     adapted = qkv.adapt(model("gpt"), qkv.LoRA(rank=2))
     logits(adapted, tokens(1))
     trained = model("gpt").train()

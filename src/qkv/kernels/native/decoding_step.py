@@ -12,7 +12,7 @@ from . import prebuilt
 from .compiler import library
 from .decoding import Attention
 
-MOST_TOKENS = 32  # rows of activations that products.cpp takes
+MOST_TOKENS = {torch.float32: 64, torch.bfloat16: 32}  # rows up to which products.cpp is faster than PyTorch's products
 _KINDS = {torch.float32: 0, torch.bfloat16: 1}  # its `Kind`
 OWN, CROSS, FEED_FORWARD = range(3)  # the source's `Sublayer`
 NO_NORM, LAYER_NORM, RMS_NORM = range(3)  # its `NormKind`

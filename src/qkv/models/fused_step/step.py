@@ -32,7 +32,7 @@ def fused_step(
     stack: Any, x: Float[Tensor, "B T M"], layout: Layout, runs: Sequence[Pass], cache: Cache, count: int
 ) -> Float[Tensor, "B T M"] | None:
     """The output of the stack after its first `count` layers, by the kernels; None where the modules have to run."""
-    if x.shape[0] * x.shape[1] > native.MOST_TOKENS or x.device.type != "cpu" or layout.padding != "none":
+    if x.shape[0] * x.shape[1] > native.MOST_TOKENS.get(x.dtype, 0) or x.device.type != "cpu" or layout.padding != "none":
         return None
     if torch.is_grad_enabled() or tap.recording() or not is_readable(x) or any(_GLOBAL_HOOKS):
         return None
@@ -66,6 +66,7 @@ class FusedStep:
         self.rows = max(self._rows(i) for i in range(len(described)))
         if len(stack.between) or stack.placement.streams > 1 or not all(map(_is_simple, stack.positions)):
             raise Unfit
+        self.numbers: dict[int, tuple[Pattern, int]] = {}
         self.places = [tensor.data_ptr() for tensor in self.known.tensors]
         self.hooks = [table for block in blocks for table in hooks_of(block)] + hooks_of(stack.norm)
 
@@ -73,6 +74,14 @@ class FusedStep:
         """Query rows that share a key-value head of layer i, for each token."""
         pairs = ((a.heads, a.kv_heads) for a in (self.layers[i].own, self.layers[i].cross))
         return max(heads // kv_heads if kv_heads else 1 for heads, kv_heads in pairs)
+
+    def _number(self, pattern: Pattern) -> int:
+        """The same number for equal patterns. Hashing one takes longer than a small layer, so each object is hashed once."""
+        known = self.numbers.get(id(pattern))
+        if known is None:
+            number = next((number for other, number in self.numbers.values() if other == pattern), len(self.numbers))
+            known = self.numbers[id(pattern)] = pattern, number  # held, so that its id stays its own
+        return known[1]
 
     def __deepcopy__(self, memo: object) -> None:
         """A copy of a cache is described again."""
@@ -179,7 +188,7 @@ class FusedStep:
     ) -> None:
         """Describe what a layer's queries see, and the bias of their scores."""
         pattern: Pattern = module.pattern
-        about = (pattern, id(kv_layout), id(bias), module.n_heads)
+        about = (self._number(pattern), id(kv_layout), id(bias), module.n_heads)
         if about not in shared:
             scores = (to.batch, to.heads, to.queries, to.keys)
             mask = run.plan.mask(pattern, layout, kv_layout, module.n_heads)
