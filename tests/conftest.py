@@ -36,6 +36,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(summary, summary.NAME)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of ranks come first, together: one worker takes them all, so that their processes start once."""
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
 def pytest_collection_finish() -> None:
     """Garbage collections leave the million objects of modules and tests alone."""
     gc.freeze()

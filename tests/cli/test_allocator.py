@@ -47,6 +47,7 @@ def test_pages_are_kept() -> None:
 
 
 @glibc
+@pytest.mark.slow
 def test_left_alone_when_asked() -> None:
     assert faults("from qkv.cli.allocator import keep_pages; assert not keep_pages()", QKV_ALLOCATOR="system") > 5000
 

@@ -152,6 +152,7 @@ def test_what_can_not_be_imported_is_told_in_a_sentence(
         assert what in error and "Traceback" not in error
 
 
+@pytest.mark.slow
 def test_a_run_of_a_package_of_several_modules_is_used_and_missed_by_name(tmp_path: Path) -> None:
     package = tmp_path / "mine"
     package.mkdir()

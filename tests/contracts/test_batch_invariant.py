@@ -42,7 +42,7 @@ def prompts(case: Combination) -> tuple[object, dict[str, object]]:
     return built, {"bos_id": BOS, "eos_id": EOS, "max_new_tokens": NEW}
 
 
-@pytest.mark.contract(Contract(AXES, senseless, turned=["heads", "block"], share=6))
+@pytest.mark.contract(Contract(AXES, senseless, turned=["heads", "block"], share=10))
 def test_greedy(case: Combination) -> None:
     built, options = prompts(case)
     paired = case.family == "encoder-decoder"

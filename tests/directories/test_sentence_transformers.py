@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +23,32 @@ SPECIAL = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "un
 STEPS = ("Transformer", "Pooling", "Normalize")
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small BERT with a tokenizer, as sentence-transformers lays it out; no pooling yet."""
+    made = tmp_path_factory.mktemp("made")
     sizes = {"d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 24, "vocab_size": len(WORDS), "max_positions": 16}
     model = build(preset("bert-base", **sizes, head=False, labels=0), seed=4).eval()
-    Run(model, None, task="read").save(tmp_path, to="hub")
+    Run(model, None, task="read").save(made, to="hub")
     raw = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, "[UNK]"))
     raw.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     raw.add_special_tokens(WORDS[:4])
     raw.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
     )
-    raw.save(str(tmp_path / "tokenizer.json"))
+    raw.save(str(made / "tokenizer.json"))
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 16, **SPECIAL}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
-    config = json.loads((tmp_path / "config.json").read_text())
+    (made / "tokenizer_config.json").write_text(json.dumps(settings))
+    config = json.loads((made / "config.json").read_text())
     del config["qkv"]  # as it comes from elsewhere
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    return tmp_path
+    (made / "config.json").write_text(json.dumps(config))
+    return made
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be changed."""
+    return Path(shutil.copytree(made, tmp_path, dirs_exist_ok=True))
 
 
 def laid_out(folder: Path, *, pooling: Any = "mean_tokens", steps: tuple[str, ...] = STEPS, **settings: Any) -> Path:

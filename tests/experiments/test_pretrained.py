@@ -47,7 +47,7 @@ def test_it_learns_on(trained: Path, tmp_path: Path) -> None:
     assert any(not torch.equal(after[name], tensor) for name, tensor in before.items())
 
 
-@pytest.mark.parametrize("adapter", [(), (LORA,)])
+@pytest.mark.parametrize("adapter", [pytest.param((), marks=pytest.mark.slow), (LORA,)])
 def test_resumed_is_uninterrupted(trained: Path, tmp_path: Path, adapter: tuple[str, ...]) -> None:
     settings = ("training.schedule=constant", *adapter)
     train(recipe(trained, *settings), tmp_path / "whole", device="cpu")

@@ -18,7 +18,6 @@ from qkv.tokenizers.chat.template import ChatTemplate
 QUICK = [
     *(
         "shared-list-print",
-        "shared-dict-print",
         "kept-center",
         "kept-list",
         "contains-itself",
@@ -51,7 +50,7 @@ def test_every_hostile_template_ends_in_one_sentence(name: str) -> None:
     assert "object at 0x" not in found.said and "subclasses" not in found.said
 
 
-@pytest.mark.parametrize("name", ["shared-list-print", "kept-list"])
+@pytest.mark.parametrize("name", [pytest.param("shared-list-print", marks=pytest.mark.slow), "kept-list"])
 def test_after_a_hostile_template_ordinary_ones_still_work(name: str) -> None:
     ordinary = ChatTemplate("{{ messages[0].content }}")
     assert outcome(name).how == "refused"

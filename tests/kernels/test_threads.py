@@ -56,6 +56,7 @@ def test_the_number_is_set_without_the_libraries_too(monkeypatch: pytest.MonkeyP
     assert seen == [before + 1]
 
 
+@pytest.mark.slow
 def test_several_changes_in_turn() -> None:
     code = SET_AND_TIME.replace("range(30)", "range(11)")
     assert float(run(code)) > 0

@@ -25,7 +25,7 @@ def test_two_ranks_equal_one(two, family, stage):
 @pytest.mark.parametrize(
     ("family", "schedule"),
     diagonals(
-        [name for name in FAMILIES if name != "contrastive"], ["1f1b", "gpipe", "interleaved-1f1b", "zb-h1"], every=4
+        [name for name in FAMILIES if name != "contrastive"], ["1f1b", "gpipe", "interleaved-1f1b", "zb-h1"], every=6
     ),
 )
 def test_pipelines(two, family, schedule):
@@ -38,7 +38,7 @@ def test_experts_on_two_ranks(two):
     compare(two.run(take_steps, "moe", {"expert": 2}), alone("moe"))
 
 
-@pytest.mark.parametrize("stage", [*fast(STAGES, "tensor"), "expert"])
+@pytest.mark.parametrize("stage", [*fast(STAGES), "expert"])
 def test_a_shared_layer_beside_experts(two, stage):
     mixture = MOE.rstrip("}") + ", shared: {kind: feedforward, d_ff: 24}}"
     settings = ("model.replace={'*.blocks.*.feedforward': " + mixture + "}",)
@@ -81,7 +81,7 @@ def test_accumulation_and_clipping(two, stage):
     compare(two.run(take_steps, "encoder-decoder", STAGES[stage], settings), alone("encoder-decoder", settings))
 
 
-@pytest.mark.parametrize("stage", fast(STAGES, "zero 2", "all-to-all"))
+@pytest.mark.parametrize("stage", fast(STAGES, "all-to-all"))
 def test_recomputation(two, stage):
     settings = ("training.recompute=blocks",)
     compare(two.run(take_steps, "moe", STAGES[stage], settings), alone("moe", settings))

@@ -278,9 +278,10 @@ def test_later_tokens_change_nothing_for_earlier_ones(pattern: Pattern, start: i
         (causal() & fixed(500, part="local"), lambda n: n // 500 * 500 * 501 // 2),
         (chunks(1000, back=1), lambda n: n * 2000 - 1000 * 1000),
         (by_head(causal(), window(1)), lambda n: (n * (n + 1) // 2 + n) // 2),
-        (
+        pytest.param(
             strided(300, "far") | sinks(2),
             lambda n: n + 2 * sum(range(n - 300, 0, -300)) + 2 * n - (n + 299) // 300 - (n - 1 + 299) // 300,
+            marks=pytest.mark.slow,
         ),
     ],
 )

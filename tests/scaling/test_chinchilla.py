@@ -30,13 +30,13 @@ def test_some_wrong_points_move_the_fit_little() -> None:
 
 def test_intervals_cover_the_constants() -> None:
     covered = []
-    for seed in range(4):
+    for seed in range(2):
         samples = fit_parametric(made_points(0.003, seed), bootstrap=25, seed=seed).samples
         assert samples is not None
         low, high = np.percentile(samples, [5, 95], axis=0)
         covered.append((low <= CONSTANTS) & (high >= CONSTANTS))
-    assert np.mean(covered) > 0.7  # of 90 %, by 20 intervals that are not independent
-    again = fit_parametric(made_points(0.003, 3), bootstrap=25, seed=3).samples
+    assert np.mean(covered) > 0.7  # of 90 %, by 10 intervals that are not independent
+    again = fit_parametric(made_points(0.003, 1), bootstrap=25, seed=1).samples
     assert again is not None and np.array_equal(samples, again)
 
 

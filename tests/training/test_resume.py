@@ -272,6 +272,7 @@ def kill_script(out: Path, seed: int, trials: int) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow  # tests/hostile/test_kills.py kills at chosen operations
 def test_kill_9_and_resume_until_it_ends(tmp_path):
     result = kill_script(tmp_path, seed=0, trials=5)
     assert result == {"kills": 5, "same": True}

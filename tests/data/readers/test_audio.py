@@ -132,6 +132,7 @@ def test_training_hides_and_shifts_by_chance_and_evaluation_does_not(folder: Pat
         task.item({**example, "label": "dog"}, None, RandomContext(np.random.default_rng(0), False))
 
 
+@pytest.mark.slow
 def test_it_learns(tmp_path: Path) -> None:
     small = [
         "model.d_model=32",

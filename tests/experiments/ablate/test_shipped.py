@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fast_subset import fast
 
 from qkv.experiments.ablate.ablation import Ablation
 from qkv.experiments.ablate.study import run_ablation
@@ -40,7 +39,8 @@ def of_files(folder: Path) -> list[str]:
     return [*files, *small, "model.d_ff=16"]
 
 
-@pytest.mark.parametrize("name", fast(ABLATIONS, "ablate-positions"))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ABLATIONS)
 def test_it_runs(name: str, tmp_path: Path) -> None:
     settings = {"ablate-positions": OF_TEXT, "ablate-table3": of_files(tmp_path)}.get(name, OF_PAIRS)
     ablation = Ablation.load(name, [*settings, *SHORT], seeds=1)

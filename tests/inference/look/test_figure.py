@@ -250,6 +250,7 @@ print(used)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="peak memory is asked of Unix")
 def test_4096_tokens_take_less_than_two_gigabytes() -> None:
     folders = os.pathsep.join([str(Path(qkv.__file__).parents[1]), str(Path(run_untrained.__file__).parent)])

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from fast_subset import fast
 
 from qkv.attention.attend import attend
 from qkv.kernels import flash
@@ -127,8 +128,9 @@ def test_results_are_the_same_bits_every_time(there: Remote) -> None:
 
 
 @needs_triton
-def test_inputs_may_lie_in_memory_as_they_like(there: Remote) -> None:
-    errors = there(flash_worker.strided_inputs)
+@pytest.mark.parametrize("kind", fast(["slices", "transposed", "gaps"], "gaps"))
+def test_inputs_may_lie_in_memory_as_they_like(there: Remote, kind: str) -> None:
+    errors = there(flash_worker.strided_inputs, kind)
     assert max(errors) < LIMITS[torch.float32], f"{errors}"
 
 

@@ -282,6 +282,7 @@ def sound(results: list[dict], trials: int) -> None:
     assert max(r["step"] for r in results) > 2
 
 
+@pytest.mark.slow  # every call of a save is tried above
 def test_kill_9_while_saving(tmp_path):
     sound(kill_trials(tmp_path / "c", 12, seed=0), 12)
 
