@@ -19,7 +19,7 @@ TOUR = Path(__file__).parent / "tour"
 def renew(page: Page) -> None:
     """Run a page, and write its outputs and its pictures."""
     with tempfile.TemporaryDirectory() as folder:
-        printed = iter(run(page, Path(folder)))
+        printed = iter(list(run(page, Path(folder))))
         for picture in Path(folder).iterdir():
             shutil.copy(picture, TOUR)
 

@@ -40,6 +40,8 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Point links to repository files at their pages. Links to folders become plain text."""
     uri = page.file.src_uri
+    if uri.startswith("tour/"):
+        page.meta.setdefault("hide", ["toc"])  # short pages, whose code needs the width
     if uri.startswith(f"{reference.FOLDER}/"):
         return markdown
     folder = ROOT if uri in TOP else (DOCS / uri).parent
