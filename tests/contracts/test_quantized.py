@@ -20,7 +20,6 @@ from small import gradients, ids, padded, same, same_gradients, spec, stirred
 from torch import Tensor
 
 import qkv
-from qkv.layers.linear import Linear
 from qkv.layers.lora import LoRA, adapt
 from qkv.layers.quantized import quantized
 from qkv.models.quantized import matrices, quantize
@@ -52,13 +51,11 @@ class Pair:
         self.dense = stirred(qkv.build(self.spec, dtype=torch.float64)).eval()
         self.codes, scheme = copy.deepcopy(self.dense), case.scheme
         whole = scheme.group_size or scheme.format.only_group or 2  # what doesn't take the scheme stays as it is
-        apart = [path for path, layer in matrices(self.codes).items() if layer.weight.shape[1] % whole]
+        apart = [path for path, layer in matrices(self.codes).items() if layer.weight.shape[-1] % whole]
         quantize(self.codes, scheme, keep=apart)
         with torch.no_grad():
             for path, matrix in quantized(self.codes).items():
-                layer = self.dense.get_submodule(path)
-                assert isinstance(layer, Linear)
-                layer.weight.copy_(matrix.dense())
+                self.dense.get_parameter(f"{path}.weight").copy_(matrix.dense())
         layout = padded([5, TOKENS], "left", TOKENS)
         self.paired = case.family == "encoder-decoder"
         self.inputs: dict[str, Any] = {"ids": ids(2, TOKENS, seed=1), "layout": layout}

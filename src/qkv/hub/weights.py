@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from ..layers.embedding import TokenEmbedding
+from ..layers.grouped_linear import GroupedLinear
 from ..layers.linear import Linear
 from ..layers.quantized import QuantizedMatrix, put, quantized
 from ..models.base import ModelSpec
 from ..models.heads.text import LanguageModelHead
-from ..models.quantized import matrices
+from ..models.quantized import experts_of, matrices
 from ..models.quantized.select import group_sizes
 from ..models.transformer import TransformerModel
 from ..quantization.methods.rtn import rtn
@@ -60,8 +61,11 @@ def place(
     def rounded(name: str, tensor: Tensor) -> QuantizedMatrix:
         assert scheme is not None
         group = groups[name.removesuffix(".weight")]
-        packed = rtn(tensor.to(device), scheme.format, group, scheme.symmetric)
-        return QuantizedMatrix(packed, scheme.activations, dtype)
+        packed = rtn(tensor.to(device).flatten(0, -2), scheme.format, group, scheme.symmetric)
+        return QuantizedMatrix(packed, scheme.activations, dtype, experts_at(name))
+
+    def experts_at(name: str) -> int | None:
+        return experts_of(model.get_submodule(name.rpartition(".")[0]))
 
     def read(entry: Entry) -> dict[str, Tensor | QuantizedMatrix]:
         again = all(name.removesuffix(".weight") in groups for name in entry.ours)
@@ -70,7 +74,7 @@ def place(
             if found is not None:
                 for name in entry.theirs:
                     weights.forget(name)
-                return {name: QuantizedMatrix(*one, dtype).to(device) for name, one in found.items()}
+                return {name: QuantizedMatrix(*one, dtype, experts_at(name)).to(device) for name, one in found.items()}
         ours = entry.to_ours({name: weights.read(name) for name in entry.theirs})
         if again:
             found_here = {name: rounded(name, t) for name, t in ours.items()}
@@ -113,7 +117,7 @@ def _takes_codes(model: nn.Module, name: str) -> bool:
     """Whether a tensor is the weight of a layer that multiplies by quantized matrices."""
     path, _, own = name.rpartition(".")
     layer = model.get_submodule(path)
-    return own == "weight" and isinstance(layer, Linear | TokenEmbedding | LanguageModelHead)
+    return own == "weight" and isinstance(layer, Linear | GroupedLinear | TokenEmbedding | LanguageModelHead)
 
 
 def _warn_of_dequantized(reading: Reading, weights: Weights, model: nn.Module, where: str) -> None:

@@ -10,10 +10,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..core.forward_mode import in_forward_mode
+from .quantized import QuantizedMatrix
 
 
 class GroupedLinear(nn.Module):
-    """y_r = W_e x_r for the rows r of expert e; W is (n_experts, d_out, d_in).
+    """y_r = W_e x_r for the rows r of expert e; W is (n_experts, d_out, d_in), or a `QuantizedMatrix`.
 
     `into_residual` is for initialization, as in `layers.linear.Linear`.
     """
@@ -21,24 +22,29 @@ class GroupedLinear(nn.Module):
     def __init__(self, n_experts: int, d_in: int, d_out: int, into_residual: bool = False) -> None:
         super().__init__()
         self.into_residual = into_residual
+        self.n_experts, self.d_in, self.d_out = n_experts, d_in, d_out
         self.weight = nn.Parameter(torch.empty(n_experts, d_out, d_in))
 
     def forward(self, x: Float[Tensor, "R I"], ends: Int[Tensor, " E"]) -> Float[Tensor, "R O"]:
         """Rows are sorted by expert, those of expert e end before row ends[e]; rows after the last end become zeros."""
         if torch.is_autocast_enabled(x.device.type):
             x = x.to(torch.get_autocast_dtype(x.device.type))
+        codes: object = self.weight
+        if isinstance(codes, QuantizedMatrix):
+            runs = _runs(ends)
+            products = [codes.expert(x[start:stop], e) for e, start, stop in runs]
+            return torch.cat([*products, x.new_zeros(len(x) - (runs[-1][2] if runs else 0), self.d_out)])
         if in_forward_mode(x, self.weight):
             runs = _runs(ends)
             products = [F.linear(x[start:stop], self.weight[e].to(x.dtype)) for e, start, stop in runs]
-            return torch.cat([*products, x.new_zeros(len(x) - (runs[-1][2] if runs else 0), self.weight.shape[1])])
+            return torch.cat([*products, x.new_zeros(len(x) - (runs[-1][2] if runs else 0), self.d_out)])
         if _has_kernel(x, self.weight):
             return _by_kernel(x, self.weight.to(x.dtype), ends)
         out: Tensor = _products(x, self.weight, ends)
         return out
 
     def extra_repr(self) -> str:
-        n, d_out, d_in = self.weight.shape
-        return f"{n} × {d_in} → {d_out}"
+        return f"{self.n_experts} × {self.d_in} → {self.d_out}"
 
 
 def _has_kernel(x: Tensor, weight: Tensor) -> bool:

@@ -220,7 +220,7 @@ def merged(model: nn.Module) -> list[tuple[str, torch.dtype, tuple[int, ...], Ca
         if isinstance(module, QuantizedMatrix):
             layer = model.get_submodule(path.removesuffix(".weight"))
             make = partial(_full_weight, layer) if isinstance(layer, LoRALinear) else module.dense
-            tensors.append((path, module.dtype, module.shape, make))
+            tensors.append((path, module.dtype, module.dense_shape, make))
             continue
         own = {**module._parameters, **module._buffers}
         for name, tensor in own.items():

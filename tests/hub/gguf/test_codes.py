@@ -53,7 +53,11 @@ def test_codes_are_kept_and_scales_rounded_to_fp16(weights: str, group: int) -> 
 
 
 def test_what_is_not_kept_or_written() -> None:
-    assert not is_kept(BY_NAME["q4_k"], (4, 256)) and not is_kept(BY_NAME["q8_0"], (2, 4, 32))
+    assert (
+        not is_kept(BY_NAME["q4_k"], (4, 256))
+        and not is_kept(BY_NAME["q8_0"], (64,))
+        and is_kept(BY_NAME["q8_0"], (2, 4, 32))
+    )
     matrix = torch.randn(4, 64)
     for packed, said in (
         (rtn(matrix, format_of("nf4"), 64, True), "nf4 weights"),

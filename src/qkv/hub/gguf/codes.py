@@ -11,6 +11,7 @@ q8_0 and int4 as q4_0, with the same codes, and scales rounded to fp16.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -29,13 +30,13 @@ LARGEST = 65504.0  # of fp16
 
 def is_kept(kind: BlockType, shape: Sequence[int]) -> bool:
     """Whether a tensor stays quantized."""
-    return kind.name in FORMATS and len(shape) == 2
+    return kind.name in FORMATS and len(shape) in (2, 3)
 
 
 def packed_of(data: Tensor, kind: BlockType, shape: Sequence[int]) -> Packed:
-    """The matrix (d_out, d_in) in bytes of a type."""
+    """The matrix (d_out, d_in) in bytes of a type; the matrices of experts (E, d_out, d_in) stand below one another."""
     blocks, read, form = data.view(-1, kind.size), SIGNED[kind.name], format_of(FORMATS[kind.name])
-    d_out, d_in = shape
+    d_out, d_in = math.prod(shape[:-1]), shape[-1]
     rows = d_in // kind.width  # blocks of a row
     step = max(PIECE // d_in, 1) * rows
     pieces = [read(blocks[begin : begin + step]) for begin in range(0, len(blocks), step)]

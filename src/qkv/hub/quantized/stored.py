@@ -16,7 +16,7 @@ from ...models.transformer import TransformerModel
 from ...quantization.formats import Packed
 from ...training.checkpoints.weights import model_tensors
 from ..names import Entry, Names
-from ..transforms import SAME
+from ..transforms import SAME, Stacked
 from . import bitsandbytes, compressed_tensors
 from .compressed_tensors import Stored
 
@@ -78,6 +78,9 @@ def for_hub(model: TransformerModel, names: Names) -> tuple[Names, Tensors, dict
             entries.append(entry)
             ignored += [n.removesuffix(".weight") for n in entry.theirs if _is_linear(model, entry.ours[0])]
             continue
+        if isinstance(entry.how, Stacked):
+            layers |= _apart(entry, found[0])
+            continue
         if len(found) < len(entry.ours) or (len(entry.theirs) > 1 and entry.how is not SAME):
             raise ValueError(f"{entry.theirs[0]} is one matrix there, and here quantized in part; quantize all of it")
         layers |= joined(entry, found)
@@ -89,6 +92,17 @@ def for_hub(model: TransformerModel, names: Names) -> tuple[Names, Tensors, dict
 def _is_linear(model: TransformerModel, name: str) -> bool:
     path, _, own = name.rpartition(".")
     return own == "weight" and isinstance(model.get_submodule(path), Linear | LanguageModelHead)
+
+
+def _apart(entry: Entry, matrix: QuantizedMatrix) -> dict[str, Stored]:
+    """The matrix of each expert by its name."""
+    height = matrix.dense_shape[1]
+    return {
+        name.removesuffix(".weight"): Stored(
+            matrix.packed.rows(slice(e * height, (e + 1) * height)), matrix.activations
+        )
+        for e, name in enumerate(entry.theirs)
+    }
 
 
 def joined(entry: Entry, found: list[QuantizedMatrix]) -> dict[str, Stored]:

@@ -3,7 +3,8 @@ matrix appear as one tensor, `X.weight`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -13,7 +14,7 @@ from ...quantization.formats import Packed
 from ...quantization.scheme import Activations
 from ..files import Weights
 from ..names import Entry, Names
-from ..transforms import SAME, Chain, Shape, Transform, Transposed
+from ..transforms import SAME, Chain, Shape, Stacked, Transform, Transposed
 from .layout import Layout
 
 
@@ -80,11 +81,15 @@ def by_rows(names: Names, weights: Weights) -> Names:
     """Names in which quantized matrices are (d_out, d_in) in the file, as layouts give them: not transposed."""
     if not isinstance(weights, QuantizedWeights):
         return names
-    entries = tuple(
-        replace(entry, how=_upright(entry.how)) if weights.layers.keys() & set(entry.theirs) else entry
-        for entry in names.entries
-    )
+    entries = tuple(_by_rows(entry) if weights.layers.keys() & set(entry.theirs) else entry for entry in names.entries)
     return replace(names, entries=entries)
+
+
+def _by_rows(entry: Entry) -> Entry:
+    """Experts that are one tensor here and there are a matrix there, in which they stand below one another."""
+    if entry.how is SAME:
+        return replace(entry, shapes=tuple((math.prod(shape[:-1]), shape[-1]) for shape in entry.shapes))
+    return replace(entry, how=_upright(entry.how))
 
 
 def _upright(how: Transform) -> Transform:
@@ -99,7 +104,12 @@ def _upright(how: Transform) -> Transform:
 def matrices_of(entry: Entry, weights: CodedWeights) -> dict[str, tuple[Packed, Activations]] | None:
     """The quantized matrices of an entry by our names; None where rows and groups don't stay together, so that the weights
     have to be dequantized."""
-    if not set(entry.theirs) <= weights.layers.keys() or not entry.how.keeps_rows:
+    if not set(entry.theirs) <= weights.layers.keys():
+        return None
+    if isinstance(entry.how, Stacked):
+        whole = _below_one_another([weights.matrix(name) for name in entry.theirs])
+        return None if whole is None else {entry.ours[0]: (whole, weights.activations(entry.theirs[0]))}
+    if not entry.how.keeps_rows:
         return None
     if entry.how is SAME:
         pairs = zip(entry.ours, entry.theirs, strict=True)
@@ -115,3 +125,18 @@ def matrices_of(entry: Entry, weights: CodedWeights) -> dict[str, tuple[Packed, 
         name: (whole.with_tensors({part: tensors[i] for part, tensors in divided.items()} | shared), activations)
         for i, name in enumerate(entry.ours)
     }
+
+
+def _below_one_another(experts: Sequence[Packed]) -> Packed | None:
+    """The matrices of experts as one; None where they are not alike."""
+    parts = [one.tensors() for one in experts]
+    alike = len({(e.format.name, e.scales.shape[1], tuple(p)) for e, p in zip(experts, parts, strict=True)}) == 1
+    if not alike or experts[0].order is not None:
+        return None
+    tensors = {name: torch.cat([raw(part[name]) for part in parts]).view(parts[0][name].dtype) for name in parts[0]}
+    return experts[0].with_tensors(tensors)
+
+
+def raw(tensor: Tensor) -> Tensor:
+    """A tensor whose rows PyTorch can move: fp8 as bytes."""
+    return tensor.view(torch.uint8) if tensor.dtype.itemsize == 1 else tensor

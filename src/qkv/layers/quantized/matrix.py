@@ -24,7 +24,8 @@ PARTS = ("codes", "scales", "zeros", "order")
 class QuantizedMatrix(nn.Module):
     """W (d_out, d_in) as the tensors of a `Packed`. Called with x it returns x Wᵀ + bias.
 
-    `dtype` is that of the model, in which rows of embeddings are returned; casting the model changes it.
+    `dtype` is that of the model, in which rows of embeddings are returned; casting the model changes it. The matrices of
+    `experts` stand below one another, each (d_out / experts, d_in).
     """
 
     codes: Tensor
@@ -32,8 +33,15 @@ class QuantizedMatrix(nn.Module):
     zeros: Tensor | None
     order: Tensor | None
 
-    def __init__(self, packed: Packed, activations: Activations = "none", dtype: torch.dtype | None = None) -> None:
+    def __init__(
+        self,
+        packed: Packed,
+        activations: Activations = "none",
+        dtype: torch.dtype | None = None,
+        experts: int | None = None,
+    ) -> None:
         super().__init__()
+        self.experts = experts
         self.format, self.shape, self.activations = packed.format, packed.shape, activations
         self.dtype = torch.get_default_dtype() if dtype is None else dtype
         for name in PARTS:
@@ -51,14 +59,25 @@ class QuantizedMatrix(nn.Module):
     def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         return product(x, self.packed, bias, self.activations)
 
+    @property
+    def dense_shape(self) -> tuple[int, ...]:
+        """The shape of the parameter whose place it takes."""
+        d_out, d_in = self.shape
+        return self.shape if self.experts is None else (self.experts, d_out // self.experts, d_in)
+
+    def expert(self, x: Tensor, index: int) -> Tensor:
+        """Return x W_eᵀ for one of the experts."""
+        height = self.dense_shape[1]
+        return product(x, self.packed.rows(slice(index * height, (index + 1) * height)), None, self.activations)
+
     def rows(self, ids: Tensor) -> Tensor:
         """Return the rows at integer ids (…): (…, d_in)."""
         chosen: Tensor = self.packed.rows(ids.flatten()).dense(self.dtype)
         return chosen.unflatten(0, ids.shape)
 
     def dense(self) -> Tensor:
-        """Return the matrix that the codes stand for."""
-        return self.packed.dense(self.dtype)
+        """Return the matrix, or matrices, that the codes stand for."""
+        return self.packed.dense(self.dtype).view(self.dense_shape)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move the tensors with the model, without casting them."""

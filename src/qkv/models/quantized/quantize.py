@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ...core.batch import Batch
+from ...layers.grouped_linear import GroupedLinear
 from ...layers.linear import Linear
 from ...layers.quantized import QuantizedMatrix, put
 from ...quantization.formats import Packed
@@ -59,7 +60,7 @@ def quantize(
     forward: Forward | None = None,
     tell: Tell | None = None,
 ) -> Quantized:
-    """Quantize a model's weights in place; see `select.matrices` for which. Tables are rounded in any case.
+    """Quantize a model's weights in place; see `select.matrices` for which. Tables and experts are rounded in any case.
 
     batches: calibration data, which gptq and awq need; `forward` makes a pass over one, by default `model(**batch.inputs)`.
 
@@ -86,10 +87,16 @@ def blank(model: nn.Module, scheme: Scheme) -> None:
     chosen = matrices(model)
     for path, group in group_sizes(chosen, scheme).items():
         weight = chosen[path].weight
-        packed = scheme.format.blank(tuple(weight.shape), group, weight.device, scheme.symmetric)
-        put(model, path, QuantizedMatrix(packed, scheme.activations, weight.dtype))
+        shape = (weight[..., 0].numel(), weight.shape[-1])
+        packed = scheme.format.blank(shape, group, weight.device, scheme.symmetric)
+        put(model, path, QuantizedMatrix(packed, scheme.activations, weight.dtype, experts_of(chosen[path])))
     if isinstance(model, TransformerModel):
         model.tie()
+
+
+def experts_of(layer: nn.Module) -> int | None:
+    """The number of matrices in the weight of a layer of experts; None for other layers."""
+    return layer.n_experts if isinstance(layer, GroupedLinear) else None
 
 
 def n_bytes(model: nn.Module) -> int:
@@ -121,11 +128,11 @@ class _Work:
         if self.method == "awq":
             self._smooth(layers, seen, seconds)
         for path, layer in layers.items():
-            weight, second = layer.weight, seconds.get(path)
+            weight, second = layer.weight.flatten(0, -2), seconds.get(path)
             packed = self._packed(path, weight, second)
             yield path, _error(weight, packed, second)
-            activations = self.scheme.activations if isinstance(layer, Linear) else "none"
-            put(self.model, path, QuantizedMatrix(packed, activations, weight.dtype))
+            activations = self.scheme.activations if isinstance(layer, Linear | GroupedLinear) else "none"
+            put(self.model, path, QuantizedMatrix(packed, activations, weight.dtype, experts_of(layer)))
 
     def _packed(self, path: str, weight: Tensor, second: Tensor | None) -> Packed:
         settings = (self.scheme.format, self.groups[path], self.scheme.symmetric)
@@ -157,7 +164,7 @@ def _portions(layers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     portion: dict[str, Any] = {}
     room = AT_ONCE
     for some in blocks.values():
-        size = sum(4 * layer.weight.shape[1] ** 2 for layer in some.values())
+        size = sum(4 * layer.weight.shape[-1] ** 2 for layer in some.values())
         if portion and size > room:
             yield portion
             portion, room = {}, AT_ONCE

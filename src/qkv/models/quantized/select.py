@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ...core.spec import nearest
 from ...layers.embedding import TokenEmbedding
+from ...layers.grouped_linear import GroupedLinear
 from ...layers.linear import Linear
 from ...layers.lora import layers as adapted_layers
 from ...layers.quantized import check_not_quantized
@@ -21,7 +22,7 @@ from ..transformer import TransformerModel
 def matrices(
     model: nn.Module, embeddings: bool = False, head: bool = False, keep: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return the layers to quantize by their paths: the linear layers of the stacks.
+    """Return the layers to quantize by their paths: the linear layers of the stacks, experts included.
 
     embeddings: also the tables of tokens.
     head:       also the head's matrices. A table that the head shares is quantized for both if either is chosen.
@@ -51,7 +52,7 @@ def _is_chosen(name: str, layer: nn.Module, embeddings: bool, head: bool) -> boo
         return False
     if name.split(".")[0] in ("head", "classification_head"):
         return head and isinstance(layer, Linear | LanguageModelHead)
-    return isinstance(layer, Linear) or (embeddings and isinstance(layer, TokenEmbedding))
+    return isinstance(layer, Linear | GroupedLinear) or (embeddings and isinstance(layer, TokenEmbedding))
 
 
 def group_sizes(layers: Mapping[str, Any], scheme: Scheme) -> dict[str, int]:
@@ -60,7 +61,7 @@ def group_sizes(layers: Mapping[str, Any], scheme: Scheme) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for name, layer in layers.items():
         try:
-            sizes[name] = scheme.format.group_size(layer.weight.shape[1], scheme.group_size)
+            sizes[name] = scheme.format.group_size(layer.weight.shape[-1], scheme.group_size)
         except ValueError as error:
             raise ValueError(f"{name} {error}; or leave the layer as it is with --keep '{_family(name)}'") from None
     return sizes
