@@ -13,6 +13,7 @@ from .docstrings import table
 
 ROOT = Path(__file__).parents[3]
 _BRACKETS = re.compile(r"\[(?=default|required|x[><])")
+_NOUNS = {"generate": "generation"}  # pages whose name is not the command
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "docs" / "tour" / "index.md"]
 
 
@@ -53,7 +54,7 @@ def example(path: tuple[str, ...]) -> tuple[str, Path | None] | None:
     takes no argument is its own example."""
 
     def nearness(item: tuple[str, Path]) -> tuple[bool, int]:
-        return item[1].stem not in (path[-1], path[0], f"{path[0]}s"), len(item[0])
+        return item[1].stem not in (path[-1], path[0], f"{path[0]}s", _NOUNS.get(path[0])), len(item[0])
 
     found = [item for item in _documented() if _called(item[0]) == path]
     if found:
