@@ -123,6 +123,8 @@ def _curve(result: Pruned) -> Section | None:
     for name in result.curve[0][1]:
         points = [(share * 100, scaled(name, metrics[name])) for share, metrics in result.curve if name in metrics]
         line = Series(name, points, dots=True)
-        charts.append(line_chart(display_of(name).title, [line], x_label="% of heads without output"))
+        bounded = display_of(name).scale in ("fraction", "correlation", "points")
+        log = False if bounded else None
+        charts.append(line_chart(display_of(name).title, [line], x_label="% of heads without output", log=log))
     note = "On the validation split, without fine-tuning: the output of the least important heads is set to zero."
     return Section("How many heads are needed", tag("div", *charts, class_="charts"), note)
