@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ settings.register_profile(
     "fast", settings.get_profile("all"), max_examples=40
 )  # where a test gives no number of its own
 on_cpu = not torch.cuda.is_available()
+os.fsync = lambda file: None  # what tests write need not outlast the machine, and each call waits for the disk
 gc.disable()  # until the tests are collected: what is made until then stays
 
 

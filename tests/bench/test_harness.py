@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from bench.lockstep import Case, Contender, measure, ring
 from bench.results import RESULTS, Record, Result, latest
 from bench.tables import TABLES, steps
 from bench.tables.table import Table, probe, verdict
-from preloaded_python import python
+from preloaded_python import program as preloaded
 
 from bench import checks, overview, peers, render
 
@@ -31,9 +30,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for program in Path(sys.executable).parent.iterdir():
         if not program.name.startswith("python"):
             (folder / program.name).symlink_to(program)
-    (folder / "python").write_text(f'#!/bin/sh\nexec {shlex.join(python())} "$@"\n', encoding="utf-8")
-    (folder / "python").chmod(0o755)
-    return folder
+    return preloaded(folder).parent
 
 
 @pytest.fixture

@@ -93,7 +93,7 @@ def commands() -> list[list[str]]:
     return [shlex.split(line)[1:] for line in lines if line.startswith("qkv train")]
 
 
-@pytest.mark.parametrize("words", commands(), ids=" ".join)
+@pytest.mark.parametrize("words", fast(commands(), *commands()[::2]), ids=" ".join)
 def test_the_commands_of_the_page_run(
     words: list[str], place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,7 @@ def lm(trained_lm: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run,
     return qkv.load(trained_lm, "cpu"), folder
 
 
+@pytest.mark.slow
 def test_the_loop_of_the_page_without_qkv(lm: tuple[Run, Path]) -> None:
     run, folder = lm
     wanted = generate(run.model, [[7, 3, 11]], max_new_tokens=8).sequences[0][0]

@@ -16,6 +16,7 @@ import os
 import pkgutil
 import runpy
 import select
+import shlex
 import shutil
 import signal
 import socket
@@ -61,6 +62,14 @@ def server() -> str:
     return address
 
 
+def program(folder: Path) -> Path:
+    """Write a program that stands in for `sys.executable`."""
+    file = folder / "python"
+    file.write_text(f'#!/bin/sh\nexec {shlex.join(python())} "$@"\n', encoding="utf-8")
+    file.chmod(0o755)
+    return file
+
+
 # -- in the process that forks --------------------------------------------------------------------------------------
 
 
@@ -68,6 +77,7 @@ def serve(address: str) -> None:
     """Fork for each connection, until standard input ends."""
     path = list(sys.path[1:])
     preload()
+    os.fsync = lambda file: None  # as in conftest.py
     gc.freeze()  # the children's garbage collections leave the shared pages alone
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # finished children leave no zombies

@@ -52,6 +52,7 @@ class RankPool:
 
 def _work(pipe: Any, rank: int, size: int, port: int, path: list[str]) -> None:
     sys.path[:] = path
+    os.fsync = lambda file: None  # as in conftest.py
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size)}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     import torch

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from fast_subset import diagonals
 
 import qkv
 
@@ -25,8 +26,7 @@ def mask(*lengths: int, left: bool) -> torch.Tensor:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "left"), diagonals(MODELS, [False, True], every=2))
 def test_a_padded_batch_is_exported(name: str, left: bool) -> None:
     model = qkv.build(qkv.preset(name, **SMALL, **MODELS[name]), seed=3).eval()
     ids = torch.randint(20, (2, 7))

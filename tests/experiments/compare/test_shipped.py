@@ -48,12 +48,8 @@ def test_each_variant_is_a_recipe_as_it_is_shipped(name: str) -> None:
     assert max(sizes.values()) < 1.3 * min(sizes.values()), "what is compared has about one size"
 
 
-SLOW = ("extrapolate", "long-range")  # their measures are in `test_compare`, their models in the contracts
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in COMPARISONS]
-)
+@pytest.mark.slow  # their measures are in `test_compare`, their models in the contracts
+@pytest.mark.parametrize("name", COMPARISONS)
 def test_it_runs(name: str, tmp_path: Path) -> None:
     comparison = Comparison.load(name, [*TINY[name], *SHORT])
     assert comparison is not None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
+from preloaded_python import program
 
 from qkv.experiments.reproduce.entry import Entry, Figure
 from qkv.experiments.reproduce.reproduce import reproduce
@@ -15,6 +17,12 @@ TINY = (
     "batching.tokens=512 batching.workers=0 training.max_steps=2 training.eval_every=null training.save_every=null "
     "evaluation.examples=4 generation.max_new_tokens=2 training.precision=fp32"
 )
+
+
+@pytest.fixture(autouse=True)
+def quick_start(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Commands start in a process that has imported qkv."""
+    monkeypatch.setattr(sys, "executable", str(program(tmp_path_factory.mktemp("bin"))))
 
 
 def entry(*steps: str, published: float = 0.0, name: str = "exact match") -> Entry:

@@ -50,6 +50,8 @@ def there() -> Iterator[Remote]:
 SHAPES = ((4, 16, 16), (2, 24, 16), (1, 32, 40), (2, 64, 64))
 DTYPES = (torch.float32, torch.float16)
 LATER = {
+    "causal",
+    "t5",
     "plain",
     "left",
     "capped",
