@@ -80,11 +80,13 @@ def scene(words: tuple[str, ...], name: str) -> Markup:
         name_class = "word query" if i == QUERY else "word"
         labels.append(tag("text", word, x=at[i], y=BASE + 26, text_anchor="middle", class_=name_class))
         labels.append(tag("text", f"{weight:.2f}", x=at[i], y=BASE + 48, text_anchor="middle", class_="soft"))
+    (x0, y0), (x1, y1) = place(WORDS[words[QUERY]]), place(out)
     dots = []
     for vector, word in {WORDS[word]: word for word in words}.items():
         x, y = place(vector)
-        dots += [tag("circle", cx=x, cy=y, r=4, class_="dot"), tag("text", word, x=x + 8, y=y - 6, class_="soft")]
-    (x0, y0), (x1, y1) = place(WORDS[words[QUERY]]), place(out)
+        hidden = abs(x - x1) < 16 and abs(y - y1) < 16  # the label would lie under the vector that moves
+        at_x, at_y = (x1 + 12, y1 - 3) if hidden else (x + 8, y - 6)
+        dots += [tag("circle", cx=x, cy=y, r=4, class_="dot"), tag("text", word, x=at_x, y=at_y, class_="soft")]
     path = f"M{number(x0)} {number(y0)}L{number(x1)} {number(y1)}"
     move = f"translate({number(x0 - x1)}px,{number(y0 - y1)}px)"
     frames = f"@keyframes {name} {{ 0%, 16% {{ transform: {move}; }} 28%, 100% {{ transform: none; }} }}"
@@ -117,7 +119,7 @@ def landing() -> Markup:
         tag("text", "attend(q, k, v): weights of one query", x=22, y=34, class_="soft"),
         tag("text", "The same word, moved by its sentence", x=22, y=262, class_="soft"),
         tag("text", "lives →", x=right, y=bottom + 20, text_anchor="end", class_="soft"),
-        tag("text", "↑ is built", x=left, y=top - 6, class_="soft"),
+        tag("text", "↑ is built", x=left, y=top - 14, class_="soft"),
         *(scene(words, name) for words, name in zip(SENTENCES, ("first", "second"), strict=True)),
         xmlns="http://www.w3.org/2000/svg",
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
