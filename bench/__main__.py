@@ -12,6 +12,7 @@
     python -m bench serving                  decoding beside other libraries, for docs/performance.md
     python -m bench start                    time to the first token, for docs/performance.md
     python -m bench quantization RUN         perplexity with weights of 8 and 4 bits, for docs/quantization.md
+    python -m bench speculation RUN          speculative decoding beside plain decoding, for docs/performance.md
     python -m bench terminal TYPESCRIPT FILE.svg      a picture of a recorded command, for the README
     python -m bench pictures                 the pictures of pages in docs/ (--help)
     python -m bench render                   only write the pages and figures again from what is kept
@@ -39,6 +40,7 @@ from .real.command import main as real
 from .results import RESULTS, Result, latest
 from .scale.command import main as scale
 from .serving.command import main as serving
+from .speculation import main as speculation
 from .start import main as start
 from .tables import TABLES
 from .tables.table import Table, probe
@@ -62,6 +64,8 @@ def main(arguments: list[str] | None = None) -> int:
         return start(words[1:])
     if words[:1] == ["quantization"]:
         return quantization(words[1:])
+    if words[:1] == ["speculation"]:
+        return speculation(words[1:])
     if words[:1] == ["products"]:
         return products(words[1:])
     if words[:1] == ["terminal"]:

@@ -16,7 +16,7 @@ from ..core.spec import Spec
 class Speculation(Spec, role="speculation"):
     """How the next tokens are proposed. In JSON `lookup`, `draft`, `early-exit` and `early-exit:2` are short forms.
 
-    num_speculative_tokens: at most this many tokens are proposed at a time.
+    num_speculative_tokens: at most this many tokens are proposed at a time; fewer after some were rejected.
     """
 
     num_speculative_tokens: int = Field(5, ge=1, le=256)

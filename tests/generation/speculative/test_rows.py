@@ -52,3 +52,13 @@ def test_the_tokens_of_a_row() -> None:
     row = Row(0, (1, 2, 3), 5, Hypothesis(tokens=[4, 5]))
     assert [row.tail(i) for i in range(6)] == [[1, 2, 3, 4, 5], [2, 3, 4, 5], [3, 4, 5], [4, 5], [5], []]
     assert len(row) == 5 and row.left == 3
+
+
+def test_fewer_tokens_are_proposed_after_a_rejection() -> None:
+    row = Row(0, (1, 2), 40)
+    assert row.most == 39
+    for proposed, accepted, most in ((10, 10, 39), (10, 3, 5), (5, 5, 10), (10, 0, 2), (0, 0, 2), (1, 1, 2), (2, 2, 4)):
+        row.learn(proposed, accepted)
+        assert row.most == most
+    row.hypothesis.tokens.extend([0] * 38)
+    assert row.most == 1

@@ -16,12 +16,29 @@ from ..result import Hypothesis
 
 @dataclass(eq=False)
 class Row:
-    """A continuation in progress. `index` is prompt · num_samples + sample, `limit` the most new tokens."""
+    """A continuation in progress. `index` is prompt · num_samples + sample, `limit` the most new tokens.
+
+    `reach` is how many tokens are worth proposing next: two more than were accepted where one was rejected, twice as many
+    where all were accepted. None has no bound yet.
+    """
 
     index: int
     prompt: tuple[int, ...]
     limit: int
     hypothesis: Hypothesis = field(default_factory=Hypothesis)
+    reach: int | None = None
+
+    def learn(self, proposed: int, accepted: int) -> None:
+        """Set `reach` by how a proposal went."""
+        if accepted < proposed:
+            self.reach = accepted + 2
+        elif proposed and self.reach is not None:
+            self.reach = max(self.reach, 2 * proposed)
+
+    @property
+    def most(self) -> int:
+        """At most so many tokens are proposed: the last new token is the model's own."""
+        return self.left - 1 if self.reach is None else min(self.left - 1, self.reach)
 
     @property
     def new(self) -> list[int]:

@@ -99,12 +99,14 @@ class SpeculativeSearch:
 
     def _advance(self, columns: int, verified: list[Verified], going: list[int]) -> Tensor:
         """Remove what was not accepted from the cache, and read the newest tokens with new proposals: logits (B, T, V)."""
+        for row, tokens, result in zip(self.active, self.proposals.tokens, verified, strict=True):
+            row.learn(len(tokens), result.accepted)
         self.proposer.checked([result.accepted for result in verified], going)
         if len(going) < len(self.active):
             self.cache.reorder(torch.tensor(going, device=self.model.device))
             self.active = [self.active[place] for place in going]
         self.cache.rewind_rows([columns - verified[place].accepted - 1 for place in going])
-        most = [row.left - 1 for row in self.active]
+        most = [row.most for row in self.active]
         self.proposals = self.proposer.propose(self.active, most)
         blocks = [[row.new[-1], *tokens] for row, tokens in zip(self.active, self.proposals.tokens, strict=True)]
         return feed(self.model, self.cache, blocks)
