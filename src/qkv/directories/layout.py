@@ -30,7 +30,18 @@ MAX_SHARD_SIZE = "5GB"  # default size limit of a weight file in the Hub's forma
 BASE = "base.json"  # what an adapter was trained over
 
 FILES = (
-    *(EVALUATION, REPORT, "attention.json", "senses.json", "start.json", "machine.json", SAMPLES, EXTREMES, WEIGHTS),
+    *(
+        EVALUATION,
+        REPORT,
+        "attention.json",
+        "attention.html",
+        "senses.json",
+        "start.json",
+        "machine.json",
+        SAMPLES,
+        EXTREMES,
+        WEIGHTS,
+    ),
     *(ADAPTER, BASE, CHECKPOINTS, METRICS, "tensorboard", "wandb", RUN_ID),
     *(GENERATION, TOKENIZER, CHAT_TEMPLATE, CONFIG, RECIPE),
 )

@@ -31,6 +31,15 @@ def test_samples_are_chosen_right_first_then_other_tags_then_long():
     assert choose([made[-1]]) == []
 
 
+def test_a_translator_that_writes_nothing_reads_the_truth(tmp_path: Path) -> None:
+    run = run_tiny.translator(tmp_path)
+    for output, note in (("b a", ""), ("", "The model writes nothing here, so the truth stands in its place")):
+        write_report(run, [{"source": "a b", "target": "b a", "output": output}])
+        (picture,) = load(run / "attention.json")
+        assert isinstance(picture, Picture) and picture.rows[:2] == ["b", "a"] and picture.note == note
+        assert '"groups":[{"name":"encoder"' in (run / "attention.html").read_text(encoding="utf-8")
+
+
 SMALL = (
     "model.d_model=16",
     "model.n_layers=2",
@@ -56,6 +65,9 @@ def test_texts_of_a_task_are_drawn_with_their_prediction(tmp_path: Path) -> None
     assert [name for name, _ in first.facts] == ["model", "truth"]
     assert sum(first.layers[1]["weights"][0][0]) == pytest.approx(1, abs=0.01)
     assert 'aria-label="layer 2, head 2"' in (run / "report.html").read_text()
+    assert '<a href="attention.html">' in (run / "report.html").read_text()
+    page = (run / "attention.html").read_text(encoding="utf-8")
+    assert f'"text":"{first.title}"'.replace("&", "\\u0026") in page and "<script" in page
 
 
 def test_pictures_are_drawn_under_their_patches(tmp_path: Path) -> None:

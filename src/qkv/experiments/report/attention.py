@@ -1,9 +1,13 @@
-"""Report section on attention: where the model looks in two examples, drawn anew where the run loads."""
+"""Report section on attention: where the model looks in two examples, drawn anew where the run loads.
+
+Beside the report, `attention.html` shows every layer and head of these examples as `qkv look` does.
+"""
 
 from __future__ import annotations
 
 import base64
 import io
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,9 +28,10 @@ from ...look import attention_maps, attention_picture
 from ...look.attention_picture import MOST_TOKENS, AnyPicture, Picture
 from ...look.head_grid import rounded
 from ...look.patch_attention import PatchPicture
-from ...look.svg import tag
+from ...look.svg import join, tag
 from ...look.view.attention import Group, Layer
 from ...look.view.axis import Axis
+from ...look.view.figure import Figure, View
 from ..evaluate import Fixed
 from .samples import is_right
 from .story import Section, Story
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
     from ...models.build import AnyModel
 
 ATTENTION = "attention.json"
+PAGE = "attention.html"
 _PICTURED = 2  # examples with their attention
 _TRIED = 20  # examples of a split, of which some can't be used
 _MOST_WORDS = 12  # of an output over a picture
@@ -47,8 +53,12 @@ def attention(story: Story) -> Section | None:
         return None
     path = story.run_dir / ATTENTION
     try:
-        pictures = _look(story)
+        pictures, page = _look(story)
         attention_picture.save(path, pictures)
+        if page.views:
+            page.save(story.run_dir / PAGE)
+        else:
+            (story.run_dir / PAGE).unlink(missing_ok=True)
     except (OSError, ValueError) as error:
         pictures = attention_picture.load(path)
         if not pictures:
@@ -59,7 +69,10 @@ def attention(story: Story) -> Section | None:
     if not pictures:
         return Section("Attention", Markup(""), "This model's mechanism has no weights to draw.")
     drawings = [picture.draw(f"attention-{n}") for n, picture in enumerate(pictures, 1)]
-    return Section("Attention", tag("div", *drawings, class_="pictures"), _note(pictures[0]))
+    body = tag("div", *drawings, class_="pictures")
+    if (story.run_dir / PAGE).is_file():
+        body = join(tag("p", tag("a", "Every layer and head of these examples, interactive", href=PAGE)), body)
+    return Section("Attention", body, _note(pictures[0]))
 
 
 def _note(picture: AnyPicture) -> str:
@@ -73,14 +86,23 @@ def _note(picture: AnyPicture) -> str:
     return f"{what}; the stronger the ink, the more of a row's attention goes there. Point at a cell for its weight."
 
 
-def _look(story: Story) -> list[AnyPicture]:
-    """The attention of two examples in the trained model. Raises ValueError where the run or its data can't be loaded."""
+def _look(story: Story) -> tuple[list[AnyPicture], Figure]:
+    """The attention of two examples in the trained model, as pictures and as a page. Raises ValueError where the run or its
+    data can't be loaded."""
     from ...inference.run import load
 
     run = load(story.run_dir, device="cpu")
     if story.task:
-        return list(islice(_of_task(story, run), _PICTURED))
-    return [_of_sample(run, sample) for sample in choose(story.samples)]
+        seen = list(islice(_of_task(story, run), _PICTURED))
+        return [picture for picture, _ in seen], Figure(run.name, tuple(view for _, view in seen), run.model)
+    samples, note = choose(story.samples), ""
+    if not samples:
+        samples = choose([{**one, "output": one["target"]} for one in story.samples if one.get("target")])
+        note = "The model writes nothing here, so the truth stands in its place"
+    views = (_view(run, sample) for sample in samples)
+    pictures = [_of_sample(run, sample) for sample in samples]
+    pictures = [replace(one, note=". ".join(filter(None, (note, one.note)))) for one in pictures]
+    return [*pictures], Figure(run.name, tuple(view for view in views if view is not None), run.model)
 
 
 # -- samples of texts and pairs -----------------------------------------------------------------------------------
@@ -106,6 +128,22 @@ def _length(sample: Mapping[str, Any]) -> int:
     """Characters, as far as they make a picture worth more: a very long one is only harder to read."""
     length = len(str(sample.get("source", "")))
     return length if length <= 60 else 60 - length
+
+
+def _view(run: Run, sample: Mapping[str, Any]) -> View | None:
+    """A sample as `qkv look` shows it; None for a conversation, and for what does not fit the model's context."""
+    from ...inference.look import look
+
+    if sample.get("messages"):
+        return None
+    source, output = str(sample.get("source", "")), str(sample["output"])
+    pair = run.model.is_encoder_decoder
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            (view,) = look(run, source if pair else source + output, target=output if pair else None).views
+    except ValueError:
+        return None
+    return view
 
 
 def _of_sample(run: Run, sample: Mapping[str, Any]) -> Picture:
@@ -149,8 +187,8 @@ def _ids(ids: Sequence[int | None], model: AnyModel) -> Tensor:
 # -- examples of tasks --------------------------------------------------------------------------------------------
 
 
-def _of_task(story: Story, run: Run) -> Iterator[AnyPicture]:
-    """The attention of the first examples of the split that was evaluated."""
+def _of_task(story: Story, run: Run) -> Iterator[tuple[AnyPicture, View]]:
+    """The attention of the first examples of the split that was evaluated, as a picture and for the page."""
     from ...inference.look import recorded_attention
 
     recipe, task = run.recipe, run.trained_on
@@ -164,7 +202,9 @@ def _of_task(story: Story, run: Run) -> Iterator[AnyPicture]:
         groups, axes = recorded_attention(run, partial(run.model, **batch.inputs))
         picture = _picture(f"{split.capitalize()} split, example {number}", groups, axes, run, task, batch)
         if picture is not None:
-            yield picture
+            facts = tuple((name, value) for name, value in picture.facts)
+            notes = tuple(axis.note for axis in axes.values() if axis.note)
+            yield picture, View(picture.title, axes, tuple(groups), facts, notes)
 
 
 def _batch(run: Run, task: Task, example: Example, split: Split) -> Batch | None:
