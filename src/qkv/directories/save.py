@@ -108,8 +108,11 @@ def _refusal(model: Any, origin: Origin | None, to: str | None) -> str | None:
     except ValueError as error:
         if is_quantized(model):
             return str(error)
+        other = equivalent_specs(model.spec)[-1]
+        if other == model.spec:
+            return str(error)
         try:
-            hub_save.config_of(equivalent_specs(model.spec)[-1], model.dtype, origin)
+            hub_save.config_of(other, model.dtype, origin)
         except ValueError as error:
             return str(error)
         if to is None:

@@ -178,11 +178,13 @@ class Family:
         Raises ValueError or TypeError where there is no such default.
         """
         sizes = {f.size: value for f in self.fields if (value := self._at(spec, f.size)) is not UNSAID}
-        candidates = [
-            (name, difference(self._made(cls, decided, sizes, _labels(spec)), spec))
+        made = [
+            (name, self._made(cls, decided, sizes, _labels(spec)))
             for name, cls in self.classes.items()
             for decided in cls.variants
         ]
+        wanted = dict(_leaves(spec, spec.d_model, BESIDE))
+        candidates = [(name, _differing(dict(_leaves(one, one.d_model, BESIDE)), wanted)) for name, one in made]
         cls, differences = min(candidates, key=lambda candidate: len(candidate[1]))
         return cls, sizes, differences
 
@@ -266,7 +268,10 @@ def difference(a: Transformer, b: Transformer, beside: frozenset[str] = BESIDE) 
 
     Defaults that follow from other fields count as what they are; fields in `beside` don't count.
     """
-    one, other = dict(_leaves(a, a.d_model, beside)), dict(_leaves(b, b.d_model, beside))
+    return _differing(dict(_leaves(a, a.d_model, beside)), dict(_leaves(b, b.d_model, beside)))
+
+
+def _differing(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     paths = dict.fromkeys([*one, *other])
     return {path: (one.get(path), other.get(path)) for path in paths if one.get(path) != other.get(path)}
 
