@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from qkv.cli import main
-from qkv.parallel.launch import Failure, leave_error
+from qkv.parallel.launch import Failure, _failure, leave_error
 
 pytestmark = pytest.mark.xdist_group("ranks")
 TINY = ("model.d_model=16", "model.n_heads=2", "model.n_layers=1", "batching.tokens=300", "training.precision=fp32")
@@ -149,8 +149,11 @@ def test_an_error_is_left_to_a_launcher_if_there_is_one(tmp_path: Path, monkeypa
     assert not leave_error("text", lost=False)
     monkeypatch.setenv("QKV_ERRORS", str(tmp_path))
     monkeypatch.setenv("RANK", "3")
+    assert _failure(3, 2, tmp_path) == (Failure(3, 2, ""), False)
     assert leave_error("text", lost=True)
-    assert json.loads((tmp_path / "3.json").read_text()) == {"message": "text", "lost": True}
+    assert _failure(3, 1, tmp_path) == (Failure(3, 1, "text"), True)
+    assert leave_error("rank 0: text", lost=False, of_rank=0)  # which rank 0 met, and may not have ended of yet
+    assert str(_failure(3, 2, tmp_path)[0]) == "text"
 
 
 @pytest.mark.slow

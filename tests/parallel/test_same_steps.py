@@ -1,8 +1,11 @@
 """The contract of parallelism: N ranks take the same steps as one, in float64 within 1e-9."""
 
 import pytest
+import torch
 from fast_subset import diagonals, fast
 from same_steps import FAMILIES, MOE, alone, compare, take_steps
+
+from qkv.training.compiling import missing_compiler
 
 pytestmark = pytest.mark.xdist_group("ranks")
 STAGES = {
@@ -20,6 +23,15 @@ STAGES = {
 @pytest.mark.parametrize(("family", "stage"), diagonals(FAMILIES, STAGES, every=5))
 def test_two_ranks_equal_one(two, family, stage):
     compare(two.run(take_steps, family, STAGES[stage]), alone(family))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["replicas", "zero 1", "zero 3", "tensor", "ring", "all-to-all"])
+def test_compiled_on_two_ranks(two, stage):
+    """By torch.compile, whose graphs break where ranks communicate."""
+    if missing_compiler(torch.device("cpu")):
+        pytest.skip("there is no C++ compiler")
+    compare(two.run(take_steps, "decoder", STAGES[stage], ("training.compile=true",)), alone("decoder"))
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,8 @@ def _left_to_launcher(text: str, error: Exception) -> bool:
         return False
     from ..parallel.launch import leave_error
 
-    return leave_error(text, type(error).__name__ == "RankLost") or getattr(error, "said_by_rank_0", False)
+    left = leave_error(text, type(error).__name__ == "RankLost", getattr(error, "of_rank", None))
+    return left or getattr(error, "said_by_rank_0", False)
 
 
 def _drop_unwritable_output() -> None:

@@ -115,16 +115,21 @@ def _failure(rank: int, status: int, folder: Path) -> tuple[Failure, bool]:
         left = json.loads((folder / f"{rank}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return Failure(rank, status, ""), False
-    return Failure(rank, status, left["message"]), left["lost"]
+    return Failure(left["rank"], status, left["message"]), left["lost"]
 
 
-def leave_error(message: str, lost: bool) -> bool:
-    """Leave an error's message to the launcher, which prints one for all ranks. Returns false if there is no launcher."""
+def leave_error(message: str, lost: bool, of_rank: int | None = None) -> bool:
+    """Leave an error's message to the launcher, which prints one for all ranks. Returns false if there is no launcher.
+
+    of_rank: the rank that met the error, if it is another one, which the message names (`Team.together`).
+    """
     folder = os.environ.get(ERRORS)
     if folder is None or not Path(folder).is_dir():
         return False
-    text = json.dumps({"message": message, "lost": lost})
-    (Path(folder) / f"{os.environ.get(RANK, '0')}.json").write_text(text, encoding="utf-8")
+    own = int(os.environ.get(RANK, "0"))
+    rank = own if of_rank is None else of_rank
+    text = json.dumps({"message": message.removeprefix(f"rank {rank}: "), "rank": rank, "lost": lost})
+    (Path(folder) / f"{own}.json").write_text(text, encoding="utf-8")
     return True
 
 

@@ -90,6 +90,7 @@ class Team:
             raise error
         everywhere = ValueError(f"rank {failed[0]}: {errors[failed[0]]}")
         everywhere.said_by_rank_0 = not self.leads  # type: ignore[attr-defined]
+        everywhere.of_rank = failed[0]  # type: ignore[attr-defined]
         raise everywhere from error
 
     def compare(self, values: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ...attention.attend import attend
 from ...attention.ring import Parcel, Problem, attend_shards
+from ...core.graphs import untraced
 from ...core.layout import Layout
 from ...cost.plan.rules import ContextAttention
 from ...positions.base import Bias
@@ -27,6 +28,7 @@ from .axis import Axis
 _NOT_IN_RINGS = ("score", "weighting", "sinks", "observe")
 
 
+@untraced  # by torch.compile: communication breaks its graph
 def attention(
     axis: Axis,
     method: ContextAttention,

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ...attention.attend import attend
 from ...attention.multi_head import MultiHeadAttention, Pass
+from ...core.graphs import untraced
 from ...core.layout import Layout
 from ...core.ranks import Ranks
 from ...cost.plan.rules import ContextAttention
@@ -27,6 +28,11 @@ from .context import attention
 from .linear import linear_attention, passes_sums
 
 _SEEDS = 1 << 62
+
+
+@untraced
+def _drawn_seed() -> int:
+    return int(torch.randint(_SEEDS, ()))
 
 
 class Tokens:
@@ -59,7 +65,7 @@ class Tokens:
 
     @contextmanager
     def own_randomness(self) -> Iterator[None]:
-        seed = int(torch.randint(_SEEDS, ()))
+        seed = _drawn_seed()
         outside = torch.get_rng_state()
         torch.manual_seed(seed + self.number)
         try:
