@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 
 from qkv.cli import main
 from qkv.parallel.launch import Failure, _failure, leave_error
@@ -82,6 +83,14 @@ def test_a_mesh_that_does_not_fit_is_refused_before_anything_starts(tmp_path, ca
     assert main(["train", "reverse", *QUICK, *settings, "--out", str(tmp_path / "run"), "--nproc", "2"]) == 2
     errors = capsys.readouterr().err
     assert message in errors and errors.count("qkv:") == 1
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_missing_device_is_told_before_anything_starts(tmp_path, capsys):
+    assert main(["train", "reverse", *QUICK, "--out", str(tmp_path / "run"), "--nproc", "2", "--device", "cuda"]) == 2
+    errors = capsys.readouterr().err
+    assert errors.startswith("qkv: this machine has no CUDA device") and errors.count("qkv:") == 1
     assert not (tmp_path / "run").exists()
 
 

@@ -101,7 +101,7 @@ def train(
     Ctrl-C stops after the current step and saves; `--resume` continues exactly from there.
     """
     if nproc is not None and nproc > 1 and not _is_rank():
-        return _launch(recipe, settings or [], out, nproc, restarts, yes)
+        return _launch(recipe, settings or [], out, nproc, restarts, yes, device)
     options = {
         "training.precision": precision,
         "training.compile": compile,
@@ -206,7 +206,9 @@ def _is_rank() -> bool:
     return int(os.environ.get("WORLD_SIZE") or 1) > 1
 
 
-def _launch(recipe: str, settings: list[str], out: Path | None, ranks: int, restarts: int, yes: bool) -> int:
+def _launch(
+    recipe: str, settings: list[str], out: Path | None, ranks: int, restarts: int, yes: bool, device: str
+) -> int:
     """Run this command line as several ranks. Returns the exit status."""
     from ..parallel.launch import Failure, restarted
     from ..recipes.recipe import Recipe
@@ -216,6 +218,10 @@ def _launch(recipe: str, settings: list[str], out: Path | None, ranks: int, rest
             "a recipe is guessed for data only by one process; add --yes, or train the recipe that is shown "
             "without --nproc"
         )
+    if device not in ("auto", "cpu"):
+        from ..core.device import choose
+
+        choose(device)  # raises before anything is started
     run = out or Path("runs")
     if not is_data(recipe):
         loaded = Recipe.load(recipe, settings)
