@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
 import torch
 
+from qkv import build, preset
 from qkv.attention import tap
 from qkv.attention.attend import attend
 from qkv.core.layout import Layout
@@ -97,3 +101,21 @@ def test_weights_of_an_edited_request_are_the_edited_ones() -> None:
     assert torch.equal(tap.weights(edited[0], [1, 3], [4, 2]), weights[:, [1, 3]][:, :, [4, 2]])
     assert torch.equal(tap.scores(edited[0], [1], [4])[:, :, :, 3], tap.scores(plain[0], [1], [4])[:, :, :, 3])
     assert not weights[:, 1, :, 2].any() and weights[:, 0, 2:, 2].all()
+
+
+@pytest.mark.slow
+def test_recording_costs_less_than_five_percent_while_no_weights_are_read() -> None:
+    spec = preset("gpt2", vocab_size=512, d_model=768, n_layers=4, n_heads=12, max_positions=256)
+    model, ids = build(spec, seed=0).eval(), torch.randint(512, (1, 256))
+
+    def seconds(block: Callable[[], AbstractContextManager[object]]) -> float:
+        start = time.perf_counter()
+        with torch.inference_mode(), block():
+            model(ids)
+        return time.perf_counter() - start
+
+    ways = (nullcontext, tap.record_attention)
+    for way in ways:
+        seconds(way)
+    plain, recorded = (min(times) for times in zip(*([seconds(way) for way in ways] for _ in range(30)), strict=True))
+    assert recorded < 1.05 * plain, f"{1000 * plain:.2f} ms, {1000 * recorded:.2f} ms recorded"
