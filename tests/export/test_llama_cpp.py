@@ -20,7 +20,7 @@ from gguf_models import CASES, made, origin_of, pieces, trained
 from qkv.directories.build import build
 from qkv.export.gguf import save
 from qkv.families import preset
-from qkv.inference.run import load
+from qkv.inference.run import Run, load
 
 PYTHON = os.environ.get("LLAMA_CPP_PYTHON")
 pytestmark = [
@@ -102,6 +102,23 @@ def test_quantized_files_continue_alike(kind: str, tmp_path: Path) -> None:
     new, logits = ours(run.model, ids)
     assert distance(answer["logits"], logits) < APART[kind]
     assert new == answer["new"] or close_calls(run.model, ids, answer["new"], APART[kind])
+
+
+@pytest.mark.parametrize(("weights", "kind"), [("int8", "q8_0"), ("int4", "q4_0")])
+def test_quantized_runs_continue_alike(weights: Any, kind: str, tmp_path: Path) -> None:
+    """The codes are those of the run, whose scales are rounded to fp16 there."""
+    words = trained()
+    model = build(
+        preset("llama", vocab_size=300, d_model=64, n_layers=3, n_heads=4, d_ff=128, max_positions=64), seed=2
+    )
+    small = Run(model.eval(), words, task="continue").quantize(weights, group_size=32)
+    path = save(small.model, tmp_path / "m.gguf", tokenizer=words)
+    (answer,) = ask([{"file": str(path), "text": "the cat sat", "new": NEW}])
+    ids = load(path, "cpu").text_model.encode("the cat sat")
+    assert answer["tokens"] == ids
+    new, logits = ours(small.model, ids)
+    assert distance(answer["logits"], logits) < APART[kind]
+    assert new == answer["new"] or close_calls(small.model, ids, answer["new"], APART[kind])
 
 
 TEXTS = [
