@@ -1,4 +1,4 @@
-"""Code edits: `python -m bench.edits OUT_DIR --seed 0` writes a name in functions of Python's standard library anew.
+"""Code edits: `python -m bench.edits OUT_DIR --seed 0` renames a variable in functions of Python's standard library.
 
 A source line is `function # old > new`, and the same line of the target is the function in which the parameter or variable
 `old` is called `new`. Functions stand in one line, with ⏎ for its ends. The files are train, validation and test, with the
@@ -82,7 +82,7 @@ def edits(path: Path, random: Random) -> Iterator[tuple[str, str]]:
 
 
 def renamed(function: str, old: str, new: str) -> str:
-    """The function in which a name, but no attribute, is another."""
+    """Return the function with a variable renamed; attributes of the same name stay."""
     lines = function.splitlines(keepends=True)
     places = []
     before = ""

@@ -137,13 +137,13 @@ def _asked(rows: list[dict[str, Any]], base: float) -> str:
     int4 = max((_change(row, base) for row in rows if row["weights"] == "int4" and row["method"] != "rtn"), default=0.0)
     met = {True: "reached", False: "**not reached**"}
     return (
-        f"Asked: int8 ≤ +{ASKED['int8']} %: {met[int8 <= ASKED['int8']]} by all rows (at most {int8:+.2f} %). int4 by GPTQ "
+        f"Goals: int8 ≤ +{ASKED['int8']} %: {met[int8 <= ASKED['int8']]} by all rows (at most {int8:+.2f} %). int4 by GPTQ "
         f"or AWQ ≤ +{ASKED['int4']:.0f} %: {met[int4 <= ASKED['int4']]} by all rows (at most {int4:+.2f} %)."
     )
 
 
 def _change(row: dict[str, Any], base: float) -> float:
-    """Of the perplexity, in %."""
+    """Return the change in perplexity, in %."""
     return 100 * (row["perplexity"] / base - 1)
 
 

@@ -139,7 +139,7 @@ def table(result: dict[str, Any]) -> str:
         [
             *lines,
             "",
-            f"Asked: ≥ {ASKED} times as fast: {reached} (at most {best:.2f}). Measured by `python -m bench speculation` on "
+            f"Goal: ≥ {ASKED} times as fast: {reached} (at most {best:.2f}). Measured by `python -m bench speculation` on "
             f"{result['date']}, commit {result['code']['commit']}: {sizes}, {result['texts']}, greedy, one text at a time; "
             f"{where['processor']} ({', '.join(where['instructions'])}), {result['threads']} thread, Python "
             f"{result['versions']['python']}, PyTorch {result['versions']['torch']}; medians of {result['rounds']} rounds.",

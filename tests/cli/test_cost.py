@@ -94,7 +94,7 @@ def test_mistakes(given: list[str], message: str, capsys: pytest.CaptureFixture[
 
 def test_a_context_says_nothing_of_a_model_that_does_not_generate(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cost", "bert-base", "n_layers=1", "--rows", "1", "--length", "16", "--context", "9"]) == 2
-    assert "bert-base generates no tokens one by one" in capsys.readouterr().err
+    assert "bert-base does not generate text token by token" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -57,7 +57,7 @@ def test_lines_of_standard_input(trained_lm: Path, monkeypatch: pytest.MonkeyPat
         (["the cat", "--out", "x.pdf"], "a figure is saved as .html, .json, .svg or .png, not '.pdf'"),
         (["the cat", "--json", "--out", "x.html"], "--out writes a file and --json prints; give one of them"),
         (["the cat", "--serve", "--score", "0.0.0.0"], "--serve shows a live page; leave out --score"),
-        (["the cat", "--port", "8000"], "--port is of the live page; give --serve with it"),
+        (["the cat", "--port", "8000"], "--port is an option of the live page; give --serve as well"),
         (["the cat", "the dog", "--patch", "a dog"], "give one input besides the other, not 2"),
         (["  "], "the text is empty, so there is nothing to look at"),
     ],

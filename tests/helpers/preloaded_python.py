@@ -63,7 +63,7 @@ def server() -> str:
 
 
 def program(folder: Path) -> Path:
-    """Write a program that stands in for `sys.executable`."""
+    """Write a program to use in place of `sys.executable`."""
     file = folder / "python"
     file.write_text(f'#!/bin/sh\nexec {shlex.join(python())} "$@"\n', encoding="utf-8")
     file.chmod(0o755)

@@ -105,7 +105,9 @@ def cost(
         prediction.spec, context or prediction.shape.length, prediction.shape.source, where, kind
     )
     if context is not None and generation is None:
-        raise ValueError(f"{prediction.name} generates no tokens one by one, so --context says nothing; leave it out")
+        raise ValueError(
+            f"{prediction.name} does not generate text token by token, so --context has no effect; leave it out"
+        )
     budget = _budget(tokens, steps, prediction)
     if budget is None and (devices, utilization) != (None, None):
         given = "--devices" if devices is not None else "--utilization"
@@ -149,7 +151,7 @@ def _budget(tokens: str | None, steps: int | None, costs: Costs) -> float | None
 
 
 def _rooflines(costs: Costs, hardware: Accelerator, precision: str) -> list[Roofline]:
-    """The rooflines of a training step: of a Transformer with tiled and with materialized attention."""
+    """Return the rooflines of a training step, for a Transformer both with tiled and with materialized attention."""
     from ..cost.recurrent.roofline import roofline as roofline_of_recurrent
     from ..cost.roofline import roofline
     from ..models.recurrent.model import Recurrent

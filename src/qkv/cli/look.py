@@ -146,7 +146,7 @@ def _check_together(serve: bool, out: Path | None, json: bool, score: str | None
     if out is not None and (json or score is not None):
         raise ValueError(f"--out writes a file and {prints} prints; give one of them")
     if port and not serve:
-        raise ValueError("--port is of the live page; give --serve with it")
+        raise ValueError("--port is an option of the live page; give --serve as well")
 
 
 def _tell(figure: Figure, path: Path) -> None:

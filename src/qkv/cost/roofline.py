@@ -13,14 +13,14 @@ from .accelerators import Accelerator
 from .decoding import Work
 from .flops import TRAINING, Shape, training_flops
 
-AttentionKind = Literal["tiled", "materialized", "step-by-step"]  # the last in recurrent models
+AttentionKind = Literal["tiled", "materialized", "step-by-step"]  # step-by-step: of recurrent models
 WIDTH = {"fp32": 4, "bf16": 2, "fp16": 2}  # bytes of an activation
 ADAMW_BYTES = 28  # of a parameter: weight, gradient, two moments read; weight and moments written, in fp32
 
 # Passes over a tensor, reading or writing, in forward and backward together.
-SCORES = 10  # the matrix of scores and weights: written, soft-maxed, multiplied, and as much again for their gradients
-NORM = 5  # read and write; then read input and gradient, write gradient
-RESIDUAL = 3  # read two, write one; backward passes the gradient on
+SCORES = 10  # scores and weights: written, normalized, and multiplied by values, and the same for their gradients
+_NORM = 5  # forward reads and writes; backward reads the input and its gradient and writes a gradient
+_RESIDUAL = 3  # forward reads two tensors and writes one; backward moves nothing
 ACTIVATION = 5
 LOSS = 6  # logits in fp32: written, read by log-soft-max, their gradient written and read twice
 
@@ -123,8 +123,8 @@ def _components(spec: Transformer, shape: Shape, width: int, kind: AttentionKind
             moved += width * ACTIVATION * tokens * inner
             yield "feed-forward", TRAINING * layer.feedforward.cost(d, tokens).flops, moved
             sublayers = len(layer.sublayers())
-            yield "norms and residuals", 0, width * tokens * d * sublayers * (NORM + RESIDUAL)
-        yield "norms and residuals", 0, width * tokens * d * NORM
+            yield "norms and residuals", 0, width * tokens * d * sublayers * (_NORM + _RESIDUAL)
+        yield "norms and residuals", 0, width * tokens * d * _NORM
         yield "embeddings", 0, 2 * width * tokens * d
     if spec.head is not None:
         tokens = shape.rows * shape.length

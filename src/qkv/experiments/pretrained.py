@@ -131,7 +131,9 @@ def check_trainable(choice: ModelChoice, adapted: bool, ranks: int = 1) -> None:
             + ("leave out model.weights" if choice.weights else f"qkv convert {choice.directory} DIR --dequantize")
         )
     if ranks > 1:
-        raise ValueError(f"quantized weights ({stored}) are trained over by one process, not by {ranks}; start one")
+        raise ValueError(
+            f"an adapter over quantized weights ({stored}) is trained by one process, not by {ranks}; start one process"
+        )
 
 
 def keep_base(run: Path, name: str) -> None:

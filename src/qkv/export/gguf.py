@@ -180,7 +180,7 @@ def _dense(entry: Entry, state: Mapping[str, Tensor], codes: Mapping[str, Quanti
 
 
 def _main(tensors: Sequence[Written], chosen: BlockType) -> BlockType:
-    """The type of most quantized numbers of a file, or else that which was chosen."""
+    """Return the type that most quantized values of the file have, or the chosen type if there are none."""
     count: Counter[BlockType] = Counter()
     for tensor in tensors:
         count[tensor.type] += math.prod(tensor.shape) if tensor.type.width > 1 else 0

@@ -281,7 +281,7 @@ class Run(LoadedModel):
         return quantized(self, weights, **options)[0]
 
     def dequantize(self) -> Self:
-        """Return the run with its quantized weights in full precision, which can be trained; this run is unchanged."""
+        """Return a copy of the run with dequantized weights, which can be trained."""
         from .quantization.quantize import dequantized
 
         return dequantized(self)

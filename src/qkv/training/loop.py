@@ -244,7 +244,7 @@ class Trainer:
         self.log.train(self.state.step, line)
 
     def _mfu(self, rate: float | None) -> float | None:
-        """Return the model FLOPs utilization at a rate in tokens per second; None after it was above 1, which can't be."""
+        """Return the model FLOPs utilization at a rate in tokens per second, or None once it was impossible (above 1)."""
         if not self.utilization or not rate:
             return None
         if self.utilization * rate > 1:

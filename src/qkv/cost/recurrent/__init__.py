@@ -1,1 +1,1 @@
-"""Costs of recurrent encoder–decoders: of a generated token, and bytes moved by a training step."""
+"""Costs of recurrent encoder–decoders: FLOPs and bytes of a generated token and of a training step."""

@@ -23,7 +23,7 @@ def source(spec: Recurrent, length: int, rows: int = 1, precision: str = "bf16")
     The recurrent matrices are read again at each of the `length` steps, all others once.
     """
     flops = spec.cost(0, length).flops
-    matrices = (spec.cost(0, 1).flops) // 2  # each is used once for one token
+    matrices = spec.cost(0, 1).flops // 2  # each is used once for one token
     recurrent = spec.encoder_layers * spec.directions * GATES[spec.cell] * spec.d_h**2
     return Work(rows * flops, _width(precision) * (matrices + (length - 1) * recurrent))
 

@@ -52,7 +52,7 @@ class Progress(LiveTable):
         self.line(f"{number} {label}, seed {run[1]}: {', '.join(metrics) or result.status}{self._left('; ')}")
 
     def table(self) -> Table:
-        """The table at this moment."""
+        """Return the current table."""
         results = dict(self.results)  # another thread may add to it
         names = self._first(name for result in results.values() for name in result.metrics)
         names = names[:1] if self.console.width < _NARROW else names

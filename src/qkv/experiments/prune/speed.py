@@ -17,7 +17,7 @@ from ...inference.text import TextModel
 
 TEXTS, ROUNDS, PREFIX = 64, 7, 200  # texts, times that each is measured, characters of running text
 NEW_TOKENS = 32  # generated for each text by both runs, so that they do the same work
-LEAST = 0.15  # seconds of a measurement
+LEAST = 0.15  # seconds that a measurement takes at least
 
 
 def speeds(before: Run, after: Run) -> dict[str, float]:
@@ -74,7 +74,7 @@ def _passes(run: Run, some: list[Batch]) -> Callable[[], float]:
 
 
 def _rate(work: Callable[[], int]) -> float:
-    """Return how many things a second are done, repeating the work for `LEAST` seconds."""
+    """Return the items per second that `work` completes, repeating it for at least `LEAST` seconds."""
     start, done = time.perf_counter(), work()
     while (taken := time.perf_counter() - start) < LEAST:
         done += work()

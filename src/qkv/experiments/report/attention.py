@@ -131,7 +131,7 @@ def _length(sample: Mapping[str, Any]) -> int:
 
 
 def _view(run: Run, sample: Mapping[str, Any]) -> View | None:
-    """A sample as `qkv look` shows it; None for a conversation, and for what does not fit the model's context."""
+    """Return a sample in the form that `qkv look` shows, or None for conversations and for samples beyond the context."""
     from ...inference.look import look
 
     if sample.get("messages"):
@@ -188,7 +188,7 @@ def _ids(ids: Sequence[int | None], model: AnyModel) -> Tensor:
 
 
 def _of_task(story: Story, run: Run) -> Iterator[tuple[AnyPicture, View]]:
-    """The attention of the first examples of the split that was evaluated, as a picture and for the page."""
+    """Yield the attention of the first evaluated examples, each as a picture and as a view of the page."""
     from ...inference.look import recorded_attention
 
     recipe, task = run.recipe, run.trained_on

@@ -1,1 +1,1 @@
-"""What ablations, tunings and scaling studies share: runs in several processes, their directory, data and live table."""
+"""Shared by ablations, tunings and scaling studies: worker processes, the directory, the data check, the live table."""

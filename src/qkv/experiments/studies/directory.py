@@ -10,7 +10,7 @@ from ...directories import layout
 
 
 def saved_study(out: Path, settings: str, kind: str) -> dict[str, Any] | None:
-    """The settings of the study in `out`, from its file `settings`; None if `out` is missing or empty.
+    """Return the settings of the study in `out`, from its file `settings`, or None if `out` is missing or empty.
 
     kind: of the study, with its article, such as `an ablation`. Raises ValueError if `out` holds something else.
     """
@@ -22,7 +22,7 @@ def saved_study(out: Path, settings: str, kind: str) -> dict[str, Any] | None:
 
 
 def needs_resume(out: Path, kind: str) -> ValueError:
-    """The error if a study is begun where there is one."""
+    """Return the error for a directory that already holds a study."""
     return ValueError(
         f"{out} holds {kind}; continue it with --resume, replace it with --overwrite, or choose another directory with --out"
     )

@@ -13,7 +13,7 @@ from rich.table import Table
 
 
 class LiveTable(ABC):
-    """A context in which a terminal shows `table()` again every second."""
+    """Context manager that redraws `table()` in a terminal every second."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -21,10 +21,10 @@ class LiveTable(ABC):
 
     @abstractmethod
     def table(self) -> Table:
-        """The table at this moment."""
+        """Return the current table."""
 
     def line(self, text: str) -> None:
-        """Print a line where no table is shown."""
+        """Print a line if the output is not a terminal."""
         if not self.console.is_terminal:
             self.console.print(escape(text), highlight=False, soft_wrap=True)
 

@@ -1,4 +1,4 @@
-"""Do jobs one after another, or several at once in processes of their own that stop when the study's process is gone."""
+"""Run jobs one after another or in parallel worker processes, which stop when the parent process dies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Key = TypeVar("Key")
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
-SAVING = 30.0  # seconds in which a worker saves after its parent is gone
+SAVING = 30.0  # seconds that a worker has to save its run after the parent process has died
 
 
 def do_all(
@@ -82,7 +82,7 @@ def _at_once(
 
 
 def _start_worker(threads: int) -> None:
-    """Set the number of threads, and stop when the study's process is gone, as after a kill."""
+    """Set the number of threads, and stop if the parent process dies."""
     set_threads(threads)
     threading.Thread(target=_stop_with_parent, daemon=True).start()
 

@@ -49,7 +49,7 @@ class Progress(LiveTable):
         return f"{one.status} after step {one.steps:,}" + (f", {value}" if value else "")
 
     def table(self) -> Table:
-        """The table at this moment."""
+        """Return the current table."""
         rows = list(self.rows)
         best = best_of(rows, self.mode)
         caption = f"{len(rows)} of {self.trials} trials{self._left()}"

@@ -34,7 +34,7 @@ def is_kept(kind: BlockType, shape: Sequence[int]) -> bool:
 
 
 def packed_of(data: Tensor, kind: BlockType, shape: Sequence[int]) -> Packed:
-    """The matrix (d_out, d_in) in bytes of a type; the matrices of experts (E, d_out, d_in) stand below one another."""
+    """Return the matrix (d_out, d_in) that these bytes encode. Experts (E, d_out, d_in) are stacked along the first axis."""
     blocks, read, form = data.view(-1, kind.size), SIGNED[kind.name], format_of(FORMATS[kind.name])
     d_out, d_in = math.prod(shape[:-1]), shape[-1]
     rows = d_in // kind.width  # blocks of a row

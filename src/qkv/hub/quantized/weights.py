@@ -128,7 +128,7 @@ def matrices_of(entry: Entry, weights: CodedWeights) -> dict[str, tuple[Packed, 
 
 
 def _below_one_another(experts: Sequence[Packed]) -> Packed | None:
-    """The matrices of experts as one; None where they are not alike."""
+    """Stack the matrices of all experts, or return None if their formats differ."""
     parts = [one.tensors() for one in experts]
     alike = len({(e.format.name, e.scales.shape[1], tuple(p)) for e, p in zip(experts, parts, strict=True)}) == 1
     if not alike or experts[0].order is not None:

@@ -60,7 +60,7 @@ def quantized(
 
 
 def dequantized(run: R) -> R:
-    """Return a run with weights in full precision; the given run is unchanged."""
+    """Return a copy of the run with dequantized weights."""
     model = copy.deepcopy(run.model)
     dequantize(model)
     return replace(run, model=model)

@@ -77,7 +77,7 @@ class FusedStep:
         return max(heads // kv_heads if kv_heads else 1 for heads, kv_heads in pairs)
 
     def _number(self, pattern: Pattern) -> int:
-        """The same number for equal patterns. Hashing one takes longer than a small layer, so each object is hashed once."""
+        """Return an index that equal patterns share. Patterns are compared once per object, because that is slow."""
         known = self.numbers.get(id(pattern))
         if known is None:
             number = next((number for other, number in self.numbers.values() if other == pattern), len(self.numbers))

@@ -1,4 +1,4 @@
-"""`dequantize`: give a quantized model the numbers that its codes stand for, in place."""
+"""`dequantize`: replace the quantized weights of a model by full-precision parameters, in place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..transformer import TransformerModel
 
 @torch.no_grad()
 def dequantize(model: nn.Module) -> None:
-    """Replace quantized weights by parameters in the model's dtype, which can be trained; shared ones by one."""
+    """Replace quantized weights by trainable parameters of the model's dtype. Shared weights stay shared."""
     made: dict[int, nn.Parameter] = {}
     for layer in list(model.modules()):
         matrix = layer._modules.get("weight")

@@ -83,7 +83,7 @@ def quantize(
 
 
 def blank(model: nn.Module, scheme: Scheme) -> None:
-    """Replace the weights that `quantize` quantizes by codes and scales without values, to count their memory."""
+    """Replace the weights that `quantize` would quantize by uninitialized codes and scales, to measure their memory."""
     chosen = matrices(model)
     for path, group in group_sizes(chosen, scheme).items():
         weight = chosen[path].weight

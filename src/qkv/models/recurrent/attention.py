@@ -251,7 +251,7 @@ class Luong(Context, kind="luong"):
         }
 
     def kept(self, w: Widths) -> Kept:
-        """A step reads keys and projected states; the states themselves are kept beside them."""
+        """A step reads keys and projected states. The states are kept too, but not read."""
         keys = w.d_s if self.alignment == "location" else self.score.width(w.d_m)
         row = state_size(w) + w.d_s * self.feeding + (self.alignment == "monotonic")
         return Kept(row, keys + w.d_m + w.d_s, keys + w.d_s)

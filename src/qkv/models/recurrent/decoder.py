@@ -38,7 +38,7 @@ class Widths(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Numbers of elements that decoding keeps: of a row, and of each source token; `read` of the latter in each step."""
+    """Elements that decoding keeps per row and per source token, and how many of the latter each step reads."""
 
     row: int
     source: int = 0
@@ -63,7 +63,7 @@ class Context(Spec, role="context"):
         raise NotImplementedError
 
     def kept(self, w: Widths) -> Kept:
-        """Return what decoding keeps."""
+        """Return the number of elements that decoding keeps."""
         return Kept(state_size(w))
 
 

@@ -89,7 +89,7 @@ class Format:
         return Packed(self, (codes.shape[0], codes.shape[1]), self.pack(codes), scales, zeros)
 
     def blank(self, shape: tuple[int, int], group: int, device: torch.device, symmetric: bool = True) -> Packed:
-        """Return a matrix without values."""
+        """Return a matrix with uninitialized codes and scales."""
         d_out, groups = shape[0], shape[1] // group
         codes = torch.empty(d_out, shape[1] * self.bits // 8, dtype=self.code_dtype, device=device)
         scales = torch.empty(d_out, groups, dtype=self.scale_dtype, device=device)

@@ -22,5 +22,5 @@ def unpack(data: Tensor) -> Tensor:
 
 
 def look_up(codes: Tensor, levels: Sequence[float]) -> Tensor:
-    """Return the number that each code stands for, in fp32."""
+    """Return the value of each code, in fp32."""
     return torch.tensor(levels, device=codes.device).index_select(0, codes.flatten().int()).view(codes.shape)

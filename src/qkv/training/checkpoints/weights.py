@@ -142,7 +142,7 @@ def _umask() -> int:
 
 
 def replace_tensors(path: Path, tensors: Tensors) -> None:
-    """Atomically replace a safetensors file by one with checksums. Equal tensors make equal files."""
+    """Atomically write a safetensors file with checksums. Equal tensors give identical files."""
     later = [
         Later(name, t.dtype, tuple(t.shape), partial(tensors.__getitem__, name)) for name, t in sorted(tensors.items())
     ]
