@@ -67,8 +67,19 @@ def _work(pipe: Any, rank: int, size: int, port: int, path: list[str]) -> None:
         except EOFError:
             break
         try:
-            pipe.send((True, function(world, *arguments)))
+            result = function(world, *arguments)
+            _destroy_subgroups()
+            pipe.send((True, result))
         except Exception:
             pipe.send((False, traceback.format_exc()))
             break
     os._exit(0)
+
+
+def _destroy_subgroups() -> None:
+    """Destroy every process group but the default one. Each has threads, which would add up over hundreds of tests."""
+    import torch.distributed as dist
+
+    for group in list(dist.distributed_c10d._world.pg_map):
+        if group is not dist.group.WORLD:
+            dist.destroy_process_group(group)
