@@ -66,10 +66,9 @@ def _work(pipe: Any, rank: int, size: int, port: int, path: list[str]) -> None:
             function, arguments = pipe.recv()
         except EOFError:
             break
+        _destroy_subgroups()  # now that every rank has returned from the function before
         try:
-            result = function(world, *arguments)
-            _destroy_subgroups()
-            pipe.send((True, result))
+            pipe.send((True, function(world, *arguments)))
         except Exception:
             pipe.send((False, traceback.format_exc()))
             break

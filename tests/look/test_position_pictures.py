@@ -10,8 +10,7 @@ import torch
 
 from qkv.cli import main
 from qkv.core.layout import Layout
-from qkv.layers.patches import GridPosition
-from qkv.look.position_pictures import example, picture, why_not
+from qkv.look.position_pictures import picture
 from qkv.positions.absolute import Learned, NoPosition, Sinusoidal
 from qkv.positions.base import Position, PositionModule, Widths
 from qkv.positions.bias import ALiBi, T5Buckets
@@ -34,22 +33,9 @@ def test_what_is_drawn(scheme: Position, titles: list[str]):
     assert re.findall(r'class="chart-title">([^<]+)<', drawn) == titles
 
 
-@pytest.mark.parametrize(
-    ("scheme", "why"),
-    [(Learned(), "random before training"), (GridPosition(), "random before training"), (NoPosition(), "no numbers")],
-    ids=repr,
-)
-def test_nothing_is_drawn_of_what_is_learned_or_nothing(scheme: Position, why: str):
+@pytest.mark.parametrize("scheme", [Learned(), NoPosition()], ids=repr)
+def test_nothing_is_drawn_of_what_is_learned_or_nothing(scheme: Position):
     assert picture(scheme) is None
-    assert why_not(scheme) == why
-
-
-def test_of_a_grid_the_fixed_table_is_drawn():
-    drawn = picture(example(GridPosition))
-    assert drawn is not None
-    assert re.findall(r'class="chart-title">([^<]+)<', drawn) == ["Values", "Dot products"]
-    assert "patch of 8 × 8, row by row" in drawn
-    assert example(ALiBi) == ALiBi()
 
 
 def test_alibi_falls_by_its_slopes():
@@ -60,8 +46,8 @@ def test_alibi_falls_by_its_slopes():
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["list", "positions", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
-    assert {"sinusoidal.svg", "rotary.svg", "alibi.svg", "t5.svg", "grid.svg"} <= {p.name for p in tmp_path.iterdir()}
-    assert "not drawn: none (no numbers), learned (random before training)" in said
+    assert {"sinusoidal.svg", "rotary.svg", "alibi.svg", "t5.svg"} <= {path.name for path in tmp_path.iterdir()}
+    assert "not drawn, because they are learned or need a grid: " in said and "learned" in said
     assert main(["list", "norms", "--out", str(tmp_path)]) == 2
     assert "--out is for the pictures of patterns and positions, and norms have none" in capsys.readouterr().err
 

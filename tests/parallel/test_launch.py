@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -12,7 +13,8 @@ import pytest
 import torch
 
 from qkv.cli import main
-from qkv.parallel.launch import Failure, _failure, leave_error
+from qkv.parallel import launch
+from qkv.parallel.launch import Failure, _failure, check_count, leave_error, threads_of
 
 pytestmark = pytest.mark.xdist_group("ranks")
 TINY = ("model.d_model=16", "model.n_heads=2", "model.n_layers=1", "batching.tokens=300", "training.precision=fp32")
@@ -91,6 +93,47 @@ def test_a_missing_device_is_told_before_anything_starts(tmp_path, capsys):
     assert main(["train", "reverse", *QUICK, "--out", str(tmp_path / "run"), "--nproc", "2", "--device", "cuda"]) == 2
     errors = capsys.readouterr().err
     assert errors.startswith("qkv: this machine has no CUDA device") and errors.count("qkv:") == 1
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("ranks", "device", "message"),
+    [
+        (
+            33,
+            "cpu",
+            "--nproc 33 is too many for this machine, which has 4 cores; give at most --nproc 32, 8 ranks a core",
+        ),
+        (20, "cpu", "needs at least 6.0 GB of memory, 0.3 GB a rank, and 4.0 GB are free; give at most --nproc 13"),
+        (4, "cuda", "needs a GPU for each rank, and this machine has 2 GPUs; give at most --nproc 2, or --device cpu"),
+        (2, "cuda:1", "--device cuda:1 is one GPU, and each of 2 ranks needs its own; give --device cuda"),
+    ],
+)
+def test_more_ranks_than_the_machine_has_room_for_are_refused(monkeypatch, ranks, device, message):
+    monkeypatch.setattr(launch, "usable_cores", lambda: 4)
+    monkeypatch.setattr(launch, "available", lambda device: 4_000_000_000)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_count(ranks, device)
+    for fits in {"cpu": (1, 13), "cuda": (1, 2), "cuda:1": (1,)}[device]:
+        check_count(fits, device)  # what the message advises
+
+
+def test_the_cores_are_divided_among_the_ranks(monkeypatch):
+    monkeypatch.setattr(launch, "cores", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert [threads_of(ranks) for ranks in (1, 2, 3, 16)] == [8, 4, 2, 1]
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert threads_of(2) == 3
+
+
+@pytest.mark.parametrize("given", ["0", "x", "1000"])
+def test_a_wrong_number_of_ranks_starts_nothing(tmp_path, capsys, monkeypatch, given):
+    monkeypatch.setattr(launch, "usable_cores", lambda: 4)
+    assert main(["train", "reverse", *QUICK, "--out", str(tmp_path / "run"), "--nproc", given, "--device", "cpu"]) == 2
+    errors = capsys.readouterr().err
+    assert errors.startswith("qkv: ") and "--nproc" in errors and errors.count("\n") == 1
     assert not (tmp_path / "run").exists()
 
 

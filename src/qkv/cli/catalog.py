@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -101,24 +101,28 @@ def _patterns() -> list[Row]:
 
 
 def _save_positions(folder: Path) -> None:
-    """Draw every position scheme that has something to show before training, and say why the others have nothing."""
-    from ..look.position_pictures import example, picture, why_not
+    """Draw every position scheme that has something to show before training."""
+    from ..look.position_pictures import picture
+    from ..positions.base import Position
 
     folder.mkdir(parents=True, exist_ok=True)
-    names, without = list[str](), list[str]()
-    for name, kind in _registered("positions").items():
+    names, without = [], []
+    for name, kind in Position.kinds.items():
         try:
-            scheme = example(kind)
-            drawn = picture(scheme)
-        except (ValueError, TypeError, NotImplementedError, RuntimeError):  # of another package
-            without.append(f"{name} (needs settings)")
-            continue
+            drawn = picture(cast(Position, kind()))
+        except (
+            ValueError,
+            TypeError,
+            NotImplementedError,
+            RuntimeError,
+        ):  # it needs settings, or another kind of layout
+            drawn = None
         if drawn is None:
-            without.append(f"{name} ({why_not(scheme)})")
+            without.append(name)
             continue
         (folder / f"{name}.svg").write_text(drawn, encoding="utf-8")
         names.append(f"{name}.svg")
-    left_out = f"; not drawn: {', '.join(without)}" if without else ""
+    left_out = f"; not drawn, because they are learned or need a grid: {', '.join(without)}" if without else ""
     console().print(f"{folder}: {', '.join(names)}{left_out}", highlight=False, markup=False, soft_wrap=True)
 
 
@@ -191,20 +195,18 @@ ROLES = {
 """The roles whose kinds are listed, by the class that holds their registry."""
 
 
-def _registered(name: str) -> dict[str, Any]:
-    """The kinds of a role by name."""
-    from importlib import import_module
-
-    from ..experiments import train  # noqa: F401  (register every kind that a recipe may name)
-    from ..recipes import recipe  # noqa: F401  (register every kind that a recipe may name)
-
-    module, _, base = ROLES[name].rpartition(".")
-    kinds = getattr(import_module(f"qkv.{module}"), base).kinds
-    return {kind: cls for kind, cls in kinds.items() if not cls.__module__.startswith("qkv.experiments.")}
-
-
 def _role(name: str) -> Callable[[], list[Row]]:
-    return lambda: _kinds(_registered(name))
+    def rows() -> list[Row]:
+        from importlib import import_module
+
+        from ..experiments import train  # noqa: F401  (register every kind that a recipe may name)
+        from ..recipes import recipe  # noqa: F401  (register every kind that a recipe may name)
+
+        module, _, base = ROLES[name].rpartition(".")
+        kinds = getattr(import_module(f"qkv.{module}"), base).kinds
+        return _kinds({kind: cls for kind, cls in kinds.items() if not cls.__module__.startswith("qkv.experiments.")})
+
+    return rows
 
 
 def _metrics() -> list[Row]:

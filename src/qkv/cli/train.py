@@ -102,6 +102,8 @@ def train(
     """
     if nproc is not None and nproc > 1 and not _is_rank():
         return _launch(recipe, settings or [], out, nproc, restarts, yes, device)
+    if restarts and nproc is None:
+        raise ValueError("--restarts starts the ranks of --nproc again; give --nproc too, or leave it out")
     options = {
         "training.precision": precision,
         "training.compile": compile,
@@ -210,7 +212,8 @@ def _launch(
     recipe: str, settings: list[str], out: Path | None, ranks: int, restarts: int, yes: bool, device: str
 ) -> int:
     """Run this command line as several ranks. Returns the exit status."""
-    from ..parallel.launch import Failure, restarted
+    from ..core.spec import counted
+    from ..parallel.launch import Failure, check_count, restarted, threads_of
     from ..recipes.recipe import Recipe
 
     if is_data(recipe) and not yes:
@@ -218,15 +221,13 @@ def _launch(
             "a recipe is guessed for data only by one process; add --yes, or train the recipe that is shown "
             "without --nproc"
         )
-    if device not in ("auto", "cpu"):
-        from ..core.device import choose
-
-        choose(device)  # raises before anything is started
+    check_count(ranks, device)  # raises before anything is started, like the next checks
     run = out or Path("runs")
     if not is_data(recipe):
         loaded = Recipe.load(recipe, settings)
-        loaded.scale.sizes(ranks)  # raises before anything is started
+        loaded.scale.sizes(ranks)
         run = out or _folder(recipe, loaded)
+    echo(f"Starting {counted(ranks, 'rank')} of {counted(threads_of(ranks), 'thread')} …")
     outcome, _ = restarted(arguments, ranks, restarts, run)
     if not isinstance(outcome, Failure):
         return outcome
@@ -241,7 +242,14 @@ def _command(recipe: str, settings: list[str], folder: Path, device: str) -> str
 
     modules = [word for name in imports.from_command_line for word in ("--import", name)]
     options = ["--out", str(folder), *([] if device == "auto" else ["--device", device])]
-    return shlex.join(["qkv", *modules, "train", recipe, *settings, *options])
+    return shlex.join(["qkv", *modules, "train", recipe, *settings, *options, *_ranks()])
+
+
+def _ranks() -> list[str]:
+    """The option that starts as many local ranks again, in a process that is one of them."""
+    from ..parallel.launch import launched_here
+
+    return ["--nproc", os.environ["WORLD_SIZE"]] if _is_rank() and launched_here() else []
 
 
 def _end_comparison(result: Compared) -> int:
@@ -255,11 +263,15 @@ def _end_comparison(result: Compared) -> int:
 
 def _end_run(result: Trained) -> int:
     """Print the evaluation of a run, and where it is. Returns the exit status."""
+    from ..parallel.launch import launched_here
     from ..recipes.recipe import argument_of
     from .results import show_evaluation
 
     if result.evaluation is None:
-        echo(f"Continue with: qkv train {argument_of(result.folder)} --resume")
+        if _is_rank() and not launched_here():
+            echo("Continue with the same command and --resume.")
+        else:
+            echo(f"Continue with: {shlex.join(['qkv', 'train', argument_of(result.folder), *_ranks(), '--resume'])}")
         echo(f"What it learned so far: open {result.report} in a browser.")
         return INTERRUPTED
     show_evaluation(result.evaluation)

@@ -121,9 +121,12 @@ def _described(given: Mapping[str, Any]) -> Accelerator:
 
 
 @lru_cache(maxsize=4)
-def measured(device: torch.device) -> Accelerator:
-    """Measure this machine in a few seconds: a large product in fp32 and bf16, and reading memory far beyond the caches."""
-    flops = {"fp32": peak_flops(device, torch.float32), "bf16": peak_flops(device, torch.bfloat16)}
+def measured(device: torch.device, narrow: bool = True) -> Accelerator:
+    """Measure this machine in a few seconds: a large product in fp32 and, if `narrow`, in bf16, and reading memory far
+    beyond the caches."""
+    flops = {"fp32": peak_flops(device, torch.float32)}
+    if narrow:
+        flops["bf16"] = peak_flops(device, torch.bfloat16)
     return Accelerator(THIS, flops, bandwidth(device), float(available(device) or 0))
 
 

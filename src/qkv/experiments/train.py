@@ -115,7 +115,7 @@ def train(
     with team(recipe.scale, where) as members, locked(out) if members.leads else nullcontext():
         console = console if members.leads else Console(quiet=True)
         recipe = members.together(lambda: admit(recipe, out, resume, overwrite))
-        members.compare({"the recipe": recipe.to_dict(), "--resume": resume, "--overwrite": overwrite})
+        members.compare({**recipe.to_dict(), "--resume": resume, "--overwrite": overwrite, "--out": str(out)})
         fresh = overwrite or State.of(out) is State.FREE
         if members.leads:
             tidy(out)

@@ -6,26 +6,13 @@ import torch
 from markupsafe import Markup
 from torch import Tensor
 
-from ..core.layout import Grid, Layout
-from ..layers.patches import GridPosition, image_layout
+from ..core.layout import Layout
 from ..positions.base import Position, PositionModule, Widths
 from ..positions.bias import T5Buckets
 from .chart import Series, line_chart
 from .standalone_svg import figure
 
 LENGTH, D_MODEL, N_HEADS = 64, 64, 4
-GRID = Grid(8, 8)  # as many tokens
-WIDTHS = Widths(D_MODEL, N_HEADS, D_MODEL // N_HEADS, LENGTH, grid=GRID)
-
-
-def example(kind: type[Position]) -> Position:
-    """Return the scheme to draw for a kind: with its defaults, but for a grid the fixed table."""
-    return GridPosition(table="sinusoidal") if kind is GridPosition else kind()
-
-
-def why_not(scheme: Position) -> str:
-    """Say why `picture` has nothing to draw."""
-    return "random before training" if scheme.n_parameters(WIDTHS) else "no numbers"
 
 
 def picture(scheme: Position) -> str | None:
@@ -36,28 +23,26 @@ def picture(scheme: Position) -> str | None:
     """
     if isinstance(scheme, T5Buckets):
         return figure(*_buckets(scheme))
-    grid = isinstance(scheme, GridPosition)
-    layout = image_layout(GRID) if grid else Layout.full(LENGTH)
-    module = scheme.module(WIDTHS)
+    layout = Layout.full(LENGTH)
+    module = scheme.module(Widths(D_MODEL, N_HEADS, D_MODEL // N_HEADS, LENGTH))
     if any(True for _ in module.parameters()):
         return None
     with torch.no_grad():
-        charts = [*_added(module, layout, grid), *_rotated(module, layout), *_biased(module, layout)]
+        charts = [*_added(module, layout), *_rotated(module, layout), *_biased(module, layout)]
     return figure(*charts) if charts else None
 
 
-def _added(module: PositionModule, layout: Layout, grid: bool) -> list[Markup]:
+def _added(module: PositionModule, layout: Layout) -> list[Markup]:
     values = module.embed(layout)
     if values is None:
         return []
     table = values.reshape(LENGTH, -1).float()
     some = [i for i in (0, 8, 16, 32) if i < table.shape[1]]
     lines = [Series(f"coordinate {i}", _points(table[:, i])) for i in some]
-    size = f"{GRID.rows} × {GRID.columns}, row by row"
     products = Series("p₀ · pₖ", _points(table @ table[0]))
     return [
-        line_chart("Values", lines, x_label=f"patch of {size}" if grid else "position", width=488, height=256),
-        line_chart("Dot products", [products], x_label="patch k" if grid else "distance k", width=488, height=256),
+        line_chart("Values", lines, x_label="position", width=488, height=256),
+        line_chart("Dot products", [products], x_label="distance k", width=488, height=256),
     ]
 
 

@@ -14,12 +14,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
+from ..core.device import choose
 from ..core.spec import counted
-from ..cost.hardware import cores
+from ..cost.hardware import available, cores, usable_cores
 from .world import ADDRESS, LOCAL_RANK, PORT, RANK, SIZE
 
 ERRORS = "QKV_ERRORS"  # the folder in which ranks leave the message of the error that ended them
 GRACE = 10.0  # seconds that ranks have to end after one has failed
+RANKS_A_CORE = 8  # more would mostly wait for one another
+BYTES = 0.3e9  # that a rank on a CPU needs at least: Python, PyTorch and qkv
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,46 @@ class Failure:
         if not self.message:
             return f"rank {self.rank} ended with status {self.status}"
         return self.message if self.rank == 0 else f"rank {self.rank}: {self.message}"
+
+
+def check_count(ranks: int, device: str) -> None:
+    """Check that this machine can run so many ranks. Raises ValueError with the largest number that it can."""
+    where = choose(device)
+    if where.type == "cuda":
+        if where.index is not None and ranks > 1:
+            raise ValueError(
+                f"--device {device} is one GPU, and each of {ranks} ranks needs its own; give --device cuda"
+            )
+        gpus = torch.cuda.device_count()
+        if ranks > gpus:
+            raise ValueError(
+                f"--nproc {ranks} needs a GPU for each rank, and this machine has {counted(gpus, 'GPU')}; give at most "
+                f"--nproc {gpus}, or --device cpu"
+            )
+        return
+    at_most = RANKS_A_CORE * usable_cores()
+    if ranks > at_most:
+        raise ValueError(
+            f"--nproc {ranks} is too many for this machine, which has {counted(usable_cores(), 'core')}; give at most "
+            f"--nproc {at_most}, {RANKS_A_CORE} ranks a core"
+        )
+    free = available(torch.device("cpu"))
+    if free is not None and ranks * BYTES > free:
+        raise ValueError(
+            f"--nproc {ranks} needs at least {ranks * BYTES / 1e9:.1f} GB of memory, {BYTES / 1e9:g} GB a rank, and "
+            f"{free / 1e9:.1f} GB are free; give at most --nproc {max(1, int(free // BYTES))}"
+        )
+
+
+def launched_here() -> bool:
+    """Whether `launch` started this process as one of its ranks."""
+    return ERRORS in os.environ
+
+
+def threads_of(ranks: int) -> int:
+    """How many threads each of so many ranks on this machine computes with."""
+    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return int(given) if given.isdecimal() and int(given) else max(1, cores() // ranks)
 
 
 def launch(arguments: Sequence[str], ranks: int, run: Path) -> int | Failure:
@@ -68,7 +113,7 @@ def launch(arguments: Sequence[str], ranks: int, run: Path) -> int | Failure:
 
 def _start(arguments: Sequence[str], rank: int, ranks: int, port: int, folder: Path) -> subprocess.Popen[bytes]:
     environment = {
-        "OMP_NUM_THREADS": str(max(1, cores() // ranks)),
+        "OMP_NUM_THREADS": str(threads_of(ranks)),
         **os.environ,
         RANK: str(rank),
         LOCAL_RANK: str(rank),

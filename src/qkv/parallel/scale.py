@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from ..core.spec import Spec, counted
+from ..core.spec import Spec, brief, counted
 from ..cost.plan.rules import ContextAttention, PipelineSchedule, check_schedule, check_zero
 from ..training.settings import read_seconds
 
@@ -78,9 +78,13 @@ class Scale(Spec):
     @model_validator(mode="before")
     @classmethod
     def _named(cls, given: Any) -> Any:
-        return (
-            {"auto": True} if given in ("auto", {"kind": "auto"}) else given
-        )  # a bare name arrives as a kind, see `Spec`
+        if isinstance(given, str):
+            given = {"kind": given}
+        if not isinstance(given, dict) or "kind" not in given:
+            return given
+        if given["kind"] != "auto":  # a bare name arrives as a kind, see `Spec`
+            raise ValueError(f"it is auto, or settings such as {{shard: 2}}, not {brief(given['kind'])}")
+        return {**{name: value for name, value in given.items() if name != "kind"}, "auto": True}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -96,6 +100,11 @@ class Scale(Spec):
     def stage(self) -> Stage:
         """The stage of ZeRO."""
         return (3 if self.shard > 1 else 0) if self.zero is None else self.zero
+
+    @property
+    def at_least(self) -> int:
+        """The smallest number of ranks that the axes need."""
+        return Sizes(self.pipeline, self.data or 1, self.shard, self.expert, self.context, self.tensor).ranks
 
     def sizes(self, ranks: int) -> Sizes:
         """The mesh for a number of ranks. Raises ValueError if they don't fit, with meshes that do."""

@@ -19,7 +19,7 @@ from ..data.batching.sharding import Shard
 from ..training.strategy import Strategy
 from .heartbeat import Heartbeat, is_communication
 from .mesh import Mesh
-from .scale import ROW_AXES, Scale, Sizes
+from .scale import AXES, ROW_AXES, Scale, Sizes
 from .world import World, launched
 
 Result = TypeVar("Result")
@@ -98,12 +98,22 @@ class Team:
         own = {"Python": platform.python_version(), "PyTorch": torch.__version__, "qkv": version("qkv"), **values}
         everyone = self.ranks.gather(own)
         for rank, theirs in enumerate(everyone):
-            for name, value in everyone[0].items():
-                if theirs.get(name) != value:
-                    raise ValueError(
-                        f"the ranks don't agree: {name} is {brief(value)} on rank 0 and {brief(theirs.get(name))} on rank "
-                        f"{rank}; start all with the same versions and the same command"
-                    )
+            for name, mine, other in _differences(everyone[0], theirs):
+                error = ValueError(
+                    f"the ranks don't agree: {name} is {brief(mine)} on rank 0 and {brief(other)} on rank {rank}; start all "
+                    "with the same versions and the same command"
+                )
+                error.said_by_rank_0 = not self.leads  # type: ignore[attr-defined]
+                raise error
+
+
+def _differences(one: Any, other: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """The names of settings that differ in two trees, and their values."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in dict.fromkeys([*one, *other]):
+            yield from _differences(one.get(key), other.get(key), f"{name}.{key}" if name else str(key))
+    elif one != other:
+        yield name, one, other
 
 
 @contextmanager
@@ -113,7 +123,12 @@ def team(scale: Scale, device: torch.device) -> Iterator[Team]:
     Raises ValueError if the ranks don't fit the mesh, or can't be reached, and RankLost if one is lost inside the block.
     """
     if not launched():
-        scale.sizes(1)
+        if scale.at_least > 1:
+            axes = " ".join(f"scale.{axis}={n}" for axis in AXES if (n := getattr(scale, axis) or 1) > 1)
+            raise ValueError(
+                f"{axes} needs {scale.at_least} ranks, and this is one process; start them with --nproc {scale.at_least} or "
+                "with torchrun, or give scale={} to train in one process"
+            )
         yield Team.alone(device)
         return
     device = World.device(device)

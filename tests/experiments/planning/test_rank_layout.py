@@ -19,7 +19,7 @@ LOOPBACK = Network("measured", 2, Link(2e9, 1e-4), Link(2e9, 1e-4), gpus=False)
 @pytest.fixture
 def recipe(monkeypatch: pytest.MonkeyPatch) -> Recipe:
     cpu = Accelerator("this", {"fp32": 1e11, "bf16": 5e10}, 1e10, 8e9)
-    monkeypatch.setattr(rank_layout, "_device", lambda device, here: cpu)
+    monkeypatch.setattr(rank_layout, "_device", lambda device, here, precision: cpu)
     return Recipe.load("localise", ["scale=auto", "training.precision=fp32"])
 
 
@@ -38,12 +38,13 @@ def test_a_small_model_gets_the_simplest_layout_and_reasons(recipe: Recipe, rank
 
 def test_a_layout_that_does_not_fit_is_refused_with_its_bytes(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = Accelerator("this", {"fp32": 1e11}, 1e10, 0.31e9)
-    monkeypatch.setattr(rank_layout, "_device", lambda device, here: tiny)
+    monkeypatch.setattr(rank_layout, "_device", lambda device, here, precision: tiny)
     with pytest.raises(
-        ValueError, match=r"data 2 of localise takes \d+ MB on a rank \(weights .*, and this has 310 MB"
+        ValueError,
+        match=r"data 2 of localise takes \d+ MB on a rank \(weights .*, and a rank of this machine has 310 MB",
     ):
         chosen(recipe.replace(scale=Scale()), 2)
-    with pytest.raises(ValueError, match=r"localise does not fit on 2 × this: .* takes .* of 310 MB"):
+    with pytest.raises(ValueError, match=r"localise does not fit on 2 ranks of this machine: .* takes .* of 310 MB"):
         chosen(recipe, 2)
 
 

@@ -101,9 +101,7 @@ def test_only_what_was_asked_for():
     with record(model, "decoder.layers.*.output") as at:
         model(IDS)
     assert list(at) == ["decoder.layers.0.output", "decoder.layers.1.output"]
-    with pytest.raises(
-        KeyError, match="logits' was not recorded; give record its name, and run the model inside the block"
-    ):
+    with pytest.raises(KeyError, match="logits' was not recorded"):
         at["logits"]
     with pytest.raises(KeyError, match="does not exist in this model; did you mean"):
         at["decoder.layer.0.output"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core.spec import counted
+from ..accelerators import THIS
 from .layout import AXES, Layout, Recompute, check, check_model
 from .rank_memory import RankMemory, memory
 from .rules import ContextAttention, PipelineSchedule, check_schedule, chunks_of, divisors
@@ -96,11 +97,11 @@ def simplicity(layout: Layout) -> tuple[int, ...]:
 def _too_small(model: Work, machine: Machine, ranks: int, batch: int, smallest: tuple[float, Layout]) -> str:
     needed, layout = smallest
     text = (
-        f"{model.name} does not fit on {ranks} × {machine.device.name}: the layout that needs the least memory ({layout}, "
+        f"{model.name} does not fit on {_devices(ranks, machine)}: the layout that needs the least memory ({layout}, "
         f"recompute {layout.recompute}) takes {_gb(needed)} of {_gb(machine.device.memory)}"
     )
     more = ranks * 2
-    while more <= MOST_RANKS:
+    while more <= MOST_RANKS and machine.device.name != THIS:  # whose ranks share one memory
         rows = math.lcm(batch, more)
         for one in layouts(model, machine, more, rows, ("blocks",), None):
             if memory(model, one, machine.how).needed <= machine.device.memory:
@@ -115,7 +116,7 @@ def nearest(model: Work, given: Plan, machine: Machine, batch: int) -> ValueErro
     parts = f"weights {_gb(needed.weights)}, gradients {_gb(needed.gradients)}, optimizer {_gb(needed.optimizer)}"
     text = (
         f"{layout} of {model.name} takes {_gb(needed.needed)} on a rank ({parts}, activations {_gb(needed.activations)}), "
-        f"and {machine.device.name} has {_gb(machine.device.memory)}"
+        f"and {_devices(1, machine)} has {_gb(machine.device.memory)}"
     )
     try:
         fitting = search(model, machine, layout.ranks, batch)
@@ -204,6 +205,13 @@ def allowed(model: Work, layout: Layout, machine: Machine) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _devices(number: int, machine: Machine) -> str:
+    """Return a number of devices in words."""
+    if machine.device.name == THIS:
+        return f"{'a rank' if number == 1 else counted(number, 'rank')} of this machine"
+    return machine.device.name if number == 1 else f"{number} × {machine.device.name}"
 
 
 def _gb(size: float) -> str:

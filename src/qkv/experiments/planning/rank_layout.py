@@ -6,12 +6,14 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import Literal
 
 import torch
 
 from ...core.spec import counted
-from ...cost.accelerators import KNOWN, THIS, Accelerator, accelerator
+from ...cost.accelerators import KNOWN, Accelerator
+from ...cost.accelerators import measured as measured_device
 from ...cost.flops import Shape
 from ...cost.hardware import available, usable_cores
 from ...cost.plan.layout import AXES, Layout
@@ -48,7 +50,9 @@ def laid_out(
     or if the layout, or for `auto` every layout, needs more memory than a rank has.
     """
     training, scale = recipe.training, recipe.scale
-    where = machine(_device(device, ranks // hosts), joined, training.precision, training.compile is True)
+    where = machine(
+        _device(device, ranks // hosts, training.precision), joined, training.precision, training.compile is True
+    )
     kinds: tuple[Kind, ...] = ("none",) if training.recompute == "none" else ("none", "blocks")
     model = tracked(work(recipe.name, spec, shape.length, shape.source), spec, shape.source, where.how, kinds)
     rows = training.accumulate * math.ceil(shape.rows / ranks) * ranks
@@ -88,6 +92,8 @@ def lay_out(members: Team, recipe: Recipe, spec: ModelSpec, shape: Shape) -> tup
             chosen = laid_out(recipe, spec, shape, members.ranks.size, members.device, joined, hosts)
         except ValueError as error:
             chosen = error
+    else:
+        import_module("torch._dynamo")  # for about a second; every optimizer imports it, and rank 0 does in `laid_out`
     told = members.ranks.broadcast(chosen)
     if isinstance(told, ValueError):
         raise told
@@ -119,14 +125,17 @@ def _described(plans: Sequence[Plan], where: Machine, reason: str) -> list[str]:
     return lines + ([best_of(plans[1 : NEXT + 1], best)] if len(plans) > 1 else [])
 
 
-def _device(device: torch.device, here: int) -> Accelerator:
-    """Return the accelerator of a rank, by its driver's name or measured. On CPUs, `here` ranks share its memory."""
+def _device(device: torch.device, here: int, precision: str) -> Accelerator:
+    """Return the accelerator of a rank, by its driver's name or measured. On CPUs, `here` ranks share its memory.
+
+    precision: of the training. In fp32, the speed in bf16 is not measured.
+    """
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device).lower()
         known = next((one for one in KNOWN.values() if one.name in name), None)
         if known is not None:
             return replace(known, memory=min(known.memory, float(available(device) or known.memory)))
-    found = accelerator(THIS, torch.device(device.type))
+    found = measured_device(torch.device(device.type), precision != "fp32")
     if device.type != "cpu":
         return found
     free = float(available(device) or found.memory)

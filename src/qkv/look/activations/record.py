@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from ...attention import tap
+from ...core.spec import nearest
 from ...kernels.request import Request
 from .hooks import attached, observed
-from .sites import Site, select, similar, sites
+from .sites import Site, select, sites
 
 
 class Activations(Mapping[str, Tensor]):
@@ -27,9 +28,8 @@ class Activations(Mapping[str, Tensor]):
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self._values:
-            if name in self._known:
-                raise KeyError(f"{name!r} was not recorded; give record its name, and run the model inside the block")
-            raise KeyError(f"{name!r} does not exist in this model; {similar(name, self._known)}")
+            why = "was not recorded" if name in self._known else "does not exist in this model"
+            raise KeyError(f"{name!r} {why}; {nearest(name, self._values or self._known)}")
         value = self._values[name]
         if not isinstance(value, Tensor):
             value = self._values[name] = value()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -10,7 +9,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from ...core.spec import CLOSE
+from ...core.spec import nearest
 from ...layers.feedforward import FeedForwardNet
 from ...models.block import BlockModule
 from ...models.stack import StackModule
@@ -112,21 +111,9 @@ def select(known: dict[str, Site], patterns: Iterable[str]) -> Iterator[Site]:
     for pattern in patterns:
         matches = [name for name in known if fnmatchcase(name, pattern)]
         if not matches:
-            raise ValueError(f"this model has no activation {pattern!r}; {similar(pattern, known)}")
+            raise ValueError(f"this model has no activation {pattern!r}; {nearest(pattern, known)}")
         chosen.update(matches)
     return (site for name, site in known.items() if name in chosen)
-
-
-def similar(given: str, known: Iterable[str]) -> str:
-    """Half a sentence with the nearest names, three at most: a model has hundreds."""
-    names = list(known)
-    close = difflib.get_close_matches(given, names, n=3, cutoff=CLOSE)
-    if close:
-        return f"did you mean {' or '.join(map(repr, close))}?"
-    if not names:
-        return "it has none"
-    some = ", ".join(map(repr, difflib.get_close_matches(given, names, n=3, cutoff=0.0)))
-    return f"there are {len(names):,}, such as {some}; qkv.look.activations.sites(model) has all"
 
 
 def _of_stack(name: str, stack: StackModule) -> Iterator[Site]:
