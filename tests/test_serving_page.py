@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import io
 import json
 import runpy
@@ -57,6 +58,17 @@ def test_the_server_gives_what_generate_gives(trained: Path, address: str) -> No
 def test_a_request_that_cannot_be_answered(content: Any, message: str, address: str) -> None:
     status, said = post(address, content)
     assert status == 400 and message in said["error"]
+
+
+@pytest.mark.parametrize(("length", "status"), [("many", 400), ("-1", 400), ("9" * 5000, 400), ("1000001", 413)])
+def test_a_length_that_cannot_be_read(length: str, status: int, address: str) -> None:
+    connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)
+    connection.putrequest("POST", "/")
+    connection.putheader("Content-Length", length)
+    connection.endheaders()
+    answer = connection.getresponse()
+    assert answer.status == status and "bytes" in json.load(answer)["error"]
+    connection.close()
 
 
 def test_the_command_of_the_page_runs(

@@ -19,7 +19,13 @@ class Handler(BaseHTTPRequestHandler):
     run: qkv.Run
 
     def do_POST(self) -> None:
-        length = int(self.headers.get("Content-Length") or 0)
+        try:
+            length = int(self.headers.get("Content-Length") or 0)
+        except ValueError:
+            length = -1
+        if length < 0:
+            self.answer(400, {"error": "Content-Length has to be a number of bytes"})
+            return
         if length > LARGEST:
             self.answer(413, {"error": f"a request has at most {LARGEST:,} bytes"})
             return

@@ -107,7 +107,7 @@ def _print(rows: list[ModelCosts], key: str = "", sizes: list[str] | None = None
 
 
 def _drawing(rows: list[tuple[str, int, ModelCosts]], key: str, suffix: str) -> str:
-    """Charts of FLOPs, parameters and caches: side by side in an SVG file, one below the other on a page."""
+    """Charts of FLOPs, parameters and caches, one below the other: an SVG file or a page."""
     from ..look.chart import Series, line_chart
 
     quantities = {
@@ -131,7 +131,7 @@ def _drawing(rows: list[tuple[str, int, ModelCosts]], key: str, suffix: str) -> 
 
 
 def charts_as(charts: Sequence[Markup], suffix: str, title: str) -> str:
-    """Charts side by side in an SVG file, or one below the other on a page."""
+    """Charts one below the other, in an SVG file or on a page."""
     from ..look.standalone_svg import figure
 
     if suffix == ".svg":

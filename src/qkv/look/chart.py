@@ -87,12 +87,12 @@ def line_chart(
     ticks = _log_ticks(low, high) if log else nice_ticks(low, high)
     y_range = (min(*ticks, *values), max(*ticks, *values))
     every_x = log_x or len(set(x_values)) == 1
-    x_ticks = sorted(set(x_values)) if every_x else nice_ticks(min(x_values), max(x_values), 4)
+    x_ticks = sorted(set(x_values)) if every_x else nice_ticks(min(x_values), max(x_values))
     if all(float(x).is_integer() for x in x_values):
         x_ticks = [tick for tick in x_ticks if float(tick).is_integer()]  # no halves of steps
     labels = _tick_labels(ticks, show)
     left = 10 + max(text_width(label, _FONT) for label in labels)
-    legend, rows = _legend(lines, width) if len(lines) > 1 else (Markup(""), 0)
+    names, rows = _legend([line.name for line in lines], width) if len(lines) > 1 else (Markup(""), 0)
     top = 30.0 + _LINE * rows
     height += round(_LINE * max(rows - 1, 0))
     frame = _Frame(left, top, width - left - 14, height - top - 34, (min(x_values), max(x_values)), y_range, log, log_x)
@@ -100,7 +100,7 @@ def line_chart(
         "svg",
         tag("title", title),
         tag("text", title, x=0, y=13, class_="chart-title"),
-        legend,
+        names,
         _axes(frame, dict(zip(ticks, labels, strict=True)), x_ticks, x_label),
         *(_line(frame, s, i) for i, s in enumerate(lines)),
         _tooltips(frame, lines, x_label, show),
@@ -140,16 +140,24 @@ def thin(points: Sequence[tuple[float, float]], most: int = 300) -> list[tuple[f
     return [points[0], *means, points[-1]]
 
 
-def _legend(lines: Sequence[Series], width: float) -> tuple[Markup, int]:
-    """Draw the names of the lines, in as many rows as they need; return the number of rows."""
+def legend(names: Sequence[str], width: float, filled: bool = False) -> Markup:
+    """Draw names with their colors, in as many rows as they need: lines, or squares if `filled`."""
+    return _legend(names, width, filled)[0]
+
+
+def _legend(names: Sequence[str], width: float, filled: bool = False) -> tuple[Markup, int]:
+    """The legend and its number of rows."""
     parts, x, rows = [], 0.0, 1
-    for i, line in enumerate(lines):
-        name = text_width(line.name, 1.2 * _FONT)  # letters are larger on phones
+    for i, text in enumerate(names):
+        name = text_width(text, 1.2 * _FONT)  # letters are larger on phones
         if x and x + 21 + name > width:
             x, rows = 0.0, rows + 1
-        y = 27 + _LINE * (rows - 1)
-        parts.append(tag("line", x1=x, x2=x + 16, y1=y, y2=y, class_=f"line s{i % _COLORS}"))
-        parts.append(tag("text", line.name, x=x + 21, y=y + 4, class_="tick"))
+        y, color = 27 + _LINE * (rows - 1), f"s{i % _COLORS}"
+        if filled:
+            parts.append(tag("rect", x=x + 5, y=y - 5, width=11, height=11, class_=f"bar {color}"))
+        else:
+            parts.append(tag("line", x1=x, x2=x + 16, y1=y, y2=y, class_=f"line {color}"))
+        parts.append(tag("text", text, x=x + 21, y=y + 4, class_="tick"))
         x += 36 + name
     return join(*parts), rows
 

@@ -10,7 +10,7 @@ from ..core.layout import Layout
 from ..positions.base import Position, PositionModule, Widths
 from ..positions.bias import T5Buckets
 from .chart import Series, line_chart
-from .standalone_svg import figure
+from .standalone_svg import HEIGHT, WIDTH, figure
 
 LENGTH, D_MODEL, N_HEADS = 64, 64, 4
 
@@ -41,8 +41,8 @@ def _added(module: PositionModule, layout: Layout) -> list[Markup]:
     lines = [Series(f"coordinate {i}", _points(table[:, i])) for i in some]
     products = Series("p₀ · pₖ", _points(table @ table[0]))
     return [
-        line_chart("Values", lines, x_label="position", width=488, height=256),
-        line_chart("Dot products", [products], x_label="distance k", width=488, height=256),
+        line_chart("Values", lines, x_label="position", width=WIDTH, height=HEIGHT),
+        line_chart("Dot products", [products], x_label="distance k", width=WIDTH, height=HEIGHT),
     ]
 
 
@@ -55,7 +55,7 @@ def _rotated(module: PositionModule, layout: Layout) -> list[Markup]:
     q, k = module.rotate_queries(ones, tables)[0, :, 0], module.rotate_keys(ones, tables)[0, :, 0]
     last = k.flip(0) @ q[-1] / width  # from the last query back to the first key
     back = Series("q_t · k_(t−k) / d", _points(last))
-    return [line_chart("Dot products of ones", [back], x_label="distance k", width=488, height=256)]
+    return [line_chart("Dot products of ones", [back], x_label="distance k", width=WIDTH, height=HEIGHT)]
 
 
 def _biased(module: PositionModule, layout: Layout) -> list[Markup]:
@@ -65,7 +65,7 @@ def _biased(module: PositionModule, layout: Layout) -> list[Markup]:
     values = bias(layout.queries(), layout.keys())
     rows = values.reshape(-1, LENGTH, LENGTH)[:4, -1].flip(-1).float()
     lines = [Series(f"head {h}", _points(row)) for h, row in enumerate(rows)]
-    return [line_chart("Bias of the scores", lines, x_label="distance k", width=488, height=256)]
+    return [line_chart("Bias of the scores", lines, x_label="distance k", width=WIDTH, height=HEIGHT)]
 
 
 def _buckets(scheme: T5Buckets) -> list[Markup]:
@@ -73,7 +73,7 @@ def _buckets(scheme: T5Buckets) -> list[Markup]:
     lines = [Series("k before the query", _points(scheme.bucket(-distances)))]
     if scheme.bidirectional is not False:
         lines.append(Series("k after the query", _points(scheme.bucket(distances))))
-    return [line_chart("Bucket", lines, x_label="distance k", width=488, height=256)]
+    return [line_chart("Bucket", lines, x_label="distance k", width=WIDTH, height=HEIGHT)]
 
 
 def _points(values: Tensor) -> list[tuple[float, float]]:
