@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -132,6 +133,9 @@ def _options(
         bool, typer.Option("--yes", help="Import the modules that a recipe or a run names without asking.")
     ] = False,
 ) -> None:
+    if "WORLD_SIZE" in os.environ and not os.environ.get("QKV_DEBUG"):
+        # A connection that fails is one sentence (`parallel`), without the C++ stack traces that PyTorch logs as warnings.
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     allocator.bound_kernels()
     waiting.sleep_where_cores_are_shared()
     if not system_allocator:

@@ -205,7 +205,11 @@ def _folder(recipe: str, loaded: Recipe) -> Path:
 
 def _is_rank() -> bool:
     """Whether this process was started as one of several ranks."""
-    return int(os.environ.get("WORLD_SIZE") or 1) > 1
+    if "WORLD_SIZE" not in os.environ:
+        return False
+    from ..parallel.world import launched
+
+    return launched()
 
 
 def _launch(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -13,16 +15,27 @@ from torch import Tensor
 
 RANK, SIZE, LOCAL_RANK = "RANK", "WORLD_SIZE", "LOCAL_RANK"
 ADDRESS, PORT = "MASTER_ADDR", "MASTER_PORT"
+PATIENCE = 20.0  # seconds of waiting for the other ranks after which a rank says so
 
 
 def launched() -> bool:
     """Whether this process was started as one of several ranks, by `torchrun` or a launcher that sets the same variables."""
-    return int(os.environ.get(SIZE, "1") or 1) > 1
+    return _number(SIZE, 1) > 1
 
 
 def rank_of_environment() -> int:
     """This process's rank; 0 if it was started alone."""
-    return int(os.environ.get(RANK, "0") or 0)
+    return _number(RANK, 0)
+
+
+def _number(name: str, default: int) -> int:
+    """A variable of the launcher. Raises ValueError if it is not a number."""
+    value = os.environ.get(name) or str(default)
+    if not value.isdecimal():
+        raise ValueError(
+            f"the environment variable {name} is {value!r}, and not a number as torchrun sets it; correct or unset it"
+        )
+    return int(value)
 
 
 class World:
@@ -48,21 +61,29 @@ class World:
             raise ValueError(
                 f"{SIZE} is set but {missing[0]} is not; start the ranks with `qkv train … --nproc N` or with torchrun"
             )
+        rank, size, _ = (_number(name, 0) for name in (RANK, SIZE, PORT))
+        if rank >= size:
+            raise ValueError(f"{RANK} is {rank} and {SIZE} is {size}; ranks are numbered from 0 to {size - 1}")
         if device.type not in ("cpu", "cuda"):
             raise ValueError(f"several ranks need CPUs or CUDA devices, not {device.type}; give --device cpu")
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         if device.type == "cuda":
             torch.cuda.set_device(device)
+        at = f"{os.environ[ADDRESS]}:{os.environ[PORT]}"
+        waits = threading.Timer(PATIENCE, _say_that_it_waits, (at, timeout))
+        waits.daemon = True
+        waits.start()
         try:
             dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
         except (dist.DistError, RuntimeError, OSError, ValueError) as error:
-            at = f"{os.environ[ADDRESS]}:{os.environ[PORT]}"
             what = " ".join(str(error).split())[:200]
             raise ValueError(
                 f"rank {os.environ[RANK]} of {os.environ[SIZE]} could not meet the others at {at} within {timeout:g} s "
                 f"({what}); check that {ADDRESS} and {PORT} are those of rank 0, that every rank was started, and that no "
                 "firewall is between them"
             ) from None
+        finally:
+            waits.cancel()
         return cls()
 
     @staticmethod
@@ -102,6 +123,12 @@ class World:
     def leave(self) -> None:
         """Leave the process group. The object can't be used afterwards."""
         dist.destroy_process_group()
+
+
+def _say_that_it_waits(at: str, timeout: float) -> None:
+    who = f"rank {os.environ[RANK]} of {os.environ[SIZE]}"
+    text = f"qkv: {who} waits for the others at {at}, up to {timeout:g} s (scale.timeout)"
+    print(text, file=sys.stderr, flush=True)
 
 
 class _Sum(torch.autograd.Function):

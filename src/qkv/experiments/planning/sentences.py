@@ -57,8 +57,10 @@ def against(one: Plan, best: Plan) -> str:
 
 
 def size_of(size: float) -> str:
-    """Format a number of bytes in GB or MB."""
-    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.0f} MB"
+    """Format a number of bytes in GB, MB or kB."""
+    if size >= 1e9:
+        return f"{size / 1e9:,.1f} GB"
+    return f"{size / 1e6:,.0f} MB" if size >= 1e6 else f"{size / 1e3:,.0f} kB"
 
 
 def seconds(time: float) -> str:
