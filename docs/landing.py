@@ -42,6 +42,7 @@ svg {{ font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neu
 @keyframes scene {{ 0% {{ opacity: 0; }} 3%, 47% {{ opacity: 1; }} 50%, 100% {{ opacity: 0; }} }}
 .scene .arc {{ animation: draw {PERIOD}s infinite; }} .second .arc {{ animation-delay: -{PERIOD / 2:g}s; }}
 @keyframes draw {{ 0%, 4% {{ stroke-dashoffset: 1; }} 14%, 100% {{ stroke-dashoffset: 0; }} }}
+@media (max-width: 420px) {{ .soft {{ font-size: 15px; }} }}
 @media (prefers-reduced-motion: reduce) {{
   .scene, .scene .arc, .scene .moved {{ animation: none; }} .scene.first {{ opacity: 1; }}
   .scene .arc {{ stroke-dashoffset: 0; }}
