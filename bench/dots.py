@@ -23,7 +23,8 @@ svg { font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue
 .s0 { fill: #3b2fb5; stroke: #3b2fb5; } .s1 { fill: #d2611c; stroke: #d2611c; }
 .s2 { fill: #0f8a7e; stroke: #0f8a7e; } .s3 { fill: #b3246e; stroke: #b3246e; } .range { stroke-width: 2; opacity: 0.35; }
 @media (prefers-color-scheme: dark) {
-  .page { fill: #131217; } .title, .label { fill: #ebe9f2; } .label { stroke: #131217; } .tick { fill: #a29fb0; } .grid { stroke: #32303b; }
+  .page { fill: #131217; } .title, .label { fill: #ebe9f2; } .label { stroke: #131217; }
+  .tick { fill: #a29fb0; } .grid { stroke: #32303b; }
   .zero { stroke: #6a6680; } .s0 { fill: #a79bff; stroke: #a79bff; } .s1 { fill: #ffa263; stroke: #ffa263; }
   .s2 { fill: #56cfc1; stroke: #56cfc1; } .s3 { fill: #f78fc0; stroke: #f78fc0; }
 }

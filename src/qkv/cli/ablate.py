@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import completion
-from .errors import INTERRUPTED
 from .options import Device, Json
 from .say import console, echo, warn
+from .studies import Recipe, interrupted, resume_or_overwrite
 
 if TYPE_CHECKING:
     from ..experiments.ablate.summary import Summary
 
 
 def ablate(
-    recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="A recipe or a YAML file.", autocompletion=completion.recipes)
-    ],
+    recipe: Recipe,
     settings: Annotated[
         list[str] | None,
         typer.Argument(
@@ -80,8 +78,7 @@ def ablate(
     recipe's own `ablate` is trained, or every part that the model has is removed in turn. A run that diverges is a row of
     the table. The directory gets `report.html` and the table as Markdown, LaTeX, CSV and JSON.
     """
-    if resume and overwrite:
-        raise ValueError("--resume continues an ablation and --overwrite replaces it; give one of them")
+    resume_or_overwrite(resume, overwrite, "an ablation")
     from rich.console import Console
 
     from ..experiments.ablate.ablation import Ablation, as_budget
@@ -109,8 +106,7 @@ def ablate(
         console=Console(quiet=True) if json else console(),
     )
     if study.report is None:
-        echo(f"Interrupted; the ablation is in {study.folder}. Continue with the same command and --resume.", err=True)
-        return INTERRUPTED
+        return interrupted("ablation", study.folder)
     if json:
         from ..core import plain_json
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from . import completion
-from .errors import INTERRUPTED
 from .options import Device, Json, Settings
 from .say import console, echo, echo_json
+from .studies import Recipe, interrupted, resume_or_overwrite
 
 if TYPE_CHECKING:
     from ..experiments.scaling.scaling import Scaled
@@ -42,9 +41,7 @@ app = typer.Typer(
 
 @app.command(DEFAULT)
 def run(
-    recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="A recipe or a YAML file.", autocompletion=completion.recipes)
-    ],
+    recipe: Recipe,
     settings: Settings = None,
     budgets: Annotated[
         str | None,
@@ -86,8 +83,7 @@ def run(
     profiles, the compute-optimal frontier, and the predicted losses of the largest model, which is held out of the fits.
     `qkv scaling fit TABLE` fits the laws to a table of points instead.
     """
-    if resume and overwrite:
-        raise ValueError("--resume continues a study and --overwrite replaces it; give one of them")
+    resume_or_overwrite(resume, overwrite, "a study")
     from ..experiments.scaling.scaling import scale
     from ..experiments.scaling.study import Study
     from ..training.settings import read_seconds
@@ -168,8 +164,7 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
 def _end(result: Scaled, json: bool) -> int:
     """Print the results of a study. Returns the exit status."""
     if result.laws is None:
-        echo(f"Interrupted; the study is in {result.folder}. Continue with the same command and --resume.", err=True)
-        return INTERRUPTED
+        return interrupted("study", result.folder)
     if json:
         echo_json({**result.laws.to_dict(), "held_out": [one.to_dict() for one in result.held_out]})
         return 0

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import completion
-from .errors import INTERRUPTED
 from .options import Device, Json
 from .say import console, echo, echo_json
+from .studies import Recipe, interrupted, resume_or_overwrite
 
 if TYPE_CHECKING:
     from ..experiments.tune.summary import Summary
 
 
 def tune(
-    recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="A recipe or a YAML file.", autocompletion=completion.recipes)
-    ],
+    recipe: Recipe,
     settings: Annotated[
         list[str] | None,
         typer.Argument(
@@ -68,8 +66,7 @@ def tune(
     split. The directory gets `report.html` with the best settings as a command, the importance of each setting and all
     trials, and `study.db`, which Optuna's dashboard reads.
     """
-    if resume and overwrite:
-        raise ValueError("--resume continues a tuning and --overwrite replaces it; give one of them")
+    resume_or_overwrite(resume, overwrite, "a tuning")
     from ..experiments.tune.study import tune as search
     from ..experiments.tune.tuning import Tuning
     from ..training.settings import read_seconds
@@ -88,8 +85,7 @@ def tune(
         console=console(stderr=json),
     )
     if done.report is None:
-        echo(f"Interrupted; the tuning is in {done.folder}. Continue with the same command and --resume.", err=True)
-        return INTERRUPTED
+        return interrupted("tuning", done.folder)
     if json:
         echo_json(done.summary.to_dict())
         return 0

@@ -8,15 +8,15 @@ from pathlib import Path
 from markupsafe import Markup
 
 from ...core.spec import counted
-from ...directories.layout import REPORT, write_text
+from ...directories.layout import REPORT
 from ...look.chart import Series, line_chart
 from ...look.formatting import scaled, shown
-from ...look.html import render
 from ...look.svg import join, readable, tag
 from ...metrics.bootstrap import SAMPLES
 from ...metrics.display import display_of
 from ..report.story import Section
 from ..report.table import table
+from ..studies.page import file_list, write_report
 from .ablation import Ablation
 from .single_run import RunResult
 from .summary import Row, Summary
@@ -43,17 +43,15 @@ def write_page(ablation: Ablation, summary: Summary, results: Mapping[tuple[str,
         _variants(ablation, summary, results),
         _files(),
     ]
-    page = render(
-        "report.html",
-        eyebrow="ablation",
-        title=summary.name,
+    return write_report(
+        out / REPORT,
+        "ablation",
+        summary.name,
+        sections,
         lead=str(ablation.recipe.get("description") or ""),
         warning=_warning(summary),
         facts=_facts(summary),
-        sections=[section for section in sections if section is not None],
     )
-    write_text(out / REPORT, page)
-    return out / REPORT
 
 
 def _warning(summary: Summary) -> str:
@@ -186,5 +184,4 @@ def _variants(ablation: Ablation, summary: Summary, results: Mapping[tuple[str, 
 
 
 def _files() -> Section:
-    links = [tag("li", tag("a", name, href=name)) for name in FILES]
-    return Section("The table as a file", tag("ul", join(*links)))
+    return Section("The table as a file", file_list(FILES))

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from ...directories.layout import REPORT, write_text
-from ...look.html import render
+from ...directories.layout import REPORT
 from ...look.svg import join, readable, tag
 from ...scaling.laws import LEVEL, SYMBOLS, Estimate, Laws
 from ...scaling.points import Points
 from ..report.story import Section
 from ..report.table import table
+from ..studies.page import write_report
 from .log_chart import Layer, log_chart
 from .runs import Outcome
 
@@ -69,17 +69,15 @@ def write_page(
         *([_runs(source, path.parent)] if source.runs else []),
     ]
     warning = f"{len(laws.parametric.at_bounds)} constants of the parametric fit ended at a bound: see Remarks."
-    page = render(
-        "report.html",
-        eyebrow="scaling laws",
-        title=source.title,
+    return write_report(
+        path,
+        "scaling laws",
+        source.title,
+        sections,
         lead=source.lead,
         warning=warning if laws.parametric.at_bounds else "",
         facts=_facts(laws, held_out),
-        sections=sections,
     )
-    write_text(path, page)
-    return path
 
 
 def _facts(laws: Laws, held_out: Sequence[HeldOut]) -> list[tuple[str, str, str]]:

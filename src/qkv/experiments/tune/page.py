@@ -7,14 +7,14 @@ from pathlib import Path
 from markupsafe import Markup
 
 from ...core.spec import counted
-from ...directories.layout import REPORT, write_text
+from ...directories.layout import REPORT
 from ...look.chart import Series, line_chart
 from ...look.formatting import scaled, shown
-from ...look.html import render
 from ...look.svg import join, readable, tag
 from ...metrics.display import display_of
 from ..report.story import Section
 from ..report.table import table
+from ..studies.page import file_list, write_report
 from .storage import DATABASE
 from .summary import FILES, Summary, TrialRow, trial_folder
 from .tuning import Tuning
@@ -33,17 +33,15 @@ def write_page(tuning: Tuning, summary: Summary, out: Path) -> Path:
         _trials(summary, out),
         _files(),
     ]
-    page = render(
-        "report.html",
-        eyebrow="tuning",
-        title=summary.name,
+    return write_report(
+        out / REPORT,
+        "tuning",
+        summary.name,
+        sections,
         lead=str(tuning.recipe.get("description") or ""),
         warning=_warning(summary),
         facts=_facts(summary),
-        sections=[section for section in sections if section is not None],
     )
-    write_text(out / REPORT, page)
-    return out / REPORT
 
 
 def _warning(summary: Summary) -> str:
@@ -169,6 +167,5 @@ def _cells(row: TrialRow, keys: list[str], metric: str) -> list[str]:
 
 
 def _files() -> Section:
-    links = [tag("li", tag("a", name, href=name)) for name in (*FILES, DATABASE)]
     text = tag("p", "Optuna's dashboard shows the study: ", tag("code", f"optuna-dashboard sqlite:///{DATABASE}"))
-    return Section("Files", tag("div", tag("ul", join(*links)), text))
+    return Section("Files", tag("div", file_list((*FILES, DATABASE)), text))

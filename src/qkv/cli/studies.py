@@ -1,0 +1,28 @@
+"""What `qkv ablate`, `qkv tune` and `qkv scaling` share: the recipe, resuming or replacing a study, and interruptions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import completion
+from .errors import INTERRUPTED
+from .say import echo
+
+Recipe = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="A recipe or a YAML file.", autocompletion=completion.recipes)
+]
+
+
+def resume_or_overwrite(resume: bool, overwrite: bool, kind: str) -> None:
+    """Raise ValueError if both options are given. kind: of the study, with its article, such as `an ablation`."""
+    if resume and overwrite:
+        raise ValueError(f"--resume continues {kind} and --overwrite replaces it; give one of them")
+
+
+def interrupted(kind: str, folder: Path) -> int:
+    """Say how an interrupted study goes on. Returns the exit status."""
+    echo(f"Interrupted; the {kind} is in {folder}. Continue with the same command and --resume.", err=True)
+    return INTERRUPTED
