@@ -84,4 +84,5 @@ def test_the_site_builds_without_warnings_and_requests_nothing(tmp_path: Path):
     for page in tmp_path.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         assert not re.findall(r'<(?:script|img|iframe)[^>]+src="?(?:https?:)?//', text), page
+        assert not re.findall(r"<code>[^<]*\\\|[^<]*</code>", text), f"{page} shows the backslash of a pipe in a table"
         assert not re.findall(r'<link[^>]+rel="?(?:stylesheet|preconnect|icon)[^>]+href="?(?:https?:)?//', text), page

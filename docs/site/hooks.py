@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 TOP = {"CHANGELOG.md", "CONTRIBUTING.md"}  # documents outside docs/ that are pages of their own
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#\s:]+)((?:#[^)]*)?)\)")
+CODE = re.compile(r"<code>[^<]*</code>")
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".toml": "toml", ".json": "json", ".cpp": "cpp", ".h": "cpp"}
 
 
@@ -55,6 +56,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         return f"[{text}]({os.path.relpath(page_uri, Path(uri).parent)}{anchor})" if page_uri else match[0]
 
     return LINK.sub(rewritten, markdown)
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
+    """Drop the backslash of `a \\| b` in the code of a table, which GitHub drops and Python-Markdown keeps."""
+    return CODE.sub(lambda match: match[0].replace("\\|", "|"), html)
 
 
 def _linked_sources(document: Path) -> Iterator[Path]:
