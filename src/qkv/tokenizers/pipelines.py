@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import tokenizers
@@ -71,30 +71,25 @@ def normalized(texts: Iterable[str], pipeline: tokenizers.Tokenizer) -> Iterable
     return map(pipeline.normalizer.normalize_str, texts) if pipeline.normalizer else texts
 
 
-def collecting_characters(texts: Iterable[str], characters: set[str]) -> Iterator[str]:
-    """The texts, and on the way the characters that a metaspace model sees in them."""
-    for text in texts:
-        characters.update(text.replace(" ", "▁"))
-        yield text
+def count_metaspace_words(texts: Iterable[str], pipeline: tokenizers.Tokenizer, prefix_space: bool) -> Counter[str]:
+    """What `count_words` gives for a pipeline whose pre-tokenizer is or begins with Metaspace, several times as fast.
 
-
-def canonical_pieces(scored: list[list[Any]], size: int) -> list[tuple[str, float]]:
-    """At most `size` unigram pieces, in an order and with scores that don't depend on the library's random hash order.
-
-    The library gives characters that earned no probability the lowest score plus 0, 0.0001, 0.0002 … in hash order: here
-    they all have the lowest. Beyond the sixth digit is the noise of summing in another order. All characters are kept;
-    the library takes every piece it has when they alone make `size`.
+    Python cuts the texts at spaces; the pre-tokenizer sees only distinct words.
     """
-    lowest = min(score for _, score in scored)
-    level: list[tuple[str, float]] = []
-    for piece, score in scored:
-        above = (score - lowest) / 1e-4
-        level.append((piece, round(lowest if len(piece) == 1 and abs(above - round(above)) < 1e-5 else score, 6)))
-    level.sort(key=lambda item: (-item[1], item[0]))
-    room = size - sum(len(piece) == 1 for piece, _ in level)
-    longer = [item for item in level if len(item[0]) > 1][: max(room, 0)]
-    kept = {piece for piece, _ in longer}
-    return [item for item in level if len(item[0]) == 1 or item[0] in kept]
+    first, spaced = Counter[str](), Counter[str]()
+    for text in normalized(texts, pipeline):
+        head, *rest = text.replace("▁", " ").split(" ")
+        if head:
+            (spaced if prefix_space else first)[head] += 1
+        spaced.update(rest)
+    counts = first + Counter({f"▁{word}": count for word, count in spaced.items()})
+    if isinstance(pipeline.pre_tokenizer, pre_tokenizers.Metaspace):
+        return counts
+    cut = Counter[str]()
+    for word, count in counts.items():
+        for part, _ in pipeline.pre_tokenizer.pre_tokenize_str(word):
+            cut[part] += count
+    return cut
 
 
 def contents(model: models.Model) -> dict[str, Any]:

@@ -7,14 +7,19 @@ from typing import Self
 
 from pydantic import PositiveInt, model_validator
 
-from tokenizers import decoders, models, pre_tokenizers, trainers
+from tokenizers import decoders, models, pre_tokenizers
 
-from ..pipelines import canonical_pieces, collecting_characters, contents, normalized
+from ..pipelines import count_metaspace_words
+from . import unigram_training
 from .spec import SubwordSpec, Trace, VocabSize, prepend_scheme, refuse_trace, require_unk
 
 
 class Unigram(SubwordSpec, kind="unigram"):
-    """A unigram language model over pieces (Kudo 2018, SentencePiece): the most probable segmentation is chosen."""
+    """A unigram language model over pieces (Kudo 2018, SentencePiece): the most probable segmentation is chosen.
+
+    p(x₁ … xₙ) = Π p(xᵢ) for pieces xᵢ. `unigram_training` finds pieces and probabilities. Digits after the sixth of
+    log-probabilities are dropped, because sums differ there between machines.
+    """
 
     vocab_size: VocabSize = 8000
     prefix_space: bool = True
@@ -33,21 +38,12 @@ class Unigram(SubwordSpec, kind="unigram"):
 
     def learn(self, texts: Iterable[str], trace: Trace | None = None) -> models.Model:
         refuse_trace(self, trace)
-        raw = self.pipeline(models.Unigram())
-        trainer = trainers.UnigramTrainer(
-            vocab_size=max(self.vocab_size - len(self.fallback), 0),
-            special_tokens=self.names,
-            unk_token=self.unk,
-            max_piece_length=self.max_piece_length,
-            show_progress=False,
-        )
-        characters = set("▁") if self.prefix_space else set()
-        try:
-            raw.train_from_iterator(collecting_characters(normalized(texts, raw), characters), trainer)
-        finally:  # the library's own error doesn't name the smallest vocab_size
-            self._check_size(self.vocab_size, len(characters) + len(self.fallback))
-        scored = canonical_pieces(
-            contents(raw.model)["vocab"][len(self.names) :], self.vocab_size - len(self.names) - len(self.fallback)
-        )
-        vocabulary = [*((name, 0.0) for name in [*self.names, *self.fallback]), *scored]
+        pipeline = self.pipeline(models.Unigram())
+        words = count_metaspace_words(texts, pipeline, self.prefix_space)
+        characters = {character for word in words for character in word}
+        self._check_size(self.vocab_size, len(characters) + len(self.fallback))
+        own = [*self.names, *self.fallback]
+        pieces = unigram_training.train(words, self.vocab_size - len(own), self.max_piece_length)
+        scored = sorted(((piece, round(score, 6)) for piece, score in pieces), key=lambda item: (-item[1], item[0]))
+        vocabulary = [*((name, 0.0) for name in own), *scored]
         return models.Unigram(vocabulary, self.names.index(self.unk or ""), self.byte_fallback)

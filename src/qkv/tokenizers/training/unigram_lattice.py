@@ -1,0 +1,135 @@
+"""All segmentations of many words into pieces: their expected piece counts, and the most probable one of each word."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.integer[Any]]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass
+class Lattice:
+    """One lattice for each word: its nodes are the places between characters, its edges the pieces that lead from one to the next.
+
+    Words are sorted by falling length, so that those with a node at offset t are the first `width[t]` of them. Their nodes
+    at t are numbered row[t], row[t] + 1, …. Edges are sorted by the node at which they end.
+
+    lengths:    of the words, in characters
+    row:        number of the first node at each offset
+    piece:      piece of each edge
+    start, end: nodes of each edge
+    """
+
+    lengths: Ints
+    row: Ints
+    piece: Ints
+    start: Ints
+    end: Ints
+
+    @classmethod
+    def of(cls, lengths: Ints, edges: list[tuple[Ints, Ints, int, Ints]]) -> Lattice:
+        """Build it from edges of each length: words, offsets at which they start, their common length, and pieces."""
+        width = (lengths[None, :] >= np.arange(lengths[0] + 1)[:, None]).sum(1)
+        row = np.concatenate([[0], np.cumsum(width)])
+        ends = [row[offset + length] + word for word, offset, length, _ in edges]
+        slot = np.zeros(row[-1] + 1, np.int64)  # of a node's next edge: a counting sort, which needs no comparisons
+        for end in ends:
+            slot[end + 1] += 1
+        slot = np.cumsum(slot)
+        number = int(slot[-1])
+        piece, start, sorted_end = (np.empty(number, np.int64) for _ in range(3))
+        for (word, offset, _, pieces), end in zip(edges, ends, strict=True):
+            at = slot[end]
+            slot[end] += 1  # edges of one length have different ends
+            piece[at], start[at], sorted_end[at] = pieces, row[offset] + word, end
+        return cls(lengths, row, piece, start, sorted_end)
+
+    def keep(self, number: Ints, words: Flags | None = None) -> Lattice:
+        """Drop the edges of some pieces and words. `number` has the new number of each piece, or −1; `words` tells which
+        words stay."""
+        piece = number[self.piece]
+        stays = piece >= 0
+        if words is not None:
+            stays &= words[self.places(self.end)[0]]
+        return Lattice(self.lengths, self.row, piece[stays], self.start[stays], self.end[stays])
+
+    def places(self, nodes: Ints) -> tuple[Ints, Ints]:
+        """The words and offsets of nodes."""
+        offset = np.repeat(np.arange(len(self.row) - 1), np.diff(self.row))[nodes]
+        return nodes - self.row[offset], offset
+
+    @property
+    def last(self) -> Ints:
+        """The final node of each word."""
+        return self.row[self.lengths] + np.arange(len(self.lengths))
+
+    @cached_property
+    def _steps(self) -> list[tuple[slice, Ints, Ints]]:
+        """For each offset: its edges, the index of the first edge of each node among them, and these nodes."""
+        bounds = np.searchsorted(self.end, self.row)
+        steps = []
+        for low, high in zip(bounds[1:-1], bounds[2:], strict=True):
+            ends = self.end[low:high]
+            first = np.flatnonzero(np.diff(ends, prepend=-1))
+            steps.append((slice(low, high), first, ends[first]))
+        return [step for step in steps if len(step[1])]
+
+    def expected_counts(self, log_probabilities: Floats, lengths: Ints, weights: Floats) -> tuple[Floats, float]:
+        """The E-step (forward–backward): how often each piece is expected, summed over words with their weights.
+
+        With α the probability of all segmentations up to a node and β of all after it, the expected count of an edge from
+        i to j with piece x in a word of probability Z is α_i · p(x) · β_j / Z. Also returns Σ weight · log Z.
+
+        Probabilities are multiplied by cᴸ for a piece of L characters, which leaves counts unchanged and keeps words of
+        up to some 30 characters within the range of float64.
+        """
+        scale = -float(np.median((log_probabilities / lengths)[np.isfinite(log_probabilities)]))
+        probability = np.exp(log_probabilities + scale * lengths)[self.piece]
+        steps, nodes = self._steps, int(self.row[-1])
+        alpha, beta = np.zeros(nodes), np.zeros(nodes)
+        alpha[: len(self.lengths)] = 1.0
+        forward = np.empty(len(self.piece))
+        for edges, first, ends in steps:
+            np.multiply(alpha[self.start[edges]], probability[edges], out=forward[edges])
+            alpha[ends] = np.add.reduceat(forward[edges], first)
+        total = alpha[self.last]
+        beta[self.last] = weights / total
+        for edges, _, _ in reversed(steps):
+            after = beta[self.end[edges]]
+            forward[edges] *= after
+            beta[self.start[edges]] += after * probability[edges]  # edges that end at one offset start at different nodes
+        counts = np.bincount(self.piece, forward, len(log_probabilities))
+        return counts, float(weights @ (np.log(total) - scale * self.lengths))
+
+    def most_probable(self, log_probabilities: Floats) -> tuple[Floats, Ints, Ints]:
+        """The most probable segmentation of each word (Viterbi): its log-probability (−∞ if a word has none), and the
+        words and pieces of all segmentations. The shortest of equally good last pieces is taken."""
+        score = np.full(int(self.row[-1]), -np.inf)
+        score[: len(self.lengths)] = 0.0
+        best = np.full(len(score), -1, np.int64)  # edge by which a node is reached
+        log_probability = log_probabilities[self.piece]
+        for edges, first, ends in self._steps:
+            scores = score[self.start[edges]] + log_probability[edges]
+            score[ends] = np.maximum.reduceat(scores, first)
+            chosen = np.flatnonzero(scores == score[self.end[edges]])[::-1]  # of equals the first is assigned last
+            best[self.end[edges][chosen]] = edges.start + chosen
+        at = self.last
+        total = score[at]
+        words, pieces = [], []
+        word = np.flatnonzero(np.isfinite(total))
+        at = at[word]
+        while len(word):
+            edge = best[at]
+            words.append(word)
+            pieces.append(self.piece[edge])
+            at = self.start[edge]
+            more = at >= self.row[1]  # nodes at offset 0 come first
+            word, at = word[more], at[more]
+        return total, np.concatenate(words), np.concatenate(pieces)

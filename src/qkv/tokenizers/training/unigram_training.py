@@ -1,0 +1,148 @@
+"""Training of a unigram language model over pieces (Kudo 2018), as in SentencePiece: seeds, expectation maximization, pruning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma
+
+from .unigram_lattice import Floats, Ints, Lattice
+from .unigram_seeds import Corpus, corpus_lattice, piece_lattice, seeds
+
+STEPS = 2  # of expectation maximization before each pruning
+SHRINK = 0.75  # of the pieces stay at each pruning
+SPARE = 1.1  # pruning ends at this multiple of the wanted size; the least probable of them are dropped
+RARE = 0.5  # expected occurrences below which a piece is dropped
+
+
+def train(counts: Mapping[str, int], size: int, longest: int = 16) -> list[tuple[str, float]]:
+    """Return at most `size` pieces with their log-probabilities, the most probable first. All characters are among them.
+
+    The probability of a segmentation is the product of its pieces' probabilities. The pieces begin with the frequent
+    substrings. Then expectation maximization and pruning take turns: pruning removes the quarter of the pieces without
+    which the likelihood of the corpus falls least (Kudo 2018, section 3.2).
+
+    counts:  how often each word occurs
+    longest: characters of a piece
+    """
+    corpus = Corpus.of(counts)
+    model = Model.of(corpus, longest)
+    while True:
+        for _ in range(STEPS):
+            model = model.maximized()
+        model = model.without_rare()
+        smallest = max(int(size * SPARE), model.characters)
+        if len(model.lengths) <= smallest:
+            return model.most_probable(size)
+        model = model.pruned(smallest)
+
+
+@dataclass
+class Model:
+    """Pieces with log-probabilities, and the segmentations of the words of a corpus into them.
+
+    characters: how many of the pieces are single characters; these come first and are never dropped
+    places:     where in the corpus each piece occurs
+    own:        the segmentations of the pieces themselves, without the whole pieces; and the piece of each word of this
+                lattice, −1 for dropped ones
+    """
+
+    corpus: Corpus
+    characters: int
+    places: Ints
+    lengths: Ints
+    log_probabilities: Floats
+    lattice: Lattice
+    own: tuple[Lattice, Ints] | None = None
+
+    @classmethod
+    def of(cls, corpus: Corpus, longest: int) -> Model:
+        """Begin with seeds, whose first probabilities are proportional to the characters that they cover."""
+        found = seeds(corpus, longest)
+        lengths = np.repeat([each.length for each in found], [len(each.count) for each in found])
+        places = np.concatenate([each.first for each in found])
+        covered = np.concatenate([each.count for each in found]) * lengths
+        lattice = corpus_lattice(corpus, found)
+        return cls(corpus, len(found[0].count), places, lengths, np.log(covered / covered.sum()), lattice)
+
+    def maximized(self) -> Model:
+        """Take a step of expectation maximization. Pieces that are hardly expected get probability 0.
+
+        The M-step gives log p = ψ(c) − ψ(Σ c) for expected counts c, as in variational Bayes, which favors few pieces.
+        """
+        counts, _ = self.lattice.expected_counts(self.log_probabilities, self.lengths, self.corpus.weights)
+        counts[: self.characters] = np.maximum(counts[: self.characters], RARE)
+        often = counts >= RARE
+        log_probabilities = np.full(len(counts), -np.inf)
+        log_probabilities[often] = digamma(counts[often]) - digamma(counts[often].sum())
+        return replace(self, log_probabilities=log_probabilities)
+
+    def without_rare(self) -> Model:
+        """Drop the pieces of probability 0."""
+        return self._keep(np.isfinite(self.log_probabilities))
+
+    def pruned(self, size: int) -> Model:
+        """Keep the pieces whose removal would cost most: a share of SHRINK, or `size` if that is more."""
+        model = self
+        if model.own is None:  # only now, as most seeds are rare
+            model = replace(self, own=piece_lattice(self.corpus, self.lattice, self.places, self.lengths))
+        loss = model.losses()
+        stays = np.zeros(len(loss), bool)
+        stays[np.argsort(-loss, kind="stable")[: max(size, int(SHRINK * len(loss)))]] = True
+        return model._keep(stays & (loss > -np.inf))
+
+    def losses(self) -> Floats:
+        """By how much the log-likelihood of a word falls on average without each piece; ∞ for characters.
+
+        In the most probable segmentations, piece x occurs f times among F pieces. Without it, these f become
+        the n pieces y of its own most probable segmentation. With W words that is
+
+            f / W · [log f − log F − Σ_y (log(f_y + f) − log(F + f · (n − 1)))]
+
+        It is −∞ for a piece that does not occur, or that is less probable than its segmentation and so will never be used.
+        """
+        assert self.own is not None
+        lattice, owners = self.own
+        weights, number = self.corpus.weights, len(self.lengths)
+        _, words, used = self.lattice.most_probable(self.log_probabilities)
+        frequency = np.bincount(used, weights[words], number)
+        total = frequency.sum()
+        apart, words, parts = lattice.most_probable(self.log_probabilities)
+        owner = owners[words]
+        extra = np.bincount(owner, minlength=number) - 1
+        f = np.maximum(frequency, 1e-300)
+        replaced = np.log(f[parts] + f[owner]) - np.log(total + f[owner] * extra[owner])
+        loss = frequency / weights.sum() * (np.log(f / total) - np.bincount(owner, replaced, number))
+        alive = owners >= 0
+        unused = owners[alive][apart[alive] > self.log_probabilities[owners[alive]]]
+        loss[frequency == 0] = -np.inf
+        loss[unused] = -np.inf
+        loss[: self.characters] = np.inf
+        return loss
+
+    def _keep(self, stays: NDArray[np.bool_]) -> Model:
+        """Keep some of the pieces."""
+        number = np.where(stays, np.cumsum(stays) - 1, -1)
+        own = self.own
+        if own is not None:
+            renumbered = np.where(own[1] >= 0, number[own[1]], -1)
+            own = own[0].keep(number, renumbered >= 0), renumbered
+        return replace(
+            self,
+            places=self.places[stays],
+            lengths=self.lengths[stays],
+            log_probabilities=self.log_probabilities[stays],
+            lattice=self.lattice.keep(number),
+            own=own,
+        )
+
+    def most_probable(self, size: int) -> list[tuple[str, float]]:
+        """The characters and the most probable pieces, `size` in all."""
+        pieces = self.corpus.texts(self.places, self.lengths)
+        order = sorted(range(len(pieces)), key=lambda i: (-self.log_probabilities[i], pieces[i]))
+        longer = [i for i in order if i >= self.characters][: max(size - self.characters, 0)]
+        kept = {*range(self.characters), *longer}
+        return [(pieces[i], float(self.log_probabilities[i])) for i in order if i in kept]
