@@ -13,6 +13,7 @@
     python -m bench start                    time to the first token, for docs/performance.md
     python -m bench quantization RUN         perplexity with weights of 8 and 4 bits, for docs/quantization.md
     python -m bench speculation RUN          speculative decoding beside plain decoding, for docs/performance.md
+    python -m bench unigram --peer PYTHON    unigram training beside SentencePiece, for docs/tokenizers.md
     python -m bench terminal TYPESCRIPT FILE.svg      a picture of a recorded command, for the README
     python -m bench pictures                 the pictures of pages in docs/ (--help)
     python -m bench render                   only write the pages and figures again from what is kept
@@ -46,6 +47,7 @@ from .tables import TABLES
 from .tables.table import Table, probe
 from .terminal import main as terminal
 from .threads.command import main as threads
+from .unigram import main as unigram
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -68,6 +70,8 @@ def main(arguments: list[str] | None = None) -> int:
         return speculation(words[1:])
     if words[:1] == ["products"]:
         return products(words[1:])
+    if words[:1] == ["unigram"]:
+        return unigram(words[1:])
     if words[:1] == ["terminal"]:
         return terminal(words[1:])
     if words[:1] == ["pictures"]:

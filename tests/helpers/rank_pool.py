@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import socket
@@ -76,9 +77,13 @@ def _work(pipe: Any, rank: int, size: int, port: int, path: list[str]) -> None:
 
 
 def _destroy_subgroups() -> None:
-    """Destroy every process group but the default one. Each has threads, which would add up over hundreds of tests."""
+    """Destroy every process group but the default one. Each has threads, which would add up over hundreds of tests.
+
+    A group's threads live as long as anything refers to it, and wake a hundred times a second.
+    """
     import torch.distributed as dist
 
+    gc.collect()  # modules with hooks are in cycles
     for group in list(dist.distributed_c10d._world.pg_map):
         if group is not dist.group.WORLD:
             dist.destroy_process_group(group)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from qkv.tokenizers.pipelines import any_of, byte_symbols
-from tokenizers import pre_tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qkv.tokenizers.pipelines import any_of, byte_symbols, count_metaspace_words, count_words
+from qkv.tokenizers.training.unigram import Unigram
+from tokenizers import models, pre_tokenizers
 
 
 def test_byte_symbols_are_those_of_the_library() -> None:
@@ -16,3 +20,9 @@ def test_byte_symbols_are_those_of_the_library() -> None:
 def test_the_longest_marker_at_a_place_is_found() -> None:
     assert any_of(["<a", "<a>", "."]).findall("<a> <a.") == ["<a>", "<a", "."]
     assert any_of([]).search("anything") is None
+
+
+@given(st.lists(st.text(" ▁a1é\n<s>", max_size=12), max_size=5), st.booleans(), st.booleans())
+def test_words_cut_at_spaces_are_those_of_the_pre_tokenizer(texts: list[str], prefix: bool, digits: bool) -> None:
+    pipeline = Unigram(prefix_space=prefix, split_digits=digits).pipeline(models.Unigram())
+    assert count_metaspace_words(texts, pipeline, prefix) == count_words(texts, pipeline)

@@ -88,3 +88,9 @@ def test_edges_of_dropped_pieces_and_words_go() -> None:
 def test_every_string_over_the_alphabet_has_a_segmentation() -> None:
     words = sorted(("".join(s) for n in (1, 2, 3, 4) for s in product("ab", repeat=n)), key=len, reverse=True)
     assert np.isfinite(lattice(words).most_probable(np.log(np.full(len(PIECES), 0.1)))[0]).all()
+
+
+def test_no_words_have_no_segmentations() -> None:
+    none = Lattice.of(np.zeros(0, np.int64), [])
+    scores, words, pieces = none.most_probable(np.log(np.full(len(PIECES), 0.1)))
+    assert len(scores) == len(words) == len(pieces) == 0

@@ -15,14 +15,11 @@ counted = st.dictionaries(st.text("abc", min_size=1, max_size=7), st.integers(1,
 
 def substrings(words: list[str], longest: int) -> dict[str, int]:
     """The characters, and the repeated substrings that do not always continue with the same character."""
-    every = Counter(
-        w[i : i + n] for w in words for n in range(1, longest + 1) for i in range(len(w) - n + 1)
-    )
+    every = Counter(w[i : i + n] for w in words for n in range(1, longest + 1) for i in range(len(w) - n + 1))
     return {
         text: count
         for text, count in every.items()
-        if len(text) == 1
-        or (count > 1 and (len(text) == longest or all(every[text + c] < count for c in "abc")))
+        if len(text) == 1 or (count > 1 and (len(text) == longest or all(every[text + c] < count for c in "abc")))
     }
 
 
@@ -33,7 +30,7 @@ def test_seeds_are_the_repeated_substrings_with_their_occurrences(counts: dict[s
         text: count
         for each in seeds(corpus, longest)
         for text, count in zip(
-            corpus.texts(each.first, np.full(len(each.first), each.length)), each.count.tolist(), strict=True
+            corpus.texts(each.first, np.full(len(each.first), each.length)), each.counts.tolist(), strict=True
         )
     }
     assert found == substrings(list(counts), longest)
@@ -43,7 +40,7 @@ def test_seeds_are_the_repeated_substrings_with_their_occurrences(counts: dict[s
 def test_lattices_hold_every_occurrence_in_words_and_in_pieces(counts: dict[str, int]) -> None:
     corpus = Corpus.of(counts)
     found = seeds(corpus, 4)
-    lengths = np.repeat([each.length for each in found], [len(each.count) for each in found])
+    lengths = np.repeat([each.length for each in found], [len(each.counts) for each in found])
     places = np.concatenate([each.first for each in found])
     pieces = corpus.texts(places, lengths)
     words = sorted(counts, key=lambda word: (-len(word), word))

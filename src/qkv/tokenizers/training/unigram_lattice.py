@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.integer[Any]]
+Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 
 @dataclass
 class Lattice:
-    """One lattice for each word: its nodes are the places between characters, its edges the pieces that lead from one to the next.
+    """A lattice for each word: its nodes are the places between characters, its edges the pieces between two nodes.
 
     Words are sorted by falling length, so that those with a node at offset t are the first `width[t]` of them. Their nodes
     at t are numbered row[t], row[t] + 1, …. Edges are sorted by the node at which they end.
@@ -36,7 +36,7 @@ class Lattice:
     @classmethod
     def of(cls, lengths: Ints, edges: list[tuple[Ints, Ints, int, Ints]]) -> Lattice:
         """Build it from edges of each length: words, offsets at which they start, their common length, and pieces."""
-        width = (lengths[None, :] >= np.arange(lengths[0] + 1)[:, None]).sum(1)
+        width = np.searchsorted(-lengths, -np.arange(lengths.max(initial=0) + 1), side="right")
         row = np.concatenate([[0], np.cumsum(width)])
         ends = [row[offset + length] + word for word, offset, length, _ in edges]
         slot = np.zeros(row[-1] + 1, np.int64)  # of a node's next edge: a counting sort, which needs no comparisons
@@ -75,7 +75,7 @@ class Lattice:
         """For each offset: its edges, the index of the first edge of each node among them, and these nodes."""
         bounds = np.searchsorted(self.end, self.row)
         steps = []
-        for low, high in zip(bounds[1:-1], bounds[2:], strict=True):
+        for low, high in itertools.pairwise(bounds[1:].tolist()):
             ends = self.end[low:high]
             first = np.flatnonzero(np.diff(ends, prepend=-1))
             steps.append((slice(low, high), first, ends[first]))
@@ -104,8 +104,10 @@ class Lattice:
         for edges, _, _ in reversed(steps):
             after = beta[self.end[edges]]
             forward[edges] *= after
-            beta[self.start[edges]] += after * probability[edges]  # edges that end at one offset start at different nodes
-        counts = np.bincount(self.piece, forward, len(log_probabilities))
+            beta[self.start[edges]] += (
+                after * probability[edges]
+            )  # edges that end at one offset start at different nodes
+        counts = np.bincount(self.piece, forward, len(log_probabilities)).astype(np.float64)
         return counts, float(weights @ (np.log(total) - scale * self.lengths))
 
     def most_probable(self, log_probabilities: Floats) -> tuple[Floats, Ints, Ints]:
@@ -122,7 +124,7 @@ class Lattice:
             best[self.end[edges][chosen]] = edges.start + chosen
         at = self.last
         total = score[at]
-        words, pieces = [], []
+        words, pieces = [at[:0]], [at[:0]]
         word = np.flatnonzero(np.isfinite(total))
         at = at[word]
         while len(word):

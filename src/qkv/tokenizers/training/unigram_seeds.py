@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .unigram_lattice import Floats, Ints, Lattice
+from .unigram_lattice import Flags, Floats, Ints, Lattice
 
 LONGEST = 32
 """Characters of a word that are segmented together. Longer words are read in parts of this length."""
@@ -46,10 +46,10 @@ class Corpus:
         used, codes = np.unique(points, return_inverse=True)
         lengths = np.array([len(word) for word in words], np.int64)
         weights = np.array([parts[word] for word in words], np.float64)
-        word = np.repeat(np.arange(len(words)), lengths)
+        word_of = np.repeat(np.arange(len(words)), lengths)
         starts = np.cumsum(lengths) - lengths
-        offset = np.arange(len(codes)) - starts[word]
-        return cls(weights, lengths, starts, codes, [chr(point) for point in used.tolist()], word, offset)
+        offset = np.arange(len(codes)) - starts[word_of]
+        return cls(weights, lengths, starts, codes, [chr(point) for point in used.tolist()], word_of, offset)
 
     def texts(self, places: Ints, lengths: Ints) -> list[str]:
         """Substrings that begin at these places."""
@@ -62,35 +62,35 @@ class Occurrences(NamedTuple):
 
     length: in characters
     first:  place of the first occurrence of each substring
-    count:  occurrences of each, in distinct words
+    counts: occurrences of each, in distinct words
     place:  of every occurrence: the index of its first character in the corpus
     piece:  the substring that occurs there
     """
 
     length: int
     first: Ints
-    count: Ints
+    counts: Ints
     place: Ints
     piece: Ints
 
-    def select(self, stays: Ints) -> Occurrences:
+    def select(self, stays: Flags) -> Occurrences:
         """Keep some of the substrings, and number them again."""
         number = np.where(stays, np.cumsum(stays) - 1, -1)
         piece = number[self.piece]
         here = piece >= 0
-        return Occurrences(self.length, self.first[stays], self.count[stays], self.place[here], piece[here])
+        return Occurrences(self.length, self.first[stays], self.counts[stays], self.place[here], piece[here])
 
 
 def seeds(corpus: Corpus, longest: int) -> list[Occurrences]:
-    """All characters, and the most promising substrings of up to `longest` characters: those with the greatest product of occurrences and length.
+    """All characters, and the SEEDS substrings of up to `longest` characters with the greatest occurrences × length.
 
     A substring that occurs once, or is followed by the same character wherever it occurs, is left out.
     """
     found = _repeated(corpus, longest)
-    scores = np.concatenate([each.count * each.length for each in found[1:]]) if found[1:] else np.zeros(0)
+    scores = np.concatenate([each.counts * each.length for each in found[1:]]) if found[1:] else np.zeros(0)
     chosen = np.zeros(len(scores), bool)
     chosen[np.argsort(-scores, kind="stable")[:SEEDS]] = True
-    bounds = np.cumsum([len(each.count) for each in found[1:]])
+    bounds = np.cumsum([len(each.counts) for each in found[1:]])
     masks = np.split(chosen, bounds[:-1]) if found[1:] else []
     return [found[0], *(each.select(mask) for each, mask in zip(found[1:], masks, strict=True))]
 
@@ -108,9 +108,9 @@ def _repeated(corpus: Corpus, longest: int) -> list[Occurrences]:
         keys = piece * len(corpus.alphabet) + corpus.codes[place + length - 1]
         key, index, piece, count = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
         if length > 2:
-            always = np.zeros(len(found[-1].count), np.int64)  # occurrences of the most frequent continuation
+            always = np.zeros(len(found[-1].counts), np.int64)  # occurrences of the most frequent continuation
             np.maximum.at(always, key // len(corpus.alphabet), count)
-            branches = always < found[-1].count
+            branches = always < found[-1].counts
             found[-1] = found[-1].select(branches)
         if not len(key):
             break
@@ -125,7 +125,7 @@ def corpus_lattice(corpus: Corpus, found: list[Occurrences]) -> Lattice:
     edges, base = [], 0
     for each in found:
         edges.append((corpus.word[each.place], corpus.offset[each.place], each.length, base + each.piece))
-        base += len(each.count)
+        base += len(each.counts)
     return Lattice.of(corpus.lengths, edges)
 
 
@@ -135,8 +135,8 @@ def piece_lattice(corpus: Corpus, lattice: Lattice, places: Ints, lengths: Ints)
     owner = np.argsort(-lengths, kind="stable")[: int((lengths > 1).sum())]
     places, own_lengths = places[owner], lengths[owner]
     longest = int(own_lengths[0]) if len(owner) else 0
-    word, offset = lattice.places(lattice.start)
-    starts = corpus.starts[word] + offset
+    words, offsets = lattice.places(lattice.start)
+    starts = corpus.starts[words] + offsets
     length_of = lengths[lattice.piece]
     edges = []
     for length in range(1, longest):

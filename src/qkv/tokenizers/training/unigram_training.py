@@ -1,4 +1,4 @@
-"""Training of a unigram language model over pieces (Kudo 2018), as in SentencePiece: seeds, expectation maximization, pruning."""
+"""Training of a unigram language model over pieces by expectation maximization and pruning (Kudo 2018)."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class Model:
     def of(cls, corpus: Corpus, longest: int) -> Model:
         """Begin with seeds, whose first probabilities are proportional to the characters that they cover."""
         found = seeds(corpus, longest)
-        lengths = np.repeat([each.length for each in found], [len(each.count) for each in found])
+        lengths = np.repeat([each.length for each in found], [len(each.counts) for each in found])
         places = np.concatenate([each.first for each in found])
-        covered = np.concatenate([each.count for each in found]) * lengths
+        covered = np.concatenate([each.counts for each in found]) * lengths
         lattice = corpus_lattice(corpus, found)
-        return cls(corpus, len(found[0].count), places, lengths, np.log(covered / covered.sum()), lattice)
+        return cls(corpus, len(found[0].counts), places, lengths, np.log(covered / covered.sum()), lattice)
 
     def maximized(self) -> Model:
         """Take a step of expectation maximization. Pieces that are hardly expected get probability 0.
@@ -86,13 +86,17 @@ class Model:
 
     def pruned(self, size: int) -> Model:
         """Keep the pieces whose removal would cost most: a share of SHRINK, or `size` if that is more."""
-        model = self
-        if model.own is None:  # only now, as most seeds are rare
-            model = replace(self, own=piece_lattice(self.corpus, self.lattice, self.places, self.lengths))
+        model = self.with_own()
         loss = model.losses()
         stays = np.zeros(len(loss), bool)
         stays[np.argsort(-loss, kind="stable")[: max(size, int(SHRINK * len(loss)))]] = True
         return model._keep(stays & (loss > -np.inf))
+
+    def with_own(self) -> Model:
+        """Add the segmentations of the pieces if they are missing: most seeds are rare, and never need them."""
+        if self.own is not None:
+            return self
+        return replace(self, own=piece_lattice(self.corpus, self.lattice, self.places, self.lengths))
 
     def losses(self) -> Floats:
         """By how much the log-likelihood of a word falls on average without each piece; ∞ for characters.
