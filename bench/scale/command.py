@@ -6,17 +6,27 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from qkv.parallel.scale import AXES
 
 from .. import machine
 from ..page_tables import keep
 from .ranks import Group, Shape, Way
 
+STEPS_OF_ONE = 8  # of one reading
 RESULT = Path(__file__).resolve().parent.parent / "results" / "scale" / "two-ranks.json"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "scale.md"
 ONE = Way("one rank, two threads", 1, 2)
+MESH = tuple((axis, 1) for axis in AXES)
+OF_ONE = (
+    Way("qkv train", 1, 1, launched=False),
+    Way("with all axes of scale at 1", 1, 1, MESH, launched=False),
+    Way("the same under torchrun, one rank", 1, 1, MESH),
+)
 WAYS = (
     ONE,
     Way("replicas", 2, 1),
@@ -28,6 +38,7 @@ SHAPES = (
     Shape("10 M decoder", 320, 6, 8192, 256, 8),
     Shape("27 M decoder", 448, 8, 16384, 256, 4, heads=7),
 )
+SMALL = Shape("0.1 M decoder", 64, 2, 100, 64, 32, heads=4)  # of short steps, in which any work beside them would show
 QUICK = (Shape("tiny decoder", 32, 2, 100, 32, 4, heads=2),)
 
 
@@ -38,7 +49,11 @@ def main(words: list[str]) -> int:
     parser.add_argument(
         "--only", choices=[shape.name for shape in SHAPES], help="measure this model, keep the other's rows"
     )
+    parser.add_argument("--one", action="store_true", help="what a mesh of one rank costs; nothing kept")
     given = parser.parse_args(words)
+    if given.one:
+        print(of_one(2 if given.quick else 60))
+        return 0
     rounds = 2 if given.quick else given.rounds
     load = machine.load()
     shapes = QUICK if given.quick else [shape for shape in SHAPES if given.only in (None, shape.name)]
@@ -55,6 +70,33 @@ def main(words: list[str]) -> int:
     if not given.quick:
         keep(result, RESULT, PAGE, "scale", table(result))
     return 0
+
+
+def of_one(rounds: int) -> str:
+    """Tokens/s of a process without a layout, with a mesh of size one, and with that under torchrun: medians in turns."""
+    found = seconds_of(OF_ONE, SMALL, rounds, STEPS_OF_ONE)
+    one = found[OF_ONE[0]]
+    lines = ["| one rank, one thread | tokens/s | of qkv train |", "|---|---:|---:|"]
+    for way, seconds in found.items():
+        ratio = median(a / b for a, b in zip(one, seconds, strict=True))
+        lines.append(f"| {way.name} | {SMALL.tokens / median(seconds):,.0f} | {ratio:.3f} |")
+    return "\n".join(lines)
+
+
+def seconds_of(ways: Sequence[Way], shape: Shape, rounds: int, steps: int) -> dict[Way, list[float]]:
+    """Seconds of a step, of every way in turns, forward and backward: A B C, C B A …"""
+    groups = {way: Group(way, shape) for way in ways}
+    found: dict[Way, list[float]] = {way: [] for way in ways}
+    try:
+        for group in groups.values():
+            group.take(steps)  # warm
+        for number in range(rounds):
+            for way in ways if number % 2 == 0 else reversed(ways):
+                found[way].append(groups[way].take(steps)["seconds"])
+    finally:
+        for group in groups.values():
+            group.close()
+    return found
 
 
 def known(shape: str, rounds: int) -> list[dict[str, Any]]:

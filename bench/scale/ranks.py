@@ -16,12 +16,16 @@ STEPS = 3  # of one reading; the first is not counted, unless it is the only one
 
 @dataclass(frozen=True)
 class Way:
-    """A way to train: so many ranks of so many threads, with a recipe's `scale`."""
+    """A way to train: so many ranks of so many threads, with a recipe's `scale`.
+
+    launched: whether the processes have the variables that torchrun sets.
+    """
 
     name: str
     ranks: int
     threads: int
     scale: tuple[tuple[str, int], ...] = ()
+    launched: bool = True
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,9 @@ def _work(pipe: Any, way: Way, shape: Shape, rank: int, port: int) -> None:
     bound_kernels()  # as the command line does
     keep_pages()
     os.environ |= {"OMP_NUM_THREADS": str(way.threads)}
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(way.ranks)}
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    if way.launched:
+        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(way.ranks)}
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     from statistics import median
 
     import torch

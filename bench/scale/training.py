@@ -10,6 +10,7 @@ from qkv.core.layout import Layout
 from qkv.data.batching.sharding import share_of
 from qkv.parallel.scale import Scale
 from qkv.parallel.team import Team
+from qkv.parallel.team import team as joined
 from qkv.parallel.world import World
 from qkv.training.checkpoints.weights import model_tensors, optimizer_tensors
 from qkv.training.objective import NextToken
@@ -24,11 +25,13 @@ class Steps:
 
     def __init__(self, way: Way, shape: Shape) -> None:
         cpu = torch.device("cpu")
-        team = Team.alone(cpu)
+        scale = Scale.from_dict(dict(way.scale))
         if way.ranks > 1:
-            scale = Scale.from_dict(dict(way.scale))
             ranks = World.join(cpu, 300.0)
             team = Team(ranks, cpu, scale, scale.sizes(ranks.size))
+        else:
+            with joined(scale, cpu) as team:  # as `qkv train` does, also under torchrun
+                pass
         spec = qkv.preset(
             "gpt2",
             vocab_size=shape.vocab_size,

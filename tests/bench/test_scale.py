@@ -1,7 +1,7 @@
 """`python -m bench scale`: its table, and that its ways to train take the same steps."""
 
 import pytest
-from bench.scale.command import QUICK, WAYS, measure, table
+from bench.scale.command import OF_ONE, QUICK, WAYS, main, measure, table
 
 
 def test_the_table_names_ways_speeds_and_bytes():
@@ -27,3 +27,11 @@ def test_every_way_gives_the_same_loss_and_the_memory_of_its_stage():
     for way, share in (("replicas", 1), ("ZeRO 1", (4 + 8 / 2) / 12), ("ZeRO 2", (4 + 8 / 2) / 12), ("ZeRO 3", 1 / 2)):
         for rank in rows[way]["bytes"]:
             assert sum(rank.values()) == pytest.approx(share * one, rel=0.05), way
+
+
+@pytest.mark.slow
+def test_a_mesh_of_one_rank_is_measured_beside_a_process_without_a_layout(capsys):
+    assert main(["--one", "--quick"]) == 0
+    lines = capsys.readouterr().out.splitlines()[2:]
+    assert [line.split(" | ")[0].removeprefix("| ") for line in lines] == [way.name for way in OF_ONE]
+    assert lines[0].endswith("| 1.000 |")

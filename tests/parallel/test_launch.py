@@ -55,10 +55,15 @@ def wait_for(path, process, seconds=90):
         time.sleep(0.05)
 
 
-def test_two_ranks_train_a_run_as_one_does(tmp_path):
-    done = qkv("train", "reverse", *QUICK, "--out", tmp_path / "two", "--nproc", 2)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("Training reverse") == 1 and "step 4 of 4" in done.stdout
+def test_two_ranks_train_a_run_as_one_does(tmp_path, capfd, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    status = main(["train", "reverse", *QUICK, "--out", str(tmp_path / "two"), "--nproc", "2"])
+    done = capfd.readouterr()
+    assert status == 0, done.err
+    assert done.out.count("Training reverse") == 1 and "step 4 of 4" in done.out
+    assert done.out.startswith("Starting 2 ranks of 1 thread")
+    command = json.loads((tmp_path / "two" / "start.json").read_text())["command"]
+    assert command.startswith("qkv train reverse ") and command.endswith(" --nproc 2")
     assert main(["train", "reverse", *QUICK, "--out", str(tmp_path / "one")]) == 0
     losses = [
         json.loads((tmp_path / name / "evaluation.json").read_text())["metrics"]["loss"] for name in ("one", "two")

@@ -26,7 +26,7 @@ def test_two_ranks_equal_one(two, family, stage):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", ["replicas", "zero 1", "zero 3", "tensor", "ring"])
+@pytest.mark.parametrize("stage", ["replicas", "zero 1", "zero 3", "tensor", "ring", "all-to-all"])
 def test_compiled_on_two_ranks(two, stage):
     """By torch.compile, whose graphs break where ranks communicate."""
     if missing_compiler(torch.device("cpu")):
