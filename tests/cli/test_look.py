@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from qkv.cli import main
+import qkv
+from qkv.cli import look, main
+from qkv.inference.run import Run
 
 
 @pytest.mark.usefixtures("elsewhere")
@@ -41,6 +43,23 @@ def test_lines_of_standard_input(trained_lm: Path, monkeypatch: pytest.MonkeyPat
     assert [view["text"] for view in json.loads(Path("p.json").read_text())["views"]] == ["the cat", "the dog"]
 
 
+def test_without_input_the_advice_names_what_the_run_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    sizes = {"d_model": 8, "n_layers": 1, "n_heads": 2, "d_ff": 8}
+    model = qkv.build(qkv.preset("vit-base-16", image=(8, 8), patch=(2, 2), channels=1, **sizes), seed=0)
+    with pytest.raises(
+        ValueError, match=r"there is no file to look at; give one, such as qkv look this run picture.png"
+    ):
+        look._lines(Run(model.eval(), None))
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_no_text(trained_lm: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n"))
+    assert main(["look", str(trained_lm)]) == 2
+    assert f'there is no text to look at; give one, such as qkv look {trained_lm} "a text"' in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize(
     ("arguments", "says"),
@@ -60,6 +79,10 @@ def test_lines_of_standard_input(trained_lm: Path, monkeypatch: pytest.MonkeyPat
         (["the cat", "--port", "8000"], "--port is an option of the live page; give --serve as well"),
         (["the cat", "the dog", "--patch", "a dog"], "give one input besides the other, not 2"),
         (["  "], "the text is empty, so there is nothing to look at"),
+        (
+            ["--neuron", "0.1", "--texts", "no.txt"],
+            "there is no file no.txt for --texts; give a file with one text a line",
+        ),
     ],
 )
 def test_mistakes(trained_lm: Path, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -145,7 +145,13 @@ def test_an_unfinished_run_says_how_to_go_on(copied: Path) -> None:
 def test_what_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there is no run directory"):
         load(tmp_path / "none")
-    with pytest.raises(ValueError, match="is not a run directory"):
+    with pytest.raises(
+        ValueError, match=r"is not a run directory, because it has no config\.json; name one that `qkv train`"
+    ):
+        load(tmp_path)
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "model.safetensors").touch()
+    with pytest.raises(ValueError, match=r"is not a run directory.*; name one inside it, such as \S+one"):
         load(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="is a file"):

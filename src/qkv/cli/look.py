@@ -122,7 +122,7 @@ def look(
     warn_of_settings(inputs, "`qkv look` uses the run's settings, leave it out")
     chosen |= {"target": target, "generate": generate, "word": word}
     chosen |= {"neuron": neuron, "texts": _texts(texts, neuron), "patch": patch}
-    items = inputs or ([] if neuron is not None and not serve else _lines())
+    items = inputs or ([] if neuron is not None and not serve else _lines(loaded))
     changes = _switched_off(loaded, off)
     if serve:
         _serve(loaded, items, changes, port, chosen)
@@ -195,16 +195,21 @@ def _texts(path: Path | None, neuron: str | None) -> list[str] | None:
         raise ValueError("--texts is for --neuron; name a neuron, such as --neuron 1.17")
     try:
         return path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise ValueError(f"there is no file {path} for --texts; give a file with one text a line") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} can't be read as UTF-8 text: {error}") from None
 
 
-def _lines() -> list[str]:
+def _lines(run: Run) -> list[str]:
     """The lines of standard input that are not blank. Raises ValueError if it is a terminal or has none."""
     lines = [] if sys.stdin is None or sys.stdin.isatty() else [line.rstrip("\r\n") for line in sys.stdin]
     texts = [line for line in lines if line.strip()]
     if not texts:
-        raise ValueError('there is no text to look at; give one: qkv look RUN "a text"')
+        from ..inference.uses import reads_text
+
+        what, example = ("text", '"a text"') if reads_text(run) else ("file", "picture.png")
+        raise ValueError(f"there is no {what} to look at; give one, such as qkv look {run.name} {example}")
     return texts
 
 

@@ -472,7 +472,9 @@ def _check_complete(folder: Path) -> None:
             f"the run in {folder} is not finished (it has no {missing[0]}); resume it by "
             f"`qkv train {argument_of(folder)} --resume`"
         )
-    raise ValueError(f"{folder} is not a run directory: it has no {missing[0]}")
+    inside = next(folder.glob(f"*/{WEIGHTS}"), None)
+    advice = f"name one inside it, such as {inside.parent}" if inside else "name one that `qkv train` wrote"
+    raise ValueError(f"{folder} is not a run directory, because it has no {missing[0]}; {advice}")
 
 
 def _has_tokenizer(folder: Path) -> bool:

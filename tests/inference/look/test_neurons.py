@@ -98,10 +98,10 @@ def test_the_command(trained_lm: Path, tmp_path: Path, monkeypatch: pytest.Monke
     ("arguments", "says"),
     [
         (["--neuron", "x"], "a neuron is LAYER.INDEX, such as 1.17, or decoder.1.17, not 'x'"),
-        (["--neuron", "9.0"], "has no layer of neuron 9.0; there is: decoder.0"),
+        (["--neuron", "9.0"], "has no layer of neuron 9.0; choose decoder.0.0"),
         (["--neuron", "0.9999"], "there is no 9999"),
-        (["--neuron", "encoder.0.0"], "has no layer of neuron encoder.0.0; did you mean 'decoder.0'?"),
-        (["--neuron", "0.0", "--texts", "none.txt"], "none.txt can't be read as UTF-8 text"),
+        (["--neuron", "encoder.0.0"], "has no layer of neuron encoder.0.0; choose decoder.0.0"),
+        (["--neuron", "0.0", "--texts", "none.txt"], "there is no file none.txt for --texts"),
         (["the cat", "--texts", "none.txt"], "--texts is for --neuron; name a neuron, such as --neuron 1.17"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
 
@@ -9,7 +10,6 @@ import torch
 from torch import Tensor
 
 from ...core.layout import Layout
-from ...core.spec import nearest
 from ...look.activations import record, sites
 from ...look.analysis.neurons import Excitation, strongest
 from ...look.view.labels import token_labels
@@ -74,7 +74,11 @@ def _check(run: LoadedModel, neuron: str, site: str) -> None:
     layers = [name for name in sites(run.model) if name.endswith(".feedforward.neurons")]
     if site not in layers:
         known = [name.replace("layers.", "").removesuffix(".feedforward.neurons") for name in layers]
-        there = nearest(neuron.rpartition(".")[0], known) if known else "its feed-forward layers have no neurons"
+        index = neuron.rpartition(".")[2].strip()
+        near = difflib.get_close_matches(neuron.rpartition(".")[0], known, n=3, cutoff=0.0)
+        there = (
+            "choose " + " or ".join(f"{layer}.{index}" for layer in near) if near else "none of its layers has neurons"
+        )
         raise ValueError(f"{run.name} has no layer of neuron {neuron}; {there}")
 
 

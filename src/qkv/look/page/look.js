@@ -15,8 +15,9 @@
   }
   const label = (content) => make("bdi", {}, content);
   const apart = (text) => `\u2068${text}\u2069`; // keeps its own direction inside a sentence
-  // Parts with two spaces between them, such as tokens with their probabilities: each keeps its own direction.
-  const parts = (text) => (text.includes("  ") ? text.split("  ").flatMap((part, i) => (i ? ["  ", label(part)] : [label(part)])) : [text]);
+  // Parts with two spaces between them, such as tokens with their probabilities: each keeps its own direction, on one line.
+  const part = (content) => make("bdi", { class: "part" }, content);
+  const parts = (text) => (text.includes("  ") ? text.split("  ").flatMap((one, i) => (i ? ["  ", part(one)] : [part(one)])) : [text]);
   const app = document.getElementById("app");
   const status = document.getElementById("status");
   const say = (text) => { status.textContent = text; };
@@ -405,7 +406,7 @@
       paint(); tell(state.pair); drawScore();
     });
     const largest = top.map((value, h) => (heads.length > 1 ? `head ${layer().heads[state.heads[h]]}: ${digits(value)}` : digits(value))).join(", ");
-    const drawing = make("div", {}, make("p", { class: "note" }, `The darkest shade is the largest ${state.scaled ? "product" : "weight"} of the map (${largest}).`), make("div", { class: "scroll" }, canvas));
+    const drawing = make("div", {}, make("p", { class: "note" }, `The strongest shade is the largest ${state.scaled ? "product" : "weight"} of the map (${largest}).`), make("div", { class: "scroll" }, canvas));
     drawing.after = paint;
     return drawing;
   }
