@@ -11,6 +11,7 @@ import torch
 import qkv
 from qkv.cli import main
 from qkv.inference.look.patching import patching_panel
+from qkv.inference.run import Run
 from qkv.look.activations import Zero
 from qkv.models.heads.text import LanguageModel
 
@@ -38,10 +39,12 @@ def test_texts_that_do_not_fit(trained: Path):
         patching_panel(run, "b a c", "b a", target="c a b")
     with pytest.raises(ValueError, match="'b a c' and 'b  a c' have the same tokens, so nothing tells them apart"):
         patching_panel(run, "b a c", "b  a c", target="c a b")
-    with pytest.raises(
-        ValueError, match="activations are patched in language models and translators; this run is a masked"
-    ):
+    with pytest.raises(ValueError, match="language models or translators, and this run is a masked"):
         patching_panel(run_untrained.bert(LanguageModel()), "ab", "ac")
+    spec = qkv.preset("rnnsearch", vocab_size=run.tokenizer.vocab_size, d_e=8, d_h=8, d_s=8)
+    recurrent = Run(qkv.build(spec, seed=0).eval(), run.tokenizer, task="translate")
+    with pytest.raises(ValueError, match="language models or translators, and this run is a recurrent model"):
+        patching_panel(recurrent, "b a c", "b a d")
 
 
 def test_the_command_adds_the_panel(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -26,7 +26,10 @@ def patching_panel(run: LoadedModel, text: str, other: str, target: str | None =
     passing = forward_pass(run, text, target=target)
     takes = passing.inputs is not None and len(passing.inputs[0]) > 0 and passing.logits is not None
     if not takes or not isinstance(run.model, TransformerModel):
-        raise ValueError(f"activations are patched in language models and translators; {run.name} is {kind_of(run)}")
+        what = kind_of(run) if isinstance(run.model, TransformerModel) else "a recurrent model"
+        raise ValueError(
+            f"activations are patched in Transformers that are language models or translators, and {run.name} is {what}"
+        )
     assert passing.inputs is not None
     model, (arguments, options) = run.model, passing.inputs
     ids = run.text_model.encode(other)
