@@ -28,7 +28,15 @@ def tiny(**changes: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("24GB", 24 * 10**9), ("22.5 GiB", int(22.5 * 2**30)), ("500mb", 5 * 10**8), ("1e", 0), ("", 0), ("0GB", 0)],
+    [
+        ("24GB", 24 * 10**9),
+        ("22.5 GiB", int(22.5 * 2**30)),
+        ("500mb", 5 * 10**8),
+        ("1e", 0),
+        ("", 0),
+        ("0GB", 0),
+        ("24", 0),
+    ],
 )
 def test_sizes_are_read(text: str, size: int) -> None:
     if size:

@@ -35,6 +35,7 @@ GROUP = 128  # weights that share a scale where weights are quantized
 
 _UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+_SMALLEST = 10**6  # bytes; a number without a unit that is smaller was meant in GB
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?b|)", re.IGNORECASE)
 
 
@@ -42,7 +43,7 @@ def read_size(text: str) -> int:
     """Bytes of a size such as 24GB (10⁹), 22GiB (2³⁰) or 500MB. Raises ValueError for anything else."""
     match = _SIZE.fullmatch(text.strip())
     size = round(float(match[1]) * _UNITS[match[2].lower()]) if match else 0
-    if size < 1:
+    if size < _SMALLEST:
         raise ValueError(f"{brief(text)} is not a size of memory; write it as 24GB, 22.5GiB or 500MB")
     return size
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -113,6 +115,31 @@ def test_the_command(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     )
     assert main([*command, "--overwrite", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["heads"] == {"encoder.0": [1]}
+
+
+@pytest.mark.parametrize("name", ["run", "out-not-finetuned"])
+def test_the_run_itself_is_never_overwritten(trained: Path, tmp_path: Path, name: str):
+    run = shutil.copytree(trained, tmp_path / name)
+    before = (run / "model.safetensors").read_bytes()
+    out = run if name == "run" else tmp_path / "out"
+    with pytest.raises(ValueError, match="is the run that is pruned; choose another directory, such as"):
+        prune(run, out, heads=0.5, overwrite=True, finetune=None if name == "run" else 5, **options(examples=4))
+    assert (run / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"finetune": "soon"}, "soon"),
+        ({"finetune": 5, "changes": ["a=b"]}, "there is no 'a'"),
+        ({"changes": ["training.seed=1"]}, "settings of the recipe are for the fine-tuning"),
+    ],
+    ids=str,
+)
+def test_mistakes_in_the_fine_tuning_are_found_first(trained: Path, tmp_path: Path, given: Any, message: str):
+    with pytest.raises(ValueError, match=message):
+        prune(trained, tmp_path / "small", heads=0.5, **given, **options(examples=4))
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_command_factorizes(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -39,6 +39,9 @@ def test_a_translator(trained: Path, tmp_path: Path):
         quantize(result.folder, weights="int8", device="cpu")
     with pytest.raises(ValueError, match="already exists; choose another directory"):
         quantize(trained, tmp_path / "small", weights="int8", device="cpu")
+    with pytest.raises(ValueError, match="is the run that is quantized; choose another directory"):
+        quantize(trained, trained, weights="int8", overwrite=True, device="cpu")
+    assert (trained / "model.safetensors").exists()
     again = run.save(tmp_path / "again", "qkv")
     first, second = codes(run.model), codes(qkv.load(again, "cpu").model)
     assert first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)

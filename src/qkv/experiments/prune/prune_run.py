@@ -84,7 +84,13 @@ def prune(
     if by not in METHODS:
         raise ValueError(f"there is no measure of importance {by!r}; {nearest(by, METHODS)}")
     chosen = job.check(heads, keep, neurons, layers, rank)
-    _check_folder(folder, overwrite, finetune is not None)
+    if finetune is not None:
+        recipe_of(run).change(_finetuning(run, finetune, changes))
+    elif changes:
+        raise ValueError(
+            "settings of the recipe are for the fine-tuning; give a time or a number of steps for it as well"
+        )
+    _check_folder(folder, run, overwrite, finetune is not None)
     importance, drawn = dict[str, Tensor](), list[tuple[float, dict[str, float]]]()
     if chosen is None:
         assert isinstance(heads, float | int)
@@ -240,9 +246,12 @@ class _Job:
             self.console.print(f"  {text}", style="dim", end="\r\x1b[K")
 
 
-def _check_folder(folder: Path, overwrite: bool, staged: bool) -> None:
-    """Make room for the results. Raises ValueError for a directory that is not free."""
-    for path in (folder, folder.with_name(f"{folder.name}-not-finetuned")) if staged else (folder,):
+def _check_folder(folder: Path, run: Run, overwrite: bool, staged: bool) -> None:
+    """Make room for the results. Raises ValueError for a directory that is not free, and for that of the run itself."""
+    folders = (folder, folder.with_name(f"{folder.name}-not-finetuned")) if staged else (folder,)
+    if run.path is not None and run.path.resolve() in [path.resolve() for path in folders]:
+        raise ValueError(f"{run.path} is the run that is pruned; choose another directory, such as {run.path}-pruned")
+    for path in folders:
         if State.of(path) is State.FREE and not (path.is_dir() and any(path.iterdir())):
             continue
         if not overwrite:
@@ -275,11 +284,17 @@ def _finetune(
     console: Console,
 ) -> None:
     """Train a pruned run by its recipe, for a time or a number of steps."""
+    recipe = recipe_of(run).change(_finetuning(run, length, changes))
+    train(recipe, out, overwrite=overwrite, device=device, console=console)
+
+
+def _finetuning(run: Run, length: str | int, changes: Sequence[str]) -> list[str]:
+    """The changes of the run's recipe for a fine-tuning."""
     recipe: Recipe = recipe_of(run)
     by_steps = isinstance(length, int) or str(length).isdecimal()
     rate = recipe.training.optimizer.lr / 3
     schedule = "{kind: linear, warmup: 20" + ("}" if by_steps else ", unit: time}")
-    settings = [
+    return [
         "training.max_epochs=null",
         "training.patience=null",
         f"training.max_steps={length if by_steps else 'null'}",
@@ -288,4 +303,3 @@ def _finetune(
         f"training.schedule={schedule}",
         *changes,
     ]
-    train(recipe.change(settings), out, overwrite=overwrite, device=device, console=console)

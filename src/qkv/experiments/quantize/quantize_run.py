@@ -66,7 +66,7 @@ def quantize(
         recipe_of(run)  # whose training data it is
         calibrate = "train"
     folder = Path(out) if out is not None else _usual_folder(run, scheme)
-    _check_folder(folder, overwrite)
+    _check_folder(folder, run, overwrite)
     measure = _measure(run, calibrate, examples, max_examples) if evaluate else None
     with _progress(console) as tell:
         other, done = quantized(
@@ -150,8 +150,10 @@ def _progress(console: Console) -> AbstractContextManager[Any]:
     return Shown()
 
 
-def _check_folder(folder: Path, overwrite: bool) -> None:
-    """Raise ValueError for a directory that is not free."""
+def _check_folder(folder: Path, run: Run, overwrite: bool) -> None:
+    """Raise ValueError for a directory that is not free, and for that of the run itself."""
+    if run.path is not None and run.path.resolve() == folder.resolve():
+        raise ValueError(f"{folder} is the run that is quantized; choose another directory by --out")
     if State.of(folder) is not State.FREE and not overwrite:
         raise ValueError(f"{folder} already exists; choose another directory by --out, or replace it with --overwrite")
 
