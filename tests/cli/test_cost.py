@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from run_tiny import TINY
@@ -39,6 +40,9 @@ def test_a_token_and_a_whole_training(capsys: pytest.CaptureFixture[str]) -> Non
     ):
         assert said in printed
     assert all(said in printed for said in ("hours", "kWh", "dollars", "by hours × peak"))
+    assert main([*command, "--steps", "1"]) == 0
+    run = capsys.readouterr().out.partition("A training of 16 tokens")[2]
+    assert re.search(r"time +[\d.]+ (µs|ms)\n", run) and run.count("less than 0.001") == 2
     described = '{"bf16": 1e12, "bandwidth": 1e10, "memory": 1e9}'
     assert main([*command[:-4], "--hardware", described, "--tokens", "1e6", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -111,3 +115,10 @@ def test_measured_times(capsys: pytest.CaptureFixture[str]) -> None:
     assert told["seconds"] == told["measured"]["step"] > 0 and told["measured"]["generation"] > 0
     assert main(["cost", "rnnsearch", "--measure"]) == 2
     assert "--measure times the layers of a Transformer" in capsys.readouterr().err
+
+
+def test_parameters_are_written_as_in_papers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", "gpt2", "mixtral-8x7b"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"mixtral-8x7b +46\.7B +12\.9B +25\.6G +93\.4GB", printed)
+    assert re.search(r"gpt2 +124M +124M +257M +249MB", printed)

@@ -36,8 +36,8 @@ def cost(
         str | None,
         typer.Option(
             metavar="NAME|JSON",
-            help="The device for generation and for the whole run: `h100`, `h200`, `b200`, `a100`, `4090`, `m4`, `this`, or "
-            "described in JSON or a .json file. [default: this, measured]",
+            help="The device for generation and for the whole run: `h100`, `h200`, `b200`, `a100`, `4090`, `m4`, `p100`, "
+            "`this`, or described in JSON or a .json file. [default: this, measured]",
         ),
     ] = None,
     context: Annotated[
@@ -232,6 +232,7 @@ def _show_generation(costs: GenerationCosts) -> None:
 def _run_lines(run: TrainingRun, hardware: Accelerator, utilization: float, precision: str) -> list[str]:
     devices = f"{run.devices:,} × {hardware.name}" if run.devices > 1 else hardware.name
     length = f"{run.days:,.1f} days" if run.days >= 1 else f"{run.seconds / 3600:,.1f} hours"
+    length = length if run.seconds >= 360 else _time(run.seconds)
     lines = [
         f"\nA training of {run.tokens:,.0f} tokens on {devices}, at {utilization:.0%} of its peak in {precision}:",
         f"  compute   {run.flops:.3g} FLOPs of the model; {run.hardware_flops:.3g} by hours × peak",
@@ -242,6 +243,8 @@ def _run_lines(run: TrainingRun, hardware: Accelerator, utilization: float, prec
 
 
 def _amount(number: float) -> str:
+    if 0 < number < 0.001:
+        return "less than 0.001"
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 

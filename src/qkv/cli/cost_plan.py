@@ -18,7 +18,7 @@ Hardware = Annotated[
     str,
     typer.Option(
         metavar="NAME|JSON",
-        help="The GPUs: `h100`, `h200`, `b200`, `a100`, `4090`, `m4`, `this`, or described in JSON or a .json file.",
+        help="The GPUs: `h100`, `h200`, `b200`, `a100`, `4090`, `m4`, `p100`, `this`, or described in JSON or a .json file.",
     ),
 ]
 NetworkOption = Annotated[

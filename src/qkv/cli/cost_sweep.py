@@ -100,7 +100,10 @@ def _print(rows: list[ModelCosts], key: str = "", sizes: list[str] | None = None
     for header in (*([key] if sizes else []), "parameters", "active", "FLOPs/token", "weights", "cache of a row"):
         table.add_column(header, justify="right")
     for i, row in enumerate(rows):
-        counts = (readable(row.parameters), readable(row.active), readable(row.forward), f"{readable(row.weights)}B")
+        parameters, active = (
+            readable(n).replace("G", "B") for n in (row.parameters, row.active)
+        )  # as papers write them
+        counts = (parameters, active, readable(row.forward), f"{readable(row.weights)}B")
         cache = "" if row.cache is None else f"{readable(row.cache)}B"
         table.add_row(row.name, *([sizes[i]] if sizes else []), *counts, cache)
     console().print(table)
