@@ -195,6 +195,15 @@ def test_an_unreachable_rendezvous_is_told_with_its_address(tmp_path):
     assert done.stderr.count("\n") == 1 and not (tmp_path / "run").exists()
 
 
+def test_restarts_without_ranks_are_refused(tmp_path, capsys):
+    assert main(["train", "reverse", *QUICK, "--out", str(tmp_path / "run"), "--restarts", "2"]) == 2
+    assert (
+        capsys.readouterr().err
+        == "qkv: --restarts starts the ranks of --nproc again; give --nproc too, or leave it out\n"
+    )
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_messages_of_failures():
     assert str(Failure(1, -9, "")) == "rank 1 was ended by SIGKILL (the system may have run out of memory)"
     assert str(Failure(0, 2, "no such file")) == "no such file"
