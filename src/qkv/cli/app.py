@@ -134,8 +134,8 @@ def _options(
     ] = False,
 ) -> None:
     if "WORLD_SIZE" in os.environ and not os.environ.get("QKV_DEBUG"):
-        # A connection that fails is one sentence (`parallel`), without the C++ stack traces that PyTorch logs as warnings.
-        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+        # A connection that fails is one sentence (`parallel`), without the C++ stack traces that PyTorch logs.
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
     allocator.bound_kernels()
     waiting.sleep_where_cores_are_shared()
     if not system_allocator:
