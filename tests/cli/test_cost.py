@@ -34,6 +34,7 @@ def test_a_token_and_a_whole_training(capsys: pytest.CaptureFixture[str]) -> Non
     printed = capsys.readouterr().out
     for said in (
         "after 32 tokens, on h100",
+        "  on h100   at least ",
         "a token, no cache",
         "memory",
         "A training of 10,000,000,000 tokens on 8 × h100",

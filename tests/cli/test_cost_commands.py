@@ -28,6 +28,9 @@ def test_sweeps(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         text = out.read_text()
         assert text.startswith(beginning) and "parameters" in text and "<script" not in text
     capsys.readouterr()
+    for key in ("n_layers", "model.n_layers"):  # as recipes write it, too
+        assert main(["cost", "gpt2", "--sweep", f"{key}=1,3", "--json"]) == 0
+        assert [point[key] for point in json.loads(capsys.readouterr().out)] == [1, 3]
     assert main(["cost", "gpt2", "--sweep=tokens=128..1k", "--json"]) == 0
     points = json.loads(capsys.readouterr().out)
     assert [point["tokens"] for point in points] == [128, 256, 512, 1000]

@@ -26,6 +26,7 @@ def test_ranges() -> None:
     assert read_range("tokens=1k..10k") == ("tokens", [1000, 2000, 4000, 8000, 10_000])
     assert read_range("n_layers=2..8") == ("n_layers", [2, 4, 8])
     assert read_range("tokens=1.5k..1M")[1][-1] == 10**6
+    assert read_range("n_layers=6, 12,24") == ("n_layers", [6, 12, 24])
     with pytest.raises(ValueError, match="is not a sweep; write it as tokens=1k"):
         read_range("tokens=5")
     with pytest.raises(ValueError, match="to a larger one, not from 8 to 2"):

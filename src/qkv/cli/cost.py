@@ -127,6 +127,8 @@ def cost(
     _show(prediction, measured)
     if rooflines:
         show_rooflines(rooflines)
+    elif hardware is not None:
+        _show_elsewhere(prediction, where, kind)
     if generation is not None:
         _show_generation(generation)
     if run is not None:
@@ -201,6 +203,18 @@ def _show(costs: Costs, measured: MeasuredTime | None) -> None:
         out.print(LEGEND, highlight=False, markup=False, soft_wrap=True, style="dim")
     for line in _lines(costs, measured):
         out.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _show_elsewhere(costs: Costs, hardware: Accelerator, precision: str) -> None:
+    """Print the least time of the training step on hardware that --hardware names."""
+    from ..cost.accelerators import THIS
+    from ..models.recurrent.model import Recurrent
+    from ..models.transformer import Transformer
+
+    if hardware.name != THIS and isinstance(costs.spec, Transformer | Recurrent):
+        seconds = _rooflines(costs, hardware, precision)[0].seconds
+        line = f"  on {hardware.name:<6} at least {_time(seconds)} in {precision}; --roofline shows what binds it"
+        console().print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _show_generation(costs: GenerationCosts) -> None:

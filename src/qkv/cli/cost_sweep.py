@@ -39,7 +39,10 @@ def compare(names: Names, length: Length = 512, json: Json = False) -> None:
 def sweep(
     names: Names,
     over: Annotated[
-        str, typer.Option("--sweep", metavar="KEY=A..B", help="`tokens`, or a size of the preset: n_layers=2..32.")
+        str,
+        typer.Option(
+            "--sweep", metavar="KEY=A..B", help="`tokens`, or a size of the preset: n_layers=2..32, n_layers=6,12."
+        ),
     ] = "tokens=128..1k",
     length: Length = 512,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the costs into an .svg or .html file.")] = None,

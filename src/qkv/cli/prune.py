@@ -28,9 +28,13 @@ def prune(
         typer.Option("--keep", metavar="LAYER:HEADS", help="Remove all other heads of a layer; repeatable."),
     ] = None,
     by: Annotated[
-        str,
-        typer.Option("--by", metavar="gradient|ablation|gates", help="How the importance of heads is measured."),
-    ] = "gradient",
+        str | None,
+        typer.Option(
+            "--by",
+            metavar="gradient|ablation|gates",
+            help="How the importance of heads is measured for a share.  [default: gradient]",
+        ),
+    ] = None,
     neurons: Annotated[
         str | None,
         typer.Option("--neurons", metavar="SHARE", help="Remove a share of the neurons of each feed-forward layer."),

@@ -102,11 +102,12 @@ def load_recipe(name: str, changes: list[str]) -> Recipe:
 
 
 def load_preset(name: str, changes: list[str]) -> ModelSpec:
-    """The spec of a preset with changes such as `d_model=64` or `decoder.position=alibi`."""
+    """The spec of a preset with changes such as `d_model=64` or `decoder.position=alibi`, also as recipes write them
+    (`model.d_model=64`)."""
     from ..recipes.model_choice import ModelChoice
     from ..recipes.overrides import apply
 
-    tree = apply({"model": {"preset": name}}, [f"model.{text}" for text in changes])
+    tree = apply({"model": {"preset": name}}, [f"model.{text.removeprefix('model.')}" for text in changes])
     return ModelChoice.from_dict(tree["model"]).spec()
 
 

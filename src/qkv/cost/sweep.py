@@ -67,14 +67,18 @@ def costs_of(name: str, spec: ModelSpec, tokens: int) -> ModelCosts:
 
 
 def read_range(text: str) -> tuple[str, list[int]]:
-    """The key and the sizes of a sweep such as `tokens=1k..1M` (k is 1,000): from the first size on, doubled until the last.
+    """The key and the sizes of a sweep such as `tokens=1k..1M` (k is 1,000): from the first size on, doubled until the
+    last; or of a list, `n_layers=6,12,24`.
 
     Raises ValueError for anything else.
     """
     key, _, bounds = text.partition("=")
+    listed = bounds.replace(" ", "").split(",")
+    if key and len(listed) > 1 and all(size.isdecimal() and int(size) > 0 for size in listed):
+        return key.strip(), [int(size) for size in listed]
     match = _RANGE.fullmatch(bounds.strip())
     if not key or match is None:
-        raise ValueError(f"{brief(text)} is not a sweep; write it as tokens=1k..1M or n_layers=2..32")
+        raise ValueError(f"{brief(text)} is not a sweep; write it as tokens=1k..1M or n_layers=6,12,24")
     low, high = (round(float(match[i]) * _SUFFIXES[match[i + 1].lower()]) for i in (1, 3))
     if not 1 <= low < high:
         raise ValueError(f"a sweep goes from a size of at least 1 to a larger one, not from {low:,} to {high:,}")

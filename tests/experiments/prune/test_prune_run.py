@@ -164,6 +164,8 @@ def test_the_command_factorizes(trained: Path, tmp_path: Path, capsys: pytest.Ca
             ["--heads", "30%", "--by", "magic"],
             "there is no measure of importance 'magic'; there is: gradient, ablation",
         ),
+        (["--neurons", "20%", "--by", "gates"], "the measure of importance (gates) chooses a share of the heads"),
+        (["--heads", "encoder.0:0", "--by", "gradient"], "no share is given; give one, such as 30%, or leave"),
         (["--neurons", "2"], "--neurons is a share from 0% to below 100%, not 2"),
         (["--rank", "half"], "--rank is a rank such as 16, or a share such as 50%, not 'half'"),
         (

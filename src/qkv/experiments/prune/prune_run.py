@@ -46,7 +46,7 @@ def prune(
     *,
     heads: float | Heads = 0.0,
     keep: Heads | None = None,
-    by: By = "gradient",
+    by: By | None = None,
     neurons: float = 0.0,
     layers: int = 0,
     rank: Rank | None = None,
@@ -62,8 +62,8 @@ def prune(
 
     heads:    share of all heads to remove, the least important ones, or heads by layer: {"decoder.0": [1, 3]}.
     keep:     heads to keep in the layers that it names; all others of these layers are removed.
-    by:       how importance is measured: gradient (|∂L/∂ξ|, Michel et al. 2019), ablation (the loss without each head) or
-              gates (trained with an L0 penalty, Voita et al. 2019).
+    by:       how the importance of heads is measured for a share: gradient (the default: |∂L/∂ξ|, Michel et al. 2019),
+              ablation (the loss without each head) or gates (trained with an L0 penalty, Voita et al. 2019).
     neurons:  share of the neurons of each feed-forward layer to remove, by their gradient.
     layers:   number of layers to remove, those without which the loss is the smallest.
     rank:     factorize the matrices of attention and feed-forward layers that are left, W ≈ U V, by SVD: a rank, for those
@@ -81,9 +81,15 @@ def prune(
     run = run if isinstance(run, Run) else load(run, device)
     job = _Job(run, console, examples)
     folder = Path(out)
-    if by not in METHODS:
-        raise ValueError(f"there is no measure of importance {by!r}; {nearest(by, METHODS)}")
+    measure: By = by or "gradient"
+    if measure not in METHODS:
+        raise ValueError(f"there is no measure of importance {by!r}; {nearest(measure, METHODS)}")
     chosen = job.check(heads, keep, neurons, layers, rank)
+    if by is not None and chosen is not None:
+        raise ValueError(
+            f"the measure of importance ({by}) chooses a share of the heads, and no share is given; give one, such as 30%, "
+            "or leave the measure out"
+        )
     if finetune is not None:
         recipe_of(run).change(_finetuning(run, finetune, changes))
     elif changes:
@@ -94,7 +100,7 @@ def prune(
     importance, drawn = dict[str, Tensor](), list[tuple[float, dict[str, float]]]()
     if chosen is None:
         assert isinstance(heads, float | int)
-        importance = job.importance(by)
+        importance = job.importance(measure)
         if curve:
             drawn = job.curve(importance)
         least = least_heads(importance, job.layers, heads)
@@ -115,7 +121,7 @@ def prune(
     result = Pruned(
         run.name,
         folder,
-        by if importance else "given",
+        measure if importance else "given",
         chosen,
         {name: len(indices) for name, indices in removed_neurons.items()},
         removed_layers,
