@@ -13,6 +13,7 @@
     python -m bench start                    time to the first token, for docs/performance.md
     python -m bench quantization RUN         perplexity with weights of 8 and 4 bits, for docs/quantization.md
     python -m bench speculation RUN          speculative decoding beside plain decoding, for docs/performance.md
+    python -m bench recording                recording of attention during generation, for docs/look.md
     python -m bench unigram --peer PYTHON    unigram training beside SentencePiece, for docs/tokenizers.md
     python -m bench terminal TYPESCRIPT FILE.svg      a picture of a recorded command, for the README
     python -m bench pictures                 the pictures of pages in docs/ (--help)
@@ -38,6 +39,7 @@ from .pictures import main as pictures
 from .products import main as products
 from .quantization import main as quantization
 from .real.command import main as real
+from .recording import main as recording
 from .results import RESULTS, Result, latest
 from .scale.command import main as scale
 from .serving.command import main as serving
@@ -70,6 +72,8 @@ def main(arguments: list[str] | None = None) -> int:
         return speculation(words[1:])
     if words[:1] == ["products"]:
         return products(words[1:])
+    if words[:1] == ["recording"]:
+        return recording(words[1:])
     if words[:1] == ["unigram"]:
         return unigram(words[1:])
     if words[:1] == ["terminal"]:
