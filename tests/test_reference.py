@@ -59,12 +59,21 @@ def test_docstrings_become_markdown() -> None:
         x = [1, 2]
 
     x_i and _y.
+
+    **A warning** about *it*:
+
+    Args:
+        size: how large
+            it is
+        depth: how deep
     """
     assert docstrings.first(doc) == r"Scale by `1/√d`, as in \*that\* paper &lt;et al. 2017>."
     assert docstrings.entries(doc) == {"rate": "how fast it learns", "a": "sides", "b": "sides"}
     text = docstrings.markdown(doc)
     assert "- **rate**: how fast it learns\n- **a, b**: sides" in text
     assert "```text\nx = [1, 2]\n```" in text and r"x_i and \_y." in text
+    assert r"**A warning** about \*it\*:" in text
+    assert "Arguments:\n\n- **size**: how large it is\n- **depth**: how deep" in text
 
 
 def test_defaults_and_types_are_those_of_the_fields() -> None:

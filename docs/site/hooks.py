@@ -16,6 +16,7 @@ DOCS = ROOT / "docs"
 TOP = {"CHANGELOG.md", "CONTRIBUTING.md"}  # documents outside docs/ that are pages of their own
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#\s:]+)((?:#[^)]*)?)\)")
 CODE = re.compile(r"<code>[^<]*</code>")
+OPTION = re.compile(r"(?<![\w-])--?[a-z][\w-]*")
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".toml": "toml", ".json": "json", ".cpp": "cpp", ".h": "cpp"}
 
 
@@ -59,8 +60,12 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
-    """Drop the backslash of `a \\| b` in the code of a table, which GitHub drops and Python-Markdown keeps."""
-    return CODE.sub(lambda match: match[0].replace("\\|", "|"), html)
+    """Mend code: drop the backslash of `a \\| b` in tables, which GitHub drops too, and keep options on one line."""
+
+    def mended(code: re.Match[str]) -> str:
+        return OPTION.sub(r'<span class="option">\g<0></span>', code[0].replace("\\|", "|"))
+
+    return CODE.sub(mended, html)
 
 
 def _linked_sources(document: Path) -> Iterator[Path]:

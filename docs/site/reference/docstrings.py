@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 
 _ENTRY = re.compile(r"^([a-z_][\w, *]*):\s+(\S.*)$")
-_CODE = re.compile(r"(``.+?``|`[^`]+`)", re.DOTALL)
+_CODE = re.compile(r"(``.+?``|`[^`]+`|\*\*[A-Z][^*]+\*\*)", re.DOTALL)  # code, and what is bold
 _MARKUP = re.compile(r"[\\*\[\]]|(?<!\w)_(?=\S)|(?<=\S)_(?!\w)")
 
 
@@ -33,7 +34,7 @@ def entries(doc: str | None) -> dict[str, str]:
 
 
 def escaped(text: str) -> str:
-    """Text whose characters stand for themselves; spans of code stay code."""
+    """Text whose characters stand for themselves; spans of code stay code, and bold sentences bold."""
     parts = _CODE.split(text)
     return "".join(
         part if i % 2 else _MARKUP.sub(r"\\\g<0>", part).replace("<", "&lt;") for i, part in enumerate(parts)
@@ -55,6 +56,8 @@ def _block(block: str) -> str:
     lines = block.splitlines()
     if all(line.startswith("    ") for line in lines if line):
         return "```text\n" + inspect.cleandoc("\n" + block) + "\n```"
+    if lines[0] == "Args:":
+        return f"Arguments:\n\n{_block(textwrap.dedent(chr(10).join(lines[1:])))}"
     if _ENTRY.match(lines[0]):
         return "\n".join(f"- **{escaped(name)}**: {escaped(text)}" for name, text in _entries(lines))
     if re.match(r"[-*] |\d+\. ", lines[0]):

@@ -110,7 +110,8 @@ def attend(
         return_lse: also return log Σ exp(scores), (B, H, T) in fp32, for `merge`.
         backend: "auto", or the name of one; ValueError with the reason if that can't serve.
         k, v: tensors, or the `QuantizedKV` keys and values of a quantized cache.
-        plan: shared by the layers of one pass. clean: padded keys and values are known to be zero.
+        plan: shared by the layers of one pass.
+        clean: padded keys and values are known to be zero.
         score: the comparison in place of the scaled dot product (`attention.scores`); holds all T·S scores.
         weighting: what turns scores into weights in place of the soft-max (`attention.weighting`); holds all T·S.
         sinks: a logit for each head beside those of the keys; its share of the soft-max goes to no value.
