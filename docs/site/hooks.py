@@ -60,12 +60,13 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
-    """Mend code: drop the backslash of `a \\| b` in tables, which GitHub drops too, and keep options on one line."""
+    """Mend code (drop the backslash of `a \\| b` in tables, as GitHub does; keep options on one line), and mark the tour."""
 
     def mended(code: re.Match[str]) -> str:
         return OPTION.sub(r'<span class="option">\g<0></span>', code[0].replace("\\|", "|"))
 
-    return CODE.sub(mended, html)
+    html = CODE.sub(mended, html)
+    return f'<div class="tour">{html}</div>' if page.file.src_uri.startswith("tour/") else html
 
 
 def _linked_sources(document: Path) -> Iterator[Path]:
