@@ -70,6 +70,14 @@ def trained_lm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_tiny.language_model(tmp_path_factory.mktemp("runs"))
 
 
+@pytest.fixture
+def heeds_hangup() -> Iterator[None]:
+    """SIGHUP is not ignored, as it is where the tests are started by nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.fixture(scope="session")
 def two() -> Iterator[RankPool]:
     """Two processes that form a group. Tests with them are marked `xdist_group("ranks")`, so that there is one such pool."""

@@ -7,6 +7,7 @@ import pytest
 from qkv.core.interrupt import Interrupt
 
 
+@pytest.mark.usefixtures("heeds_hangup")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_asks_and_the_old_handlers_come_back(number):
     before = signal.getsignal(number)

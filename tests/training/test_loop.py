@@ -295,6 +295,7 @@ def test_all_labels_ignored_is_counted_and_stops_at_last(tmp_path):
 # -- interruption -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("heeds_hangup")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_finishes_the_step_and_saves(tmp_path, number):
     def stream(position):
