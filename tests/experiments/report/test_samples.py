@@ -78,6 +78,11 @@ def test_long_texts_are_folded_and_very_long_ones_cut() -> None:
     assert len(section.body) < 12_000 and section.body.count("<details") == 1
 
 
+def test_an_output_that_begins_with_many_spaces_is_folded_too() -> None:
+    section = samples(Story(RUN, samples=[{"source": "a", "output": "\n" * 1000 + "end"}]))
+    assert section is not None and "<summary>Show all 1,003 characters</summary>" in section.body
+
+
 @pytest.mark.parametrize("content", ['{"by": "chrf", "best": 1, "worst": []}', '{"by": "chrf", "best": []}', "[1]"])
 def test_a_malformed_file_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "extremes.json").write_text(content)

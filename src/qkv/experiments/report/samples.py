@@ -95,7 +95,8 @@ def _folded(text: str, target: str | None = None) -> Markup:
     """A text, of which a long one shows its beginning and unfolds. With a `target`, differences from it are marked."""
     if len(text) <= _LONG:
         return _with_marks(text, target)
-    beginning = text[:_BEGINNING].rsplit(maxsplit=1)[0] + " …"
+    words = text[:_BEGINNING].rsplit(maxsplit=1)  # none if a model wrote only spaces
+    beginning = (words[0] if words else text[:_BEGINNING]) + " …"
     whole = text if len(text) <= _MOST else text[:_MOST] + "…"
     count = f"all {len(text):,}" if len(text) <= _MOST else f"the first {_MOST:,} of {len(text):,}"
     return join(
