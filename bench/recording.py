@@ -90,6 +90,7 @@ def table(result: dict[str, Any]) -> str:
             "",
             f"Measured by `python -m bench recording` on {result['date']}: {where['processor']}, "
             f"{result['threads']} threads, PyTorch {result['versions']['torch']}, commit {result['code']['commit']}; "
-            f"medians of {len(result['rows'][0]['with'])} readings in turns, load {result['load_before']} before.",
+            f"medians of {len(result['rows'][0]['with'])} interleaved runs, load average {result['load_before']} at the "
+            "start.",
         ]
     )

@@ -142,7 +142,8 @@ def _output(command: list[str]) -> str:
 def table(result: dict[str, Any]) -> str:
     """The table in Markdown, with what it was measured on."""
     lines = [
-        f"| text | million characters | qkv, s | SentencePiece, s | ratio (asked: ≤ {ASKED}) | tokens | nats a character |",
+        f"| text | million characters | qkv, s | SentencePiece, s | ratio (asked: ≤ {ASKED}) | tokens "
+        "| nats per character |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for row in result["rows"]:
@@ -159,7 +160,8 @@ def table(result: dict[str, Any]) -> str:
             "",
             f"Measured by `python -m bench unigram` on {result['date']}: {where['processor']}, {where['cores']} cores, "
             f"Python {result['versions']['python']}, SentencePiece {result['sentencepiece']} with {where['cores']} threads, "
-            f"commit {result['code']['commit']}; medians of {len(result['rows'][0]['seconds'][OURS])} trainings in turns, "
-            f"load {result['load_before']} before. Tokens and nats: qkv's; SentencePiece's.",
+            f"commit {result['code']['commit']}; medians of {len(result['rows'][0]['seconds'][OURS])} interleaved runs, "
+            f"load average {result['load_before']} at the start. The last two columns "
+            "give qkv's value, then SentencePiece's.",
         ]
     )

@@ -36,23 +36,28 @@ def test_a_page_prints_and_draws_what_it_shows(page: Page, tmp_path: Path):
     assert set(pictures) == set(re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.text))
     for name, drawn in pictures.items():
         kept = (page.path.parent / name).read_text(encoding="utf-8")
-        assert alike(kept, drawn), f"{name} is not what the page draws"
+        assert alike(kept, drawn, page.name in TRAINED), f"{name} is not what the page draws"
 
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
+TRAINED = ("19-inside", "20-pruning")
+"""Pages that draw trained models, whose weights differ between processors."""
 
 
-def alike(kept: str, drawn: str) -> bool:
-    """The same picture up to what another processor computes in the last digits: 3 % of a number, 0.1 of a small one."""
+def alike(kept: str, drawn: str, trained: bool = False) -> bool:
+    """The same picture up to what another processor computes in the last digits: 0.5 % of a number, 0.02 of a small one; of
+    trained models, 3 % and 0.1."""
+    share, small = (0.03, 0.1) if trained else (0.005, 0.02)
     if NUMBER.sub("#", kept) != NUMBER.sub("#", drawn):
         return False
     pairs = zip(map(float, NUMBER.findall(kept)), map(float, NUMBER.findall(drawn)), strict=True)
-    return all(abs(a - b) <= 0.1 + 0.03 * max(abs(a), abs(b)) for a, b in pairs)
+    return all(abs(a - b) <= small + share * max(abs(a), abs(b)) for a, b in pairs)
 
 
 def test_pictures_are_alike_only_with_the_same_shapes_and_numbers():
     kept = '<rect x="100" y="-2.5" class="bar s0"/>'
-    assert alike(kept, kept.replace("100", "102")) and alike(kept, kept.replace("-2.5", "-2.45"))
+    assert alike(kept, kept.replace("100", "100.3")) and alike(kept, kept.replace("-2.5", "-2.51"))
+    assert alike(kept, kept.replace("100", "102"), trained=True) and not alike(kept, kept.replace("100", "102"))
     assert not alike(kept, kept.replace("100", "110")) and not alike(kept, kept.replace("-2.5", "2.5"))
     assert not alike(kept, kept.replace("bar", "dot")) and not alike(kept, kept + kept)
 

@@ -59,12 +59,12 @@ def test_a_process_grows_by_what_was_predicted_within_a_quarter(case: str) -> No
 
 
 @pytest.mark.slow
-def test_qlora_takes_what_was_predicted_within_a_quarter() -> None:
-    """Rank 4 over 12.6 M weights of 4 bits. What libraries take differs between processors, and more in shorter batches."""
+def test_qlora_takes_what_was_predicted_within_a_tenth() -> None:
+    """Rank 4 over 12.6 M weights of 4 bits; the fixed part, libraries, makes shorter batches differ by more."""
     sizes = GPT | {"d_model": 512, "n_heads": 8}
     said = {"name": "gpt", "sizes": sizes, "rows": 8, "length": 256, "settings": {"precision": "fp32"}}
     grown, predicted = measured_with(said | {"weights": "nf4"})
-    assert predicted == pytest.approx(grown, rel=0.25)
+    assert predicted == pytest.approx(grown, rel=0.1)
 
 
 @pytest.mark.slow

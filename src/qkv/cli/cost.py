@@ -206,7 +206,7 @@ def _show(costs: Costs, measured: MeasuredTime | None) -> None:
 
 
 def _show_elsewhere(costs: Costs, hardware: Accelerator, precision: str) -> None:
-    """Print the least time of the training step on hardware that --hardware names."""
+    """Print the minimum time of the training step on the hardware that --hardware names."""
     from ..cost.accelerators import THIS
     from ..models.recurrent.model import Recurrent
     from ..models.transformer import Transformer

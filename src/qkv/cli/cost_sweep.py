@@ -103,9 +103,8 @@ def _print(rows: list[ModelCosts], key: str = "", sizes: list[str] | None = None
     for header in (*([key] if sizes else []), "parameters", "active", "FLOPs/token", "weights", "cache of a row"):
         table.add_column(header, justify="right")
     for i, row in enumerate(rows):
-        parameters, active = (
-            readable(n).replace("G", "B") for n in (row.parameters, row.active)
-        )  # as papers write them
+        # Papers write billions of parameters as B.
+        parameters, active = (readable(n).replace("G", "B") for n in (row.parameters, row.active))
         counts = (parameters, active, readable(row.forward), f"{readable(row.weights)}B")
         cache = "" if row.cache is None else f"{readable(row.cache)}B"
         table.add_row(row.name, *([sizes[i]] if sizes else []), *counts, cache)
@@ -113,7 +112,7 @@ def _print(rows: list[ModelCosts], key: str = "", sizes: list[str] | None = None
 
 
 def _drawing(rows: list[tuple[str, int, ModelCosts]], key: str, suffix: str) -> str:
-    """Charts of FLOPs, parameters and caches, one below the other: an SVG file or a page."""
+    """Draw charts of FLOPs, parameters and caches, stacked vertically, as SVG or HTML."""
     from ..look.chart import Series, line_chart
 
     quantities = {
@@ -137,7 +136,7 @@ def _drawing(rows: list[tuple[str, int, ModelCosts]], key: str, suffix: str) -> 
 
 
 def charts_as(charts: Sequence[Markup], suffix: str, title: str) -> str:
-    """Charts one below the other, in an SVG file or on a page."""
+    """Stack charts vertically, in an SVG file or an HTML page."""
     from ..look.standalone_svg import figure
 
     if suffix == ".svg":

@@ -102,8 +102,10 @@ def load_recipe(name: str, changes: list[str]) -> Recipe:
 
 
 def load_preset(name: str, changes: list[str]) -> ModelSpec:
-    """The spec of a preset with changes such as `d_model=64` or `decoder.position=alibi`, also as recipes write them
-    (`model.d_model=64`)."""
+    """Return the spec of a preset with changes such as `d_model=64` or `decoder.position=alibi`.
+
+    Changes may have the prefix of recipes: `model.d_model=64`.
+    """
     from ..recipes.model_choice import ModelChoice
     from ..recipes.overrides import apply
 

@@ -17,12 +17,12 @@ Recipe = Annotated[
 
 
 def resume_or_overwrite(resume: bool, overwrite: bool, kind: str) -> None:
-    """Raise ValueError if both options are given. kind: of the study, with its article, such as `an ablation`."""
+    """Raise ValueError if both options are given. kind: the kind of study with its article, such as `an ablation`."""
     if resume and overwrite:
         raise ValueError(f"--resume continues {kind} and --overwrite replaces it; give one of them")
 
 
 def interrupted(kind: str, folder: Path) -> int:
-    """Say how an interrupted study goes on. Returns the exit status."""
+    """Print how to continue an interrupted study. Returns the exit status."""
     echo(f"Interrupted; the {kind} is in {folder}. Continue with the same command and --resume.", err=True)
     return INTERRUPTED

@@ -67,9 +67,9 @@ def costs_of(name: str, spec: ModelSpec, tokens: int) -> ModelCosts:
 
 
 def read_range(text: str) -> tuple[str, list[int]]:
-    """The key and the sizes of a sweep such as `tokens=1k..1M` (k is 1,000): from the first size on, doubled until the
-    last; or of a list, `n_layers=6,12,24`.
+    """Parse a sweep into its key and its sizes.
 
+    `tokens=1k..1M` doubles the first size until it reaches the last (k is 1,000); `n_layers=6,12,24` lists the sizes.
     Raises ValueError for anything else.
     """
     key, _, bounds = text.partition("=")

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from .svg import tag
 
-WIDTH, HEIGHT = 400, 230  # of a chart; letters stay legible on a phone, which shows it about as wide
+WIDTH, HEIGHT = 400, 230  # of a chart, in pixels; text stays legible at the width of a phone
 _MARGIN, _GAP = 14, 18
 _SCALE = 1.3  # of the picture where there is room
 _VIEW_BOX = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')

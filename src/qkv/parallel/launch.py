@@ -23,8 +23,8 @@ from .world import ADDRESS, LOCAL_RANK, PORT, RANK, SIZE
 
 ERRORS = "QKV_ERRORS"  # the folder in which ranks leave the message of the error that ended them
 GRACE = 10.0  # seconds that ranks have to end after one has failed
-RANKS_A_CORE = 8  # more would mostly wait for one another
-BYTES = 0.3e9  # that a rank on a CPU needs at least: Python, PyTorch and qkv
+RANKS_A_CORE = 8  # more would mostly wait for each other
+RANK_BYTES = 0.3e9  # minimum memory of a rank on a CPU: Python, PyTorch and qkv
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Failure:
 
 
 def check_count(ranks: int, device: str) -> None:
-    """Check that this machine can run so many ranks. Raises ValueError with the largest number that it can."""
+    """Check that this machine can run this many ranks. Raises ValueError, which names the maximum, if it can't."""
     where = choose(device)
     if where.type == "cuda":
         if where.index is not None and ranks > 1:
@@ -67,10 +67,10 @@ def check_count(ranks: int, device: str) -> None:
             f"--nproc {at_most}, {RANKS_A_CORE} ranks a core"
         )
     free = available(torch.device("cpu"))
-    if free is not None and ranks * BYTES > free:
+    if free is not None and ranks * RANK_BYTES > free:
         raise ValueError(
-            f"--nproc {ranks} needs at least {ranks * BYTES / 1e9:.1f} GB of memory, {BYTES / 1e9:g} GB a rank, and "
-            f"{free / 1e9:.1f} GB are free; give at most --nproc {max(1, int(free // BYTES))}"
+            f"--nproc {ranks} needs at least {ranks * RANK_BYTES / 1e9:.1f} GB of memory, {RANK_BYTES / 1e9:g} GB a rank, "
+            f"and {free / 1e9:.1f} GB are free; give at most --nproc {max(1, int(free // RANK_BYTES))}"
         )
 
 
@@ -80,7 +80,7 @@ def launched_here() -> bool:
 
 
 def threads_of(ranks: int) -> int:
-    """How many threads each of so many ranks on this machine computes with."""
+    """Return the number of threads of each rank if this many run on this machine."""
     given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     return int(given) if given.isdecimal() and int(given) else max(1, cores() // ranks)
 

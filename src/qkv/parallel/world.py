@@ -15,7 +15,7 @@ from torch import Tensor
 
 RANK, SIZE, LOCAL_RANK = "RANK", "WORLD_SIZE", "LOCAL_RANK"
 ADDRESS, PORT = "MASTER_ADDR", "MASTER_PORT"
-PATIENCE = 20.0  # seconds of waiting for the other ranks after which a rank says so
+PATIENCE = 20.0  # seconds after which a rank says that it is waiting for the others
 
 
 def launched() -> bool:
@@ -29,7 +29,7 @@ def rank_of_environment() -> int:
 
 
 def _number(name: str, default: int) -> int:
-    """A variable of the launcher. Raises ValueError if it is not a number."""
+    """Read an environment variable that the launcher sets. Raises ValueError if it is not a number."""
     value = os.environ.get(name) or str(default)
     if not value.isdecimal():
         raise ValueError(

@@ -36,5 +36,5 @@ def write_report(
 
 
 def file_list(names: Iterable[str]) -> Markup:
-    """Links to files beside the page."""
+    """Return a list of links to files in the folder of the page."""
     return tag("ul", join(*(tag("li", tag("a", name, href=name)) for name in names)))

@@ -1,1 +1,1 @@
-"""Pictures of a few numbers, each written to an SVG file: lines, bars, grids of weights, time lines and trees."""
+"""Pictures of a few numbers, each written to an SVG file: lines, bars, grids of weights, timelines and trees."""

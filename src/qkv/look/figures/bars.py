@@ -26,7 +26,7 @@ def bars(
 
 
 def chart(title: str, series: Mapping[str, Mapping[str, float]], show: Callable[[float], str] = readable) -> Markup:
-    """The bars without their file."""
+    """Return the bars as SVG markup."""
     labels = list(dict.fromkeys(label for values in series.values() for label in values))
     every = [value for values in series.values() for value in values.values()]
     if not every or min(every) < 0:

@@ -40,7 +40,7 @@ def grids(file: Path | str, *shown: Grid, across: int = 3) -> None:
 
 
 def chart(shown: Iterable[Grid], across: int = 3) -> Markup:
-    """The grids without their file."""
+    """Return the grids as SVG markup."""
     every = list(shown)
     if not every:
         raise ValueError("there are no grids to draw")

@@ -1,4 +1,4 @@
-"""What each of several workers does when, as an SVG file."""
+"""A timeline of several workers as an SVG file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FONT, _ROW = 12.0, 26.0
 
 @dataclass(frozen=True)
 class Span:
-    """Work from `start` for `length` units of time. `kind` has a color; `label` stands in it."""
+    """A period of work that begins at `start` and lasts `length`. `kind` selects its color; `label` is drawn inside."""
 
     start: float
     length: float
@@ -26,16 +26,16 @@ class Span:
 
 
 def timeline(file: Path | str, title: str, rows: Mapping[str, Sequence[Span]]) -> None:
-    """Draw the spans of each row, time to the right; what is empty is idle. Up to four kinds."""
+    """Draw the spans of each row along a time axis. Gaps are idle time. There are at most four kinds."""
     save(file, chart(title, rows))
 
 
 def chart(title: str, rows: Mapping[str, Sequence[Span]]) -> Markup:
-    """The time line without its file."""
+    """Return the timeline as SVG markup."""
     kinds = list(dict.fromkeys(span.kind for spans in rows.values() for span in spans))
     end = max((span.start + span.length for spans in rows.values() for span in spans), default=0.0)
     if not end:
-        raise ValueError("there is nothing on the time line")
+        raise ValueError("there is nothing on the timeline")
     left = 8 + max(text_width(name, _FONT) for name in rows)
     scale, top = (WIDTH - left) / end, 38.0
     parts = []

@@ -15,7 +15,7 @@ _LEAF, _TOP = 34.0, 34.0
 
 
 def tree(file: Path | str, title: str, paths: Mapping[Words, tuple[str, bool]]) -> None:
-    """Draw paths from the left: the last word of each, its note below, and a line from the path without that word.
+    """Draw paths from left to right: the last word of each path with its note below, joined to the path before that word.
 
     paths: (note, kept) by words; those that are not kept are faint. The beginnings of a path must be there too.
     """
@@ -23,7 +23,7 @@ def tree(file: Path | str, title: str, paths: Mapping[Words, tuple[str, bool]]) 
 
 
 def chart(title: str, paths: Mapping[Words, tuple[str, bool]]) -> Markup:
-    """The tree without its file."""
+    """Return the tree as SVG markup."""
     if not paths:
         raise ValueError("there are no paths to draw")
     if lost := [path for path in paths if path[:-1] and path[:-1] not in paths]:

@@ -10,21 +10,21 @@ from pydantic import PositiveInt, model_validator
 from tokenizers import decoders, models, pre_tokenizers
 
 from ..pipelines import count_metaspace_words
-from . import unigram_training
 from .spec import SubwordSpec, Trace, VocabSize, prepend_scheme, refuse_trace, require_unk
 
 
 class Unigram(SubwordSpec, kind="unigram"):
     """A unigram language model over pieces (Kudo 2018, SentencePiece): the most probable segmentation is chosen.
 
-    p(x₁ … xₙ) = Π p(xᵢ) for pieces xᵢ. `unigram_training` finds pieces and probabilities. Digits after the sixth of
-    log-probabilities are dropped, because sums differ there between machines.
+    p(x₁ … xₙ) = Π p(xᵢ) for pieces xᵢ. `unigram_training` finds pieces and probabilities. Log-probabilities are rounded to
+    six decimals, because later digits differ between machines.
     """
 
     vocab_size: VocabSize = 8000
     prefix_space: bool = True
     """Put a space before the first word, so that it is treated like the others."""
     max_piece_length: PositiveInt = 16
+    """In characters. Training never makes pieces of more than 32, as it reads longer words in parts of 32."""
 
     @model_validator(mode="after")
     def _has_unk(self) -> Self:
@@ -38,6 +38,8 @@ class Unigram(SubwordSpec, kind="unigram"):
 
     def learn(self, texts: Iterable[str], trace: Trace | None = None) -> models.Model:
         refuse_trace(self, trace)
+        from . import unigram_training  # imports scipy
+
         pipeline = self.pipeline(models.Unigram())
         words = count_metaspace_words(texts, pipeline, self.prefix_space)
         characters = {character for word in words for character in word}

@@ -1,4 +1,4 @@
-"""All segmentations of many words into pieces: their expected piece counts, and the most probable one of each word."""
+"""Lattices of all segmentations of words into pieces: expected counts of pieces, and the most probable segmentations."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Flags = NDArray[np.bool_]
 class Lattice:
     """A lattice for each word: its nodes are the places between characters, its edges the pieces between two nodes.
 
-    Words are sorted by falling length, so that those with a node at offset t are the first `width[t]` of them. Their nodes
-    at t are numbered row[t], row[t] + 1, …. Edges are sorted by the node at which they end.
+    Words are in order of descending length, so that the words with a node at offset t come first. Their nodes at t have the
+    numbers row[t], row[t] + 1, …. Edges are sorted by the node at which they end.
 
     lengths:    of the words, in characters
     row:        number of the first node at each offset
@@ -35,7 +35,7 @@ class Lattice:
 
     @classmethod
     def of(cls, lengths: Ints, edges: list[tuple[Ints, Ints, int, Ints]]) -> Lattice:
-        """Build it from edges of each length: words, offsets at which they start, their common length, and pieces."""
+        """Build lattices from the edges of each length: (words, start offsets, length, pieces)."""
         width = np.searchsorted(-lengths, -np.arange(lengths.max(initial=0) + 1), side="right")
         row = np.concatenate([[0], np.cumsum(width)])
         ends = [row[offset + length] + word for word, offset, length, _ in edges]
@@ -61,7 +61,7 @@ class Lattice:
         return Lattice(self.lengths, self.row, piece[stays], self.start[stays], self.end[stays])
 
     def places(self, nodes: Ints) -> tuple[Ints, Ints]:
-        """The words and offsets of nodes."""
+        """Return the words and offsets of nodes."""
         offset = np.repeat(np.arange(len(self.row) - 1), np.diff(self.row))[nodes]
         return nodes - self.row[offset], offset
 
@@ -72,7 +72,7 @@ class Lattice:
 
     @cached_property
     def _steps(self) -> list[tuple[slice, Ints, Ints]]:
-        """For each offset: its edges, the index of the first edge of each node among them, and these nodes."""
+        """Edges grouped by the offset at which they end: (slice of edges, first edge of each node in the slice, nodes)."""
         bounds = np.searchsorted(self.end, self.row)
         steps = []
         for low, high in itertools.pairwise(bounds[1:].tolist()):
@@ -82,7 +82,7 @@ class Lattice:
         return [step for step in steps if len(step[1])]
 
     def expected_counts(self, log_probabilities: Floats, lengths: Ints, weights: Floats) -> tuple[Floats, float]:
-        """The E-step (forward–backward): how often each piece is expected, summed over words with their weights.
+        """Return the expected count of each piece, summed over the weighted words (E-step, forward–backward algorithm).
 
         With α the probability of all segmentations up to a node and β of all after it, the expected count of an edge from
         i to j with piece x in a word of probability Z is α_i · p(x) · β_j / Z. Also returns Σ weight · log Z.
@@ -104,15 +104,17 @@ class Lattice:
         for edges, _, _ in reversed(steps):
             after = beta[self.end[edges]]
             forward[edges] *= after
-            beta[self.start[edges]] += (
-                after * probability[edges]
-            )  # edges that end at one offset start at different nodes
+            # Edges that end at the same offset start at different nodes, so no index occurs twice.
+            beta[self.start[edges]] += after * probability[edges]
         counts = np.bincount(self.piece, forward, len(log_probabilities)).astype(np.float64)
         return counts, float(weights @ (np.log(total) - scale * self.lengths))
 
     def most_probable(self, log_probabilities: Floats) -> tuple[Floats, Ints, Ints]:
-        """The most probable segmentation of each word (Viterbi): its log-probability (−∞ if a word has none), and the
-        words and pieces of all segmentations. The shortest of equally good last pieces is taken."""
+        """Find the most probable segmentation of each word (Viterbi).
+
+        Returns its log-probability for each word, −∞ if there is none, and the words and pieces of all segmentations, last
+        pieces first. Of equally probable segmentations, the one with the shortest last piece is taken.
+        """
         score = np.full(int(self.row[-1]), -np.inf)
         score[: len(self.lengths)] = 0.0
         best = np.full(len(score), -1, np.int64)  # edge by which a node is reached

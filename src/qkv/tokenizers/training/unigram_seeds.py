@@ -11,16 +11,16 @@ import numpy as np
 from .unigram_lattice import Flags, Floats, Ints, Lattice
 
 LONGEST = 32
-"""Characters of a word that are segmented together. Longer words are read in parts of this length."""
-SEEDS = 1_000_000  # SentencePiece's `seed_sentencepiece_size`
+"""The maximum number of characters of a word. Longer words are split into parts of this length."""
+SEED_SIZE = 1_000_000  # SentencePiece's `seed_sentencepiece_size`
 
 
 @dataclass
 class Corpus:
-    """Distinct words, or parts of LONGEST characters of them, sorted by falling length, in one array of characters.
+    """Distinct words, or parts of LONGEST characters of them, in order of descending length, in one array of characters.
 
-    weights:  how often each word occurs
-    starts:   place of the first character of each word
+    weights:  number of occurrences of each word
+    starts:   index of the first character of each word
     codes:    the words' characters, as indices in `alphabet`
     word:     word of each character
     offset:   index of each character in its word
@@ -52,7 +52,7 @@ class Corpus:
         return cls(weights, lengths, starts, codes, [chr(point) for point in used.tolist()], word_of, offset)
 
     def texts(self, places: Ints, lengths: Ints) -> list[str]:
-        """Substrings that begin at these places."""
+        """Return the substrings of these lengths that start at `places`."""
         text = "".join([self.alphabet[code] for code in self.codes.tolist()])
         return [text[place : place + length] for place, length in zip(places.tolist(), lengths.tolist(), strict=True)]
 
@@ -82,14 +82,14 @@ class Occurrences(NamedTuple):
 
 
 def seeds(corpus: Corpus, longest: int) -> list[Occurrences]:
-    """All characters, and the SEEDS substrings of up to `longest` characters with the greatest occurrences × length.
+    """All characters, and the SEED_SIZE substrings of up to `longest` characters with the largest count × length.
 
     A substring that occurs once, or is followed by the same character wherever it occurs, is left out.
     """
     found = _repeated(corpus, longest)
     scores = np.concatenate([each.counts * each.length for each in found[1:]]) if found[1:] else np.zeros(0)
     chosen = np.zeros(len(scores), bool)
-    chosen[np.argsort(-scores, kind="stable")[:SEEDS]] = True
+    chosen[np.argsort(-scores, kind="stable")[:SEED_SIZE]] = True
     bounds = np.cumsum([len(each.counts) for each in found[1:]])
     masks = np.split(chosen, bounds[:-1]) if found[1:] else []
     return [found[0], *(each.select(mask) for each, mask in zip(found[1:], masks, strict=True))]

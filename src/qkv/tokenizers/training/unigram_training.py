@@ -12,26 +12,27 @@ from scipy.special import digamma
 from .unigram_lattice import Floats, Ints, Lattice
 from .unigram_seeds import Corpus, corpus_lattice, piece_lattice, seeds
 
-STEPS = 2  # of expectation maximization before each pruning
-SHRINK = 0.75  # of the pieces stay at each pruning
-SPARE = 1.1  # pruning ends at this multiple of the wanted size; the least probable of them are dropped
-RARE = 0.5  # expected occurrences below which a piece is dropped
+SUB_ITERATIONS = 2  # EM iterations before each pruning, SentencePiece's `num_sub_iterations`
+SHRINKING_FACTOR = 0.75  # share of the pieces that a pruning keeps, SentencePiece's `shrinking_factor`
+SPARE = 1.1  # pruning stops at this multiple of `size`; the most probable `size` pieces of these are returned
+RARE = 0.5  # a piece with a smaller expected count is dropped
 
 
 def train(counts: Mapping[str, int], size: int, longest: int = 16) -> list[tuple[str, float]]:
-    """Return at most `size` pieces with their log-probabilities, the most probable first. All characters are among them.
+    """Return pieces and their log-probabilities, in descending order.
 
-    The probability of a segmentation is the product of its pieces' probabilities. The pieces begin with the frequent
-    substrings. Then expectation maximization and pruning take turns: pruning removes the quarter of the pieces without
-    which the likelihood of the corpus falls least (Kudo 2018, section 3.2).
+    The probability of a segmentation is the product of its pieces' probabilities. Training starts from the frequent
+    substrings, and alternates between EM iterations and pruning. Pruning removes the quarter of the pieces whose removal
+    reduces the likelihood of the corpus least (Kudo 2018, section 3.2).
 
-    counts:  how often each word occurs
-    longest: characters of a piece
+    counts:  the number of occurrences of each word
+    size:    the maximum number of pieces; every character is a piece, even if there are more characters
+    longest: the maximum number of characters of a piece; pieces of more than LONGEST are never made
     """
     corpus = Corpus.of(counts)
     model = Model.of(corpus, longest)
     while True:
-        for _ in range(STEPS):
+        for _ in range(SUB_ITERATIONS):
             model = model.maximized()
         model = model.without_rare()
         smallest = max(int(size * SPARE), model.characters)
@@ -60,7 +61,7 @@ class Model:
 
     @classmethod
     def of(cls, corpus: Corpus, longest: int) -> Model:
-        """Begin with seeds, whose first probabilities are proportional to the characters that they cover."""
+        """Start from the seeds, with probabilities proportional to the number of characters that they cover."""
         found = seeds(corpus, longest)
         lengths = np.repeat([each.length for each in found], [len(each.counts) for each in found])
         places = np.concatenate([each.first for each in found])
@@ -69,7 +70,7 @@ class Model:
         return cls(corpus, len(found[0].counts), places, lengths, np.log(covered / covered.sum()), lattice)
 
     def maximized(self) -> Model:
-        """Take a step of expectation maximization. Pieces that are hardly expected get probability 0.
+        """Run an EM iteration. Pieces with an expected count below RARE get probability 0.
 
         The M-step gives log p = ψ(c) − ψ(Σ c) for expected counts c, as in variational Bayes, which favors few pieces.
         """
@@ -85,11 +86,11 @@ class Model:
         return self._keep(np.isfinite(self.log_probabilities))
 
     def pruned(self, size: int) -> Model:
-        """Keep the pieces whose removal would cost most: a share of SHRINK, or `size` if that is more."""
+        """Keep the pieces whose removal would reduce the likelihood most: SHRINKING_FACTOR of all, but at least `size`."""
         model = self.with_own()
         loss = model.losses()
         stays = np.zeros(len(loss), bool)
-        stays[np.argsort(-loss, kind="stable")[: max(size, int(SHRINK * len(loss)))]] = True
+        stays[np.argsort(-loss, kind="stable")[: max(size, int(SHRINKING_FACTOR * len(loss)))]] = True
         return model._keep(stays & (loss > -np.inf))
 
     def with_own(self) -> Model:
@@ -99,7 +100,7 @@ class Model:
         return replace(self, own=piece_lattice(self.corpus, self.lattice, self.places, self.lengths))
 
     def losses(self) -> Floats:
-        """By how much the log-likelihood of a word falls on average without each piece; ∞ for characters.
+        """Return the decrease of the mean log-likelihood of a word if each piece were removed; ∞ for characters.
 
         In the most probable segmentations, piece x occurs f times among F pieces. Without it, these f become
         the n pieces y of its own most probable segmentation. With W words that is
@@ -144,7 +145,7 @@ class Model:
         )
 
     def most_probable(self, size: int) -> list[tuple[str, float]]:
-        """The characters and the most probable pieces, `size` in all."""
+        """Return the characters and the most probable pieces, `size` in total."""
         pieces = self.corpus.texts(self.places, self.lengths)
         order = sorted(range(len(pieces)), key=lambda i: (-self.log_probabilities[i], pieces[i]))
         longer = [i for i in order if i >= self.characters][: max(size - self.characters, 0)]
