@@ -1,8 +1,9 @@
 """Products with quantized matrices: y = x Wᵀ, where W is dequantized a piece at a time and never stored.
 
 Gradients flow to x, as QLoRA needs them; W has none. With quantized activations each token x becomes x ≈ q · s with
-s = max |x| / 127, or of fp8 / 448, when the product is computed; for int8 codes per channel the sums of products are
-integers. Gradients pass through the rounding of activations unchanged.
+s = max |x| / 127, or of fp8 / 448, when the product is computed. On CPUs the sums of products with int8 activations are
+integers: by C++ kernels within groups of whole blocks of 32 inputs, without them for int8 codes per channel. Gradients pass
+through the rounding of activations unchanged.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch.nn import functional as F
 
 from ..kernels.native import products as native
 from ..kernels.products.formats import Int4, Int8
-from ..kernels.products.integers import integer_product, matrix_of
+from ..kernels.products.integers import has_integer_products, integer_product, matrix_of
 from ..kernels.products.plain import is_plain
 from .formats import Packed, format_of
 from .formats.fp8 import LARGEST, NUMBERS
@@ -31,7 +32,10 @@ def product(x: Tensor, matrix: Packed, bias: Tensor | None = None, activations: 
     if matrix.order is not None:
         x, matrix = x.index_select(-1, matrix.order), _in_order(matrix)
     needs_gradient = torch.is_grad_enabled() and x.requires_grad
-    if activations == "int8" and not needs_gradient and _has_integer_sums(matrix):
+    codes = integers(matrix) if activations == "int8" and not needs_gradient else None
+    if codes is not None and _has_kernel(x, codes):
+        return integer_product(x, codes, bias, "int8")
+    if codes is not None and _has_integer_sums(matrix):
         y = _integer_product(x, matrix)
     else:
         x = x if activations == "none" else _rounded(x, activations)
@@ -62,9 +66,9 @@ class _Product(torch.autograd.Function):
 
 
 def _multiplied(x: Tensor, matrix: Packed) -> Tensor:
-    integers = _integers(matrix)
-    if integers is not None and native.serves(x, (matrix_of(integers, None),)) and is_plain(x, matrix.codes):
-        return integer_product(x, integers, None, "float")
+    codes = integers(matrix)
+    if codes is not None and native.serves(x, (matrix_of(codes, None),)) and is_plain(x, matrix.codes):
+        return integer_product(x, codes, None, "float")
     pieces = _pieces(matrix)
     if len(pieces) == 1:
         return F.linear(x, matrix.dense(x.dtype))
@@ -74,9 +78,11 @@ def _multiplied(x: Tensor, matrix: Packed) -> Tensor:
     return out
 
 
-def _integers(matrix: Packed) -> Int8 | Int4 | None:
-    """The matrix as the C++ kernels read it, without copies of its codes; None for formats that they don't know."""
+def integers(matrix: Packed) -> Int8 | Int4 | None:
+    """The matrix as the C++ kernels read it, without copies of its codes; None if they can't."""
     name = matrix.format.name
+    if matrix.order is not None:
+        return None
     if name == "int8" and matrix.zeros is None:
         return Int8(matrix.codes, matrix.scales)
     if name == "int4":
@@ -111,6 +117,11 @@ def quantized_tokens(x: Tensor) -> tuple[Tensor, Tensor]:
     """int8 codes and fp32 scales of each token: x ≈ codes · scales, the largest number being ±127."""
     scales = (x.abs().amax(-1, keepdim=True).float() / 127).clamp(min=1e-30)
     return (x / scales).round().clamp(-127, 127).to(torch.int8), scales
+
+
+def _has_kernel(x: Tensor, codes: Int8 | Int4) -> bool:
+    """Whether the C++ kernels multiply integers here."""
+    return has_integer_products(codes) and native.serves(x, (matrix_of(codes, None),), True) and is_plain(x, codes.codes)
 
 
 def _has_integer_sums(matrix: Packed) -> bool:

@@ -14,7 +14,7 @@ from qkv.kernels.native import products as native
 @pytest.fixture(params=["native", "PyTorch"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     if request.param == "PyTorch":
-        monkeypatch.setattr(native, "serves", lambda x, matrices: False)
+        monkeypatch.setattr(native, "serves", lambda x, matrices, integer=False: False)
     elif compiler.library("products") is None:
         pytest.skip("there is no C++ compiler here, and the kernels can't be built")
     with torch.no_grad():

@@ -11,9 +11,9 @@ from torch import Tensor
 from . import prebuilt
 from .compiler import library
 from .decoding import Attention
+from .products import KINDS, Matrix
 
 MOST_TOKENS = {torch.float32: 64, torch.bfloat16: 32}  # rows up to which products.cpp is faster than PyTorch's products
-_KINDS = {torch.float32: 0, torch.bfloat16: 1}  # its `Kind`
 OWN, CROSS, FEED_FORWARD = range(3)  # the source's `Sublayer`
 NO_NORM, LAYER_NORM, RMS_NORM = range(3)  # its `NormKind`
 ACTIVATIONS = (
@@ -96,16 +96,17 @@ def ready() -> bool:
     return all(name in prebuilt.TARGETS and library(name) is not None for name in ("decoding", "products"))
 
 
-def product_of(matrices: Sequence[tuple[Tensor, Tensor | None]]) -> tuple[Product, object]:
-    """The products with (matrix, bias) of one dtype and width, fp32 or bf16, and what has to live as long as they do."""
-    first, parts = matrices[0][0], []
-    for matrix, bias in matrices:
-        place = None if bias is None else bias.data_ptr()
-        parts.append(_Weight(matrix.data_ptr(), None, None, place, len(matrix), _is_half(bias)))
+def product_of(matrices: Sequence[Matrix], integer: bool = False) -> tuple[Product, object]:
+    """The products with matrices of one format, width and group, and what has to live as long as they do."""
+    first, parts = matrices[0], []
+    for codes, bias, scales, zeros in matrices:
+        places = (None if tensor is None else tensor.data_ptr() for tensor in (codes, scales, zeros, bias))
+        parts.append(_Weight(*places, len(codes), _is_half(bias)))
     weights = (_Weight * len(parts))(*parts)
-    depth = first.shape[1]
-    sizes = len(parts), depth, depth, sum(len(matrix) for matrix, _ in matrices)
-    return Product(ctypes.addressof(weights), *sizes, _KINDS[first.dtype], 0), weights
+    depth = first.codes.shape[1] * (2 if first.codes.dtype == torch.uint8 else 1)
+    group = depth if first.scales is None else depth // first.scales.shape[1]
+    sizes = len(parts), depth, group, sum(len(matrix.codes) for matrix in matrices)
+    return Product(ctypes.addressof(weights), *sizes, KINDS[first.codes.dtype], integer), weights
 
 
 def _is_half(x: Tensor | None) -> bool:

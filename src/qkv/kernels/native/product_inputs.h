@@ -1,5 +1,6 @@
 // What products of few rows need to know of their activations, prepared once for all threads.
 #pragma once
+#include <algorithm>
 #include <vector>
 
 #include "products.h"
@@ -7,7 +8,7 @@
 namespace {
 
 constexpr int OUTS = 4;           // rows of W at a time
-constexpr long BLOCK = 32;        // columns with one scale of activations
+constexpr long BLOCK = 32;        // columns in whose multiples groups are, for products of integers
 constexpr long PAIR = 2 * BLOCK;  // columns of 32 bytes of 4-bit codes
 
 enum Kind { FULL, HALF, BYTE, NIBBLE };
@@ -21,9 +22,11 @@ struct Sizes {
 struct Inputs {
     const float* x;        // (rows, depth)
     const float* turned;   // x for 4-bit codes: number j of lane i of 64 columns is column 8 i + j
-    const int8_t* bytes;   // x in 8 bits; for 4-bit codes even columns come before odd ones in 64
-    const float* factors;  // (rows, depth / 32), the scales of `bytes`
     const float* eights;   // (rows, depth / 8): what a zero point of 8 takes from each lane
+    const int8_t* bytes;   // x in 8 bits; for 4-bit codes even columns come before odd ones in each `span` of columns
+    const float* factors;  // (rows), the scales of `bytes`
+    const int32_t* offsets;  // (rows, moves): what makes up, in each lane, for codes that are moved to be unsigned
+    long span, moves;        // columns in a vector of codes of integer products; offsets of a row: a vector for each group, or more
     long groups;
     long rows_ahead, ahead;  // from a row of W to the one that is prefetched meanwhile: rows, and bytes
 };
@@ -39,57 +42,60 @@ long rows_ahead_of(const Sizes& s) {
     return s.rows == 1 && s.kind != NIBBLE ? rows : (rows + OUTS - 1) / OUTS * OUTS;
 }
 
+// Room for numbers, from the start of a line of memory: vectors that lie in two lines take twice as long to read.
 template <typename T>
 T* room(std::vector<T>& held, long numbers) {
-    if (static_cast<long>(held.size()) < numbers) held.resize(numbers);
-    return held.data();
+    const size_t least = numbers + LINE / sizeof(T);
+    if (held.size() < least) held.resize(least);
+    const auto place = reinterpret_cast<uintptr_t>(held.data());
+    return reinterpret_cast<T*>((place + LINE - 1) / LINE * LINE);
 }
 
-// x rounded to 8 bits, block by block: to the nearest integer, to even where two are as near. Where a number is NaN or infinite
-// the factor is NaN.
-void rounded(const float* x, const Sizes& s, int8_t* bytes, float* factors) {
+// A row of x rounded to 8 bits: to the nearest integer, to even where two are as near. Returns the scale, NaN where a number is
+// NaN or infinite.
+float rounded(const float* x, long depth, int8_t* bytes) {
     constexpr float MAGIC = 12582912.0f;  // to which small numbers are added as integers
-    for (long b = 0; b < s.depth / BLOCK; ++b) {
-        Eight own[BLOCK / 8], most = {}, zero = {};
-        for (int i = 0; i < BLOCK / 8; ++i) {
-            own[i] = loaded<Eight>(x + b * BLOCK + 8 * i);
-            const Eight size = own[i] < 0.0f ? -own[i] : own[i];
-            most = size > most ? size : most;
-            zero += own[i] - own[i];
-        }
-        const float largest = greatest(most), inverse = largest > 0.0f ? 127.0f / largest : 0.0f;
-        int32_t numbers[BLOCK];
-        for (int i = 0; i < BLOCK / 8; ++i) {
-            const auto moved = bits_as<Many<int32_t, 8>>(own[i] * inverse + MAGIC);
-            stored(numbers + 8 * i, moved - bits_as<int32_t>(MAGIC));
-        }
-        factors[b] = largest / 127.0f + sum<8>(zero);
-        int8_t *even = bytes + b * BLOCK, *odd = even + 1;
-        int step = 2;
-        if (s.kind == NIBBLE) {
-            even = bytes + b / 2 * PAIR + b % 2 * BLOCK / 2;
-            odd = even + BLOCK;
-            step = 1;
-        }
-        for (int i = 0; i < BLOCK / 2; ++i) {
-            even[step * i] = static_cast<int8_t>(numbers[2 * i]);
-            odd[step * i] = static_cast<int8_t>(numbers[2 * i + 1]);
+    Eight most = {}, zero = {};
+    for (long i = 0; i < depth; i += 8) {
+        const Eight own = loaded<Eight>(x + i), size = own < 0.0f ? -own : own;
+        most = size > most ? size : most;
+        zero += own - own;
+    }
+    const float scale = std::max(greatest(most) / 127.0f, 1e-30f);
+    for (long i = 0; i < depth; i += 8) {
+        const auto moved = bits_as<Many<int32_t, 8>>(loaded<Eight>(x + i) / scale + MAGIC);
+        stored(bytes + i, __builtin_convertvector(moved - bits_as<int32_t>(MAGIC), Many<int8_t, 8>));
+    }
+    return scale + sum<8>(zero);
+}
+
+// Sums over `count` vectors of the numbers in each of their lanes, times `times`.
+void lanes_summed(const int8_t* bytes, long count, long lanes, long columns, int32_t times, int32_t* to) {
+    for (long lane = 0; lane < lanes; ++lane) {
+        int32_t total = 0;
+        for (long v = 0; v < count; ++v)
+            for (long i = 0; i < columns; ++i) total += bytes[(v * lanes + lane) * columns + i];
+        to[lane] = times * total;
+    }
+}
+
+// Even columns before odd ones in each `span` of columns.
+void parted(int8_t* bytes, long depth, long span) {
+    int8_t own[2 * LINE];
+    for (long start = 0; start < depth; start += span, bytes += span) {
+        std::memcpy(own, bytes, span);
+        for (long i = 0; i < span / 2; ++i) {
+            bytes[i] = own[2 * i];
+            bytes[span / 2 + i] = own[2 * i + 1];
         }
     }
 }
 
-// For each block of 32 columns and each of its lanes: - 8 times a quarter of the sum of x, or of its rounded numbers.
-void summed(const float* x, const int8_t* bytes, const float* factors, long depth, float* eights) {
+// For each block of 32 columns and each of its lanes: - 8 times a quarter of the sum of x.
+void summed(const float* x, long depth, float* eights) {
     for (long b = 0; b < depth / BLOCK; ++b) {
         float total = 0.0f;
-        if (bytes) {
-            const int8_t* even = bytes + b / 2 * PAIR + b % 2 * BLOCK / 2;
-            int whole = 0;
-            for (long i = 0; i < BLOCK / 2; ++i) whole += even[i] + even[i + BLOCK];
-            total = factors[b] * static_cast<float>(whole);
-        } else {
-            for (long i = 0; i < BLOCK; ++i) total += x[b * BLOCK + i];
-        }
+        for (long i = 0; i < BLOCK; ++i) total += x[b * BLOCK + i];
         for (long lane = 0; lane < 4; ++lane) eights[4 * b + lane] = -2.0f * total;
     }
 }
@@ -97,10 +103,44 @@ void summed(const float* x, const int8_t* bytes, const float* factors, long dept
 // Whether there is a kernel for these 4-bit codes: other ones are turned into floats.
 bool pairs_fit(const Sizes& s) { return s.depth % PAIR == 0 && (s.group == BLOCK || s.group % PAIR == 0); }
 
-Inputs prepared(const void* given, const Sizes& s) {
-    thread_local std::vector<float> wide, arranged, added, scales;
+// Columns of a vector of codes: of the widest vectors that groups and width allow.
+long span_of(const Sizes& s) {
+    const long widest = s.kind == BYTE ? LINE : 2 * LINE;
+    const bool halves = s.group == widest / 2 || (s.kind == NIBBLE && s.group == widest / 4);
+    return WIDE_INTEGERS && s.depth % widest == 0 && (s.group % widest == 0 || halves) ? widest : widest / 2;
+}
+
+// Activations for products of integers.
+void round_rows(Inputs& in, const Sizes& s) {
+    thread_local std::vector<float> scales;
     thread_local std::vector<int8_t> numbers;
-    Inputs in = {static_cast<const float*>(given), nullptr, nullptr, nullptr, nullptr, s.depth / s.group, 0, 0};
+    thread_local std::vector<int32_t> sums;
+    in.span = span_of(s);
+    const long columns = s.kind == BYTE ? 4 : 8, lanes = in.span / columns;
+    const long count = std::max(1L, s.group / in.span), vectors = s.depth / in.span;
+    in.moves = vectors / count * lanes;
+    int8_t* bytes = room(numbers, s.rows * s.depth);
+    float* factors = room(scales, s.rows);
+    int32_t* offsets = room(sums, s.rows * in.moves);
+    for (long m = 0; m < s.rows; ++m) {
+        int8_t* own = bytes + m * s.depth;
+        factors[m] = rounded(in.x + m * s.depth, s.depth, own);
+        if (s.kind == NIBBLE || MOVED)
+            for (long g = 0; g < vectors / count; ++g)
+                lanes_summed(own + g * count * in.span, count, lanes, columns, s.kind == BYTE ? -128 : -8,
+                             offsets + m * in.moves + g * lanes);
+        if (s.kind == NIBBLE) parted(own, s.depth, in.span);
+    }
+    in.bytes = bytes;
+    in.factors = factors;
+    in.offsets = offsets;
+}
+
+Inputs prepared(const void* given, const Sizes& s) {
+    thread_local std::vector<float> wide, arranged, added;
+    Inputs in = {};
+    in.x = static_cast<const float*>(given);
+    in.groups = s.depth / s.group;
     in.rows_ahead = rows_ahead_of(s);
     in.ahead = in.rows_ahead * bytes_of(s.kind, s.depth);
     if (s.half) {
@@ -108,27 +148,15 @@ Inputs prepared(const void* given, const Sizes& s) {
         for (long i = 0; i < s.rows * s.depth; ++i) to[i] = widened(static_cast<const uint16_t*>(given)[i]);
         in.x = to;
     }
-    if (!s.integer && (s.kind != NIBBLE || s.rows > 1 || !pairs_fit(s))) return in;
-    const long blocks = s.depth / BLOCK;
-    int8_t* bytes = s.integer ? room(numbers, s.rows * s.depth) : nullptr;
-    float* factors = s.integer ? room(scales, s.rows * blocks) : nullptr;
-    float* eights = s.kind == NIBBLE ? room(added, 4 * s.rows * blocks) : nullptr;
-    for (long m = 0; m < s.rows; ++m) {
-        const float* x = in.x + m * s.depth;
-        if (s.integer) rounded(x, s, bytes + m * s.depth, factors + m * blocks);
-        if (eights)
-            summed(x, s.integer ? bytes + m * s.depth : nullptr, s.integer ? factors + m * blocks : nullptr, s.depth,
-                   eights + 4 * m * blocks);
-    }
-    if (!s.integer) {
-        float* to = room(arranged, s.depth);
-        for (long i = 0; i < s.depth; i += PAIR)
-            for (long j = 0; j < 8; ++j)
-                for (long lane = 0; lane < 8; ++lane) to[i + 8 * j + lane] = in.x[i + 8 * lane + j];
-        in.turned = to;
-    }
-    in.bytes = bytes;
-    in.factors = factors;
+    if (s.integer) round_rows(in, s);
+    if (s.integer || s.kind != NIBBLE || s.rows > 1 || !pairs_fit(s)) return in;
+    float* eights = room(added, s.depth / 8);
+    summed(in.x, s.depth, eights);
+    float* to = room(arranged, s.depth);
+    for (long i = 0; i < s.depth; i += PAIR)
+        for (long j = 0; j < 8; ++j)
+            for (long lane = 0; lane < 8; ++lane) to[i + 8 * j + lane] = in.x[i + 8 * lane + j];
+    in.turned = to;
     in.eights = eights;
     return in;
 }

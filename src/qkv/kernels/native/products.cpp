@@ -2,17 +2,16 @@
 // bf16, and codes of 8 or 4 bits with a scale for each group of columns. Each W is read once, a few of its rows at a time.
 //
 // Every output is added up in the same order whatever the number of rows, except that codes of several rows of floats are
-// turned into floats first. With `integer` activations are rounded to 8 bits in blocks of 32 columns, and products are of
-// integers.
+// turned into floats first. With `integer` each row of activations is rounded to 8 bits, and products are of integers.
 #include <omp.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
-#include "product_inputs.h"
-#include "products.h"
+#include "integer_tiles.h"
 
 namespace {
 
@@ -23,6 +22,8 @@ constexpr int MOST = 3;
 #endif
 constexpr long TASK = 1 << 16;      // bytes of W that a thread takes at a time
 constexpr long SMALL = 1 << 16;     // bytes of W below which one thread is as fast
+constexpr long NEAR = 24 << 10;      // bytes of rounded x that stay in the nearest cache while a task's rows of W are read
+constexpr long AT_ONCE = 256;       // rows of x, which stay in the cache while W is read
 
 struct Weight {
     const void* codes;    // (outs, depth), or (outs, depth / 2) for 4 bits: the even column in the lower half
@@ -32,8 +33,6 @@ struct Weight {
     long outs;
     long half_bias;  // whether the bias is bf16
 };
-
-inline void prefetch(const void* place, long ahead) { __builtin_prefetch(static_cast<const char*>(place) + ahead); }
 
 // Prefetch the scales of the rows whose codes are prefetched while R rows are read.
 template <int R>
@@ -181,58 +180,6 @@ inline void nibble_floats(const uint8_t* w, const float* scales, const float* ze
     for (int r = 0; r < R; ++r) out[r][0] = sum<8>(total[r]);
 }
 
-// -- integers ---------------------------------------------------------------------------------------------------------------
-
-template <int R, int X>
-inline void byte_integers(const int8_t* w, const float* scales, const Inputs& in, long first, const Sizes& s, float (*out)[X]) {
-    const long blocks = s.depth / BLOCK, per = s.group / BLOCK;
-    Eight total[R][X] = {};
-    for (long b = 0, g = 0; b < blocks; ++g) {
-        Eight part[R][X] = {};
-        for (const long stop = b + per; b < stop; ++b) {
-            for (int r = 0; r < R; ++r) prefetch(w + r * s.depth + b * BLOCK, in.ahead);
-            for (int m = 0; m < X; ++m) {
-                const auto own = loaded<Many<int8_t, 32>>(in.bytes + (first + m) * s.depth + b * BLOCK);
-                const float factor = in.factors[(first + m) * blocks + b];
-                for (int r = 0; r < R; ++r) {
-                    const auto codes = loaded<Many<int8_t, 32>>(w + r * s.depth + b * BLOCK);
-                    part[r][m] += __builtin_convertvector(fours(own, codes), Eight) * factor;
-                }
-            }
-        }
-        for (int r = 0; r < R; ++r)
-            for (int m = 0; m < X; ++m) total[r][m] += part[r][m] * scales[r * in.groups + g];
-    }
-    for (int r = 0; r < R; ++r)
-        for (int m = 0; m < X; ++m) out[r][m] = sum<8>(total[r][m]);
-}
-
-template <bool fine, int R, int X>
-inline void nibble_integers(const uint8_t* w, const float* scales, const float* zeros, const Inputs& in, long first,
-                            const Sizes& s, float (*out)[X]) {
-    Eight total[R][X] = {};
-    const long pairs = s.depth / PAIR, per = fine ? 1 : s.group / PAIR;
-    for (long pair = 0, g = 0; pair < pairs; ++g)
-        for (const long stop = pair + per; pair < stop; ++pair) {
-            for (int r = 0; r < R; ++r) prefetch(w + (r * pairs + pair) * BLOCK, in.ahead);
-            for (int m = 0; m < X; ++m) {
-                const long row = first + m;
-                const int8_t* x = in.bytes + row * s.depth + pair * PAIR;
-                const Eight factor = halves(in.factors + row * 2 * pairs + 2 * pair);
-                for (int r = 0; r < R; ++r) {
-                    const long own = r * in.groups;
-                    const auto codes = loaded<Many<uint8_t, 32>>(w + (r * pairs + pair) * BLOCK);
-                    Eight part = loaded<Eight>(in.eights + 8 * (row * pairs + pair));
-                    if (zeros) part *= 0.125f * scale_of<fine>(zeros + own, g);
-                    part += __builtin_convertvector(fours(codes, x, x + BLOCK), Eight) * factor;
-                    total[r][m] += part * scale_of<fine>(scales + own, g);
-                }
-            }
-        }
-    for (int r = 0; r < R; ++r)
-        for (int m = 0; m < X; ++m) out[r][m] = sum<8>(total[r][m]);
-}
-
 // -- outputs ----------------------------------------------------------------------------------------------------------------
 
 struct Place {
@@ -317,32 +264,27 @@ inline void by_unpacking(const Weight& w, const Inputs& in, const Place& to, con
     all<Full, false, R>(w, rows, in, to, s, o);
 }
 
-template <int R, int X>
-inline void integers(const Weight& w, const Inputs& in, const Place& to, const Sizes& s, long first, long o) {
-    float found[R][X];
+template <int R>
+inline void by_integers(const Weight& w, const Inputs& in, const Place& to, const Sizes& s, long first, long stop, long o) {
     const float* scales = w.scales + o * in.groups;
     prefetch_scales<R>(scales, in);
     const float* zeros = w.zeros ? w.zeros + o * in.groups : nullptr;
-    const uint8_t* nibbles = static_cast<const uint8_t*>(w.codes) + o * s.depth / 2;
-    if (s.kind == BYTE)
-        byte_integers<R, X>(static_cast<const int8_t*>(w.codes) + o * s.depth, scales, in, first, s, found);
-    else if (s.group == BLOCK)
-        nibble_integers<true, R, X>(nibbles, scales, zeros, in, first, s, found);
-    else
-        nibble_integers<false, R, X>(nibbles, scales, zeros, in, first, s, found);
-    put<R, X>(found, w, to, s, first, o);
-}
-
-template <int R>
-inline void by_integers(const Weight& w, const Inputs& in, const Place& to, const Sizes& s, long o) {
-    long first = 0;
-    for (; first + 2 <= s.rows; first += 2) integers<R, 2>(w, in, to, s, first, o);
-    if (first < s.rows) integers<R, 1>(w, in, to, s, first, o);
+    const uint8_t* codes = static_cast<const uint8_t*>(w.codes) + o * bytes_of(s.kind, s.depth);
+    const auto some = [&](auto x) {
+        constexpr int X = decltype(x)::value;
+        for (; first + X <= stop; first += X) {
+            float found[R][X];
+            integer_tile<R, X>(codes, scales, zeros, in, first, s, found);
+            put<R, X>(found, w, to, s, first, o);
+        }
+    };
+    some(std::integral_constant<int, INTEGER_ROWS>());
+    some(std::integral_constant<int, 2>());
+    some(std::integral_constant<int, 1>());
 }
 
 template <int R>
 inline void outputs(const Weight& w, const Inputs& in, const Place& to, const Sizes& s, long o) {
-    if (s.integer) return by_integers<R>(w, in, to, s, o);
     if (s.kind == FULL) return direct<Full, false, R>(w, in, to, s, o);
     if (s.kind == HALF && s.rows <= MOST) return direct<Half, false, R>(w, in, to, s, o);
     if (s.kind == BYTE && s.rows <= MOST) return direct<Byte, true, R>(w, in, to, s, o);
@@ -389,26 +331,28 @@ void shared_out(long tasks, int threads, Work work) {
 
 // The part of y from a task's rows of a weight, o to `stop`.
 void part_of(const Weight& w, const Inputs& in, const Place& to, const Sizes& s, long o, long stop) {
+    if (s.integer) {
+        const long each = std::max<long>(INTEGER_ROWS, NEAR / s.depth / INTEGER_ROWS * INTEGER_ROWS);
+        for (long first = 0; first < s.rows; first += each) {
+            const long next = std::min(s.rows, first + each);
+            long own = o;
+            for (; own + OUTS <= stop; own += OUTS) by_integers<OUTS>(w, in, to, s, first, next, own);
+            for (; own < stop; ++own) by_integers<1>(w, in, to, s, first, next, own);
+        }
+        return;
+    }
     if (s.rows > 1 || s.kind == NIBBLE)
         for (; o + OUTS <= stop; o += OUTS) outputs<OUTS>(w, in, to, s, o);
     for (; o < stop; ++o) outputs<1>(w, in, to, s, o);
 }
 
-}  // namespace
-
-extern "C" {
-
-// y (rows, all outs): products with each weight, one after another.
-void qkv_products(const void* x, void* y, const Weight* weights, const Sizes* sizes) {
-    const Sizes& s = *sizes;
+// y (rows, total): products with each weight, side by side.
+void some_rows(const void* x, void* y, const Weight* weights, const Sizes& s, long total) {
     const Inputs in = prepared(x, s);
     const long row_bytes = std::max(1L, bytes_of(s.kind, s.depth));
     const long each = std::max(1L, TASK / row_bytes / OUTS) * OUTS;
-    long tasks = 0, total = 0;
-    for (long i = 0; i < s.count; ++i) {
-        tasks += (weights[i].outs + each - 1) / each;
-        total += weights[i].outs;
-    }
+    long tasks = 0;
+    for (long i = 0; i < s.count; ++i) tasks += (weights[i].outs + each - 1) / each;
     const int threads = total * row_bytes * s.rows < SMALL ? 1 : std::min(s.threads, THREADS);
     shared_out(tasks, threads, [&](long task) {
         long i = 0, start = 0;
@@ -418,5 +362,22 @@ void qkv_products(const void* x, void* y, const Weight* weights, const Sizes* si
         }
         part_of(weights[i], in, {y, total, start}, s, task * each, std::min(weights[i].outs, (task + 1) * each));
     });
+}
+
+}  // namespace
+
+extern "C" {
+
+// y (rows, all outs): products with each weight, one after another.
+void qkv_products(const void* x, void* y, const Weight* weights, const Sizes* sizes) {
+    long total = 0;
+    for (long i = 0; i < sizes->count; ++i) total += weights[i].outs;
+    const long size = sizes->half ? 2 : 4;
+    for (long first = 0; first < sizes->rows; first += AT_ONCE) {
+        Sizes part = *sizes;
+        part.rows = std::min(AT_ONCE, sizes->rows - first);
+        some_rows(static_cast<const char*>(x) + first * sizes->depth * size, static_cast<char*>(y) + first * total * size, weights,
+                  part, total);
+    }
 }
 }

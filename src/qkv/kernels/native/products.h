@@ -16,6 +16,16 @@ constexpr long LANES = 16;
 constexpr long LANES = 8;
 #endif
 constexpr long LINE = 64;  // bytes
+#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
+constexpr bool MOVED = true;          // codes of 8 bits are moved by 128, because instructions multiply unsigned by signed bytes
+constexpr bool WIDE_INTEGERS = true;  // vectors of 64 bytes
+#else
+constexpr bool MOVED = false, WIDE_INTEGERS = false;
+#endif
+
+#ifndef __has_builtin
+#define __has_builtin(name) 0
+#endif
 
 template <typename T, long n>
 struct Vector {
@@ -54,6 +64,36 @@ inline float sum(Many<float, n> v) {
     for (long half = n / 2; half; half /= 2)
         for (long i = 0; i < half; ++i) x[i] += x[i + half];
     return x[0];
+}
+
+// out[r][m] = the sum of x[r][m]'s numbers, in the order of `sum`.
+template <long n, int R, int M>
+inline void sums(const Many<float, n> (*x)[M], float (*out)[M]) {
+#if __has_builtin(__builtin_shufflevector)
+    if constexpr (n == 16 && R == 4 && M == 4) {
+        using Wide = Many<float, 16>;
+        Wide four[4];  // of each m: four numbers of each r
+        for (int m = 0; m < 4; ++m) {
+            const auto halves = [](Wide a, Wide b) {
+                return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+                       __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+            };
+            const Wide a = halves(x[0][m], x[1][m]), b = halves(x[2][m], x[3][m]);
+            four[m] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
+                      __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+        }
+        const auto pairs = [](Wide a, Wide b) {
+            return __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29) +
+                   __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+        };
+        const Wide a = pairs(four[0], four[1]), b = pairs(four[2], four[3]);
+        stored(&out[0][0], __builtin_shufflevector(a, b, 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30) +
+                               __builtin_shufflevector(a, b, 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31));
+        return;
+    }
+#endif
+    for (int r = 0; r < R; ++r)
+        for (int m = 0; m < M; ++m) out[r][m] = sum<n>(x[r][m]);
 }
 
 inline float greatest(Eight v) {
@@ -111,49 +151,6 @@ inline Eight eight_digits(const uint8_t* codes) {
     const Many<uint32_t, 8> places = {0, 4, 8, 12, 16, 20, 24, 28};
     const auto digits = (loaded<uint32_t>(codes) - Many<uint32_t, 8>{}) >> places & 15;
     return __builtin_convertvector(bits_as<Many<int32_t, 8>>(digits), Eight);
-}
-
-// Sums of four products of neighbors, of 32 bytes: a signed from -127 to 127, b signed.
-inline Many<int32_t, 8> fours(Many<int8_t, 32> a, Many<int8_t, 32> b) {
-#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
-    const __m256i x = bits_as<__m256i>(a), y = bits_as<__m256i>(b);
-    return bits_as<Many<int32_t, 8>>(_mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_abs_epi8(y), _mm256_sign_epi8(x, y)));
-#elif defined(__AVX2__)
-    const __m256i x = bits_as<__m256i>(a), y = bits_as<__m256i>(b);
-    const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(y), _mm256_sign_epi8(x, y));
-    return bits_as<Many<int32_t, 8>>(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-#elif defined(__ARM_FEATURE_DOTPROD)
-    int8x16_t x[2], y[2];
-    int32x4_t sums[2];
-    std::memcpy(x, &a, sizeof x);
-    std::memcpy(y, &b, sizeof y);
-    for (int i = 0; i < 2; ++i) sums[i] = vdotq_s32(vdupq_n_s32(0), x[i], y[i]);
-    return loaded<Many<int32_t, 8>>(reinterpret_cast<const int32_t*>(sums));
-#else
-    Many<int32_t, 8> sums;
-    for (int i = 0; i < 8; ++i) {
-        int32_t total = 0;
-        for (int j = 0; j < 4; ++j) total += a[4 * i + j] * b[4 * i + j];
-        sums[i] = total;
-    }
-    return sums;
-#endif
-}
-
-// The same for codes from 0 to 15: low and high halves of 32 bytes, times 32 numbers each.
-inline Many<int32_t, 8> fours(Many<uint8_t, 32> codes, const int8_t* low, const int8_t* high) {
-    const auto x = loaded<Many<int8_t, 32>>(low), y = loaded<Many<int8_t, 32>>(high);
-    const auto lower = codes & 15, upper = codes >> 4;
-#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
-    const __m256i sums = _mm256_dpbusd_epi32(_mm256_setzero_si256(), bits_as<__m256i>(lower), bits_as<__m256i>(x));
-    return bits_as<Many<int32_t, 8>>(_mm256_dpbusd_epi32(sums, bits_as<__m256i>(upper), bits_as<__m256i>(y)));
-#elif defined(__AVX2__)
-    const __m256i pairs = _mm256_add_epi16(_mm256_maddubs_epi16(bits_as<__m256i>(lower), bits_as<__m256i>(x)),
-                                           _mm256_maddubs_epi16(bits_as<__m256i>(upper), bits_as<__m256i>(y)));
-    return bits_as<Many<int32_t, 8>>(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-#else
-    return fours(x, bits_as<Many<int8_t, 32>>(lower)) + fours(y, bits_as<Many<int8_t, 32>>(upper));
-#endif
 }
 
 }  // namespace

@@ -65,10 +65,15 @@ def ready() -> bool:
     return _kernel() is not None
 
 
-def serves(x: Tensor, matrices: Sequence[Matrix]) -> bool:
-    """Whether the kernels take these activations and matrices, which are of one kind: on the CPU, contiguous, few rows."""
+def serves(x: Tensor, matrices: Sequence[Matrix], integer: bool = False) -> bool:
+    """Whether the kernels take these activations and matrices, which are of one kind: on the CPU, contiguous, few rows.
+
+    Products of integers are of any number of rows.
+    """
     depth, most = x.shape[-1], MOST.get(matrices[0].codes.dtype, 0)
-    if not x.is_cpu or x.dtype not in _TYPES or not 0 < x.numel() <= most * depth or not ready():
+    if not x.is_cpu or x.dtype not in _TYPES or not x.numel() or not (integer or x.numel() <= most * depth):
+        return False
+    if not ready():
         return False
     return all(_is_plain(matrix, depth) for matrix in matrices)
 
@@ -90,7 +95,7 @@ def _is_plain(matrix: Matrix, depth: int) -> bool:
 def products(x: Tensor, matrices: Sequence[Matrix], integer: bool = False) -> Tensor:
     """x Wᵀ + b of each matrix, side by side in one tensor of the dtype of x; `serves` is true.
 
-    `integer` rounds activations to 8 bits in blocks of 32 columns; groups are then multiples of 32.
+    `integer` rounds each row of activations to 8 bits; groups are then multiples of 32.
     """
     kernel = _kernel()
     assert kernel is not None

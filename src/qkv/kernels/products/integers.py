@@ -2,9 +2,9 @@
 
     y[m][o] = Σ_g scales[o][g] Σ_{i in g} x[m][i] (codes[o][i] − zeros[o][g]) + b[o]
 
-With `activations="float"` x is as it is given. With "int8" each block of 32 columns of x is rounded to 8 bits, with the
-scale max |x| / 127, and products are of integers, as in llama.cpp's Q8_0 × Q8_0: faster where there are several rows or
-4 bits, at an error of at most 0.4 % of the largest number of a block.
+With `activations="float"` x is as it is given. With "int8" each row of x is rounded to 8 bits, with the scale max |x| / 127,
+and products are of integers: faster where there are several rows or 4 bits, at an error of at most 0.4 % of a row's largest
+number.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .formats import Int4, Int8
 from .plain import is_plain
 
 Activations = Literal["float", "int8"]
-BLOCK = 32  # columns of activations with one scale
+BLOCK = 32  # columns in whose multiples groups are, for products of integers
 _AT_A_TIME = 1 << 22  # numbers of a matrix that are floats at a time
 
 
@@ -45,7 +45,7 @@ def integer_product(
     check(x, weight, activations)
     if is_plain(x, weight.codes):
         matrices = (matrix_of(weight, bias),)
-        if native.serves(x, matrices):
+        if native.serves(x, matrices, activations == "int8"):
             return native.products(x, matrices, activations == "int8")
     return by_floats(rounded(x) if activations == "int8" else x, weight, bias)
 
@@ -58,21 +58,27 @@ def check(x: Tensor, weight: Int8 | Int4, activations: Activations) -> None:
     """Raise ValueError for activations that this matrix can't be multiplied with."""
     if x.shape[-1] != weight.shape[1]:
         raise ValueError(f"activations have {x.shape[-1]} columns, and the matrix is for {weight.shape[1]}")
-    group = weight.shape[1] // weight.scales.shape[1]
-    unit = 2 * BLOCK if isinstance(weight, Int4) else BLOCK
-    if activations == "int8" and (group % BLOCK or weight.shape[1] % unit):
+    if activations == "int8" and not has_integer_products(weight):
+        unit = f"{BLOCK}, or a multiple of {2 * BLOCK}" if isinstance(weight, Int4) else f"a multiple of {BLOCK}"
         raise ValueError(
-            f"activations in int8 need groups of a multiple of {BLOCK} columns and a width of a multiple of {unit}; this "
-            f"matrix has groups of {group} and {weight.shape[1]} columns: take activations='float'"
+            f"activations in int8 need groups of {unit} columns; this matrix has groups of "
+            f"{weight.shape[1] // weight.scales.shape[1]} and {weight.shape[1]} columns: take activations='float'"
         )
 
 
+def has_integer_products(weight: Int8 | Int4) -> bool:
+    """Whether groups are whole blocks, so that products with activations in 8 bits can be of integers."""
+    group, columns = weight.shape[1] // weight.scales.shape[1], weight.shape[1]
+    if isinstance(weight, Int8):
+        return group % BLOCK == 0
+    return columns % (2 * BLOCK) == 0 and (group == BLOCK or group % (2 * BLOCK) == 0)
+
+
 def rounded(x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B I"]:
-    """Activations rounded to 8 bits, block by block, as floats."""
-    blocks = x.float().unflatten(-1, (-1, BLOCK))
-    most = blocks.abs().amax(-1, keepdim=True)
-    inverse = torch.where(most > 0, 127.0 / most, 0.0)
-    return ((blocks * inverse).round() * (most / 127.0)).flatten(-2).to(x.dtype)
+    """Activations rounded to 8 bits, row by row, as floats."""
+    wide = x.float()
+    scales = (wide.abs().amax(-1, keepdim=True) / 127).clamp(min=1e-30)
+    return ((wide / scales).round() * scales).to(x.dtype)
 
 
 def by_floats(x: Float[Tensor, "*B I"], weight: Int8 | Int4, bias: Tensor | None) -> Float[Tensor, "*B O"]:

@@ -38,7 +38,7 @@ def products(
     if _alike(x, weights) and is_plain(x, *codes):
         matrices = [_matrix(weight, bias) for weight, bias in zip(weights, biases, strict=True)]
         integer = activations == "int8" and not isinstance(first, Tensor)
-        if native.serves(x, matrices):
+        if native.serves(x, matrices, integer):
             if not isinstance(first, Tensor):
                 check(x, first, activations)
             out = native.products(x, matrices, integer)

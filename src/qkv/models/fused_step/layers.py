@@ -11,10 +11,14 @@ from torch import Tensor, nn
 from ...attention.multi_head import MultiHeadAttention
 from ...kernels.native import decoding
 from ...kernels.native import decoding_step as native
+from ...kernels.native.products import Matrix
+from ...kernels.products.integers import has_integer_products, matrix_of
 from ...kv_cache.full import CrossState, KeyValueState
 from ...layers.feedforward import ACTIVATIONS, FeedForwardNet
 from ...layers.linear import Linear
 from ...layers.norm import LayerNormalize, RMSNormalize
+from ...layers.quantized import QuantizedMatrix
+from ...quantization.product import integers
 from ..block import BlockModule
 from ..placement import Parallel, Placement
 
@@ -51,23 +55,48 @@ class Described:
 
     def product(self, *modules: nn.Module) -> native.Product:
         """The products of one input with several layers, side by side."""
-        matrices = []
-        for module in modules:
-            if type(module) is not Linear or not isinstance(module.weight, Tensor):  # quantized weights are modules
-                raise Unfit
-            self._place(module.weight)
-            if module.bias is not None:
-                self._place(module.bias)
-            matrices.append((module.weight, module.bias))
-        if len({(matrix.dtype, matrix.shape[1]) for matrix, _ in matrices}) > 1:
+        matrices = [self._matrix(module) for module in modules]
+        if len({self._kind(matrix) for matrix in matrices}) > 1:
             raise Unfit
-        made, weights = native.product_of(matrices)
-        self._alive.append(weights)
+        activations = {getattr(module.weight, "activations", "none") for module in modules}
+        if activations not in ({"none"}, {"int8"}):
+            raise Unfit
+        made, weights = native.product_of(matrices, activations == {"int8"})
+        self._alive += [weights, matrices]
         self.scratch = max(self.scratch, made.outs, made.depth)
         return made
 
+    def _matrix(self, module: nn.Module) -> Matrix:
+        """The weight and the bias of a linear layer."""
+        if type(module) is not Linear:
+            raise Unfit
+        if module.bias is not None:
+            self._place(module.bias)
+        if isinstance(module.weight, Tensor):
+            self._place(module.weight)
+            return Matrix(module.weight, module.bias)
+        weight = module.weight
+        assert isinstance(weight, QuantizedMatrix)
+        codes = integers(weight.packed)
+        if codes is None or (weight.activations == "int8" and not has_integer_products(codes)):
+            raise Unfit
+        for tensor in (weight.codes, weight.scales, weight.zeros):
+            if tensor is not None:
+                self._keep(tensor)
+        return matrix_of(codes, module.bias)
+
+    @staticmethod
+    def _kind(matrix: Matrix) -> tuple[object, ...]:
+        """What matrices of one product have in common."""
+        return matrix.codes.dtype, matrix.codes.shape[1], matrix.scales is not None and matrix.scales.shape[1]
+
     def _place(self, tensor: Tensor) -> int:
-        if tensor.dtype not in _DTYPES or tensor.device.type != "cpu" or not tensor.is_contiguous():
+        if tensor.dtype not in _DTYPES:
+            raise Unfit
+        return self._keep(tensor)
+
+    def _keep(self, tensor: Tensor) -> int:
+        if tensor.device.type != "cpu" or not tensor.is_contiguous():
             raise Unfit
         self.tensors.append(tensor)
         return tensor.data_ptr()
