@@ -91,18 +91,19 @@ struct Fours {
 // The values of the PER groups in a vector of N lanes.
 template <int N, int PER>
 inline Many<float, N> values_of(const float* values) {
+    if constexpr (PER == 1) {
+        return values[0] - Many<float, N>{};
+    } else if constexpr (N == 8) {
+        const float a = values[0], b = values[1];
+        return Eight{a, a, a, a, b, b, b, b};
 #ifdef __AVX512F__
-    if constexpr (N == 16 && PER == 4) {
+    } else if constexpr (PER == 2) {
+        return bits_as<Many<float, N>>(_mm512_mask_blend_ps(0xff00, _mm512_set1_ps(values[0]), _mm512_set1_ps(values[1])));
+    } else {
         const __m512i which = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
         return bits_as<Many<float, N>>(_mm512_permutevar_ps(_mm512_broadcast_f32x4(_mm_loadu_ps(values)), which));
-    }
-    if constexpr (N == 16 && PER == 2)
-        return bits_as<Many<float, N>>(_mm512_mask_blend_ps(0xff00, _mm512_set1_ps(values[0]), _mm512_set1_ps(values[1])));
 #endif
-    if constexpr (PER == 1) return values[0] - Many<float, N>{};
-    Many<float, N> all;
-    for (int i = 0; i < N; ++i) all[i] = values[i * PER / N];
-    return all;
+    }
 }
 
 // out[r][m] = sum over groups g of scale[r][g] * sum_i (w[r][i] - zero[r][g]) x[m][i], for R rows of W and X of x.

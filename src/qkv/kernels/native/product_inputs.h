@@ -21,12 +21,12 @@ struct Sizes {
 // What is prepared once for all threads.
 struct Inputs {
     const float* x;        // (rows, depth)
-    const float* turned;   // x for 4-bit codes: number j of lane i of 64 columns is column 8 i + j
+    const float* turned;   // x for 4-bit codes: number j of lane i of `span` columns is column 8 i + j
     const float* eights;   // (rows, depth / 8): what a zero point of 8 takes from each lane
     const int8_t* bytes;   // x in 8 bits; for 4-bit codes even columns come before odd ones in each `span` of columns
     const float* factors;  // (rows), the scales of `bytes`
     const int32_t* offsets;  // (rows, moves): what makes up, in each lane, for codes that are moved to be unsigned
-    long span, moves;        // columns in a vector of codes of integer products; offsets of a row: a vector for each group, or more
+    long span, moves;        // columns in a vector of codes; offsets of a row: a vector for each group, or more
     long groups;
     long rows_ahead, ahead;  // from a row of W to the one that is prefetched meanwhile: rows, and bytes
 };
@@ -107,7 +107,7 @@ bool pairs_fit(const Sizes& s) { return s.depth % PAIR == 0 && (s.group == BLOCK
 long span_of(const Sizes& s) {
     const long widest = s.kind == BYTE ? LINE : 2 * LINE;
     const bool halves = s.group == widest / 2 || (s.kind == NIBBLE && s.group == widest / 4);
-    return WIDE_INTEGERS && s.depth % widest == 0 && (s.group % widest == 0 || halves) ? widest : widest / 2;
+    return (s.integer ? WIDE_INTEGERS : LANES == 16) && s.depth % widest == 0 && (s.group % widest == 0 || halves) ? widest : widest / 2;
 }
 
 // Activations for products of integers.
@@ -115,7 +115,6 @@ void round_rows(Inputs& in, const Sizes& s) {
     thread_local std::vector<float> scales;
     thread_local std::vector<int8_t> numbers;
     thread_local std::vector<int32_t> sums;
-    in.span = span_of(s);
     const long columns = s.kind == BYTE ? 4 : 8, lanes = in.span / columns;
     const long count = std::max(1L, s.group / in.span), vectors = s.depth / in.span;
     in.moves = vectors / count * lanes;
@@ -148,14 +147,15 @@ Inputs prepared(const void* given, const Sizes& s) {
         for (long i = 0; i < s.rows * s.depth; ++i) to[i] = widened(static_cast<const uint16_t*>(given)[i]);
         in.x = to;
     }
+    in.span = span_of(s);
     if (s.integer) round_rows(in, s);
     if (s.integer || s.kind != NIBBLE || s.rows > 1 || !pairs_fit(s)) return in;
     float* eights = room(added, s.depth / 8);
     summed(in.x, s.depth, eights);
     float* to = room(arranged, s.depth);
-    for (long i = 0; i < s.depth; i += PAIR)
+    for (long i = 0; i < s.depth; i += in.span)
         for (long j = 0; j < 8; ++j)
-            for (long lane = 0; lane < 8; ++lane) to[i + 8 * j + lane] = in.x[i + 8 * lane + j];
+            for (long lane = 0; lane < in.span / 8; ++lane) to[i + in.span / 8 * j + lane] = in.x[i + 8 * lane + j];
     in.turned = to;
     in.eights = eights;
     return in;

@@ -142,42 +142,55 @@ inline void unpacked_nibbles(const uint8_t* w, const float* scales, const float*
     }
 }
 
-// -- 4 bits, in pairs of blocks of 32 columns: lanes 0 to 3 have sums over the first block, lanes 4 to 7 over the second -----
+// -- 4 bits: number j of a lane is column 8 lane + j of the columns in a vector of codes ---------------------------------------
 
-// A number for each of two blocks.
-inline Eight halves(const float* values) {
-    const float a = values[0], b = values[1];
-    return Eight{a, a, a, a, b, b, b, b};
+// Digit j of each lane.
+template <int N>
+inline Many<float, N> digits(Many<uint32_t, N> codes, int j) {
+#ifdef __AVX512F__
+    if constexpr (N == 16) {  // the table is read by the lowest four bits of each lane
+        const __m512 numbers = _mm512_set_ps(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+        return bits_as<Many<float, N>>(_mm512_permutexvar_ps(bits_as<__m512i>(codes >> (4 * j)), numbers));
+    }
+#endif
+    return __builtin_convertvector(bits_as<Many<int32_t, N>>(codes >> (4 * j) & 15), Many<float, N>);
 }
 
-// The scale, or zero point, of the group that a pair of blocks is in; `fine` if each block is a group.
-template <bool fine>
-inline Eight scale_of(const float* values, long g) {
-    if constexpr (fine) return halves(values + 2 * g);
-    return values[g] - Eight{};
+template <int N, int PER, int R>
+inline void nibble_tile(const uint8_t* w, const float* scales, const float* zeros, const Inputs& in, const Sizes& s,
+                        float (*out)[1]) {
+    constexpr long SPAN = 8 * N, STEP = 4 * N;  // columns and bytes of a vector of codes
+    const long count = s.depth / SPAN, per = PER > 1 ? 1 : s.group / SPAN;
+    Many<float, N> total[R] = {};
+    for (long i = 0, g = 0; i < count; g += PER)
+        for (const long stop = i + per; i < stop; ++i) {
+            Many<float, N> parts[R][2] = {};
+            for (int r = 0; r < R; ++r) {
+                prefetch(w + (r * count + i) * STEP, in.ahead);
+                parts[r][0] = loaded<Many<float, N>>(in.eights + N * i);
+                if (zeros) parts[r][0] *= 0.125f * values_of<N, PER>(zeros + r * in.groups + g);
+            }
+            for (int j = 0; j < 8; ++j) {
+                const auto x = loaded<Many<float, N>>(in.turned + i * SPAN + N * j);
+                for (int r = 0; r < R; ++r)
+                    parts[r][j % 2] += digits<N>(loaded<Many<uint32_t, N>>(w + (r * count + i) * STEP), j) * x;
+            }
+            for (int r = 0; r < R; ++r) total[r] += (parts[r][0] + parts[r][1]) * values_of<N, PER>(scales + r * in.groups + g);
+        }
+    for (int r = 0; r < R; ++r) out[r][0] = sum<N>(total[r]);
 }
 
-template <bool fine, int R>
+template <int R>
 inline void nibble_floats(const uint8_t* w, const float* scales, const float* zeros, const Inputs& in, const Sizes& s,
                           float (*out)[1]) {
-    Eight total[R] = {};
-    const long pairs = s.depth / PAIR, per = fine ? 1 : s.group / PAIR;
-    for (long pair = 0, g = 0; pair < pairs; ++g)
-        for (const long stop = pair + per; pair < stop; ++pair)
-            for (int r = 0; r < R; ++r) {
-                const long own = r * in.groups;
-                prefetch(w + (r * pairs + pair) * BLOCK, in.ahead);
-                const auto codes = loaded<Many<uint32_t, 8>>(w + (r * pairs + pair) * BLOCK);
-                Eight part = loaded<Eight>(in.eights + 8 * pair);
-                if (zeros) part *= 0.125f * scale_of<fine>(zeros + own, g);
-                Eight parts[2] = {part, {}};
-                for (int j = 0; j < 8; ++j) {
-                    const auto digits = bits_as<Many<int32_t, 8>>(codes >> (4 * j) & 15);
-                    parts[j % 2] += __builtin_convertvector(digits, Eight) * loaded<Eight>(in.turned + pair * PAIR + 8 * j);
-                }
-                total[r] += (parts[0] + parts[1]) * scale_of<fine>(scales + own, g);
-            }
-    for (int r = 0; r < R; ++r) out[r][0] = sum<8>(total[r]);
+    const long parts = in.span > s.group ? in.span / s.group : 1;
+#ifdef __AVX512F__
+    if (in.span == 2 * LINE)
+        return parts == 4   ? nibble_tile<16, 4, R>(w, scales, zeros, in, s, out)
+               : parts == 2 ? nibble_tile<16, 2, R>(w, scales, zeros, in, s, out)
+                            : nibble_tile<16, 1, R>(w, scales, zeros, in, s, out);
+#endif
+    return parts == 2 ? nibble_tile<8, 2, R>(w, scales, zeros, in, s, out) : nibble_tile<8, 1, R>(w, scales, zeros, in, s, out);
 }
 
 // -- outputs ----------------------------------------------------------------------------------------------------------------
@@ -293,10 +306,7 @@ inline void outputs(const Weight& w, const Inputs& in, const Place& to, const Si
         prefetch_scales<R>(w.scales + o * in.groups, in);
         const uint8_t* codes = static_cast<const uint8_t*>(w.codes) + o * s.depth / 2;
         const float* zeros = w.zeros ? w.zeros + o * in.groups : nullptr;
-        if (s.group == BLOCK)
-            nibble_floats<true, R>(codes, w.scales + o * in.groups, zeros, in, s, found);
-        else
-            nibble_floats<false, R>(codes, w.scales + o * in.groups, zeros, in, s, found);
+        nibble_floats<R>(codes, w.scales + o * in.groups, zeros, in, s, found);
         return put<R, 1>(found, w, to, s, 0, o);
     }
     by_unpacking<R>(w, in, to, s, o);
