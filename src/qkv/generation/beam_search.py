@@ -14,7 +14,7 @@ from torch import Tensor
 
 from . import pace, trace
 from .logits_processors import apply
-from .model_interface import Decoder
+from .model_interface import Decoder, settled
 from .prompts import Prompts
 from .result import Hypothesis
 from .stopping import SearchOptions
@@ -27,9 +27,10 @@ WIDE = 4096  # the smallest vocabulary that is searched by chunks
 def beam_search(model: Decoder, prompts: Prompts, rules: SearchOptions) -> list[list[Hypothesis]]:
     """Return the `num_samples` best hypotheses of every prompt, best first."""
     search = _Beams(model, prompts, rules)
-    while search.active:
-        search.step()
-        pace.chosen()
+    with settled(search.cache):
+        while search.active:
+            search.step()
+            pace.chosen()
     count = rules.settings.num_samples
     return [(hypotheses + [Hypothesis()] * count)[:count] for hypotheses in search.finished]
 

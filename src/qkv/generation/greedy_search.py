@@ -9,14 +9,15 @@ from torch import Tensor
 
 from . import pace, trace
 from .logits_processors import apply
-from .model_interface import Decoder
+from .model_interface import Decoder, settled
 from .prompts import Prompts
 from .result import Hypothesis
 from .sampling import Uniforms, draw, likeliest, row_seed
 from .settings import Generation
 from .stopping import SearchOptions
 
-Stream = Callable[[int, int], None]  # called with (prompt · num_samples + sample, token) as tokens come
+# Called with (prompt · num_samples + sample, token) as tokens come. It must not change the model.
+Stream = Callable[[int, int], None]
 
 
 def search(
@@ -26,29 +27,15 @@ def search(
 
     `seeds` holds one number per prompt.
     """
-    n = rules.settings.num_samples
     rows = _Rows(model, prompts, rules, seeds)
-    while True:
-        tokens, picked = rows.choose()
-        pace.chosen()
-        going = []
-        for place, row in enumerate(rows.active):
-            token, log_prob = picked[place]
-            if token is None:
-                continue
-            hypothesis = rows.hypotheses[row]
-            hypothesis.tokens.append(token)
-            hypothesis.log_probs.append(log_prob)
-            if stream is not None:
-                stream(row, token)
-            reason = rules.ending(hypothesis.tokens, prompts.limits[row // n])
-            if reason is None:
-                going.append(place)
-            else:
-                hypothesis.reason = reason
-        if not going:
-            return scored(rows.hypotheses, rules.settings)
-        rows.advance(tokens, going)
+    with settled(rows.cache):
+        while True:
+            tokens, picked = rows.choose()
+            pace.chosen()
+            going = rows.take(picked, prompts.limits, stream)
+            if not going:
+                return scored(rows.hypotheses, rules.settings)
+            rows.advance(tokens, going)
 
 
 class _Rows:
@@ -89,6 +76,27 @@ class _Rows:
             history = None if self.history is None else self.history[:1]
             trace.add_choice(logits[:1], history, self.rules.processors, host[0])
         return tokens, list(zip(host, log_probs, strict=True))
+
+    def take(
+        self, picked: Sequence[tuple[int | None, float]], limits: Sequence[int], stream: Stream | None
+    ) -> list[int]:
+        """Append the chosen tokens to the rows. Returns the places of those that go on; `limits` are the prompts'."""
+        going = []
+        for place, row in enumerate(self.active):
+            token, log_prob = picked[place]
+            if token is None:
+                continue
+            hypothesis = self.hypotheses[row]
+            hypothesis.tokens.append(token)
+            hypothesis.log_probs.append(log_prob)
+            if stream is not None:
+                stream(row, token)
+            reason = self.rules.ending(hypothesis.tokens, limits[row // self.rules.settings.num_samples])
+            if reason is None:
+                going.append(place)
+            else:
+                hypothesis.reason = reason
+        return going
 
     def advance(self, tokens: Tensor, going: list[int]) -> None:
         """Feed the chosen tokens of the rows at the places `going`; the other rows leave the batch."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
 import torch
@@ -74,3 +74,8 @@ def evaluating(model: Decoder) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
+
+
+def settled(cache: Any) -> AbstractContextManager[None]:
+    """A context in which the model's weights and hooks stay as they are, so that its steps need not check them."""
+    return cache.settle() if hasattr(cache, "settle") else nullcontext()  # type: ignore[no-any-return]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,6 +51,7 @@ class Cache:
             table.open(batch_size)
         self.cross = [CrossState() for _ in layers] if cross else []
         self.fused: Any = None  # what a model keeps about steps with this cache (`models.fused_step`)
+        self.settled = False  # whether the model's weights and hooks stay as they are from step to step
         self.length = 0  # columns so far, including padding
         self._longest = 0  # tokens of the longest row, counted on the host
         self._next: Tensor | None = None  # (B,) next position of each row, where rows differ
@@ -116,6 +118,15 @@ class Cache:
         padded = Layout.from_lengths(lengths, side=side, device=device)
         start = layout.positions[:, :1]
         return Layout(torch.where(padded.valid[..., None], padded.positions + start, -1))
+
+    @contextmanager
+    def settle(self) -> Iterator[None]:
+        """Promise that the model's weights and hooks stay as they are, so that a step need not check all of them."""
+        before, self.settled = self.settled, True
+        try:
+            yield
+        finally:
+            self.settled = before
 
     def _states(self) -> list[LayerState]:
         return [*self.layers, *self.cross]

@@ -96,21 +96,35 @@ class KeyValueState(SlotState[SlotTable]):
         k, v = self._append(k.transpose(1, 2), v.transpose(1, 2))
         return k.transpose(1, 2), v.transpose(1, 2)
 
-    def room(self, count: int) -> tuple[Tensor, Tensor, int, int] | None:
-        """Buffers (B, K, slots, D) with room for the `count` newest tokens, for a kernel that writes their keys and values.
+    def place(self, count: int) -> tuple[int, int] | None:
+        """The first slot of the `count` newest tokens, and the number of slots to attend to.
 
-        Also the first slot of these tokens, and the number of slots to attend to. None where `append` does more than that:
-        before the first tokens, and where several tokens replace the oldest of a ring buffer.
+        None where `append` does more than write them: where several tokens replace the oldest of a ring buffer.
         """
         step, size = self.slot_table.step, self.slot_table.size
-        if self._k is None or self._v is None or step.count != count:
+        if step.count != count:
+            return None
+        if not step.wrapped:
+            return step.before, step.before + count
+        assert size is not None
+        return (step.before % size, size) if count == 1 and step.before >= size else None
+
+    def buffers(self, count: int) -> KeysValues | None:
+        """Buffers (B, K, slots, D) with room for the `count` newest tokens, for a kernel that writes their keys and values.
+
+        None before the first tokens.
+        """
+        step, size = self.slot_table.step, self.slot_table.size
+        if self._k is None or self._v is None:
             return None
         if not step.wrapped:
             stop = step.before + count
             self._k, self._v = (with_room(x, step.before, stop, self.capacity, size) for x in (self._k, self._v))
-            return self._k, self._v, step.before, stop
-        assert size is not None
-        return (self._k, self._v, step.before % size, size) if count == 1 and step.before >= size else None
+        return self._k, self._v
+
+    def holds(self, buffers: KeysValues) -> bool:
+        """Whether its buffers are still these."""
+        return self._k is buffers[0] and self._v is buffers[1]
 
     def _append(self, k: Tensor, v: Tensor) -> KeysValues:
         step, size = self.slot_table.step, self.slot_table.size
@@ -193,6 +207,10 @@ class CrossState:
     def keys_values(self) -> KeysValues:
         assert self._kv is not None
         return self._kv
+
+    def holds(self, kv: KeysValues) -> bool:
+        """Whether its keys and values are still these."""
+        return self._kv is kv
 
     def reorder(self, rows: Tensor) -> None:
         if self._kv is not None and self._layout is not None:

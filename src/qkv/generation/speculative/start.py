@@ -11,7 +11,7 @@ import torch
 
 from ...kv_cache.kinds import CacheKind, FullCache
 from ..greedy_search import Stream, scored
-from ..model_interface import Decoder, ParallelDecoder
+from ..model_interface import Decoder, ParallelDecoder, settled
 from ..prompts import Prompts
 from ..result import Hypothesis
 from ..sampling import row_seed
@@ -52,7 +52,9 @@ def speculative_search(
     if n > 1:
         cache.reorder(_repeated(prompts, n))
         logits = logits.repeat_interleave(n, 0)
-    hypotheses = SpeculativeSearch(verifier, cache, rows, proposer, rules, processed, random).run(logits, stream)
+    search = SpeculativeSearch(verifier, cache, rows, proposer, rules, processed, random)
+    with settled(cache), settled(getattr(proposer, "cache", cache)):
+        hypotheses = search.run(logits, stream)
     return scored(hypotheses, rules.settings)
 
 
