@@ -31,7 +31,8 @@ def qkv(model: str, precision: str, threads: int) -> Decode:
     torch.set_num_threads(threads)
     module: Any = load(model, "cpu", dtype="bfloat16" if precision == "bf16" else "float32").model
     if precision in ("int8", "int4"):
-        scheme = Scheme(weights=precision, group_size=32, activations="int8")  # type: ignore[arg-type]
+        group = 32 if precision == "int4" else None  # as in Q4_0; int8 by its default, a scale for each row
+        scheme = Scheme(weights=precision, group_size=group, activations="int8")  # type: ignore[arg-type]
         quantize(module, scheme, embeddings=True, head=True)
 
     def decode(rows: list[Ids], new: int) -> list[Ids]:

@@ -120,7 +120,7 @@ inline void tile_of(const uint8_t* w, const float* scales, const float* zeros, c
         for (const long stop = i + per; i < stop; ++i) {
             Bytes<N> codes[R];
             for (int r = 0; r < R; ++r) {
-                prefetch(w + r * row + i * STEP, in.ahead);
+                prefetch(w + (i * R + r) * STEP, in.ahead);
                 codes[r] = K::template codes<N>(w + r * row + i * STEP);
             }
             for (int m = 0; m < X; ++m) K::template add<N>(&part[0][m], codes, R, X, bytes + m * s.depth + i * SPAN);

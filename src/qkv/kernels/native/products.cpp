@@ -64,7 +64,7 @@ inline void tile(const typename K::Code* w, const float* scales, long groups, lo
             }
         };
         for (; i + STEP <= stop; i += STEP) {
-            for (int r = 0; r < R; ++r) prefetch(w + r * depth + i, ahead);
+            for (int r = 0; r < R; ++r) prefetch(w + R * i + r * STEP, ahead);
             for (long j = 0; j < STEP; j += LANES) add(i + j);
         }
         for (; i + LANES <= stop; i += LANES) add(i);
@@ -80,8 +80,10 @@ inline void tile(const typename K::Code* w, const float* scales, long groups, lo
             }
         }
     }
-    for (int r = 0; r < R; ++r)
-        for (int m = 0; m < X; ++m) out[r][m] = sum<LANES>(total[r][m]) + rest[r][m];
+    sums<LANES, R, X>(total, out);
+    if constexpr (!even)
+        for (int r = 0; r < R; ++r)
+            for (int m = 0; m < X; ++m) out[r][m] += rest[r][m];
 }
 
 // The same for one row of each: columns are added up in P vectors, so that memory is read in its order.
@@ -161,12 +163,12 @@ inline void nibble_tile(const uint8_t* w, const float* scales, const float* zero
                         float (*out)[1]) {
     constexpr long SPAN = 8 * N, STEP = 4 * N;  // columns and bytes of a vector of codes
     const long count = s.depth / SPAN, per = PER > 1 ? 1 : s.group / SPAN;
-    Many<float, N> total[R] = {};
+    Many<float, N> total[R][1] = {};
     for (long i = 0, g = 0; i < count; g += PER)
         for (const long stop = i + per; i < stop; ++i) {
             Many<float, N> parts[R][2] = {};
             for (int r = 0; r < R; ++r) {
-                prefetch(w + (r * count + i) * STEP, in.ahead);
+                prefetch(w + (i * R + r) * STEP, in.ahead);
                 parts[r][0] = loaded<Many<float, N>>(in.eights + N * i);
                 if (zeros) parts[r][0] *= 0.125f * values_of<N, PER>(zeros + r * in.groups + g);
             }
@@ -175,9 +177,9 @@ inline void nibble_tile(const uint8_t* w, const float* scales, const float* zero
                 for (int r = 0; r < R; ++r)
                     parts[r][j % 2] += digits<N>(loaded<Many<uint32_t, N>>(w + (r * count + i) * STEP), j) * x;
             }
-            for (int r = 0; r < R; ++r) total[r] += (parts[r][0] + parts[r][1]) * values_of<N, PER>(scales + r * in.groups + g);
+            for (int r = 0; r < R; ++r) total[r][0] += (parts[r][0] + parts[r][1]) * values_of<N, PER>(scales + r * in.groups + g);
         }
-    for (int r = 0; r < R; ++r) out[r][0] = sum<N>(total[r]);
+    sums<N, R, 1>(total, out);
 }
 
 template <int R>

@@ -66,29 +66,43 @@ inline float sum(Many<float, n> v) {
     return x[0];
 }
 
+#if __has_builtin(__builtin_shufflevector)
+// Four numbers of each of four vectors, side by side.
+inline Many<float, 16> quarters(Many<float, 16> a, Many<float, 16> b, Many<float, 16> c, Many<float, 16> d) {
+    const auto halves = [](Many<float, 16> x, Many<float, 16> y) {
+        return __builtin_shufflevector(x, y, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+               __builtin_shufflevector(x, y, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+    };
+    const auto x = halves(a, b), y = halves(c, d);
+    return __builtin_shufflevector(x, y, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
+           __builtin_shufflevector(x, y, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+}
+
+// Of each four numbers of a and b: the first with the third, and the second with the fourth.
+inline Many<float, 16> pairs(Many<float, 16> a, Many<float, 16> b) {
+    return __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29) +
+           __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+}
+#endif
+
 // out[r][m] = the sum of x[r][m]'s numbers, in the order of `sum`.
 template <long n, int R, int M>
 inline void sums(const Many<float, n> (*x)[M], float (*out)[M]) {
 #if __has_builtin(__builtin_shufflevector)
-    if constexpr (n == 16 && R == 4 && M == 4) {
-        using Wide = Many<float, 16>;
-        Wide four[4];  // of each m: four numbers of each r
-        for (int m = 0; m < 4; ++m) {
-            const auto halves = [](Wide a, Wide b) {
-                return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
-                       __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
-            };
-            const Wide a = halves(x[0][m], x[1][m]), b = halves(x[2][m], x[3][m]);
-            four[m] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
-                      __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+    if constexpr (n == 16 && R == 4) {
+        Many<float, 16> four[M];  // of each m: four numbers of each r
+        for (int m = 0; m < M; ++m) four[m] = quarters(x[0][m], x[1][m], x[2][m], x[3][m]);
+        if constexpr (M == 4) {
+            const auto a = pairs(four[0], four[1]), b = pairs(four[2], four[3]);
+            stored(&out[0][0], __builtin_shufflevector(a, b, 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30) +
+                                   __builtin_shufflevector(a, b, 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31));
+        } else {
+            for (int m = 0; m < M; ++m) {
+                const auto two = pairs(four[m], four[m]);
+                const auto one = __builtin_shufflevector(two, two, 0, 4, 8, 12) + __builtin_shufflevector(two, two, 1, 5, 9, 13);
+                for (int r = 0; r < R; ++r) out[r][m] = one[r];
+            }
         }
-        const auto pairs = [](Wide a, Wide b) {
-            return __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29) +
-                   __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
-        };
-        const Wide a = pairs(four[0], four[1]), b = pairs(four[2], four[3]);
-        stored(&out[0][0], __builtin_shufflevector(a, b, 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30) +
-                               __builtin_shufflevector(a, b, 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31));
         return;
     }
 #endif

@@ -24,7 +24,7 @@ PARTS = ("codes", "scales", "zeros", "order")
 class QuantizedMatrix(nn.Module):
     """W (d_out, d_in) as the tensors of a `Packed`. Called with x it returns x Wᵀ + bias.
 
-    `dtype` is that of the model, in which rows of embeddings are returned; casting the model changes it. The matrices of
+    `activations` are of the products; the rows of an embedding have none. `dtype` is that of the model, in which rows of embeddings are returned; casting the model changes it. The matrices of
     `experts` stand below one another, each (d_out / experts, d_in).
     """
 

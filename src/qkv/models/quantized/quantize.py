@@ -131,8 +131,7 @@ class _Work:
             weight, second = layer.weight.flatten(0, -2), seconds.get(path)
             packed = self._packed(path, weight, second)
             yield path, _error(weight, packed, second)
-            activations = self.scheme.activations if isinstance(layer, Linear | GroupedLinear) else "none"
-            put(self.model, path, QuantizedMatrix(packed, activations, weight.dtype, experts_of(layer)))
+            put(self.model, path, QuantizedMatrix(packed, self.scheme.activations, weight.dtype, experts_of(layer)))
 
     def _packed(self, path: str, weight: Tensor, second: Tensor | None) -> Packed:
         settings = (self.scheme.format, self.groups[path], self.scheme.symmetric)
