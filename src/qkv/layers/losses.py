@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from ..core.batch import IGNORE
 from ..core.extras import Extra
 from ..core.forward_mode import in_forward_mode
+from ..kernels.products import onednn
 
 CHUNK_BYTES = 1 << 28  # logits of one chunk; each chunk reads and writes the whole gradient of the weight once
 CHUNK_ROWS = 256  # rows of a chunk on a CPU, or twice the model's width: more would not fit its caches
@@ -128,13 +129,17 @@ def _sums_and_gradients(
     logits = rows[:, :vocab]
     for start in range(0, n, step):
         h, target = hidden[start : start + step], labels[start : start + step, None]
-        x = torch.mm(h, matrix.T, out=logits[: len(h)])
+        fast = onednn.serves(h, matrix)
+        x = onednn.product(h, matrix) if fast else torch.mm(h, matrix.T, out=logits[: len(h)])
         x = x if bias is None else x.add_(bias)
         sums = _to_gradients(x, target, smoothing, z_loss, grads)
         loss, nll = loss + sums[0], nll + sums[1]
         if grads:
-            torch.mm(x, matrix, out=d_hidden[start : start + step])
-            _add_product(d_weight, x, h)
+            if fast:
+                d_hidden[start : start + step] = onednn.product(x, matrix.T)
+            else:
+                torch.mm(x, matrix, out=d_hidden[start : start + step])
+            _add_product(d_weight, x, h, fast)
             if d_bias.numel():
                 d_bias.add_(x.sum(0, dtype=wide))
     return loss, nll, d_hidden, d_weight, d_bias
@@ -184,9 +189,11 @@ def _to_gradients(x: Tensor, target: Tensor, smoothing: float, z_loss: float, gr
     return loss, nll
 
 
-def _add_product(total: Tensor, d: Tensor, h: Tensor) -> None:
-    """total += dᵀ h, added in the dtype of `total` if the product is narrower."""
-    if total.dtype == d.dtype:
+def _add_product(total: Tensor, d: Tensor, h: Tensor, fast: bool) -> None:
+    """total += dᵀ h, added in the dtype of `total` if the product is narrower; by oneDNN if `fast`."""
+    if fast and total.dtype == d.dtype:
+        onednn.add_product(total, d, h)
+    elif total.dtype == d.dtype:
         total.addmm_(d.T, h)
     else:
         total.add_(d.T @ h)

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from ..kernels.native import products as native
+from ..kernels.products.dense import dense_product
 from ..kernels.products.formats import Int4, Int8
 from ..kernels.products.integers import has_integer_products, integer_product, matrix_of
 from ..kernels.products.plain import is_plain
@@ -71,10 +71,10 @@ def _multiplied(x: Tensor, matrix: Packed) -> Tensor:
         return integer_product(x, codes, None, "float")
     pieces = _pieces(matrix)
     if len(pieces) == 1:
-        return F.linear(x, matrix.dense(x.dtype))
+        return dense_product(x, matrix.dense(x.dtype))
     out = x.new_empty(*x.shape[:-1], matrix.shape[0])
     for rows in pieces:
-        out[..., rows] = F.linear(x, matrix.rows(rows).dense(x.dtype))
+        out[..., rows] = dense_product(x, matrix.rows(rows).dense(x.dtype))
     return out
 
 

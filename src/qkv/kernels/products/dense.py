@@ -2,25 +2,32 @@
 
     y = x Wᵀ + b,   y[m][o] = Σ_i x[m][i] w[o][i] + b[o]
 
-Sums are in fp32 whatever the dtypes, in an order that doesn't depend on the number of rows.
+Sums are in fp32 whatever the dtypes; those of few rows in an order that doesn't depend on their number. Large products in fp32
+are by oneDNN where it is faster.
 """
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
 from ..native import products as native
-from .plain import is_plain
+from . import onednn
+from .plain import is_unwatched
 
 
 def dense_product(
     x: Float[Tensor, "*B I"], weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None = None
 ) -> Float[Tensor, "*B O"]:
-    """`F.linear`, by a C++ kernel where one is faster: on CPUs, for few rows, without gradients and with nothing traced."""
-    if x.dtype == weight.dtype and is_plain(x, weight):
+    """`F.linear`, by other kernels where they are faster, on CPUs with nothing traced: by C++ for few rows without gradients,
+    by oneDNN for large products."""
+    if x.dtype == weight.dtype and x.is_cpu and is_unwatched(x, weight):
         matrices = (native.Matrix(weight, bias),)
-        if native.serves(x, matrices):
+        if not torch.is_grad_enabled() and native.serves(x, matrices):
             return native.products(x, matrices)
+        if onednn.serves(x, weight):
+            out: Tensor = onednn.Linear.apply(x, weight, bias)
+            return out
     return F.linear(x, weight, bias)

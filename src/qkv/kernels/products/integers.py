@@ -14,9 +14,9 @@ from typing import Literal
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn import functional as F
 
 from ..native import products as native
+from .dense import dense_product
 from .formats import Int4, Int8
 from .plain import is_plain
 
@@ -86,6 +86,6 @@ def by_floats(x: Float[Tensor, "*B I"], weight: Int8 | Int4, bias: Tensor | None
     outs, columns = weight.shape
     each = max(1, _AT_A_TIME // columns)
     wide = x.float()
-    parts = [F.linear(wide, weight.rows(start, start + each).dequantize()) for start in range(0, outs, each)]
+    parts = [dense_product(wide, weight.rows(start, start + each).dequantize()) for start in range(0, outs, each)]
     out = parts[0] if len(parts) == 1 else torch.cat(parts, -1)
     return (out if bias is None else out + bias.float()).to(x.dtype)

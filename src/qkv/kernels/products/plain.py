@@ -10,10 +10,14 @@ _PLAIN = (Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
 def is_plain(*tensors: Tensor) -> bool:
-    """Whether no gradient is wanted, and no compiler, exporter, `torch.func` transform, autocast or mode is at work."""
+    """Whether no gradient is wanted, and tensors are plain ones with nothing that watches."""
+    return not torch.is_grad_enabled() and is_unwatched(*tensors)
+
+
+def is_unwatched(*tensors: Tensor) -> bool:
+    """Whether no compiler, exporter, `torch.func` transform, autocast or mode is at work, and tensors are plain ones."""
     return not (
-        torch.is_grad_enabled()
-        or torch.compiler.is_compiling()
+        torch.compiler.is_compiling()
         or torch._C._len_torch_dispatch_stack()
         or torch._C._is_torch_function_mode_enabled()
         or torch._C._functorch.peek_interpreter_stack() is not None

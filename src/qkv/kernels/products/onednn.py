@@ -1,0 +1,92 @@
+"""Products of fp32 matrices by oneDNN, which on AMD's processors with AVX-512 is twice as fast as MKL.
+
+PyTorch multiplies fp32 matrices by MKL, which uses vectors of 256 bits on processors that are not Intel's. oneDNN, through
+which PyTorch multiplies bf16 matrices, uses all 512 bits.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
+
+LEAST = 1 << 25  # multiplications of a product that is worth the calls from Python
+AT_ONCE = 8192  # rows of a sum of products for which there is room at a time
+CPU_INFO = Path("/proc/cpuinfo")
+
+
+@cache
+def is_faster() -> bool:
+    """Whether this processor is one on which oneDNN is faster than MKL, and PyTorch has both."""
+    backends = torch.backends
+    if not (backends.mkl.is_available() and backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
+        return False
+    try:
+        lines = CPU_INFO.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return "AuthenticAMD" in lines and backends.cpu.get_cpu_capability() == "AVX512"
+
+
+def serves(x: Tensor, weight: Tensor) -> bool:
+    """Whether oneDNN is the faster one for x (…, I) and a weight (O, I): large ones in fp32 on the CPU.
+
+    Nothing may watch PyTorch's operators (`plain.is_unwatched`).
+    """
+    return (
+        x.dtype == weight.dtype == torch.float32
+        and x.numel() * weight.shape[0] >= LEAST
+        and x.is_cpu
+        and weight.is_cpu
+        and weight.dim() == 2
+        and is_faster()
+        and torch.backends.mkldnn.enabled
+    )
+
+
+def product(
+    x: Float[Tensor, "*B I"], weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None = None
+) -> Float[Tensor, "*B O"]:
+    """x Wᵀ + b, without gradients."""
+    out: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    return out
+
+
+def add_product(total: Float[Tensor, "O I"], d: Float[Tensor, "N O"], x: Float[Tensor, "N I"]) -> None:
+    """total += dᵀ x, some rows at a time."""
+    for start in range(0, len(total), AT_ONCE):
+        rows = slice(start, start + AT_ONCE)
+        total[rows] += product(d[:, rows].T, x.T)
+
+
+class Linear(torch.autograd.Function):
+    """x Wᵀ + b with gradients. Gradients of gradients are by PyTorch's operators."""
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return product(x, weight, bias)
+
+    @staticmethod
+    def setup_context(ctx: FunctionCtx, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[:2])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        (grad,) = grads
+        x, weight = ctx.saved_tensors
+        d_x = d_weight = d_bias = None
+        flat = grad.flatten(0, -2)
+        if torch.is_grad_enabled():  # the gradient is to be differentiated again
+            d_x = grad @ weight if ctx.needs_input_grad[0] else None
+            d_weight = flat.T @ x.flatten(0, -2) if ctx.needs_input_grad[1] else None
+        else:
+            d_x = product(grad, weight.T) if ctx.needs_input_grad[0] else None
+            d_weight = product(flat.T, x.flatten(0, -2).T) if ctx.needs_input_grad[1] else None
+        if ctx.needs_input_grad[2]:
+            d_bias = flat.sum(0)
+        return d_x, d_weight, d_bias
