@@ -34,7 +34,12 @@ PAGE = HERE.parents[1] / "docs" / "performance.md"
 OURS = "qkv"
 PROMPT = NEW = 128
 MATRICES = 12 * 12 * 768**2 + 50257 * 768  # numbers that a token reads, the tied head among them
-BYTES = {"fp32": 4.0, "bf16": 2.0, "int8": 1.0, "int4": 0.5 + 4 / 32}  # codes, and of 4 bits a scale in fp32 for every 32
+BYTES = {
+    "fp32": 4.0,
+    "bf16": 2.0,
+    "int8": 1.0,
+    "int4": 0.5 + 4 / 32,
+}  # codes, and of 4 bits a scale in fp32 for every 32
 ASKED_SHARE = {"fp32": 0.85, "bf16": 0.85, "int8": 0.8, "int4": 0.8}
 LLAMA_CPP = {"fp32": "f32", "bf16": "bf16", "int8": "q8_0", "int4": "q4_0"}
 OFFERED = {  # the precisions in which each library decodes here, one row at a time and several

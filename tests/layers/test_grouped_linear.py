@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from qkv.kernels.products import onednn
 from qkv.layers.grouped_linear import GroupedLinear, _by_kernel, _products
 
 ENDS = [[3, 3, 10, 12], [0, 0, 0, 12], [1, 4, 5, 9], [0, 0, 0, 0]]  # rows of four experts among twelve
@@ -32,6 +33,15 @@ def results(f: Callable[..., Tensor], dtype: torch.dtype, ends: list[int]) -> li
 @pytest.mark.parametrize("ends", ENDS, ids=str)
 def test_products_are_a_loop_over_experts(ends: list[int]) -> None:
     torch.testing.assert_close(results(_products, torch.float64, ends), results(looped, torch.float64, ends))
+
+
+@pytest.mark.parametrize("ends", ENDS, ids=str)
+def test_products_by_onednn_are_a_loop_over_experts(ends: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onednn, "is_faster", lambda: True)
+    monkeypatch.setattr(onednn, "LEAST", 1)
+    found, wanted = results(_products, torch.float32, ends), results(looped, torch.float64, ends)
+    for mine, plain in zip(found, wanted, strict=True):
+        torch.testing.assert_close(mine.double(), plain, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("ends", ENDS, ids=str)

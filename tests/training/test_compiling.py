@@ -8,6 +8,7 @@ from torch import nn
 from torch._inductor import cpp_builder
 from torch._inductor.exc import InvalidCxxCompiler
 
+from qkv.kernels.products import onednn
 from qkv.training.compiling import GAIN, MARGIN, compiled, missing_compiler, payoff
 
 CPU = torch.device("cpu")
@@ -52,3 +53,10 @@ def test_a_run_has_to_be_long_enough():
 @pytest.mark.parametrize(("device", "one_shape"), [("cpu", False), ("cuda", False), ("mps", True)])
 def test_where_nothing_is_known_to_be_gained_no_run_is_long_enough(device, one_shape):
     assert not payoff(1e9, 4, torch.device(device), one_shape, gated=True).pays
+
+
+def test_fp32_gains_nothing_where_compiled_products_are_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+    for faster in (True, False):
+        monkeypatch.setattr(onednn, "is_faster", lambda faster=faster: faster)
+        assert (payoff(1e6, 4, CPU, one_shape=True, precision="fp32").saved == 0.0) == faster
+        assert payoff(1e6, 4, CPU, one_shape=True, precision="bf16").saved > 0.0

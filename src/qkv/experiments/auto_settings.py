@@ -60,7 +60,8 @@ class Chooser:
             return training
         if not self.blocks:  # compiling does not speed up the loop of a recurrent model
             return training.replace(compile=False)
-        payoff = compiling.payoff(self.seconds(training), len(self.blocks), self.device, self.one_shape, self.gated)
+        seconds, layers = self.seconds(training), len(self.blocks)
+        payoff = compiling.payoff(seconds, layers, self.device, self.one_shape, self.gated, training.precision)
         missing = compiling.missing_compiler(self.device) if payoff.pays else None
         if payoff.pays:
             self.say(f"compile: {payoff}" + (f"; but it needs {missing}." if missing else "."))

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..core.forward_mode import in_forward_mode
+from ..kernels.products import onednn
 from .quantized import QuantizedMatrix
 
 
@@ -81,7 +82,10 @@ def _products(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
     last = 0
     for e, start, stop in _runs(ends):
         own = weight[e] if narrow is None else narrow.copy_(weight[e])
-        torch.mm(x[start:stop], own.T, out=out[start:stop])
+        if onednn.serves(x[start:stop], own):
+            out[start:stop] = onednn.product(x[start:stop], own)
+        else:
+            torch.mm(x[start:stop], own.T, out=out[start:stop])
         last = stop
     out[last:].zero_()
     return out
@@ -94,7 +98,10 @@ def _outer_products(grad: Tensor, x: Tensor, ends: Tensor, dtype: torch.dtype) -
     narrow = None if dtype == x.dtype else torch.empty_like(out[0], dtype=x.dtype)
     with_rows = set()
     for e, start, stop in _runs(ends):
-        torch.mm(grad[start:stop].T, x[start:stop], out=out[e] if narrow is None else narrow)
+        if narrow is None and onednn.serves(grad[start:stop].T, x[start:stop].T):
+            out[e] = onednn.product(grad[start:stop].T, x[start:stop].T)
+        else:
+            torch.mm(grad[start:stop].T, x[start:stop], out=out[e] if narrow is None else narrow)
         if narrow is not None:
             out[e].copy_(narrow)
         with_rows.add(e)

@@ -121,7 +121,9 @@ def quantized_tokens(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def _has_kernel(x: Tensor, codes: Int8 | Int4) -> bool:
     """Whether the C++ kernels multiply integers here."""
-    return has_integer_products(codes) and native.serves(x, (matrix_of(codes, None),), True) and is_plain(x, codes.codes)
+    return (
+        has_integer_products(codes) and native.serves(x, (matrix_of(codes, None),), True) and is_plain(x, codes.codes)
+    )
 
 
 def _has_integer_sums(matrix: Packed) -> bool:

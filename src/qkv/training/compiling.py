@@ -8,6 +8,7 @@ from typing import cast
 import torch
 from torch import nn
 
+from ..kernels.products import onednn
 from .logging.progress_bar import span
 
 # What a step gains where every batch has one shape, without and with gated feed-forward layers, whose element-wise work is
@@ -73,11 +74,15 @@ class Payoff:
         return f"about {span(self.cost)} now, saves about {span(self.saved)} of {span(self.run)}"
 
 
-def payoff(run: float, layers: int, device: torch.device, one_shape: bool, gated: bool = False) -> Payoff:
+def payoff(
+    run: float, layers: int, device: torch.device, one_shape: bool, gated: bool = False, precision: str = "bf16"
+) -> Payoff:
     """Of a run that takes `run` seconds uncompiled, by a model of so many layers, with `gated` feed-forward or without.
 
     saved = run · (1 − 1/gain). Batches of many shapes gain nothing: the code that serves them all is as slow as PyTorch's
-    own, or slower, and takes several times as long to make.
+    own, or slower, and takes several times as long to make. Neither does fp32 where oneDNN multiplies faster than MKL,
+    which compiled code calls.
     """
-    gain = GAIN.get(device.type, (1.0, 1.0))[gated] if one_shape else 1.0
+    by_mkl = device.type == "cpu" and precision == "fp32" and onednn.is_faster()
+    gain = GAIN.get(device.type, (1.0, 1.0))[gated] if one_shape and not by_mkl else 1.0
     return Payoff(FIXED_SECONDS + SECONDS_A_LAYER * layers, run * (1 - 1 / gain), run)

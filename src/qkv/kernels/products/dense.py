@@ -2,8 +2,8 @@
 
     y = x Wᵀ + b,   y[m][o] = Σ_i x[m][i] w[o][i] + b[o]
 
-Sums are in fp32 whatever the dtypes; those of few rows in an order that doesn't depend on their number. Large products in fp32
-are by oneDNN where it is faster.
+Sums are in fp32 whatever the dtypes; those of few rows in an order that doesn't depend on their number. oneDNN computes large
+products in fp32 where it is faster.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .plain import is_unwatched
 def dense_product(
     x: Float[Tensor, "*B I"], weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None = None
 ) -> Float[Tensor, "*B O"]:
-    """`F.linear`, by other kernels where they are faster, on CPUs with nothing traced: by C++ for few rows without gradients,
-    by oneDNN for large products."""
+    """`F.linear`, by other kernels where they are faster, on CPUs with nothing traced: C++ for few rows without gradients,
+    oneDNN for large products."""
     if x.dtype == weight.dtype and x.is_cpu and is_unwatched(x, weight):
         matrices = (native.Matrix(weight, bias),)
         if not torch.is_grad_enabled() and native.serves(x, matrices):

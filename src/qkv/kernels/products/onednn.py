@@ -23,14 +23,14 @@ CPU_INFO = Path("/proc/cpuinfo")
 @cache
 def is_faster() -> bool:
     """Whether this processor is one on which oneDNN is faster than MKL, and PyTorch has both."""
-    backends = torch.backends
-    if not (backends.mkl.is_available() and backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
+    mkl, onednn = torch.backends.mkl, torch.backends.mkldnn
+    if not (mkl.is_available() and onednn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
         return False
     try:
         lines = CPU_INFO.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
-    return "AuthenticAMD" in lines and backends.cpu.get_cpu_capability() == "AVX512"
+    return "AuthenticAMD" in lines and torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
 def serves(x: Tensor, weight: Tensor) -> bool:
@@ -45,7 +45,7 @@ def serves(x: Tensor, weight: Tensor) -> bool:
         and weight.is_cpu
         and weight.dim() == 2
         and is_faster()
-        and torch.backends.mkldnn.enabled
+        and bool(torch.backends.mkldnn.enabled)
     )
 
 

@@ -22,9 +22,9 @@ PARTS = ("codes", "scales", "zeros", "order")
 
 
 class QuantizedMatrix(nn.Module):
-    """W (d_out, d_in) as the tensors of a `Packed`. Called with x it returns x Wᵀ + bias.
+    """W (d_out, d_in) as the tensors of a `Packed`. Called with x it returns x Wᵀ + bias, x rounded as `activations` says.
 
-    `activations` are of the products; the rows of an embedding have none. `dtype` is that of the model, in which rows of embeddings are returned; casting the model changes it. The matrices of
+    `dtype` is that of the model, in which rows of embeddings are returned; casting the model changes it. The matrices of
     `experts` stand below one another, each (d_out / experts, d_in).
     """
 

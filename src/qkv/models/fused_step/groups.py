@@ -45,6 +45,15 @@ class Group:
         at, step = offset + getattr(of, name).offset, ctypes.sizeof(native.Layer)
         return np.ndarray((len(self.layers), count), np.int64, self.layers, at, (step, 8))
 
+    def describe(self, shape: Shape) -> bool:
+        """Describe the shape of the tokens and where keys and values are, if they changed; False if the kernels can't use
+        them."""
+        raise NotImplementedError
+
+    def place(self, layout: Layout, run: Pass, alive: list[Tensor]) -> bool:
+        """Describe what changes from step to step; False if the kernels can't do it."""
+        raise NotImplementedError
+
     def _is_described(self, shape: Shape) -> bool:
         """Whether rows and dtype are those that are described; if so, their number of tokens is described now."""
         if self.shape is None or (self.shape[0], self.shape[2]) != (shape[0], shape[2]):
@@ -83,7 +92,6 @@ class OwnGroup(Group):
         )
 
     def describe(self, shape: Shape) -> bool:
-        """Describe the shape of the tokens and the buffers, where they changed; False if the kernels can't use them."""
         place = self.states[0].place(shape[1])
         if place is None:
             return False
@@ -105,7 +113,6 @@ class OwnGroup(Group):
         return True
 
     def place(self, layout: Layout, run: Pass, alive: list[Tensor]) -> bool:
-        """Describe where the newest tokens go, their rotations, and what they see."""
         self._slot[self.indices], self._keys[self.indices] = self.slot, self.keys
         if run.tables is None:
             self._cos[self.indices] = self._sin[self.indices] = 0
@@ -135,7 +142,6 @@ class CrossGroup(Group):
         self.states, self.kept = states, list[KeysValues]()
 
     def describe(self, shape: Shape) -> bool:
-        """Describe the shape of the tokens, and keys and values, where they changed; False if the kernels can't use them."""
         if self._is_described(shape) and _hold(self.states, self.kept):
             return True
         self.shape = None
@@ -152,7 +158,6 @@ class CrossGroup(Group):
         return True
 
     def place(self, layout: Layout, run: Pass, alive: list[Tensor]) -> bool:
-        """Describe what the newest tokens see of the source."""
         self._hide(layout, self.states[0].layout, run, None, alive)
         return True
 
@@ -167,7 +172,10 @@ def own_groups(stack: Any, cache: Cache, layers: Any) -> list[OwnGroup]:
             _add(found, (state.slot_table, stack.position_of[i], module.n_heads, module.pattern), i)
     return [
         OwnGroup(
-            indices, [stack.layers[i].attention for i in indices], [cache.layers[i] for i in indices], layers  # type: ignore[misc]
+            indices,
+            [stack.layers[i].attention for i in indices],
+            [cache.layers[i] for i in indices],
+            layers,  # type: ignore[misc]
         )
         for _, indices in found
     ]
@@ -189,7 +197,8 @@ def _add(found: list[tuple[tuple[Any, ...], list[int]]], key: tuple[Any, ...], i
     """Add a layer to the group of its key, or to a new one. Patterns are equal or not, and can't be hashed."""
     for other, indices in found:
         if all(a is b or a == b for a, b in zip(other, key, strict=True)):
-            return indices.append(i)
+            indices.append(i)
+            return
     found.append((key, [i]))
 
 

@@ -20,7 +20,7 @@ from ...kernels.native import decoding_step as native
 from ...kv_cache.cache import Cache
 from ...positions.base import PositionModule
 from ...positions.rotary import RotaryTurn
-from .groups import cross_groups, own_groups
+from .groups import Group, cross_groups, own_groups
 from .layers import Described, Unfit, hooks_of, layer
 
 _GLOBAL_HOOKS = (hooks._global_forward_hooks, hooks._global_forward_pre_hooks)
@@ -101,7 +101,7 @@ class FusedStep:
             if run.attend is not attend or run.extras is not None or run.split is not None:
                 return None
         shape = (*x.shape[:2], x.dtype)
-        groups = (*self.own, *self.cross)
+        groups: tuple[Group, ...] = (*self.own, *self.cross)
         if not all(group.describe(shape) for group in groups):
             return None
         alive: list[Tensor] = []
