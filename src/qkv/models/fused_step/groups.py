@@ -165,18 +165,15 @@ class CrossGroup(Group):
 def own_groups(stack: Any, cache: Cache, layers: Any) -> list[OwnGroup]:
     """The groups of a stack's self-attention."""
     found: list[tuple[tuple[Any, ...], list[int]]] = []
+    states: dict[int, KeyValueState] = {}
     for i, block in enumerate(stack.layers):
         if "attention" in block.sublayers:
             state, module = cache.layers[i], block.attention
             assert isinstance(state, KeyValueState)
+            states[i] = state
             _add(found, (state.slot_table, stack.position_of[i], module.n_heads, module.pattern), i)
     return [
-        OwnGroup(
-            indices,
-            [stack.layers[i].attention for i in indices],
-            [cache.layers[i] for i in indices],
-            layers,  # type: ignore[misc]
-        )
+        OwnGroup(indices, [stack.layers[i].attention for i in indices], [states[i] for i in indices], layers)
         for _, indices in found
     ]
 
