@@ -32,7 +32,15 @@ GPT2 = {
     "n_layer": 48,
     "n_head": 25,
 }
+TINY_LLAMA = {  # the shape of TinyLlama 1.1 B
+    **LLAMA,
+    "intermediate_size": 5632,
+    "num_hidden_layers": 22,
+    "num_attention_heads": 32,
+    "tie_word_embeddings": False,
+}
 MODELS: dict[str, dict[str, Any]] = {
+    "llama, 1.1 B": TINY_LLAMA,
     "llama, 1.5 B": LLAMA,
     "GPT-2 XL": GPT2,
     "tiny llama": {**LLAMA, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "vocab_size": 64},

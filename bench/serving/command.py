@@ -1,8 +1,9 @@
-"""`python -m bench serving`: GPT-2 124 M decodes 128 tokens after 128, beside other libraries, each in its own interpreter.
+"""`python -m bench serving`: GPT-2 124 M, or a Llama of 1.1 B parameters, decodes 128 tokens after 128, beside other libraries,
+each in its own interpreter.
 
     python -m bench serving --peer "CTranslate2=envs/ct/bin/python" --peer "llama.cpp=envs/llama/bin/python" …
 
-All libraries get the same random weights (`bench start` makes the directory of the Hub): CTranslate2's own converter,
+All libraries get the same random weights (a directory of the Hub, made on first use): CTranslate2's own converter,
 `qkv convert --to onnx` for ONNX Runtime and OpenVINO, `qkv convert --to gguf` for llama.cpp. They are loaded before the
 readings and take turns; the bandwidth of memory is probed after each turn. Prompts count into the time. A library for which
 no interpreter is given stands in the table as not measured.
@@ -23,17 +24,22 @@ from statistics import median
 from typing import Any
 
 from .. import machine
+from ..contenders import loading
 from ..contenders.loading import FOLDER
 from ..page_tables import keep
 from ..start import directory
 from .peer import LIBRARIES
 
 HERE = Path(__file__).resolve().parent
-RESULT = HERE.parent / "results" / "serving" / "gpt2.json"
+RESULTS = HERE.parent / "results" / "serving"
 PAGE = HERE.parents[1] / "docs" / "performance.md"
 OURS = "qkv"
 PROMPT = NEW = 128
-MATRICES = 12 * 12 * 768**2 + 50257 * 768  # numbers that a token reads, the tied head among them
+MATRICES = {  # numbers that a token reads, those of the head among them
+    "gpt2": 12 * 12 * 768**2 + 50257 * 768,
+    "llama": 22 * (2048 * (2048 + 2 * 256 + 2048) + 3 * 2048 * 5632) + 32000 * 2048,
+}
+COMMANDS = {"gpt2": "serving", "llama": "serving --model llama"}
 BYTES = {
     "fp32": 4.0,
     "bf16": 2.0,
@@ -92,6 +98,7 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench serving", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--model", choices=list(MATRICES), default="gpt2")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON", help="a library's interpreter")
     parser.add_argument("--precision", action="append", choices=list(BYTES), help="default: all")
     parser.add_argument("--batch", action="append", type=int, help="default: 1 and 16")
@@ -108,34 +115,37 @@ def main(words: list[str]) -> int:
         for _, precision in cases:
             for name, python in pythons.items():
                 if precision in OFFERED[name]:
-                    print(prepared(name, python, precision))
+                    print(prepared(name, python, precision, given.model))
         return 0
-    kept = json.loads(RESULT.read_text())["cases"] if RESULT.exists() else []
-    measured = [measure(batch, precision, pythons, given.rounds, given.threads) for batch, precision in cases]
+    path = RESULTS / f"{given.model}.json"
+    kept = json.loads(path.read_text())["cases"] if path.exists() else []
+    measured = [measure(*case, pythons, given.rounds, given.threads, given.model) for case in cases]
     there = {(case["batch"], case["precision"]) for case in measured}
     kept = [case for case in kept if (case["batch"], case["precision"]) not in there]
     order = list(BYTES)
     result = {"cases": sorted(kept + measured, key=lambda case: (case["batch"], order.index(case["precision"])))}
-    print(table({"cases": measured}))
-    keep(result, RESULT, PAGE, "serving", table(result))
+    print(table({"cases": measured}, given.model))
+    keep(result, path, PAGE, COMMANDS[given.model], table(result, given.model))
     return 0
 
 
-def prepared(library: str, python: str, precision: str) -> Path:
+def prepared(library: str, python: str, precision: str, model: str) -> Path:
     """The model as a library reads it; it is converted where it isn't there yet."""
-    source, folder = directory(), FOLDER / "serving"
+    source = directory() if model == "gpt2" else loading.directory("llama, 1.1 B")
+    folder = FOLDER / "serving"
+    own = "" if model == "gpt2" else f"{model}-"
     folder.mkdir(exist_ok=True)
     convert = [sys.executable, "-m", "qkv", "convert", str(source)]
     if library == "CTranslate2":
-        made = folder / f"ctranslate2-{precision}"
+        made = folder / f"{own}ctranslate2-{precision}"
         kind = "float32" if precision == "fp32" else precision
         converter = str(Path(python).parent / "ct2-transformers-converter")
         command = [converter, "--model", str(source), "--output_dir", str(made), "--quantization", kind]
     elif library == "llama.cpp":
-        made = folder / f"gpt2-{LLAMA_CPP[precision]}.gguf"
+        made = folder / f"{model}-{LLAMA_CPP[precision]}.gguf"
         command = [*convert, str(made), "--to", "gguf", "--type", LLAMA_CPP[precision]]
     elif library in ("ONNX Runtime", "OpenVINO"):
-        made = folder / f"onnx-{precision}"
+        made = folder / f"{own}onnx-{precision}"
         command = [*convert, str(made), "--to", "onnx", *(["--int8"] if precision == "int8" else [])]
     else:
         return source
@@ -144,7 +154,9 @@ def prepared(library: str, python: str, precision: str) -> Path:
     return made
 
 
-def measure(batch: int, precision: str, pythons: dict[str, str], rounds: int, threads: int) -> dict[str, Any]:
+def measure(
+    batch: int, precision: str, pythons: dict[str, str], rounds: int, threads: int, model: str
+) -> dict[str, Any]:
     """Tokens per second of every library that offers a precision, in turns, and the bandwidth beside them."""
     load, found, failed = machine.load(), dict[str, Contender](), dict[str, str]()
     for name, offered in OFFERED.items():
@@ -154,8 +166,8 @@ def measure(batch: int, precision: str, pythons: dict[str, str], rounds: int, th
             failed[name] = "no interpreter given"
             continue
         try:
-            model = prepared(name, pythons[name], precision)
-            found[name] = Contender(name, pythons[name], model, precision, batch, threads)
+            where = prepared(name, pythons[name], precision, model)
+            found[name] = Contender(name, pythons[name], where, precision, batch, threads)
         except (ValueError, OSError, subprocess.CalledProcessError) as error:
             failed[name] = str(error)[:200]
     rates: dict[str, list[float]] = {name: [] for name in found}
@@ -189,13 +201,13 @@ def measure(batch: int, precision: str, pythons: dict[str, str], rounds: int, th
     return case
 
 
-def table(result: dict[str, Any]) -> str:
+def table(result: dict[str, Any], model: str = "gpt2") -> str:
     """The table in Markdown, with what it was measured on."""
     lines = ["| batch | precision | library | tokens/s | qkv ÷ it | asked |", "|---:|---|---|---:|---:|---|"]
     for case in result["cases"]:
         batch, precision = case["batch"], case["precision"]
         rates = {name: median(each) for name, each in case["tokens_per_s"].items()}
-        share = rates[OURS] / batch * MATRICES * BYTES[precision] / (case["gb_per_s"] * 1e9)
+        share = rates[OURS] / batch * MATRICES[model] * BYTES[precision] / (case["gb_per_s"] * 1e9)
         of = f", {share:.0%} of {case['gb_per_s']:.0f} GB/s" if batch == 1 else ""
         asked = f"≥ {ASKED_SHARE[precision]:.0%}: {_met(share >= ASKED_SHARE[precision])}" if batch == 1 else ""
         lines.append(f"| {batch} | {precision} | qkv{of} | {rates[OURS]:.1f} | | {asked} |")
@@ -221,7 +233,7 @@ def table(result: dict[str, Any]) -> str:
     )
     lines += [
         "",
-        f"Measured by `python -m bench serving --peer NAME=PYTHON …`: {where['processor']} "
+        f"Measured by `python -m bench {COMMANDS[model]} --peer NAME=PYTHON …`: {where['processor']} "
         f"({', '.join(where['instructions'])}), {where['cores']} cores, {result['cases'][-1]['threads']} threads; "
         f"{', '.join(versions.values())}; {PROMPT} tokens in and {NEW} out, medians of turns. {sets}. With weights of "
         "8 and 4 bits all libraries round activations to 8 bits; greedy tokens of random weights then part soon.",

@@ -83,11 +83,11 @@ def onnxruntime(model: str, precision: str, threads: int) -> Decode:
     options.intra_op_num_threads = threads
     session = library.InferenceSession(f"{model}/model.onnx", options)
     outputs = [one.name for one in session.get_outputs()]
-    pasts = [one.name for one in session.get_inputs() if one.name.startswith("past_key_values")]
+    pasts = {one.name: one.shape for one in session.get_inputs() if one.name.startswith("past_key_values")}
 
     def decode(rows: list[Ids], new: int) -> list[Ids]:
         ids, before, found = np.array(rows), 0, []
-        past = {name: np.zeros((len(rows), 12, 0, 64), np.float32) for name in pasts}
+        past = {name: np.zeros((len(rows), shape[1], 0, shape[3]), np.float32) for name, shape in pasts.items()}
         for _ in range(new):
             after = before + ids.shape[1]
             places = np.broadcast_to(np.arange(before, after)[None], ids.shape)
@@ -109,12 +109,16 @@ def openvino(model: str, precision: str, threads: int) -> Decode:
     hint = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
     compiled = core.compile_model(f"{model}/model.onnx", "CPU", hint)
     names = [one.get_any_name() for one in compiled.outputs]
-    pasts = [one.get_any_name() for one in compiled.inputs if one.get_any_name().startswith("past_key_values")]
+    inputs = {one.get_any_name(): one.get_partial_shape() for one in compiled.inputs}
+    pasts = {name: shape for name, shape in inputs.items() if name.startswith("past_key_values")}
     request = compiled.create_infer_request()
 
     def decode(rows: list[Ids], new: int) -> list[Ids]:
         ids, before, found = np.array(rows), 0, []
-        past: dict[str, Any] = {name: np.zeros((len(rows), 12, 0, 64), np.float32) for name in pasts}
+        past: dict[str, Any] = {
+            name: np.zeros((len(rows), shape[1].get_length(), 0, shape[3].get_length()), np.float32)
+            for name, shape in pasts.items()
+        }
         for _ in range(new):
             after = before + ids.shape[1]
             places = np.ascontiguousarray(np.broadcast_to(np.arange(before, after)[None], ids.shape))
