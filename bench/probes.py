@@ -13,7 +13,9 @@ TRIES = 3
 
 
 class Probe:
-    """GFLOP/s of a size³ product in fp32 and bf16, by PyTorch's operator or qkv's, whichever is faster; GB/s of reading `mib` MiB: the best of three of each.
+    """GFLOP/s of a size³ product in fp32 and bf16, GB/s of reading `mib` MiB: the best of three of each.
+
+    Products are by PyTorch's operator or by qkv's, whichever is faster.
 
     Memory is read by a sum and by a product with one vector, which PyTorch's kernels do at different speeds.
     """

@@ -1,5 +1,6 @@
-"""`python -m bench serving`: GPT-2 124 M, or a Llama of 1.1 B parameters, decodes 128 tokens after 128, beside other libraries,
-each in its own interpreter.
+"""`python -m bench serving`: GPT-2 124 M, or a Llama of 1.1 B, decodes 128 tokens after 128, beside other libraries.
+
+Each library runs in its own interpreter.
 
     python -m bench serving --peer "CTranslate2=envs/ct/bin/python" --peer "llama.cpp=envs/llama/bin/python" …
 

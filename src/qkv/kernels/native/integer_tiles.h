@@ -81,9 +81,15 @@ struct Fours {
         using Unsigned = Many<uint8_t, 4 * N>;
         const auto even = held(loaded<Bytes<N>>(x)), odd = held(loaded<Bytes<N>>(x + 4 * N));
         for (int r = 0; r < count; ++r) {
+            const auto lower = codes[r] & static_cast<int8_t>(15);
             const auto upper = bits_as<Bytes<N>>(bits_as<Unsigned>(codes[r]) >> 4);
-            const auto own = added<N>(sums[r * step], codes[r] & static_cast<int8_t>(15), even);
-            sums[r * step] = added<N>(own, upper, odd);
+#if defined(__AVX2__) && !(defined(__AVX512VNNI__) && defined(__AVX512VL__))
+            const __m256i pairs = _mm256_add_epi16(_mm256_maddubs_epi16(bits_as<__m256i>(lower), bits_as<__m256i>(even)),
+                                                   _mm256_maddubs_epi16(bits_as<__m256i>(upper), bits_as<__m256i>(odd)));
+            sums[r * step] += bits_as<Integers<N>>(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+#else
+            sums[r * step] = added<N>(added<N>(sums[r * step], lower, even), upper, odd);
+#endif
         }
     }
 };

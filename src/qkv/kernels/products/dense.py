@@ -2,8 +2,8 @@
 
     y = x Wᵀ + b,   y[m][o] = Σ_i x[m][i] w[o][i] + b[o]
 
-Sums are in fp32 whatever the dtypes; those of few rows in an order that doesn't depend on their number. oneDNN computes large
-products in fp32 where it is faster.
+Sums are in fp32 whatever the dtypes; those of few rows in an order that doesn't depend on their number. oneDNN computes
+large products in fp32 where it is faster.
 """
 
 from __future__ import annotations
