@@ -15,11 +15,14 @@ from qkv.attention import tap
 from qkv.core.layout import Layout
 from qkv.kernels.native import decoding_step as native
 from qkv.models import stack
+from qkv.models.quantized import quantize
 from qkv.models.transformer import TransformerModel
+from qkv.quantization.scheme import Scheme
 
 pytestmark = pytest.mark.skipif(not native.ready(), reason="there is no C++ compiler here")
 
 SIZES = {"d_model": 32, "n_layers": 2, "n_heads": 4, "d_ff": 48, "vocab_size": 50}
+WIDER = {"d_model": 64, "d_ff": 128}  # whole blocks of the kernels for codes
 TOLERANCE = 1e-5
 ROTARY = {"kind": "rotary", "fraction": 0.5, "pairs": "interleaved"}
 WINDOW = {"kind": "and", "parts": [{"kind": "causal"}, {"kind": "window", "size": 6}]}
@@ -40,10 +43,10 @@ MODELS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def model(name: str, dtype: torch.dtype = torch.float32) -> TransformerModel:
+def model(name: str, dtype: torch.dtype = torch.float32, **other: int) -> TransformerModel:
     preset, sizes, changes = MODELS[name]
     own_sizes = {key: value for key, value in SIZES.items() if (preset, key) != ("openai-gpt", "d_ff")}
-    spec = qkv.preset(preset, **own_sizes, **sizes)
+    spec = qkv.preset(preset, **own_sizes | other, **sizes)
     own = {f"decoder.blocks.{i}.{key[2:]}": value for key, value in changes.items() for i in range(2)}
     built = qkv.build(spec.replace(own) if own else spec, dtype=dtype, seed=0).eval()
     assert isinstance(built, TransformerModel)
@@ -124,6 +127,76 @@ def test_bf16_is_as_near_as_the_modules_are(name: str, calls: list[int], monkeyp
     exact = by_modules(monkeypatch, lambda: logits(copy.deepcopy(built).double(), steps))
     modules = by_modules(monkeypatch, lambda: logits(built, steps))
     assert apart(found, exact) < 1.1 * apart(modules, exact)
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        {"weights": "int8"},
+        {"weights": "int8", "activations": "int8"},
+        {"weights": "int8", "group_size": 32, "activations": "int8"},
+        {"weights": "int4", "group_size": 32},
+        {"weights": "int4", "group_size": 32, "activations": "int8"},
+        {"weights": "int4", "symmetric": False, "activations": "int8"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["gpt", "llama", "encoder–decoder"])
+def test_quantized_weights(
+    name: str, scheme: dict[str, Any], calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounding an activation may go either way where sums differ in their last bits, so that outputs differ a little more."""
+    built, steps = model(name, **WIDER), tokens(6, count=2)
+    quantize(built, Scheme(**scheme), embeddings=True, head=True)
+    found = logits(built, steps)
+    assert len(calls) == 6
+    tolerance = 5e-3 if scheme.get("activations") == "int8" else TOLERANCE
+    assert apart(found, by_modules(monkeypatch, lambda: logits(built, steps))) < tolerance
+
+
+@pytest.mark.parametrize(
+    "scheme", [{"weights": "nf4"}, {"weights": "fp8"}, {"weights": "int8", "symmetric": False}], ids=str
+)
+def test_formats_without_kernels_are_for_the_modules(scheme: dict[str, Any], calls: list[int]) -> None:
+    built = model("gpt", **WIDER)
+    quantize(built, Scheme(**scheme))
+    logits(built, tokens(2))
+    assert not calls
+
+
+def test_steps_of_different_lengths(calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("llama", "encoder–decoder", "sandwich, ALiBi"):
+        built, steps = model(name), [ids for count in (1, 3, 2, 1, 4) for ids in tokens(1, count=count)]
+        calls.clear()
+        found = logits(built, steps, before=lambda cache: cache.rewind_rows([2, 0, 1]))
+        assert calls
+        wanted = by_modules(
+            monkeypatch,
+            lambda: logits(built, steps, before=lambda cache: cache.rewind_rows([2, 0, 1])),  # noqa: B023
+        )
+        assert apart(found, wanted) < TOLERANCE
+
+
+def test_weights_are_checked_again_after_a_search(calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a cache is settled weights stay; what changes before or after it is seen."""
+    built = model("llama")
+
+    def run() -> Tensor:
+        cache = built.start(2)
+        found = [built.step(torch.arange(8).view(2, 4), cache)]
+        assert built.decoder is not None
+        weight = built.decoder.layers[0].attention.q.weight
+        kept = weight.data
+        for factor in (1, 2, 3):
+            with cache.settle():
+                found += [built.step(torch.tensor([[i], [i + 1]]), cache) for i in range(2)]
+            weight.data = kept * factor
+            found.append(built.step(torch.tensor([[3], [4]]), cache))
+        weight.data = kept
+        return torch.cat(found)
+
+    assert apart(run(), by_modules(monkeypatch, run)) < TOLERANCE
+    assert len(calls) == 9
 
 
 @pytest.mark.parametrize(
