@@ -145,7 +145,7 @@ def test_bf16_is_as_near_as_the_modules_are(name: str, calls: list[int], monkeyp
 def test_quantized_weights(
     name: str, scheme: dict[str, Any], calls: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rounding an activation may go either way where sums differ in their last bits, so that outputs differ a little more."""
+    """An activation may be rounded either way where sums differ in their last bits, so that outputs differ a little more."""
     built, steps = model(name, **WIDER), tokens(6, count=2)
     quantize(built, Scheme(**scheme), embeddings=True, head=True)
     found = logits(built, steps)
