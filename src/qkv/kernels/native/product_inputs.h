@@ -21,6 +21,7 @@ struct Sizes {
 // What is prepared once for all threads.
 struct Inputs {
     const float* x;        // (rows, depth)
+    const uint16_t* halves;  // x in bf16
     const float* turned;   // x for 4-bit codes: number j of lane i of `span` columns is column 8 i + j
     const float* eights;   // (rows, depth / 8): what a zero point of 8 takes from each lane
     const int8_t* bytes;   // x in 8 bits; for 4-bit codes even columns come before odd ones in each `span` of columns
@@ -135,13 +136,22 @@ void round_rows(Inputs& in, const Sizes& s) {
     in.offsets = offsets;
 }
 
-Inputs prepared(const void* given, const Sizes& s) {
+Inputs prepared(const void* given, const Sizes& s, bool rounds) {
     thread_local std::vector<float> wide, arranged, added;
+    thread_local std::vector<uint16_t> narrow;
     Inputs in = {};
     in.x = static_cast<const float*>(given);
     in.groups = s.depth / s.group;
     in.rows_ahead = rows_ahead_of(s);
     in.ahead = in.rows_ahead * bytes_of(s.kind, s.depth);
+    if (rounds) {  // to bf16
+        in.halves = static_cast<const uint16_t*>(given);
+        if (s.half) return in;
+        uint16_t* to = room(narrow, s.rows * s.depth);
+        for (long i = 0; i < s.rows * s.depth; ++i) to[i] = narrowed(in.x[i]);
+        in.halves = to;
+        return in;
+    }
     if (s.half) {
         float* to = room(wide, s.rows * s.depth);
         for (long i = 0; i < s.rows * s.depth; ++i) to[i] = widened(static_cast<const uint16_t*>(given)[i]);

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "integer_tiles.h"
+#include "half_tiles.h"
 
 namespace {
 
@@ -279,6 +279,22 @@ inline void by_unpacking(const Weight& w, const Inputs& in, const Place& to, con
     all<Full, false, R>(w, rows, in, to, s, o);
 }
 
+// The same by tiles of integers, or of bf16, for the rows of x from `first` to `stop`.
+template <int R>
+inline void by_halves(const Weight& w, const Inputs& in, const Place& to, const Sizes& s, long first, long stop, long o) {
+    const auto some = [&](auto x) {
+        constexpr int X = decltype(x)::value;
+        for (; first + X <= stop; first += X) {
+            float found[R][X];
+            half_tile<R, X>(static_cast<const uint16_t*>(w.codes) + o * s.depth, in, first, s, found);
+            put<R, X>(found, w, to, s, first, o);
+        }
+    };
+    some(std::integral_constant<int, HALF_ROWS>());
+    some(std::integral_constant<int, 2>());
+    some(std::integral_constant<int, 1>());
+}
+
 template <int R>
 inline void by_integers(const Weight& w, const Inputs& in, const Place& to, const Sizes& s, long first, long stop, long o) {
     const float* scales = w.scales + o * in.groups;
@@ -343,13 +359,15 @@ void shared_out(long tasks, int threads, Work work) {
 
 // The part of y from a task's rows of a weight, o to `stop`.
 void part_of(const Weight& w, const Inputs& in, const Place& to, const Sizes& s, long o, long stop) {
-    if (s.integer) {
-        const long each = std::max<long>(INTEGER_ROWS, NEAR / s.depth / INTEGER_ROWS * INTEGER_ROWS);
+    if (s.integer || in.halves) {
+        const long bytes = s.depth * (s.integer ? 1 : 2), each = std::max(4L, NEAR / bytes / 4 * 4);
         for (long first = 0; first < s.rows; first += each) {
             const long next = std::min(s.rows, first + each);
             long own = o;
-            for (; own + OUTS <= stop; own += OUTS) by_integers<OUTS>(w, in, to, s, first, next, own);
-            for (; own < stop; ++own) by_integers<1>(w, in, to, s, first, next, own);
+            for (; own + OUTS <= stop; own += OUTS)
+                s.integer ? by_integers<OUTS>(w, in, to, s, first, next, own) : by_halves<OUTS>(w, in, to, s, first, next, own);
+            for (; own < stop; ++own)
+                s.integer ? by_integers<1>(w, in, to, s, first, next, own) : by_halves<1>(w, in, to, s, first, next, own);
         }
         return;
     }
@@ -360,7 +378,7 @@ void part_of(const Weight& w, const Inputs& in, const Place& to, const Sizes& s,
 
 // y (rows, total): products with each weight, side by side.
 void some_rows(const void* x, void* y, const Weight* weights, const Sizes& s, long total) {
-    const Inputs in = prepared(x, s);
+    const Inputs in = prepared(x, s, halves_fit(s));
     const long row_bytes = std::max(1L, bytes_of(s.kind, s.depth));
     const long each = std::max(1L, TASK / row_bytes / OUTS) * OUTS;
     long tasks = 0;

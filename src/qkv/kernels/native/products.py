@@ -15,12 +15,17 @@ from .compiler import library
 FULL, HALF, BYTE, NIBBLE = range(4)  # the source's `Kind`
 KINDS = {torch.float32: FULL, torch.bfloat16: HALF, torch.int8: BYTE, torch.uint8: NIBBLE}
 _TYPES = (torch.float32, torch.bfloat16)  # of activations and biases
-_HAS_BF16 = any(
-    getattr(torch.cpu, name, bool)()
-    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported", "_is_arm_bf16_supported")
-)
+
+
+def _most_in_bf16() -> int:
+    """As many rows as were fastest: few where PyTorch has matrix units, more where both have products of bf16."""
+    if any(getattr(torch.cpu, name, bool)() for name in ("_is_amx_tile_supported", "_is_arm_bf16_supported")):
+        return 4
+    return 16 if getattr(torch.cpu, "_is_avx512_bf16_supported", bool)() else 256
+
+
 # The most rows of activations with which the kernels are faster than PyTorch, or than turning codes into floats first.
-MOST = {torch.float32: 32, torch.bfloat16: 4 if _HAS_BF16 else 256, torch.int8: 256, torch.uint8: 256}
+MOST = {torch.float32: 32, torch.bfloat16: _most_in_bf16(), torch.int8: 256, torch.uint8: 256}
 
 
 class Matrix(NamedTuple):
