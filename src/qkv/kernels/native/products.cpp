@@ -59,7 +59,7 @@ inline void tile(const typename K::Code* w, const float* scales, long groups, lo
             Floats row[R];
             for (int r = 0; r < R; ++r) row[r] = K::many(w + r * depth + at);
             for (int m = 0; m < X; ++m) {
-                const Floats own = loaded<Floats>(x + m * depth + at);
+                const Floats own = held(loaded<Floats>(x + m * depth + at));
                 for (int r = 0; r < R; ++r) part[r][m] += row[r] * own;
             }
         };
