@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from typing import Any
 
 from .. import machine
 from ..contenders.loading import FOLDER
+from ..contenders.process import Contender
 from ..page_tables import keep
 from ..start import directory
 from .peer import LIBRARIES
@@ -34,7 +34,12 @@ PAGE = HERE.parents[1] / "docs" / "performance.md"
 OURS = "qkv"
 PROMPT = NEW = 128
 MATRICES = 12 * 12 * 768**2 + 50257 * 768  # numbers that a token reads, the tied head among them
-BYTES = {"fp32": 4.0, "bf16": 2.0, "int8": 1.0, "int4": 0.5 + 4 / 32}  # codes, and of 4 bits a scale in fp32 for every 32
+BYTES = {
+    "fp32": 4.0,
+    "bf16": 2.0,
+    "int8": 1.0,
+    "int4": 0.5 + 4 / 32,
+}  # codes, and of 4 bits a scale in fp32 for every 32
 ASKED_SHARE = {"fp32": 0.85, "bf16": 0.85, "int8": 0.8, "int4": 0.8}
 LLAMA_CPP = {"fp32": "f32", "bf16": "bf16", "int8": "q8_0", "int4": "q4_0"}
 OFFERED = {  # the precisions in which each library decodes here, one row at a time and several
@@ -46,41 +51,6 @@ OFFERED = {  # the precisions in which each library decodes here, one row at a t
     "llama.cpp": ("fp32", "bf16", "int8", "int4"),
 }
 ASKED = {name: 1.0 if name == "Hugging Face" else 1.1 for name in OFFERED}
-
-
-class Contender:
-    """A library's process, which has loaded its model."""
-
-    def __init__(self, library: str, python: str, model: Path, precision: str, batch: int, threads: int) -> None:
-        words = (library, model, precision, batch, PROMPT, NEW, threads)
-        environment = os.environ | {"OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"}
-        self.process = subprocess.Popen(
-            [python, str(HERE / "peer.py"), *map(str, words)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        self.version = self._answer()["version"]
-
-    def ask(self, line: str) -> dict[str, Any]:
-        assert self.process.stdin is not None
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        return self._answer()
-
-    def _answer(self) -> dict[str, Any]:
-        assert self.process.stdout is not None and self.process.stderr is not None
-        for line in self.process.stdout:
-            if line.startswith("{"):
-                return dict(json.loads(line))
-        said = self.process.stderr.read().strip().splitlines()
-        raise ValueError(said[-1] if said else "the process ended without a word")
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.communicate()
 
 
 def main(words: list[str]) -> int:
@@ -150,7 +120,8 @@ def measure(batch: int, precision: str, pythons: dict[str, str], rounds: int, th
             continue
         try:
             model = prepared(name, pythons[name], precision)
-            found[name] = Contender(name, pythons[name], model, precision, batch, threads)
+            words = (name, model, precision, batch, PROMPT, NEW, threads)
+            found[name] = Contender(pythons[name], HERE / "peer.py", words, threads)
         except (ValueError, OSError, subprocess.CalledProcessError) as error:
             failed[name] = str(error)[:200]
     rates: dict[str, list[float]] = {name: [] for name in found}
