@@ -39,8 +39,7 @@ def qkv(model: str, precision: str, threads: int) -> Translate:
         quantize(module, Scheme(weights="int8", activations="int8"), embeddings=True, head=True)
 
     def translate(rows: list[Ids], new: int, beams: int) -> list[Ids]:
-        limits = {"max_new_tokens": new, "min_new_tokens": new}
-        found = generate(module, rows, bos_id=pad, eos_id=end, num_beams=beams, **limits)
+        found = generate(module, rows, bos_id=pad, eos_id=end, num_beams=beams, max_new_tokens=new, min_new_tokens=new)
         return [row[0] for row in found.sequences]
 
     return translate

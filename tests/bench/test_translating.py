@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from bench.translating import work
 from bench.translating.command import OFFERED, main, merged, other_rows, table
-from bench.translating.peer import LIBRARIES, qkv
+from bench.translating.peer import LIBRARIES
 
+import qkv
 from bench import corpora, machine
+from qkv.families.marian import marian
 
 
 def test_every_library_can_be_called() -> None:
@@ -38,11 +40,29 @@ def test_a_model_gives_each_row_the_asked_number_of_tokens(
     folder = work.model(shape, tiny=True)
     config = json.loads((folder / "config.json").read_text())
     assert config["model_type"] == "marian" and config["decoder_start_token_id"] == config["vocab_size"] - 1
-    translate = qkv(str(folder), "fp32", 1)
+    translate = LIBRARIES["qkv"][0](str(folder), "fp32", 1)
     rows = [[5, 9, 0], [7, 8, 200, 100, 0]]
     greedy = translate(rows, 7, 1)
     assert [len(row) for row in greedy + translate(rows, 7, 4)] == [7] * 4
-    assert greedy[0] != greedy[1] and work.END not in greedy[0][:-1]
+    assert work.END not in [token for row in greedy for token in row[:-1]]
+
+
+def test_weights_are_spread_and_the_vector_of_padding_is_zero() -> None:
+    spec = marian(vocab_size=64, d_model=16, n_layers=1, n_heads=2, d_ff=32, max_positions=16)
+    before, after = qkv.build(spec, seed=0), qkv.build(spec, seed=0)
+    work.spread(after, pad=63)
+    old, new = dict(before.named_parameters()), dict(after.named_parameters())
+    assert not new["encoder.embedding.weight"][63].any()
+    changed = {
+        "encoder.embedding.weight": 2.0,
+        "encoder.blocks.0.attention.q.weight": 6.0,
+        "decoder.blocks.0.cross.k.weight": 6.0,
+        "decoder.blocks.0.cross.out.weight": 4.0,
+        "encoder.blocks.0.attention.v.weight": 1.0,
+        "decoder.blocks.0.feedforward.up.weight": 1.5,
+    }
+    for name, factor in changed.items():
+        assert new[name][:8].equal(old[name][:8] * factor), name
 
 
 def test_missing_data_is_told(
