@@ -11,6 +11,7 @@
     python -m bench prompts                  reading of prompts beside large products, for docs/performance.md
     python -m bench products                 products of few rows beside memory bandwidth, for docs/machine.md
     python -m bench serving                  decoding beside other libraries, for docs/performance.md
+    python -m bench translating              translation beside other libraries, for docs/performance.md
     python -m bench start                    time to the first token, for docs/performance.md
     python -m bench quantization RUN         perplexity with weights of 8 and 4 bits, for docs/quantization.md
     python -m bench speculation RUN          speculative decoding beside plain decoding, for docs/performance.md
@@ -51,6 +52,7 @@ from .tables import TABLES
 from .tables.table import Table, probe
 from .terminal import main as terminal
 from .threads.command import main as threads
+from .translating.command import main as translating
 from .unigram import main as unigram
 
 
@@ -66,6 +68,8 @@ def main(arguments: list[str] | None = None) -> int:
         return threads(words[1:])
     if words[:1] == ["serving"]:
         return serving(words[1:])
+    if words[:1] == ["translating"]:
+        return translating(words[1:])
     if words[:1] == ["start"]:
         return start(words[1:])
     if words[:1] == ["quantization"]:

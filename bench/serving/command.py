@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from typing import Any
 from .. import machine
 from ..contenders import loading
 from ..contenders.loading import FOLDER
+from ..contenders.process import Contender
 from ..page_tables import keep
 from ..start import directory
 from .peer import LIBRARIES
@@ -58,41 +58,6 @@ OFFERED = {  # the precisions in which each library decodes here, one row at a t
     "llama.cpp": ("fp32", "bf16", "int8", "int4"),
 }
 ASKED = {name: 1.0 if name == "Hugging Face" else 1.1 for name in OFFERED}
-
-
-class Contender:
-    """A library's process, which has loaded its model."""
-
-    def __init__(self, library: str, python: str, model: Path, precision: str, batch: int, threads: int) -> None:
-        words = (library, model, precision, batch, PROMPT, NEW, threads)
-        environment = os.environ | {"OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"}
-        self.process = subprocess.Popen(
-            [python, str(HERE / "peer.py"), *map(str, words)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        self.version = self._answer()["version"]
-
-    def ask(self, line: str) -> dict[str, Any]:
-        assert self.process.stdin is not None
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        return self._answer()
-
-    def _answer(self) -> dict[str, Any]:
-        assert self.process.stdout is not None and self.process.stderr is not None
-        for line in self.process.stdout:
-            if line.startswith("{"):
-                return dict(json.loads(line))
-        said = self.process.stderr.read().strip().splitlines()
-        raise ValueError(said[-1] if said else "the process ended without a word")
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.communicate()
 
 
 def main(words: list[str]) -> int:
@@ -168,7 +133,8 @@ def measure(
             continue
         try:
             where = prepared(name, pythons[name], precision, model)
-            found[name] = Contender(name, pythons[name], where, precision, batch, threads)
+            words = (name, where, precision, batch, PROMPT, NEW, threads)
+            found[name] = Contender(pythons[name], HERE / "peer.py", words, threads)
         except (ValueError, OSError, subprocess.CalledProcessError) as error:
             failed[name] = str(error)[:200]
     rates: dict[str, list[float]] = {name: [] for name in found}

@@ -1,0 +1,1 @@
+"""`python -m bench translating`: translation by encoder–decoders beside CTranslate2 and Hugging Face transformers."""
