@@ -13,7 +13,7 @@ from .compiler import library
 from .decoding import Attention
 from .products import KINDS, Matrix
 
-MOST_TOKENS = {torch.float32: 64, torch.bfloat16: 32}  # rows up to which products.cpp is faster than PyTorch's products
+MOST_TOKENS = {torch.float32: 256, torch.bfloat16: 32}
 OWN, CROSS, FEED_FORWARD = range(3)  # the source's `Sublayer`
 NO_NORM, LAYER_NORM, RMS_NORM = range(3)  # its `NormKind`
 ACTIVATIONS = (

@@ -15,9 +15,9 @@ constexpr int HALF_ROWS = 4;    // rows of x at a time: with OUTS rows of W thei
 // Whether there is a kernel for these products.
 bool halves_fit(const Sizes& s) { return HAS_HALF_PRODUCTS && s.kind == HALF && s.depth % HALF_SPAN == 0; }
 
-// out[r][m] = sum_i w[r][i] x[m][i], for R rows of W and X of x.
+// out[m][r] = sum_i w[r][i] x[m][i], for R rows of W and X of x.
 template <int R, int X>
-inline void half_tile(const uint16_t* w, const Inputs& in, long first, const Sizes& s, float (*out)[X]) {
+inline void half_tile(const uint16_t* w, const Inputs& in, long first, const Sizes& s, float (*out)[R]) {
 #ifdef __AVX512BF16__
     const uint16_t* x = in.halves + first * s.depth;
     Many<float, 16> total[R][X] = {};

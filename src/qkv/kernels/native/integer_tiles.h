@@ -112,10 +112,10 @@ inline Many<float, N> values_of(const float* values) {
     }
 }
 
-// out[r][m] = sum over groups g of scale[r][g] * sum_i (w[r][i] - zero[r][g]) x[m][i], for R rows of W and X of x.
+// out[m][r] = sum over groups g of scale[r][g] * sum_i (w[r][i] - zero[r][g]) x[m][i], for R rows of W and X of x.
 template <class K, int N, int PER, int R, int X>
 inline void tile_of(const uint8_t* w, const float* scales, const float* zeros, const Inputs& in, long first, const Sizes& s,
-                    float (*out)[X]) {
+                    float (*out)[R]) {
     constexpr long SPAN = N * K::WIDTH, STEP = 4 * N;  // columns and bytes of a vector
     const long count = s.depth / SPAN, row = count * STEP, per = PER > 1 ? 1 : s.group / SPAN;
     const int8_t* bytes = in.bytes + first * s.depth;
@@ -150,14 +150,48 @@ inline void tile_of(const uint8_t* w, const float* scales, const float* zeros, c
     }
     sums<N, R, X>(total, out);
     for (int r = 0; r < R; ++r)
-        for (int m = 0; m < X; ++m) out[r][m] *= in.factors[first + m];
+        for (int m = 0; m < X; ++m) out[m][r] *= in.factors[first + m];
+}
+
+// The same where all columns are one group without a zero point: sums of integers are added up as integers.
+template <class K, int N, int R, int X>
+inline void whole_tile(const uint8_t* w, const float* scales, const Inputs& in, long first, const Sizes& s, float (*out)[R]) {
+    constexpr long SPAN = N * K::WIDTH, STEP = 4 * N;
+    const long count = s.depth / SPAN, row = count * STEP;
+    const int8_t* bytes = in.bytes + first * s.depth;
+    Integers<N> part[R][X] = {};
+    for (long i = 0; i < count; ++i) {
+        Bytes<N> codes[R];
+        for (int r = 0; r < R; ++r) {
+            prefetch(w + (i * R + r) * STEP, in.ahead);
+            codes[r] = K::template codes<N>(w + r * row + i * STEP);
+        }
+        for (int m = 0; m < X; ++m) K::template add<N>(&part[0][m], codes, R, X, bytes + m * s.depth + i * SPAN);
+    }
+    if constexpr (K::OFFSETS)
+        for (int m = 0; m < X; ++m) {
+            const auto moved = loaded<Integers<N>>(in.offsets + (first + m) * in.moves);
+            for (int r = 0; r < R; ++r) part[r][m] += moved;
+        }
+    int32_t found[X][R];
+    sums<N, R, X>(part, found);
+    for (int m = 0; m < X; ++m)
+        for (int r = 0; r < R; ++r) out[m][r] = static_cast<float>(found[m][r]) * scales[r] * in.factors[first + m];
 }
 
 // The same, by the vectors for which the activations were prepared.
 template <int R, int X>
 inline void integer_tile(const uint8_t* w, const float* scales, const float* zeros, const Inputs& in, long first, const Sizes& s,
-                         float (*out)[X]) {
+                         float (*out)[R]) {
     const long parts = in.span > s.group ? in.span / s.group : 1;
+    if (in.groups == 1 && !zeros) {
+#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
+        if (in.span == LINE && s.kind == BYTE) return whole_tile<Eights, 16, R, X>(w, scales, in, first, s, out);
+        if (in.span == 2 * LINE) return whole_tile<Fours, 16, R, X>(w, scales, in, first, s, out);
+#endif
+        return s.kind == BYTE ? whole_tile<Eights, 8, R, X>(w, scales, in, first, s, out)
+                              : whole_tile<Fours, 8, R, X>(w, scales, in, first, s, out);
+    }
     if (s.kind == BYTE) {
 #if defined(__AVX512VNNI__) && defined(__AVX512VL__)
         if (in.span == LINE)

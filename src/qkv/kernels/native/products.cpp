@@ -43,11 +43,11 @@ inline void prefetch_scales(const float* scales, const Inputs& in) {
 
 // -- floats -----------------------------------------------------------------------------------------------------------------
 
-// out[r][m] = sum over groups g of scale[r][g] * sum_i w[r][i] x[m][i], for R rows of W and X of x. `even`: groups are whole
+// out[m][r] = sum over groups g of scale[r][g] * sum_i w[r][i] x[m][i], for R rows of W and X of x. `even`: groups are whole
 // vectors.
 template <class K, bool scaled, bool even, int R, int X>
 inline void tile(const typename K::Code* w, const float* scales, long groups, long group, long depth, const float* x, long ahead,
-                 float (*out)[X]) {
+                 float (*out)[R]) {
     constexpr long STEP = LINE / sizeof(typename K::Code);  // columns of a line of memory
     Floats total[R][X] = {};
     float rest[R][X] = {};
@@ -83,7 +83,7 @@ inline void tile(const typename K::Code* w, const float* scales, long groups, lo
     sums<LANES, R, X>(total, out);
     if constexpr (!even)
         for (int r = 0; r < R; ++r)
-            for (int m = 0; m < X; ++m) out[r][m] += rest[r][m];
+            for (int m = 0; m < X; ++m) out[m][r] += rest[r][m];
 }
 
 // The same for one row of each: columns are added up in P vectors, so that memory is read in its order.
@@ -160,7 +160,7 @@ inline Many<float, N> digits(Many<uint32_t, N> codes, int j) {
 
 template <int N, int PER, int R>
 inline void nibble_tile(const uint8_t* w, const float* scales, const float* zeros, const Inputs& in, const Sizes& s,
-                        float (*out)[1]) {
+                        float (*out)[R]) {
     constexpr long SPAN = 8 * N, STEP = 4 * N;  // columns and bytes of a vector of codes
     const long count = s.depth / SPAN, per = PER > 1 ? 1 : s.group / SPAN;
     Many<float, N> total[R][1] = {};
@@ -184,7 +184,7 @@ inline void nibble_tile(const uint8_t* w, const float* scales, const float* zero
 
 template <int R>
 inline void nibble_floats(const uint8_t* w, const float* scales, const float* zeros, const Inputs& in, const Sizes& s,
-                          float (*out)[1]) {
+                          float (*out)[R]) {
     const long parts = in.span > s.group ? in.span / s.group : 1;
 #ifdef __AVX512F__
     if (in.span == 2 * LINE)
@@ -204,18 +204,19 @@ struct Place {
 };
 
 template <int R, int X>
-inline void put(const float (*found)[X], const Weight& w, const Place& to, const Sizes& s, long first, long o) {
-    for (int r = 0; r < R; ++r) {
-        float bias = 0.0f;
-        if (w.bias)
-            bias = w.half_bias ? widened(static_cast<const uint16_t*>(w.bias)[o + r]) : static_cast<const float*>(w.bias)[o + r];
-        for (int m = 0; m < X; ++m) {
-            const long at = (first + m) * to.row + to.start + o + r;
-            const float value = found[r][m] + bias;
+inline void put(const float (*found)[R], const Weight& w, const Place& to, const Sizes& s, long first, long o) {
+    float bias[R] = {};
+    if (w.bias)
+        for (int r = 0; r < R; ++r)
+            bias[r] = w.half_bias ? widened(static_cast<const uint16_t*>(w.bias)[o + r]) : static_cast<const float*>(w.bias)[o + r];
+    for (int m = 0; m < X; ++m) {
+        const long at = (first + m) * to.row + to.start + o;
+        for (int r = 0; r < R; ++r) {
+            const float value = found[m][r] + bias[r];
             if (s.half)
-                static_cast<uint16_t*>(to.y)[at] = narrowed(value);
+                static_cast<uint16_t*>(to.y)[at + r] = narrowed(value);
             else
-                static_cast<float*>(to.y)[at] = value;
+                static_cast<float*>(to.y)[at + r] = value;
         }
     }
 }
@@ -223,7 +224,7 @@ inline void put(const float (*found)[X], const Weight& w, const Place& to, const
 // R rows of W, from row o, times X rows of x, from row `first`.
 template <class K, bool scaled, int R, int X>
 inline void floats(const Weight& w, const typename K::Code* codes, const Inputs& in, const Place& to, const Sizes& s, long first, long o) {
-    float found[R][X];
+    float found[X][R];
     const float* scales = scaled ? w.scales + o * in.groups : nullptr;
     const long groups = scaled ? in.groups : 1, group = scaled ? s.group : s.depth;
     if constexpr (scaled) prefetch_scales<R>(scales, in);
@@ -285,7 +286,7 @@ inline void by_halves(const Weight& w, const Inputs& in, const Place& to, const 
     const auto some = [&](auto x) {
         constexpr int X = decltype(x)::value;
         for (; first + X <= stop; first += X) {
-            float found[R][X];
+            float found[X][R];
             half_tile<R, X>(static_cast<const uint16_t*>(w.codes) + o * s.depth, in, first, s, found);
             put<R, X>(found, w, to, s, first, o);
         }
@@ -304,7 +305,7 @@ inline void by_integers(const Weight& w, const Inputs& in, const Place& to, cons
     const auto some = [&](auto x) {
         constexpr int X = decltype(x)::value;
         for (; first + X <= stop; first += X) {
-            float found[R][X];
+            float found[X][R];
             integer_tile<R, X>(codes, scales, zeros, in, first, s, found);
             put<R, X>(found, w, to, s, first, o);
         }
@@ -320,7 +321,7 @@ inline void outputs(const Weight& w, const Inputs& in, const Place& to, const Si
     if (s.kind == HALF && s.rows <= MOST) return direct<Half, false, R>(w, in, to, s, o);
     if (s.kind == BYTE && s.rows <= MOST) return direct<Byte, true, R>(w, in, to, s, o);
     if (s.kind == NIBBLE && in.turned) {
-        float found[R][1];
+        float found[1][R];
         prefetch_scales<R>(w.scales + o * in.groups, in);
         const uint8_t* codes = static_cast<const uint8_t*>(w.codes) + o * s.depth / 2;
         const float* zeros = w.zeros ? w.zeros + o * in.groups : nullptr;

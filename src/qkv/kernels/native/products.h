@@ -57,9 +57,9 @@ inline To bits_as(From v) {
 }
 
 // The sum of a vector's numbers, in one order wherever it is called.
-template <long n>
-inline float sum(Many<float, n> v) {
-    float x[n];
+template <long n, typename T = float>
+inline T sum(Many<T, n> v) {
+    T x[n];
     std::memcpy(x, &v, sizeof v);
     for (long half = n / 2; half; half /= 2)
         for (long i = 0; i < half; ++i) x[i] += x[i + half];
@@ -68,46 +68,47 @@ inline float sum(Many<float, n> v) {
 
 #if __has_builtin(__builtin_shufflevector)
 // Four numbers of each of four vectors, side by side.
-inline Many<float, 16> quarters(Many<float, 16> a, Many<float, 16> b, Many<float, 16> c, Many<float, 16> d) {
-    const auto halves = [](Many<float, 16> x, Many<float, 16> y) {
+template <typename V>
+inline V quarters(V a, V b, V c, V d) {
+    const auto halves = [](V x, V y) {
         return __builtin_shufflevector(x, y, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
                __builtin_shufflevector(x, y, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
     };
-    const auto x = halves(a, b), y = halves(c, d);
+    const V x = halves(a, b), y = halves(c, d);
     return __builtin_shufflevector(x, y, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
            __builtin_shufflevector(x, y, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
 }
 
 // Of each four numbers of a and b: the first with the third, and the second with the fourth.
-inline Many<float, 16> pairs(Many<float, 16> a, Many<float, 16> b) {
+template <typename V>
+inline V pairs(V a, V b) {
     return __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29) +
            __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
 }
 #endif
 
-// out[r][m] = the sum of x[r][m]'s numbers, in the order of `sum`.
-template <long n, int R, int M>
-inline void sums(const Many<float, n> (*x)[M], float (*out)[M]) {
+// out[m][r] = the sum of x[r][m]'s numbers, in the order of `sum`.
+template <long n, int R, int M, typename T>
+inline void sums(const Many<T, n> (*x)[M], T (*out)[R]) {
 #if __has_builtin(__builtin_shufflevector)
     if constexpr (n == 16 && R == 4) {
-        Many<float, 16> four[M];  // of each m: four numbers of each r
+        Many<T, 16> four[M];  // of each m: four numbers of each r
         for (int m = 0; m < M; ++m) four[m] = quarters(x[0][m], x[1][m], x[2][m], x[3][m]);
         if constexpr (M == 4) {
             const auto a = pairs(four[0], four[1]), b = pairs(four[2], four[3]);
-            stored(&out[0][0], __builtin_shufflevector(a, b, 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30) +
-                                   __builtin_shufflevector(a, b, 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31));
+            stored(&out[0][0], __builtin_shufflevector(a, b, 0, 4, 8, 12, 2, 6, 10, 14, 16, 20, 24, 28, 18, 22, 26, 30) +
+                                   __builtin_shufflevector(a, b, 1, 5, 9, 13, 3, 7, 11, 15, 17, 21, 25, 29, 19, 23, 27, 31));
         } else {
             for (int m = 0; m < M; ++m) {
                 const auto two = pairs(four[m], four[m]);
-                const auto one = __builtin_shufflevector(two, two, 0, 4, 8, 12) + __builtin_shufflevector(two, two, 1, 5, 9, 13);
-                for (int r = 0; r < R; ++r) out[r][m] = one[r];
+                stored(out[m], __builtin_shufflevector(two, two, 0, 4, 8, 12) + __builtin_shufflevector(two, two, 1, 5, 9, 13));
             }
         }
         return;
     }
 #endif
     for (int r = 0; r < R; ++r)
-        for (int m = 0; m < M; ++m) out[r][m] = sum<n>(x[r][m]);
+        for (int m = 0; m < M; ++m) out[m][r] = sum<n, T>(x[r][m]);
 }
 
 inline float greatest(Eight v) {
