@@ -11,38 +11,6 @@ constexpr int INTEGER_ROWS = WIDE_INTEGERS ? 4 : 2;  // rows of x at a time: wit
 
 inline void prefetch(const void* place, long ahead) { __builtin_prefetch(static_cast<const char*>(place) + ahead); }
 
-template <int N>
-using Integers = Many<int32_t, N>;
-template <int N>
-using Bytes = Many<int8_t, 4 * N>;
-
-// sums + products of four neighbors: x signed from -127 to 127; codes signed, or where MOVED unsigned.
-template <int N>
-inline Integers<N> added(Integers<N> sums, Bytes<N> codes, Bytes<N> x) {
-#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
-    if constexpr (N == 16)
-        return bits_as<Integers<N>>(_mm512_dpbusd_epi32(bits_as<__m512i>(sums), bits_as<__m512i>(codes), bits_as<__m512i>(x)));
-    else
-        return bits_as<Integers<N>>(_mm256_dpbusd_epi32(bits_as<__m256i>(sums), bits_as<__m256i>(codes), bits_as<__m256i>(x)));
-#elif defined(__AVX2__)
-    const __m256i a = bits_as<__m256i>(codes);
-    const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(a), _mm256_sign_epi8(bits_as<__m256i>(x), a));
-    return sums + bits_as<Integers<N>>(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-#elif defined(__ARM_FEATURE_DOTPROD)
-    int8x16_t a[2], b[2];
-    int32x4_t parts[2];
-    std::memcpy(a, &codes, sizeof a);
-    std::memcpy(b, &x, sizeof b);
-    std::memcpy(parts, &sums, sizeof parts);
-    for (int i = 0; i < 2; ++i) parts[i] = vdotq_s32(parts[i], a[i], b[i]);
-    return loaded<Integers<N>>(reinterpret_cast<const int32_t*>(parts));
-#else
-    for (int i = 0; i < N; ++i)
-        for (int j = 0; j < 4; ++j) sums[i] += codes[4 * i + j] * x[4 * i + j];
-    return sums;
-#endif
-}
-
 // The same vector in a register: compilers would read it from memory for each product.
 template <typename V>
 inline V held(V x) {

@@ -9,6 +9,7 @@ namespace {
 
 constexpr int OUTS = 4;           // rows of W at a time
 constexpr long BLOCK = 32;        // columns in whose multiples groups are, for products of integers
+constexpr long MANY = 1 << 15;    // numbers of activations that are worth all threads
 constexpr long PAIR = 2 * BLOCK;  // columns of 32 bytes of 4-bit codes
 
 enum Kind { FULL, HALF, BYTE, NIBBLE };
@@ -70,14 +71,12 @@ float rounded(const float* x, long depth, int8_t* bytes) {
     return scale + sum<8>(zero);
 }
 
-// Sums over `count` vectors of the numbers in each of their lanes, times `times`.
-void lanes_summed(const int8_t* bytes, long count, long lanes, long columns, int32_t times, int32_t* to) {
-    for (long lane = 0; lane < lanes; ++lane) {
-        int32_t total = 0;
-        for (long v = 0; v < count; ++v)
-            for (long i = 0; i < columns; ++i) total += bytes[(v * lanes + lane) * columns + i];
-        to[lane] = times * total;
-    }
+// Sums over vectors of `bytes` of the numbers in each of their N lanes, times `times`.
+template <int N>
+void lanes_summed(const int8_t* x, long bytes, int32_t times, int32_t* to) {
+    Integers<N> total = {};
+    for (long i = 0; i < bytes; i += 4 * N) total = added<N>(total, Bytes<N>{} + 1, loaded<Bytes<N>>(x + i));
+    stored(to, total * times);
 }
 
 // Even columns before odd ones in each `span` of columns.
@@ -117,19 +116,28 @@ void round_rows(Inputs& in, const Sizes& s) {
     thread_local std::vector<int8_t> numbers;
     thread_local std::vector<int32_t> sums;
     const long columns = s.kind == BYTE ? 4 : 8, lanes = in.span / columns;
-    const long count = std::max(1L, s.group / in.span), vectors = s.depth / in.span;
-    in.moves = vectors / count * lanes;
+    const long each = std::max(s.group, in.span), groups = s.depth / each;  // columns that share a vector of offsets
+    in.moves = groups * lanes;
     int8_t* bytes = room(numbers, s.rows * s.depth);
     float* factors = room(scales, s.rows);
     int32_t* offsets = room(sums, s.rows * in.moves);
+#pragma omp parallel for num_threads(s.threads) if (s.threads > 1 && s.rows * s.depth > MANY)
     for (long m = 0; m < s.rows; ++m) {
         int8_t* own = bytes + m * s.depth;
         factors[m] = rounded(in.x + m * s.depth, s.depth, own);
-        if (s.kind == NIBBLE || MOVED)
-            for (long g = 0; g < vectors / count; ++g)
-                lanes_summed(own + g * count * in.span, count, lanes, columns, s.kind == BYTE ? -128 : -8,
-                             offsets + m * in.moves + g * lanes);
         if (s.kind == NIBBLE) parted(own, s.depth, in.span);
+        if (s.kind == NIBBLE || MOVED)
+            for (long g = 0; g < groups; ++g) {
+                int32_t* to = offsets + m * in.moves + g * lanes;
+                const int32_t times = s.kind == BYTE ? -128 : -8;
+#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
+                if (lanes == 16) {
+                    lanes_summed<16>(own + g * each, each, times, to);
+                    continue;
+                }
+#endif
+                lanes_summed<8>(own + g * each, each, times, to);
+            }
     }
     in.bytes = bytes;
     in.factors = factors;
