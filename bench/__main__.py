@@ -8,6 +8,8 @@
     python -m bench cost                     predicted times beside measured ones, for docs/cost.md
     python -m bench threads                  one, two and chosen threads, for docs/machine.md
     python -m bench scale                    two ranks beside one, for docs/scale.md
+    python -m bench encoding                 BERT-base and ViT-B/16 beside other libraries, for docs/performance.md
+    python -m bench onednn                   products in fp32 by oneDNN and by MKL, for docs/machine.md
     python -m bench prompts                  reading of prompts beside large products, for docs/performance.md
     python -m bench products                 products of few rows beside memory bandwidth, for docs/machine.md
     python -m bench serving                  decoding beside other libraries, for docs/performance.md
@@ -36,7 +38,9 @@ from pathlib import Path
 
 from . import machine, peers, render
 from .cost.command import main as cost
+from .encoding.command import main as encoding
 from .lockstep import Case, measure, ring
+from .onednn import main as onednn
 from .pictures import main as pictures
 from .products import main as products
 from .prompts import main as prompts
@@ -76,6 +80,10 @@ def main(arguments: list[str] | None = None) -> int:
         return quantization(words[1:])
     if words[:1] == ["speculation"]:
         return speculation(words[1:])
+    if words[:1] == ["encoding"]:
+        return encoding(words[1:])
+    if words[:1] == ["onednn"]:
+        return onednn(words[1:])
     if words[:1] == ["prompts"]:
         return prompts(words[1:])
     if words[:1] == ["products"]:

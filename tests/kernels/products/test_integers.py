@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from qkv.kernels.products.formats import Int4, Int8
-from qkv.kernels.products.integers import int4_product, int8_product, integer_product, rounded
+from qkv.kernels.products.integers import WIDEST, int4_product, int8_product, integer_product, rounded
 
 from .examples import activations, error, exact, matrix
 
@@ -57,6 +57,12 @@ def test_the_extreme_codes(way: str) -> None:
     assert torch.equal(int4_product(x, four, activations="int8").double(), exact(x, four))
 
 
+def test_sums_of_the_widest_matrix_fit(way: str) -> None:
+    weight = Int8(torch.full((4, WIDEST), -128, dtype=torch.int8), torch.ones(4, 1))
+    x = torch.full((1, WIDEST), -127.0)
+    assert int8_product(x, weight, activations="int8").tolist() == [[127.0 * 128 * WIDEST] * 4]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_what_is_no_number_stays_in_its_row(way: str, kind: str, bad: float) -> None:
@@ -76,11 +82,13 @@ def test_rounded_activations_are_rounded_already() -> None:
 def test_what_does_not_fit_is_told() -> None:
     weight = matrix("int8", 4, 100, 20)
     assert isinstance(weight, Int8)
-    with pytest.raises(ValueError, match=r"a multiple of 32 columns; this matrix has groups of 20 and 100 columns"):
+    with pytest.raises(ValueError, match=r"a multiple of 32 columns and at most 131,072 columns; this .* groups of 20"):
         int8_product(torch.ones(1, 100), weight, activations="int8")
     four = matrix("int4", 4, 192, 96)
     assert isinstance(four, Int4)
-    with pytest.raises(ValueError, match=r"groups of 32, or a multiple of 64 columns; this matrix has groups of 96"):
+    with pytest.raises(
+        ValueError, match=r"groups of 32, or a multiple of 64 columns and .*; this matrix has groups of 96"
+    ):
         int4_product(torch.ones(1, 192), four, activations="int8")
     with pytest.raises(ValueError, match=r"activations have 99 columns, and the matrix is for 100"):
         int8_product(torch.ones(1, 99), weight)

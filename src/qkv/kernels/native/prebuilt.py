@@ -29,7 +29,10 @@ _V4 = _V3 | frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"
 _AMX = _V4 | frozenset(["avx512_bf16", "amx_tile", "amx_bf16", "amx_int8"])
 _GENERAL = (Target("x86-64-v4", ("-march=x86-64-v4",), _V4), Target("x86-64-v3", ("-march=x86-64-v3",), _V3))
 _MATRIX = (Target("amx", ("-march=x86-64-v4", "-mavx512bf16", "-mamx-tile", "-mamx-bf16", "-mamx-int8"), _AMX),)
-_VNNI = (Target("vnni", ("-march=x86-64-v4", "-mavx512vnni"), _V4 | {"avx512_vnni"}),)
+_VNNI = (
+    Target("bf16", ("-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16"), _V4 | {"avx512_vnni", "avx512_bf16"}),
+    Target("vnni", ("-march=x86-64-v4", "-mavx512vnni"), _V4 | {"avx512_vnni"}),
+)
 TARGETS = {  # of each source, the fastest first
     "block_sparse": _GENERAL,
     "quantized_kv": _GENERAL,

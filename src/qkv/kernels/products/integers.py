@@ -21,6 +21,7 @@ from .formats import Int4, Int8
 from .plain import is_plain
 
 Activations = Literal["float", "int8"]
+WIDEST = 1 << 17  # columns: 127 · 128 times as much is less than 2³¹
 BLOCK = 32  # columns in whose multiples groups are, for products of integers
 _AT_A_TIME = 1 << 22  # numbers of a matrix that are floats at a time
 
@@ -61,14 +62,16 @@ def check(x: Tensor, weight: Int8 | Int4, activations: Activations) -> None:
     if activations == "int8" and not has_integer_products(weight):
         unit = f"{BLOCK}, or a multiple of {2 * BLOCK}" if isinstance(weight, Int4) else f"a multiple of {BLOCK}"
         raise ValueError(
-            f"activations in int8 need groups of {unit} columns; this matrix has groups of "
+            f"activations in int8 need groups of {unit} columns and at most {WIDEST:,} columns; this matrix has groups of "
             f"{weight.shape[1] // weight.scales.shape[1]} and {weight.shape[1]} columns: take activations='float'"
         )
 
 
 def has_integer_products(weight: Int8 | Int4) -> bool:
-    """Whether groups are whole blocks, so that products with activations in 8 bits can be of integers."""
+    """Whether products with activations in 8 bits can be of integers: groups are whole blocks, and sums fit into 32 bits."""
     group, columns = weight.shape[1] // weight.scales.shape[1], weight.shape[1]
+    if columns > WIDEST:
+        return False
     if isinstance(weight, Int8):
         return group % BLOCK == 0
     return columns % (2 * BLOCK) == 0 and (group == BLOCK or group % (2 * BLOCK) == 0)
