@@ -8,7 +8,7 @@ from bench import machine
 def test_every_contender_is_measured_with_every_number_of_rows() -> None:
     (name, shape), *_ = QUICK.items()
     rows = measure(name, shape, rounds=1, mib=1)
-    assert len(rows) == len(CONTENDERS) * len(ROWS) and all(row["us"] > 0 and row["share"] > 0 for row in rows)
+    assert len(rows) == len(CONTENDERS) * len(ROWS) and all(row["us"] > 0 for row in rows)
     result = {"date": "2026-11-24", "machine": machine.describe(), "code": {"commit": "abc"}, "load_before": 0.0}
     text = table({**result, "versions": {"torch": "2"}, "threads": 1, "rounds": 1, "rows": rows})
     assert text.count("| tiny, 64 × 96 |") == len(CONTENDERS) and "python -m bench products" in text
