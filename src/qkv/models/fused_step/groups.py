@@ -42,8 +42,9 @@ class Group:
 
     def _column(self, of: type[ctypes.Structure], name: str, offset: int = 0, count: int = 1) -> Any:
         """A field of all layers as an array (layers, count)."""
-        at, step = offset + getattr(of, name).offset, ctypes.sizeof(native.Layer)
-        return np.ndarray((len(self.layers), count), np.int64, self.layers, at, (step, 8))
+        field, step = getattr(of, name), ctypes.sizeof(native.Layer)
+        size = field.size // count
+        return np.ndarray((len(self.layers), count), f"i{size}", self.layers, offset + field.offset, (step, size))
 
     def describe(self, shape: Shape) -> bool:
         """Describe the shape of the tokens and where keys and values are, if they changed; False if the kernels can't use
