@@ -9,6 +9,7 @@ import torch
 
 from qkv.attention.attend import attend
 from qkv.kernels import flash
+from qkv.kernels.flash import paged_attention
 
 
 class _Absent:
@@ -49,7 +50,7 @@ def shared_memory(capability: int, case: str, dtype: torch.dtype, d: int, dropou
     triton.JITFunction.run, triton.runtime.Autotuner.run = compile_only, each
     sides = flash.sides
     flash.sides = lambda q, v: sides(q.expand(-1, 4096, -1, -1) if q.shape[1] == 1 else q.repeat(1, 8, 1, 1), v)
-    flash.refuses_tensors = lambda *tensors: None
+    flash.refuses_tensors = paged_attention.refuses_tensors = lambda *tensors: None
     if case == "paged":
         _paged(dtype, d)
         return used

@@ -23,6 +23,7 @@ struct ProductSizes {
     int kind, half, integer, threads;
 };
 using Products = void (*)(const void*, void*, const Weight*, const ProductSizes*);
+using Available = int (*)(int);
 
 // Products with matrices of one kind, side by side: `outs` numbers of each row.
 struct Product {
@@ -55,6 +56,7 @@ struct Step {
     const Layer* layers;
     long count, rows, width, scratch;  // scratch: numbers of a row, at most, of any product
     Products products;
+    Available available;  // threads, of those asked for
     Norm norm;
     int threads, unused;
 };
@@ -244,13 +246,13 @@ private:
     void attend_rows(Attention& a, const void* k, const void* v) {
         const long row = a.heads * a.values;
         a.out = {a.queries * row, row, a.values};
-        a.threads = s.threads;
+        a.threads = s.available(s.threads);
         attend_any(a, wide, k, v, mixed);
     }
 
     void feed_forward(const Layer& l, const float* y) {
         product(l.up, y, wide);
-        activate(l.activation, l.gated, wide, s.rows, l.down.depth, s.threads);
+        activate(l.activation, l.gated, wide, s.rows, l.down.depth, s.available(s.threads));
         product(l.down, wide, added);
     }
 };

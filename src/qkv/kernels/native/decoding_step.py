@@ -87,6 +87,7 @@ class _Step(ctypes.Structure):
         ("layers", _PLACE),
         *((name, _LONG) for name in ("count", "rows", "width", "scratch")),
         ("products", _PLACE),
+        ("available", _PLACE),
         ("norm", Norm),
         *((name, _INT) for name in ("threads", "unused")),
     ]
@@ -118,6 +119,6 @@ def run(x: Tensor, layers: ctypes.Array[Layer], count: int, scratch: int, norm: 
     """Apply the first `count` layers and the last norm to x (rows, width), in fp32 and contiguous, in place."""
     kernels, multiply = library("decoding"), library("products")
     assert kernels is not None and multiply is not None and x.is_contiguous() and x.dtype == torch.float32
-    place = ctypes.cast(multiply.qkv_products, _PLACE)
-    step = _Step(ctypes.addressof(layers), count, len(x), x.shape[1], scratch, place, norm, torch.get_num_threads(), 0)
+    calls = [ctypes.cast(function, _PLACE) for function in (multiply.qkv_products, multiply.qkv_available)]
+    step = _Step(ctypes.addressof(layers), count, len(x), x.shape[1], scratch, *calls, norm, torch.get_num_threads(), 0)
     kernels.qkv_step(ctypes.c_void_p(x.data_ptr()), ctypes.byref(step))

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "half_tiles.h"
+#include "stalls.h"
 
 namespace {
 
@@ -344,18 +345,25 @@ void shared_out(long tasks, int threads, Work work) {
         for (long task = 0; task < tasks; ++task) work(task);
         return;
     }
-    Range ranges[THREADS];
+    Range ranges[THREADS];  // set before the others start, so that the first can do everything while they don't
+    for (int i = 0; i < threads; ++i) {
+        ranges[i].next = tasks * i / threads;
+        ranges[i].stop = tasks * (i + 1) / threads;
+    }
+    const long began = nanoseconds();
+    long work_time = 0;
 #pragma omp parallel num_threads(threads)
     {
-        const int count = omp_get_num_threads(), own = omp_get_thread_num();
-        ranges[own].next = tasks * own / count;
-        ranges[own].stop = tasks * (own + 1) / count;
-#pragma omp barrier
-        for (int i = 0; i < count; ++i) {
-            Range& range = ranges[(own + i) % count];
+        const int own = omp_get_thread_num();
+        const long start = own == 0 ? nanoseconds() : 0;
+        for (int i = 0; i < threads; ++i) {
+            Range& range = ranges[(own + i) % threads];
             for (long task; (task = range.next++) < range.stop;) work(task);
         }
+        if (own == 0) work_time = nanoseconds() - start;
     }
+    const long ended = nanoseconds();
+    waited(ended - began - work_time, ended);  // for the others to start, and to end
 }
 
 // The part of y from a task's rows of a weight, o to `stop`.
@@ -399,6 +407,12 @@ void some_rows(const void* x, void* y, const Weight* weights, const Sizes& s, lo
 
 extern "C" {
 
+// As many of the threads as make sense while other programs compute (stalls.h).
+int qkv_available(int threads) { return available_threads(threads, nanoseconds()); }
+
+// Take note of a wait of so many nanoseconds that ends now.
+void qkv_waited(long length) { waited(length, nanoseconds()); }
+
 // y (rows, all outs): products with each weight, one after another.
 void qkv_products(const void* x, void* y, const Weight* weights, const Sizes* sizes) {
     long total = 0;
@@ -406,6 +420,7 @@ void qkv_products(const void* x, void* y, const Weight* weights, const Sizes* si
     const long size = sizes->half ? 2 : 4;
     for (long first = 0; first < sizes->rows; first += AT_ONCE) {
         Sizes part = *sizes;
+        part.threads = qkv_available(sizes->threads);
         part.rows = std::min(AT_ONCE, sizes->rows - first);
         some_rows(static_cast<const char*>(x) + first * sizes->depth * size, static_cast<char*>(y) + first * total * size, weights,
                   part, total);

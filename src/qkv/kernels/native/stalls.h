@@ -1,0 +1,34 @@
+// Compute with one thread for a while where threads that work together wait for each other longer than for their work.
+//
+// A thread that is done spins until the last one is. If another program computes on the core of the last, or both of them share
+// a core, a wait takes a time slice of the scheduler: two threads can be a hundred times slower than one. A wait that is longer
+// than any task is a stall. After two of them in a row one thread computes alone, at first for a short time, then for longer.
+#pragma once
+#include <atomic>
+#include <chrono>
+
+namespace {
+
+constexpr long STALL = 500'000;                                   // nanoseconds; tasks take less than 100,000
+constexpr long TOGETHER = 200'000'000;                            // between stalls that have one cause
+constexpr long SHORTEST_PAUSE = 50'000'000, LONGEST_PAUSE = 1'600'000'000;
+
+std::atomic<long> last_stall{-TOGETHER}, pause_end{0}, pause_length{SHORTEST_PAUSE};
+
+inline long nanoseconds() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// As many of `threads` as make sense now.
+inline int available_threads(int threads, long now) { return threads > 1 && now < pause_end ? 1 : threads; }
+
+// Take note of how long the first thread waited for the others, up to now.
+inline void waited(long length, long now) {
+    if (length < STALL) return;
+    if (now - last_stall.exchange(now) > TOGETHER) return;  // one alone can be an accident
+    const bool again = now - pause_end < TOGETHER;
+    pause_length = again ? std::min(2 * pause_length, LONGEST_PAUSE) : SHORTEST_PAUSE;
+    pause_end = now + pause_length;
+}
+
+}  // namespace
