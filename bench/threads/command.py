@@ -1,4 +1,5 @@
-"""`python -m bench threads`: training with one thread, all, and the chosen number, alone and beside a busy process."""
+"""`python -m bench threads`: training with one thread, all, and the chosen number, alone and beside a busy process; and
+decoding, whose kernels leave the other threads out while these are late."""
 
 from __future__ import annotations
 
@@ -14,14 +15,19 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import torch
+
 from qkv.core.ranks import ALONE
 from qkv.cost.flops import Shape
 from qkv.cost.hardware import usable_cores
 from qkv.cost.images import image_tokens
 from qkv.families import preset
+from qkv.generation import generate
 from qkv.kernels.threads import set_threads
 from qkv.models.build import build
+from qkv.models.quantized.quantize import quantize
 from qkv.models.transformer import Transformer
+from qkv.quantization.scheme import Scheme
 from qkv.training.objective import Labels
 from qkv.training.settings import Training
 from qkv.training.step import Stepper
@@ -34,6 +40,7 @@ from ..page_tables import keep
 RESULT = Path(__file__).resolve().parent.parent / "results" / "threads" / "choices.json"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "machine.md"
 BUSY = "while True: pass"
+PROMPT, NEW = 16, 64
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,10 @@ def main(words: list[str]) -> int:
     for model in MODELS[:1] if given.quick else MODELS:
         for busy in (False, True):
             rows.append(compared(model, busy, 1 if given.quick else given.rounds, given.seconds))
+            print(rows[-1], file=sys.stderr)
+    for precision in () if given.quick else ("fp32", "int8"):
+        for busy in (False, True):
+            rows.append(decoded(precision, busy, given.rounds))
             print(rows[-1], file=sys.stderr)
     result = {
         **machine.stamp(),
@@ -110,10 +121,36 @@ def compared(model: Model, busy: bool, rounds: int, seconds: float) -> dict[str,
             numbers.append(ThreadTuner().choose(lambda: stepper.rehearse(batch)).threads)
             rates["chosen"].append(rate())
     set_threads(most)
-    row: dict[str, Any] = {name: round(median(values)) for name, values in rates.items()}
-    best = max(("one", "all"), key=lambda name: row[name])
+    return _row(model.title, busy, rates, numbers)
+
+
+def decoded(precision: str, busy: bool, rounds: int) -> dict[str, Any]:
+    """Tokens per second of GPT-2 with random weights, with one thread and with all, in turns."""
+    model = build(preset("gpt2")).eval()
+    if precision != "fp32":
+        quantize(model, Scheme(weights="int8", activations="int8"), embeddings=True, head=True)
+    most, prompt = usable_cores(), torch.arange(PROMPT)[None]
+    rates: dict[str, list[float]] = {"one": [], "all": [], "chosen": []}
+
+    def rate() -> float:
+        began = time.perf_counter()
+        generate(model, prompt, max_new_tokens=NEW, min_new_tokens=NEW)
+        return NEW / (time.perf_counter() - began)
+
+    rate()
+    with _busy_process() if busy else _nothing():
+        for _ in range(rounds):
+            for name, number in (("one", 1), ("chosen", most)):
+                set_threads(number)
+                rates[name].append(rate())
+    return _row(f"GPT-2, 124 M, decoding in {precision}", busy, rates, [])
+
+
+def _row(title: str, busy: bool, rates: dict[str, list[float]], numbers: list[int]) -> dict[str, Any]:
+    row: dict[str, Any] = {name: round(median(values)) if values else None for name, values in rates.items()}
+    best = max(("one", "all"), key=lambda name: row[name] or 0)
     share = median(a / b for a, b in zip(rates["chosen"], rates[best], strict=True))
-    return {"model": model.title, "busy": busy, **row, "numbers": numbers, "share": round(share, 3)}
+    return {"model": title, "busy": busy, **row, "numbers": numbers, "share": round(share, 3)}
 
 
 @contextmanager
@@ -139,11 +176,13 @@ def table(result: dict[str, Any]) -> str:
         "| model | cores | one thread, tokens/s | all | chosen | share of the better |",
         "|---|---|---:|---:|---:|---:|",
     ]
-    lines += [
-        f"| {row['model']} | {'beside a busy process' if row['busy'] else 'quiet'} | {row['one']:,} | {row['all']:,} "
-        f"| {row['chosen']:,} with {'/'.join(map(str, sorted(set(row['numbers']))))} | {row['share']:.2f} |"
-        for row in result["rows"]
-    ]
+    for row in result["rows"]:
+        numbers = f" with {'/'.join(map(str, sorted(set(row['numbers']))))}" if row["numbers"] else ""
+        every = f"{row['all']:,}" if row["all"] else ""
+        cores = "beside a busy process" if row["busy"] else "quiet"
+        lines.append(
+            f"| {row['model']} | {cores} | {row['one']:,} | {every} | {row['chosen']:,}{numbers} | {row['share']:.2f} |"
+        )
     where, code = result["machine"], result["code"]
     return "\n".join(
         [

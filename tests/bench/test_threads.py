@@ -17,6 +17,9 @@ def test_the_table() -> None:
         "rounds": 2,
         "load_before": 0.1,
     }
+    decoding = {"model": "gpt2", "busy": False, "one": 90, "all": None, "chosen": 160, "numbers": [], "share": 1.78}
+    result["rows"] = [row, decoding]
+    assert "| gpt2 | quiet | 90 |  | 160 | 1.78 |" in command.table(result)
     assert "| gpt | beside a busy process | 1,500 | 800 | 1,490 with 1 | 0.99 |" in command.table(result)
 
 

@@ -410,8 +410,9 @@ extern "C" {
 // As many of the threads as make sense while other programs compute (stalls.h).
 int qkv_available(int threads) { return available_threads(threads, nanoseconds()); }
 
-// Take note of a wait of so many nanoseconds that ends now.
-void qkv_waited(long length) { waited(length, nanoseconds()); }
+// The same at a time in nanoseconds, and a wait that ends then: for tests.
+int qkv_available_at(int threads, long now) { return available_threads(threads, now); }
+void qkv_waited(long length, long now) { waited(length, now); }
 
 // y (rows, all outs): products with each weight, one after another.
 void qkv_products(const void* x, void* y, const Weight* weights, const Sizes* sizes) {

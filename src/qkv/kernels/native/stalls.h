@@ -1,8 +1,9 @@
 // Compute with one thread for a while where threads that work together wait for each other longer than for their work.
 //
 // A thread that is done spins until the last one is. If another program computes on the core of the last, or both of them share
-// a core, a wait takes a time slice of the scheduler: two threads can be a hundred times slower than one. A wait that is longer
-// than any task is a stall. After two of them in a row one thread computes alone, at first for a short time, then for longer.
+// a core, a wait takes a time slice of the scheduler, and two threads are slower than one. A wait that is longer
+// than any task is a stall. After two of them one thread computes alone, at first for a short time, then, as long as a stall
+// follows the pause, for longer.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -25,8 +26,8 @@ inline int available_threads(int threads, long now) { return threads > 1 && now 
 // Take note of how long the first thread waited for the others, up to now.
 inline void waited(long length, long now) {
     if (length < STALL) return;
-    if (now - last_stall.exchange(now) > TOGETHER) return;  // one alone can be an accident
-    const bool again = now - pause_end < TOGETHER;
+    const bool again = now - pause_end < TOGETHER, alone = now - last_stall.exchange(now) > TOGETHER;
+    if (alone && !again) return;  // an accident
     pause_length = again ? std::min(2 * pause_length, LONGEST_PAUSE) : SHORTEST_PAUSE;
     pause_end = now + pause_length;
 }
