@@ -38,6 +38,15 @@ def test_bf16_is_rounded_once(way: str, rows: int, columns: int, outs: int) -> N
         assert error(found, wanted) < 1e-2
 
 
+@pytest.mark.parametrize("rows", [32, 37, 250])
+@pytest.mark.parametrize("outs", [1, 16, 17, 40, 64])
+@pytest.mark.parametrize("columns", [32, 96, 768])
+def test_panels_of_bf16(way: str, rows: int, outs: int, columns: int) -> None:
+    x, weight, bias = activations(rows, columns).bfloat16(), matrix("bf16", outs, columns), torch.randn(outs).bfloat16()
+    assert isinstance(weight, torch.Tensor)
+    assert error(dense_product(x, weight, bias), exact(x, weight, bias)) < 4e-3
+
+
 def test_every_bf16_pattern_and_ties_are_rounded_as_in_pytorch(calls: list[int]) -> None:
     """One column and a bias: each output is a sum in fp32 that is rounded once."""
     every = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)

@@ -41,6 +41,18 @@ def test_activations_in_8_bits(way: str, kind: str, rows: int, columns: int, gro
     assert 1e-5 < error(found, exact(x, weight)) < 0.1
 
 
+@pytest.mark.parametrize("rows", [32, 37, 261])
+@pytest.mark.parametrize("outs", [1, 16, 17, 40, 64])
+@pytest.mark.parametrize("columns", [32, 96, 512, 1056])
+def test_panels_of_8_bits(way: str, rows: int, outs: int, columns: int) -> None:
+    x, weight, bias = activations(rows, columns), matrix("int8", outs, columns, columns), torch.randn(outs)
+    assert isinstance(weight, Int8)
+    found = int8_product(x, weight, bias, "int8")
+    assert error(found, exact(_in_8_bits(x), weight, bias)) < 2e-6
+    each = torch.cat([int8_product(row[None], weight, bias, "int8") for row in x])
+    torch.testing.assert_close(found, each, rtol=3e-6, atol=3e-6 * float(found.abs().max()))
+
+
 def _in_8_bits(x: torch.Tensor) -> torch.Tensor:
     """Each row in steps of 1/127 of its largest number, in float64 except for the rounding itself."""
     scales = (x.abs().amax(1, keepdim=True) / 127).clamp(min=1e-30)

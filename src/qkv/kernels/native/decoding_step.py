@@ -14,7 +14,7 @@ from .decoding import Attention
 from .products import KINDS, Matrix
 
 _WIDE = torch.backends.cpu.get_cpu_capability() == "AVX512"
-MOST_TOKENS = {torch.float32: 256 if _WIDE else 64, torch.bfloat16: 32}
+MOST_TOKENS = {torch.float32: 256 if _WIDE else 64, torch.bfloat16: 256 if _WIDE else 32}
 OWN, CROSS, FEED_FORWARD = range(3)  # the source's `Sublayer`
 NO_NORM, LAYER_NORM, RMS_NORM = range(3)  # its `NormKind`
 ACTIVATIONS = (

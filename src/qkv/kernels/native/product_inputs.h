@@ -19,6 +19,21 @@ struct Sizes {
     int kind, half, integer, threads;  // half: x and y are bf16
 };
 
+struct Weight {
+    const void* codes;    // (outs, depth), or (outs, depth / 2) for 4 bits: the even column in the lower half
+    const float* scales;  // (outs, depth / group)
+    const float* zeros;   // the same for 4 bits, or null for 8
+    const void* bias;     // (outs), or null
+    long outs;
+    long half_bias;  // whether the bias is bf16
+};
+
+struct Place {
+    void* y;
+    long row;    // numbers from one row of y to the next
+    long start;  // the column of the weight's first output
+};
+
 // What is prepared once for all threads.
 struct Inputs {
     const float* x;        // (rows, depth)

@@ -11,8 +11,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "half_tiles.h"
+#include "panels.h"
 #include "stalls.h"
+#include "unpacking.h"
 
 namespace {
 
@@ -25,15 +26,6 @@ constexpr long TASK = 1 << 16;      // bytes of W that a thread takes at a time
 constexpr long SMALL = 1 << 16;     // bytes of W below which one thread is as fast
 constexpr long NEAR = 24 << 10;      // bytes of rounded x that stay in the nearest cache while a task's rows of W are read
 constexpr long AT_ONCE = 256;       // rows of x, which stay in the cache while W is read
-
-struct Weight {
-    const void* codes;    // (outs, depth), or (outs, depth / 2) for 4 bits: the even column in the lower half
-    const float* scales;  // (outs, depth / group)
-    const float* zeros;   // the same for 4 bits, or null for 8
-    const void* bias;     // (outs), or null
-    long outs;
-    long half_bias;  // whether the bias is bf16
-};
 
 // Prefetch the scales of the rows whose codes are prefetched while R rows are read.
 template <int R>
@@ -116,35 +108,6 @@ inline float single(const typename K::Code* w, const float* scales, long groups,
     return sum<LANES>(total[0]) + rest;
 }
 
-// Rows of W as floats.
-template <class K>
-inline void unpacked(const typename K::Code* w, const float* scales, long groups, long group, long ahead, float* to) {
-    for (long g = 0; g < groups; ++g) {
-        const long stop = (g + 1) * group;
-        const float scale = scales ? scales[g] : 1.0f;
-        long i = g * group;
-        for (; i + LANES <= stop; i += LANES) {
-            prefetch(w + i, ahead);
-            stored(to + i, scale * K::many(w + i));
-        }
-        for (; i < stop; ++i) to[i] = scale * K::one(w[i]);
-    }
-}
-
-inline void unpacked_nibbles(const uint8_t* w, const float* scales, const float* zeros, long groups, long group, long ahead,
-                             float* to) {
-    for (long g = 0; g < groups; ++g) {
-        const float scale = scales[g], zero = zeros ? zeros[g] : 8.0f;
-        const long stop = (g + 1) * group;
-        long i = g * group;
-        for (; i % 2 == 0 && i + 8 <= stop; i += 8) {
-            if (i % PAIR == 0) prefetch(w + i / 2, ahead);
-            stored(to + i, scale * (eight_digits(w + i / 2) - zero));
-        }
-        for (; i < stop; ++i) to[i] = scale * (static_cast<float>(i % 2 ? w[i / 2] >> 4 : w[i / 2] & 15) - zero);
-    }
-}
-
 // -- 4 bits: number j of a lane is column 8 lane + j of the columns in a vector of codes ---------------------------------------
 
 // Digit j of each lane.
@@ -197,12 +160,6 @@ inline void nibble_floats(const uint8_t* w, const float* scales, const float* ze
 }
 
 // -- outputs ----------------------------------------------------------------------------------------------------------------
-
-struct Place {
-    void* y;
-    long row;    // numbers from one row of y to the next
-    long start;  // the column of the weight's first output
-};
 
 template <int R, int X>
 inline void put(const float (*found)[R], const Weight& w, const Place& to, const Sizes& s, long first, long o) {
@@ -266,18 +223,7 @@ template <int R>
 inline void by_unpacking(const Weight& w, const Inputs& in, const Place& to, const Sizes& s, long o) {
     thread_local std::vector<float> held;
     float* rows = room(held, R * s.depth);
-    for (int r = 0; r < R; ++r) {
-        const long row = o + r;
-        float* own = rows + r * s.depth;
-        if (s.kind == HALF)
-            unpacked<Half>(static_cast<const uint16_t*>(w.codes) + row * s.depth, nullptr, 1, s.depth, in.ahead, own);
-        else if (s.kind == BYTE)
-            unpacked<Byte>(static_cast<const int8_t*>(w.codes) + row * s.depth, w.scales + row * in.groups, in.groups, s.group,
-                           in.ahead, own);
-        else
-            unpacked_nibbles(static_cast<const uint8_t*>(w.codes) + row * s.depth / 2, w.scales + row * in.groups,
-                             w.zeros ? w.zeros + row * in.groups : nullptr, in.groups, s.group, in.ahead, own);
-    }
+    for (int r = 0; r < R; ++r) row_as_floats(w, in, s, o + r, rows + r * s.depth);
     all<Full, false, R>(w, rows, in, to, s, o);
 }
 
@@ -389,7 +335,8 @@ void part_of(const Weight& w, const Inputs& in, const Place& to, const Sizes& s,
 void some_rows(const void* x, void* y, const Weight* weights, const Sizes& s, long total) {
     const Inputs in = prepared(x, s, halves_fit(s));
     const long row_bytes = std::max(1L, bytes_of(s.kind, s.depth));
-    const long each = std::max(1L, TASK / row_bytes / OUTS) * OUTS;
+    const bool by_panels = panels_fit(s, in);
+    const long each = by_panels ? PANEL_OUTS : std::max(1L, TASK / row_bytes / OUTS) * OUTS;
     long tasks = 0;
     for (long i = 0; i < s.count; ++i) tasks += (weights[i].outs + each - 1) / each;
     const int threads = total * row_bytes * s.rows < SMALL ? 1 : std::min(s.threads, THREADS);
@@ -399,7 +346,8 @@ void some_rows(const void* x, void* y, const Weight* weights, const Sizes& s, lo
             task -= here;
             start += weights[i].outs;
         }
-        part_of(weights[i], in, {y, total, start}, s, task * each, std::min(weights[i].outs, (task + 1) * each));
+        const long o = task * each, stop = std::min(weights[i].outs, o + each);
+        by_panels ? panel_part(weights[i], in, {y, total, start}, s, o, stop) : part_of(weights[i], in, {y, total, start}, s, o, stop);
     });
 }
 
