@@ -10,7 +10,7 @@
 
 namespace {
 
-constexpr long STALL = 500'000;                                   // nanoseconds; tasks take less than 100,000
+constexpr long STALL = 1'500'000;                                 // nanoseconds; tasks take less than 300,000
 constexpr long TOGETHER = 200'000'000;                            // between stalls that have one cause
 constexpr long SHORTEST_PAUSE = 50'000'000, LONGEST_PAUSE = 1'600'000'000;
 
