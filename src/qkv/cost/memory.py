@@ -38,7 +38,8 @@ MakeOptimizer = Callable[[nn.Module], torch.optim.Optimizer]
 # Memory beyond the tensors: of libraries, and free blocks of the heap that no request fits into (fragmentation). Measured;
 # docs/machine.md has the numbers, and tests/cost/test_processes.py compares predictions with processes.
 LIBRARIES = 15 << 20
-LIBRARIES_ONEDNN = 70 << 20  # its kernels: of bf16, and of fp32 where `kernels.products.onednn` computes large products
+LIBRARIES_ONEDNN = 35 << 20  # its kernels, where `kernels.products.onednn` computes large products in fp32
+LIBRARIES_NARROW = 70 << 20  # oneDNN's kernels for bf16
 LIBRARIES_ON_GPU = 160 << 20
 FRAGMENTATION = 1.5
 FRAGMENTATION_ONEDNN = 1.57  # it allocates and frees buffers between the tensors
@@ -158,23 +159,24 @@ def _run(spec: ModelSpec, shape: Shape, plan: Plan, real: bool = False) -> Memor
     return Memory(weights + copies, gradients, state, activations, live_bytes, peak)
 
 
-def _by_onednn(plan: Plan) -> bool:
-    """Whether oneDNN computes the large products, instead of MKL."""
-    return onednn.is_faster() or (plan.dtype is not None and plan.dtype.itemsize < 4)
+def _narrow(plan: Plan) -> bool:
+    return plan.dtype is not None and plan.dtype.itemsize < 4
 
 
 def _libraries(plan: Plan) -> int:
     """Bytes of what libraries allocate for themselves."""
     if plan.for_gpu or plan.device.type != "cpu":
         return LIBRARIES_ON_GPU
-    return LIBRARIES_ONEDNN if _by_onednn(plan) else LIBRARIES
+    if _narrow(plan):
+        return LIBRARIES_NARROW
+    return LIBRARIES_ONEDNN if onednn.is_faster() else LIBRARIES
 
 
 def _fragmentation(plan: Plan) -> float:
     """Ratio of the memory that the process needs for temporary tensors to their size."""
     if plan.for_gpu or plan.device.type != "cpu":
         return FRAGMENTATION_ON_GPU
-    factor = FRAGMENTATION_ONEDNN if _by_onednn(plan) else FRAGMENTATION
+    factor = FRAGMENTATION_ONEDNN if _narrow(plan) or onednn.is_faster() else FRAGMENTATION
     if plan.recompute != "none":
         factor = FRAGMENTATION_RECOMPUTED
     return factor + FRAGMENTATION_ACCUMULATED * (plan.accumulate > 1)
