@@ -19,7 +19,6 @@ from torch.utils._pytree import tree_leaves
 from ..core.batch import Batch
 from ..core.layout import Layout
 from ..kernels.products import onednn
-from ..kernels.products import onednn
 from ..models.base import ModelSpec
 from ..models.build import build
 from ..models.heads.sequence import SentenceVector, SequenceClassifier

@@ -52,7 +52,9 @@ def by_products(
     mask = _additive(request)
     if fused and softcap is None and sinks is None:
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-        if mask is not None:  # with a row for each query: a traced call that broadcasts one row rules out a single query
+        if (
+            mask is not None
+        ):  # with a row for each query: a traced call that broadcasts one row rules out a single query
             mask = mask.to(q.dtype).expand(*mask.shape[:-2], q.shape[2], mask.shape[-1])
         out = F.scaled_dot_product_attention(q, k, v, mask, scale=scale, enable_gqa=q.shape[1] != k.shape[1])
         return out.transpose(1, 2)

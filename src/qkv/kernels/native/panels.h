@@ -1,16 +1,16 @@
 // Products of many rows: some rows of W are rearranged to a panel, which stays in the cache while all rows of x are read.
 //
-// A lane of 32 bits has two numbers in bf16 or four in 8 bits. A panel has, for each lane of the columns, that of 16
-// or 32 rows of W side by side, so that a vector is multiplied by one lane of x, and each lane of the sums is one output.
+// A lane of 32 bits has two numbers in bf16 or four in 8 bits. A panel has, for each lane of the columns, those of 16 or 32 rows
+// of W side by side, so that a vector is multiplied by one lane of x, and each lane of the sums is one output.
 #pragma once
 #include "half_tiles.h"
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 namespace {
 
-constexpr long ACROSS = 16;   // outputs of a vector
+constexpr long ACROSS = 16;  // outputs of a vector
 constexpr long PANEL_OUTS = 2 * ACROSS;
-constexpr int PANEL_ROWS = 12;   // rows of x at a time: with two vectors of W their sums fill the registers
+constexpr int PANEL_ROWS = 12;    // rows of x at a time: with two vectors of W their sums fill the registers
 constexpr long PANEL_LEAST = 32;  // rows of x for which a panel is worth while
 
 // Rows and columns of 16 vectors of 16 lanes exchanged.
@@ -111,15 +111,17 @@ struct ByteLanes {
 
 // The outputs of R rows of x, from row `first`, and `count` ≤ 16 V rows of W, from row o, whose panel is given.
 template <class K, int R, int V>
-inline void panel_tile(const char* panel, const Weight& w, const Inputs& in, const Place& to, const Sizes& s, const int32_t* x, long lanes,
+inline void panel_tile(const char* panel, const Weight& w, const Inputs& in, const Place& to, const Sizes& s, const char* x, long lanes,
                        long first, long o, long count) {
     typename K::Sum total[R][V] = {};
-    x += first * lanes;
+    x += first * lanes * 4;
     for (long i = 0; i < lanes; ++i, panel += V * LINE) {
         __m512i rows[V];
         for (int v = 0; v < V; ++v) rows[v] = held(_mm512_load_si512(panel + v * LINE));
-        for (int r = 0; r < R; ++r)
-            for (int v = 0; v < V; ++v) total[r][v] = K::added(total[r][v], rows[v], x[r * lanes + i]);
+        for (int r = 0; r < R; ++r) {
+            const auto own = loaded<int32_t>(x + (r * lanes + i) * 4);
+            for (int v = 0; v < V; ++v) total[r][v] = K::added(total[r][v], rows[v], own);
+        }
     }
     int32_t moved[R];
     for (int r = 0; r < R; ++r) moved[r] = K::moved(in, first + r);
@@ -136,7 +138,7 @@ inline void panel_tile(const char* panel, const Weight& w, const Inputs& in, con
 
 // The same for all rows of x, in equal parts of at most PANEL_ROWS.
 template <class K, int V, int R = PANEL_ROWS>
-inline void panel_rows(long rows, const char* panel, const Weight& w, const Inputs& in, const Place& to, const Sizes& s, const int32_t* x,
+inline void panel_rows(long rows, const char* panel, const Weight& w, const Inputs& in, const Place& to, const Sizes& s, const char* x,
                        long lanes, long first, long o, long count) {
     if constexpr (R > 1)
         if (rows < R) return panel_rows<K, V, R - 1>(rows, panel, w, in, to, s, x, lanes, first, o, count);
@@ -155,7 +157,7 @@ inline void panel_outputs(const Weight& w, const Inputs& in, const Place& to, co
     const long parts = (s.rows + PANEL_ROWS - 1) / PANEL_ROWS;
     for (long p = 0; p < parts; ++p) {
         const long first = s.rows * p / parts, next = s.rows * (p + 1) / parts;
-        panel_rows<K, V>(next - first, panel, w, in, to, s, static_cast<const int32_t*>(x), lanes, first, o, count);
+        panel_rows<K, V>(next - first, panel, w, in, to, s, static_cast<const char*>(x), lanes, first, o, count);
     }
 }
 

@@ -19,7 +19,8 @@ _TYPES = (torch.float32, torch.bfloat16)  # of activations and biases
 
 def _most_in_bf16() -> int:
     """As many rows as were fastest: few where PyTorch has matrix units."""
-    return 4 if any(getattr(torch.cpu, name, bool)() for name in ("_is_amx_tile_supported", "_is_arm_bf16_supported")) else 256
+    units = ("_is_amx_tile_supported", "_is_arm_bf16_supported")
+    return 4 if any(getattr(torch.cpu, name, bool)() for name in units) else 256
 
 
 # The most rows of activations with which the kernels are faster than PyTorch, or than turning codes into floats first.
