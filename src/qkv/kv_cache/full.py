@@ -16,7 +16,7 @@ from ..core.layout import Layout
 from .quantization import QuantizedKV
 from .slot_table import SlotTable, ring_index
 from .slot_table import SlotTables as SlotTables
-from .slots import SlotState, put, select, size_of, with_room
+from .slots import SlotState, put, select, select_in_place, size_of, with_room
 
 KeysValues = tuple[Tensor, Tensor]
 MaybeQuantized = Tensor | QuantizedKV
@@ -91,8 +91,10 @@ class KeyValueState(SlotState[SlotTable]):
         self.capacity = capacity or 0
         self._k: Tensor | None = None  # (B, K, slots, D), with slots to spare
         self._v: Tensor | None = None
+        self._is_seen = False  # whether somebody else may have views of the buffers, whose rows then stay in their places
 
     def append(self, k: Tensor, v: Tensor) -> KeysValues:
+        self._is_seen = True
         k, v = self._append(k.transpose(1, 2), v.transpose(1, 2))
         return k.transpose(1, 2), v.transpose(1, 2)
 
@@ -150,19 +152,25 @@ class KeyValueState(SlotState[SlotTable]):
         """Keys and values without the spare slots."""
         if self._k is None or self._v is None:
             return []
+        self._is_seen = True
         used = min(self.slot_table.length, self._k.shape[2])
         return [self._k[:, :, :used], self._v[:, :, :used]]
 
     def reorder(self, rows: Tensor) -> None:
         if self._k is not None and self._v is not None:
             used = min(self.slot_table.length, self._k.shape[2])
-            self._k, self._v = select(self._k, rows, used), select(self._v, rows, used)
+            if self._is_seen or len(rows) != len(self._k) or torch.is_grad_enabled():
+                self._k, self._v = select(self._k, rows, used), select(self._v, rows, used)
+                self._is_seen = False
+            else:
+                for buffer in (self._k, self._v):
+                    select_in_place(buffer, rows, used)
 
     def tensors(self) -> dict[str, Tensor]:
         return dict(zip("kv", self._used(), strict=False))
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        self._k, self._v = tensors.get("k"), tensors.get("v")
+        self._k, self._v, self._is_seen = tensors.get("k"), tensors.get("v"), True
 
 
 class InputState(KeyValueState):

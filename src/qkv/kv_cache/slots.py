@@ -79,10 +79,16 @@ def slots_for(used: int, need: int, room: int) -> int:
 
 
 def select(buffer: Tensor, rows: Tensor, used: int) -> Tensor:
-    """The given rows of the used slots, in a buffer with the same number of slots."""
+    """The given rows of the used slots, in a new buffer with the same number of slots."""
     out = buffer.new_empty(len(rows), *buffer.shape[1:])
     if torch.is_grad_enabled() and buffer.requires_grad:
         out[:, :, :used] = buffer[:, :, :used].index_select(0, rows)
     else:
         torch.index_select(buffer[:, :, :used], 0, rows, out=out[:, :, :used])
     return out
+
+
+def select_in_place(buffer: Tensor, rows: Tensor, used: int) -> None:
+    """Replace the used slots by those of the given rows, as many as there are. Pages of a new buffer would be cleared first."""
+    own = buffer[:, :, :used]
+    own.copy_(own.index_select(0, rows))
