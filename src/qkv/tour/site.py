@@ -16,7 +16,7 @@ from .pages import folder, pages
 class _Markdown(MarkdownIt):
     """Renders SVG pictures inside the page, which stay text by default: they are ours, and the page runs no scripts."""
 
-    def validateLink(self, url: str) -> bool:  # noqa: N802
+    def validateLink(self, url: str) -> bool:
         return url.startswith("data:image/svg+xml;base64,") or super().validateLink(url)
 
 
