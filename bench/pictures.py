@@ -1,6 +1,8 @@
 """`python -m bench pictures`: draw the pictures of pages in docs/ anew, in about two minutes.
 
-docs/report.png, docs/look.png and docs/pruning.png show pages of a run of the recipe `reverse` in Chromium.
+docs/report.png, docs/look.png and docs/pruning.png show pages of a run of the recipe `reverse` in Chromium; those whose
+names end in -dark show them in dark mode. docs/scaling.png shows the page of `qkv scaling fit` on Chinchilla's points. It is
+drawn if `QKV_BENCH_DATA` names a folder that holds `chinchilla/svg_extracted_data.csv` (Besiroglu et al. 2024).
 docs/cost.svg is what `qkv cost` draws.
 """
 
@@ -22,6 +24,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 MOST_BYTES = 300_000  # of a picture
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 COSTS = ("llama-2-7b", "mistral-7b", "max_positions=1000000", "--sweep", "tokens=1k..1M")
+FIT = ("--leave-out-highest", "5", "--predict", "5.76e23")
 TEXT = "a b c d e f g h"
 WIDTH = 1280
 
@@ -34,8 +37,9 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     qkv("cost", *COSTS, "--out", str(options.out / "cost.svg"))
     with tempfile.TemporaryDirectory() as folder:
-        for name, page, fragment, height in pages(Path(folder)):
-            screenshot(page, options.out / name, height, fragment)
+        for name, page, fragment, height in [*pages(Path(folder)), *laws(Path(folder))]:
+            screenshot(page, options.out / f"{name}.png", height, fragment)
+            screenshot(page, options.out / f"{name}-dark.png", height, fragment, dark=True)
     return 0
 
 
@@ -45,10 +49,19 @@ def pages(folder: Path, settings: Sequence[str] = ()) -> list[tuple[str, Path, s
     qkv("look", "runs/reverse", TEXT, "--out", "look.html", folder=folder)
     qkv("prune", "runs/reverse", "--heads", "30%", "--finetune", "20s", "--out", "runs/pruned", folder=folder)
     return [
-        ("report.png", folder / "runs/reverse/report.html", "", 1400),
-        ("look.png", folder / "look.html", "#kind=cross&layer=1&heads=0,1&mode=lines", 1150),
-        ("pruning.png", folder / "runs/pruned/pruning.html", "", 1600),
+        ("report", folder / "runs/reverse/report.html", "", 1400),
+        ("look", folder / "look.html", "#kind=cross&layer=1&heads=0,1&mode=lines", 1150),
+        ("pruning", folder / "runs/pruned/pruning.html", "", 1600),
     ]
+
+
+def laws(folder: Path) -> list[tuple[str, Path, str, int]]:
+    """The same of the laws that fit Chinchilla's points; nothing without the points."""
+    points = Path(os.environ.get("QKV_BENCH_DATA", ""), "chinchilla", "svg_extracted_data.csv").absolute()
+    if not points.exists():
+        return []
+    qkv("scaling", "fit", str(points), *FIT, "--out", "laws.html", folder=folder)
+    return [("scaling", folder / "laws.html", "", 1900)]
 
 
 def qkv(*arguments: str, folder: Path | None = None) -> None:
@@ -59,7 +72,7 @@ def qkv(*arguments: str, folder: Path | None = None) -> None:
         raise SystemExit(f"`qkv {' '.join(arguments)}` failed:\n{done.stderr.strip()}")
 
 
-def screenshot(page: Path, picture: Path, height: int, fragment: str = "") -> None:
+def screenshot(page: Path, picture: Path, height: int, fragment: str = "", dark: bool = False) -> None:
     """Write what a browser of `WIDTH` × `height` pixels shows of a page, as a PNG file of at most `MOST_BYTES`.
 
     The browser is Chromium, or that at the path in the environment variable CHROMIUM. Raises SystemExit if there is none.
@@ -71,7 +84,8 @@ def screenshot(page: Path, picture: Path, height: int, fragment: str = "") -> No
         large = Path(folder) / "page.png"
         size = (f"--window-size={WIDTH},{height}", "--hide-scrollbars", "--virtual-time-budget=3000")
         address = page.resolve().as_uri() + fragment
-        flags = ("--headless=new", "--no-sandbox", f"--user-data-dir={folder}", *size, f"--screenshot={large}")
+        mode = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
+        flags = ("--headless=new", "--no-sandbox", f"--user-data-dir={folder}", mode, *size, f"--screenshot={large}")
         subprocess.run([browser, *flags, address], check=True, capture_output=True, timeout=120)
         picture.write_bytes(small(large.read_bytes()))
 

@@ -105,7 +105,7 @@ def flops(model: TransformerModel, batch: int, tokens: int) -> int:
 def table(result: dict[str, Any]) -> str:
     """The table in Markdown, with what it was measured on."""
     lines = [
-        "| prompts | weights | s | tokens/s | GFLOP/s | of a large product's | asked |",
+        "| prompts | weights | s | tokens/s | GFLOP/s | of a large product's | goal |",
         "|---|---|---:|---:|---:|---:|---|",
     ]
     for row in result["rows"]:

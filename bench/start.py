@@ -127,7 +127,7 @@ def table(result: dict[str, Any]) -> str:
     met = {True: "reached", False: "**not reached**"}
     return "\n".join(
         [
-            "| process | s | asked |",
+            "| process | s | goal |",
             "|---|---:|---|",
             f"| `{TORCH}` | {medians[TORCH]:.2f} | |",
             f"| `qkv generate`, one token | {medians[OURS]:.2f} | ≤ {ASKED}: {met[medians[OURS] <= ASKED]} |",

@@ -142,7 +142,7 @@ def _output(command: list[str]) -> str:
 def table(result: dict[str, Any]) -> str:
     """The table in Markdown, with what it was measured on."""
     lines = [
-        f"| text | million characters | qkv, s | SentencePiece, s | ratio (asked: ≤ {ASKED}) | tokens "
+        f"| text | million characters | qkv, s | SentencePiece, s | ratio (goal: ≤ {ASKED}) | tokens "
         "| nats per character |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]

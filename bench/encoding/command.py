@@ -191,7 +191,7 @@ def error(found: list[list[float]], exact: list[list[float]]) -> float:
 def table(result: dict[str, Any]) -> str:
     """The table in Markdown, with what it was measured on."""
     lines = [
-        "| model | precision | library | rows/s | qkv ÷ it | asked | error |",
+        "| model | precision | library | rows/s | qkv ÷ it | goal | error |",
         "|---|---|---|---:|---:|---|---:|",
     ]
     versions: dict[str, str] = {}

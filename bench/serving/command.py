@@ -168,9 +168,15 @@ def measure(
     return case
 
 
+def _why(failure: str) -> str:
+    """Why a library has no number, for readers of the table."""
+    reason = "" if failure == "no interpreter given" else f", {failure.removeprefix('ValueError: ')}"
+    return f"not measured{reason}"
+
+
 def table(result: dict[str, Any], model: str = "gpt2") -> str:
     """The table in Markdown, with what it was measured on."""
-    lines = ["| batch | precision | library | tokens/s | qkv ÷ it | asked |", "|---:|---|---|---:|---:|---|"]
+    lines = ["| batch | precision | library | tokens/s | qkv ÷ it | goal |", "|---:|---|---|---:|---:|---|"]
     for case in result["cases"]:
         batch, precision = case["batch"], case["precision"]
         rates = {name: median(each) for name, each in case["tokens_per_s"].items()}
@@ -188,7 +194,7 @@ def table(result: dict[str, Any], model: str = "gpt2") -> str:
             lines.append(
                 f"| {batch} | {precision} | {kind}{same} | {rate:.1f} | {ratio:.2f} | ≥ {least}: {_met(ratio >= least)} |"
             )
-        lines += [f"| {batch} | {precision} | {name}: {why} | | | |" for name, why in case["failed"].items()]
+        lines += [f"| {batch} | {precision} | {name}: {_why(why)} | | | |" for name, why in case["failed"].items()]
     where = result["cases"][-1]["machine"]
     versions: dict[str, str] = {}
     for case in result["cases"]:

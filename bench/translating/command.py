@@ -165,7 +165,7 @@ def other_rows(rows: dict[str, list[Ids]]) -> dict[str, int]:
 def table(result: dict[str, Any]) -> str:
     """The table in Markdown, with what it was measured on."""
     lines = [
-        "| shape | search | precision | library | tokens/s | qkv ÷ it | asked |",
+        "| shape | search | precision | library | tokens/s | qkv ÷ it | goal |",
         "|---|---|---|---|---:|---:|---|",
     ]
     for case in result["cases"]:

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 TOP = {"CHANGELOG.md", "CONTRIBUTING.md"}  # documents outside docs/ that are pages of their own
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#\s:]+)((?:#[^)]*)?)\)")
+PICTURE = re.compile(r'<a href="([\w-]+)\.png"><img ([^>]*)src="\1\.png"([^>]*)></a>')
 CODE = re.compile(r"<code>[^<]*</code>")
 OPTION = re.compile(r"(?<![\w-])--?[a-z][\w-]*")
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".toml": "toml", ".json": "json", ".cpp": "cpp", ".h": "cpp"}
@@ -60,12 +61,20 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
-    """Mend code (drop the backslash of `a \\| b` in tables, as GitHub does; keep options on one line), and mark the tour."""
+    """Mend code (drop the backslash of `a \\| b` in tables, as GitHub does; keep options on one line), give pictures their
+    dark variants, and mark the tour."""
 
     def mended(code: re.Match[str]) -> str:
         return OPTION.sub(r'<span class="option">\g<0></span>', code[0].replace("\\|", "|"))
 
-    html = CODE.sub(mended, html)
+    def in_both_modes(picture: re.Match[str]) -> str:
+        name, before, after = picture.groups()
+        if not (DOCS / f"{name}-dark.png").exists():
+            return picture[0]
+        variants = ((f"{name}.png", "light"), (f"{name}-dark.png", "dark"))
+        return "".join(f'<a href="{file}"><img {before}src="{file}#only-{mode}"{after}></a>' for file, mode in variants)
+
+    html = PICTURE.sub(in_both_modes, CODE.sub(mended, html))
     return f'<div class="tour">{html}</div>' if page.file.src_uri.startswith("tour/") else html
 
 

@@ -12,7 +12,10 @@ from PIL import Image
 from bench import pictures
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-DRAWN = ("cost.svg", "look.png", "pruning.png", "report.png")
+DRAWN = (
+    "cost.svg",
+    *(f"{page}{mode}.png" for page in ("look", "pruning", "report", "scaling") for mode in ("-dark", "")),
+)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +31,7 @@ def test_pictures_are_small_and_fetch_nothing(picture: Path) -> None:
 def test_the_command_draws_every_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a tiny model, and a browser that shows whether a page is there."""
 
-    def screenshot(page: Path, picture: Path, height: int, fragment: str = "") -> None:
+    def screenshot(page: Path, picture: Path, height: int, fragment: str = "", dark: bool = False) -> None:
         assert "</html>" in page.read_text(encoding="utf-8") and height > 0
         assert "#" not in fragment or "location.hash" in page.read_text(encoding="utf-8")
         picture.write_bytes(b"")
@@ -36,9 +39,17 @@ def test_the_command_draws_every_picture(tmp_path: Path, monkeypatch: pytest.Mon
     whole = pictures.pages
     monkeypatch.setattr(pictures, "pages", lambda folder: whole(folder, run_tiny.TINY))
     monkeypatch.setattr(pictures, "screenshot", screenshot)
-    assert pictures.main(["--out", str(tmp_path)]) == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == list(DRAWN)
-    assert "mistral-7b" in (tmp_path / "cost.svg").read_text(encoding="utf-8")
+    points = tmp_path / "data" / "chinchilla" / "svg_extracted_data.csv"
+    points.parent.mkdir(parents=True)
+    rows = [
+        (n, d, 1.8 + 480 / n**0.35 + 2000 / d**0.37) for n in (1e8, 4e8, 1e9, 4e9) for d in (1e9, 3e9, 1e10, 3e10, 1e11)
+    ]
+    points.write_text("N,D,loss\n" + "".join(f"{n},{d},{loss}\n" for n, d, loss in rows))
+    monkeypatch.setenv("QKV_BENCH_DATA", str(tmp_path / "data"))
+    (tmp_path / "out").mkdir()
+    assert pictures.main(["--out", str(tmp_path / "out")]) == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == list(DRAWN)
+    assert "mistral-7b" in (tmp_path / "out" / "cost.svg").read_text(encoding="utf-8")
 
 
 def test_a_screenshot_is_what_the_browser_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,9 @@ def test_the_table_says_shares_ratios_and_who_is_missing() -> None:
     case = {"batch": 1, "precision": "fp32", "date": "2026-11-24", "machine": machine.describe(), "rounds": 3}
     case |= {"code": {"commit": "abc"}, "load_before": 0.0, "threads": 2, "versions": {"qkv": "torch 2"}}
     case |= {"tokens_per_s": rates, "first": {"qkv": [1], "llama.cpp": [2]}, "gb_per_s": 20.0}
-    text = table({"cases": [{**case, "failed": {"OpenVINO": "no interpreter given"}}]})
+    text = table(
+        {"cases": [{**case, "failed": {"OpenVINO": "no interpreter given", "llama.cpp": "ValueError: one row"}}]}
+    )
     assert "| qkv, 104% of 20 GB/s | 42.0 | | ≥ 85%: reached |" in text
     assert "| llama.cpp F32, other tokens | 42.0 | 1.00 | ≥ 1.1: **not reached** |" in text
-    assert "| OpenVINO: no interpreter given | | | |" in text
+    assert "| OpenVINO: not measured | | | |" in text and "| llama.cpp: not measured, one row | | | |" in text

@@ -20,3 +20,10 @@ def test_walking_a_page() -> None:
     for cell in cells:
         for line in cell.output.splitlines():
             assert line.strip() in shown
+
+
+def test_long_lines_of_code_are_wrapped() -> None:
+    output, page = io.StringIO(), find("dictionary")
+    walk(page, Console(file=output, width=60))
+    shown = "".join(output.getvalue().split())
+    assert all("".join(part.code.split()) in shown for part in page.parts() if isinstance(part, Cell))

@@ -61,7 +61,8 @@ def _import(seconds: float) -> Check:
 
 
 def _product(flops: float, expected: float | None) -> Check:
-    name, value = "fp32 products", f"{flops / 1e9:,.0f} GFLOP/s with {torch.get_num_threads()} threads"
+    count = torch.get_num_threads()
+    name, value = "fp32 products", f"{flops / 1e9:,.0f} GFLOP/s with {count} thread{'s' * (count > 1)}"
     if expected is None:
         return Check(SECTION, name, value)
     value += f"; about {expected / 1e9:,.0f} expected of this CPU"

@@ -13,6 +13,13 @@ from .notebook import with_links, with_pictures
 from .pages import folder, pages
 
 
+class _Markdown(MarkdownIt):
+    """Renders SVG pictures inside the page, which stay text by default: they are ours, and the page runs no scripts."""
+
+    def validateLink(self, url: str) -> bool:
+        return url.startswith("data:image/svg+xml;base64,") or super().validateLink(url)
+
+
 def write(out: Path, documents: str) -> Path:
     """Write the pages into a folder; links to other documents lead to `documents`. Returns the first page."""
     out.mkdir(parents=True, exist_ok=True)
@@ -28,7 +35,7 @@ def write(out: Path, documents: str) -> Path:
 
 def _page(title: str, text: str, documents: str, around: list[tuple[str, str]]) -> str:
     text = with_links(with_pictures(text, folder()), documents, kept=".html")
-    body = MarkdownIt("commonmark").enable("table").render(text)
+    body = _Markdown("commonmark").enable("table").render(text)
     return render(
         "tour.html", title=title, body=Markup(body), around=[{"title": t, "href": f"{n}.html"} for t, n in around]
     )

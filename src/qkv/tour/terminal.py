@@ -25,7 +25,8 @@ def walk(page: Page, console: Console, wait: Callable[[], None] = lambda: None) 
         outputs = run(page, Path(place))
         for part in page.parts():
             if isinstance(part, Cell):
-                console.print(Padding(Syntax(part.code.rstrip(), "python", background_color="default"), (1, 0, 1, 4)))
+                code = Syntax(part.code.rstrip(), "python", background_color="default", word_wrap=True)
+                console.print(Padding(code, (1, 0, 1, 4)))
                 wait()
                 printed = next(outputs).rstrip()
                 if printed:
