@@ -57,8 +57,11 @@ def test_lists_have_their_values_and_the_lengths_of_the_long_range_arena(
     rows = [line.split("\t") for lines in splits.values() for line in lines]
     assert len({text for text, _ in rows}) == 180
     assert all(str(value(read(text))) == label for text, label in rows)
-    found = json.loads((tmp_path / FIRST_OPERATOR).read_text())["accuracy"]
-    assert 0.2 < found < 0.5 and (found * 20).is_integer()
+    seen = [(text[:4], label) for text, label in rows]
+    train = seen[:150]  # sorted so that the most frequent value of an operator is the last, and wins
+    guesses = dict(sorted(train, key=lambda pair: (train.count(pair), -train.index(pair))))
+    right = [guesses[first] == label for first, label in seen[160:]]
+    assert json.loads((tmp_path / FIRST_OPERATOR).read_text()) == {"accuracy": sum(right) / 20}
     lengths = [len(text.split()) for text, _ in rows]
     assert min(lengths) > 500 and max(lengths) < 2_000
     assert 900 < sum(lengths) / 180 < 1_170  # 1,036 on average, with a standard error of 30 here
