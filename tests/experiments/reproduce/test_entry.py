@@ -10,7 +10,7 @@ import pytest
 
 from qkv.experiments.ablate.ablation import Ablation
 from qkv.experiments.reproduce.entry import Entry, Figure, kept, names
-from qkv.experiments.reproduce.prepare import PREPARATIONS
+from qkv.experiments.reproduce.prepare import FIRST_OPERATOR, PREPARATIONS
 from qkv.experiments.reproduce.reproduce import commands
 from qkv.recipes.recipe import Recipe
 
@@ -19,7 +19,7 @@ from qkv.recipes.recipe import Recipe
 def test_its_commands_are_recipes_with_settings_that_there_are(name: str, tmp_path: Path) -> None:
     entry = Entry.load(name)
     files = {one.name: tmp_path / one.name for one in entry.data}
-    runs = {"fit.json"} if name == "chinchilla" else set()
+    runs = {"chinchilla": {"fit.json"}, "listops": {FIRST_OPERATOR}}.get(name, set())
     for command in commands(entry, files, tmp_path):
         words = shlex.split(command)
         assert "{out}" not in command and not any("{" + one in command for one in files)
