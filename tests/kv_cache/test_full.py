@@ -184,6 +184,27 @@ def test_context_is_bounded_also_where_rows_differ() -> None:
             cache.admit(None, 1, CPU)
 
 
+def test_rows_move_in_place_only_where_nobody_has_seen_them() -> None:
+    cache, rows = Cache(3, [None], cross=False), torch.tensor([2, 0, 0])
+    cache.admit(None, 2, CPU)
+    (state,) = cache.layers
+    k, v = torch.randn(3, 2, K, D), torch.randn(3, 2, K, E)
+    seen, _ = state.append(k, v)
+    with torch.no_grad():
+        cache.reorder(rows)
+        assert torch.equal(seen, k)  # what append gave stays as it was
+        first = state.buffers(1)
+        cache.reorder(rows)
+        again = state.buffers(1)
+        assert first is not None and again is not None and first[0] is again[0] and first[1] is again[1]
+        for found, given in zip(state.tensors().values(), (k, v), strict=True):
+            assert torch.equal(found.transpose(1, 2), given[rows][rows])
+        kept = state.tensors()["k"]
+        before = kept.clone()
+        cache.reorder(rows)
+        assert torch.equal(kept, before)
+
+
 def test_cross_state_reorders_with_its_layout() -> None:
     state, layout = CrossState(), Layout.from_lengths([2, 3])
     k, v = torch.randn(2, 3, K, D), torch.randn(2, 3, K, E)

@@ -91,7 +91,7 @@ class KeyValueState(SlotState[SlotTable]):
         self.capacity = capacity or 0
         self._k: Tensor | None = None  # (B, K, slots, D), with slots to spare
         self._v: Tensor | None = None
-        self._is_seen = False  # whether somebody else may have views of the buffers, whose rows then stay in their places
+        self._is_seen = False  # whether others may have views of the buffers, whose rows then stay where they are
 
     def append(self, k: Tensor, v: Tensor) -> KeysValues:
         self._is_seen = True

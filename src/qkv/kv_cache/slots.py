@@ -89,6 +89,9 @@ def select(buffer: Tensor, rows: Tensor, used: int) -> Tensor:
 
 
 def select_in_place(buffer: Tensor, rows: Tensor, used: int) -> None:
-    """Replace the used slots by those of the given rows, as many as there are. Pages of a new buffer would be cleared first."""
+    """Replace the used slots by those of the given rows, as many as the buffer has.
+
+    Faster than a new buffer, whose pages the kernel would clear first.
+    """
     own = buffer[:, :, :used]
     own.copy_(own.index_select(0, rows))
