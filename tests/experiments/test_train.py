@@ -184,7 +184,7 @@ def test_a_batch_that_can_not_fit_is_refused_before_anything_is_written(
 ) -> None:
     monkeypatch.setattr(memory_check, "available", lambda device: 100 << 20)
     with pytest.raises(ValueError, match=r"batches of 256 tokens would take about 0\.1 GiB, .* 0\.1 GiB free"):
-        monkeypatch.setattr("qkv.cost.memory.LIBRARIES", 120 << 20)
+        monkeypatch.setattr("qkv.cost.memory._libraries", lambda plan: 120 << 20)
         train(Recipe.load("reverse", TINY), tmp_path / "run", device="cpu")
     assert not (tmp_path / "run").exists()
 
