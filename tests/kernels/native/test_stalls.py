@@ -18,16 +18,16 @@ class Clock:
     are not affected."""
 
     def __init__(self, kernels: ctypes.CDLL) -> None:
-        kernels.qkv_waited.argtypes, kernels.qkv_waited.restype = [ctypes.c_long] * 2, None
+        kernels.qkv_waited.argtypes, kernels.qkv_waited.restype = [ctypes.c_long] * 3, None
         kernels.qkv_available_at.argtypes = [ctypes.c_int, ctypes.c_long]
         self.kernels, self.now = kernels, 0
         self.wait(STALL)
         self.wait(STALL)
         self.now += 10 * FAR
 
-    def wait(self, length: int) -> None:
+    def wait(self, length: int, work: int = TASK) -> None:
         self.now += length
-        self.kernels.qkv_waited(length, self.now)
+        self.kernels.qkv_waited(length, work, self.now)
 
     def threads(self, of: int = 2) -> int:
         return int(self.kernels.qkv_available_at(of, self.now))
@@ -56,9 +56,15 @@ def test_two_stalls_pause_the_other_threads(clock: Clock) -> None:
     assert clock.pause() == 50 and clock.threads(of=8) == 8
 
 
-def test_waits_as_long_as_tasks_are_no_stalls(clock: Clock) -> None:
+def test_short_waits_are_no_stalls(clock: Clock) -> None:
     for _ in range(10):
         clock.wait(TASK)
+    assert clock.threads() == 2
+
+
+def test_waits_for_long_tasks_are_no_stalls(clock: Clock) -> None:
+    for _ in range(10):
+        clock.wait(STALL, work=STALL)
     assert clock.threads() == 2
 
 

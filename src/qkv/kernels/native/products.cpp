@@ -309,7 +309,7 @@ void shared_out(long tasks, int threads, Work work) {
         if (own == 0) work_time = nanoseconds() - start;
     }
     const long ended = nanoseconds();
-    waited(ended - began - work_time, ended);  // for the others to start, and to end
+    waited(ended - began - work_time, work_time, ended);  // for the others to start, and to end
 }
 
 // The part of y from a task's rows of a weight, o to `stop`.
@@ -358,9 +358,9 @@ extern "C" {
 // As many of the threads as make sense while other programs compute (stalls.h).
 int qkv_available(int threads) { return available_threads(threads, nanoseconds()); }
 
-// The same at a time in nanoseconds, and a wait that ends then: for tests.
+// The same at a time in nanoseconds, and a wait that ends then, after so much work: for tests.
 int qkv_available_at(int threads, long now) { return available_threads(threads, now); }
-void qkv_waited(long length, long now) { waited(length, now); }
+void qkv_waited(long length, long work, long now) { waited(length, work, now); }
 
 // y (rows, all outs): products with each weight, one after another.
 void qkv_products(const void* x, void* y, const Weight* weights, const Sizes* sizes) {
