@@ -121,7 +121,8 @@ def idle() -> bool:
 
 @contextmanager
 def splitting(split: Split) -> Iterator[None]:
-    """Inside the block, a batch is split among ranks."""
+    """Inside the block, a batch is split among ranks. This holds for the whole process, since a backward pass may run in
+    other threads; so two threads must not be in such a block at once."""
     global _current
     before, _current = _current, split
     try:
