@@ -29,7 +29,7 @@ from ..layers.patches import GridEmbedding, GridPosition
 from ..positions.absolute import NoPosition
 from ..positions.base import Position, PositionModule, Widths
 from .block import Block, BlockModule
-from .fused_step import fused_step
+from .fused_step import fused_encoding, fused_step
 from .placement import Reversible
 from .reversible import reversible
 
@@ -330,6 +330,10 @@ class StackModule(nn.Module):
         x = self._begin(ids, layout, token_types, split)
         if cache is not None and split is None:
             fused = fused_step(self, x, layout, runs, cache, len(runs) if layers is None else layers)
+            if fused is not None:
+                return fused
+        elif cache is None and split is None and layers is None:
+            fused = fused_encoding(self, x, layout, runs)
             if fused is not None:
                 return fused
         with nullcontext() if split is None else split.own_randomness():

@@ -87,12 +87,22 @@ inline Eight hyperbolic_tangent(Eight x) {
     return size < 0.25f ? near : (x < 0.0f ? -far : far);
 }
 
-// Φ(x) = (1 + erf(x / √2)) / 2, to 1e-7 (Abramowitz & Stegun 1964, 7.1.26).
+// Φ(x) = (1 + erf(x / √2)) / 2, to 3e-7: erf(z) = z P(z²) / Q(z²), fitted where |z| ≤ 3.9, and ±1 beyond.
 inline Eight normal_distribution(Eight x) {
-    const Eight z = (x < 0.0f ? -x : x) * 0.70710678118654752440f, t = 1.0f / (1.0f + 0.3275911f * z);
-    const Eight p = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
-    const Eight tail = 0.5f * p * exponential(-z * z);
-    return x < 0.0f ? tail : 1.0f - tail;
+    const Eight z = x * 0.70710678118654752440f, t = z * z;
+    Eight p = all(2.0503850e-6f), q = all(3.8230755e-5f);
+    p = p * t + 2.8745796e-4f;
+    q = q * t + 1.1817406e-3f;
+    p = p * t + 3.8369002e-3f;
+    q = q * t + 1.5109252e-2f;
+    p = p * t + 5.2966992e-2f;
+    q = q * t + 1.1475843e-1f;
+    p = p * t + 1.9194155e-1f;
+    q = q * t + 5.0343554e-1f;
+    p = p * t + 1.1283790f;
+    q = q * t + 1.0f;
+    const Eight erf = t > 15.21f ? (z < 0.0f ? all(-1.0f) : all(1.0f)) : z * p / q;
+    return 0.5f + 0.5f * erf;
 }
 
 }  // namespace

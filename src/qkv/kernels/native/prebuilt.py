@@ -38,6 +38,7 @@ TARGETS = {  # of each source, the fastest first
     "quantized_kv": _GENERAL,
     "decoding": _GENERAL,
     "products": (*_VNNI, *_GENERAL),
+    "encoding": (_VNNI[0], _GENERAL[0]),
     "bf16_amx": _MATRIX,
     "quantized_kv_amx": _MATRIX,
 }

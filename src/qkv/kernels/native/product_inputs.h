@@ -17,6 +17,7 @@ enum Kind { FULL, HALF, BYTE, NIBBLE };
 struct Sizes {
     long count, rows, depth, group;
     int kind, half, integer, threads;  // half: x and y are bf16
+    int activation, adds;  // applied to y before it is added to what is there: of panels only, 0 elsewhere
 };
 
 struct Weight {

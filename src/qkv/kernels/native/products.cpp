@@ -3,8 +3,6 @@
 //
 // Every output is added up in the same order whatever the number of rows, except that codes of several rows of floats are
 // turned into floats first. With `integer` each row of activations is rounded to 8 bits, and products are of integers.
-#include <omp.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -12,7 +10,6 @@
 #include <vector>
 
 #include "panels.h"
-#include "stalls.h"
 #include "unpacking.h"
 
 namespace {
@@ -278,40 +275,6 @@ inline void outputs(const Weight& w, const Inputs& in, const Place& to, const Si
     by_unpacking<R>(w, in, to, s, o);
 }
 
-// Tasks are taken by threads from ranges, one for each, in their order: who is done goes on with another's range.
-struct alignas(LINE) Range {
-    std::atomic<long> next;
-    long stop;
-};
-constexpr int THREADS = 256;
-
-template <typename Work>
-void shared_out(long tasks, int threads, Work work) {
-    if (threads < 2) {
-        for (long task = 0; task < tasks; ++task) work(task);
-        return;
-    }
-    Range ranges[THREADS];  // set before the others start, so that the first can do everything while they don't
-    for (int i = 0; i < threads; ++i) {
-        ranges[i].next = tasks * i / threads;
-        ranges[i].stop = tasks * (i + 1) / threads;
-    }
-    const long began = nanoseconds();
-    long work_time = 0;
-#pragma omp parallel num_threads(threads)
-    {
-        const int own = omp_get_thread_num();
-        const long start = own == 0 ? nanoseconds() : 0;
-        for (int i = 0; i < threads; ++i) {
-            Range& range = ranges[(own + i) % threads];
-            for (long task; (task = range.next++) < range.stop;) work(task);
-        }
-        if (own == 0) work_time = nanoseconds() - start;
-    }
-    const long ended = nanoseconds();
-    waited(ended - began - work_time, work_time, ended);  // for the others to start, and to end
-}
-
 // The part of y from a task's rows of a weight, o to `stop`.
 void part_of(const Weight& w, const Inputs& in, const Place& to, const Sizes& s, long o, long stop) {
     if (s.integer || in.halves) {
@@ -333,9 +296,10 @@ void part_of(const Weight& w, const Inputs& in, const Place& to, const Sizes& s,
 
 // y (rows, total): products with each weight, side by side.
 void some_rows(const void* x, void* y, const Weight* weights, const Sizes& s, long total) {
-    const Inputs in = prepared(x, s, halves_fit(s));
+    const bool by_panels = panels_fit(s);
+    const Sides sides = by_panels ? sides_of(x, s) : Sides{};
+    const Inputs in = by_panels ? Inputs{} : prepared(x, s, halves_fit(s));
     const long row_bytes = std::max(1L, bytes_of(s.kind, s.depth));
-    const bool by_panels = panels_fit(s, in);
     const long each = by_panels ? PANEL_OUTS : std::max(1L, TASK / row_bytes / OUTS) * OUTS;
     long tasks = 0;
     for (long i = 0; i < s.count; ++i) tasks += (weights[i].outs + each - 1) / each;
@@ -347,7 +311,7 @@ void some_rows(const void* x, void* y, const Weight* weights, const Sizes& s, lo
             start += weights[i].outs;
         }
         const long o = task * each, stop = std::min(weights[i].outs, o + each);
-        by_panels ? panel_part(weights[i], in, {y, total, start}, s, o, stop) : part_of(weights[i], in, {y, total, start}, s, o, stop);
+        by_panels ? panel_part(weights[i], sides, {y, total, start}, s, o, stop) : part_of(weights[i], in, {y, total, start}, s, o, stop);
     });
 }
 
@@ -362,15 +326,20 @@ int qkv_available(int threads) { return available_threads(threads, nanoseconds()
 int qkv_available_at(int threads, long now) { return available_threads(threads, now); }
 void qkv_waited(long length, long work, long now) { waited(length, work, now); }
 
+// Whether products are made from panels, which can apply an activation to them and add them to what is in y.
+int qkv_by_panels(const Sizes* sizes) { return panels_fit(*sizes); }
+
 // y (rows, all outs): products with each weight, one after another.
 void qkv_products(const void* x, void* y, const Weight* weights, const Sizes* sizes) {
     long total = 0;
     for (long i = 0; i < sizes->count; ++i) total += weights[i].outs;
     const long size = sizes->half ? 2 : 4;
-    for (long first = 0; first < sizes->rows; first += AT_ONCE) {
+    const long parts = (sizes->rows + AT_ONCE - 1) / AT_ONCE;
+    for (long p = 0; p < parts; ++p) {
+        const long first = sizes->rows * p / parts;
         Sizes part = *sizes;
         part.threads = qkv_available(sizes->threads);
-        part.rows = std::min(AT_ONCE, sizes->rows - first);
+        part.rows = sizes->rows * (p + 1) / parts - first;
         some_rows(static_cast<const char*>(x) + first * sizes->depth * size, static_cast<char*>(y) + first * total * size, weights,
                   part, total);
     }

@@ -47,11 +47,11 @@ class _Weight(ctypes.Structure):
     _fields_ += [(name, ctypes.c_long) for name in ("outs", "half_bias")]
 
 
-class _Sizes(ctypes.Structure):
+class Sizes(ctypes.Structure):
     """The source's `Sizes`."""
 
     _fields_ = [(name, ctypes.c_long) for name in ("count", "rows", "depth", "group")]
-    _fields_ += [(name, ctypes.c_int) for name in ("kind", "half", "integer", "threads")]
+    _fields_ += [(name, ctypes.c_int) for name in ("kind", "half", "integer", "threads", "activation", "adds")]
 
 
 @cache
@@ -120,7 +120,7 @@ def products(x: Tensor, matrices: Sequence[Matrix], integer: bool = False) -> Te
         ]
     out = x.new_empty((*shape[:-1], outs))
     half, threads = dtype == torch.bfloat16, torch.get_num_threads()
-    sizes = _sizes(len(matrices), x.numel() // depth, depth, group, KINDS[first.codes.dtype], half, integer, threads)
+    sizes = _sizes(len(matrices), x.numel() // depth, depth, group, KINDS[first.codes.dtype], half, integer, threads, 0, 0)
     kernel(x.data_ptr(), out.data_ptr(), _weights(*fields), sizes)
     return out
 
@@ -134,5 +134,5 @@ def _weights(*fields: int | None) -> ctypes.Array[_Weight]:
 
 
 @lru_cache(maxsize=4096)
-def _sizes(*fields: int) -> ctypes.Array[_Sizes]:
-    return (_Sizes * 1)(_Sizes(*fields))
+def _sizes(*fields: int) -> ctypes.Array[Sizes]:
+    return (Sizes * 1)(Sizes(*fields))

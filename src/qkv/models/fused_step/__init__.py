@@ -5,6 +5,7 @@ result runs them (`step.py`). Where they don't, or where something watches the m
 compilers), the modules run as ever.
 """
 
+from .encoding import fused_encoding
 from .step import FusedStep, fused_step
 
-__all__ = ["FusedStep", "fused_step"]
+__all__ = ["FusedStep", "fused_encoding", "fused_step"]

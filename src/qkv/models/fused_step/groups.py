@@ -13,7 +13,7 @@ from torch import Tensor
 from ...attention.multi_head import MultiHeadAttention, Pass
 from ...core.layout import Layout
 from ...kernels.native import decoding
-from ...kernels.native import decoding_step as native
+from ...kernels.native import layers as native
 from ...kernels.native.block_sparse import Strides
 from ...kv_cache.cache import Cache
 from ...kv_cache.full import CrossState, KeysValues, KeyValueState

@@ -10,14 +10,15 @@ from torch import Tensor, nn
 
 from ...attention.multi_head import MultiHeadAttention
 from ...kernels.native import decoding
-from ...kernels.native import decoding_step as native
+from ...kernels.native import layers as native
 from ...kernels.native.products import Matrix
 from ...kernels.products.integers import has_integer_products, matrix_of
-from ...kv_cache.full import CrossState, KeyValueState
 from ...layers.feedforward import ACTIVATIONS, FeedForwardNet
 from ...layers.linear import Linear
 from ...layers.norm import LayerNormalize, RMSNormalize
 from ...layers.quantized import QuantizedMatrix
+from ...positions.base import PositionModule
+from ...positions.rotary import RotaryTurn
 from ...quantization.product import integers
 from ..block import BlockModule
 from ..placement import Parallel, Placement
@@ -102,8 +103,8 @@ class Described:
         return tensor.data_ptr()
 
 
-def layer(block: nn.Module, state: object, cross_state: object, known: Described) -> native.Layer:
-    """A block and its states. Raises `Unfit` where the kernels can't do the same."""
+def layer(block: nn.Module, known: Described) -> native.Layer:
+    """A block. Raises `Unfit` where the kernels can't do the same."""
     if type(block) is not BlockModule or len(block.scale) or block.training:
         raise Unfit
     forward = type(block.placement).forward
@@ -119,27 +120,23 @@ def layer(block: nn.Module, state: object, cross_state: object, known: Described
             if name in norms:
                 place[i] = known.norm(norms[name])
     if made.has[native.OWN]:
-        _attention(made, block.attention, state, known)
+        _attention(made, block.attention, known)
     if made.has[native.CROSS]:
-        _cross(made, block.cross, cross_state, known)
+        _cross(made, block.cross, known)
     if made.has[native.FEED_FORWARD]:
         _feedforward(made, block.feedforward, known)
     return made
 
 
-def _attention(made: native.Layer, module: nn.Module, state: object, known: Described) -> None:
-    if type(state) is not KeyValueState:
-        raise Unfit
+def _attention(made: native.Layer, module: nn.Module, known: Described) -> None:
     made.own = _described(module, known)
     assert isinstance(module, MultiHeadAttention)
     made.q_norm, made.k_norm, made.norms_all = known.norm(module.q_norm), known.norm(module.k_norm), module.norms_all
     made.qkv, made.out = known.product(module.q, module.k, module.v), known.product(module.out)
 
 
-def _cross(made: native.Layer, module: nn.Module | None, state: object, known: Described) -> None:
-    if type(state) is not CrossState or not isinstance(module, MultiHeadAttention):
-        raise Unfit
-    if type(module.q_norm) is not nn.Identity:
+def _cross(made: native.Layer, module: nn.Module | None, known: Described) -> None:
+    if not isinstance(module, MultiHeadAttention) or type(module.q_norm) is not nn.Identity:
         raise Unfit
     made.cross = _described(module, known)
     made.cross_q, made.cross_out = known.product(module.q), known.product(module.out)
@@ -170,6 +167,14 @@ def _feedforward(made: native.Layer, module: nn.Module, known: Described) -> Non
     made.activation, made.gated = _NUMBERS[module.activation], module.gate is not None
     first: Sequence[nn.Module] = (module.up,) if module.gate is None else (module.gate, module.up)
     made.up, made.down = known.product(*first), known.product(module.down)
+
+
+def is_simple(position: PositionModule) -> bool:
+    """Whether a position module turns no queries and keys, or as `Rotary` does."""
+    if type(position) is RotaryTurn:
+        return True
+    turning = ("tables", "rotate", "rotate_queries", "rotate_keys")
+    return all(getattr(type(position), name) is getattr(PositionModule, name) for name in turning)
 
 
 def hooks_of(module: nn.Module) -> list[Any]:

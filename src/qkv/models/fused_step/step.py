@@ -17,11 +17,11 @@ from ...core.layout import Layout
 from ...kernels.cpu.few_queries import is_readable
 from ...kernels.native import decoding
 from ...kernels.native import decoding_step as native
+from ...kernels.native.layers import Layer
 from ...kv_cache.cache import Cache
-from ...positions.base import PositionModule
-from ...positions.rotary import RotaryTurn
+from ...kv_cache.full import CrossState, KeyValueState
 from .groups import Group, cross_groups, own_groups
-from .layers import Described, Unfit, hooks_of, layer
+from .layers import Described, Unfit, hooks_of, is_simple, layer
 
 _GLOBAL_HOOKS = (hooks._global_forward_hooks, hooks._global_forward_pre_hooks)
 
@@ -57,12 +57,12 @@ class FusedStep:
 
     def __init__(self, stack: Any, cache: Cache) -> None:
         self.stack, self.known = stack, Described()
-        crosses: list[Any] = [*cache.cross] or [None] * len(cache.layers)
         blocks = stack.layers
-        described = [layer(*one, self.known) for one in zip(blocks, cache.layers, crosses, strict=True)]
-        self.layers = (native.Layer * len(described))(*described)
+        _check(blocks, cache)
+        described = [layer(block, self.known) for block in blocks]
+        self.layers = (Layer * len(described))(*described)
         self.norm = self.known.norm(stack.norm)
-        if len(stack.between) or stack.placement.streams > 1 or not all(map(_is_simple, stack.positions)):
+        if len(stack.between) or stack.placement.streams > 1 or not all(map(is_simple, stack.positions)):
             raise Unfit
         self.own = own_groups(stack, cache, self.layers)
         self.cross = cross_groups(stack, cache, self.layers)
@@ -113,9 +113,10 @@ class FusedStep:
         return out.to(x.dtype)
 
 
-def _is_simple(position: PositionModule) -> bool:
-    """Whether a position module turns no queries and keys, or as `Rotary` does."""
-    if type(position) is RotaryTurn:
-        return True
-    turning = ("tables", "rotate", "rotate_queries", "rotate_keys")
-    return all(getattr(type(position), name) is getattr(PositionModule, name) for name in turning)
+def _check(blocks: Sequence[Any], cache: Cache) -> None:
+    """Raise `Unfit` if the kernels can't use the states of a cache."""
+    for i, block in enumerate(blocks):
+        if "attention" in block.sublayers and type(cache.layers[i]) is not KeyValueState:
+            raise Unfit
+        if "cross" in block.sublayers and type(cache.cross[i]) is not CrossState:
+            raise Unfit

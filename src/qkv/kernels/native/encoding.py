@@ -1,0 +1,39 @@
+"""All layers of a stack over whole sequences in one call of C++."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from . import prebuilt
+from .compiler import library
+from .layers import Layer, Norm, step_of
+from .products import MOST
+
+LEAST_TOKENS = 32  # for which products are made from panels
+_MOST_IN_BF16 = 32  # rows up to which kernels would multiply bf16 if there were matrix units
+
+
+def ready(dtype: torch.dtype) -> bool:
+    """Whether the kernels, and those of products, are there for a model of a dtype, and faster than PyTorch's."""
+    if dtype == torch.bfloat16 and MOST[dtype] < _MOST_IN_BF16:
+        return False
+    if not all(name in prebuilt.TARGETS and library(name) is not None for name in ("encoding", "products")):
+        return False
+    return hasattr(library("encoding"), "qkv_encode")
+
+
+def run(
+    x: Tensor, layers: ctypes.Array[Layer], scratch: int, norm: Norm, starts: Sequence[int], half: bool
+) -> None:
+    """Apply all layers and the last norm to x (rows, width), in fp32 and contiguous, in place.
+
+    starts: of each sequence, the row of its first token; then the number of rows. half: attention may be of bf16.
+    """
+    kernels, places = library("encoding"), (ctypes.c_long * len(starts))(*starts)
+    assert kernels is not None
+    step = step_of(x, layers, len(layers), scratch, norm, half, places)
+    kernels.qkv_encode(ctypes.c_void_p(x.data_ptr()), ctypes.byref(step))

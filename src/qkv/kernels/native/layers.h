@@ -1,0 +1,141 @@
+// Layers as the kernels see them, and what they do to rows of tokens besides products and attention: norms, activations, rotary
+// positions, new keys and values in their caches. All of it is in fp32.
+#pragma once
+#include <cmath>
+
+#include "activations.h"
+#include "few_queries.h"
+
+namespace {
+
+enum NormKind { NO_NORM, LAYER_NORM, RMS_NORM };
+enum Sublayer { OWN, CROSS, FEED_FORWARD, SUBLAYERS };
+constexpr long MANY = 1 << 14;  // numbers above which an activation is worth all threads
+
+// As in products.cpp.
+struct Weight {
+    const void *codes, *scales, *zeros, *bias;
+    long outs, half_bias;
+};
+struct ProductSizes {
+    long count, rows, depth, group;
+    int kind, half, integer, threads, activation, adds;
+};
+using Products = void (*)(const void*, void*, const Weight*, const ProductSizes*);
+using ByPanels = int (*)(const ProductSizes*);  // whether products can be activated, and added to what is there
+using Available = int (*)(int);
+
+// Products with matrices of one kind, side by side: `outs` numbers of each row.
+struct Product {
+    const Weight* weights;
+    long count, depth, group, outs;
+    int kind, integer;
+};
+
+// Weights and biases are fp32, or bf16 where `half`; bias may be null.
+struct Norm {
+    const void *weight, *bias;
+    float eps, offset;
+    int kind, half;
+};
+
+struct Layer {
+    Norm before[SUBLAYERS], after[SUBLAYERS], sum[SUBLAYERS], q_norm, k_norm;
+    Product qkv, out, cross_q, cross_out, up, down;
+    Attention own, cross;
+    void *k, *v;  // the cache's, whose strides are those of `own`
+    const void *cross_k, *cross_v;
+    long slot;                // where the first new token goes
+    const float *cos, *sin;   // (B or 1, T, turned / 2), or null
+    long table_step, turned;  // numbers from one row of the batch to the next; coordinates that are rotated
+    int interleaved, norms_all, activation, gated, has[SUBLAYERS], parallel, adds, causal;
+    float skip, multiplier;
+};
+
+struct Step {
+    const Layer* layers;
+    long count, rows, width, scratch;  // scratch: numbers of a row, at most, of any product
+    Products products;
+    ByPanels by_panels;
+    Available available;  // threads, of those asked for
+    Norm norm;
+    int threads, half;     // half: attention of whole sequences is of bf16
+    const long* starts;    // of whole sequences: the first token of each, and the end; null for a step with a cache
+    long sequences;
+};
+
+template <typename T>
+void normalize(const Norm& n, const float* x, float* y, long width) {
+    const T *weight = static_cast<const T*>(n.weight), *bias = static_cast<const T*>(n.bias);
+    const long even = width / EIGHT * EIGHT;
+    float mean = 0.0f;
+    if (n.kind == LAYER_NORM) {
+        Eight sums = {};
+        for (long i = 0; i < even; i += EIGHT) sums += eight(x + i);
+        mean = sum_of(sums);
+        for (long i = even; i < width; ++i) mean += x[i];
+        mean /= width;
+    }
+    Eight squares = {};
+    for (long i = 0; i < even; i += EIGHT) {
+        const Eight d = eight(x + i) - mean;
+        squares += d * d;
+    }
+    float square = sum_of(squares);
+    for (long i = even; i < width; ++i) square += (x[i] - mean) * (x[i] - mean);
+    const float factor = 1.0f / std::sqrt(square / width + n.eps);
+    for (long i = 0; i < even; i += EIGHT) {
+        Eight out = (eight(x + i) - mean) * factor * (weight ? eight(weight + i) + n.offset : all(1.0f));
+        put(y + i, bias ? out + eight(bias + i) : out);
+    }
+    for (long i = even; i < width; ++i)
+        y[i] = (x[i] - mean) * factor * (weight ? number(weight + i) + n.offset : 1.0f) + (bias ? number(bias + i) : 0.0f);
+}
+
+// y = norm(x) for `count` vectors, each `step` numbers after the one before; x and y may be the same.
+void normalized(const Norm& n, const float* x, float* y, long count, long width, long step, int threads = 1) {
+    if (n.kind == NO_NORM) return;
+#pragma omp parallel for num_threads(threads) if (threads > 1 && count * width > MANY)
+    for (long r = 0; r < count; ++r)
+        n.half ? normalize<uint16_t>(n, x + r * step, y + r * step, width) : normalize<float>(n, x + r * step, y + r * step, width);
+}
+
+// f(up), or f(gate) ⊙ up where the rows have the gate's numbers first; in place, packed to rows of `width`.
+void activate(int kind, bool gated, float* x, long rows, long width, int threads) {
+    const long blocks = (width + EIGHT - 1) / EIGHT;
+#pragma omp parallel for num_threads(threads) if (rows * width > MANY && threads > 1 && !gated)
+    for (long r = 0; r < rows; ++r)
+        for (long i = 0; i < blocks; ++i) {
+            const long start = i * EIGHT, left = std::min(EIGHT, width - start);
+            const float* from = x + r * (gated ? 2 : 1) * width + start;
+            float own[EIGHT] = {}, other[EIGHT] = {};
+            std::memcpy(own, from, left * sizeof(float));
+            if (gated) std::memcpy(other, from + width, left * sizeof(float));
+            const Eight y = activated(kind, eight(own)) * (gated ? eight(other) : all(1.0f));
+            std::memcpy(x + r * width + start, &y, left * sizeof(float));  // never past what is still to be read
+        }
+}
+
+// Pairs of coordinates turned by their angles.
+void rotate(const Layer& l, float* x, long heads, const float* cos, const float* sin, long width) {
+    const long half = l.turned / 2;
+    for (long h = 0; h < heads; ++h, x += width)
+        for (long i = 0; i < half; ++i) {
+            float *first = l.interleaved ? x + 2 * i : x + i, *second = l.interleaved ? x + 2 * i + 1 : x + half + i;
+            const float a = *first, b = *second;
+            *first = a * cos[i] - b * sin[i];
+            *second = b * cos[i] + a * sin[i];
+        }
+}
+
+template <typename T>
+void keep(const Attention& a, const Layer& l, const float* k, const float* v, long b, long t) {
+    T* keys = static_cast<T*>(l.k) + b * a.k.batch + (l.slot + t) * a.k.row;
+    T* values = static_cast<T*>(l.v) + b * a.v.batch + (l.slot + t) * a.v.row;
+    for (long g = 0; g < a.kv_heads; ++g) {
+        for (long d = 0; d < a.width; ++d) put(keys + g * a.k.head + d, k[g * a.width + d]);
+        for (long d = 0; d < a.values; ++d) put(values + g * a.v.head + d, v[g * a.values + d]);
+    }
+}
+
+}  // namespace

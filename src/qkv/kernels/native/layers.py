@@ -1,0 +1,132 @@
+"""Layers as the kernels of whole stacks see them: the structures of `layers.h`."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from .compiler import library
+from .decoding import Attention
+from .products import KINDS, Matrix, Sizes
+
+OWN, CROSS, FEED_FORWARD = range(3)  # the source's `Sublayer`
+NO_NORM, LAYER_NORM, RMS_NORM = range(3)  # its `NormKind`
+ACTIVATIONS = (
+    "identity",
+    "relu",
+    "gelu",
+    "gelu-tanh",
+    "gelu-quick",
+    "silu",
+    "sigmoid",
+    "relu-squared",
+)  # its `Activation`
+
+_LONG, _INT, _FLOAT, _PLACE = ctypes.c_long, ctypes.c_int, ctypes.c_float, ctypes.c_void_p
+
+
+class _Weight(ctypes.Structure):
+    """The source's `Weight`: a matrix as `products` reads it."""
+
+    _fields_ = [(name, _PLACE) for name in ("codes", "scales", "zeros", "bias")]
+    _fields_ += [(name, _LONG) for name in ("outs", "half_bias")]
+
+
+class Product(ctypes.Structure):
+    """The source's `Product`."""
+
+    _fields_ = [
+        ("weights", _PLACE),
+        *((name, _LONG) for name in ("count", "depth", "group", "outs")),
+        *((name, _INT) for name in ("kind", "integer")),
+    ]
+
+
+class Norm(ctypes.Structure):
+    """The source's `Norm`."""
+
+    _fields_ = [
+        ("weight", _PLACE),
+        ("bias", _PLACE),
+        ("eps", _FLOAT),
+        ("offset", _FLOAT),
+        ("kind", _INT),
+        ("half", _INT),
+    ]
+
+
+class Layer(ctypes.Structure):
+    """The source's `Layer`."""
+
+    _fields_ = [
+        *((name, Norm * 3) for name in ("before", "after", "sum")),
+        *((name, Norm) for name in ("q_norm", "k_norm")),
+        *((name, Product) for name in ("qkv", "out", "cross_q", "cross_out", "up", "down")),
+        *((name, Attention) for name in ("own", "cross")),
+        *((name, _PLACE) for name in ("k", "v", "cross_k", "cross_v")),
+        ("slot", _LONG),
+        *((name, _PLACE) for name in ("cos", "sin")),
+        *((name, _LONG) for name in ("table_step", "turned")),
+        *((name, _INT) for name in ("interleaved", "norms_all", "activation", "gated")),
+        ("has", _INT * 3),
+        *((name, _INT) for name in ("parallel", "adds", "causal")),
+        *((name, _FLOAT) for name in ("skip", "multiplier")),
+    ]
+
+
+class Step(ctypes.Structure):
+    """The source's `Step`."""
+
+    _fields_ = [
+        ("layers", _PLACE),
+        *((name, _LONG) for name in ("count", "rows", "width", "scratch")),
+        *((name, _PLACE) for name in ("products", "by_panels", "available")),
+        ("norm", Norm),
+        *((name, _INT) for name in ("threads", "half")),
+        ("starts", _PLACE),
+        ("sequences", _LONG),
+    ]
+
+
+def product_of(matrices: Sequence[Matrix], integer: bool = False) -> tuple[Product, object]:
+    """The products with matrices of one format, width and group, and what has to live as long as they do."""
+    first, parts = matrices[0], []
+    for codes, bias, scales, zeros in matrices:
+        places = (None if tensor is None else tensor.data_ptr() for tensor in (codes, scales, zeros, bias))
+        parts.append(_Weight(*places, len(codes), _is_half(bias)))
+    weights = (_Weight * len(parts))(*parts)
+    depth = first.codes.shape[1] * (2 if first.codes.dtype == torch.uint8 else 1)
+    group = depth if first.scales is None else depth // first.scales.shape[1]
+    sizes = len(parts), depth, group, sum(len(matrix.codes) for matrix in matrices)
+    return Product(ctypes.addressof(weights), *sizes, KINDS[first.codes.dtype], integer), weights
+
+
+def _is_half(x: Tensor | None) -> bool:
+    return x is not None and x.dtype == torch.bfloat16
+
+
+def is_by_panels(product: Product, rows: int) -> bool:
+    """Whether products with so many rows are made from panels, at the pace of the largest products."""
+    kernels = library("products")
+    assert kernels is not None
+    sizes = Sizes(product.count, rows, product.depth, product.group, product.kind, 0, product.integer, 1, 0, 0)
+    return bool(kernels.qkv_by_panels(ctypes.byref(sizes)))
+
+
+def step_of(
+    x: Tensor, layers: ctypes.Array[Layer], count: int, scratch: int, norm: Norm, half: bool = False,
+    starts: ctypes.Array[ctypes.c_long] | None = None,
+) -> Step:  # fmt: skip
+    """A step of the first `count` layers and the last norm over x (rows, width), in fp32 and contiguous."""
+    kernels = library("products")
+    assert kernels is not None and x.is_contiguous() and x.dtype == torch.float32
+    names = ("qkv_products", "qkv_by_panels", "qkv_available")
+    calls = [ctypes.cast(getattr(kernels, name), _PLACE) for name in names]
+    place, sequences = (None, 0) if starts is None else (ctypes.addressof(starts), len(starts) - 1)
+    sizes = count, len(x), x.shape[1], scratch
+    return Step(
+        ctypes.addressof(layers), *sizes, *calls, norm, torch.get_num_threads(), half, place, sequences
+    )

@@ -1,0 +1,98 @@
+// Products, norms and sums of a layer's sublayers, for some rows of tokens.
+#pragma once
+#include <vector>
+
+#include "layers.h"
+
+namespace {
+
+class Sublayers {
+protected:
+    const Step& s;
+    long rows;  // that are computed now
+    float *normed, *added, *total, *wide;
+
+    // Room for `most` rows at a time, and for `more` numbers.
+    Sublayers(const Step& step, long most, size_t more) : s(step), rows(most) {
+        const size_t numbers = most * (3 * s.width + s.scratch) + more;
+        if (room.size() < numbers) room.resize(numbers);
+        normed = room.data();
+        added = normed + most * s.width;
+        total = added + most * s.width;
+        wide = total + most * s.width;
+    }
+
+    float* rest(long most) { return wide + most * s.scratch; }
+
+    int threads() { return s.available(s.threads); }
+
+    ProductSizes sizes_of(const Product& p) {
+        return {p.count, rows, p.depth, p.group, p.kind, 0, p.integer, s.threads, IDENTITY, 0};
+    }
+
+    void product(const Product& p, const float* x, float* y) {
+        const ProductSizes sizes = sizes_of(p);
+        s.products(x, y, p.weights, &sizes);
+    }
+
+    // The input of a sublayer: normalized, or without a norm `otherwise`.
+    const float* input(const Layer& l, int which, const float* x, const float* otherwise) {
+        if (l.before[which].kind == NO_NORM) return otherwise;
+        normalized(l.before[which], x, normed, rows, s.width, s.width, threads());
+        return normed;
+    }
+
+    // The end of a sublayer, up to what is added: its last product.
+    const float* branch(const Layer& l, int which, const Product& last, const float* y) {
+        product(last, y, added);
+        normalized(l.after[which], added, added, rows, s.width, s.width, threads());
+        if (l.multiplier != 1.0f)
+            for (long i = 0; i < rows * s.width; ++i) added[i] *= l.multiplier;
+        return added;
+    }
+
+    // The same, and the sum with x.
+    void end(const Layer& l, int which, const Product& last, const float* y, float* x) {
+        ProductSizes sizes = sizes_of(last);
+        if (l.adds && l.skip == 1.0f && l.multiplier == 1.0f && l.after[which].kind == NO_NORM && s.by_panels(&sizes)) {
+            sizes.adds = 1;
+            s.products(y, x, last.weights, &sizes);
+        } else {
+            branch(l, which, last, y);
+            for (long i = 0; i < rows * s.width; ++i) x[i] = l.adds ? l.skip * x[i] + added[i] : added[i];
+        }
+        normalized(l.sum[which], x, x, rows, s.width, s.width, threads());
+    }
+
+    // f(W y), or f(W y) ⊙ V y, in `wide`.
+    void expand(const Layer& l, const float* y) {
+        ProductSizes sizes = sizes_of(l.up);
+        const bool fuses = !l.gated && s.by_panels(&sizes);
+        if (fuses) sizes.activation = l.activation;
+        s.products(y, wide, l.up.weights, &sizes);
+        if (!fuses) activate(l.activation, l.gated, wide, rows, l.down.depth, threads());
+    }
+
+    // Norms and rotary positions of the queries and keys of a token, which are at `t` of row b of the batch.
+    void arrange(const Layer& l, float* q, float* k, long b, long t) {
+        const Attention& a = l.own;
+        if (l.norms_all) {
+            normalized(l.q_norm, q, q, 1, a.heads * a.width, 0);
+            normalized(l.k_norm, k, k, 1, a.kv_heads * a.width, 0);
+        } else {
+            normalized(l.q_norm, q, q, a.heads, a.width, a.width);
+            normalized(l.k_norm, k, k, a.kv_heads, a.width, a.width);
+        }
+        if (!l.cos) return;
+        const long at = b * l.table_step + t * (l.turned / 2);
+        rotate(l, q, a.heads, l.cos + at, l.sin + at, a.width);
+        rotate(l, k, a.kv_heads, l.cos + at, l.sin + at, a.width);
+    }
+
+private:
+    static thread_local std::vector<float> room;
+};
+
+thread_local std::vector<float> Sublayers::room;
+
+}  // namespace
