@@ -16,7 +16,7 @@ from ..core.layout import Layout
 from .quantization import QuantizedKV
 from .slot_table import SlotTable, ring_index
 from .slot_table import SlotTables as SlotTables
-from .slots import SlotState, put, select, select_in_place, size_of, with_room
+from .slots import SlotState, put, select, select_in_place, size_of, slots_for, with_room
 
 KeysValues = tuple[Tensor, Tensor]
 MaybeQuantized = Tensor | QuantizedKV
@@ -110,6 +110,18 @@ class KeyValueState(SlotState[SlotTable]):
             return step.before, step.before + count
         assert size is not None
         return (step.before % size, size) if count == 1 and step.before >= size else None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the newest tokens are the first ones, of which nothing is kept yet, and there is no ring buffer."""
+        step = self.slot_table.step
+        return self._k is None and not step.before and not step.wrapped and self.slot_table.size is None
+
+    def first_buffers(self, k: tuple[int, int, int], v: tuple[int, int, int], dtype: torch.dtype) -> KeysValues:
+        """Buffers for keys and values (B, K, D) of the first tokens, for a kernel that writes them; `is_empty` is true."""
+        slots = slots_for(0, self.slot_table.step.count, self.capacity)
+        self._k, self._v = (torch.empty(b, heads, slots, width, dtype=dtype) for b, heads, width in (k, v))
+        return self._k, self._v
 
     def buffers(self, count: int) -> KeysValues | None:
         """Buffers (B, K, slots, D) with room for the `count` newest tokens, for a kernel that writes their keys and values.

@@ -328,12 +328,8 @@ class StackModule(nn.Module):
         if self.part is not None:
             return self._partly(self.part, ids, layout, token_types, memory, runs, split, extras)
         x = self._begin(ids, layout, token_types, split)
-        if cache is not None and split is None:
-            fused = fused_step(self, x, layout, runs, cache, len(runs) if layers is None else layers)
-            if fused is not None:
-                return fused
-        elif cache is None and split is None and layers is None:
-            fused = fused_encoding(self, x, layout, runs)
+        if split is None:
+            fused = self._fused(x, layout, runs, cache, len(runs) if layers is None else layers)
             if fused is not None:
                 return fused
         with nullcontext() if split is None else split.own_randomness():
@@ -342,6 +338,13 @@ class StackModule(nn.Module):
             else:
                 x = self._through(range(len(runs) if layers is None else layers), x, layout, runs, split, cache)
         return self._end(x, split)
+
+    def _fused(
+        self, x: Tensor, layout: Layout, runs: list[Pass], cache: Cache | None, count: int
+    ) -> Float[Tensor, "B T M"] | None:
+        """The output by kernels for all layers, where there are any for the layers and tokens."""
+        step = None if cache is None else fused_step(self, x, layout, runs, cache, count)
+        return fused_encoding(self, x, layout, runs, count, cache) if step is None else step
 
     def _partly(
         self,

@@ -22,7 +22,7 @@ public:
         const long queries = a.heads * a.width, row = l.qkv.outs, out_row = a.heads * a.values;
         if (l.has[OWN]) {
             blocks([&](long first) { product(l.qkv, input(l, OWN, x + first * s.width, x + first * s.width), projected + first * row); });
-            if (l.q_norm.kind != NO_NORM || l.k_norm.kind != NO_NORM || l.cos) arrange_all(l, row);
+            if (l.q_norm.kind != NO_NORM || l.k_norm.kind != NO_NORM || l.cos || l.k) arrange_all(l, row);
             const float *k = projected + queries, *v = k + a.kv_heads * a.width;
             const Sequences all{s.starts,  s.sequences, row, out_row, a.heads, a.kv_heads, a.width, a.values, a.scale,
                                 a.softcap, a.bias, {a.bias_steps[1], a.bias_steps[2], a.bias_steps[3]}, l.causal, s.half, threads()};
@@ -59,14 +59,18 @@ private:
         }
     }
 
-    // Norms and rotary positions of all queries and keys. The table is of all tokens, or of one row of the batch (table_step 0).
+    // Norms and rotary positions of all queries and keys, and keys and values to the cache, if there is one.
     void arrange_all(const Layer& l, long row) {
+        const Attention& a = l.own;
 #pragma omp parallel for num_threads(threads())
-        for (long i = 0; i < s.sequences; ++i)
-            for (long t = s.starts[i]; t < s.starts[i + 1]; ++t) {
-                float* q = projected + t * row;
-                arrange(l, q, q + l.own.heads * l.own.width, 0, l.table_step ? t : t - s.starts[i]);
-            }
+        for (long r = 0; r < s.rows; ++r) {
+            const long b = std::upper_bound(s.starts, s.starts + s.sequences, r) - s.starts - 1, t = r - s.starts[b];
+            float *q = projected + r * row, *k = q + a.heads * a.width;
+            arrange(l, q, k, b, t);
+            if (!l.k) continue;
+            const float* v = k + a.kv_heads * a.width;
+            a.half_keys ? keep<uint16_t>(a, l, k, v, b, t) : keep<float>(a, l, k, v, b, t);
+        }
     }
 
     // x + attention(norm(x)) + feedforward(norm(x)): without a norm of its own, the second takes the input of the first.

@@ -27,13 +27,13 @@ def ready(dtype: torch.dtype) -> bool:
 
 
 def run(
-    x: Tensor, layers: ctypes.Array[Layer], scratch: int, norm: Norm, starts: Sequence[int], half: bool
+    x: Tensor, layers: ctypes.Array[Layer], count: int, scratch: int, norm: Norm, starts: Sequence[int], half: bool
 ) -> None:
-    """Apply all layers and the last norm to x (rows, width), in fp32 and contiguous, in place.
+    """Apply the first `count` layers and the last norm to x (rows, width), in fp32 and contiguous, in place.
 
     starts: of each sequence, the row of its first token; then the number of rows. half: attention may be of bf16.
     """
     kernels, places = library("encoding"), (ctypes.c_long * len(starts))(*starts)
     assert kernels is not None
-    step = step_of(x, layers, len(layers), scratch, norm, half, places)
+    step = step_of(x, layers, count, scratch, norm, half, places)
     kernels.qkv_encode(ctypes.c_void_p(x.data_ptr()), ctypes.byref(step))

@@ -1,4 +1,7 @@
-"""All layers of a stack over whole sequences without a cache, in one call of C++ without padding."""
+"""All layers of a stack over whole sequences in one call of C++: those of an encoder, or the prompts of a decoder.
+
+Padding is left out. The keys and values of prompts go to an empty cache.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,12 @@ from ...attention.multi_head import Pass
 from ...core.layout import Layout
 from ...kernels.cpu.few_queries import is_readable
 from ...kernels.native import encoding as native
+from ...kernels.native.block_sparse import Strides
 from ...kernels.native.decoding import placed
 from ...kernels.native.layers import CROSS, FEED_FORWARD, OWN, Layer, is_by_panels
 from ...kernels.native.products import FULL
+from ...kv_cache.cache import Cache
+from ...kv_cache.full import KeyValueState
 from ...patterns.algebra import Full
 from ...patterns.basic import Causal
 from ...positions.rotary import RotaryTurn
@@ -33,19 +39,22 @@ _LONGEST_BIAS = 1024  # tokens, of all pairs of which a bias is computed at once
 
 
 def fused_encoding(
-    stack: Any, x: Float[Tensor, "B T M"], layout: Layout, runs: Sequence[Pass]
+    stack: Any, x: Float[Tensor, "B T M"], layout: Layout, runs: Sequence[Pass], count: int, cache: Cache | None = None
 ) -> Float[Tensor, "B T M"] | None:
-    """The output of the stack by the kernels, 0 where there is padding; None where the modules have to run."""
+    """The output after the first `count` layers and the norm, 0 where there is padding; None where the modules have to
+    run."""
     if x.device.type != "cpu" or x.dtype not in _DTYPES or x.shape[0] * x.shape[1] < native.LEAST_TOKENS:
         return None
     if torch.is_grad_enabled() or stack.training or tap.recording() or not is_readable(x) or any(_GLOBAL_HOOKS):
         return None
     if layout.segments is not None or not layout.sequential or layout.padding == "mixed":
         return None
+    if cache is not None and (x.shape[1] == 1 or layout.padding != "none"):
+        return None
     known = _KNOWN.get(stack)
     if known is None or known.dtype != x.dtype or not known.snapshot.holds():
         known = _KNOWN[stack] = FusedEncoding(stack, x.dtype)
-    return known(x, layout, runs)
+    return known(x, layout, runs, count, cache)
 
 
 class FusedEncoding:
@@ -78,7 +87,9 @@ class FusedEncoding:
                     raise Unfit
                 made.causal = type(pattern) is Causal
 
-    def __call__(self, x: Float[Tensor, "B T M"], layout: Layout, runs: Sequence[Pass]) -> Float[Tensor, "B T M"] | None:
+    def __call__(
+        self, x: Float[Tensor, "B T M"], layout: Layout, runs: Sequence[Pass], count: int, cache: Cache | None
+    ) -> Float[Tensor, "B T M"] | None:
         if not self.fits or any(self.hooks):
             return None
         if any(run.attend is not attend or run.extras is not None or run.split is not None for run in runs):
@@ -89,9 +100,28 @@ class FusedEncoding:
             layers = [made for made, own in zip(self.layers, self.position_of, strict=True) if own == i]
             if not _place(layers, runs[self.position_of.index(i)], packed, alive):
                 return None
+        if not self._remember(x, cache, count):
+            return None
         if packed.rows.numel():
-            native.run(packed.rows, self.layers, self.known.scratch, self.norm, packed.starts, self.half)
+            native.run(packed.rows, self.layers, count, self.known.scratch, self.norm, packed.starts, self.half)
         return packed.unpacked().to(x.dtype)
+
+    def _remember(self, x: Float[Tensor, "B T M"], cache: Cache | None, count: int) -> bool:
+        """Describe where keys and values are kept, if they are; False if the kernels can't do it."""
+        if cache is not None:
+            states = [cache.layers[i] for i in range(count) if self.layers[i].has[OWN]]
+            if not all(type(state) is KeyValueState and state.is_empty for state in states):
+                return False
+        for i, made in enumerate(self.layers[:count]):
+            made.k = made.v = None
+            if cache is None or not made.has[OWN]:
+                continue
+            own, state = made.own, cache.layers[i]
+            assert isinstance(state, KeyValueState)
+            k, v = state.first_buffers((len(x), own.kv_heads, own.width), (len(x), own.kv_heads, own.values), x.dtype)
+            made.k, made.v, made.slot, own.half_keys = k.data_ptr(), v.data_ptr(), 0, k.dtype == torch.bfloat16
+            own.k, own.v = (Strides(t.stride(0), t.stride(2), t.stride(1)) for t in (k, v))  # of (B, K, slots, D)
+        return True
 
 
 class _Packed:
@@ -112,14 +142,9 @@ class _Packed:
         out = self.rows.new_zeros(self.shape[0] * self.shape[1], self.shape[2])
         return out.index_copy_(0, self.index, self.rows).view(self.shape)
 
-    def table(self, x: Tensor) -> Tensor:
-        """Numbers of each token (B or 1, T, 1, W), of one row that serves all or of the packed tokens."""
-        if self.index is None and len(x) == 1:
-            return x.contiguous()
-        return x.expand(self.shape[0], *x.shape[1:]).flatten(0, 1)[self._indices()].contiguous()
-
-    def _indices(self) -> Any:
-        return slice(None) if self.index is None else self.index
+    def table(self, x: Tensor) -> Tensor | None:
+        """Numbers of each token (B or 1, T, 1, W), in fp32 and contiguous; None where padding comes first."""
+        return x.contiguous() if x.dtype == torch.float32 and self.layout.padding != "left" else None
 
 
 def _check(made: Layer) -> None:
@@ -134,8 +159,12 @@ def _place(layers: Sequence[Layer], run: Pass, packed: _Packed, alive: list[Tens
     cos = sin = bias = None
     if run.tables is not None:
         cos, sin = map(packed.table, run.tables)
-        if cos.dtype != torch.float32:
+        if cos is None or sin is None:
             return False
+        assert isinstance(run.position, RotaryTurn)
+        for made in layers:
+            made.turned, made.interleaved = run.position.width, run.position.interleaved
+            made.table_step = cos.stride(0) if len(cos) > 1 else 0
     if run.bias is not None:
         longest = max(packed.lengths)
         if longest > _LONGEST_BIAS or packed.layout.start is None:
@@ -145,11 +174,7 @@ def _place(layers: Sequence[Layer], run: Pass, packed: _Packed, alive: list[Tens
     alive += [x for x in (cos, sin, bias) if x is not None]
     for made in layers:
         made.cos, made.sin = (None if x is None else x.data_ptr() for x in (cos, sin))
-        made.table_step = 0 if cos is None or cos.ndim == 4 else 1
-        if cos is not None:
-            assert isinstance(run.position, RotaryTurn)
-            made.turned, made.interleaved = run.position.width, run.position.interleaved
-        scores = (1, made.own.heads, len(bias[0, 0]) if bias is not None else 0, bias.shape[-1] if bias is not None else 0)
+        scores = (1, made.own.heads, *((0, 0) if bias is None else bias.shape[2:]))
         made.own.bias, made.own.bias_steps = placed(bias, scores)
     return True
 
