@@ -8,12 +8,15 @@ end-of-sequence token included.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ..kernels.native.ranking import rank, serves
 from . import pace, trace
-from .logits_processors import apply
+from .logits_processors import MinNewTokens, apply
 from .model_interface import Decoder, settled
 from .prompts import Prompts
 from .result import Hypothesis
@@ -62,10 +65,8 @@ class _Beams:
     def step(self) -> None:
         """Extend every beam by one token, and drop the prompts whose search is over."""
         n, length = self.n, len(self.steps) + 1
-        log_probs = self.logits.float().log_softmax(-1)
-        allowed = apply(self.rules.processors, self.history, log_probs)
-        vocab = allowed.shape[-1]
-        top, places = best_continuations(allowed, self.scores, self.width)  # (B, K); a place is beam · V + token
+        log_probs, (top, places) = self._continuations()  # (B, K); a place is beam · V + token
+        vocab = self.logits.shape[-1]
         ended = self._ended(top, places, vocab, length)
         final = (top / length**self.rules.settings.length_penalty).masked_fill(~ended, NONE)[:, :n]
         running, picked = top.masked_fill(ended, NONE).topk(n)
@@ -85,6 +86,30 @@ class _Beams:
             if self._continues(prompt, place, bounded_scores[place][n]):
                 going.append(place)
         self._advance(going, nodes, running)
+
+    def _continuations(self) -> tuple[Tensor | None, tuple[Tensor, Tensor]]:
+        """The log-probabilities, unless nobody needs them, and the best continuations.
+
+        Where all that a processor does is to forbid the end, the normalizers do: log p = logit − log Σ eˣ.
+        """
+        forbidden = self._forbidden()
+        vocab = self.logits.shape[-1]
+        if forbidden is None or self.rules.log_probs or not is_chunked(vocab, self.width) or not serves(self.logits):
+            log_probs = self.logits.float().log_softmax(-1)
+            allowed = apply(self.rules.processors, self.history, log_probs)
+            return log_probs, best_continuations(allowed, self.scores, self.width)
+        normalizers, best = rank(self.logits, CHUNK, forbidden)
+        scores = self.scores - normalizers.view_as(self.scores)
+        return None, best_of_chunks(self.logits, scores, self.width, best, forbidden)
+
+    def _forbidden(self) -> tuple[int, ...] | None:
+        """The tokens that processors forbid now; None if they may do more."""
+        if not self.rules.processors:
+            return ()
+        if len(self.rules.processors) > 1 or not isinstance(self.rules.processors[0], MinNewTokens):
+            return None
+        assert self.history is not None
+        return self.rules.processors[0].forbidden(self.history)
 
     def _trace(self, nodes: list[tuple[int, int, float]], finals: list[float], running: list[float]) -> None:
         """Record the step of the first prompt: candidates that finish, then those that continue."""
@@ -118,9 +143,10 @@ class _Beams:
         limits = [self.limits[prompt] for prompt in self.active]
         return torch.tensor(limits, device=self.scores.device, dtype=self.scores.dtype)[:, None]
 
-    def _nodes(self, places: Tensor, log_probs: Tensor, vocab: int) -> list[list[tuple[int, int, float]]]:
+    def _nodes(self, places: Tensor, log_probs: Tensor | None, vocab: int) -> list[list[tuple[int, int, float]]]:
         """(parent row, token, log p) for each prompt and place."""
         if self.rules.log_probs:
+            assert log_probs is not None
             values = log_probs.view(len(self.active), -1).gather(1, places).tolist()
         else:
             values = [[0.0] * places.shape[1]] * len(self.active)
@@ -188,20 +214,39 @@ def best_continuations(
     The k best lie in the k chunks of tokens with the greatest maxima, and on a CPU maxima cost a fifth of a top-k.
     """
     (_, vocab), (batch, n) = log_probs.shape, scores.shape
-    flat = log_probs.reshape(batch, n * vocab)
-    if vocab < WIDE or k > vocab // CHUNK:
-        totals = (flat.view(batch, n, vocab) + scores[..., None]).flatten(1)
+    if not is_chunked(vocab, k):
+        totals = (log_probs.reshape(batch, n, vocab) + scores[..., None]).flatten(1)
         top, places = totals.topk(min(k, n * vocab))
         return top, places
     chunked = vocab // CHUNK * CHUNK
     best = log_probs[:, :chunked].unflatten(1, (-1, CHUNK)).amax(-1)
     if chunked < vocab:
         best = torch.cat([best, log_probs[:, chunked:].amax(-1, keepdim=True)], 1)
-    chunks = best.shape[1]
+    return best_of_chunks(log_probs, scores, k, best)
+
+
+def is_chunked(vocab: int, k: int) -> bool:
+    """Whether a vocabulary is so large that its k best are found by chunks."""
+    return vocab >= WIDE and k <= vocab // CHUNK
+
+
+def best_of_chunks(
+    log_probs: Float[Tensor, "N V"],
+    scores: Float[Tensor, "B n"],
+    k: int,
+    best: Float[Tensor, "N C"],
+    forbidden: Sequence[int] = (),
+) -> tuple[Float[Tensor, "B K"], Int[Tensor, "B K"]]:
+    """`best_continuations` from the maxima of chunks of tokens, which are those of tokens that aren't forbidden."""
+    (_, vocab), (batch, n), chunks = log_probs.shape, scores.shape, best.shape[1]
+    flat = log_probs.reshape(batch, n * vocab)
     chunk = (best.view(batch, n, chunks) + scores[..., None]).flatten(1).topk(k).indices
     beam = chunk // chunks
     token = (chunk % chunks)[..., None] * CHUNK + torch.arange(CHUNK, device=chunk.device)
     places = (beam[..., None] * vocab + token.clamp(max=vocab - 1)).flatten(1)
     totals = flat.gather(1, places) + scores.gather(1, beam).repeat_interleave(CHUNK, 1)
-    top, which = totals.masked_fill((token >= vocab).flatten(1), -torch.inf).topk(k)
+    outside = token >= vocab
+    for each in forbidden:
+        outside = outside | (token == each)
+    top, which = totals.masked_fill(outside.flatten(1), -torch.inf).topk(k)
     return top, places.gather(1, which)

@@ -72,11 +72,16 @@ class MinNewTokens:
     width: int
     eos: tuple[int, ...]
 
+    def forbidden(self, ids: Tensor) -> tuple[int, ...]:
+        """The tokens that are forbidden now."""
+        return self.eos if ids.shape[1] < self.width else ()
+
     def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
-        if ids.shape[1] >= self.width:
+        forbidden = self.forbidden(ids)
+        if not forbidden:
             return logits
         logits = logits.clone()
-        logits[:, list(self.eos)] = -torch.inf
+        logits[:, list(forbidden)] = -torch.inf
         return logits
 
 

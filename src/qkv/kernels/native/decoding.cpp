@@ -2,6 +2,7 @@
 //
 // A step computes, for a few rows of tokens, what the modules of the layers compute, in fp32 whatever the weights: norms,
 // products by `qkv_products` (products.cpp), rotary positions, new keys and values in their caches, attention and activations.
+#include "ranking.h"
 #include "sublayers.h"
 
 namespace {
@@ -49,6 +50,8 @@ private:
         Attention a = l.own;
         const long queries = a.heads * a.width, keys = a.kv_heads * a.width, row = l.qkv.outs;
         product(l.qkv, y, wide);
+        const int shared = threads();
+#pragma omp parallel for num_threads(shared) if (shared > 1 && rows * row > MANY)
         for (long r = 0; r < rows; ++r) {
             const long b = r / a.queries, t = r % a.queries;
             float *q = wide + r * row, *k = q + queries, *v = k + keys;
@@ -80,6 +83,15 @@ private:
 extern "C" {
 
 void qkv_attend(const void* q, const void* k, const void* v, void* out, const Attention* a) { attend_any(*a, q, k, v, out); }
+
+// Logits (rows, vocab): normalizers (rows), and best (rows, chunks).
+void qkv_rank(const float* logits, const long* sizes, const long* forbidden, float* normalizers, float* best) {
+    const long rows = sizes[0], vocab = sizes[1], chunk = sizes[2], count = sizes[3], threads = sizes[4];
+    const long chunks = (vocab + chunk - 1) / chunk;
+#pragma omp parallel for num_threads(static_cast<int>(threads)) if (threads > 1)
+    for (long r = 0; r < rows; ++r)
+        normalizers[r] = ranked(logits + r * vocab, vocab, chunk, forbidden, count, best + r * chunks);
+}
 
 // x (rows, width), in place: the embedded tokens become what the stack gives.
 void qkv_step(float* x, const Step* step) {
