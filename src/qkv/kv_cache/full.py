@@ -6,7 +6,7 @@ Also the interfaces of all caches: `LayerState`, `State`, `Serializable`. Other 
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -199,43 +199,60 @@ class InputState(KeyValueState):
 
 
 class CrossState:
-    """The encoder's keys and values for cross-attention, projected once for each source."""
+    """The encoder's keys and values for cross-attention, projected once for each source.
+
+    Consecutive rows of one source, such as its beams, share them on CPUs: `shared` has them once, `keys_values` for each row.
+    """
 
     PART = "encoder's keys and values"
     unrotated = False
 
     def __init__(self) -> None:
-        self._kv: KeysValues | None = None
-        self._layout: Layout | None = None
+        self._shared: SharedKeysValues | None = None
+        self._rows: SharedKeysValues | None = None  # the same for each row
 
     @property
     def layout(self) -> Layout:
-        assert self._layout is not None
-        return self._layout
+        return self.for_each_row().layout
 
     def fill(self, k: Tensor, v: Tensor, layout: Layout) -> None:
-        self._kv, self._layout = (k, v), layout
+        self._shared, self._rows = SharedKeysValues(k, v, layout, 1), None
 
     def append(self, k: Tensor, v: Tensor) -> KeysValues:
         raise AssertionError("keys of an encoder can't be added")
 
     @property
     def filled(self) -> bool:
-        return self._kv is not None
+        return self._shared is not None
+
+    @property
+    def shared(self) -> SharedKeysValues:
+        assert self._shared is not None
+        return self._shared
 
     @property
     def keys_values(self) -> KeysValues:
-        assert self._kv is not None
-        return self._kv
+        found = self.for_each_row()
+        return found.k, found.v
 
-    def holds(self, kv: KeysValues) -> bool:
-        """Whether its keys and values are still these."""
-        return self._kv is kv
+    def for_each_row(self) -> SharedKeysValues:
+        """Keys and values that are not shared."""
+        shared = self.shared
+        if shared.rows == 1:
+            return shared
+        if self._rows is None:
+            index = torch.arange(len(shared.k), device=shared.k.device).repeat_interleave(shared.rows)
+            self._rows = shared.select(index, 1)
+        return self._rows
+
+    def holds(self, shared: SharedKeysValues) -> bool:
+        """Whether its keys and values are still these, shared or for each row."""
+        return shared is self._shared or shared is self._rows
 
     def reorder(self, rows: Tensor) -> None:
-        if self._kv is not None and self._layout is not None:
-            self._kv = (self._kv[0].index_select(0, rows), self._kv[1].index_select(0, rows))
-            self._layout = self._layout.select(rows)
+        if self._shared is not None:
+            sources, each = _runs_of(rows // self._shared.rows)
+            self._shared, self._rows = self._shared.select(sources, each), None
 
     def check_rewind(self, n: int) -> None:
         """Nothing to refuse."""
@@ -249,4 +266,29 @@ class CrossState:
 
     @property
     def nbytes(self) -> int:
-        return size_of(self._kv or ())
+        return sum(size_of((each.k, each.v)) for each in (self._shared, self._rows) if each is not None)
+
+
+class SharedKeysValues(NamedTuple):
+    """Keys and values (B, S, K, D) of sources, each of which has `rows` consecutive rows, and their layout."""
+
+    k: Tensor
+    v: Tensor
+    layout: Layout
+    rows: int
+
+    def select(self, sources: Int[Tensor, " N"], rows: int) -> SharedKeysValues:
+        """Those of the given sources, in their order, with so many rows each."""
+        if sources.device.type == "cpu" and torch.equal(sources, torch.arange(len(self.k))):
+            return self if rows == self.rows else self._replace(rows=rows)
+        k, v = (x.index_select(0, sources) for x in (self.k, self.v))
+        return SharedKeysValues(k, v, self.layout.select(sources), rows)
+
+
+def _runs_of(sources: Int[Tensor, " N"]) -> tuple[Tensor, int]:
+    """Each run of equal sources, and their length if it is the same; else all sources, and 1."""
+    if sources.device.type != "cpu":  # which would have to wait for the result
+        return sources, 1
+    found, counts = torch.unique_consecutive(sources, return_counts=True)
+    lengths = set(counts.tolist())
+    return (found, lengths.pop()) if len(lengths) == 1 else (sources, 1)

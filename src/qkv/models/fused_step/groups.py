@@ -16,7 +16,8 @@ from ...kernels.native import decoding
 from ...kernels.native import layers as native
 from ...kernels.native.block_sparse import Strides
 from ...kv_cache.cache import Cache
-from ...kv_cache.full import CrossState, KeysValues, KeyValueState
+from ...kv_cache.full import CrossState, KeysValues, KeyValueState, SharedKeysValues
+from ...patterns.algebra import Full
 from ...positions.base import Bias
 from ...positions.rotary import RotaryTurn
 
@@ -134,33 +135,40 @@ class OwnGroup(Group):
 
 
 class CrossGroup(Group):
-    """Cross-attention, whose keys and values come from the encoder."""
+    """Cross-attention, whose keys and values come from the encoder. The rows of a source are queries of one sequence."""
 
     def __init__(
         self, indices: list[int], modules: list[MultiHeadAttention], states: list[CrossState], layers: Any
     ) -> None:
         super().__init__(indices, modules, layers, "cross")
-        self.states, self.kept = states, list[KeysValues]()
+        self.states, self.kept = states, list[SharedKeysValues]()
 
     def describe(self, shape: Shape) -> bool:
-        if self._is_described(shape) and _hold(self.states, self.kept):
+        if self.shape == shape and _hold(self.states, self.kept):
             return True
         self.shape = None
-        self.kept = [state.keys_values for state in self.states]
-        for i, cross, (k, v) in zip(self.indices, self.described, self.kept, strict=True):
-            if k.dtype != shape[2] or k.stride(3) != 1 or v.stride(3) != 1 or len(k) != shape[0]:
+        first = self.described[0]
+        rows = self.states[0].shared.rows * shape[1] * (first.heads // first.kv_heads)
+        shares = type(self.pattern) is Full and rows <= decoding.MOST_ROWS
+        self.kept = [state.shared if shares else state.for_each_row() for state in self.states]
+        for i, cross, (k, v, _, each) in zip(self.indices, self.described, self.kept, strict=True):
+            if k.dtype != shape[2] or k.stride(3) != 1 or v.stride(3) != 1 or len(k) * each != shape[0]:
                 return False
+            cross.batch, cross.queries, cross.keys = len(k), each * shape[1], k.shape[1]
             made = self.layers[i]
             made.cross_k, made.cross_v = k.data_ptr(), v.data_ptr()
-            cross.batch, cross.queries, cross.keys = *shape[:2], k.shape[1]
             cross.half_keys = k.dtype == torch.bfloat16
             cross.k, cross.v = (Strides(t.stride(0), t.stride(1), t.stride(2)) for t in (k, v))
         self.shape = shape
         return True
 
     def place(self, layout: Layout, run: Pass, alive: list[Tensor]) -> bool:
-        self._hide(layout, self.states[0].layout, run, None, alive)
+        shared = self.kept[0]
+        self._hide(layout if shared.rows == 1 else _ANY, shared.layout, run, None, alive)
         return True
+
+
+_ANY = Layout.full(1)  # of queries that see whatever is there
 
 
 def own_groups(stack: Any, cache: Cache, layers: Any) -> list[OwnGroup]:
@@ -200,6 +208,6 @@ def _add(found: list[tuple[tuple[Any, ...], list[int]]], key: tuple[Any, ...], i
     found.append((key, [i]))
 
 
-def _hold(states: Iterable[Any], buffers: Iterable[KeysValues]) -> bool:
+def _hold(states: Iterable[Any], buffers: Iterable[Any]) -> bool:
     """Whether each state still has its buffers."""
     return all(state.holds(own) for state, own in zip(states, buffers, strict=True))
