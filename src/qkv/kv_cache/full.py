@@ -117,10 +117,17 @@ class KeyValueState(SlotState[SlotTable]):
         step = self.slot_table.step
         return self._k is None and not step.before and not step.wrapped and self.slot_table.size is None
 
-    def first_buffers(self, k: tuple[int, int, int], v: tuple[int, int, int], dtype: torch.dtype) -> KeysValues:
-        """Buffers for keys and values (B, K, D) of the first tokens, for a kernel that writes them; `is_empty` is true."""
-        slots = slots_for(0, self.slot_table.step.count, self.capacity)
+    def first_buffers(
+        self, k: tuple[int, int, int], v: tuple[int, int, int], dtype: torch.dtype, padded: bool
+    ) -> KeysValues:
+        """Buffers for keys and values (B, K, D) of the first tokens, for a kernel that writes those that aren't padding;
+        `is_empty` is true."""
+        count = self.slot_table.step.count
+        slots = slots_for(0, count, self.capacity)
         self._k, self._v = (torch.empty(b, heads, slots, width, dtype=dtype) for b, heads, width in (k, v))
+        if padded:
+            for buffer in (self._k, self._v):
+                buffer[:, :, :count] = 0.0
         return self._k, self._v
 
     def buffers(self, count: int) -> KeysValues | None:

@@ -27,13 +27,26 @@ def ready(dtype: torch.dtype) -> bool:
 
 
 def run(
-    x: Tensor, layers: ctypes.Array[Layer], count: int, scratch: int, norm: Norm, starts: Sequence[int], half: bool
+    x: Tensor,
+    layers: ctypes.Array[Layer],
+    count: int,
+    scratch: int,
+    norm: Norm,
+    starts: Sequence[int],
+    offsets: Sequence[int],
+    half: bool,
 ) -> None:
     """Apply the first `count` layers and the last norm to x (rows, width), in fp32 and contiguous, in place.
 
-    starts: of each sequence, the row of its first token; then the number of rows. half: attention may be of bf16.
+    starts: of each sequence, the row of its first token; then the number of rows. offsets: tokens of padding before it in
+    its row of the batch. half: attention may be of bf16.
     """
-    kernels, places = library("encoding"), (ctypes.c_long * len(starts))(*starts)
+    kernels, first, padding = library("encoding"), _longs(starts), _longs(offsets)
     assert kernels is not None
-    step = step_of(x, layers, count, scratch, norm, half, places)
+    step = step_of(x, layers, count, scratch, norm, half)
+    step.starts, step.offsets, step.sequences = ctypes.addressof(first), ctypes.addressof(padding), len(offsets)
     kernels.qkv_encode(ctypes.c_void_p(x.data_ptr()), ctypes.byref(step))
+
+
+def _longs(numbers: Sequence[int]) -> ctypes.Array[ctypes.c_long]:
+    return (ctypes.c_long * len(numbers))(*numbers)

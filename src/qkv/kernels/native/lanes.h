@@ -59,16 +59,23 @@ inline void fill(const char* rows, long step, long count, long lanes, int32_t mo
     }
 }
 
+// The first `count` lanes of x. Whole vectors are stored without a mask, which is slow on some processors.
+template <typename T>
+inline void put_lanes(T* to, __m512i x, long count) {
+    if (count == ACROSS) return _mm512_storeu_si512(to, x);
+    _mm512_mask_storeu_epi32(to, static_cast<__mmask16>((1 << count) - 1), x);
+}
+
 // `count` ≤ ROWS rows of lanes, each `step` bytes after the one before, side by side.
 inline void side_by_side(const char* rows, long step, long count, long lanes, int32_t* to) {
-    const auto across = static_cast<__mmask16>((1 << count) - 1);
+    const int32_t* stop = to + lanes * count;
     for (long i = 0; i < lanes; i += ACROSS) {
         const long left = std::min(ACROSS, lanes - i);
         const auto kept = static_cast<__mmask16>((1 << left) - 1);
         __m512i x[ACROSS] = {};
         for (long r = 0; r < count; ++r) x[r] = _mm512_maskz_loadu_epi32(kept, rows + r * step + 4 * i);
         transposed(x);
-        for (long j = 0; j < left; ++j) _mm512_mask_storeu_epi32(to + (i + j) * count, across, x[j]);
+        for (long j = 0; j < left; ++j, to += count) put_lanes(to, x[j], to + ACROSS <= stop ? ACROSS : count);  // the next overwrites the rest
     }
 }
 

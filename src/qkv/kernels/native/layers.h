@@ -61,6 +61,7 @@ struct Step {
     Norm norm;
     int threads, half;     // half: attention of whole sequences is of bf16
     const long* starts;    // of whole sequences: the first token of each, and the end; null for a step with a cache
+    const long* offsets;   // of whole sequences: tokens of padding before the first in its row of the batch; null is none
     long sequences;
 };
 

@@ -86,7 +86,7 @@ class Step(ctypes.Structure):
         *((name, _PLACE) for name in ("products", "by_panels", "available")),
         ("norm", Norm),
         *((name, _INT) for name in ("threads", "half")),
-        ("starts", _PLACE),
+        *((name, _PLACE) for name in ("starts", "offsets")),
         ("sequences", _LONG),
     ]
 
@@ -116,17 +116,11 @@ def is_by_panels(product: Product, rows: int) -> bool:
     return bool(kernels.qkv_by_panels(ctypes.byref(sizes)))
 
 
-def step_of(
-    x: Tensor, layers: ctypes.Array[Layer], count: int, scratch: int, norm: Norm, half: bool = False,
-    starts: ctypes.Array[ctypes.c_long] | None = None,
-) -> Step:  # fmt: skip
+def step_of(x: Tensor, layers: ctypes.Array[Layer], count: int, scratch: int, norm: Norm, half: bool = False) -> Step:
     """A step of the first `count` layers and the last norm over x (rows, width), in fp32 and contiguous."""
     kernels = library("products")
     assert kernels is not None and x.is_contiguous() and x.dtype == torch.float32
     names = ("qkv_products", "qkv_by_panels", "qkv_available")
     calls = [ctypes.cast(getattr(kernels, name), _PLACE) for name in names]
-    place, sequences = (None, 0) if starts is None else (ctypes.addressof(starts), len(starts) - 1)
     sizes = count, len(x), x.shape[1], scratch
-    return Step(
-        ctypes.addressof(layers), *sizes, *calls, norm, torch.get_num_threads(), half, place, sequences
-    )
+    return Step(ctypes.addressof(layers), *sizes, *calls, norm, torch.get_num_threads(), half)

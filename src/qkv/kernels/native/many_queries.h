@@ -149,9 +149,8 @@ void queries(const Sequences& a, const Head& h, long t, float* scores, long stri
         for (int v = 0; v < 2; ++v) {
             const long left = std::min(ACROSS, a.values - e - v * ACROSS);
             if (left <= 0) break;
-            const auto kept = static_cast<__mmask16>((1 << left) - 1);
             for (int r = 0; r < R; ++r)
-                _mm512_mask_storeu_ps(h.out + (t + r) * a.out_row + e + v * ACROSS, kept, bits_as<__m512>(sums[r][v] * factors[r]));
+                put_lanes(h.out + (t + r) * a.out_row + e + v * ACROSS, bits_as<__m512i>(sums[r][v] * factors[r]), left);
         }
     }
 }

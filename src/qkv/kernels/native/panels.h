@@ -45,7 +45,7 @@ inline void put(Floats y, __mmask16 kept, const Place& to, const Sizes& s, long 
     if (!s.half) {
         float* place = static_cast<float*>(to.y) + at;
         if (s.adds) y += bits_as<Floats>(_mm512_maskz_loadu_ps(kept, place));
-        return _mm512_mask_storeu_ps(place, kept, bits_as<__m512>(y));
+        return kept == 0xffff ? _mm512_storeu_ps(place, bits_as<__m512>(y)) : _mm512_mask_storeu_ps(place, kept, bits_as<__m512>(y));
     }
     uint16_t* place = static_cast<uint16_t*>(to.y) + at;
     if (s.adds) y += widened(kept, place);
@@ -53,7 +53,7 @@ inline void put(Floats y, __mmask16 kept, const Place& to, const Sizes& s, long 
     float numbers[ACROSS];
     stored(numbers, y);
     narrowed(numbers, ACROSS, reinterpret_cast<uint16_t*>(&own));
-    _mm256_mask_storeu_epi16(place, kept, bits_as<__m256i>(own));
+    kept == 0xffff ? stored(place, own) : _mm256_mask_storeu_epi16(place, kept, bits_as<__m256i>(own));
 }
 
 inline Floats output(Floats sum, const Weight&, const Sides&, __mmask16, long, long) { return sum; }

@@ -120,7 +120,9 @@ def products(x: Tensor, matrices: Sequence[Matrix], integer: bool = False) -> Te
         ]
     out = x.new_empty((*shape[:-1], outs))
     half, threads = dtype == torch.bfloat16, torch.get_num_threads()
-    sizes = _sizes(len(matrices), x.numel() // depth, depth, group, KINDS[first.codes.dtype], half, integer, threads, 0, 0)
+    sizes = _sizes(
+        len(matrices), x.numel() // depth, depth, group, KINDS[first.codes.dtype], half, integer, threads, 0, 0
+    )
     kernel(x.data_ptr(), out.data_ptr(), _weights(*fields), sizes)
     return out
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
+from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -49,7 +50,7 @@ def fused_encoding(
         return None
     if layout.segments is not None or not layout.sequential or layout.padding == "mixed":
         return None
-    if cache is not None and (x.shape[1] == 1 or layout.padding != "none"):
+    if cache is not None and (x.shape[1] == 1 or layout.padding == "right"):
         return None
     known = _KNOWN.get(stack)
     if known is None or known.dtype != x.dtype or not known.snapshot.holds():
@@ -62,6 +63,7 @@ class FusedEncoding:
 
     def __init__(self, stack: Any, dtype: torch.dtype) -> None:
         self.snapshot, self.dtype, self.fits = Snapshot(stack), dtype, False
+        self.lock = Lock()  # the description is of one batch at a time
         try:
             self._describe(stack)
         except Unfit:
@@ -74,6 +76,8 @@ class FusedEncoding:
         if not all(map(is_simple, stack.positions)):
             raise Unfit
         self.known, blocks = Described(), stack.layers
+        if any("forward" in vars(module) for block in blocks for module in block.modules()):
+            raise Unfit
         self.layers = (Layer * len(blocks))(*(layer(block, self.known) for block in blocks))
         self.norm = self.known.norm(stack.norm)
         self.hooks = [table for block in blocks for table in hooks_of(block)] + hooks_of(stack.norm)
@@ -94,19 +98,30 @@ class FusedEncoding:
             return None
         if any(run.attend is not attend or run.extras is not None or run.split is not None for run in runs):
             return None
+        if not self.lock.acquire(blocking=False):
+            return None
+        try:
+            return self._encoded(x, layout, runs, count, cache)
+        finally:
+            self.lock.release()
+
+    def _encoded(
+        self, x: Float[Tensor, "B T M"], layout: Layout, runs: Sequence[Pass], count: int, cache: Cache | None
+    ) -> Float[Tensor, "B T M"] | None:
         packed = _Packed(x, layout)
         alive: list[Tensor] = []
         for i in sorted(set(self.position_of)):
             layers = [made for made, own in zip(self.layers, self.position_of, strict=True) if own == i]
             if not _place(layers, runs[self.position_of.index(i)], packed, alive):
                 return None
-        if not self._remember(x, cache, count):
+        if not self._remember(x, layout.padding != "none", cache, count):
             return None
         if packed.rows.numel():
-            native.run(packed.rows, self.layers, count, self.known.scratch, self.norm, packed.starts, self.half)
+            about = self.layers, count, self.known.scratch, self.norm
+            native.run(packed.rows, *about, packed.starts, packed.offsets, self.half)
         return packed.unpacked().to(x.dtype)
 
-    def _remember(self, x: Float[Tensor, "B T M"], cache: Cache | None, count: int) -> bool:
+    def _remember(self, x: Float[Tensor, "B T M"], padded: bool, cache: Cache | None, count: int) -> bool:
         """Describe where keys and values are kept, if they are; False if the kernels can't do it."""
         if cache is not None:
             states = [cache.layers[i] for i in range(count) if self.layers[i].has[OWN]]
@@ -118,7 +133,8 @@ class FusedEncoding:
                 continue
             own, state = made.own, cache.layers[i]
             assert isinstance(state, KeyValueState)
-            k, v = state.first_buffers((len(x), own.kv_heads, own.width), (len(x), own.kv_heads, own.values), x.dtype)
+            widths = ((len(x), own.kv_heads, width) for width in (own.width, own.values))
+            k, v = state.first_buffers(*widths, x.dtype, padded)
             made.k, made.v, made.slot, own.half_keys = k.data_ptr(), v.data_ptr(), 0, k.dtype == torch.bfloat16
             own.k, own.v = (Strides(t.stride(0), t.stride(2), t.stride(1)) for t in (k, v))  # of (B, K, slots, D)
         return True
@@ -134,6 +150,7 @@ class _Packed:
         self.index = None if layout.padding == "none" else layout.valid.expand(batch, width).flatten().nonzero()[:, 0]
         self.lengths = [width] * batch if self.index is None else layout.valid.expand(batch, width).sum(1).tolist()
         self.starts = [0, *accumulate(self.lengths)]
+        self.offsets = [width - length if layout.padding == "left" else 0 for length in self.lengths]
         self.rows = rows.to(torch.float32, copy=True) if self.index is None else rows[self.index].float()
 
     def unpacked(self) -> Float[Tensor, "B T M"]:
@@ -143,13 +160,16 @@ class _Packed:
         return out.index_copy_(0, self.index, self.rows).view(self.shape)
 
     def table(self, x: Tensor) -> Tensor | None:
-        """Numbers of each token (B or 1, T, 1, W), in fp32 and contiguous; None where padding comes first."""
-        return x.contiguous() if x.dtype == torch.float32 and self.layout.padding != "left" else None
+        """Numbers of each token (B or 1, T, 1, W), contiguous; None where they aren't fp32."""
+        return x.contiguous() if x.dtype == torch.float32 else None
 
 
 def _check(made: Layer) -> None:
     """Raise `Unfit` if a layer's products are not made from panels, or it has cross-attention."""
-    products = [*((made.qkv, made.out) if made.has[OWN] else ()), *((made.up, made.down) if made.has[FEED_FORWARD] else ())]
+    products = [
+        *((made.qkv, made.out) if made.has[OWN] else ()),
+        *((made.up, made.down) if made.has[FEED_FORWARD] else ()),
+    ]
     if made.has[CROSS] or not all(is_by_panels(product, native.LEAST_TOKENS) for product in products):
         raise Unfit
 

@@ -18,7 +18,7 @@ class Snapshot:
         for i, each in enumerate(module.modules()):
             settings = vars(each)
             tables = [settings[name] for name in _TABLES]
-            self._sizes += [(table, len(table)) for table in tables]
+            self._sizes += [(table, len(table)) for table in (*tables, *((settings,) if i else ()))]
             self._values += [(table, name, value) for table in tables for name, value in table.items()]
             if i:  # the module itself isn't kept alive by what it has
                 own = (item for item in settings.items() if not item[0].startswith("_"))
