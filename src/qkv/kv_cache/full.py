@@ -208,7 +208,8 @@ class InputState(KeyValueState):
 class CrossState:
     """The encoder's keys and values for cross-attention, projected once for each source.
 
-    Consecutive rows of one source, such as its beams, share them on CPUs: `shared` has them once, `keys_values` for each row.
+    Consecutive rows of one source, such as its beams, share them on CPUs: `shared` has them once, and `keys_values` for
+    each row.
     """
 
     PART = "encoder's keys and values"

@@ -52,6 +52,8 @@ def fused_encoding(
         return None
     if cache is not None and (x.shape[1] == 1 or layout.padding == "right"):
         return None
+    if not native.ready(x.dtype):
+        return None
     known = _KNOWN.get(stack)
     if known is None or known.dtype != x.dtype or not known.snapshot.holds():
         known = _KNOWN[stack] = FusedEncoding(stack, x.dtype)
@@ -71,9 +73,7 @@ class FusedEncoding:
         self.fits = True
 
     def _describe(self, stack: Any) -> None:
-        if not native.ready(self.dtype) or len(stack.between) or stack.placement.streams > 1:
-            raise Unfit
-        if not all(map(is_simple, stack.positions)):
+        if len(stack.between) or stack.placement.streams > 1 or not all(map(is_simple, stack.positions)):
             raise Unfit
         self.known, blocks = Described(), stack.layers
         if any("forward" in vars(module) for block in blocks for module in block.modules()):
@@ -133,8 +133,8 @@ class FusedEncoding:
                 continue
             own, state = made.own, cache.layers[i]
             assert isinstance(state, KeyValueState)
-            widths = ((len(x), own.kv_heads, width) for width in (own.width, own.values))
-            k, v = state.first_buffers(*widths, x.dtype, padded)
+            shapes = [(len(x), own.kv_heads, width) for width in (own.width, own.values)]
+            k, v = state.first_buffers(shapes[0], shapes[1], x.dtype, padded)
             made.k, made.v, made.slot, own.half_keys = k.data_ptr(), v.data_ptr(), 0, k.dtype == torch.bfloat16
             own.k, own.v = (Strides(t.stride(0), t.stride(2), t.stride(1)) for t in (k, v))  # of (B, K, slots, D)
         return True
