@@ -72,8 +72,8 @@ def quantize(
 
     batches: calibration data, which gptq and awq need; `forward` makes a pass over one, by default `model(**batch.inputs)`.
 
-    An expert is calibrated on the tokens that are routed to it. One with fewer than `TOKENS` times its inputs is rounded, and
-    the result's `rounded` says which.
+    An expert is calibrated on the tokens that are routed to it. One with fewer tokens than `TOKENS` times its inputs is
+    rounded, and the result's `rounded` says which.
 
     Raises ValueError, before anything is changed, for a layer that can't take the scheme, and for gptq and awq without data.
     """
