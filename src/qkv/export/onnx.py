@@ -75,7 +75,7 @@ def in_fp32(model: Exportable) -> Exportable:
     """The model in fp32; a copy where it has another dtype."""
     if model.dtype == torch.float32:
         return model
-    other: Exportable = type(model)(model.spec)
+    other: Exportable = type(model)(model.spec)  # type: ignore[arg-type]  # its own
     other.load_state_dict(model.state_dict())
     return other.float()
 
