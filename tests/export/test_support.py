@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,28 +17,32 @@ from qkv.inference.run import Run
 SIZES: dict[str, Any] = {"d_model": 16, "n_layers": 1, "n_heads": 2, "vocab_size": 20}
 
 
-ATTENTION, FEEDFORWARD = "decoder.blocks.0.attention", "decoder.blocks.0.feedforward"
+ATTENTION, ENCODER = "decoder.blocks.0.attention", "encoder.blocks.0.attention"
 
 
 @pytest.mark.parametrize(
     "preset, changes, said",
     [
         ("gpt2", {ATTENTION: {"kind": "lsh-attention", "n_heads": 2}}, f"{ATTENTION}, lsh-attention"),
-        ("gpt2", {ATTENTION: {"kind": "linear-attention", "n_heads": 2}}, "keeps something else than keys"),
-        ("gpt2", {FEEDFORWARD: {"kind": "moe", "n_experts": 2, "d_ff": 8}}, "the router's choice decides"),
+        ("gpt2", {ATTENTION: {"kind": "linear-attention", "n_heads": 2}}, "linear-attention, is not causal"),
+        ("bert-base", {ENCODER: {"kind": "global-attention", "n_heads": 2}}, "global-attention, for which there is no"),
         (
             "bert-base",
-            {"encoder.blocks.0.attention": {"kind": "linformer", "n_heads": 2, "rank": 4, "max_positions": 16}},
+            {ENCODER: {"kind": "linformer", "n_heads": 2, "rank": 4, "max_positions": 16}},
             "linformer, for which there is no graph",
         ),
-        ("rnnsearch", {}, "a model of the kind 'recurrent'"),
     ],
 )
 def test_refused(preset: str, changes: dict[str, Any], said: str) -> None:
-    sizes = {"vocab_size": 20} if preset == "rnnsearch" else {**SIZES, "max_positions": 16}
-    model = build(qkv.preset(preset, **sizes).replace(changes))  # type: ignore[call-overload]
+    model = build(qkv.preset(preset, **SIZES, max_positions=16).replace(changes))  # type: ignore[call-overload]
     with pytest.raises(ValueError, match=said):
         support.check(model, "ONNX")
+
+
+def test_other_models_are_refused_by_their_kind() -> None:
+    other = SimpleNamespace(spec=SimpleNamespace(kind="mine"))
+    with pytest.raises(ValueError, match="this is a model of the kind 'mine'; use it with qkv"):
+        support.check(other, "ONNX")
 
 
 def test_refused_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

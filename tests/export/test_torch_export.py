@@ -103,6 +103,39 @@ def test_families(name: str, tmp_path: Path) -> None:
     assert torch_export.to_torch_export(Run(model, None), tmp_path / "out", aot=False).error < 1e-4
 
 
+MOE = {"decoder.blocks.*.feedforward": {"kind": "moe", "n_experts": 3, "d_ff": 16}}
+LINEAR = {"decoder.blocks.0.attention": {"kind": "linear-attention", "n_heads": 4, "pattern": "causal"}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [MOE, LINEAR], ids=["mixture", "linear attention"])
+def test_mixtures_and_states(changes: dict[str, Any], tmp_path: Path) -> None:
+    model = qkv.build(qkv.preset("gpt2", **SIZES, max_positions=64).replace(changes), seed=5).eval()
+    assert torch_export.to_torch_export(Run(model, None), tmp_path / "exported", aot=False).error < 1e-4
+    wanted = generate(model, [[7, 3, 11]], max_new_tokens=8).sequences[0][0]
+    assert in_another_process(page(), tmp_path).split("\n")[-2] == str(wanted)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch_export.compiler() is None, reason="needs a C++ compiler")
+@pytest.mark.timeout(900)
+def test_a_compiled_mixture_multiplies_all_tokens(tmp_path: Path) -> None:
+    """The error that is found before anything is written is the package's."""
+    model = qkv.build(qkv.preset("gpt2", **{**SIZES, "n_layers": 1}, max_positions=64).replace(MOE), seed=5).eval()
+    exported = torch_export.to_torch_export(Run(model, None), tmp_path / "exported", aot=True)
+    assert exported.compiled and exported.error < 1e-4
+
+
+@pytest.mark.slow
+def test_recurrent_models_are_programs_only(tmp_path: Path) -> None:
+    model = qkv.build(qkv.preset("rnnsearch", vocab_size=60, d_e=8, d_h=8, d_s=8), seed=5).eval()
+    exported = torch_export.to_torch_export(Run(model, None), tmp_path / "exported")
+    assert exported.graphs == ("encoder_model", "decoder_model") and not exported.compiled and exported.error < 1e-4
+    with pytest.raises(ValueError, match=r"can't compile a recurrent model's loop .* leave --aot out"):
+        torch_export.to_torch_export(Run(model, None), tmp_path / "other", aot=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["exported"]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(torch_export.compiler() is None, reason="needs a C++ compiler")
 @pytest.mark.timeout(900)

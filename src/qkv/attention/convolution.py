@@ -207,10 +207,10 @@ def neighbors(
     x = x.masked_fill(~valid[..., None], 0.0)
     if layout.padding == "right" or (layout.padding == "left" and state is None):
         return _windows(x, docs, spec, state, valid)
-    order = (~valid).long().argsort(dim=1, stable=True)  # real tokens first
+    places = torch.where(valid, valid.long().cumsum(1), valid.sum(1, keepdim=True) + (~valid).long().cumsum(1)) - 1
+    order = torch.zeros_like(places).scatter(1, places, torch.arange(x.shape[1], device=x.device).expand_as(places))
     docs = None if docs is None else docs.expand(x.shape[:2]).gather(1, order)
-    windows = _windows(_rows(x, order), docs, spec, state, valid)
-    return _rows(windows, order.argsort(1))
+    return _rows(_windows(_rows(x, order), docs, spec, state, valid), places)
 
 
 def _rows(x: Float[Tensor, "B T C"], order: Int[Tensor, "B T"]) -> Float[Tensor, "B T C"]:

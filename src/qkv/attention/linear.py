@@ -133,7 +133,7 @@ class MultiHeadLinearAttention(MultiHeadAttention):
 
 CHUNK = 64  # tokens; scores are O(T · CHUNK) and sums O(T · R · E / CHUNK) numbers
 STRIP = 1024  # tokens of a long row at a time, so that intermediate results fit the cache
-_LOW = -1e30  # stands for log 0: its exponential is 0, and differences are finite
+LOW = -1e30  # stands for log 0: its exponential is 0, and differences are finite
 
 
 class LinearState:
@@ -211,7 +211,7 @@ def linear_attention(
 
 def sums_over(k: Features, v: Float[Tensor, "B T K E"], layout: Layout) -> Float[Tensor, "B K R E1"]:
     """Σ_s φ(k_s) [v_s, 1]ᵀ over the real tokens, for features without a log: what a `LinearState` holds after them."""
-    problem = _Problem.of(k, k, v, layout, None)
+    problem = Problem.of(k, k, v, layout, None)
     return torch.einsum("btkr,btke->bkre", problem.k, problem.v)
 
 
@@ -241,7 +241,7 @@ def _attended(
     state: LinearState | None,
     chunk: int,
 ) -> Float[Tensor, "B T H E"]:
-    problem = _Problem.of(q, k, v, layout, docs)
+    problem = Problem.of(q, k, v, layout, docs)
     if state is not None and v.shape[1] == 1:
         sums = _next(problem, state)
     elif causal or docs is not None:
@@ -255,7 +255,7 @@ def _attended(
 
 
 @dataclass
-class _Problem:
+class Problem:
     """Queries of G heads for each of K key-value heads; values with a column of ones, for the denominator."""
 
     q: Float[Tensor, "B T K G R"]
@@ -265,32 +265,32 @@ class _Problem:
     docs: Int[Tensor, "B T"] | None
 
     @classmethod
-    def of(cls, q: Features, k: Features, v: Tensor, layout: Layout, docs: Tensor | None) -> _Problem:
+    def of(cls, q: Features, k: Features, v: Tensor, layout: Layout, docs: Tensor | None) -> Problem:
         """The problem, with zero features and values at padding."""
         wide = torch.promote_types(v.dtype, torch.float32)
         queries, (keys, log) = q.values, k
         if layout.padding != "none":
             hidden = ~layout.valid[:, :, None]
             queries, keys, v = (x.masked_fill(hidden[..., None], 0.0) for x in (queries, keys, v))
-            log = None if log is None else log.masked_fill(hidden, _LOW)
+            log = None if log is None else log.masked_fill(hidden, LOW)
         grouped = queries.unflatten(2, (keys.shape[2], -1))  # a query's factor cancels
         return cls(grouped.to(wide), keys.to(wide), F.pad(v.to(wide), (0, 1), value=1.0), log, docs)
 
 
-def _everything(p: _Problem) -> Float[Tensor, "B T H E1"]:
+def _everything(p: Problem) -> Float[Tensor, "B T H E1"]:
     """φ(Q) (φ(K)ᵀ V)."""
     k = p.k if p.log is None else p.k * (p.log - p.log.amax(1, keepdim=True)).exp()[..., None]
     sums = torch.einsum("btkr,btke->bkre", k, p.v)
     return torch.einsum("btkgr,bkre->btkge", p.q, sums).flatten(2, 3)
 
 
-def _next(p: _Problem, state: LinearState) -> Float[Tensor, "B 1 H E1"]:
+def _next(p: Problem, state: LinearState) -> Float[Tensor, "B 1 H E1"]:
     """One token: add its key and value to the sum, and multiply the sum by its query."""
     k, v = p.k[:, 0], p.v[:, 0]
     sums = _start(state.sums, p)
     if p.log is not None:
         log = p.log[:, 0]
-        before = torch.full_like(log, _LOW) if state.top is None else state.top
+        before = torch.full_like(log, LOW) if state.top is None else state.top
         state.top = torch.maximum(before, log)
         sums = sums * (before - state.top).exp()[..., None, None]
         k = k * (log - state.top).exp()[..., None]
@@ -298,7 +298,7 @@ def _next(p: _Problem, state: LinearState) -> Float[Tensor, "B 1 H E1"]:
     return (p.q[:, 0] @ state.sums).flatten(1, 2)[:, None]
 
 
-def _start(sums: Tensor | None, p: _Problem) -> Float[Tensor, "B K R E1"]:
+def _start(sums: Tensor | None, p: Problem) -> Float[Tensor, "B K R E1"]:
     b, _, heads, width = p.k.shape
     return p.k.new_zeros(b, heads, width, p.v.shape[-1]) if sums is None else sums
 
@@ -317,11 +317,11 @@ class _Chunks:
     docs: Int[Tensor, "B 1 N C"]
 
     @classmethod
-    def of(cls, p: _Problem, size: int) -> _Chunks:
+    def of(cls, p: Problem, size: int) -> _Chunks:
         log = p.k.new_zeros(1, p.k.shape[1], 1) if p.log is None else p.log
         docs = torch.zeros(1, p.k.shape[1], dtype=torch.long, device=p.k.device) if p.docs is None else p.docs
         q, k, v, docs = (_by_chunk(t, size) for t in (p.q, p.k, p.v, docs[..., None]))
-        return cls(q.flatten(3, 4), k, v, _by_chunk(log, size, _LOW), docs)
+        return cls(q.flatten(3, 4), k, v, _by_chunk(log, size, LOW), docs)
 
     def backwards(self) -> _Chunks:
         """The chunks in reverse order of tokens."""
@@ -335,7 +335,7 @@ def _by_chunk(x: Tensor, size: int, fill: float = 0) -> Tensor:
     return x.unflatten(1, (-1, size)).movedim(3, 1)
 
 
-def _chunked(p: _Problem, causal: bool, state: LinearState | None, size: int) -> Float[Tensor, "B T H E1"]:
+def _chunked(p: Problem, causal: bool, state: LinearState | None, size: int) -> Float[Tensor, "B T H E1"]:
     """The sums for queries within their chunk, before it and, without causality, after it."""
     c, group, tokens = _Chunks.of(p, size), p.q.shape[3], p.k.shape[1]
     if p.log is None and p.docs is None:
@@ -345,7 +345,7 @@ def _chunked(p: _Problem, causal: bool, state: LinearState | None, size: int) ->
     return out.unflatten(3, (size, group)).movedim(1, 3).flatten(1, 2)[:, :tokens].flatten(2, 3)
 
 
-def _plain(c: _Chunks, p: _Problem, group: int, state: LinearState | None) -> Float[Tensor, "B K N CG E1"]:
+def _plain(c: _Chunks, p: Problem, group: int, state: LinearState | None) -> Float[Tensor, "B K N CG E1"]:
     """Causal, for features without logs and rows of one document."""
     size = c.k.shape[3]
     lower = torch.ones(size, size, dtype=torch.bool, device=c.k.device).tril().repeat_interleave(group, 0)
@@ -358,22 +358,22 @@ def _plain(c: _Chunks, p: _Problem, group: int, state: LinearState | None) -> Fl
 
 
 def _weighted(
-    c: _Chunks, p: _Problem, group: int, causal: bool, state: LinearState | None
+    c: _Chunks, p: Problem, group: int, causal: bool, state: LinearState | None
 ) -> Float[Tensor, "B K N CG E1"]:
     """With logs and documents. All sums of query t are scaled by e^(−M_t), with M_t the largest log that it sees, so that
     the largest exponential is 1."""
     visible, n = c.docs[..., :, None] == c.docs[..., None, :], c.docs.shape[2]
     visible = visible.tril() if causal else visible
     log = c.log[..., None, :]
-    most = torch.where(visible, log, _LOW).amax(-1)
+    most = torch.where(visible, log, LOW).amax(-1)
     carried = LinearState() if state is None else state
     sides = [_carry(c, _start(carried.sums, p), carried.top)]
     carried.sums, carried.top = sides[0].sums[:, :, -1], sides[0].tops[:, :, -1]
     sides += [] if causal else [_carry(c.backwards(), _start(None, p), None).reversed()]
-    reaches = [torch.where(c.docs == side.docs[..., :n, None], side.tops[..., :n, None], _LOW) for side in sides]
+    reaches = [torch.where(c.docs == side.docs[..., :n, None], side.tops[..., :n, None], LOW) for side in sides]
     for reach in reaches:
         most = torch.maximum(most, reach)
-    weights = torch.where(visible, log - most[..., None], _LOW).exp()
+    weights = torch.where(visible, log - most[..., None], LOW).exp()
     out = (c.q @ c.k.mT * _for_each(weights, group)) @ c.v
     for side, reach in zip(sides, reaches, strict=True):
         weight = (reach - most).exp()
@@ -404,10 +404,10 @@ def _carry(c: _Chunks, first: Float[Tensor, "B K R E1"], first_top: Float[Tensor
     last = c.docs[..., -1]
     docs = torch.cat([c.docs[..., 0, :1], last], 2)
     open_ = c.docs == last[..., None]
-    tops = torch.where(open_, c.log, _LOW).amax(-1)
-    before = torch.full_like(tops[..., :1], _LOW) if first_top is None else first_top[..., None]
+    tops = torch.where(open_, c.log, LOW).amax(-1)
+    before = torch.full_like(tops[..., :1], LOW) if first_top is None else first_top[..., None]
     tops = _running_top(torch.cat([before, tops], 2), docs)
-    weights = torch.where(open_, c.log - tops[..., 1:, None], _LOW).exp()
+    weights = torch.where(open_, c.log - tops[..., 1:, None], LOW).exp()
     sums = torch.cat([first[:, :, None], (c.k * weights[..., None]).mT @ c.v], 2)
     return _Carried(_running_sum(sums, tops, docs), tops, docs)
 
@@ -416,7 +416,7 @@ def _running_top(tops: Tensor, docs: Tensor) -> Tensor:
     step = 1
     while step < tops.shape[2]:
         same = docs[..., :-step] == docs[..., step:]
-        before = torch.where(same, tops[..., :-step], _LOW)
+        before = torch.where(same, tops[..., :-step], LOW)
         tops = torch.cat([tops[..., :step], torch.maximum(tops[..., step:], before)], 2)
         step *= 2
     return tops
@@ -426,7 +426,7 @@ def _running_sum(sums: Tensor, tops: Tensor, docs: Tensor) -> Tensor:
     step = 1
     while step < sums.shape[2]:
         same = docs[..., :-step] == docs[..., step:]
-        weight = torch.where(same, tops[..., :-step] - tops[..., step:], _LOW).exp()[..., None, None]
+        weight = torch.where(same, tops[..., :-step] - tops[..., step:], LOW).exp()[..., None, None]
         sums = torch.cat([sums[:, :, :step], sums[:, :, step:] + weight * sums[:, :, :-step]], 2)
         step *= 2
     return sums

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .options import Device, Json, RunPath
-from .say import echo
+from .say import echo, warn
 
 
 def quantize(
@@ -85,6 +85,7 @@ def quantize(
 
     from ..experiments.quantize import quantize as quantize_run
     from ..experiments.quantize.page import change, size
+    from ..inference.quantization.quantize import said_of_rounded
 
     result = quantize_run(
         run,
@@ -105,6 +106,8 @@ def quantize(
         device=device,
         console=Console(quiet=json),
     )
+    if result.rounded:
+        warn(said_of_rounded(result.rounded))
     if json:
         echo(result.to_json())
         return

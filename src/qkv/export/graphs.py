@@ -1,7 +1,7 @@
 """The graphs of a model that are traced for export, with the names of inputs and outputs that `optimum` has given them.
 
     model                  decoder: input_ids, attention_mask, position_ids, past_key_values.I.key and .value
-                           → logits, present.I.key and .value
+                           → logits, present.I.key and .value (other states: `export.states`)
                            encoder: input_ids, attention_mask, token_type_ids, or pixel_values
                            → logits, last_hidden_state, … by the head
     encoder_model          input_ids and attention_mask, or pixel_values → last_hidden_state
@@ -11,12 +11,12 @@
                            → logits, present.I.decoder.key and .value
 
 Keys and values are (B, K, length, D). The decoder reads the prompt with a past of length 0, and each step with what the
-pass before it has given; all tokens stay in the past, also where a window hides them.
+pass before it has given; all tokens stay in the past, also where a window hides them. `export.recurrent` has the graphs of
+recurrent models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ..attention.latent import MultiHeadLatentAttention
 from ..attention.multi_head import MultiHeadAttention
 from ..core.layout import Layout
 from ..kv_cache.full import CrossState
@@ -32,7 +31,10 @@ from ..layers.embedding import TokenEmbedding
 from ..layers.patches import PatchEmbedding, image_layout
 from ..models.stack import StackModule
 from ..models.transformer import TransformerModel
+from . import linear
 from .attention import Attend
+from .experts import with_traced_experts
+from .states import State, held, is_recurrent, state_of
 
 BATCH, TOKENS, PAST, SOURCE = "batch_size", "sequence_length", "past_sequence_length", "encoder_sequence_length"
 TOTAL = "total_sequence_length"
@@ -57,8 +59,12 @@ class Graph:
         return ([example for example, _ in self.inputs.values()],)
 
 
-def graphs_of(model: TransformerModel, attend: Attend) -> list[Graph]:
-    """The graphs of a model whose mechanisms were checked (`export.support`), with attention by `attend`."""
+def graphs_of(model: TransformerModel, attend: Attend, every_expert: bool = False) -> list[Graph]:
+    """The graphs of a model whose mechanisms were checked (`export.support`), with attention by `attend`.
+
+    every_expert: mixtures multiply all tokens by all experts (`export.experts`).
+    """
+    model = with_traced_experts(model, every_expert)
     if model.is_encoder_decoder:
         return _encoder_decoder(model, attend)
     if _reads_images(model):
@@ -70,32 +76,11 @@ def graphs_of(model: TransformerModel, attend: Attend) -> list[Graph]:
 # -- passes through a stack --------------------------------------------------------------------------------------------
 
 
-class PastState:
-    """The state of one attention layer: keys and values before this pass, (B, K, P, D), and after it."""
-
-    unrotated = False
-
-    def __init__(self, past: Sequence[Tensor], layout: Layout) -> None:
-        self.past, self.layout = past, layout
-        self.present: list[Tensor] = []
-
-    def append(self, k: Float[Tensor, "B T K D"], v: Float[Tensor, "B T K E"]) -> tuple[Tensor, ...]:
-        new = [x.transpose(1, 2) for x in (k, v)]
-        self.present = [torch.cat([old, x], 2) for old, x in zip(self.past, new, strict=True)] if self.past else new
-        return tuple(x.transpose(1, 2) for x in self.present)
-
-    def remember(self, latent: Float[Tensor, "B T 1 N"]) -> Float[Tensor, "B S 1 N"]:
-        """As `append`, for the latents of latent attention, which has no values."""
-        new = latent.transpose(1, 2)
-        self.present = [torch.cat([self.past[0], new], 2) if self.past else new]
-        return self.present[0].transpose(1, 2)
-
-
 @dataclass(eq=False)
 class _States:
     """What `StackModule` needs of a cache."""
 
-    layers: list[Any]
+    layers: list[State]
     cross: list[CrossState]
 
 
@@ -110,10 +95,10 @@ def through(
     token_types: Tensor | None = None,
     states: _States | None = None,
 ) -> Float[Tensor, "B T M"]:
-    """`StackModule.forward` with another function for attention."""
+    """`StackModule.forward` with other functions for attention."""
     runs = stack._passes(layout, memory, memory_layout, None)
     for run in {id(run): run for run in runs}.values():
-        run.attend = attend
+        run.attend, run.linear = attend, linear.by_products
     x = stack._begin(x, layout, token_types, None)
     x = stack._through(range(len(runs)), x, layout, runs, None, states)  # type: ignore[arg-type]
     return stack._end(x, None)
@@ -147,26 +132,23 @@ class _Traced(nn.Module):
 
 
 class DecoderGraph(_Traced):
-    """A pass of a decoder over the next T tokens of each row, with the keys and values of the P before them."""
+    """A pass of a decoder over the next T tokens of each row, with the states after the P before them."""
 
     def forward(self, inputs: list[Tensor]) -> list[Tensor]:
         ids, mask, positions, *past = inputs
         stack, head = self.model.decoder, self.model.head
         assert stack is not None and head is not None
         keys = masked_layout(mask)
+        layout = placed(positions)
+        if any(is_recurrent(block.attention) for block in stack.layers):  # a sum has to know what is padding
+            new = torch.arange(ids.shape[1], device=ids.device) + (mask.shape[1] - ids.shape[1])
+            layout = Layout(torch.where(mask.index_select(1, new).bool(), positions, -1))
         pasts = iter(past)
-        states = [PastState([next(pasts) for _ in _held(block.attention)], keys) for block in stack.layers]
-        hidden = through(stack, ids, placed(positions), self.attend, states=_States(states, []))
+        states = [
+            state_of(block.attention, [next(pasts) for _ in held(block.attention)], keys) for block in stack.layers
+        ]
+        hidden = through(stack, ids, layout, self.attend, states=_States(states, []))
         return [head(hidden), *(tensor for state in states for tensor in state.present)]
-
-
-def _held(mixer: nn.Module) -> list[tuple[str, int, int]]:
-    """Name, heads and width of each tensor that a layer keeps of the past."""
-    if isinstance(mixer, MultiHeadAttention):
-        return [("key", mixer.n_kv_heads, mixer.d_head), ("value", mixer.n_kv_heads, mixer.d_value)]
-    if isinstance(mixer, MultiHeadLatentAttention):
-        return [("latent", 1, mixer.d_latent + mixer.d_rotary)]
-    return []
 
 
 _B, _T, _P, _S = 2, 3, 4, 5  # sizes of the examples, all different
@@ -183,12 +165,9 @@ def _decoder(model: TransformerModel, attend: Attend) -> Graph:
     }
     outputs: dict[str, Axes] = {"logits": {0: BATCH, 1: TOKENS}}
     for i, block in enumerate(model.decoder.layers):
-        for name, heads, width in _held(block.attention):
-            inputs[f"past_key_values.{i}.{name}"] = (
-                torch.zeros(_B, heads, _P, width, dtype=model.dtype),
-                {0: BATCH, 2: PAST},
-            )
-            outputs[f"present.{i}.{name}"] = {0: BATCH, 2: TOTAL}
+        for one in held(block.attention):
+            inputs[f"past_key_values.{i}.{one.name}"] = (one.example(_B, _P, model.dtype), one.axes(BATCH, PAST))
+            outputs[f"present.{i}.{one.name}"] = one.axes(BATCH, TOTAL)
     return Graph("model", DecoderGraph(model, attend), inputs, outputs)
 
 
@@ -307,7 +286,7 @@ class FirstTargetGraph(_Traced):
         assert stack is not None and head is not None
         layout, keys = consecutive(0, ids.shape[1], ids.device)
         source = masked_layout(mask[0]) if mask else consecutive(0, memory.shape[1], memory.device)[1]
-        states = [PastState([], keys) for _ in stack.layers]
+        states = [state_of(block.attention, [], keys) for block in stack.layers]
         cross = [CrossState() for _ in stack.layers]
         for block, state in zip(stack.layers, cross, strict=True):
             assert isinstance(block.cross, MultiHeadAttention)
@@ -320,21 +299,43 @@ class FirstTargetGraph(_Traced):
 
 
 class NextTargetGraph(_Traced):
-    """A decoding step of an encoder–decoder, with the keys and values of the target so far and of the source."""
+    """A decoding step of an encoder–decoder, with the states of the target so far and the keys and values of the source."""
 
     def forward(self, inputs: list[Tensor]) -> list[Tensor]:
         masked = self.model.encoder is not None and not _reads_images(self.model)
-        ids, mask, past = inputs[0], inputs[1] if masked else None, inputs[1 + masked :]
+        ids, *given = inputs
         stack, head = self.model.decoder, self.model.head
         assert stack is not None and head is not None
-        layout, keys = consecutive(past[0].shape[2], ids.shape[1], ids.device)
-        source = masked_layout(mask) if mask is not None else consecutive(0, past[2].shape[2], ids.device)[1]
-        states = [PastState(past[4 * i : 4 * i + 2], keys) for i in range(len(stack.layers))]
+        mask = given.pop(0) if masked else None
+        positions = None if _counts_tokens(stack) else given.pop(0)
+        own: list[list[Tensor]] = []
+        sources: list[list[Tensor]] = []
+        for block in stack.layers:
+            count = len(held(block.attention))
+            own.append(given[:count])
+            sources.append(given[count : count + 2])
+            given = given[count + 2 :]
+        if positions is None:
+            past = next(state for state, layer in zip(own, stack.layers, strict=True) if _grows(layer.attention))
+            layout, keys = consecutive(past[0].shape[2], ids.shape[1], ids.device)
+        else:
+            layout = keys = placed(positions)
+        source = masked_layout(mask) if mask is not None else consecutive(0, sources[0][0].shape[2], ids.device)[1]
+        states = [state_of(block.attention, past, keys) for block, past in zip(stack.layers, own, strict=True)]
         cross = [CrossState() for _ in stack.layers]
-        for i, state in enumerate(cross):
-            state.fill(past[4 * i + 2].transpose(1, 2), past[4 * i + 3].transpose(1, 2), source)
+        for state, (k, v) in zip(cross, sources, strict=True):
+            state.fill(k.transpose(1, 2), v.transpose(1, 2), source)
         hidden = through(stack, ids, layout, self.attend, states=_States(states, cross))
         return [head(hidden), *(x for state in states for x in state.present)]
+
+
+def _grows(mixer: nn.Module) -> bool:
+    return any(one.grows for one in held(mixer))
+
+
+def _counts_tokens(stack: StackModule) -> bool:
+    """Whether a state says how many tokens there were before; where none does, positions are an input."""
+    return any(_grows(block.attention) for block in stack.layers)
 
 
 def _encoder_decoder(model: TransformerModel, attend: Attend) -> list[Graph]:
@@ -354,13 +355,17 @@ def _encoder_decoder(model: TransformerModel, attend: Attend) -> list[Graph]:
     for i, block in enumerate(model.decoder.layers):
         for side, mixer, length, axis in (("decoder", block.attention, _P, PAST), ("encoder", block.cross, _S, SOURCE)):
             assert mixer is not None
-            for name, heads, width in _held(mixer):
-                example = torch.zeros(_B, heads, length, width, dtype=model.dtype)
-                past[f"past_key_values.{i}.{side}.{name}"] = (example, {0: BATCH, 2: axis})
-                present[f"present.{i}.{side}.{name}"] = {0: BATCH, 2: TOTAL if side == "decoder" else SOURCE}
+            after = TOTAL if side == "decoder" else SOURCE
+            for one in held(mixer):
+                example = one.example(_B, length, model.dtype)
+                past[f"past_key_values.{i}.{side}.{one.name}"] = (example, one.axes(BATCH, axis))
+                present[f"present.{i}.{side}.{one.name}"] = one.axes(BATCH, after)
+    places: dict[str, tuple[Tensor, Axes]] = {}
+    if not _counts_tokens(model.decoder):
+        places["position_ids"] = (torch.zeros(_B, _T, dtype=torch.int64), {0: BATCH, 1: TOKENS})
     following = {name: axes for name, axes in present.items() if ".encoder." not in name}
     return [
         source,
         Graph("decoder_model", FirstTargetGraph(model, attend), first, present),
-        Graph("decoder_with_past_model", NextTargetGraph(model, attend), {**ids, **mask, **past}, following),
+        Graph("decoder_with_past_model", NextTargetGraph(model, attend), {**ids, **mask, **places, **past}, following),
     ]

@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 
 from ..inference.run import Run
-from ..models.transformer import TransformerModel
-from . import verification
+from ..models.recurrent.model import RecurrentModel
+from . import recurrent, verification
 from .attention import by_products
 from .folder import need, new_folder, write_settings
 from .graphs import Graph, graphs_of
 from .support import check
-from .tracing import quiet, traced
+from .tracing import any_sizes, quiet, traced
+from .verification import Exportable
 
 OPSET = 20
 LIMIT = 2**31 - 2**24  # bytes of weights in one file; protobuf's limit is 2 GiB with everything else
@@ -50,7 +51,7 @@ def to_onnx(run: Run, target: Path, *, int8: bool = False, tell: Tell = lambda s
     need("ONNX", "onnx", "onnx", "onnxscript", "onnxruntime")
     model = in_fp32(check(run.model, "ONNX"))
     with new_folder(target) as folder:
-        graphs = graphs_of(model, by_products)
+        graphs = recurrent.graphs_of(model) if isinstance(model, RecurrentModel) else graphs_of(model, by_products)
         for graph in graphs:
             tell(f"tracing {graph.name}")
             program = traced(graph)
@@ -70,17 +71,18 @@ def to_onnx(run: Run, target: Path, *, int8: bool = False, tell: Tell = lambda s
         return exported._replace(is_hub=write_settings(run, folder))
 
 
-def in_fp32(model: TransformerModel) -> TransformerModel:
+def in_fp32(model: Exportable) -> Exportable:
     """The model in fp32; a copy where it has another dtype."""
     if model.dtype == torch.float32:
         return model
-    other: TransformerModel = type(model)(model.spec)
+    other: Exportable = type(model)(model.spec)  # type: ignore[arg-type]  # its own
     other.load_state_dict(model.state_dict())
     return other.float()
 
 
+@torch.no_grad()
 def _translate(program: torch.export.ExportedProgram, graph: Graph, path: Path) -> None:
-    with quiet():
+    with any_sizes(), quiet():
         translated = torch.onnx.export(
             program,
             dynamo=True,
@@ -119,7 +121,7 @@ def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
-def _quantized(model: TransformerModel, folder: Path, exported: Exported, tell: Tell) -> Exported:
+def _quantized(model: Exportable, folder: Path, exported: Exported, tell: Tell) -> Exported:
     """Replace the graphs by quantized ones, and measure what that changes."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -182,7 +184,7 @@ class OnnxGraphs:
             if wanted.name in inputs:
                 fed[wanted.name] = inputs[wanted.name].numpy()
             else:
-                sizes = [len(inputs["input_ids"]), wanted.shape[1], 0, wanted.shape[3]]
-                fed[wanted.name] = torch.zeros(sizes).numpy()
+                _, *sizes = wanted.shape
+                fed[wanted.name] = verification.nothing(len(inputs["input_ids"]), sizes).numpy()
         names = [output.name for output in session.get_outputs()]
         return {name: torch.from_numpy(out) for name, out in zip(names, session.run(None, fed), strict=True)}

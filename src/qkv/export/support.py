@@ -1,36 +1,42 @@
 """Which models can be exported as graphs: a mechanism that a graph can't say is refused by name, before anything is traced.
 
-A graph is fixed: no shape and no operation in it may depend on the values of its inputs, and what a decoder remembers is
-keys and values. Hashing (LSH), routing tokens to experts, global tokens that are counted, and other states than keys and
-values are refused here, and so is every mechanism that has not been tried.
+A graph is fixed: an operation in it can't be chosen by the values of its inputs. Hashing (LSH), blocks that are gathered,
+projections of whole rows (Linformer) and global tokens that are counted are refused here, and so is every mechanism that
+has not been tried.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from ..attention.convolution import ByteNetConvolution, Convolution
 from ..attention.latent import LatentAttention
+from ..attention.linear import LinearAttention
 from ..attention.multi_head import Attention, Mixer, NoMixer
+from ..attention.performer import Performer
 from ..layers.embedding import Embedding
-from ..layers.moe import MixtureOfExperts
 from ..layers.patches import Patches
 from ..models.block import Block
+from ..models.recurrent.model import RecurrentModel
 from ..models.stack import Stack
 from ..models.transformer import Transformer, TransformerModel
 
 KEEP = "keep using it with qkv (qkv.load), or train it with attention in its place"
-_WITH_PAST = (Attention, LatentAttention)
-_WHOLE = (Attention, NoMixer, LatentAttention)
+_RECURRENT = (LinearAttention, Performer, Convolution, ByteNetConvolution)
+_WITH_PAST = (Attention, LatentAttention, *_RECURRENT)
+_WHOLE = (*_WITH_PAST, NoMixer)
 _HEADS = ("language-model", "sequence-classifier", "token-classifier", "span", "sentence-vector", "image-classifier")
 
 
-def check(model: Any, form: str) -> TransformerModel:
+def check(model: Any, form: str) -> TransformerModel | RecurrentModel:
     """The model, if `form` can say it. Raises ValueError that names the first part that it can't."""
     spec = model.spec
+    if isinstance(model, RecurrentModel):
+        return model
     if not isinstance(spec, Transformer) or not isinstance(model, TransformerModel):
         raise ValueError(
-            f"{form} has graphs of Transformers here, and this is a model of the kind {spec.kind!r}, which is stepped "
-            "through in Python; use it with qkv (qkv.load)"
+            f"{form} has graphs of Transformers and of recurrent encoder–decoders here, and this is a model of the kind "
+            f"{spec.kind!r}; use it with qkv (qkv.load)"
         )
     for name, stack in spec.stacks():
         if not isinstance(stack.embedding, Embedding | Patches):
@@ -51,15 +57,16 @@ def _check_stack(name: str, stack: Stack, decodes: bool, form: str) -> None:
 
 def _check_block(where: str, block: Block, decodes: bool, form: str) -> None:
     allowed = _WITH_PAST if decodes else _WHOLE
-    if not _is_one_of(block.attention, allowed):
+    mixer = block.attention
+    if not _is_one_of(mixer, allowed):
         known = ", ".join(kind.kind for kind in allowed)
-        why = (
-            "which keeps something else than keys and values while decoding"
-            if decodes
-            else "for which there is no graph"
-        )
         raise ValueError(
-            f"{form} can't say {where}.attention, {block.attention.kind}, {why} (there is for {known}); {KEEP}"
+            f"{form} can't say {where}.attention, {mixer.kind}, for which there is no graph (there is for {known}); {KEEP}"
+        )
+    if decodes and isinstance(mixer, LinearAttention | Convolution) and not mixer.causal:
+        raise ValueError(
+            f"{form} has a graph of a decoder that predicts one token after another, and the pattern of {where}.attention, "
+            f"{mixer.kind}, is not causal; {KEEP}"
         )
     if block.cross is not None and not _is_one_of(block.cross, (Attention,)):
         raise ValueError(f"{form} can't say {where}.cross, {block.cross.kind}, which is no attention; {KEEP}")
@@ -68,11 +75,6 @@ def _check_block(where: str, block: Block, decodes: bool, form: str) -> None:
         raise ValueError(
             f"{form} can't say {where}.attention.pattern, {pattern.kind}, which depends on the number of tokens of a row; "
             "export it with a pattern that depends on positions, such as a window"
-        )
-    if isinstance(block.feedforward, MixtureOfExperts):
-        raise ValueError(
-            f"{form} can't say {where}.feedforward, moe, in which the router's choice decides the shapes of products; "
-            "keep using it with qkv (qkv.load), or train it with a dense feed-forward layer"
         )
 
 
@@ -96,6 +98,3 @@ def _check_heads(spec: Transformer, form: str) -> None:
     without = next((i for i, block in enumerate(spec.decoder.blocks) if block.cross is None), None)
     if without is not None:
         raise ValueError(f"{form} can't say decoder.blocks.{without}, which does not attend to the encoder; {KEEP}")
-    own = next((b.attention.kind for b in spec.decoder.blocks if not isinstance(b.attention, Attention)), None)
-    if own is not None:
-        raise ValueError(f"{form} has names for keys and values of encoder–decoders, and {own} keeps others; {KEEP}")

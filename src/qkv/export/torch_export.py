@@ -20,8 +20,10 @@ from torch import Tensor
 from ..core import atomic
 from ..inference.run import Run
 from ..kernels.native.compiler import compiler
-from . import verification
+from ..models.recurrent.model import RecurrentModel
+from . import recurrent, verification
 from .attention import by_fused_function
+from .experts import has_experts
 from .folder import new_folder, write_settings
 from .graphs import Graph, graphs_of
 from .support import check
@@ -51,10 +53,15 @@ def to_torch_export(run: Run, target: Path, *, aot: bool | None = None, tell: Te
     """
     if aot and compiler() is None:
         raise ValueError("AOTInductor takes a C++ compiler, and there is none here: install g++, or leave --aot out")
-    aot = compiler() is not None if aot is None else aot
     model = check(run.model, "torch.export")
+    if aot and isinstance(model, RecurrentModel):
+        raise ValueError(
+            "AOTInductor can't compile a recurrent model's loop over sources of any length; leave --aot out: the programs "
+            "alone are written then"
+        )
+    aot = compiler() is not None and not isinstance(model, RecurrentModel) if aot is None else aot
     with new_folder(target) as folder:
-        graphs = graphs_of(model, by_fused_function)
+        graphs = _graphs(model)
         for graph in graphs:
             tell(f"tracing {graph.name}")
             program = traced(graph)
@@ -62,7 +69,7 @@ def to_torch_export(run: Run, target: Path, *, aot: bool | None = None, tell: Te
                 torch.export.save(program, folder / f"{graph.name}{PROGRAM}")
             if aot:
                 tell(f"compiling {graph.name}")
-                _compile(program, folder / f"{graph.name}{PACKAGE}")
+                _compile(_compilable(model, graph, program), folder / f"{graph.name}{PACKAGE}")
         described = {graph.name: _description(graph) for graph in graphs}
         atomic.write_file(folder / DESCRIPTION, (json.dumps(described, indent=2) + "\n").encode())
         tell("comparing with the model")
@@ -76,6 +83,21 @@ def to_torch_export(run: Run, target: Path, *, aot: bool | None = None, tell: Te
         write_settings(run, folder)
         size = sum(path.stat().st_size for path in folder.iterdir())
         return Exported(tuple(described), size, error, aot)
+
+
+def _graphs(model: verification.Exportable, every_expert: bool = False) -> list[Graph]:
+    if isinstance(model, RecurrentModel):
+        return recurrent.graphs_of(model)
+    return graphs_of(model, by_fused_function, every_expert)
+
+
+def _compilable(
+    model: verification.Exportable, graph: Graph, program: torch.export.ExportedProgram
+) -> torch.export.ExportedProgram:
+    """The program that AOTInductor compiles: it can't compile products of as many tokens as choose an expert."""
+    if not has_experts(model):
+        return program
+    return traced(next(other for other in _graphs(model, every_expert=True) if other.name == graph.name))
 
 
 @torch.no_grad()
@@ -121,8 +143,7 @@ class Programs:
             if wanted["name"] in inputs:
                 given.append(inputs[wanted["name"]].contiguous())  # compiled graphs don't read strides
             else:
-                _, heads, _, width = wanted["shape"]
-                dtype = getattr(torch, wanted["dtype"])
-                given.append(torch.zeros(len(inputs["input_ids"]), heads, 0, width, dtype=dtype))
+                _, *sizes = wanted["shape"]
+                given.append(verification.nothing(len(inputs["input_ids"]), sizes, getattr(torch, wanted["dtype"])))
         out = self.functions[name](given)
         return dict(zip(self.described[name]["outputs"], out, strict=True))

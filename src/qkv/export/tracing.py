@@ -15,8 +15,6 @@ from .graphs import TOTAL, Graph
 @torch.no_grad()
 def traced(graph: Graph) -> torch.export.ExportedProgram:
     """The program of a graph. `total_sequence_length` is the sum of past and new tokens, so it has no name of its own."""
-    from torch.fx.experimental import _config
-
     names: dict[str, Any] = {TOTAL: torch.export.Dim.AUTO}
 
     def dim(name: str) -> Any:
@@ -26,8 +24,7 @@ def traced(graph: Graph) -> torch.export.ExportedProgram:
 
     shapes = [{axis: dim(name) for axis, name in axes.items()} for _, axes in graph.inputs.values()]
     graph.module.eval()
-    # Sizes 0 and 1 are not special: a past may be empty, and a step has one token.
-    with _config.patch(backed_size_oblivious=True), quiet():  # type: ignore[attr-defined]
+    with any_sizes(), quiet():
         return torch.export.export(
             graph.module,
             graph.examples(),
@@ -35,6 +32,14 @@ def traced(graph: Graph) -> torch.export.ExportedProgram:
             strict=False,
             prefer_deferred_runtime_asserts_over_guards=True,
         )
+
+
+def any_sizes() -> contextlib.AbstractContextManager[None]:
+    """Sizes 0 and 1 are not special: a past may be empty, and a step has one token."""
+    from torch.fx.experimental import _config
+
+    made: contextlib.AbstractContextManager[None] = _config.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]
+    return made
 
 
 @contextlib.contextmanager

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from ..layers.patches import PatchEmbedding
+from ..models.recurrent.model import RecurrentModel
 from ..models.transformer import TransformerModel
+
+Exportable = TransformerModel | RecurrentModel
 
 
 class Graphs(Protocol):
@@ -18,11 +21,18 @@ class Graphs(Protocol):
     def __call__(self, name: str, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]: ...
 
 
+def nothing(rows: int, sizes: Sequence[int | str], dtype: torch.dtype = torch.float32) -> Tensor:
+    """The state before the first token: zeros, of length 0 along axes with a name."""
+    return torch.zeros(rows, *(0 if isinstance(size, str) else size for size in sizes), dtype=dtype)
+
+
 @torch.no_grad()
-def error(model: TransformerModel, graphs: Graphs) -> float:
+def error(model: Exportable, graphs: Graphs) -> float:
     """The largest difference between outputs of the graphs and of the model at real tokens, over the largest output."""
     model.eval()
     generator = torch.Generator().manual_seed(0)
+    if isinstance(model, RecurrentModel):
+        return _recurrent(model, graphs, generator)
     first = model.encoder if model.encoder is not None else model._output
     if isinstance(first.embedding, PatchEmbedding):
         spec = first.embedding.spec
@@ -63,7 +73,7 @@ def _decoder(model: TransformerModel, graphs: Graphs, ids: Tensor, mask: Tensor)
             {"input_ids": ids[:, here], "attention_mask": mask[:, :end], "position_ids": positions[:, here], **past},
         )
         parts.append(out.pop("logits"))
-        past = {name.replace("present", "past_key_values"): x for name, x in out.items()}
+        past = _past(out)
         begin = end
     return _difference(torch.cat(parts, 1)[mask.bool()], wanted[mask.bool()])
 
@@ -80,12 +90,35 @@ def _encoder_decoder(model: TransformerModel, graphs: Graphs, source: Tensor, ge
     memory = graphs("encoder_model", {**named, **masks})["last_hidden_state"]
     masks = {} if mask is None else {"encoder_attention_mask": mask}
     out = graphs("decoder_model", {"input_ids": target[:, :2], "encoder_hidden_states": memory, **masks})
-    parts, past = [out.pop("logits")], {name.replace("present", "past_key_values"): x for name, x in out.items()}
+    parts, past = [out.pop("logits")], _past(out)
     for i in range(2, target.shape[1]):
-        out = graphs("decoder_with_past_model", {"input_ids": target[:, i : i + 1], **masks, **past})
+        places = {"position_ids": torch.full((len(target), 1), i)}
+        out = graphs("decoder_with_past_model", {"input_ids": target[:, i : i + 1], **masks, **places, **past})
         parts.append(out.pop("logits"))
-        past |= {name.replace("present", "past_key_values"): x for name, x in out.items()}
+        past |= _past(out)
     return _difference(torch.cat(parts, 1), wanted)
+
+
+def _recurrent(model: RecurrentModel, graphs: Graphs, generator: torch.Generator) -> float:
+    """A source with padding on the left and one with padding on the right, and a target token by token."""
+    source = torch.randint(model.spec.source_vocabulary, (2, 9), generator=generator)
+    target = torch.randint(model.vocab_size, (2, 4), generator=generator)
+    mask = torch.ones_like(source)
+    mask[0, :2] = 0
+    mask[1, -4:] = 0
+    wanted = model(source, target, attention_mask=mask)
+    past = _past(graphs("encoder_model", {"input_ids": source, "attention_mask": mask}))
+    parts = []
+    for ids in target.split(1, 1):
+        out = graphs("decoder_model", {"input_ids": ids, "encoder_attention_mask": mask, **past})
+        parts.append(out.pop("logits"))
+        past |= _past(out)
+    return _difference(torch.cat(parts, 1), wanted)
+
+
+def _past(present: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What a pass has given, as inputs of the next."""
+    return {name.replace("present", "past_key_values"): x for name, x in present.items()}
 
 
 def _differ(out: Mapping[str, Tensor], wanted: Tensor, mask: Tensor | None = None) -> float:

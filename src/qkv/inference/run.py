@@ -270,15 +270,15 @@ class Run(LoadedModel):
         symmetric:   False gives int8 and int4 zero points.
         activations: "int8" or "fp8" also rounds the inputs of products, each token by its largest number.
         method:      rtn (rounding), gptq or awq; by default gptq for 4 bits if there are calibration data.
-        calibrate:   the data of gptq and awq: a split of the run's data, by default "train", a text file, or texts;
-                     `examples` says how many of them.
+        calibrate:   `examples` of data for gptq and awq: a split of the run's data, by default "train", a file, or texts.
         embeddings, head: whether to quantize these too; keep: paths of layers to leave as they are, as shell patterns.
 
         Raises ValueError for a layer that can't take the weights, for quantizing twice, and for empty calibration data.
+        Warns where gptq or awq left experts to rounding, because few tokens were routed to them.
         """
-        from .quantization.quantize import quantized
+        from .quantization.quantize import quantized_with_warning
 
-        return quantized(self, weights, **options)[0]
+        return quantized_with_warning(self, weights, **options)
 
     def dequantize(self) -> Self:
         """Return a copy of the run with dequantized weights, which can be trained."""

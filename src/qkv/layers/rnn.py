@@ -156,14 +156,15 @@ class Recurrence(nn.Module):
         """Run each direction on its own, the backward one over reversed rows."""
         reverse = rows.reversed(x.shape[1], x.device)
         for layer in range(self.n_layers):
-            forward = self._run(x, self._weights(layer))
-            backward = take(self._run(take(x, reverse), self._weights(layer, "_reverse")), reverse)
+            forward = self._run(x, self.weights(layer))
+            backward = take(self._run(take(x, reverse), self.weights(layer, "_reverse")), reverse)
             x = torch.cat([forward, backward], -1)
             if layer < self.n_layers - 1:
                 x = dropout(x, self.dropout, self.training)
         return x
 
-    def _weights(self, layer: int, direction: str = "") -> list[Tensor]:
+    def weights(self, layer: int, direction: str = "") -> list[Tensor]:
+        """Return W_ih, W_hh, b_ih and b_hh of a layer; `direction` is "_reverse" for the backward one."""
         parts = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         return [getattr(self.rnn, f"{part}_l{layer}{direction}") for part in parts]
 
@@ -177,15 +178,15 @@ class Recurrence(nn.Module):
 
     def read(self, x: Float[Tensor, "*B E"]) -> Float[Tensor, "*B G"]:
         """Return W_ih x + b_ih of the first layer, where x is the first columns of its input."""
-        return nn.functional.linear(x, self.columns(0, x.shape[-1]), self._weights(0)[2])
+        return nn.functional.linear(x, self.columns(0, x.shape[-1]), self.weights(0)[2])
 
     def columns(self, start: int, stop: int | None = None) -> Float[Tensor, "G E"]:
         """Return W_ih of the first layer for some columns of its input."""
-        return self._weights(0)[0][:, start:stop]
+        return self.weights(0)[0][:, start:stop]
 
     def by_steps(self) -> Step:
         """Return `step(gates, states)` for a loop: the next states of all layers, from W_ih x + b_ih of the first."""
-        weights = [self._weights(layer) for layer in range(self.n_layers)]
+        weights = [self.weights(layer) for layer in range(self.n_layers)]
         products = [(Shared(w_ih.mT), Shared(w_hh.mT), b_ih, b_hh) for w_ih, w_hh, b_ih, b_hh in weights]
 
         def step(gates: Float[Tensor, "B G"], states: list[States]) -> list[States]:

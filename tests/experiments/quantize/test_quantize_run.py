@@ -14,6 +14,7 @@ import qkv
 from qkv.cli import main
 from qkv.experiments.evaluate import evaluate_run
 from qkv.experiments.quantize import quantize
+from qkv.inference.run import Run
 from qkv.layers.quantized import QuantizedMatrix, quantized
 
 
@@ -61,6 +62,25 @@ def test_by_the_command_line(trained_lm: Path, tmp_path: Path, capsys: pytest.Ca
     assert main(["quantize", f"{run}-int8", "--weights", "int4"]) == 2
     assert main(["quantize", str(run), "--weights", "int3"]) == 2
     assert "int8, int4, nf4, fp8, mxfp4" in capsys.readouterr().err
+
+
+def test_experts_with_few_tokens_are_reported(
+    trained_lm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lm = qkv.load(trained_lm, "cpu")
+    sizes = {"d_model": 32, "n_layers": 1, "n_heads": 2, "n_kv_heads": 1, "d_ff": 64, "n_experts": 3}
+    spec = qkv.preset("mixtral-8x7b", **sizes, vocab_size=lm.model.vocab_size, max_positions=64)
+    run, text = tmp_path / "mixture", tmp_path / "text.txt"
+    Run(qkv.build(spec, seed=1), lm.tokenizer, task="continue").save(run, to="qkv")
+    text.write_text("the dog is 7")
+    options = ["--weights", "int4", "--calibrate", str(text), "--no-evaluate"]
+    assert main(["quantize", str(run), *options]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "qkv: warning: 9 matrices of experts were rounded to nearest, since few tokens" in said
+    stored = json.loads((tmp_path / "mixture-int4" / "quantization.json").read_text())["rounded"]
+    assert {len(counts) for counts in stored.values()} == {3} and len(stored) == 3
+    page = (tmp_path / "mixture-int4" / "quantization.html").read_text()
+    assert "Experts that were rounded" in page and "decoder.blocks.0.feedforward.down" in page
 
 
 def test_calibration_data(trained: Path, trained_lm: Path, tmp_path: Path):

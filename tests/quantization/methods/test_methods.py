@@ -39,6 +39,18 @@ def test_gptq_is_better_than_rounding(name: str, symmetric: bool) -> None:
     assert error(x, w, awq.clipped(w, format, GROUP[name], symmetric, second=second)) <= rounded * (1 + 1e-6)
 
 
+def test_few_tokens_make_gptq_worse_than_rounding_for_others() -> None:
+    """Why experts with fewer than two tokens for each input are rounded: inputs of moderate correlation."""
+    generator, format = torch.Generator().manual_seed(1), format_of("int4")
+    w = 0.05 * torch.randn(48, 64, generator=generator)
+    mixing = torch.logspace(-0.35, 0.35, 64)[:, None] * torch.linalg.qr(torch.randn(64, 64, generator=generator))[0]
+    x, others = (torch.randn(n, 64, generator=generator) @ mixing for n in (256, 4000))
+    rounded = error(others, w, rtn(w, format, 32))
+    found = {n: error(others, w, gptq(w, format, 32, second=x[:n].T @ x[:n] / n)) for n in (32, 64, 128, 256)}
+    assert found[32] > rounded and found[64] > rounded
+    assert found[256] < found[128] < rounded
+
+
 def test_gptq_of_two_columns_by_hand() -> None:
     """With H = [[2, 1], [1, 1]] the first column is rounded first; its error 0.3 moves the second by 0.3 · H₁₂ / H₂₂."""
     w, second = torch.tensor([[0.3, 0.25]]), torch.tensor([[2.0, 1.0], [1.0, 1.0]])

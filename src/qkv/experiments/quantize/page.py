@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...directories.layout import write_text
+from ...inference.quantization.quantize import said_of_rounded
 from ...look.formatting import shown
 from ...look.heatmap import heat_map
 from ...look.html import render
@@ -21,7 +22,7 @@ def write_page(result: QuantizedRun) -> Path:
     """Write the page into the directory of the result."""
     before, after = result.sizes
     groups = sorted(set(result.groups.values()))
-    sections = [_results(result), _worst(result), _errors(result)]
+    sections = [_results(result), _rounded(result), _worst(result), _errors(result)]
     page = render(
         "report.html",
         eyebrow="quantization report",
@@ -76,6 +77,19 @@ def _worst(result: QuantizedRun) -> Section:
     what = "outputs over the calibration data" if result.calibration else "weights"
     note = f"Relative error of a layer's {what}. Leave layers as they are with --keep."
     return Section("Layers with the largest error", table("layer", ["error", "group"], rows, "worst layers"), note)
+
+
+def _rounded(result: QuantizedRun) -> Section | None:
+    if not result.rounded:
+        return None
+    rows = [
+        (path, [str(len(counts)), ", ".join(f"{expert}: {count}" for expert, count in counts.items())])
+        for path, counts in result.rounded.items()
+    ]
+    columns = ["experts", "tokens of each"]
+    return Section(
+        "Experts that were rounded", table("layer", columns, rows, "rounded"), said_of_rounded(result.rounded)
+    )
 
 
 def _errors(result: QuantizedRun) -> Section | None:

@@ -97,6 +97,7 @@ def quantize(
         {} if before is None or after is None else {"before": before.metrics, "after": after.metrics},
         0 if after is None else after.examples,
         "" if after is None else after.evaluated_on,
+        done.rounded,
     )
     write_text(folder / RESULT, result.to_json())
     write_page(result)

@@ -16,6 +16,7 @@ class QuantizedRun:
     errors:    by layer, the relative error of its outputs over the calibration data, or without data of its weights.
     sizes:     bytes of all weights before and after.
     metrics:   "before" and "after", on `examples` of `evaluated_on`; empty if there is nothing to evaluate on.
+    rounded:   by layer, the experts that gptq or awq left to rounding, and how many tokens of the calibration data each got.
     """
 
     source: str
@@ -30,6 +31,7 @@ class QuantizedRun:
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)
     examples: int = 0
     evaluated_on: str = ""
+    rounded: dict[str, dict[int, int]] = field(default_factory=dict)
 
     def worst(self, count: int = 5) -> dict[str, float]:
         """The layers with the largest errors."""

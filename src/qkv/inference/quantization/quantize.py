@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ...core.batch import Batch
 from ...models.quantized import Quantized, dequantize, quantize, select
@@ -57,6 +58,25 @@ def quantized(
         tell=tell,
     )
     return replace(run, model=model), done
+
+
+def quantized_with_warning(run: R, weights: Weights | Scheme, **options: Any) -> R:
+    """`Run.quantize`: the run alone, with a warning about experts that were rounded."""
+    made, done = quantized(run, weights, **options)
+    if done.rounded:
+        warnings.warn(said_of_rounded(done.rounded), stacklevel=3)
+    return made
+
+
+def said_of_rounded(rounded: Mapping[str, Mapping[int, int]]) -> str:
+    """A sentence about the experts that got too few tokens, with the numbers of `Quantized.rounded`."""
+    count = sum(map(len, rounded.values()))
+    tokens, expert, path = min((n, expert, path) for path, counts in rounded.items() for expert, n in counts.items())
+    which = "1 matrix of an expert was" if count == 1 else f"{count} matrices of experts were"
+    return (
+        f"{which} rounded to nearest, since few tokens of the calibration data were routed to them (the fewest were "
+        f"{tokens}, to expert {expert} of {path}): give more examples"
+    )
 
 
 def dequantized(run: R) -> R:

@@ -1,4 +1,5 @@
-"""What layers read: E[x xᵀ] and E|x| of the inputs x of linear layers, over the tokens that are no padding."""
+"""What layers read: E[x xᵀ] and E|x| of the inputs x of linear layers, over the tokens that are no padding; of experts
+over those that are routed to them."""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ from torch import Tensor, nn
 
 from ...attention.multi_head import Pass
 from ...core.batch import Batch
+from ...layers.grouped_linear import GroupedLinear
 from ..block import BlockModule
+from .parts import names
 
 Forward = Callable[[nn.Module, Batch], object]
 
@@ -42,12 +45,12 @@ class Moments:
 
 
 class _Recorder:
-    """Hooks that add up the inputs of layers. Layers that read one tensor, such as q, k and v, share their sums."""
+    """Hooks that add up the inputs of matrices. Layers that read one tensor, such as q, k and v, share their sums."""
 
     def __init__(self) -> None:
         self.moments: dict[str, Moments] = {}
         self.running: dict[str, Pass] = {}  # by stack
-        self.last: tuple[Tensor, Moments] | None = None
+        self.last: tuple[Tensor, list[Moments]] | None = None
 
     def note_pass(self, stack: str) -> Callable[..., None]:
         def note(module: nn.Module, inputs: tuple[Any, ...]) -> None:
@@ -55,17 +58,30 @@ class _Recorder:
 
         return note
 
-    def note_input(self, path: str) -> Callable[..., None]:
+    def note_input(self, path: str, layer: nn.Module) -> Callable[..., None]:
+        own_names = names(path, layer)
+
         def note(module: nn.Module, inputs: tuple[Any, ...]) -> None:
             x: Tensor = inputs[0]
-            if self.last is not None and self.last[0] is x and self.moments.get(path) in (None, self.last[1]):
-                self.moments[path] = self.last[1]  # they hold this input already
+            if self.last is not None and self.last[0] is x and self._may_share(own_names, self.last[1]):
+                self.moments |= zip(own_names, self.last[1], strict=True)  # they hold this input already
                 return
-            own = self.moments.setdefault(path, Moments(x.shape[-1], x.device))
-            own.add(x, self._valid(path, x))
+            own = [self.moments.setdefault(name, Moments(x.shape[-1], x.device)) for name in own_names]
+            if isinstance(layer, GroupedLinear):
+                stops = inputs[1].tolist()
+                for moments, start, stop in zip(own, [0, *stops], stops, strict=False):
+                    moments.add(x[start:stop], None)
+            else:
+                own[0].add(x, self._valid(path, x))
             self.last = (x, own)
 
         return note
+
+    def _may_share(self, own_names: list[str], last: list[Moments]) -> bool:
+        """Whether matrices have no sums of their own yet, or have these."""
+        return len(own_names) == len(last) and all(
+            self.moments.get(name) in (None, other) for name, other in zip(own_names, last, strict=True)
+        )
 
     def _valid(self, path: str, x: Tensor) -> Tensor | None:
         """Where x holds tokens that are no padding; None where all are."""
@@ -82,7 +98,8 @@ class _Recorder:
 def moments(
     model: nn.Module, layers: Mapping[str, nn.Module], batches: Iterable[Batch], forward: Forward
 ) -> dict[str, Moments]:
-    """Return the moments of layers by their paths, in passes over batches. Raises ValueError for a layer without inputs."""
+    """Return the moments of the layers' matrices by their names (`parts`), in passes over batches. Raises ValueError for a
+    layer without inputs; an expert may have none."""
     recorder, training = _Recorder(), model.training
     with ExitStack() as hooks:
         for name, module in model.named_modules():
@@ -90,13 +107,13 @@ def moments(
                 hook = module.register_forward_pre_hook(recorder.note_pass(name.partition(".")[0]))
                 hooks.callback(hook.remove)
         for path, layer in layers.items():
-            hooks.callback(layer.register_forward_pre_hook(recorder.note_input(path)).remove)
+            hooks.callback(layer.register_forward_pre_hook(recorder.note_input(path, layer)).remove)
         model.eval()
         for batch in batches:
             recorder.last = None
             forward(model, batch)
     model.train(training)
-    unread = next((path for path in layers if path not in recorder.moments), None)
+    unread = next((path for path, layer in layers.items() if names(path, layer)[0] not in recorder.moments), None)
     if unread is not None:
         raise ValueError(f"no example of the calibration data reaches the layer {unread}; give more or other data")
     return recorder.moments

@@ -20,9 +20,15 @@ from ...quantization.methods.rtn import rtn
 from ...quantization.scheme import Method, Scheme, check_method
 from ..transformer import TransformerModel
 from .moments import Forward, Moments, moments
+from .parts import Part, experts_of, names, parts
 from .select import group_sizes, matrices
 from .smoothing import smoothings
 
+TOKENS = {
+    "rtn": 0,
+    "gptq": 2,
+    "awq": 1,
+}  # for each input of an expert; on fewer GPTQ is worse than rounding for other tokens
 AT_ONCE = 1 << 30  # bytes of the matrices E[x xᵀ] that are kept at a time; later layers see the earlier ones quantized
 
 Tell = Callable[[str, int, int], None]
@@ -36,11 +42,13 @@ class Quantized:
     errors:  by layer, √(E‖Ŵx − Wx‖² / E‖Wx‖²) over the calibration data, or without data ‖Ŵ − W‖ / ‖W‖.
     groups:  inputs of a row that share a scale, by layer.
     weights: bytes of all weights before and after.
+    rounded: by layer, the experts that gptq or awq left to rounding, and how many tokens each got: too few.
     """
 
     errors: dict[str, float] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
     weights: tuple[int, int] = (0, 0)
+    rounded: dict[str, dict[int, int]] = field(default_factory=dict)
 
     def worst(self, count: int = 5) -> dict[str, float]:
         """The layers with the largest errors."""
@@ -60,9 +68,12 @@ def quantize(
     forward: Forward | None = None,
     tell: Tell | None = None,
 ) -> Quantized:
-    """Quantize a model's weights in place; see `select.matrices` for which. Tables and experts are rounded in any case.
+    """Quantize a model's weights in place; see `select.matrices` for which. Tables are rounded in any case.
 
     batches: calibration data, which gptq and awq need; `forward` makes a pass over one, by default `model(**batch.inputs)`.
+
+    An expert is calibrated on the tokens that are routed to it. One with fewer tokens than `TOKENS` times its inputs is
+    rounded, and the result's `rounded` says which.
 
     Raises ValueError, before anything is changed, for a layer that can't take the scheme, and for gptq and awq without data.
     """
@@ -79,7 +90,7 @@ def quantize(
             if tell is not None:
                 tell(path, len(errors), len(chosen))
     model.tie()
-    return Quantized({path: errors[path] for path in chosen}, groups, (before, n_bytes(model)))
+    return Quantized({path: errors[path] for path in chosen}, groups, (before, n_bytes(model)), work.rounded)
 
 
 def blank(model: nn.Module, scheme: Scheme) -> None:
@@ -92,11 +103,6 @@ def blank(model: nn.Module, scheme: Scheme) -> None:
         put(model, path, QuantizedMatrix(packed, scheme.activations, weight.dtype, experts_of(chosen[path])))
     if isinstance(model, TransformerModel):
         model.tie()
-
-
-def experts_of(layer: nn.Module) -> int | None:
-    """The number of matrices in the weight of a layer of experts; None for other layers."""
-    return layer.n_experts if isinstance(layer, GroupedLinear) else None
 
 
 def n_bytes(model: nn.Module) -> int:
@@ -117,41 +123,62 @@ class _Work:
     groups: Mapping[str, int]
     batches: Sequence[Batch]
     forward: Forward
+    rounded: dict[str, dict[int, int]] = field(default_factory=dict)
 
     def quantize(self, layers: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
         """Quantize some layers, and yield the path and the error of each."""
         seen: dict[str, Moments] = {}
         if self.batches:
-            linear = {path: layer for path, layer in layers.items() if isinstance(layer, Linear)}
+            linear = {path: layer for path, layer in layers.items() if isinstance(layer, Linear | GroupedLinear)}
             seen = moments(self.model, linear, self.batches, self.forward)
-        seconds = {path: own.second for path, own in seen.items()}
+        every = parts(layers)
+        seconds = {name: own.second for name, own in seen.items()}
         if self.method == "awq":
-            self._smooth(layers, seen, seconds)
+            self._smooth(every, seen, seconds)
         for path, layer in layers.items():
-            weight, second = layer.weight.flatten(0, -2), seconds.get(path)
-            packed = self._packed(path, weight, second)
-            yield path, _error(weight, packed, second)
-            put(self.model, path, QuantizedMatrix(packed, self.scheme.activations, weight.dtype, experts_of(layer)))
+            own = {name: every[name] for name in names(path, layer)}
+            packed = {name: self._packed(name, part, seen, seconds) for name, part in own.items()}
+            yield path, _error(own, packed, seen, seconds)
+            whole = Packed.below_one_another(list(packed.values()))
+            put(
+                self.model, path, QuantizedMatrix(whole, self.scheme.activations, layer.weight.dtype, experts_of(layer))
+            )
 
-    def _packed(self, path: str, weight: Tensor, second: Tensor | None) -> Packed:
-        settings = (self.scheme.format, self.groups[path], self.scheme.symmetric)
-        if second is None or self.method == "rtn":
+    def _packed(self, name: str, part: Part, seen: Mapping[str, Moments], seconds: Mapping[str, Tensor]) -> Packed:
+        settings = (self.scheme.format, self.groups[part.path], self.scheme.symmetric)
+        weight = part.weight.flatten(0, -2)
+        if name not in seen or self.method == "rtn":
             return rtn(weight, *settings)
-        return (gptq if self.method == "gptq" else awq.clipped)(weight, *settings, second=second)
+        if not self._are_enough(part, seen[name]):
+            assert part.expert is not None
+            self.rounded.setdefault(part.path, {})[part.expert] = seen[name].count
+            return rtn(weight, *settings)
+        return (gptq if self.method == "gptq" else awq.clipped)(weight, *settings, second=seconds[name])
 
-    def _smooth(self, layers: Mapping[str, Any], seen: Mapping[str, Moments], seconds: dict[str, Tensor]) -> None:
+    def _are_enough(self, part: Part, seen: Moments) -> bool:
+        """Whether an expert got enough tokens for its errors over other tokens to be smaller too; other layers get all."""
+        return part.expert is None or seen.count >= TOKENS[self.method] * part.weight.shape[-1]
+
+    def _smooth(self, every: Mapping[str, Part], seen: Mapping[str, Moments], seconds: dict[str, Tensor]) -> None:
         """Move scales from inputs into the weights that read them."""
         for place in smoothings(self.model):
-            if not all(path in seen for path in place.readers):
+            if not all(name in seen for name in place.readers):
                 continue
-            weights = [layers[path].weight for path in place.readers]
-            own, groups = seen[place.readers[0]], [self.groups[path] for path in place.readers]
-            second = seconds[place.readers[0]]
-            s = awq.factors(weights, self.scheme.format, groups, self.scheme.symmetric, second=second, mean=own.mean)
+            readers = [every[name] for name in place.readers]
+            own = list({id(seen[name]): seen[name] for name in place.readers}.values())
+            tokens = sum(each.count for each in own)
+            if not tokens or (len(readers) == 1 and not self._are_enough(readers[0], own[0])):
+                continue
+            most = max(each.count for each in own)
+            shares = [seconds[name] * (seen[name].count / most) for name in place.readers]
+            mean = torch.stack([each.magnitudes for each in own]).sum(0) / tokens
+            groups = [self.groups[part.path] for part in readers]
+            weights = [part.weight for part in readers]
+            s = awq.factors(weights, self.scheme.format, groups, self.scheme.symmetric, second=shares, mean=mean)
             place.divide(s)
-            for path, weight in zip(place.readers, weights, strict=True):
+            for name, weight in zip(place.readers, weights, strict=True):
                 weight.copy_(weight.float() * s)
-                seconds[path] = second / s / s[:, None]
+                seconds[name] = seconds[name] / s / s[:, None]
 
 
 def _portions(layers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -163,7 +190,7 @@ def _portions(layers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     portion: dict[str, Any] = {}
     room = AT_ONCE
     for some in blocks.values():
-        size = sum(4 * layer.weight.shape[-1] ** 2 for layer in some.values())
+        size = sum(4 * (experts_of(layer) or 1) * layer.weight.shape[-1] ** 2 for layer in some.values())
         if portion and size > room:
             yield portion
             portion, room = {}, AT_ONCE
@@ -172,9 +199,23 @@ def _portions(layers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     yield portion
 
 
-def _error(weight: Tensor, packed: Packed, second: Tensor | None) -> float:
-    wide, near = weight.float(), packed.dense()
-    if second is None:
-        return float((near - wide).norm() / wide.norm().clamp(min=1e-30))
-    off, all_ = (((t @ second) * t).sum().clamp(min=0) for t in (near - wide, wide))
-    return float((off / all_.clamp(min=1e-30)).sqrt())
+def _error(
+    matrices: Mapping[str, Part],
+    packed: Mapping[str, Packed],
+    seen: Mapping[str, Moments],
+    seconds: Mapping[str, Tensor],
+) -> float:
+    """The relative error of a layer: of its outputs, those of experts weighted by their tokens, or of its weights."""
+    measured = any(name in seen and seen[name].count for name in matrices)
+    off, whole = 0.0, 0.0
+    for name, part in matrices.items():
+        wide = part.weight.flatten(0, -2).float()
+        difference = packed[name].dense() - wide
+        for_each = [seconds[name] * seen[name].count] if measured else []
+        off, whole = off + _squared(difference, *for_each), whole + _squared(wide, *for_each)
+    return float((off / max(whole, 1e-30)) ** 0.5)
+
+
+def _squared(weight: Tensor, second: Tensor | None = None) -> float:
+    """tr(W E[x xᵀ] Wᵀ), or without data ‖W‖²."""
+    return float(weight.square().sum() if second is None else ((weight @ second) * weight).sum().clamp(min=0))

@@ -102,14 +102,17 @@ class Located(Align):
 
     def keys(self, memory: Memory) -> Float[Tensor, "B S 1 A"]:
         rows = self.weight[_positions(memory).clamp(0, self.longest - 1)]
-        return rows.expand(len(memory.states), -1, -1)[:, :, None]  # a batch without padding has one row of positions
+        return rows.expand(memory.states.shape[0], -1, -1)[
+            :, :, None
+        ]  # a batch without padding has one row of positions
 
     def scores(
         self, g: Float[Tensor, "B T G"], memory: Memory, project_query: Projection | None
     ) -> Float[Tensor, "B T S"]:
         scores = super().scores(g, memory, project_query)
-        too_far = (_positions(memory) >= self.longest)[:, None] if scores.shape[-1] > self.longest else None
-        return _masked(scores, too_far)
+        if not torch.compiler.is_exporting() and scores.shape[-1] <= self.longest:
+            return scores
+        return _masked(scores, (_positions(memory) >= self.longest)[:, None])
 
 
 def _positions(memory: Memory) -> Int[Tensor, "B S"]:

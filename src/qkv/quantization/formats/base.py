@@ -7,7 +7,7 @@ columns is quantization per channel.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -112,6 +112,12 @@ def _rows(tensor: Tensor, which: slice | Tensor) -> Tensor:
     return raw.index_select(0, which).view(tensor.dtype)
 
 
+def _joined(tensors: Sequence[Tensor]) -> Tensor:
+    dtype = tensors[0].dtype
+    raw = [t.view(torch.uint8) for t in tensors] if dtype.itemsize == 1 else list(tensors)  # nor a concatenation
+    return torch.cat(raw).view(dtype)
+
+
 def format_of(name: str) -> Format:
     """The format of a name. Raises ValueError, with the nearest names, for any other."""
     if name not in _FORMATS:
@@ -160,6 +166,12 @@ class Packed:
     def rows(self, which: slice | Tensor) -> Self:
         """Some rows."""
         return self.with_tensors({n: t if n == "order" else _rows(t, which) for n, t in self.tensors().items()})
+
+    @classmethod
+    def below_one_another(cls, parts: Sequence[Packed]) -> Packed:
+        """The rows of several matrices of one format and width, without `order`, as one matrix."""
+        tensors = [part.tensors() for part in parts]
+        return parts[0].with_tensors({name: _joined([each[name] for each in tensors]) for name in tensors[0]})
 
     def dense(self, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return the matrix that the codes stand for."""

@@ -27,16 +27,21 @@ def factors(
     groups: Sequence[int],
     symmetric: bool = True,
     *,
-    second: Float[Tensor, "I I"],
+    second: Float[Tensor, "I I"] | Sequence[Float[Tensor, "I I"]],
     mean: Float[Tensor, " I"],
 ) -> Float[Tensor, " I"]:
-    """Return s for layers that read the same inputs x, from E[x xᵀ] and E|x|. All ones mean that nothing is better."""
+    """Return s for layers that read the same inputs x, from E[x xᵀ] and E|x|. All ones mean that nothing is better.
+
+    second: of all layers, or of each, times how often it reads.
+    """
+    seconds = [second] * len(weights) if isinstance(second, Tensor) else second
     best, least = torch.ones_like(mean), float("inf")
     for alpha in ALPHAS:
         s = mean.clamp(min=1e-6) ** alpha
         s = s / (s.max() * s.min()).sqrt()
         error = sum(
-            _error(w.float(), s, format, group, symmetric, second) for w, group in zip(weights, groups, strict=True)
+            _error(w.float(), s, format, group, symmetric, own)
+            for w, group, own in zip(weights, groups, seconds, strict=True)
         )
         if error < least:
             best, least = s, error
