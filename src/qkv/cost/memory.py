@@ -35,13 +35,17 @@ Loss = Callable[[nn.Module, Batch], Tensor]
 MakeOptimizer = Callable[[nn.Module], torch.optim.Optimizer]
 
 # Memory beyond the tensors: of libraries, and free blocks of the heap that no request fits into (fragmentation). Measured;
-# docs/machine.md has the numbers, and tests/cost/test_processes.py compares predictions with processes.
+# docs/machine.md has the numbers, and tests/cost/test_processes.py compares predictions with processes. Those of bf16 are of
+# Intel's matrix units, for which oneDNN rearranges matrices in buffers of its own. Those with `_ONEDNN` are of processors on
+# which `kernels.products.onednn` is faster in fp32; they have no such units, and what oneDNN copies there counts as tensors do.
 LIBRARIES = 15 << 20
-LIBRARIES_ONEDNN = 35 << 20  # its kernels, where `kernels.products.onednn` computes large products in fp32
 LIBRARIES_NARROW = 70 << 20  # oneDNN's kernels for bf16
+LIBRARIES_ONEDNN = 25 << 20
+LIBRARIES_ONEDNN_NARROW = 30 << 20
 LIBRARIES_ON_GPU = 160 << 20
 FRAGMENTATION = 1.5
-FRAGMENTATION_ONEDNN = 1.57  # it allocates and frees buffers between the tensors
+FRAGMENTATION_NARROW = 1.57
+FRAGMENTATION_ONEDNN_NARROW = 1.38
 FRAGMENTATION_ACCUMULATED = 0.15  # added with gradient accumulation: gradients stay between temporary tensors
 FRAGMENTATION_RECOMPUTED = 3.0  # glibc seldom reuses the blocks of temporary tensors between those that stay
 FRAGMENTATION_ON_GPU = 1.1
@@ -134,7 +138,7 @@ def _run(spec: ModelSpec, shape: Shape, plan: Plan, real: bool = False) -> Memor
     if plan.prepare is not None:
         plan.prepare(model)
     model.recompute(plan.recompute)
-    batch, live = plan.batch or made_up_batch(spec, shape, plan), Live()
+    batch, live = plan.batch or made_up_batch(spec, shape, plan), Live(copies=not plan.for_gpu)
     batch, share = batch.to(plan.device), shape.tokens / batch.slots
     live.hold_model(model)
     weights = live.now
@@ -166,16 +170,18 @@ def _libraries(plan: Plan) -> int:
     """Bytes of what libraries allocate for themselves."""
     if plan.for_gpu or plan.device.type != "cpu":
         return LIBRARIES_ON_GPU
-    if _narrow(plan):
-        return LIBRARIES_NARROW
-    return LIBRARIES_ONEDNN if onednn.is_faster() else LIBRARIES
+    if onednn.is_faster():
+        return LIBRARIES_ONEDNN_NARROW if _narrow(plan) else LIBRARIES_ONEDNN
+    return LIBRARIES_NARROW if _narrow(plan) else LIBRARIES
 
 
 def _fragmentation(plan: Plan) -> float:
     """Ratio of the memory that the process needs for temporary tensors to their size."""
     if plan.for_gpu or plan.device.type != "cpu":
         return FRAGMENTATION_ON_GPU
-    factor = FRAGMENTATION_ONEDNN if _narrow(plan) or onednn.is_faster() else FRAGMENTATION
+    factor = FRAGMENTATION
+    if _narrow(plan):
+        factor = FRAGMENTATION_ONEDNN_NARROW if onednn.is_faster() else FRAGMENTATION_NARROW
     if plan.recompute != "none":
         factor = FRAGMENTATION_RECOMPUTED
     return factor + FRAGMENTATION_ACCUMULATED * (plan.accumulate > 1)
