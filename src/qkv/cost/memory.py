@@ -35,17 +35,16 @@ Loss = Callable[[nn.Module, Batch], Tensor]
 MakeOptimizer = Callable[[nn.Module], torch.optim.Optimizer]
 
 # Memory beyond the tensors: of libraries, and free blocks of the heap that no request fits into (fragmentation). Measured;
-# docs/machine.md has the numbers, and tests/cost/test_processes.py compares predictions with processes. Those of bf16 are of
-# Intel's matrix units, for which oneDNN rearranges matrices in buffers of its own. Those with `_ONEDNN` are of processors on
-# which `kernels.products.onednn` is faster in fp32; they have no such units, and what oneDNN copies there counts as tensors do.
+# docs/machine.md has the numbers, and tests/cost/test_processes.py compares predictions with processes. The overhead of bf16
+# was measured with Intel's matrix units. Constants with `_ONEDNN` are of processors without them, where
+# `kernels.products.onednn` is faster in fp32. What it copies counts as tensors do (`memory_tracking.COPIES`).
 LIBRARIES = 15 << 20
-LIBRARIES_NARROW = 70 << 20  # oneDNN's kernels for bf16
 LIBRARIES_ONEDNN = 25 << 20
-LIBRARIES_ONEDNN_NARROW = 30 << 20
+LIBRARIES_NARROW = 70 << 20  # oneDNN's kernels for bf16
 LIBRARIES_ON_GPU = 160 << 20
 FRAGMENTATION = 1.5
 FRAGMENTATION_NARROW = 1.57
-FRAGMENTATION_ONEDNN_NARROW = 1.38
+FRAGMENTATION_ONEDNN_NARROW = 1.48
 FRAGMENTATION_ACCUMULATED = 0.15  # added with gradient accumulation: gradients stay between temporary tensors
 FRAGMENTATION_RECOMPUTED = 3.0  # glibc seldom reuses the blocks of temporary tensors between those that stay
 FRAGMENTATION_ON_GPU = 1.1
@@ -170,9 +169,9 @@ def _libraries(plan: Plan) -> int:
     """Bytes of what libraries allocate for themselves."""
     if plan.for_gpu or plan.device.type != "cpu":
         return LIBRARIES_ON_GPU
-    if onednn.is_faster():
-        return LIBRARIES_ONEDNN_NARROW if _narrow(plan) else LIBRARIES_ONEDNN
-    return LIBRARIES_NARROW if _narrow(plan) else LIBRARIES
+    if _narrow(plan):
+        return LIBRARIES_NARROW
+    return LIBRARIES_ONEDNN if onednn.is_faster() else LIBRARIES
 
 
 def _fragmentation(plan: Plan) -> float:
