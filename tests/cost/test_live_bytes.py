@@ -13,6 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 from qkv.cost.flops import Shape
 from qkv.cost.memory import Plan, made_up_batch, predict
 from qkv.families import preset
+from qkv.kernels.products import onednn
 from qkv.models.base import ModelSpec
 from qkv.models.build import build
 
@@ -80,6 +81,21 @@ def test_live_bytes_are_those_of_the_allocator_within_10_percent(case: tuple[str
 def test_recomputation_and_accumulation_are_predicted_too(changes: dict[str, Any]) -> None:
     sizes, shape = CASES["gpt2"]
     spec, plan = preset("gpt2", **sizes), Plan(**changes)
+    memory = predict(spec, shape, plan)
+    assert memory is not None
+    assert memory.live == pytest.approx(allocated(spec, shape, plan), rel=0.1)
+
+
+@pytest.mark.skipif(
+    not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")),
+    reason="this PyTorch has no oneDNN",
+)
+@pytest.mark.parametrize("vocab_size", [1000, 20_000])
+def test_what_onednn_copies_is_predicted_too(vocab_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products by oneDNN, on any processor. The large vocabulary's loss takes several chunks of logits, one at a time."""
+    monkeypatch.setattr(onednn, "is_faster", lambda: True)
+    monkeypatch.setattr(onednn, "LEAST", 1 << 20)
+    spec, shape, plan = preset("gpt2", **TEXT | {"vocab_size": vocab_size}), Shape(8, 128), Plan()
     memory = predict(spec, shape, plan)
     assert memory is not None
     assert memory.live == pytest.approx(allocated(spec, shape, plan), rel=0.1)

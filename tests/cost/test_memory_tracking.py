@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from qkv.cost.memory_tracking import ASKS, Live, without_contents
+from qkv.kernels.products import onednn
 from qkv.layers.losses import linear_cross_entropy
 
 KIB = 1024
@@ -70,6 +71,39 @@ def test_chunks_of_logits_count_though_an_operator_hides_them() -> None:
         loss = linear_cross_entropy(hidden, weight, None, torch.zeros(1, n, dtype=torch.int64)).loss
         del loss
     assert live.peak > 4 * n * vocab, "the logits of all rows are there for a moment"
+
+
+def test_the_gradient_that_onednn_transposes_counts_where_it_multiplies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onednn, "LEAST", 64 * 32 * 128)
+
+    def beside(first: Tensor, second: Tensor) -> int:
+        """Bytes counted in a product beyond its operands and its output."""
+        with Live(copies=True) as live:
+            kept = torch.mm(first, second)
+        return live.peak - kept.nbytes
+
+    for faster in (True, False):
+        monkeypatch.setattr(onednn, "is_faster", lambda faster=faster: faster)
+        with without_contents():
+            d, x, weight = torch.empty(64, 128), torch.empty(64, 32), torch.empty(128, 32)
+            assert beside(d.T, x) == (d.nbytes if faster else 0)
+            assert beside(d, weight) == beside(x, weight.T) == 0, "the second operand is read as it lies"
+            assert beside(d[:, 1:].T, x) == 0, "MKL computes small products"
+            assert beside(d.bfloat16().T, x.bfloat16()) == 0, "only products in fp32 are by these calls"
+
+
+def test_a_part_of_the_logits_is_transposed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    n, width, vocab = 64, 32, 3 * onednn.AT_ONCE
+
+    def loss(copies: bool) -> int:
+        with without_contents(), Live(copies=copies) as live:
+            hidden, weight = torch.empty(1, n, width, requires_grad=True), torch.empty(vocab, width)
+            linear_cross_entropy(hidden, weight, None, torch.zeros(1, n, dtype=torch.int64))
+        return live.peak
+
+    for faster in (True, False):
+        monkeypatch.setattr(onednn, "is_faster", lambda faster=faster: faster)
+        assert loss(copies=True) - loss(copies=False) == (4 * onednn.AT_ONCE * (n + width) if faster else 0)
 
 
 def test_a_look_at_values_is_told() -> None:

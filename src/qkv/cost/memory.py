@@ -35,13 +35,16 @@ Loss = Callable[[nn.Module, Batch], Tensor]
 MakeOptimizer = Callable[[nn.Module], torch.optim.Optimizer]
 
 # Memory beyond the tensors: of libraries, and free blocks of the heap that no request fits into (fragmentation). Measured;
-# docs/machine.md has the numbers, and tests/cost/test_processes.py compares predictions with processes.
+# docs/machine.md has the numbers, and tests/cost/test_processes.py compares predictions with processes. The overhead of bf16
+# was measured with Intel's matrix units. Constants with `_ONEDNN` are of processors without them, where
+# `kernels.products.onednn` is faster in fp32. What it copies counts as tensors do (`memory_tracking.COPIES`).
 LIBRARIES = 15 << 20
-LIBRARIES_ONEDNN = 35 << 20  # its kernels, where `kernels.products.onednn` computes large products in fp32
+LIBRARIES_ONEDNN = 25 << 20
 LIBRARIES_NARROW = 70 << 20  # oneDNN's kernels for bf16
 LIBRARIES_ON_GPU = 160 << 20
 FRAGMENTATION = 1.5
-FRAGMENTATION_ONEDNN = 1.57  # it allocates and frees buffers between the tensors
+FRAGMENTATION_NARROW = 1.57
+FRAGMENTATION_ONEDNN_NARROW = 1.48
 FRAGMENTATION_ACCUMULATED = 0.15  # added with gradient accumulation: gradients stay between temporary tensors
 FRAGMENTATION_RECOMPUTED = 3.0  # glibc seldom reuses the blocks of temporary tensors between those that stay
 FRAGMENTATION_ON_GPU = 1.1
@@ -134,7 +137,7 @@ def _run(spec: ModelSpec, shape: Shape, plan: Plan, real: bool = False) -> Memor
     if plan.prepare is not None:
         plan.prepare(model)
     model.recompute(plan.recompute)
-    batch, live = plan.batch or made_up_batch(spec, shape, plan), Live()
+    batch, live = plan.batch or made_up_batch(spec, shape, plan), Live(copies=not plan.for_gpu)
     batch, share = batch.to(plan.device), shape.tokens / batch.slots
     live.hold_model(model)
     weights = live.now
@@ -175,7 +178,9 @@ def _fragmentation(plan: Plan) -> float:
     """Ratio of the memory that the process needs for temporary tensors to their size."""
     if plan.for_gpu or plan.device.type != "cpu":
         return FRAGMENTATION_ON_GPU
-    factor = FRAGMENTATION_ONEDNN if _narrow(plan) or onednn.is_faster() else FRAGMENTATION
+    factor = FRAGMENTATION
+    if _narrow(plan):
+        factor = FRAGMENTATION_ONEDNN_NARROW if onednn.is_faster() else FRAGMENTATION_NARROW
     if plan.recompute != "none":
         factor = FRAGMENTATION_RECOMPUTED
     return factor + FRAGMENTATION_ACCUMULATED * (plan.accumulate > 1)

@@ -123,14 +123,11 @@ def _sums_and_gradients(
     d_weight = torch.zeros_like(weight) if grads else hidden.new_empty(0)
     d_bias = torch.zeros_like(bias) if grads and bias is not None else hidden.new_empty(0)
     step = rows_at_once(hidden, vocab)
-    stride = vocab if hidden.dtype == wide else -(-vocab // ROW_MULTIPLE) * ROW_MULTIPLE
-    rows = hidden.new_empty(step, stride)  # reused for every chunk
-    rows[:, vocab:] = 0  # oneDNN's bf16 products read up to a round number of columns and multiply by 0: NaN would stay
-    logits = rows[:, :vocab]
+    fast = onednn.serves(hidden[:step], matrix)  # oneDNN allocates the logits of each chunk, and needs no other buffer
+    buffer = None if fast else _buffer(hidden, step, vocab)
     for start in range(0, n, step):
         h, target = hidden[start : start + step], labels[start : start + step, None]
-        fast = onednn.serves(h, matrix)
-        x = onednn.product(h, matrix) if fast else torch.mm(h, matrix.T, out=logits[: len(h)])
+        x = onednn.product(h, matrix) if buffer is None else torch.mm(h, matrix.T, out=buffer[: len(h)])
         x = x if bias is None else x.add_(bias)
         sums = _to_gradients(x, target, smoothing, z_loss, grads)
         loss, nll = loss + sums[0], nll + sums[1]
@@ -142,7 +139,18 @@ def _sums_and_gradients(
             _add_product(d_weight, x, h, fast)
             if d_bias.numel():
                 d_bias.add_(x.sum(0, dtype=wide))
+        del x  # so that the next chunk's logits can have its place
     return loss, nll, d_hidden, d_weight, d_bias
+
+
+def _buffer(hidden: Tensor, rows: int, vocab: int) -> Tensor:
+    """Return memory for the logits of a chunk, which every chunk uses again."""
+    narrow = hidden.dtype != torch.promote_types(hidden.dtype, torch.float32)
+    buffer = hidden.new_empty(rows, -(-vocab // ROW_MULTIPLE) * ROW_MULTIPLE if narrow else vocab)
+    buffer[:, vocab:] = (
+        0  # oneDNN's bf16 products read up to a round number of columns and multiply by 0: NaN would stay
+    )
+    return buffer[:, :vocab]
 
 
 def rows_at_once(hidden: Tensor, vocab: int) -> int:
