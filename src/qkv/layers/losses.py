@@ -147,9 +147,8 @@ def _buffer(hidden: Tensor, rows: int, vocab: int) -> Tensor:
     """Return memory for the logits of a chunk, which every chunk uses again."""
     narrow = hidden.dtype != torch.promote_types(hidden.dtype, torch.float32)
     buffer = hidden.new_empty(rows, -(-vocab // ROW_MULTIPLE) * ROW_MULTIPLE if narrow else vocab)
-    buffer[:, vocab:] = (
-        0  # oneDNN's bf16 products read up to a round number of columns and multiply by 0: NaN would stay
-    )
+    # oneDNN's bf16 products read up to a round number of columns and multiply by 0: NaN would stay
+    buffer[:, vocab:] = 0
     return buffer[:, :vocab]
 
 
