@@ -14,12 +14,11 @@ from .layers import Layer, Norm, step_of
 from .products import MOST
 
 LEAST_TOKENS = 32  # for which products are made from panels
-_MOST_IN_BF16 = 32  # rows up to which kernels would multiply bf16 if there were matrix units
 
 
 def ready(dtype: torch.dtype) -> bool:
     """Whether the kernels, and those of products, are there for a model of a dtype, and faster than PyTorch's."""
-    if dtype == torch.bfloat16 and MOST[dtype] < _MOST_IN_BF16:
+    if dtype == torch.bfloat16 and MOST[dtype] < LEAST_TOKENS:  # because of matrix units
         return False
     if not all(name in prebuilt.TARGETS and library(name) is not None for name in ("encoding", "products")):
         return False
