@@ -17,6 +17,7 @@ from qkv.cost.fit import Decoding, largest, read_size
 from qkv.cost.flops import Shape
 from qkv.cost.kv_cache import cache_bytes
 from qkv.cost.memory import Memory, Plan, predict
+from qkv.models import stack
 
 TINY: dict[str, Any] = {"n_layers": 2, "d_model": 32, "n_heads": 4, "vocab_size": 64, "max_positions": 64}
 MB = 10**6
@@ -134,10 +135,9 @@ def test_decoding_is_weights_caches_and_what_reading_prompts_takes() -> None:
         assert fit.longest_text(spec, shape, decoding, counted) == 40
 
 
-def test_reading_a_prompt_takes_what_the_allocator_says() -> None:
-    spec = qkv.preset("llama", **{**TINY, "d_model": 128, "max_positions": 512})
-    model = qkv.build(spec).eval()
-    cache, ids = model.start(1, capacity=300), torch.zeros(1, 300, dtype=torch.long)
+def allocated(model: Any, ids: torch.Tensor) -> int:
+    """The most bytes that PyTorch's allocator had given for reading a prompt."""
+    cache = model.start(1, capacity=ids.shape[1])
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record, torch.no_grad():
         model.step(ids, cache)
     now, sizes = 0, []
@@ -145,8 +145,16 @@ def test_reading_a_prompt_takes_what_the_allocator_says() -> None:
         if event.name() == "[memory]":
             now += event.nbytes()
             sizes.append(now)
+    return max(sizes)
+
+
+def test_reading_a_prompt_takes_what_the_allocator_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = qkv.preset("llama", **{**TINY, "d_model": 128, "max_positions": 512})
+    model, ids = qkv.build(spec).eval(), torch.zeros(1, 300, dtype=torch.long)
     counted = fit.prompt_bytes(spec, Shape(1, 300), Decoding(torch.float32))
-    assert counted == pytest.approx(max(sizes), rel=0.1)
+    assert allocated(model, ids) <= 1.1 * counted  # by kernels for whole sequences where there are any
+    monkeypatch.setattr(stack, "fused_encoding", lambda *about: None)
+    assert counted == pytest.approx(allocated(model, ids), rel=0.1)
     assert fit.prompt_bytes(spec, Shape(1, 300), Decoding()) < counted
     assert fit.prompt_bytes(qkv.preset("transformer-base", **TINY), Shape(1, 40, 40), Decoding()) > 0
 

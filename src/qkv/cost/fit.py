@@ -184,7 +184,8 @@ def decoding_memory(spec: Transformer, shape: Shape, decoding: Decoding) -> int:
 
 def prompt_bytes(spec: Transformer, shape: Shape, decoding: Decoding) -> int:
     """Bytes that reading a prompt of the shape's length at once needs for a moment, for one row, beyond weights and cache:
-    the activations of a layer. In an encoder–decoder the source is read, of the shape's source length."""
+    the activations of a layer, as its modules compute them (kernels for whole sequences need less). In an encoder–decoder
+    the source is read, of the shape's source length."""
     length = 1 if spec.is_encoder_decoder else shape.length
     return _prompt_bytes(shallow(spec), length, shape.source, decoding.dtype, decoding.cache)
 

@@ -3,8 +3,6 @@
 // Products, norms and sums are of some hundred rows at a time, which stay in the cache between them; products apply the activation
 // and add the residual before they write (panels.h). Attention is of whole sequences (many_queries.h). All numbers but those of
 // products and attention are fp32.
-#include <memory>
-
 #include "many_queries.h"
 #include "sublayers.h"
 
@@ -15,17 +13,8 @@ constexpr long AT_ONCE = 256;  // rows, as products.cpp takes them
 
 class Run : Sublayers {
 public:
-    explicit Run(const Step& step) : Sublayers(step, most(step.rows), 0) {
-        long row = 0, out_row = 0;
-        for (long i = 0; i < s.count; ++i)
-            if (s.layers[i].has[OWN]) {
-                row = std::max(row, s.layers[i].qkv.outs);
-                out_row = std::max(out_row, s.layers[i].out.depth);
-            }
-        room.reset(new float[s.rows * (row + out_row)]);  // not cleared
-        projected = room.get();
-        mixed = projected + s.rows * row;
-    }
+    explicit Run(const Step& step)
+        : Sublayers(step, most(step.rows), 0), projected(step.room), mixed(step.room + step.rows * step.row) {}
 
     void layer(const Layer& l, float* x) {
         const Attention& a = l.own;
@@ -54,7 +43,6 @@ public:
     void norm(float* x) { normalized(s.norm, x, x, s.rows, s.width, s.width, threads()); }
 
 private:
-    std::unique_ptr<float[]> room;
     float *projected, *mixed;  // of all rows
 
     static long parts(long rows) { return (rows + AT_ONCE - 1) / AT_ONCE; }
@@ -76,7 +64,7 @@ private:
 #pragma omp parallel for num_threads(threads())
         for (long r = 0; r < s.rows; ++r) {
             const long b = std::upper_bound(s.starts, s.starts + s.sequences, r) - s.starts - 1;
-            const long t = r - s.starts[b] + (s.offsets ? s.offsets[b] : 0);
+            const long t = r - s.starts[b] + s.offsets[b];
             float *q = projected + r * row, *k = q + a.heads * a.width;
             arrange(l, q, k, b, t);
             if (!l.k) continue;

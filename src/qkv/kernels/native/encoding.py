@@ -44,6 +44,10 @@ def run(
     assert kernels is not None
     step = step_of(x, layers, count, scratch, norm, half)
     step.starts, step.offsets, step.sequences = ctypes.addressof(first), ctypes.addressof(padding), len(offsets)
+    step.row = max(layer.qkv.outs for layer in layers)
+    step.out_row = max(layer.out.depth for layer in layers)
+    room = x.new_empty(len(x) * (step.row + step.out_row))
+    step.room = room.data_ptr()
     kernels.qkv_encode(ctypes.c_void_p(x.data_ptr()), ctypes.byref(step))
 
 

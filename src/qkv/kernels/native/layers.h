@@ -60,9 +60,10 @@ struct Step {
     Available available;  // threads, of those asked for
     Norm norm;
     int threads, half;     // half: attention of whole sequences is of bf16
-    const long* starts;    // of whole sequences: the first token of each, and the end; null for a step with a cache
-    const long* offsets;   // of whole sequences: tokens of padding before the first in its row of the batch; null is none
-    long sequences;
+    // Of whole sequences only: the first token of each, and the end; tokens of padding before it in its row of the batch.
+    const long *starts, *offsets;
+    long sequences, row, out_row;  // the most numbers of a token's queries, keys and values, and of its heads' outputs
+    float* room;                   // for those of all tokens
 };
 
 template <typename T>

@@ -87,7 +87,8 @@ class Step(ctypes.Structure):
         ("norm", Norm),
         *((name, _INT) for name in ("threads", "half")),
         *((name, _PLACE) for name in ("starts", "offsets")),
-        ("sequences", _LONG),
+        *((name, _LONG) for name in ("sequences", "row", "out_row")),
+        ("room", _PLACE),
     ]
 
 
