@@ -85,7 +85,7 @@ def quantize(
 
     from ..experiments.quantize import quantize as quantize_run
     from ..experiments.quantize.page import change, size
-    from ..inference.quantization.quantize import said_of_rounded
+    from ..inference.quantization.quantize import rounded_message
 
     result = quantize_run(
         run,
@@ -107,7 +107,7 @@ def quantize(
         console=Console(quiet=json),
     )
     if result.rounded:
-        warn(said_of_rounded(result.rounded))
+        warn(rounded_message(result.rounded))
     if json:
         echo(result.to_json())
         return

@@ -334,7 +334,8 @@ def _grows(mixer: nn.Module) -> bool:
 
 
 def _counts_tokens(stack: StackModule) -> bool:
-    """Whether a state says how many tokens there were before; where none does, positions are an input."""
+    """Whether the length of some layer's state gives the number of earlier tokens. If not, positions are an input of the
+    graph."""
     return any(_grows(block.attention) for block in stack.layers)
 
 

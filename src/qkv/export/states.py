@@ -69,12 +69,12 @@ def held(mixer: nn.Module) -> list[Held]:
 
 
 def is_recurrent(mixer: nn.Module) -> bool:
-    """Whether a layer's state has a size that does not depend on the number of tokens."""
+    """Whether the size of a layer's state is independent of the number of tokens."""
     return isinstance(mixer, MultiHeadLinearAttention | ConvolutionLayer | ByteNetBlock)
 
 
 def state_of(mixer: nn.Module, past: Sequence[Tensor], keys: Layout) -> State:
-    """The state of a layer before a pass; an empty `past` is that before the first token. `keys`: all tokens so far."""
+    """Return a layer's state before a pass; an empty `past` gives the initial state. `keys`: layout of all tokens so far."""
     if isinstance(mixer, MultiHeadLinearAttention):
         return Sums(past)
     if isinstance(mixer, ConvolutionLayer | ByteNetBlock):

@@ -117,7 +117,7 @@ def _recurrent(model: RecurrentModel, graphs: Graphs, generator: torch.Generator
 
 
 def _past(present: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What a pass has given, as inputs of the next."""
+    """Rename the outputs of one pass to the inputs of the next."""
     return {name.replace("present", "past_key_values"): x for name, x in present.items()}
 
 

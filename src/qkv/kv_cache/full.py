@@ -244,7 +244,7 @@ class CrossState:
         return found.k, found.v
 
     def for_each_row(self) -> SharedKeysValues:
-        """Keys and values that are not shared."""
+        """Keys and values repeated for each row."""
         shared = self.shared
         if shared.rows == 1:
             return shared

@@ -144,7 +144,7 @@ def _sums_and_gradients(
 
 
 def _buffer(hidden: Tensor, rows: int, vocab: int) -> Tensor:
-    """Return memory for the logits of a chunk, which every chunk uses again."""
+    """Allocate a buffer for the logits of one chunk, which every chunk reuses."""
     narrow = hidden.dtype != torch.promote_types(hidden.dtype, torch.float32)
     buffer = hidden.new_empty(rows, -(-vocab // ROW_MULTIPLE) * ROW_MULTIPLE if narrow else vocab)
     # oneDNN's bf16 products read up to a round number of columns and multiply by 0: NaN would stay

@@ -14,7 +14,7 @@ from .pages import folder, pages
 
 
 class _Markdown(MarkdownIt):
-    """Renders SVG pictures inside the page, which stay text by default: they are ours, and the page runs no scripts."""
+    """Renderer that embeds SVG pictures, whose data URLs markdown-it rejects by default. These come from our own pages."""
 
     def validateLink(self, url: str) -> bool:
         return url.startswith("data:image/svg+xml;base64,") or super().validateLink(url)

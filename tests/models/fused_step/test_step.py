@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from fused_models import varied_model
 from torch import Tensor
 
 import qkv
@@ -45,16 +46,7 @@ MODELS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 def model(name: str, dtype: torch.dtype = torch.float32, **other: int) -> TransformerModel:
     preset, sizes, changes = MODELS[name]
-    own_sizes = {key: value for key, value in SIZES.items() if (preset, key) != ("openai-gpt", "d_ff")}
-    spec = qkv.preset(preset, **own_sizes | other, **sizes)
-    own = {f"decoder.blocks.{i}.{key[2:]}": value for key, value in changes.items() for i in range(2)}
-    built = qkv.build(spec.replace(own) if own else spec, dtype=dtype, seed=0).eval()
-    assert isinstance(built, TransformerModel)
-    random = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in built.parameters():
-            parameter += torch.randn(parameter.shape, generator=random).to(dtype) * 0.1
-    return built
+    return varied_model(preset, SIZES | other | sizes, changes, dtype)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import torch
 import qkv
 from qkv.core.batch import Batch
 from qkv.export.gguf import save
-from qkv.inference.quantization.quantize import said_of_rounded
+from qkv.inference.quantization.quantize import rounded_message
 from qkv.inference.run import Run
 from qkv.layers.quantized import quantized
 from qkv.models.quantized import matrices, quantize
@@ -141,7 +141,7 @@ def test_experts_with_few_tokens_are_rounded_and_named(method: str) -> None:
         if method == "gptq":
             e = min(few)
             assert torch.equal(quantized(model)[name].dense()[e], rtn(before[name][e], scheme.format, 32).dense())
-    said = said_of_rounded(result.rounded)
+    said = rounded_message(result.rounded)
     fewest = min(n for counts in result.rounded.values() for n in counts.values())
     assert f"{sum(map(len, result.rounded.values()))} matrices of experts were rounded" in said
     assert f"(the fewest were {fewest}, to expert" in said

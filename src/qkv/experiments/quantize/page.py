@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...directories.layout import write_text
-from ...inference.quantization.quantize import said_of_rounded
+from ...inference.quantization.quantize import rounded_message
 from ...look.formatting import shown
 from ...look.heatmap import heat_map
 from ...look.html import render
@@ -88,7 +88,7 @@ def _rounded(result: QuantizedRun) -> Section | None:
     ]
     columns = ["experts", "tokens of each"]
     return Section(
-        "Experts that were rounded", table("layer", columns, rows, "rounded"), said_of_rounded(result.rounded)
+        "Experts that were rounded", table("layer", columns, rows, "rounded"), rounded_message(result.rounded)
     )
 
 

@@ -61,15 +61,15 @@ def quantized(
 
 
 def quantized_with_warning(run: R, weights: Weights | Scheme, **options: Any) -> R:
-    """`Run.quantize`: the run alone, with a warning about experts that were rounded."""
+    """Quantize a run, and warn if gptq or awq rounded some experts to nearest."""
     made, done = quantized(run, weights, **options)
     if done.rounded:
-        warnings.warn(said_of_rounded(done.rounded), stacklevel=3)
+        warnings.warn(rounded_message(done.rounded), stacklevel=3)
     return made
 
 
-def said_of_rounded(rounded: Mapping[str, Mapping[int, int]]) -> str:
-    """A sentence about the experts that got too few tokens, with the numbers of `Quantized.rounded`."""
+def rounded_message(rounded: Mapping[str, Mapping[int, int]]) -> str:
+    """Return the warning about experts that were routed too few tokens, from `Quantized.rounded`."""
     count = sum(map(len, rounded.values()))
     tokens, expert, path = min((n, expert, path) for path, counts in rounded.items() for expert, n in counts.items())
     which = "1 matrix of an expert was" if count == 1 else f"{count} matrices of experts were"

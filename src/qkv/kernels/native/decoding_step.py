@@ -21,7 +21,7 @@ def ready() -> bool:
 
 
 def run(x: Tensor, layers: ctypes.Array[Layer], count: int, scratch: int, norm: Norm) -> None:
-    """Apply the first `count` layers and the last norm to x (rows, width), in fp32 and contiguous, in place."""
+    """Apply the first `count` layers and the final norm in place to x (rows, width), a contiguous fp32 tensor."""
     kernels = library("decoding")
     assert kernels is not None
     kernels.qkv_step(ctypes.c_void_p(x.data_ptr()), ctypes.byref(step_of(x, layers, count, scratch, norm)))

@@ -35,10 +35,11 @@ def run(
     offsets: Sequence[int],
     half: bool,
 ) -> None:
-    """Apply the first `count` layers and the last norm to x (rows, width), in fp32 and contiguous, in place.
+    """Apply the first `count` layers and the final norm in place to x (rows, width), a contiguous fp32 tensor.
 
-    starts: of each sequence, the row of its first token; then the number of rows. offsets: tokens of padding before it in
-    its row of the batch. half: attention may be of bf16.
+    starts:  row of the first token of each sequence, then the number of rows.
+    offsets: number of padding tokens before each sequence in its row of the batch.
+    half:    attention may use products of bf16.
     """
     kernels, first, padding = library("encoding"), _longs(starts), _longs(offsets)
     assert kernels is not None

@@ -46,7 +46,7 @@ inline void transposed(__m512i* x) {
 // Vector `v` of each lane of a panel of V vectors, from `count` ≤ 16 rows of lanes, each `step` bytes after the one before. The
 // last row stands for those that are missing.
 template <int V>
-inline void fill(const char* rows, long step, long count, long lanes, int32_t moved, char* panel, int v) {
+inline void pack_panel(const char* rows, long step, long count, long lanes, int32_t moved, char* panel, int v) {
     const __m512i turned = _mm512_set1_epi32(moved);
     for (long i = 0; i < lanes; i += ACROSS) {
         const long left = std::min(ACROSS, lanes - i);
@@ -67,7 +67,7 @@ inline void put_lanes(T* to, __m512i x, long count) {
 }
 
 // `count` ≤ ROWS rows of lanes, each `step` bytes after the one before, side by side.
-inline void side_by_side(const char* rows, long step, long count, long lanes, int32_t* to) {
+inline void pack_rows(const char* rows, long step, long count, long lanes, int32_t* to) {
     const int32_t* stop = to + lanes * count;
     for (long i = 0; i < lanes; i += ACROSS) {
         const long left = std::min(ACROSS, lanes - i);

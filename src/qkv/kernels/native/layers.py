@@ -118,7 +118,7 @@ def is_by_panels(product: Product, rows: int) -> bool:
 
 
 def step_of(x: Tensor, layers: ctypes.Array[Layer], count: int, scratch: int, norm: Norm, half: bool = False) -> Step:
-    """A step of the first `count` layers and the last norm over x (rows, width), in fp32 and contiguous."""
+    """Describe a step of the first `count` layers and the final norm over x (rows, width), a contiguous fp32 tensor."""
     kernels = library("products")
     assert kernels is not None and x.is_contiguous() and x.dtype == torch.float32
     names = ("qkv_products", "qkv_by_panels", "qkv_available")

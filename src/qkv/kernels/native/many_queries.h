@@ -4,8 +4,6 @@
 // The scores of those queries and all keys are kept, so that the soft-max needs no second look at them. With `half` products are of
 // bf16; sums and the soft-max are in fp32.
 #pragma once
-#include <vector>
-
 #include "eights.h"
 #include "lanes.h"
 
@@ -24,14 +22,6 @@ struct Sequences {
     int causal, half, threads;
 };
 
-template <typename T>
-T* line_room(std::vector<T>& held, long numbers) {
-    const size_t least = numbers + LINE / sizeof(T);
-    if (held.size() < least) held.resize(least);
-    const auto place = reinterpret_cast<uintptr_t>(held.data());
-    return reinterpret_cast<T*>((place + LINE - 1) / LINE * LINE);
-}
-
 inline long rounded_up(long n, long to) { return (n + to - 1) / to * to; }
 
 // Keys as panels of 32 of them: for each lane of their coordinates.
@@ -43,11 +33,11 @@ void key_panels(const float* k, long row, long tokens, long width, char* to) {
         for (int v = 0; v < 2; ++v) {
             const long first = std::min(s + v * ACROSS, tokens - 1), count = std::min(ACROSS, tokens - first);
             if constexpr (K::WIDTH == 1) {
-                fill<2>(reinterpret_cast<const char*>(k + first * row), row * 4, count, lanes, 0, to, v);
+                pack_panel<2>(reinterpret_cast<const char*>(k + first * row), row * 4, count, lanes, 0, to, v);
             } else {
-                uint16_t* own = line_room(held, ACROSS * width);
+                uint16_t* own = room(held, ACROSS * width);
                 for (long t = 0; t < count; ++t) narrowed(k + (first + t) * row, width, own + t * width);
-                fill<2>(reinterpret_cast<const char*>(own), width * 2, count, lanes, 0, to, v);
+                pack_panel<2>(reinterpret_cast<const char*>(own), width * 2, count, lanes, 0, to, v);
             }
         }
 }
@@ -116,7 +106,7 @@ void queries(const Sequences& a, const Head& h, long t, float* scores, long stri
     using Number = typename K::Number;
     const long lanes = a.width / K::WIDTH, seen = a.causal ? t + R : h.tokens;
     alignas(LINE) Number own[ROWS * 256];
-    alignas(LINE) int32_t sides[ROWS * 256];
+    alignas(LINE) int32_t packed[ROWS * 256];
     for (int r = 0; r < R; ++r) {
         const float* q = h.q + (t + r) * a.row;
         float scaled[256];
@@ -126,10 +116,10 @@ void queries(const Sequences& a, const Head& h, long t, float* scores, long stri
         else
             narrowed(scaled, a.width, own + r * a.width);
     }
-    side_by_side(reinterpret_cast<const char*>(own), a.width * sizeof(Number), R, lanes, sides);
+    pack_rows(reinterpret_cast<const char*>(own), a.width * sizeof(Number), R, lanes, packed);
     for (long s = 0; s < seen; s += 2 * ACROSS) {
         Floats sums[R][2];
-        panel_sums<K, R, 2>(h.keys + s * LINE / ACROSS * lanes, sides, 1, R, lanes, sums);
+        panel_sums<K, R, 2>(h.keys + s * LINE / ACROSS * lanes, packed, 1, R, lanes, sums);
         for (int r = 0; r < R; ++r)
             for (int v = 0; v < 2; ++v) stored(scores + r * stride + s + v * ACROSS, sums[r][v]);
     }
@@ -170,12 +160,12 @@ void sequence_head(const Sequences& a, long sequence, long g, long first, long s
     thread_local std::vector<float> score_held;
     const long start = a.starts[sequence], tokens = a.starts[sequence + 1] - start, group = a.heads / a.kv_heads;
     const long seen = a.causal ? stop : tokens;
-    char* keys = line_room(key_held, rounded_up(tokens, 2 * ACROSS) * a.width / K::WIDTH * 4);
-    char* values = line_room(value_held, rounded_up(a.values, 2 * ACROSS) * rounded_up(tokens, 2) / K::WIDTH * 4);
+    char* keys = room(key_held, rounded_up(tokens, 2 * ACROSS) * a.width / K::WIDTH * 4);
+    char* values = room(value_held, rounded_up(a.values, 2 * ACROSS) * rounded_up(tokens, 2) / K::WIDTH * 4);
     key_panels<K>(k + start * a.row + g * a.width, a.row, seen, a.width, keys);
     value_panels<K>(v + start * a.row + g * a.values, a.row, tokens, a.values, values);
     const long stride = rounded_up(tokens, 2 * ACROSS) + ACROSS;  // not a multiple of a page: rows would share places in the cache
-    float* scores = line_room(score_held, ROWS * stride);
+    float* scores = room(score_held, ROWS * stride);
     for (long h = g * group; h < (g + 1) * group; ++h) {
         const float* bias = a.bias ? a.bias + h * a.bias_steps[0] : nullptr;
         const Head head{keys, values, q + start * a.row + h * a.width, bias, out + start * a.out_row + h * a.values, tokens};
@@ -194,9 +184,9 @@ void attend_sequences(const Sequences& a, const float* q, const float* k, const 
         long sequence, head, first, stop;
     };
     std::vector<Task> tasks;
+    const bool few = a.count * a.kv_heads < 4 * a.threads;
     for (long i = 0; i < a.count; ++i) {
         const long tokens = a.starts[i + 1] - a.starts[i];
-        const bool few = a.count * a.kv_heads < 4 * a.threads;
         const long each = few ? CHUNK : std::max(tokens, 1L);
         for (long g = 0; g < a.kv_heads; ++g)
             for (long t = 0; t < tokens; t += each) tasks.push_back({i, g, t, std::min(tokens, t + each)});

@@ -11,8 +11,8 @@ namespace {
 constexpr long PANEL_OUTS = 2 * ACROSS;
 constexpr long PANEL_LEAST = 32;  // rows of x for which a panel is worth while
 
-// Rows of x, in parts of at most ROWS side by side; what they are divided by in 8 bits, and what makes up for moved codes.
-struct Sides {
+// Rows of x in parts of at most ROWS, which stand side by side; in 8 bits also their scales, and what makes up for moved codes.
+struct PackedRows {
     const int32_t* x;
     const float* factors;
     const int32_t* moved;
@@ -56,15 +56,15 @@ inline void put(Floats y, __mmask16 kept, const Place& to, const Sizes& s, long 
     kept == 0xffff ? stored(place, own) : _mm256_mask_storeu_epi16(place, kept, bits_as<__m256i>(own));
 }
 
-inline Floats output(Floats sum, const Weight&, const Sides&, __mmask16, long, long) { return sum; }
-inline Floats output(Integers<16> sum, const Weight& w, const Sides& in, __mmask16 kept, long o, long m) {
+inline Floats output(Floats sum, const Weight&, const PackedRows&, __mmask16, long, long) { return sum; }
+inline Floats output(Integers<16> sum, const Weight& w, const PackedRows& in, __mmask16 kept, long o, long m) {
     const auto scales = bits_as<Floats>(_mm512_maskz_loadu_ps(kept, w.scales + o));
     return __builtin_convertvector(sum + in.moved[m], Floats) * scales * in.factors[m];
 }
 
 // The outputs of R rows of x, from row `first`, and `count` ≤ 16 V rows of W, from row o, whose panel is given.
 template <class K, int R, int V>
-inline void panel_tile(const char* panel, const Weight& w, const Sides& in, const Place& to, const Sizes& s, long first, long o,
+inline void panel_tile(const char* panel, const Weight& w, const PackedRows& in, const Place& to, const Sizes& s, long first, long o,
                        long count) {
     typename K::Sum total[R][V];
     panel_sums<K, R, V>(panel, in.x + first * in.lanes, 1, R, in.lanes, total);
@@ -78,7 +78,7 @@ inline void panel_tile(const char* panel, const Weight& w, const Sides& in, cons
 }
 
 template <class K, int V, int R = ROWS>
-inline void panel_rows(long rows, const char* panel, const Weight& w, const Sides& in, const Place& to, const Sizes& s, long first,
+inline void panel_rows(long rows, const char* panel, const Weight& w, const PackedRows& in, const Place& to, const Sizes& s, long first,
                        long o, long count) {
     if constexpr (R > 1)
         if (rows < R) return panel_rows<K, V, R - 1>(rows, panel, w, in, to, s, first, o, count);
@@ -90,13 +90,13 @@ inline long parts_of(long rows) { return (rows + ROWS - 1) / ROWS; }
 inline long part_start(long rows, long part) { return rows * part / parts_of(rows); }
 
 template <class K, int V>
-inline void panel_outputs(const Weight& w, const Sides& in, const Place& to, const Sizes& s, long o, long count) {
+inline void panel_outputs(const Weight& w, const PackedRows& in, const Place& to, const Sizes& s, long o, long count) {
     thread_local std::vector<char> held;
     const long bytes = bytes_of(s.kind, s.depth);
     char* panel = room(held, V * LINE * in.lanes);
     for (int v = 0; v < V; ++v) {
         const long own = o + v * ACROSS, some = std::min(ACROSS, o + count - own);
-        fill<V>(static_cast<const char*>(w.codes) + own * bytes, bytes, some, in.lanes, s.kind == BYTE ? TURNED : 0, panel, v);
+        pack_panel<V>(static_cast<const char*>(w.codes) + own * bytes, bytes, some, in.lanes, s.kind == BYTE ? TURNED : 0, panel, v);
     }
     for (long p = 0; p < parts_of(s.rows); ++p) {
         const long first = part_start(s.rows, p), next = part_start(s.rows, p + 1);
@@ -106,11 +106,11 @@ inline void panel_outputs(const Weight& w, const Sides& in, const Place& to, con
 
 // The part of y from at most PANEL_OUTS rows of a weight, o to `stop`.
 template <class K>
-inline void panel_outputs(const Weight& w, const Sides& in, const Place& to, const Sizes& s, long o, long stop) {
+inline void panel_outputs(const Weight& w, const PackedRows& in, const Place& to, const Sizes& s, long o, long stop) {
     stop - o > ACROSS ? panel_outputs<K, 2>(w, in, to, s, o, stop - o) : panel_outputs<K, 1>(w, in, to, s, o, stop - o);
 }
 
-void panel_part(const Weight& w, const Sides& in, const Place& to, const Sizes& s, long o, long stop) {
+void panel_part(const Weight& w, const PackedRows& in, const Place& to, const Sizes& s, long o, long stop) {
     s.kind == BYTE   ? panel_outputs<ByteLanes>(w, in, to, s, o, stop)
     : s.kind == HALF ? panel_outputs<HalfLanes>(w, in, to, s, o, stop)
                      : panel_outputs<FloatLanes>(w, in, to, s, o, stop);
@@ -146,7 +146,7 @@ inline const char* lanes_of(const void* x, long m, const Sizes& s, float* wide, 
     return room;
 }
 
-Sides sides_of(const void* x, const Sizes& s) {
+PackedRows packed_rows(const void* x, const Sizes& s) {
     thread_local std::vector<int32_t> numbers, added;
     thread_local std::vector<float> scales;
     const long lanes = bytes_of(s.kind, s.depth) / 4;
@@ -162,7 +162,7 @@ Sides sides_of(const void* x, const Sizes& s) {
         const char* rows[ROWS];
         for (long r = 0; r < count; ++r)
             rows[r] = lanes_of(x, first + r, s, floats + r * s.depth, bytes + r * lanes * 4, factors, moved);
-        side_by_side(rows[0], count > 1 ? rows[1] - rows[0] : 0, count, lanes, to + first * lanes);
+        pack_rows(rows[0], count > 1 ? rows[1] - rows[0] : 0, count, lanes, to + first * lanes);
     }
     return {to, factors, moved, lanes};
 }
@@ -171,9 +171,9 @@ Sides sides_of(const void* x, const Sizes& s) {
 #else
 namespace {
 constexpr long PANEL_OUTS = 32;
-struct Sides {};
+struct PackedRows {};
 bool panels_fit(const Sizes&) { return false; }
-Sides sides_of(const void*, const Sizes&) { return {}; }
-void panel_part(const Weight&, const Sides&, const Place&, const Sizes&, long, long) {}
+PackedRows packed_rows(const void*, const Sizes&) { return {}; }
+void panel_part(const Weight&, const PackedRows&, const Place&, const Sizes&, long, long) {}
 }  // namespace
 #endif

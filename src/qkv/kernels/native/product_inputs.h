@@ -60,15 +60,6 @@ long rows_ahead_of(const Sizes& s) {
     return s.rows == 1 && s.kind != NIBBLE ? rows : (rows + OUTS - 1) / OUTS * OUTS;
 }
 
-// Room for numbers, from the start of a line of memory: vectors that lie in two lines take twice as long to read.
-template <typename T>
-T* room(std::vector<T>& held, long numbers) {
-    const size_t least = numbers + LINE / sizeof(T);
-    if (held.size() < least) held.resize(least);
-    const auto place = reinterpret_cast<uintptr_t>(held.data());
-    return reinterpret_cast<T*>((place + LINE - 1) / LINE * LINE);
-}
-
 // A row of x rounded to 8 bits: to the nearest integer, to even where two are as near. Returns the scale, NaN where a number is
 // NaN or infinite.
 float rounded(const float* x, long depth, int8_t* bytes) {

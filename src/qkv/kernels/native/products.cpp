@@ -297,7 +297,7 @@ void part_of(const Weight& w, const Inputs& in, const Place& to, const Sizes& s,
 // y (rows, total): products with each weight, side by side.
 void some_rows(const void* x, void* y, const Weight* weights, const Sizes& s, long total) {
     const bool by_panels = panels_fit(s);
-    const Sides sides = by_panels ? sides_of(x, s) : Sides{};
+    const PackedRows packed = by_panels ? packed_rows(x, s) : PackedRows{};
     const Inputs in = by_panels ? Inputs{} : prepared(x, s, halves_fit(s));
     const long row_bytes = std::max(1L, bytes_of(s.kind, s.depth));
     const long each = by_panels ? PANEL_OUTS : std::max(1L, TASK / row_bytes / OUTS) * OUTS;
@@ -311,7 +311,7 @@ void some_rows(const void* x, void* y, const Weight* weights, const Sizes& s, lo
             start += weights[i].outs;
         }
         const long o = task * each, stop = std::min(weights[i].outs, o + each);
-        by_panels ? panel_part(weights[i], sides, {y, total, start}, s, o, stop) : part_of(weights[i], in, {y, total, start}, s, o, stop);
+        by_panels ? panel_part(weights[i], packed, {y, total, start}, s, o, stop) : part_of(weights[i], in, {y, total, start}, s, o, stop);
     });
 }
 

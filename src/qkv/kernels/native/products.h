@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <vector>
 #if defined(__AVX2__)
 #include <immintrin.h>
 #elif defined(__ARM_FEATURE_DOTPROD)
@@ -109,6 +110,15 @@ inline void sums(const Many<T, n> (*x)[M], T (*out)[R]) {
 #endif
     for (int r = 0; r < R; ++r)
         for (int m = 0; m < M; ++m) out[m][r] = sum<n, T>(x[r][m]);
+}
+
+// Room for numbers, from the start of a line of memory: vectors that lie in two lines take twice as long to read.
+template <typename T>
+T* room(std::vector<T>& held, long numbers) {
+    const size_t least = numbers + LINE / sizeof(T);
+    if (held.size() < least) held.resize(least);
+    const auto place = reinterpret_cast<uintptr_t>(held.data());
+    return reinterpret_cast<T*>((place + LINE - 1) / LINE * LINE);
 }
 
 inline float greatest(Eight v) {

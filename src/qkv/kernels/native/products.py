@@ -18,7 +18,7 @@ _TYPES = (torch.float32, torch.bfloat16)  # of activations and biases
 
 
 def _most_in_bf16() -> int:
-    """As many rows as were fastest: few where PyTorch has matrix units."""
+    """Return the most rows for which the kernels are faster than PyTorch in bf16: few on CPUs with matrix units."""
     units = ("_is_amx_tile_supported", "_is_arm_bf16_supported")
     return 4 if any(getattr(torch.cpu, name, bool)() for name in units) else 256
 

@@ -13,7 +13,7 @@ from .compiler import library
 
 
 def serves(logits: Tensor) -> bool:
-    """Whether the kernel takes these logits: rows in fp32 on the CPU, without gradients."""
+    """Whether the kernel supports these logits: a contiguous fp32 tensor on the CPU that needs no gradient."""
     plain = logits.is_cpu and logits.dtype == torch.float32 and logits.is_contiguous() and type(logits) is Tensor
     watched = torch.is_grad_enabled() and logits.requires_grad
     return plain and not watched and logits.numel() > 0 and library("decoding") is not None

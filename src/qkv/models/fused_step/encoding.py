@@ -1,6 +1,6 @@
-"""All layers of a stack over whole sequences in one call of C++: those of an encoder, or the prompts of a decoder.
+"""Run all layers of a stack over whole sequences in one C++ call: encoders, scoring without a cache, and prompts.
 
-Padding is left out. The keys and values of prompts go to an empty cache.
+Padding is removed first. A prompt's keys and values are written to an empty cache.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def fused_encoding(
 
 
 class FusedEncoding:
-    """The layers of a stack, described for the kernels, until something in the stack changes."""
+    """Description of a stack's layers for the kernels, which holds until something in the stack changes."""
 
     def __init__(self, stack: Any, dtype: torch.dtype) -> None:
         self.snapshot, self.dtype, self.fits = Snapshot(stack), dtype, False

@@ -1,4 +1,4 @@
-"""What a description of modules depends on, as it was: whether it still holds is known without a look at all of it."""
+"""Detect cheaply whether a submodule, tensor or setting of a module has changed since a snapshot of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TABLES = ("_parameters", "_buffers", "_modules")
 
 
 class Snapshot:
-    """The submodules, tensors and settings of a module, and where its tensors are."""
+    """The submodules, tensors and settings that a module had, and the addresses of its tensors."""
 
     def __init__(self, module: nn.Module) -> None:
         self._sizes: list[tuple[dict[str, Any], int]] = []

@@ -102,9 +102,8 @@ class Located(Align):
 
     def keys(self, memory: Memory) -> Float[Tensor, "B S 1 A"]:
         rows = self.weight[_positions(memory).clamp(0, self.longest - 1)]
-        return rows.expand(memory.states.shape[0], -1, -1)[
-            :, :, None
-        ]  # a batch without padding has one row of positions
+        # A batch without padding has one row of positions.
+        return rows.expand(memory.states.shape[0], -1, -1)[:, :, None]
 
     def scores(
         self, g: Float[Tensor, "B T G"], memory: Memory, project_query: Projection | None
