@@ -8,7 +8,7 @@ from ..core.forward_mode import in_forward_mode
 from ..core.spec import nearest
 from ..positions.base import Bias
 from . import flash, flex, reference, sdpa, softcap
-from .cpu import bf16_amx, few_queries, tiled
+from .cpu import bf16_amx, block_sparse, few_queries, tiled
 from .request import Backend, Request
 
 # The share of scores below which `tiled` is faster than the fused function with a mask: in fp32, and in bf16.
@@ -55,7 +55,7 @@ def choose(request: Request, backend: str = "auto") -> str:
         return "reference" if size <= _DENSE >> 6 else "tiled"
     if bf16_amx.expected(request) or (size > _DENSE and _holds_all_weights(request)):
         return "tiled"
-    return "tiled" if _is_sparse(request) else "sdpa"
+    return "tiled" if block_sparse.beats_fused(request) or _is_sparse(request) else "sdpa"
 
 
 def _refuses_any_kernel(request: Request) -> str | None:

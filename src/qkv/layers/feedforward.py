@@ -12,16 +12,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..core.spec import Cost, Spec
+from ..kernels.gelu import gelu, gelu_tanh
 from .dropout import dropout
 from .linear import together
 from .low_rank import FeedForwardRanks, linear, matrix_size
 
 Activation = Literal["relu", "gelu", "gelu-tanh", "gelu-quick", "silu", "sigmoid", "relu-squared", "identity"]
-
-
-def gelu_tanh(x: Tensor) -> Tensor:
-    """x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³))) (Hendrycks & Gimpel 2016)."""
-    return F.gelu(x, approximate="tanh")
 
 
 def gelu_quick(x: Tensor) -> Tensor:
@@ -41,7 +37,7 @@ def identity(x: Tensor) -> Tensor:
 # Named functions, so that models can be pickled.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
-    "gelu": F.gelu,
+    "gelu": gelu,
     "gelu-tanh": gelu_tanh,
     "gelu-quick": gelu_quick,
     "silu": F.silu,

@@ -137,7 +137,7 @@ def _kernels(
     rule = pattern_of(pattern)
     if alibi is None:
         yield bf16_amx.find(q, k, v, rule, tokens, scale)
-        yield _fused(q, k, v, rule, tokens, scale)
+        yield None if block_sparse.is_favored(q) else _fused(q, k, v, rule, tokens, scale)
     slopes = None if alibi is None else (tensors[0] * alibi.scale).float().contiguous()
     yield block_sparse.find(q, k, v, rule, tokens, scale, slopes)
 

@@ -39,6 +39,8 @@ TARGETS = {  # of each source, the fastest first
     "decoding": _GENERAL,
     "products": (*_VNNI, *_GENERAL),
     "encoding": (_VNNI[0], _GENERAL[0]),
+    "gelu": _GENERAL,
+    "weight_gradients": (_GENERAL[0],),
     "bf16_amx": _MATRIX,
     "quantized_kv_amx": _MATRIX,
 }

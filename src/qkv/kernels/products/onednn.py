@@ -15,6 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
+from ..native import weight_gradients
+
 LEAST = 1 << 25  # multiplications of a product that is worth the calls from Python
 AT_ONCE = 8192  # rows of a sum of products for which there is room at a time
 CPU_INFO = Path("/proc/cpuinfo")
@@ -58,10 +60,23 @@ def product(
 
 
 def add_product(total: Float[Tensor, "O I"], d: Float[Tensor, "N O"], x: Float[Tensor, "N I"]) -> None:
-    """total += dᵀ x, some rows at a time."""
+    """total += dᵀ x."""
+    if weight_gradients.ready() and total.is_contiguous():
+        return weight_gradients.put(total, d, x, adds=True)
     for start in range(0, len(total), AT_ONCE):
         rows = slice(start, start + AT_ONCE)
         total[rows] += product(d[:, rows].T, x.T)
+
+
+def _gradients(
+    d: Float[Tensor, "N O"], x: Float[Tensor, "N I"], biased: bool
+) -> tuple[Float[Tensor, "O I"], Float[Tensor, " O"] | None]:
+    """dᵀ x, and the sum of d's rows."""
+    if not weight_gradients.ready():
+        return product(d.T, x.T), d.sum(0) if biased else None  # the product copies both
+    weight, bias = d.new_empty(d.shape[1], x.shape[1]), d.new_zeros(d.shape[1]) if biased else None
+    weight_gradients.put(weight, d, x, sums=bias)
+    return weight, bias
 
 
 class Linear(torch.autograd.Function):
@@ -79,14 +94,14 @@ class Linear(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         (grad,) = grads
         x, weight = ctx.saved_tensors
-        d_x = d_weight = d_bias = None
-        flat = grad.flatten(0, -2)
+        wants_x, wants_weight, wants_bias = ctx.needs_input_grad
+        flat, rows = grad.flatten(0, -2), x.flatten(0, -2)
         if torch.is_grad_enabled():  # the gradient is to be differentiated again
-            d_x = grad @ weight if ctx.needs_input_grad[0] else None
-            d_weight = flat.T @ x.flatten(0, -2) if ctx.needs_input_grad[1] else None
+            d_x = grad @ weight if wants_x else None
+            d_weight, d_bias = flat.T @ rows if wants_weight else None, None
         else:
-            d_x = product(grad, weight.T) if ctx.needs_input_grad[0] else None
-            d_weight = product(flat.T, x.flatten(0, -2).T) if ctx.needs_input_grad[1] else None
-        if ctx.needs_input_grad[2]:
+            d_x = product(grad, weight.T) if wants_x else None
+            d_weight, d_bias = _gradients(flat, rows, wants_bias) if wants_weight else (None, None)
+        if wants_bias and d_bias is None:
             d_bias = flat.sum(0)
         return d_x, d_weight, d_bias

@@ -1,0 +1,58 @@
+"""GELU (Hendrycks & Gimpel 2016), on CPUs in C++.
+
+    f(x) = x Φ(x),   or by tanh f(x) = x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))
+
+PyTorch's function takes about twice as long in fp32: in training of a small decoder, 4 % of a step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
+from torch.nn import functional as F
+
+from .native import gelu as native
+from .products.plain import is_unwatched
+
+LEAST = 1 << 16  # numbers that are worth the call from Python
+
+
+def gelu(x: Tensor) -> Tensor:
+    """x Φ(x)."""
+    return _gelu(x, by_tanh=False)
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))."""
+    return _gelu(x, by_tanh=True)
+
+
+def _gelu(x: Tensor, by_tanh: bool) -> Tensor:
+    fits = x.is_cpu and x.dtype == torch.float32 and x.numel() >= LEAST and x.is_contiguous()
+    if fits and is_unwatched(x) and native.ready():
+        out: Tensor = Gelu.apply(x, by_tanh)
+        return out
+    return F.gelu(x, approximate="tanh" if by_tanh else "none")
+
+
+class Gelu(torch.autograd.Function):
+    """f(x) with its gradient. Gradients of gradients are by PyTorch's operators."""
+
+    @staticmethod
+    def forward(x: Tensor, by_tanh: bool) -> Tensor:
+        return native.run(x, None, by_tanh)
+
+    @staticmethod
+    def setup_context(ctx: FunctionCtx, inputs: tuple[Tensor, bool], output: Tensor) -> None:
+        x, ctx.by_tanh = inputs  # type: ignore[attr-defined]
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None]:
+        (x,), (grad,) = ctx.saved_tensors, grads
+        if torch.is_grad_enabled() or not grad.is_contiguous():  # the gradient is to be differentiated again
+            return torch.ops.aten.gelu_backward(grad, x, approximate="tanh" if ctx.by_tanh else "none"), None
+        return native.run(x, grad, ctx.by_tanh), None

@@ -1,0 +1,46 @@
+"""Gradients of weights, dW = Dᵀ X in fp32, in C++ without transposed copies: calls of the kernels."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from .compiler import library
+
+
+class _Sizes(ctypes.Structure):
+    """The source's `Sizes`."""
+
+    _fields_ = [(name, ctypes.c_long) for name in ("rows", "outs", "columns", "d_step", "x_step")]
+    _fields_ += [(name, ctypes.c_int) for name in ("adds", "threads")]
+
+
+@cache
+def ready() -> bool:
+    """Whether the kernels are there: they need AVX-512."""
+    kernels = library("weight_gradients")
+    if not hasattr(kernels, "qkv_weight_gradient"):
+        return False
+    kernels.qkv_weight_gradient_room.restype = ctypes.c_long  # type: ignore[union-attr]
+    return True
+
+
+def put(
+    into: Float[Tensor, "O I"],
+    d: Float[Tensor, "N O"],
+    x: Float[Tensor, "N I"],
+    adds: bool = False,
+    sums: Float[Tensor, " O"] | None = None,
+) -> None:
+    """into = Dᵀ X, or += if `adds`, and sums += Σ_n D[n], where given. `into` and `sums` are contiguous."""
+    kernels = library("weight_gradients")
+    assert kernels is not None
+    d, x = (rows if rows.stride(1) == 1 else rows.contiguous() for rows in (d, x))
+    sizes = _Sizes(len(x), *into.shape, d.stride(0), x.stride(0), adds, torch.get_num_threads())
+    room = torch.empty(kernels.qkv_weight_gradient_room(ctypes.byref(sizes)), dtype=torch.int8)
+    tensors = (None if t is None else ctypes.c_void_p(t.data_ptr()) for t in (d, x, into, sums, room))
+    kernels.qkv_weight_gradient(*tensors, ctypes.byref(sizes))
