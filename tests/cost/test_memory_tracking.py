@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from qkv.cost.memory_tracking import ASKS, Live, without_contents
+from qkv.kernels.native import weight_gradients
 from qkv.kernels.products import onednn
 from qkv.layers.losses import linear_cross_entropy
 
@@ -73,7 +74,18 @@ def test_chunks_of_logits_count_though_an_operator_hides_them() -> None:
     assert live.peak > 4 * n * vocab, "the logits of all rows are there for a moment"
 
 
-def test_the_gradient_that_onednn_transposes_counts_where_it_multiplies(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(params=[False, True], ids=["by copies", "by panels"])
+def panels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether gradients of weights are by the C++ kernels."""
+    if request.param and not weight_gradients.ready():
+        pytest.skip("gradients of weights in C++ need AVX-512 and a compiler")
+    monkeypatch.setattr(weight_gradients, "ready", lambda: request.param)
+    return bool(request.param)
+
+
+def test_what_a_gradient_of_a_weight_takes_counts_where_it_multiplies(
+    panels: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(onednn, "LEAST", 64 * 32 * 128)
 
     def beside(first: Tensor, second: Tensor) -> int:
@@ -86,13 +98,14 @@ def test_the_gradient_that_onednn_transposes_counts_where_it_multiplies(monkeypa
         monkeypatch.setattr(onednn, "is_faster", lambda faster=faster: faster)
         with without_contents():
             d, x, weight = torch.empty(64, 128), torch.empty(64, 32), torch.empty(128, 32)
-            assert beside(d.T, x) == (d.nbytes if faster else 0)
+            copied = (64 + 1) * 32 * 4 if panels else d.nbytes + 128 * 32 * 4
+            assert beside(d.T, x) == (copied if faster else 0)
             assert beside(d, weight) == beside(x, weight.T) == 0, "the second operand is read as it lies"
             assert beside(d[:, 1:].T, x) == 0, "MKL computes small products"
             assert beside(d.bfloat16().T, x.bfloat16()) == 0, "only products in fp32 are by these calls"
 
 
-def test_a_part_of_the_logits_is_transposed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gradient_of_a_vocabulary_takes_as_much(panels: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     n, width, vocab = 64, 32, 3 * onednn.AT_ONCE
 
     def loss(copies: bool) -> int:
@@ -103,7 +116,8 @@ def test_a_part_of_the_logits_is_transposed_too(monkeypatch: pytest.MonkeyPatch)
 
     for faster in (True, False):
         monkeypatch.setattr(onednn, "is_faster", lambda faster=faster: faster)
-        assert loss(copies=True) - loss(copies=False) == (4 * onednn.AT_ONCE * (n + width) if faster else 0)
+        beside = (n + 1) * width * 4 if panels else 4 * onednn.AT_ONCE * (n + width)
+        assert loss(copies=True) - loss(copies=False) == (beside if faster else 0)
 
 
 def test_a_look_at_values_is_told() -> None:

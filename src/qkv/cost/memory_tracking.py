@@ -26,27 +26,26 @@ def _loss_workspace(hidden: Tensor, weight: Tensor, *_: Any) -> int:
 WORKSPACE: dict[str, Callable[..., int]] = {"qkv::linear_cross_entropy": _loss_workspace}
 
 
-def _transposed(first: Tensor, second: Tensor) -> int:
-    """Bytes of a copy of the first operand unless it is contiguous, as in dᵀ x, the gradient of a weight."""
-    copied = not first.is_contiguous() and onednn.serves(first, second.T)
-    return first.numel() * first.element_size() if copied else 0
-
-
-def _transposed_logits(hidden: Tensor, weight: Tensor, *_: Any) -> int:
-    """Bytes of the same copy for a part of the vocabulary, and of the part's gradient before it is added."""
-    rows = rows_at_once(hidden, len(weight))
-    if not onednn.serves(hidden[:rows], weight):
+def _of_weight_gradient(first: Tensor, second: Tensor) -> int:
+    """Bytes beside dᵀ x, the gradient of a weight, the first of whose operands is not contiguous."""
+    if first.is_contiguous() or not onednn.serves(first, second.T):
         return 0
-    return min(onednn.AT_ONCE, len(weight)) * (rows + hidden.shape[1]) * hidden.element_size()
+    return onednn.workspace(len(second), len(first), second.shape[1])
 
 
-# Bytes that oneDNN copies in fp32 products (`kernels.products.onednn`): the first operand if it is not contiguous, such as
-# dᵀ in a weight's gradient dᵀ x. The second operand is not copied, and scratch memory took less than 0.3 MiB for
-# each of ten shapes, by a count of malloc's blocks. A step on tensors without contents multiplies by PyTorch's operators,
-# which copy nothing.
+def _of_vocabulary_gradient(hidden: Tensor, weight: Tensor, *_: Any) -> int:
+    """The same for a chunk of logits."""
+    rows = rows_at_once(hidden, len(weight))
+    return onednn.workspace(rows, *weight.shape) if onednn.serves(hidden[:rows], weight) else 0
+
+
+# Bytes that gradients of weights in fp32 take beside their operands where they are not by PyTorch's operators
+# (`kernels.products.onednn`): packed panels, or transposed copies. oneDNN's scratch memory in other products took less than
+# 0.3 MiB for each of ten shapes, by a count of malloc's blocks. A step on tensors without contents multiplies by PyTorch's
+# operators, which copy nothing.
 COPIES: dict[str, Callable[..., int]] = {
-    "aten::mm": _transposed,
-    "qkv::linear_cross_entropy": _transposed_logits,
+    "aten::mm": _of_weight_gradient,
+    "qkv::linear_cross_entropy": _of_vocabulary_gradient,
 }
 
 # Errors of programs that read the values of a fake tensor.

@@ -99,7 +99,7 @@ def _outer_products(grad: Tensor, x: Tensor, ends: Tensor, dtype: torch.dtype) -
     with_rows = set()
     for e, start, stop in _runs(ends):
         if narrow is None and onednn.serves(grad[start:stop].T, x[start:stop].T):
-            out[e] = onednn.product(grad[start:stop].T, x[start:stop].T)
+            onednn.put_product(out[e], grad[start:stop], x[start:stop])
         else:
             torch.mm(grad[start:stop].T, x[start:stop], out=out[e] if narrow is None else narrow)
         if narrow is not None:

@@ -199,7 +199,7 @@ def _to_gradients(x: Tensor, target: Tensor, smoothing: float, z_loss: float, gr
 def _add_product(total: Tensor, d: Tensor, h: Tensor, fast: bool) -> None:
     """total += dᵀ h, added in the dtype of `total` if the product is narrower; by oneDNN if `fast`."""
     if fast and total.dtype == d.dtype:
-        onednn.add_product(total, d, h)
+        onednn.put_product(total, d, h, adds=True)
     elif total.dtype == d.dtype:
         total.addmm_(d.T, h)
     else:

@@ -20,6 +20,7 @@ from qkv.kernels.cpu.identity_cache import IdentityCache
 from qkv.kernels.native.block_sparse import SIDE
 from qkv.kernels.native.compiler import library
 from qkv.kernels.plan import Plan
+from qkv.kernels.products import onednn
 from qkv.kernels.request import Request
 from qkv.patterns.basic import (
     causal,
@@ -276,16 +277,43 @@ def test_what_they_do_not_take_goes_another_way(what: str, always: list[int]) ->
     assert not always
 
 
-def test_auto_takes_them_where_something_would_be_hidden() -> None:
+@pytest.mark.parametrize("favored", [False, True])
+def test_auto_takes_them_where_something_would_be_hidden(favored: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onednn, "is_faster", lambda: favored)
+    monkeypatch.setattr(block_sparse, "_MOST_FULL", T)
     q = torch.randn(1, T, 2, 32)
     layout = Layout.full(T)
 
-    def chosen(pattern: Any, bias: Any = None) -> str:
+    def chosen(pattern: Any, bias: Any = None, layout: Layout = layout) -> str:
         return choose(Request(q, q, q, pattern, layout, layout, bias, 0.2, 0.0, None, False, Plan()))
 
     assert chosen(causal() & window(70)) == chosen(causal() & window(70), alibi()) == "tiled"
     assert chosen(causal() & window(70), alibi(precision="bfloat16")) == "sdpa"
-    assert chosen(causal()) == chosen(full()) == "sdpa"  # for which the fused function needs no mask
+    # for which the fused function needs no mask
+    assert chosen(causal()) == chosen(full()) == ("tiled" if favored else "sdpa")
+    padded = Layout.from_lengths([T - 9], T)
+    assert chosen(causal(), layout=padded) == ("tiled" if favored else "sdpa")
+    monkeypatch.setattr(block_sparse, "_MOST_FULL", T - 1)
+    assert chosen(full()) == "sdpa"
+    assert chosen(causal(), torch.zeros(1, 2, T, T)) == "sdpa"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_causal_attention_does_not_visit_padding(
+    dtype: torch.dtype, always: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Padding on the right changes neither plans nor outputs of tokens."""
+    monkeypatch.setattr(onednn, "is_faster", lambda: True)
+    q, k, v = (torch.randn(2, T, 2, 32).to(dtype).requires_grad_() for _ in range(3))
+    layout = Layout.from_lengths([T - 70, T], T)
+    found, wanted = [], []
+    for backend, into in (("auto", found), ("reference", wanted)):
+        out = attend(q, k, v, pattern=causal(), layout=layout, backend=backend)
+        into += [out, *torch.autograd.grad(out.float().square().sum(), (q, k, v))]
+    assert always == [1], "one plan for all rows"
+    for own, other in zip(found, wanted, strict=True):
+        loose = dtype == torch.bfloat16
+        torch.testing.assert_close(own, other, atol=0.05 if loose else 1e-5, rtol=0.05 if loose else 1e-5)
 
 
 @settings(max_examples=30, deadline=None)

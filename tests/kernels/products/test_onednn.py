@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
+from qkv.kernels.native import weight_gradients
 from qkv.kernels.products import onednn
 from qkv.kernels.products.dense import dense_product
 from qkv.layers.losses import linear_cross_entropy
@@ -25,6 +26,15 @@ def _everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """On any processor, and for small products too."""
     monkeypatch.setattr(onednn, "is_faster", lambda: True)
     monkeypatch.setattr(onednn, "LEAST", 1)
+
+
+@pytest.fixture(params=[False, True], ids=["by copies", "by panels"])
+def panels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether gradients of weights are by the C++ kernels."""
+    if request.param and not weight_gradients.ready():
+        pytest.skip("gradients of weights in C++ need AVX-512 and a compiler")
+    monkeypatch.setattr(weight_gradients, "ready", lambda: request.param)
+    return bool(request.param)
 
 
 @pytest.fixture
@@ -43,12 +53,12 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.Size]]:
 
 @pytest.mark.parametrize("shape", [(40, 24), (3, 50, 24), (2, 3, 20, 24)])
 @pytest.mark.parametrize("has_bias", [False, True])
-def test_outputs_and_gradients(shape: tuple[int, ...], has_bias: bool, calls: list[torch.Size]) -> None:
+def test_outputs_and_gradients(shape: tuple[int, ...], has_bias: bool, panels: bool, calls: list[torch.Size]) -> None:
     torch.manual_seed(0)
     x, weight, bias = torch.randn(shape), torch.randn(32, 24), torch.randn(32) if has_bias else None
     gradient = torch.randn(*shape[:-1], 32)
     found = _with_gradients(dense_product, x, weight, bias, gradient)
-    assert len(calls) == 3  # forward, and the gradients of x and the weight
+    assert len(calls) == 3 - panels  # forward, and the gradients of x and the weight
     wide = (None if t is None else t.double() for t in (x, weight, bias, gradient))
     for own, exact in zip(found, _with_gradients(F.linear, *wide), strict=True):
         torch.testing.assert_close(own.double(), exact, rtol=1e-5, atol=1e-5)
@@ -61,10 +71,14 @@ def _with_gradients(product, x, weight, bias, gradient):  # type: ignore[no-unty
     return [out.detach(), *(leaf.grad for leaf in leaves)]
 
 
-def test_only_wanted_gradients_are_computed(calls: list[torch.Size]) -> None:
+def test_only_wanted_gradients_are_computed(panels: bool, calls: list[torch.Size]) -> None:
     x, weight = torch.randn(40, 24), torch.randn(32, 24, requires_grad=True)
     dense_product(x, weight).sum().backward()
-    assert calls == [(40, 32), (32, 24)] and x.grad is None
+    assert calls == [(40, 32), (32, 24)][: 2 - panels] and x.grad is None
+    x.requires_grad_()
+    bias = torch.zeros(32, requires_grad=True)
+    dense_product(x, weight.detach(), bias).sum().backward()
+    assert torch.equal(bias.grad, torch.full((32,), 40.0)), "also where the weight is frozen"  # type: ignore[arg-type]
 
 
 def test_gradients_of_gradients() -> None:
@@ -77,7 +91,7 @@ def test_gradients_of_gradients() -> None:
     torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-3)
 
 
-def test_the_loss_over_a_vocabulary(calls: list[torch.Size], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loss_over_a_vocabulary(panels: bool, calls: list[torch.Size], monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     labels = torch.randint(0, 90, (2, 30))
     labels[0, :5] = -100

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch._subclasses import FakeTensor
 
-from ...patterns.basic import Pattern
+from ...core.graphs import constant
+from ...patterns.basic import Causal, Pattern
 from ..native import block_sparse as native
 from ..plan import first_position, is_aligned_causal, needed_parts
 from ..products import onednn
@@ -84,24 +85,29 @@ def beats_fused(request: Request) -> bool:
     They are on AMD's processors with AVX-512: by 1.1 to 3 times in fp32, and up to 10 times in training in bf16, which the
     fused function computes head by head. In causal attention they also leave out the blocks above the diagonal.
     """
-    q, k = request.q, request.k
-    if request.bias is not None or request.softcap or request.dropout or not is_favored(q):
+    q, k, v = request.q, request.k, request.v
+    if request.bias is not None or request.softcap or request.dropout or not (is_favored(q) and native.takes(q, v)):
         return False
-    if len(q) * q.shape[2] * q.shape[1] * k.shape[1] < _MIN_SCORES or not native.fits(q, k, request.v):
+    if len(q) * q.shape[2] * q.shape[1] * k.shape[1] < _MIN_SCORES:
         return False
-    if first_position(request.layout) < 0 or first_position(request.layout) != first_position(request.kv_layout):
-        return False
-    parts = needed_parts(request.pattern, request.layout, request.kv_layout)
-    if not (q.shape[1] == k.shape[1] and is_aligned_causal(parts, request.layout, request.kv_layout)):
-        if parts or max(q.shape[1], k.shape[1]) > _MOST_FULL:
+    layouts = request.layout, request.kv_layout
+    parts = needed_parts(request.pattern, *layouts)
+    if not (isinstance(request.pattern, Causal) and is_aligned_causal(parts, *layouts)):
+        unpadded = min(first_position(layout) for layout in layouts) >= 0
+        if parts or not unpadded or max(q.shape[1], k.shape[1]) > _MOST_FULL:
             return False
     # Nothing is built while a graph is traced: if the build fails later, the other kernels of `tiled` serve.
-    return torch.compiler.is_compiling() or isinstance(q, FakeTensor) or native.serves(q, k, request.v)
+    return torch.compiler.is_compiling() or isinstance(q, FakeTensor) or native.serves(q, k, v)
 
 
 def is_favored(q: Tensor) -> bool:
     """Whether this processor is one on which the kernels beat the fused function, in the dtype of q."""
-    return q.device.type == "cpu" and q.dtype in (torch.float32, torch.bfloat16) and onednn.is_faster()
+    return q.device.type == "cpu" and q.dtype in (torch.float32, torch.bfloat16) and _favored()
+
+
+@constant
+def _favored() -> bool:
+    return onednn.is_faster() and native.available("block_sparse")
 
 
 def _concatenated(parts: Iterable[tuple[Tensor, ...] | None]) -> tuple[Tensor, ...] | None:

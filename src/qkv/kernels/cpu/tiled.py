@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 from torch._subclasses import FakeTensor
 
+from ...core.layout import Layout
 from ...patterns.basic import Causal, Full, Interval, Pattern
 from ...positions.base import Bias
 from ...positions.bias import ALiBi
-from ..plan import first_position, host_interval
+from ..plan import first_position, host_interval, is_aligned_causal, needed_parts
 from ..request import Request, Result
 from . import bf16_amx, block_plan, block_sparse
 from .block_plan import Tokens
@@ -81,7 +82,12 @@ def _planned(request: Request) -> tuple[float | None, bool]:
 
 
 def _tokens(request: Request) -> Tokens:
+    """The layouts; without padding on the right where attention is causal, since no token sees it."""
     q, k = request.layout, request.kv_layout
+    parts = needed_parts(request.pattern, q, k)
+    causal = isinstance(request.pattern, Causal) and not request.return_lse
+    if causal and q.padding == "right" and is_aligned_causal(parts, q, k):
+        q = k = request.plan.once("unpadded", (q,), lambda: Layout.full(q.shape[1], q.start or 0, q.device))
     marks = [q.segments, k.segments, q.roles, k.roles]
     return Tokens([q.positions, k.positions], marks, [first_position(q), first_position(k)])
 

@@ -19,30 +19,13 @@ inline Eight activated(int kind, Eight x) {
     }
 }
 
-// The derivative of an activation.
-inline Eight slope(int kind, Eight x) {
-    switch (kind) {
-        case RELU: return x < 0.0f ? Eight{} : all(1.0f);
-        case GELU: return normal_distribution(x) + x * 0.3989422804014327f * exponential(-0.5f * x * x);
-        case GELU_TANH: {
-            const Eight t = hyperbolic_tangent(0.7978845608028654f * (x + 0.044715f * x * x * x));
-            return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * 0.7978845608028654f * (1.0f + 0.134145f * x * x);
-        }
-        case GELU_QUICK: {
-            const Eight s = sigmoid(1.702f * x);
-            return s * (1.0f + 1.702f * x * (1.0f - s));
-        }
-        case SILU: {
-            const Eight s = sigmoid(x);
-            return s * (1.0f + x * (1.0f - s));
-        }
-        case SIGMOID: {
-            const Eight s = sigmoid(x);
-            return s * (1.0f - s);
-        }
-        case RELU_SQUARED: return x < 0.0f ? Eight{} : 2.0f * x;
-        default: return all(1.0f);
-    }
+// The derivative of GELU, or of its approximation by tanh: 0 and 1 beyond ±16.
+inline Eight gelu_slope(int kind, Eight x) {
+    x = x > 16.0f ? all(16.0f) : x;
+    x = x < -16.0f ? all(-16.0f) : x;
+    if (kind == GELU) return normal_distribution(x) + x * 0.3989422804014327f * exponential(-0.5f * x * x);
+    const Eight t = hyperbolic_tangent(0.7978845608028654f * (x + 0.044715f * x * x * x));
+    return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * 0.7978845608028654f * (1.0f + 0.134145f * x * x);
 }
 
 }  // namespace

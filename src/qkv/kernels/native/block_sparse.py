@@ -92,10 +92,15 @@ class _Plan(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in (*_parts, "slopes")]
 
 
-def fits(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Whether the kernels, where they are available, take these widths and dtypes: at most fp32, on the CPU."""
+def takes(q: Tensor, v: Tensor) -> bool:
+    """Whether the kernels take these widths and dtypes: at most fp32, on the CPU."""
     widths = all(x.shape[3] <= WIDEST and x.shape[3] % UNIT == 0 for x in (q, v))
-    return widths and q.device.type == "cpu" and q.dtype != torch.float64 and available("block_sparse")
+    return widths and q.device.type == "cpu" and q.dtype != torch.float64
+
+
+def fits(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Whether the kernels take these, and are prebuilt or can be compiled."""
+    return takes(q, v) and available("block_sparse")
 
 
 def serves(q: Tensor, k: Tensor, v: Tensor) -> bool:

@@ -7,7 +7,7 @@ constexpr long AT_ONCE = 4096;  // numbers of a task
 
 template <int kind, bool derives>
 void activate(const float* x, const float* d, long count, float* y) {
-    const auto value = [](Eight own, Eight outer) { return derives ? outer * slope(kind, own) : activated(kind, own); };
+    const auto value = [](Eight own, Eight outer) { return derives ? outer * gelu_slope(kind, own) : activated(kind, own); };
     long i = 0;
     for (; i + EIGHT <= count; i += EIGHT) put(y + i, value(eight(x + i), derives ? eight(d + i) : Eight{}));
     for (; i < count; ++i) y[i] = value(all(x[i]), derives ? all(d[i]) : Eight{})[0];

@@ -19,5 +19,7 @@ def run(x: Tensor, d: Tensor | None, by_tanh: bool) -> Tensor:
     kernels, out = library("gelu"), torch.empty_like(x)
     assert kernels is not None
     tensors = (None if t is None else ctypes.c_void_p(t.data_ptr()) for t in (x, d))
-    kernels.qkv_gelu(*tensors, ctypes.c_long(x.numel()), ctypes.c_void_p(out.data_ptr()), by_tanh, torch.get_num_threads())
+    kernels.qkv_gelu(
+        *tensors, ctypes.c_long(x.numel()), ctypes.c_void_p(out.data_ptr()), by_tanh, torch.get_num_threads()
+    )
     return out

@@ -29,6 +29,13 @@ def ready() -> bool:
     return True
 
 
+def room(rows: int, outs: int, columns: int) -> int:
+    """Bytes that `put` allocates."""
+    kernels = library("weight_gradients")
+    assert kernels is not None
+    return int(kernels.qkv_weight_gradient_room(ctypes.byref(_Sizes(rows, outs, columns))))
+
+
 def put(
     into: Float[Tensor, "O I"],
     d: Float[Tensor, "N O"],
@@ -41,6 +48,6 @@ def put(
     assert kernels is not None
     d, x = (rows if rows.stride(1) == 1 else rows.contiguous() for rows in (d, x))
     sizes = _Sizes(len(x), *into.shape, d.stride(0), x.stride(0), adds, torch.get_num_threads())
-    room = torch.empty(kernels.qkv_weight_gradient_room(ctypes.byref(sizes)), dtype=torch.int8)
-    tensors = (None if t is None else ctypes.c_void_p(t.data_ptr()) for t in (d, x, into, sums, room))
+    scratch = torch.empty(room(len(x), *into.shape), dtype=torch.int8)
+    tensors = (None if t is None else ctypes.c_void_p(t.data_ptr()) for t in (d, x, into, sums, scratch))
     kernels.qkv_weight_gradient(*tensors, ctypes.byref(sizes))

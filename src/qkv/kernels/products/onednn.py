@@ -59,24 +59,30 @@ def product(
     return out
 
 
-def add_product(total: Float[Tensor, "O I"], d: Float[Tensor, "N O"], x: Float[Tensor, "N I"]) -> None:
-    """total += dᵀ x."""
-    if weight_gradients.ready() and total.is_contiguous():
-        return weight_gradients.put(total, d, x, adds=True)
-    for start in range(0, len(total), AT_ONCE):
+def put_product(
+    into: Float[Tensor, "O I"],
+    d: Float[Tensor, "N O"],
+    x: Float[Tensor, "N I"],
+    adds: bool = False,
+    sums: Float[Tensor, " O"] | None = None,
+) -> None:
+    """The gradient of a weight: into = dᵀ x, or += if `adds`, and sums += Σ_n d[n], where given."""
+    if weight_gradients.ready() and into.is_contiguous():
+        weight_gradients.put(into, d, x, adds, sums)
+        return
+    for start in range(0, len(into), AT_ONCE):  # the product copies both
         rows = slice(start, start + AT_ONCE)
-        total[rows] += product(d[:, rows].T, x.T)
+        part = product(d[:, rows].T, x.T)
+        into[rows] = into[rows] + part if adds else part
+    if sums is not None:
+        sums += d.sum(0)
 
 
-def _gradients(
-    d: Float[Tensor, "N O"], x: Float[Tensor, "N I"], biased: bool
-) -> tuple[Float[Tensor, "O I"], Float[Tensor, " O"] | None]:
-    """dᵀ x, and the sum of d's rows."""
-    if not weight_gradients.ready():
-        return product(d.T, x.T), d.sum(0) if biased else None  # the product copies both
-    weight, bias = d.new_empty(d.shape[1], x.shape[1]), d.new_zeros(d.shape[1]) if biased else None
-    weight_gradients.put(weight, d, x, sums=bias)
-    return weight, bias
+def workspace(rows: int, outs: int, columns: int) -> int:
+    """Bytes that `put_product` allocates for d (rows, outs) and x (rows, columns)."""
+    if weight_gradients.ready():
+        return weight_gradients.room(rows, outs, columns)
+    return min(AT_ONCE, outs) * (rows + columns) * torch.float32.itemsize
 
 
 class Linear(torch.autograd.Function):
@@ -101,7 +107,10 @@ class Linear(torch.autograd.Function):
             d_weight, d_bias = flat.T @ rows if wants_weight else None, None
         else:
             d_x = product(grad, weight.T) if wants_x else None
-            d_weight, d_bias = _gradients(flat, rows, wants_bias) if wants_weight else (None, None)
+            d_weight, d_bias = None, grad.new_zeros(len(weight)) if wants_bias and wants_weight else None
+            if wants_weight:
+                d_weight = torch.empty_like(weight, memory_format=torch.contiguous_format)
+                put_product(d_weight, flat, rows, sums=d_bias)
         if wants_bias and d_bias is None:
             d_bias = flat.sum(0)
         return d_x, d_weight, d_bias
