@@ -16,10 +16,17 @@ from ..kernels.products import onednn
 from ..layers.losses import rows_at_once
 
 
-def _loss_workspace(hidden: Tensor, weight: Tensor, *_: Any) -> int:
+def _loss_workspace(hidden: Tensor, weight: Tensor, *others: Any) -> int:
     """Bytes of a chunk of logits; with logits narrower than the weight, also of narrow copies of it and its gradient."""
     narrow = weight.numel() * hidden.element_size() if weight.dtype != hidden.dtype else 0
-    return rows_at_once(hidden, len(weight)) * len(weight) * hidden.element_size() + 2 * narrow
+    copies = 2 if _trains_weight(*others) else 1
+    return rows_at_once(hidden, len(weight)) * len(weight) * hidden.element_size() + copies * narrow
+
+
+def _trains_weight(*others: Any) -> bool:
+    """Whether the loss computes its weight's gradient, by the arguments after the weight."""
+    _, weight, _ = others[-1]
+    return bool(weight)
 
 
 # Temporary bytes of our custom operators, by their arguments; other operators count by their outputs.
@@ -32,10 +39,10 @@ def _transposed(first: Tensor, second: Tensor) -> int:
     return first.numel() * first.element_size() if copied else 0
 
 
-def _transposed_logits(hidden: Tensor, weight: Tensor, *_: Any) -> int:
+def _transposed_logits(hidden: Tensor, weight: Tensor, *others: Any) -> int:
     """Bytes of the same copy for a part of the vocabulary, and of the part's gradient before it is added."""
     rows = rows_at_once(hidden, len(weight))
-    if not onednn.serves(hidden[:rows], weight):
+    if not (_trains_weight(*others) and onednn.serves(hidden[:rows], weight)):
         return 0
     return min(onednn.AT_ONCE, len(weight)) * (rows + hidden.shape[1]) * hidden.element_size()
 
