@@ -52,8 +52,10 @@ struct Made {
 };
 
 // A row of activations as the kernel multiplies it.
-std::vector<double> multiplied(const Case& c, const float* x) {
+std::vector<double> multiplied(const Case& c, const Sizes& sizes, const float* x) {
     std::vector<double> own(x, x + c.depth);
+    if (c.kind == HALF && (halves_fit(sizes) || panels_fit(sizes)))
+        for (double& number : own) number = widened(narrowed(static_cast<float>(number)));
     if (!c.integer) return own;
     float most = 0.0f;
     for (long i = 0; i < c.depth; ++i) most = std::max(most, std::fabs(x[i]));
@@ -81,7 +83,7 @@ bool right(const Case& c) {
         qkv_products(x.data(), y.data(), &weight, &sizes);
     double worst = 0.0;
     for (long m = 0; m < c.rows; ++m) {
-        const auto own = multiplied(c, &x[m * c.depth]);
+        const auto own = multiplied(c, sizes, &x[m * c.depth]);
         for (long o = 0; o < c.outs; ++o) {
             double sum = made.bias[o], size = std::fabs(sum);
             for (long i = 0; i < c.depth; ++i) {
