@@ -137,7 +137,7 @@ def openvino(model: str, precision: str, threads: int) -> Decode:
 
 
 def llama_cpp(model: str, precision: str, threads: int) -> Decode:
-    """llama.cpp through cyllama, one row."""
+    """llama.cpp through cyllama: every row is a sequence of its own, and a batch has a token of each."""
     from cyllama.llama import llama_cpp as library
 
     library.disable_logging()
@@ -146,19 +146,28 @@ def llama_cpp(model: str, precision: str, threads: int) -> Decode:
     sampler.add_greedy()
 
     def decode(rows: list[Ids], new: int) -> list[Ids]:
-        if len(rows) > 1:
-            raise ValueError("one row at a time here")
-        (ids,) = rows
+        length, count = len(rows[0]), len(rows)
         params = library.LlamaContextParams()
-        params.n_ctx, params.n_threads, params.n_threads_batch = 512, threads, threads
+        room = -(-(length + new) // 256) * 256  # llama.cpp gives each sequence a multiple of 256
+        params.n_ctx, params.n_seq_max, params.n_batch = room * count, count, length * count
+        params.n_threads, params.n_threads_batch = threads, threads
         context = library.LlamaContext(loaded, params)
-        context.decode(library.llama_batch_get_one(ids, 0))
-        found: Ids = []
+        batch = library.LlamaBatch(n_tokens=length * count, embd=0, n_seq_max=1)
+        for row, ids in enumerate(rows):
+            for place, token in enumerate(ids):
+                batch.add(token, place, [row], place == length - 1)
+        outputs = range(length - 1, length * count, length)  # places in the batch of each row's last token
+        found: list[Ids] = [[] for _ in rows]
         while True:
-            found.append(int(sampler.sample(context, -1)))
-            if len(found) == new:
-                return [found]
-            context.decode(library.llama_batch_get_one(found[-1:], len(ids) + len(found) - 1))
+            context.decode(batch)
+            for row, output in zip(found, outputs, strict=True):
+                row.append(int(sampler.sample(context, output)))
+            if len(found[0]) == new:
+                return found
+            batch.clear()
+            for number, row in enumerate(found):
+                batch.add(row[-1], length + len(row) - 1, [number], True)
+            outputs = range(count)
 
     return decode
 

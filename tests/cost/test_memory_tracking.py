@@ -108,16 +108,34 @@ def test_what_a_gradient_of_a_weight_takes_counts_where_it_multiplies(
 def test_the_gradient_of_a_vocabulary_takes_as_much(panels: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     n, width, vocab = 64, 32, 3 * onednn.AT_ONCE
 
-    def loss(copies: bool) -> int:
+    def loss(copies: bool, trained: bool) -> int:
         with without_contents(), Live(copies=copies) as live:
-            hidden, weight = torch.empty(1, n, width, requires_grad=True), torch.empty(vocab, width)
+            hidden = torch.empty(1, n, width, requires_grad=True)
+            weight = torch.empty(vocab, width, requires_grad=trained)
             linear_cross_entropy(hidden, weight, None, torch.zeros(1, n, dtype=torch.int64))
         return live.peak
 
     for faster in (True, False):
         monkeypatch.setattr(onednn, "is_faster", lambda faster=faster: faster)
-        beside = (n + 1) * width * 4 if panels else 4 * onednn.AT_ONCE * (n + width)
-        assert loss(copies=True) - loss(copies=False) == (beside if faster else 0)
+        beside = loss(copies=True, trained=True) - loss(copies=False, trained=True)
+        allocated = (n + 1) * width * 4 if panels else 4 * onednn.AT_ONCE * (n + width)
+        assert beside == (allocated if faster else 0)
+        assert loss(copies=True, trained=False) == loss(copies=False, trained=False), "no product of a frozen weight"
+
+
+@pytest.mark.parametrize("dtype, copies", [(torch.float32, 0), (torch.bfloat16, 1)])
+def test_the_gradient_of_a_frozen_output_matrix_does_not_count(dtype: torch.dtype, copies: int) -> None:
+    """Its size in fp32, and with narrower logits the narrow product that is added to it."""
+    n, width, vocab = 16, 32, 4096
+
+    def loss(trained: bool) -> int:
+        with without_contents(), Live() as live:
+            hidden = torch.empty(1, n, width, dtype=dtype, requires_grad=True)
+            weight = torch.empty(vocab, width, requires_grad=trained)
+            linear_cross_entropy(hidden, weight, None, torch.zeros(1, n, dtype=torch.int64)).loss.backward()
+        return live.peak
+
+    assert loss(trained=True) - loss(trained=False) >= vocab * width * (4 + 2 * copies)
 
 
 def test_a_look_at_values_is_told() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -104,6 +106,46 @@ def test_only_what_is_trained_gets_a_gradient() -> None:
     )
     with torch.no_grad():
         assert not linear_cross_entropy(hidden, weight, bias, labels).loss.requires_grad
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("trained", [{"hidden"}, {"weight"}, {"bias"}, {"hidden", "bias"}, {"hidden", "weight"}])
+def test_gradients_that_nothing_asks_for_are_not_computed(
+    monkeypatch: pytest.MonkeyPatch, trained: set[str], compiled: bool
+) -> None:
+    """As in LoRA, where the output matrix is frozen: its gradient would cost a product and its size in memory."""
+    hidden, weight, bias, labels = problem(torch.float32)
+    assert bias is not None
+    leaves = {"hidden": hidden, "weight": weight, "bias": bias}
+    exact = torch.autograd.grad(
+        linear_cross_entropy(hidden, weight, bias, labels, 0.1).loss, [leaves[x] for x in sorted(trained)]
+    )
+    for name, leaf in leaves.items():
+        leaf.requires_grad_(name in trained)
+    products: list[torch.Size] = []
+    add = module._add_product
+
+    def counted(total: Tensor, *others: Any) -> None:
+        products.append(total.shape)
+        add(total, *others)
+
+    monkeypatch.setattr(module, "_add_product", counted)
+    loss = (
+        torch.compile(linear_cross_entropy, backend="aot_eager", fullgraph=True) if compiled else linear_cross_entropy
+    )
+    made = torch.autograd.grad(loss(hidden, weight, bias, labels, 0.1).loss, [leaves[x] for x in sorted(trained)])
+    torch.testing.assert_close(made, exact)
+    assert len(products) == ("weight" in trained)
+
+
+@pytest.mark.parametrize("wanted", [(True, False, False), (False, True, False), (False, False, True), (False,) * 3])
+def test_gradients_that_are_not_wanted_are_empty(wanted: tuple[bool, bool, bool]) -> None:
+    hidden, weight, bias, labels = (x.detach() for x in problem() if x is not None)
+    arguments = (hidden.flatten(0, 1), weight, bias, labels.flatten(), 0.1, 0.0, list(wanted))
+    found = torch.ops.qkv.linear_cross_entropy(*arguments)[2:]
+    for gradient, leaf, there in zip(found, (arguments[0], weight, bias), wanted, strict=True):
+        assert gradient.shape == (leaf.shape if there else (0,))
+    torch.library.opcheck(torch.ops.qkv.linear_cross_entropy, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -16,10 +16,17 @@ from ..kernels.products import onednn
 from ..layers.losses import rows_at_once
 
 
-def _loss_workspace(hidden: Tensor, weight: Tensor, *_: Any) -> int:
+def _loss_workspace(hidden: Tensor, weight: Tensor, *others: Any) -> int:
     """Bytes of a chunk of logits; with logits narrower than the weight, also of narrow copies of it and its gradient."""
     narrow = weight.numel() * hidden.element_size() if weight.dtype != hidden.dtype else 0
-    return rows_at_once(hidden, len(weight)) * len(weight) * hidden.element_size() + 2 * narrow
+    copies = 2 if _trains_weight(*others) else 1
+    return rows_at_once(hidden, len(weight)) * len(weight) * hidden.element_size() + copies * narrow
+
+
+def _trains_weight(*others: Any) -> bool:
+    """Whether the loss computes its weight's gradient, by the arguments after the weight."""
+    _, weight, _ = others[-1]
+    return bool(weight)
 
 
 # Temporary bytes of our custom operators, by their arguments; other operators count by their outputs.
@@ -33,10 +40,12 @@ def _of_weight_gradient(first: Tensor, second: Tensor) -> int:
     return onednn.workspace(len(second), len(first), second.shape[1])
 
 
-def _of_vocabulary_gradient(hidden: Tensor, weight: Tensor, *_: Any) -> int:
+def _of_vocabulary_gradient(hidden: Tensor, weight: Tensor, *others: Any) -> int:
     """The same for a chunk of logits."""
     rows = rows_at_once(hidden, len(weight))
-    return onednn.workspace(rows, *weight.shape) if onednn.serves(hidden[:rows], weight) else 0
+    if not (_trains_weight(*others) and onednn.serves(hidden[:rows], weight)):
+        return 0
+    return onednn.workspace(rows, *weight.shape)
 
 
 # Bytes that gradients of weights in fp32 take beside their operands where they are not by PyTorch's operators

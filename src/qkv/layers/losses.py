@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -82,7 +83,8 @@ def linear_cross_entropy(
     """`cross_entropy(hidden @ weightᵀ + bias, labels)`, exact, with gradients, storing a few rows of logits at a time.
 
     The gradients of hidden states, weight and bias are computed in the forward pass, where each chunk of logits exists
-    anyway, and only scaled in the backward pass. Rows with the label −100 are left out.
+    anyway, and only scaled in the backward pass. Those that nothing asks for, such as of a frozen weight, are not computed.
+    Rows with the label −100 are left out.
     """
     check(hidden, labels, label_smoothing, z_loss)
     if in_forward_mode(hidden, weight, bias):
@@ -90,38 +92,56 @@ def linear_cross_entropy(
     rows, flat = hidden.flatten(0, -2), labels.flatten()
     if torch.is_autocast_enabled(rows.device.type):
         rows = rows.to(torch.get_autocast_dtype(rows.device.type))
-    needs = torch.is_grad_enabled() and (
-        rows.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
-    )
-    loss, nll, *_ = _linear_cross_entropy(rows, weight, bias, flat, label_smoothing, z_loss, needs)
+    wanted = wants_gradients(rows, weight, bias)
+    loss, nll, *_ = _linear_cross_entropy(rows, weight, bias, flat, label_smoothing, z_loss, wanted)
     return LossSums(loss, nll.detach(), (flat != IGNORE).sum())
+
+
+def wants_gradients(*tensors: Tensor | None) -> list[bool]:
+    """Whether each of these tensors is to have a gradient."""
+    return [x is not None and x.requires_grad and torch.is_grad_enabled() for x in tensors]
 
 
 @torch.library.custom_op("qkv::linear_cross_entropy", mutates_args=())
 def _linear_cross_entropy(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, z_loss: float, grads: bool
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    smoothing: float,
+    z_loss: float,
+    wanted: Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     keep = (labels != IGNORE).nonzero().squeeze(-1)
     if len(keep) == len(labels):
-        return _sums_and_gradients(hidden, weight, bias, labels, smoothing, z_loss, grads)
+        return _sums_and_gradients(hidden, weight, bias, labels, smoothing, z_loss, wanted)
     loss, nll, d_kept, d_weight, d_bias = _sums_and_gradients(
-        hidden[keep], weight, bias, labels[keep], smoothing, z_loss, grads
+        hidden[keep], weight, bias, labels[keep], smoothing, z_loss, wanted
     )
-    d_hidden = torch.zeros_like(hidden).index_copy_(0, keep, d_kept) if grads else d_kept
+    d_hidden = torch.zeros_like(hidden).index_copy_(0, keep, d_kept) if wanted[0] else d_kept
     return loss, nll, d_hidden, d_weight, d_bias
 
 
 def _sums_and_gradients(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, z_loss: float, grads: bool
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    smoothing: float,
+    z_loss: float,
+    wanted: Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return loss, plain nll, and the gradients of hidden states, weight and bias, chunk by chunk of rows."""
+    """Return loss, plain nll, and the gradients of hidden states, weight and bias, chunk by chunk of rows.
+
+    Those that are not wanted are empty.
+    """
     n, vocab = len(hidden), len(weight)
     matrix = weight.to(hidden.dtype)
     wide = torch.promote_types(hidden.dtype, torch.float32)
     loss, nll = hidden.new_zeros((), dtype=wide), hidden.new_zeros((), dtype=wide)
-    d_hidden = torch.empty_like(hidden) if grads else hidden.new_empty(0)
-    d_weight = torch.zeros_like(weight) if grads else hidden.new_empty(0)
-    d_bias = torch.zeros_like(bias) if grads and bias is not None else hidden.new_empty(0)
+    d_hidden = torch.empty_like(hidden) if wanted[0] else hidden.new_empty(0)
+    d_weight = torch.zeros_like(weight) if wanted[1] else hidden.new_empty(0)
+    d_bias = torch.zeros_like(bias) if wanted[2] and bias is not None else hidden.new_empty(0)
     step = rows_at_once(hidden, vocab)
     fast = onednn.serves(hidden[:step], matrix)  # oneDNN allocates the logits of each chunk, and needs no other buffer
     buffer = None if fast else _buffer(hidden, step, vocab)
@@ -129,16 +149,16 @@ def _sums_and_gradients(
         h, target = hidden[start : start + step], labels[start : start + step, None]
         x = onednn.product(h, matrix) if buffer is None else torch.mm(h, matrix.T, out=buffer[: len(h)])
         x = x if bias is None else x.add_(bias)
-        sums = _to_gradients(x, target, smoothing, z_loss, grads)
+        sums = _to_gradients(x, target, smoothing, z_loss, any(wanted))
         loss, nll = loss + sums[0], nll + sums[1]
-        if grads:
-            if fast:
-                d_hidden[start : start + step] = onednn.product(x, matrix.T)
-            else:
-                torch.mm(x, matrix, out=d_hidden[start : start + step])
+        if wanted[0] and fast:
+            d_hidden[start : start + step] = onednn.product(x, matrix.T)
+        elif wanted[0]:
+            torch.mm(x, matrix, out=d_hidden[start : start + step])
+        if wanted[1]:
             _add_product(d_weight, x, h, fast)
-            if d_bias.numel():
-                d_bias.add_(x.sum(0, dtype=wide))
+        if wanted[2]:
+            d_bias.add_(x.sum(0, dtype=wide))
         del x  # so that the next chunk's logits can have its place
     return loss, nll, d_hidden, d_weight, d_bias
 
@@ -208,32 +228,36 @@ def _add_product(total: Tensor, d: Tensor, h: Tensor, fast: bool) -> None:
 
 @_linear_cross_entropy.register_fake
 def _(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, z_loss: float, grads: bool
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    smoothing: float,
+    z_loss: float,
+    wanted: Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     scalar = hidden.new_empty((), dtype=torch.promote_types(hidden.dtype, torch.float32))
-    nothing = hidden.new_empty(0)
     return (
         scalar,
         scalar.clone(),
-        torch.empty_like(hidden) if grads else nothing,
-        torch.empty_like(weight) if grads else nothing.clone(),
-        torch.empty_like(bias) if grads and bias is not None else nothing.clone(),
+        torch.empty_like(hidden) if wanted[0] else hidden.new_empty(0),
+        torch.empty_like(weight) if wanted[1] else hidden.new_empty(0),
+        torch.empty_like(bias) if wanted[2] and bias is not None else hidden.new_empty(0),
     )
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.has_bias = inputs[2] is not None
+    ctx.wanted = inputs[6]
     ctx.save_for_backward(*output[2:])
     ctx.mark_non_differentiable(*output[1:])
     ctx.set_materialize_grads(False)
 
 
 def _gradients(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
-    d_hidden, d_weight, d_bias = ctx.saved_tensors
     if grad is None:
         return (None,) * 7
-    scaled = [d * grad.to(d.dtype) for d in (d_hidden, d_weight)]
-    return scaled[0], scaled[1], d_bias * grad.to(d_bias.dtype) if ctx.has_bias else None, None, None, None, None
+    found = zip(ctx.saved_tensors, ctx.wanted, strict=True)
+    return *(d * grad.to(d.dtype) if wanted else None for d, wanted in found), None, None, None, None
 
 
 _linear_cross_entropy.register_autograd(_gradients, setup_context=_setup)

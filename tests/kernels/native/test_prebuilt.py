@@ -147,3 +147,8 @@ def test_without_a_compiler_the_wheel_is_for_any_machine(project: Path, hook: st
 def test_an_editable_install_compiles_nothing(project: Path) -> None:
     assert not native(built(project, "build_editable", {}))
     assert not list((project / "src").rglob("*.so"))
+
+
+@pytest.mark.parametrize("machine, told", [("x86_64", True), ("AMD64", True), ("aarch64", False), ("arm64", False)])
+def test_only_compilers_for_x86_are_told_the_width_of_vectors(machine: str, told: bool) -> None:
+    assert any("vector-width" in flag for flag in prebuilt.flags_for(machine)) == told

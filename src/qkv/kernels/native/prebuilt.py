@@ -12,7 +12,16 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-FLAGS = ("-O3", "-mprefer-vector-width=512", "-fopenmp", "-fPIC", "-std=c++17", "-c")
+X86 = ("x86_64", "AMD64", "amd64", "i386", "i686")
+
+
+def flags_for(machine: str) -> tuple[str, ...]:
+    """The compiler's flags for a kind of machine. Compilers for other ones than x86 refuse its width of vectors."""
+    width = ("-mprefer-vector-width=512",) if machine in X86 else ()
+    return ("-O3", *width, "-fopenmp", "-fPIC", "-std=c++17", "-c")
+
+
+FLAGS = flags_for(platform.machine())
 LINK = ("-shared",)  # without OpenMP's library: PyTorch has loaded one, and two would compete for the cores
 
 

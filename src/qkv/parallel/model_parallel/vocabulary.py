@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ...core.batch import IGNORE
-from ...layers.losses import LossSums, check, rows_at_once
+from ...layers.losses import LossSums, check, rows_at_once, wants_gradients
 from .. import collectives
 from ..world import World
 from .division import Part
@@ -55,7 +55,8 @@ class Vocabulary:
         rows, flat = hidden.flatten(0, -2), labels.flatten()
         if torch.is_autocast_enabled(rows.device.type):
             rows = rows.to(torch.get_autocast_dtype(rows.device.type))
-        loss, nll = _Loss.apply(rows, weight, bias, flat, self, label_smoothing, z_loss)
+        wanted = wants_gradients(rows, weight, bias)
+        loss, nll = _Loss.apply(rows, weight, bias, flat, self, label_smoothing, z_loss, wanted)
         return LossSums(loss, nll, (flat != IGNORE).sum())
 
 
@@ -72,13 +73,15 @@ class _Loss(torch.autograd.Function):
         vocabulary: Vocabulary,
         smoothing: float,
         z_loss: float,
+        wanted: list[bool],
     ) -> tuple[Tensor, Tensor]:
         keep = (labels != IGNORE).nonzero().squeeze(-1)
         rows, labels = hidden[keep], labels[keep]
         wide = torch.promote_types(hidden.dtype, torch.float32)
         loss, nll = hidden.new_zeros((), dtype=wide), hidden.new_zeros((), dtype=wide)
-        d_rows, d_weight = torch.empty_like(rows), torch.zeros_like(weight)
-        d_bias = None if bias is None else torch.zeros_like(bias)
+        d_rows = torch.empty_like(rows) if wanted[0] else None
+        d_weight = torch.zeros_like(weight) if wanted[1] else None
+        d_bias = torch.zeros_like(bias) if wanted[2] and bias is not None else None
         step = rows_at_once(hidden, len(weight))
         for start in range(0, len(rows), step):
             h, target = rows[start : start + step], labels[start : start + step, None]
@@ -86,11 +89,14 @@ class _Loss(torch.autograd.Function):
             sums, d_logits = _gradients(logits, target, vocabulary, smoothing, z_loss)
             loss, nll = loss + sums[0], nll + sums[1]
             narrow = d_logits.to(h.dtype)
-            d_rows[start : start + step] = narrow @ weight.to(h.dtype)
-            d_weight += (narrow.T @ h).to(weight.dtype)
+            if d_rows is not None:
+                d_rows[start : start + step] = narrow @ weight.to(h.dtype)
+            if d_weight is not None:
+                d_weight += (narrow.T @ h).to(weight.dtype)
             if d_bias is not None:
                 d_bias += d_logits.sum(0).to(d_bias.dtype)
-        ctx.save_for_backward(torch.zeros_like(hidden).index_copy_(0, keep, d_rows), d_weight, d_bias)
+        d_hidden = None if d_rows is None else torch.zeros_like(hidden).index_copy_(0, keep, d_rows)
+        ctx.save_for_backward(d_hidden, d_weight, d_bias)
         ctx.ranks = vocabulary.ranks
         ctx.mark_non_differentiable(nll)
         return loss, nll
@@ -99,7 +105,7 @@ class _Loss(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         total = ctx.ranks.sum(gradient)  # the losses of all ranks depend on this rank's logits
         d_hidden, d_weight, d_bias = (None if d is None else d * total.to(d.dtype) for d in ctx.saved_tensors)
-        return d_hidden, d_weight, d_bias, None, None, None, None
+        return d_hidden, d_weight, d_bias, None, None, None, None, None
 
 
 def _gradients(
