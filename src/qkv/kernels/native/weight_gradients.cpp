@@ -22,6 +22,7 @@ struct Sizes {
 
 inline long parts_of(long outs) { return (outs + ROWS - 1) / ROWS; }
 inline long panels_of(const Sizes& s) { return (s.columns + COLUMNS - 1) / COLUMNS; }
+inline long panel_bytes(long rows) { return (rows + 1) * VECTORS * LINE; }  // a row more, so that panels differ in their cache sets
 inline long part_size(long outs, long part) { return std::min<long>(ROWS, outs - part * ROWS); }
 
 // Parts of D from `part` to `stop`, each with its rows side by side. Where sums is not null, columns are added to it.
@@ -71,10 +72,11 @@ inline void put_rows(long outs, const char* panel, const float* part, long rows,
 
 extern "C" {
 
-// How many bytes of `room` are needed, from the start of a line of memory.
-long qkv_weight_gradient_room(const Sizes* s) { return (std::min(s->rows, DEEP) + 1) * panels_of(*s) * VECTORS * LINE; }
+// How many bytes of `room` are needed.
+long qkv_weight_gradient_room(const Sizes* s) { return panel_bytes(std::min(s->rows, DEEP)) * panels_of(*s); }
 
-// out (outs, columns) = D' X, or plus that; where sums is not null, D's column sums are added to it. The order of a sum doesn't depend on the number of threads.
+// out (outs, columns) = D' X, or plus that; where sums is not null, D's column sums are added to it. `room` is aligned to lines.
+// The order of a sum doesn't depend on the number of threads.
 void qkv_weight_gradient(const float* d, const float* x, float* out, float* sums, char* room, const Sizes* sizes) {
     const Sizes s = *sizes;
     const long parts = parts_of(s.outs), panels = panels_of(s), group = std::min(GROUP, (parts + s.threads - 1) / s.threads);
@@ -83,7 +85,7 @@ void qkv_weight_gradient(const float* d, const float* x, float* out, float* sums
         std::vector<float> held;
         float* own = ::room(held, group * ROWS * DEEP);
         for (long start = 0; start < s.rows; start += DEEP) {
-            const long rows = std::min(DEEP, s.rows - start), bytes = (rows + 1) * VECTORS * LINE;
+            const long rows = std::min(DEEP, s.rows - start), bytes = panel_bytes(rows);
 #pragma omp for
             for (long m = 0; m < rows; ++m) pack_row(x + (start + m) * s.x_step, s.columns, room + m * VECTORS * LINE, bytes);
 #pragma omp for schedule(dynamic)
