@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from gradient_kernels import compute_by_panels
 from torch import Tensor
 
 from qkv.cost.memory_tracking import ASKS, Live, without_contents
-from qkv.kernels.native import weight_gradients
 from qkv.kernels.products import onednn
 from qkv.layers.losses import linear_cross_entropy
 
@@ -77,10 +77,7 @@ def test_chunks_of_logits_count_though_an_operator_hides_them() -> None:
 @pytest.fixture(params=[False, True], ids=["by copies", "by panels"])
 def panels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether gradients of weights are by the C++ kernels."""
-    if request.param and not weight_gradients.ready():
-        pytest.skip("gradients of weights in C++ need AVX-512 and a compiler")
-    monkeypatch.setattr(weight_gradients, "ready", lambda: request.param)
-    return bool(request.param)
+    return compute_by_panels(request.param, monkeypatch)
 
 
 def test_what_a_gradient_of_a_weight_takes_counts_where_it_multiplies(

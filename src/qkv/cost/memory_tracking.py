@@ -24,7 +24,7 @@ def _loss_workspace(hidden: Tensor, weight: Tensor, *others: Any) -> int:
 
 
 def _trains_weight(*others: Any) -> bool:
-    """Whether the loss computes its weight's gradient, by the arguments after the weight."""
+    """Whether the loss computes the gradient of the weight. `others` are its arguments after the weight."""
     _, weight, _ = others[-1]
     return bool(weight)
 
@@ -34,7 +34,7 @@ WORKSPACE: dict[str, Callable[..., int]] = {"qkv::linear_cross_entropy": _loss_w
 
 
 def _of_weight_gradient(first: Tensor, second: Tensor) -> int:
-    """Bytes beside dᵀ x, the gradient of a weight, the first of whose operands is not contiguous."""
+    """Bytes that the gradient of a weight, dᵀ x, allocates beside its result. Only there is the first operand transposed."""
     if first.is_contiguous() or not onednn.serves(first, second.T):
         return 0
     return onednn.workspace(len(second), len(first), second.shape[1])
@@ -48,10 +48,9 @@ def _of_vocabulary_gradient(hidden: Tensor, weight: Tensor, *others: Any) -> int
     return onednn.workspace(rows, *weight.shape)
 
 
-# Bytes that gradients of weights in fp32 take beside their operands where they are not by PyTorch's operators
-# (`kernels.products.onednn`): packed panels, or transposed copies. oneDNN's scratch memory in other products took less than
-# 0.3 MiB for each of ten shapes, by a count of malloc's blocks. A step on tensors without contents multiplies by PyTorch's
-# operators, which copy nothing.
+# Temporary bytes of the gradients of weights that `kernels.products.onednn` computes in fp32: packed panels, or transposed
+# copies. Its other products allocate next to nothing. The prediction runs on tensors without contents, for which PyTorch's
+# operators compute these gradients without any copy, so the bytes are added here.
 COPIES: dict[str, Callable[..., int]] = {
     "aten::mm": _of_weight_gradient,
     "qkv::linear_cross_entropy": _of_vocabulary_gradient,

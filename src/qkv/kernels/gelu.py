@@ -1,8 +1,6 @@
 """GELU (Hendrycks & Gimpel 2016), on CPUs in C++.
 
-    f(x) = x Φ(x),   or by tanh f(x) = x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))
-
-PyTorch's function takes about twice as long in fp32.
+f(x) = x Φ(x),   or by tanh f(x) = x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))
 """
 
 from __future__ import annotations
@@ -17,16 +15,16 @@ from torch.nn import functional as F
 from .native import gelu as native
 from .products.plain import is_unwatched
 
-LEAST = 1 << 16  # numbers that are worth the call from Python
+LEAST = 1 << 16  # elements from which the kernel is faster, including the call from Python
 
 
 def gelu(x: Tensor) -> Tensor:
-    """x Φ(x)."""
+    """Gaussian error linear unit, x Φ(x)."""
     return _gelu(x, by_tanh=False)
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))."""
+    """GELU approximated by tanh: x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))."""
     return _gelu(x, by_tanh=True)
 
 

@@ -98,7 +98,7 @@ def linear_cross_entropy(
 
 
 def wants_gradients(*tensors: Tensor | None) -> list[bool]:
-    """Whether each of these tensors is to have a gradient."""
+    """Whether the gradient of each tensor is needed."""
     return [x is not None and x.requires_grad and torch.is_grad_enabled() for x in tensors]
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from gradient_kernels import compute_by_panels
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from qkv.kernels.native import weight_gradients
 from qkv.kernels.products import onednn
 from qkv.kernels.products.dense import dense_product
 from qkv.layers.losses import linear_cross_entropy
@@ -31,10 +31,7 @@ def _everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=[False, True], ids=["by copies", "by panels"])
 def panels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether gradients of weights are by the C++ kernels."""
-    if request.param and not weight_gradients.ready():
-        pytest.skip("gradients of weights in C++ need AVX-512 and a compiler")
-    monkeypatch.setattr(weight_gradients, "ready", lambda: request.param)
-    return bool(request.param)
+    return compute_by_panels(request.param, monkeypatch)
 
 
 @pytest.fixture

@@ -83,8 +83,7 @@ def beats_fused(request: Request) -> bool:
     """Whether the kernels are faster than PyTorch's fused function without a mask, as far as the host can tell.
 
     They are on AMD's processors with AVX-512, where the function multiplies by MKL; most of all in training in bf16, in
-    which its backward pass takes each head of each row by itself. In causal attention they also leave out the blocks above
-    the diagonal.
+    which its backward pass takes each head of each row by itself.
     """
     q, k, v = request.q, request.k, request.v
     if request.bias is not None or request.softcap or request.dropout or not (is_favored(q) and native.takes(q, v)):

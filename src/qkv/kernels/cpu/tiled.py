@@ -82,12 +82,15 @@ def _planned(request: Request) -> tuple[float | None, bool]:
 
 
 def _tokens(request: Request) -> Tokens:
-    """The layouts; without padding on the right where attention is causal, since no token sees it."""
+    """Return the layouts as the operator takes them.
+
+    In causal attention no token sees padding on the right. Such rows are treated as unpadded and share one plan.
+    """
     q, k = request.layout, request.kv_layout
-    parts = needed_parts(request.pattern, q, k)
-    causal = isinstance(request.pattern, Causal) and not request.return_lse
-    if causal and q.padding == "right" and is_aligned_causal(parts, q, k):
-        q = k = request.plan.once("unpadded", (q,), lambda: Layout.full(q.shape[1], q.start or 0, q.device))
+    if isinstance(request.pattern, Causal) and q.padding == "right" and q.start is not None and not request.return_lse:
+        start, parts = q.start, needed_parts(request.pattern, q, k)
+        if is_aligned_causal(parts, q, k):
+            q = k = request.plan.once("unpadded", (q,), lambda: Layout.full(q.shape[1], start, q.device))
     marks = [q.segments, k.segments, q.roles, k.roles]
     return Tokens([q.positions, k.positions], marks, [first_position(q), first_position(k)])
 

@@ -21,7 +21,7 @@ class _Sizes(ctypes.Structure):
 
 @cache
 def ready() -> bool:
-    """Whether the kernels are there: they need AVX-512."""
+    """Whether the kernels are available. They need AVX-512."""
     kernels = library("weight_gradients")
     if not hasattr(kernels, "qkv_weight_gradient"):
         return False
@@ -30,7 +30,7 @@ def ready() -> bool:
 
 
 def room(rows: int, outs: int, columns: int) -> int:
-    """Bytes that `put` allocates."""
+    """Return the number of bytes that `put` allocates."""
     kernels = library("weight_gradients")
     assert kernels is not None
     return int(kernels.qkv_weight_gradient_room(ctypes.byref(_Sizes(rows, outs, columns))))
@@ -43,11 +43,11 @@ def put(
     adds: bool = False,
     sums: Float[Tensor, " O"] | None = None,
 ) -> None:
-    """into = Dᵀ X, or += if `adds`, and sums += Σ_n D[n], where given. `into` and `sums` are contiguous."""
+    """Store Dᵀ X in `into`, or add it if `adds`. Add the sum of D's rows to `sums` if given. Both must be contiguous."""
     kernels = library("weight_gradients")
     assert kernels is not None
     d, x = (rows if rows.stride(1) == 1 else rows.contiguous() for rows in (d, x))
     sizes = _Sizes(len(x), *into.shape, d.stride(0), x.stride(0), adds, torch.get_num_threads())
-    scratch = torch.empty(room(len(x), *into.shape), dtype=torch.int8)
+    scratch = torch.empty(room(len(x), *into.shape), dtype=torch.int8, device="cpu")
     tensors = (None if t is None else ctypes.c_void_p(t.data_ptr()) for t in (d, x, into, sums, scratch))
     kernels.qkv_weight_gradient(*tensors, ctypes.byref(sizes))

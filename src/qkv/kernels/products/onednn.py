@@ -66,7 +66,7 @@ def put_product(
     adds: bool = False,
     sums: Float[Tensor, " O"] | None = None,
 ) -> None:
-    """The gradient of a weight: into = dᵀ x, or += if `adds`, and sums += Σ_n d[n], where given."""
+    """Store the gradient of a weight, dᵀ x, in `into`, or add it if `adds`. Add the sum of d's rows to `sums` if given."""
     if weight_gradients.ready() and into.is_contiguous():
         weight_gradients.put(into, d, x, adds, sums)
         return
@@ -79,7 +79,7 @@ def put_product(
 
 
 def workspace(rows: int, outs: int, columns: int) -> int:
-    """Bytes that `put_product` allocates for d (rows, outs) and x (rows, columns)."""
+    """Return the number of bytes that `put_product` allocates for d (rows, outs) and x (rows, columns)."""
     if weight_gradients.ready():
         return weight_gradients.room(rows, outs, columns)
     return min(AT_ONCE, outs) * (rows + columns) * torch.float32.itemsize
