@@ -1,21 +1,41 @@
 // Activations of feed-forward layers.
 #pragma once
+#include <type_traits>
+
 #include "eights.h"
 
 namespace {
 
 enum Activation { IDENTITY, RELU, GELU, GELU_TANH, GELU_QUICK, SILU, SIGMOID, RELU_SQUARED };
 
-inline Eight activated(int kind, Eight x) {
+template <class V>
+inline V activated(int kind, V x) {
     switch (kind) {
-        case RELU: return x < 0.0f ? Eight{} : x;
+        case RELU: return x < 0.0f ? V{} : x;
         case GELU: return x * normal_distribution(x);
         case GELU_TANH: return 0.5f * x * (1.0f + hyperbolic_tangent(0.7978845608028654f * (x + 0.044715f * x * x * x)));
         case GELU_QUICK: return x * sigmoid(1.702f * x);
         case SILU: return x * sigmoid(x);
         case SIGMOID: return sigmoid(x);
-        case RELU_SQUARED: return x < 0.0f ? Eight{} : x * x;
+        case RELU_SQUARED: return x < 0.0f ? V{} : x * x;
         default: return x;
+    }
+}
+
+// The same in place for `count` vectors.
+template <class V>
+inline void activate(int kind, V* x, int count) {
+    const auto each = [&](auto known) {
+        for (int i = 0; i < count; ++i) x[i] = activated(decltype(known)::value, x[i]);
+    };
+    switch (kind) {
+        case RELU: return each(std::integral_constant<int, RELU>());
+        case GELU: return each(std::integral_constant<int, GELU>());
+        case GELU_TANH: return each(std::integral_constant<int, GELU_TANH>());
+        case GELU_QUICK: return each(std::integral_constant<int, GELU_QUICK>());
+        case SILU: return each(std::integral_constant<int, SILU>());
+        case SIGMOID: return each(std::integral_constant<int, SIGMOID>());
+        case RELU_SQUARED: return each(std::integral_constant<int, RELU_SQUARED>());
     }
 }
 

@@ -1,4 +1,4 @@
-// Vectors of eight floats: loads from fp32 and bf16, sums of their numbers, exponentials, and activations.
+// Vectors of eight floats: loads from fp32 and bf16, and sums of their numbers. Exponentials and the like of vectors of any width.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -7,7 +7,6 @@ namespace {
 
 constexpr long EIGHT = 8;
 using Eight = float __attribute__((vector_size(32)));
-using EightInts = int32_t __attribute__((vector_size(32)));
 
 inline Eight eight(const float* x) {
     Eight v;
@@ -45,7 +44,10 @@ inline void put(uint16_t* to, Eight v) {
     for (int i = 0; i < EIGHT; ++i) put(to + i, v[i]);
 }
 
-inline Eight all(float x) { return Eight{x, x, x, x, x, x, x, x}; }
+template <class V = Eight>
+inline V all(float x) {
+    return x - V{};
+}
 
 inline float sum_of(Eight v) {
     float x[EIGHT];
@@ -55,42 +57,46 @@ inline float sum_of(Eight v) {
 
 // e^x; 0 where that is denormal, infinite above 88.7, NaN for NaN: 2^n, n the integer nearest to x log2 e, times a polynomial
 // of the rest.
-inline Eight exponential(Eight x) {
-    const Eight low = all(-87.3f), high = all(88.7f);
-    Eight y = x < low ? low : x;
+template <class V>
+inline V exponential(V x) {
+    const V low = all<V>(-87.3f), high = all<V>(88.7f);
+    V y = x < low ? low : x;
     y = y > high ? high : y;
-    const Eight moved = y * 1.44269504088896340736f + 12582912.0f, whole = moved - 12582912.0f;
-    const Eight f = (y - whole * 0.693145751953125f) - whole * 1.42860682030941723212e-6f;  // ln 2 in two parts
-    Eight p = all(1.3981999e-3f);
+    const V moved = y * 1.44269504088896340736f + 12582912.0f, whole = moved - 12582912.0f;
+    const V f = (y - whole * 0.693145751953125f) - whole * 1.42860682030941723212e-6f;  // ln 2 in two parts
+    V p = all<V>(1.3981999e-3f);
     p = p * f + 8.3334519e-3f;
     p = p * f + 4.1665795e-2f;
     p = p * f + 1.6666665e-1f;
     p = p * f + 0.5f;
     p = (p * f + 1.0f) * f + 1.0f;
-    EightInts bits, n;
+    decltype(x < x) bits, n;  // integers
     std::memcpy(&bits, &p, sizeof bits);
     std::memcpy(&n, &moved, sizeof n);
     bits += n << 23;
     std::memcpy(&p, &bits, sizeof p);
-    p = x > high ? all(__builtin_inff()) : p;
-    p = x < low ? Eight{} : p;
+    p = x > high ? all<V>(__builtin_inff()) : p;
+    p = x < low ? V{} : p;
     return x == x ? p : x;
 }
 
-inline Eight sigmoid(Eight x) { return 1.0f / (1.0f + exponential(-x)); }
+template <class V>
+inline V sigmoid(V x) { return 1.0f / (1.0f + exponential(-x)); }
 
 // Near 0 a polynomial, where the quotient would lose digits.
-inline Eight hyperbolic_tangent(Eight x) {
-    const Eight size = x < 0.0f ? -x : x, t = x * x;
-    const Eight near = x + x * t * (-0.33333333f + t * (0.13333333f + t * (-0.053968254f + t * 0.021869488f)));
-    const Eight far = 1.0f - 2.0f / (1.0f + exponential(2.0f * size));
+template <class V>
+inline V hyperbolic_tangent(V x) {
+    const V size = x < 0.0f ? -x : x, t = x * x;
+    const V near = x + x * t * (-0.33333333f + t * (0.13333333f + t * (-0.053968254f + t * 0.021869488f)));
+    const V far = 1.0f - 2.0f / (1.0f + exponential(2.0f * size));
     return size < 0.25f ? near : (x < 0.0f ? -far : far);
 }
 
 // Φ(x) = (1 + erf(x / √2)) / 2, to 3e-7: erf(z) = z P(z²) / Q(z²), fitted where |z| ≤ 3.9, and ±1 beyond.
-inline Eight normal_distribution(Eight x) {
-    const Eight z = x * 0.70710678118654752440f, t = z * z;
-    Eight p = all(2.0503850e-6f), q = all(3.8230755e-5f);
+template <class V>
+inline V normal_distribution(V x) {
+    const V z = x * 0.70710678118654752440f, t = z * z;
+    V p = all<V>(2.0503850e-6f), q = all<V>(3.8230755e-5f);
     p = p * t + 2.8745796e-4f;
     q = q * t + 1.1817406e-3f;
     p = p * t + 3.8369002e-3f;
@@ -101,7 +107,7 @@ inline Eight normal_distribution(Eight x) {
     q = q * t + 5.0343554e-1f;
     p = p * t + 1.1283790f;
     q = q * t + 1.0f;
-    const Eight erf = t > 15.21f ? (z < 0.0f ? all(-1.0f) : all(1.0f)) : z * p / q;
+    const V erf = t > 15.21f ? (z < 0.0f ? all<V>(-1.0f) : all<V>(1.0f)) : z * p / q;
     return 0.5f + 0.5f * erf;
 }
 

@@ -9,7 +9,7 @@
 #ifdef QKV_LANES
 namespace {
 
-constexpr long AT_ONCE = 256;  // rows, as products.cpp takes them
+constexpr long AT_ONCE = 512;  // rows, as products.cpp takes them
 
 class Run : Sublayers {
 public:

@@ -129,6 +129,7 @@ struct ByteLanes {
 template <class K, int R, int V>
 inline __attribute__((always_inline)) void panel_sums(const char* panel, const int32_t* x, long row, long step, long lanes,
                                                       typename K::Sum (*total)[V]) {
+    if (lanes < 1) __builtin_unreachable();  // or compilers would write the zeros to memory too
     for (int r = 0; r < R; ++r)
         for (int v = 0; v < V; ++v) total[r][v] = typename K::Sum{};
     for (long i = 0; i < lanes; ++i, panel += V * LINE, x += step) {

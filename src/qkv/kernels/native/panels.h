@@ -21,6 +21,9 @@ struct PackedRows {
 
 constexpr int32_t TURNED = static_cast<int32_t>(0x80808080);  // codes of 8 bits are moved by 128, as `MOVED` says
 
+// The first `count` lanes of a vector.
+inline __mmask16 mask_of(long count) { return static_cast<__mmask16>((1 << std::min(ACROSS, count)) - 1); }
+
 inline Floats widened(__mmask16 kept, const uint16_t* x) {
     return bits_as<Floats>(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(kept, x)), 16));
 }
@@ -31,17 +34,8 @@ inline Floats bias_of(const Weight& w, __mmask16 kept, long o) {
                        : bits_as<Floats>(_mm512_maskz_loadu_ps(kept, static_cast<const float*>(w.bias) + o));
 }
 
-inline Floats activated(int kind, Floats x) {
-    Eight parts[2];
-    std::memcpy(parts, &x, sizeof x);
-    for (Eight& part : parts) part = activated(kind, part);
-    std::memcpy(&x, parts, sizeof x);
-    return x;
-}
-
-// y, or its activation, to its place, or added to what is there.
+// y to its place, or added to what is there.
 inline void put(Floats y, __mmask16 kept, const Place& to, const Sizes& s, long at) {
-    if (s.activation != IDENTITY) y = activated(s.activation, y);
     if (!s.half) {
         float* place = static_cast<float*>(to.y) + at;
         if (s.adds) y += bits_as<Floats>(_mm512_maskz_loadu_ps(kept, place));
@@ -56,9 +50,8 @@ inline void put(Floats y, __mmask16 kept, const Place& to, const Sizes& s, long 
     kept == 0xffff ? stored(place, own) : _mm256_mask_storeu_epi16(place, kept, bits_as<__m256i>(own));
 }
 
-inline Floats output(Floats sum, const Weight&, const PackedRows&, __mmask16, long, long) { return sum; }
-inline Floats output(Integers<16> sum, const Weight& w, const PackedRows& in, __mmask16 kept, long o, long m) {
-    const auto scales = bits_as<Floats>(_mm512_maskz_loadu_ps(kept, w.scales + o));
+inline Floats output(Floats sum, Floats, const PackedRows&, long) { return sum; }
+inline Floats output(Integers<16> sum, Floats scales, const PackedRows& in, long m) {
     return __builtin_convertvector(sum + in.moved[m], Floats) * scales * in.factors[m];
 }
 
@@ -68,13 +61,17 @@ inline void panel_tile(const char* panel, const Weight& w, const PackedRows& in,
                        long count) {
     typename K::Sum total[R][V];
     panel_sums<K, R, V>(panel, in.x + first * in.lanes, 1, R, in.lanes, total);
+    Floats y[V][R];
     for (int v = 0; v < V; ++v) {
-        const long left = std::min(ACROSS, count - v * ACROSS), at = o + v * ACROSS;
-        const auto kept = static_cast<__mmask16>((1 << left) - 1);
-        const Floats bias = bias_of(w, kept, at);
-        for (int r = 0; r < R; ++r)
-            put(output(total[r][v], w, in, kept, at, first + r) + bias, kept, to, s, (first + r) * to.row + to.start + at);
+        const __mmask16 kept = mask_of(count - v * ACROSS);
+        const Floats bias = bias_of(w, kept, o + v * ACROSS);
+        const Floats scales = K::WIDTH == 4 ? bits_as<Floats>(_mm512_maskz_loadu_ps(kept, w.scales + o + v * ACROSS)) : Floats{};
+        for (int r = 0; r < R; ++r) y[v][r] = output(total[r][v], scales, in, first + r) + bias;
     }
+    activate(s.activation, y[0], V * R);
+    for (int v = 0; v < V; ++v)
+        for (int r = 0; r < R; ++r)
+            put(y[v][r], mask_of(count - v * ACROSS), to, s, (first + r) * to.row + to.start + o + v * ACROSS);
 }
 
 template <class K, int V, int R = ROWS>

@@ -22,7 +22,7 @@ constexpr int MOST = 3;
 constexpr long TASK = 1 << 16;      // bytes of W that a thread takes at a time
 constexpr long SMALL = 1 << 16;     // bytes of W below which one thread is as fast
 constexpr long NEAR = 24 << 10;      // bytes of rounded x that stay in the nearest cache while a task's rows of W are read
-constexpr long AT_ONCE = 256;       // rows of x, which stay in the cache while W is read
+constexpr long AT_ONCE = 512;       // rows of x, which stay in the cache while W is read
 
 // Prefetch the scales of the rows whose codes are prefetched while R rows are read.
 template <int R>

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "layers.h"
+#include "products.h"
 
 namespace {
 
@@ -13,16 +14,15 @@ protected:
     float *normed, *added, *total, *wide;
 
     // Room for `most` rows at a time, and for `more` numbers.
-    Sublayers(const Step& step, long most, size_t more) : s(step), rows(most) {
-        const size_t numbers = most * (3 * s.width + s.scratch) + more;
-        if (room.size() < numbers) room.resize(numbers);
-        normed = room.data();
-        added = normed + most * s.width;
-        total = added + most * s.width;
-        wide = total + most * s.width;
+    Sublayers(const Step& step, long most, long more) : s(step), rows(most) {
+        const long each = in_lines(most * s.width);
+        normed = room(held, 3 * each + in_lines(most * s.scratch) + more);
+        added = normed + each;
+        total = added + each;
+        wide = total + each;
     }
 
-    float* rest(long most) { return wide + most * s.scratch; }
+    float* rest(long most) { return wide + in_lines(most * s.scratch); }
 
     int threads() { return s.available(s.threads); }
 
@@ -90,9 +90,12 @@ protected:
     }
 
 private:
-    static thread_local std::vector<float> room;
+    static thread_local std::vector<float> held;
+
+    // Numbers that fill whole lines of memory.
+    static long in_lines(long numbers) { return (numbers + LINE / 4 - 1) / (LINE / 4) * (LINE / 4); }
 };
 
-thread_local std::vector<float> Sublayers::room;
+thread_local std::vector<float> Sublayers::held;
 
 }  // namespace
