@@ -9,6 +9,7 @@
 namespace {
 
 constexpr long PANEL_OUTS = 2 * ACROSS;
+constexpr long PREFETCHED = 1 << 17;  // bytes of the next rows of W
 constexpr long PANEL_LEAST = 32;  // rows of x for which a panel is worth while
 
 // Rows of x in parts of at most ROWS, which stand side by side; in 8 bits also their scales, and what makes up for moved codes.
@@ -95,8 +96,12 @@ inline void panel_outputs(const Weight& w, const PackedRows& in, const Place& to
         const long own = o + v * ACROSS, some = std::min(ACROSS, o + count - own);
         pack_panel<V>(static_cast<const char*>(w.codes) + own * bytes, bytes, some, in.lanes, s.kind == BYTE ? TURNED : 0, panel, v);
     }
+    const char* following = static_cast<const char*>(w.codes) + (o + count) * bytes;  // which this thread probably packs next
+    const long ahead = std::min(count * bytes, PREFETCHED);
     for (long p = 0; p < parts_of(s.rows); ++p) {
         const long first = part_start(s.rows, p), next = part_start(s.rows, p + 1);
+        for (long b = ahead * p / parts_of(s.rows); b < ahead * (p + 1) / parts_of(s.rows); b += LINE)
+            __builtin_prefetch(following + b, 0, 2);
         panel_rows<K, V>(next - first, panel, w, in, to, s, first, o, count);
     }
 }
