@@ -39,7 +39,9 @@ def beam_search(model: Decoder, prompts: Prompts, rules: SearchOptions) -> list[
 
 
 class _Beams:
-    """The running beams: row b·n + j is beam j of the b-th active prompt.
+    """The running beams: row b · each + j is beam j of the b-th active prompt.
+
+    At first a prompt has one, as all of its beams would be equal; or n where a vocabulary is too small to choose from.
 
     Beams are paths in a tree. A step appends its nodes (parent row, token, log p) to `steps` and copies nothing; the
     tokens of a hypothesis are collected from its last node when it is finished.
@@ -50,13 +52,15 @@ class _Beams:
         self.model, self.rules, self.n = model, rules, settings.num_beams
         self.width = max(2, 1 + len(rules.eos)) * self.n  # enough that n candidates are left if every beam ends
         self.cache, logits = prompts.prefill(model)
-        rows = torch.arange(len(prompts), device=logits.device).repeat_interleave(self.n)
-        self.cache.reorder(rows)
-        self.logits = logits[rows]
+        self.each = 1 if logits.shape[-1] >= self.width else self.n  # running beams of a prompt
+        rows = torch.arange(len(prompts), device=logits.device).repeat_interleave(self.each)
+        if self.each > 1:
+            self.cache.reorder(rows)
+        self.logits = logits[rows] if self.each > 1 else logits
         self.eos = torch.tensor(sorted(rules.eos), device=logits.device, dtype=torch.long)
         self.history = prompts.history()[rows] if rules.processors else None
-        self.scores = logits.new_full((len(prompts), self.n), NONE, dtype=torch.float32)
-        self.scores[:, 0] = 0.0  # all beams of a prompt are equal at first, so only one counts
+        self.scores = logits.new_full((len(prompts), self.each), NONE, dtype=torch.float32)
+        self.scores[:, 0] = 0.0  # only one of equal beams counts
         self.limits = list(prompts.limits)
         self.active = list(range(len(prompts)))  # the prompt that each group of beams belongs to
         self.finished: list[list[Hypothesis]] = [[] for _ in self.active]
@@ -131,7 +135,7 @@ class _Beams:
         assert self.rules.stop is not None
         stopped = []
         for b, (scores, row) in enumerate(zip(top.tolist(), places.tolist(), strict=True)):
-            paths = [[*self._path(b * self.n + place // vocab)[0], place % vocab] for place in row]
+            paths = [[*self._path(b * self.each + place // vocab)[0], place % vocab] for place in row]
             stopped.append([s > NONE and self.rules.stop(path) for s, path in zip(scores, paths, strict=True)])
         return torch.tensor(stopped, device=top.device)
 
@@ -151,7 +155,7 @@ class _Beams:
         else:
             values = [[0.0] * places.shape[1]] * len(self.active)
         return [
-            [(b * self.n + place // vocab, place % vocab, value) for place, value in zip(row, row_values, strict=True)]
+            [(b * self.each + place // vocab, place % vocab, value) for place, value in zip(row, row_values, strict=True)]
             for b, (row, row_values) in enumerate(zip(places.tolist(), values, strict=True))
         ]
 
@@ -182,7 +186,7 @@ class _Beams:
         finished = self.finished[prompt]
         if len(finished) < self.n:
             if bound == NONE and not finished:  # no token is allowed: return the running beam as it is
-                tokens, log_probs = self._path(place * self.n)
+                tokens, log_probs = self._path(place * self.each)
                 score = float(self.scores[place, 0]) / max(len(tokens), 1) ** self.rules.settings.length_penalty
                 finished.append(Hypothesis(tokens, log_probs, score))
             return bound > NONE
@@ -197,12 +201,12 @@ class _Beams:
         parents, tokens, log_probs = (list(column) for column in zip(*flat, strict=True))
         self.steps.append((parents, tokens, log_probs))
         rows, column = torch.tensor([parents, tokens], device=scores.device)
-        if parents != list(range(len(self.active) * self.n)):
-            self.cache.reorder(rows, cross=len(going) < len(self.active))
+        if parents != list(range(len(self.active) * self.each)):
+            self.cache.reorder(rows, cross=len(going) < len(self.active) or self.each < self.n)
         if self.history is not None:
             self.history = torch.cat([self.history[rows], column[:, None]], 1)
         self.scores = scores if len(going) == len(self.active) else scores[torch.tensor(going, device=scores.device)]
-        self.active = [self.active[place] for place in going]
+        self.active, self.each = [self.active[place] for place in going], self.n
         self.logits = self.model.step(column[:, None], self.cache)
 
 

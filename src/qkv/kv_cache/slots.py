@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..core.layout import Layout
+from ..kernels.native import row_selection
 from .slot_table import SlotTable
 
 Table = TypeVar("Table", bound=SlotTable)
@@ -93,5 +94,7 @@ def select_in_place(buffer: Tensor, rows: Tensor, used: int) -> None:
 
     Faster than a new buffer, whose pages the kernel would clear first.
     """
+    if row_selection.serves(buffer, rows):
+        return row_selection.select_rows(buffer, rows, used)
     own = buffer[:, :, :used]
     own.copy_(own.index_select(0, rows))

@@ -3,6 +3,7 @@
 // A step computes, for a few rows of tokens, what the modules of the layers compute, in fp32 whatever the weights: norms,
 // products by `qkv_products` (products.cpp), rotary positions, new keys and values in their caches, attention and activations.
 #include "ranking.h"
+#include "row_selection.h"
 #include "sublayers.h"
 
 namespace {
@@ -91,6 +92,12 @@ void qkv_rank(const float* logits, const long* sizes, const long* forbidden, flo
 #pragma omp parallel for num_threads(static_cast<int>(threads)) if (threads > 1)
     for (long r = 0; r < rows; ++r)
         normalizers[r] = ranked(logits + r * vocab, vocab, chunk, forbidden, count, best + r * chunks);
+}
+
+// The used part of a buffer of so many rows and heads: row r becomes the old row from[r].
+void qkv_select_rows(char* buffer, const long* from, long rows, long heads, const Parts* parts, int threads) {
+#pragma omp parallel for num_threads(threads) if (threads > 1 && rows * heads * parts->used > HELD)
+    for (long h = 0; h < heads; ++h) select_rows(buffer + h * parts->head, from, rows, *parts);
 }
 
 // x (rows, width), in place: the embedded tokens become what the stack gives.

@@ -35,6 +35,10 @@ inline Floats bias_of(const Weight& w, __mmask16 kept, long o) {
                        : bits_as<Floats>(_mm512_maskz_loadu_ps(kept, static_cast<const float*>(w.bias) + o));
 }
 
+inline void prefetch_place(const Place& to, const Sizes& s, long at) {
+    __builtin_prefetch(static_cast<const char*>(to.y) + at * (s.half ? 2 : 4), 1);
+}
+
 // y to its place, or added to what is there.
 inline void put(Floats y, __mmask16 kept, const Place& to, const Sizes& s, long at) {
     if (!s.half) {
@@ -60,6 +64,8 @@ inline Floats output(Integers<16> sum, Floats scales, const PackedRows& in, long
 template <class K, int R, int V>
 inline void panel_tile(const char* panel, const Weight& w, const PackedRows& in, const Place& to, const Sizes& s, long first, long o,
                        long count) {
+    for (int r = 0; r < R; ++r)
+        for (int v = 0; v < V; ++v) prefetch_place(to, s, (first + r) * to.row + to.start + o + v * ACROSS);
     typename K::Sum total[R][V];
     panel_sums<K, R, V>(panel, in.x + first * in.lanes, 1, R, in.lanes, total);
     Floats y[V][R];

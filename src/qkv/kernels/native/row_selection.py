@@ -1,0 +1,38 @@
+"""Rows of a cache's buffer replaced by other rows of it, in place, in C++."""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+from jaxtyping import Int, Shaped
+from torch import Tensor
+
+from .compiler import library
+
+
+class _Parts(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_long) for name in ("row", "head", "used")]
+
+
+def serves(buffer: Tensor, rows: Int[Tensor, " N"]) -> bool:
+    """Whether the kernel supports this buffer: a contiguous tensor on the CPU that needs no gradient."""
+    plain = buffer.is_cpu and buffer.is_contiguous() and type(buffer) is Tensor and not buffer.requires_grad
+    return plain and rows.dtype == torch.long and library("decoding") is not None
+
+
+def select_rows(buffer: Shaped[Tensor, "N K S D"], rows: Int[Tensor, " N"], used: int) -> None:
+    """Let row i of the first `used` slots become the old row `rows[i]`; `serves` is true.
+
+    Raises IndexError if a row is not one of the buffer's.
+    """
+    kernels = library("decoding")
+    assert kernels is not None
+    count, heads = buffer.shape[:2]
+    if len(rows) != count or (count and not 0 <= int(rows.min()) <= int(rows.max()) < count):
+        raise IndexError(f"{len(rows)} rows were given for a buffer of {count}: one of its rows for each was expected")
+    size, rows = buffer.element_size(), rows.contiguous()
+    parts = _Parts(buffer.stride(0) * size, buffer.stride(1) * size, used * buffer.stride(2) * size)
+    places = ctypes.c_void_p(buffer.data_ptr()), ctypes.c_void_p(rows.data_ptr())
+    threads = ctypes.c_int(torch.get_num_threads())
+    kernels.qkv_select_rows(*places, ctypes.c_long(count), ctypes.c_long(heads), ctypes.byref(parts), threads)
