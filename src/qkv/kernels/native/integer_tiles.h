@@ -9,7 +9,8 @@ namespace {
 
 constexpr int INTEGER_ROWS = WIDE_INTEGERS ? 4 : 2;  // rows of x at a time: with OUTS rows of W their sums fill the registers
 
-inline void prefetch(const void* place, long ahead) { __builtin_prefetch(static_cast<const char*>(place) + ahead); }
+// To the second cache: the first waits for so few lines at a time that one core could not read at the pace of memory.
+inline void prefetch(const void* place, long ahead) { __builtin_prefetch(static_cast<const char*>(place) + ahead, 0, 2); }
 
 // The same vector in a register: compilers would read it from memory for each product.
 template <typename V>

@@ -88,7 +88,7 @@ inline float single(const typename K::Code* w, const float* scales, long groups,
         const long stop = (g + 1) * group;
         long i = g * group;
         for (; i + STEP <= stop; i += STEP) {
-            if constexpr (sizeof(typename K::Code) < 4) prefetch(w + i, ahead);  // the processor foresees fp32 better
+            prefetch(w + i, ahead);
             for (long j = 0; j < STEP; j += P * LANES)
                 for (int p = 0; p < P; ++p) part[p] += K::many(w + i + j + p * LANES) * loaded<Floats>(x + i + j + p * LANES);
         }
