@@ -64,9 +64,7 @@ class Checked:
 
     def load(self, device: torch.device, dtype: torch.dtype | None = None, scheme: Scheme | None = None) -> Model:
         """The model with its weights. Mostly copies numbers, so that other threads can run Python meanwhile."""
-        place(
-            self.model, self.names, self.weights, where=str(self.folder), device=device, dtype=dtype, scheme=scheme
-        )
+        place(self.model, self.names, self.weights, where=str(self.folder), device=device, dtype=dtype, scheme=scheme)
         return self.model.eval()
 
 
