@@ -34,7 +34,7 @@ def read_family(config: Mapping[str, Any], where: Path) -> Family:
     """The family of a configuration. Raises ValueError naming the model type where there is none."""
     model_type = config.get("model_type")
     Maybe(Word()).check(model_type, f"{where}: model_type")
-    if model_type in FAMILIES:
+    if isinstance(model_type, str) and model_type in FAMILIES:
         return FAMILIES[model_type]
     if config.get("auto_map"):
         raise ValueError(

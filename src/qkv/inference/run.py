@@ -403,8 +403,7 @@ def _load_hub(
     found = hub_load.check(folder, allow_pickle)
     with ThreadPoolExecutor(1) as pool:  # the weights are copied meanwhile
         tokenizing = pool.submit(lambda: Tokenizer.load(folder) if has_tokenizer(folder) else None)
-        model, origin = found.load(device, dtype, scheme), found.origin
-    tokenizer = tokenizing.result()
+        model, origin, tokenizer = found.load(device, dtype, scheme), found.origin, tokenizing.result()
     try:
         generation = Generation.from_dict(found.fields)
     except ValueError as error:
