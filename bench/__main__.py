@@ -14,6 +14,7 @@
     python -m bench products                 products of few rows beside memory bandwidth, for docs/machine.md
     python -m bench serving                  decoding beside other libraries, for docs/performance.md
     python -m bench translating              translation beside other libraries, for docs/performance.md
+    python -m bench batching                 tokenizing and batching beside training's steps, for docs/performance.md
     python -m bench start                    time to the first token, for docs/performance.md
     python -m bench quantization RUN         perplexity with weights of 8 and 4 bits, for docs/quantization.md
     python -m bench speculation RUN          speculative decoding beside plain decoding, for docs/performance.md
@@ -37,6 +38,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from . import machine, peers, render
+from .batching import main as batching
 from .cost.command import main as cost
 from .encoding.command import main as encoding
 from .lockstep import Case, measure, ring
@@ -74,6 +76,8 @@ def main(arguments: list[str] | None = None) -> int:
         return serving(words[1:])
     if words[:1] == ["translating"]:
         return translating(words[1:])
+    if words[:1] == ["batching"]:
+        return batching(words[1:])
     if words[:1] == ["start"]:
         return start(words[1:])
     if words[:1] == ["quantization"]:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from qkv.core.graphs import registered
 from qkv.cost.memory_tracking import without_contents
 from qkv.families import preset, presets
 from qkv.layers.moe import MixtureOfExperts
@@ -29,6 +30,7 @@ def grouped_products(x: tuple[int, ...], weight: tuple[int, ...], *_: Any, **__:
     return 2 * x[0] * weight[1] * weight[2]
 
 
+registered("grouped_products")
 COUNTED = {torch.ops.qkv.grouped_products: grouped_products}
 
 

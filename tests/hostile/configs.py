@@ -202,7 +202,7 @@ def check_stored(mutant: Mutant, folder: Path, seconds: float = 10.0) -> str | N
     (folder / "config.json").write_text(json.dumps(mutant.config))
     began = time.process_time()
     try:
-        hub_load.load(folder, torch.device("cpu"))
+        hub_load.check(folder).load(torch.device("cpu"))
     except ValueError as error:
         if len(str(error)) > 4000:
             return f"{mutant}: a message of {len(str(error)):,} characters"

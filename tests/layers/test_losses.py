@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from qkv.core.batch import IGNORE
+from qkv.core.graphs import registered
 from qkv.layers import losses as module
 from qkv.layers.losses import cross_entropy, linear_cross_entropy
 
@@ -142,6 +143,7 @@ def test_gradients_that_nothing_asks_for_are_not_computed(
 def test_gradients_that_are_not_wanted_are_empty(wanted: tuple[bool, bool, bool]) -> None:
     hidden, weight, bias, labels = (x.detach() for x in problem() if x is not None)
     arguments = (hidden.flatten(0, 1), weight, bias, labels.flatten(), 0.1, 0.0, list(wanted))
+    registered("linear_cross_entropy")
     found = torch.ops.qkv.linear_cross_entropy(*arguments)[2:]
     for gradient, leaf, there in zip(found, (arguments[0], weight, bias), wanted, strict=True):
         assert gradient.shape == (leaf.shape if there else (0,))

@@ -152,10 +152,13 @@ SETTINGS_ADVICE = "give generation settings with --set KEY=VALUE"
 def generation_settings(context: typer.Context, assignments: list[str] | None) -> dict[str, Any]:
     """The generation settings of a command line, from their own options and from `--set`."""
     from ..generation.settings import Generation
-    from ..recipes.overrides import parse
 
     settings = {name: context.params[name] for name in Generation.model_fields if context.params.get(name) is not None}
-    for key, value in (parse(text.removeprefix("generation.")) for text in assignments or ()):
+    if not assignments:
+        return settings
+    from ..recipes.overrides import parse
+
+    for key, value in (parse(text.removeprefix("generation.")) for text in assignments):
         if key in settings:
             raise ValueError(f"{key} is given twice; give it once")
         settings[key] = value

@@ -1,16 +1,21 @@
-"""Decorators for `torch.compile` that don't import `torch._dynamo`, unlike `torch.compiler.disable`; it takes a second."""
+"""Decorators for `torch.compile` that don't import `torch._dynamo`, unlike `torch.compiler.disable`; it takes a second.
+
+`Operator` is a custom operator that is registered when it is first called, because registering takes milliseconds each.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from threading import Lock
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import torch
 from torch._compile import _disable_dynamo
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_registering = Lock()
 
 
 def untraced(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -30,3 +35,56 @@ def constant(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """`torch.compiler.assume_constant_result`: the graph keeps the result that the function returned during tracing."""
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
+
+
+class Operator:
+    """A function as a custom operator of PyTorch, a single node of a graph; its name is `qkv::` and `name`.
+
+    Used as `torch.library.custom_op`. What is registered may be called by graphs as `torch.ops.qkv.<name>`, from its first
+    call or from `registered(name)` on.
+    """
+
+    waiting: ClassVar[dict[str, Operator]] = {}  # to be registered
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self.name, self.function = name, function
+        self.fake: Callable[..., Any] = function
+        self.gradients: tuple[Callable[..., Any], Callable[..., Any]] | None = None
+        self.waiting[name] = self
+
+    def __call__(self, *inputs: Any) -> Any:
+        registered(self.name)
+        return getattr(torch.ops.qkv, self.name)(*inputs)
+
+    def register_fake(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        """Give it the shapes of its results, as `torch.library.register_fake` does."""
+        self.fake = function
+        return function
+
+    def register_autograd(self, backward: Callable[..., Any], *, setup_context: Callable[..., Any]) -> None:
+        """Give it its gradients, as `torch.library.register_autograd` does."""
+        self.gradients = backward, setup_context
+
+
+def operator(name: str) -> Callable[[Callable[..., Any]], Operator]:
+    """Make an `Operator` of a function that changes none of its arguments."""
+
+    def decorate(function: Callable[..., Any]) -> Operator:
+        return Operator(name, function)
+
+    return decorate
+
+
+@constant
+def registered(name: str) -> bool:
+    """Register an operator that is not registered yet. While a graph is traced, it happens at once and isn't part of it."""
+    if name in Operator.waiting:
+        with _registering:
+            made = Operator.waiting.get(name)
+            if made is not None:
+                known = torch.library.custom_op(f"qkv::{name}", made.function, mutates_args=())
+                known.register_fake(made.fake)
+                if made.gradients is not None:
+                    known.register_autograd(made.gradients[0], setup_context=made.gradients[1])
+                del Operator.waiting[name]
+    return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,7 +34,7 @@ def read_family(config: Mapping[str, Any], where: Path) -> Family:
     """The family of a configuration. Raises ValueError naming the model type where there is none."""
     model_type = config.get("model_type")
     Maybe(Word()).check(model_type, f"{where}: model_type")
-    if model_type in FAMILIES:
+    if isinstance(model_type, str) and model_type in FAMILIES:
         return FAMILIES[model_type]
     if config.get("auto_map"):
         raise ValueError(
@@ -46,25 +47,38 @@ def read_family(config: Mapping[str, Any], where: Path) -> Family:
     raise ValueError(f"{where}: there is no model type {shown(model_type)} here; {near}")
 
 
-def load(
-    folder: Path,
-    device: torch.device,
-    dtype: torch.dtype | None = None,
-    allow_pickle: bool = False,
-    scheme: Scheme | None = None,
-) -> tuple[Model, Origin, dict[str, Any]]:
-    """The model in a Hub directory, what else the directory says, and its settings as fields of `Generation`.
+@dataclass(frozen=True)
+class Checked:
+    """A Hub directory in which everything is known to fit, before any weight is allocated.
 
-    Raises ValueError in one sentence where a key, a class or a tensor is not known, missing or of a wrong shape; all of
-    that is found before anything is allocated.
+    model:  on the meta device; names: of its tensors in `weights`.
+    fields: the directory's settings as fields of `Generation`; origin: what else it says.
+    """
+
+    folder: Path
+    model: Model
+    names: Names
+    weights: Weights
+    fields: dict[str, Any]
+    origin: Origin
+
+    def load(self, device: torch.device, dtype: torch.dtype | None = None, scheme: Scheme | None = None) -> Model:
+        """The model with its weights. Mostly copies numbers, so that other threads can run Python meanwhile."""
+        place(self.model, self.names, self.weights, where=str(self.folder), device=device, dtype=dtype, scheme=scheme)
+        return self.model.eval()
+
+
+def check(folder: Path, allow_pickle: bool = False) -> Checked:
+    """Read what a Hub directory says, and check that it fits together.
+
+    Raises ValueError in one sentence where a key, a class or a tensor is not known, missing or of a wrong shape.
     """
     config = _config(folder)
     family = read_family(config, folder / CONFIG)
     weights = _opened(folder, config, allow_pickle)
     model, names = _fitting(family, config, weights, folder)
     generation, fields, ids = _generation(folder, config, family, model.spec.vocab_size or None)
-    place(model, names, weights, where=str(folder), device=device, dtype=dtype, scheme=scheme)
-    return model.eval(), Origin(config, generation, ids), fields
+    return Checked(folder, model, names, weights, fields, Origin(config, generation, ids))
 
 
 def _generation(

@@ -10,9 +10,6 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-import psutil
-from filelock import FileLock, Timeout
-
 LOCK, OWNER = ".lock", ".owner.json"
 
 
@@ -22,6 +19,8 @@ def locked(folder: Path) -> Iterator[None]:
 
     Raises ValueError, with nothing in the folder touched, while another process trains there. Reading needs no lock.
     """
+    from filelock import FileLock, Timeout  # here, because reading a directory needs it not
+
     new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / LOCK)
@@ -47,6 +46,8 @@ def locked(folder: Path) -> Iterator[None]:
 def owner_of(folder: Path) -> str | None:
     """The process that trains in a folder, read from the owner file without trying the lock; None where there is none, or
     where it was a process of this machine that has died."""
+    import psutil
+
     try:
         owner = json.loads((folder / OWNER).read_text(encoding="utf-8"))
         began = datetime.fromisoformat(owner["since"]).timestamp()

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from ..core import yamls
 from ..core.spec import SCHEMA
 from ..generation import Generation
 from ..hub.quantized.config import KEY
@@ -79,7 +78,11 @@ def read_config(path: Path) -> tuple[Any, Use]:
 def read_imports(folder: Path) -> tuple[list[str], list[str]]:
     """The modules outside qkv that a run needs: those that its `recipe.yaml` names, and those that define parts of its
     model by its `config.json`. The first may import the others."""
-    recipe = yamls.load(read_text(folder / RECIPE), str(folder / RECIPE)) if (folder / RECIPE).is_file() else None
+    recipe = None
+    if (folder / RECIPE).is_file():
+        from ..core import yamls  # here, because directories of the Hub have no YAML
+
+        recipe = yamls.load(read_text(folder / RECIPE), str(folder / RECIPE))
     config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else None
     named, defining = (
         [name for name in names if isinstance(name, str)] if isinstance(names, list) else []

@@ -64,7 +64,7 @@ def tokenizer_of(name: str, special: Sequence[str] = (), spec: TokenizerSpec | N
     start = _decoder_start(folder)
     if not new and start is None and template is None:
         return tokenizer
-    raw, extra = tokenizer_json.parse(tokenizer.to_json())
+    raw, extra, _ = tokenizer_json.parse(tokenizer.to_json())
     if template is not None:
         raw.add_special_tokens([AddedToken(token, normalized=False) for token in roles.values()])
         config = {**extra.config, "chat_template": template}

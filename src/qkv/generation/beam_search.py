@@ -155,7 +155,10 @@ class _Beams:
         else:
             values = [[0.0] * places.shape[1]] * len(self.active)
         return [
-            [(b * self.each + place // vocab, place % vocab, value) for place, value in zip(row, row_values, strict=True)]
+            [
+                (b * self.each + place // vocab, place % vocab, value)
+                for place, value in zip(row, row_values, strict=True)
+            ]
             for b, (row, row_values) in enumerate(zip(places.tolist(), values, strict=True))
         ]
 

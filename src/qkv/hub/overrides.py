@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import yaml
-
 from ..core.spec import Spec
 from ..models.heads.text import LanguageModel
 from ..models.transformer import Transformer
@@ -49,6 +47,8 @@ def overrides(spec: Transformer, target: Transformer) -> str:
 
 def _flow(value: Any) -> str:
     """A value as YAML on one line, quoted for the shell if it has spaces."""
+    import yaml  # here, because only messages need it
+
     text = yaml.safe_dump(value, default_flow_style=True, width=1 << 20).removesuffix("...\n").strip()
     return f"'{text}'" if " " in text else text
 

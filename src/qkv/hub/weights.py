@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -28,6 +30,7 @@ from .transforms import SAME
 
 QUICK = 64  # layers
 READERS = 4  # threads, of which some wait for the disk while others move numbers
+AT_ONCE = 64 << 20  # bytes that a thread copies in one call, during which other threads run Python
 
 
 def place(
@@ -67,30 +70,38 @@ def place(
     def experts_at(name: str) -> int | None:
         return experts_of(model.get_submodule(name.rpartition(".")[0]))
 
-    def read(entry: Entry) -> dict[str, Tensor | QuantizedMatrix]:
+    def read(entry: Entry, copies: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor | QuantizedMatrix]:
+        """The tensors of an entry; those in `copies` are empty until their numbers have been copied."""
         again = all(name.removesuffix(".weight") in groups for name in entry.ours)
         if isinstance(weights, CodedWeights) and not again and all(_takes_codes(model, name) for name in entry.ours):
             found = matrices_of(entry, weights)
             if found is not None:
-                for name in entry.theirs:
-                    weights.forget(name)
                 return {name: QuantizedMatrix(*one, dtype, experts_at(name)).to(device) for name, one in found.items()}
         ours = entry.to_ours({name: weights.read(name) for name in entry.theirs})
         if again:
-            found_here = {name: rounded(name, t) for name, t in ours.items()}
-            for name in entry.theirs:
-                weights.forget(name)
-            return dict(found_here)
+            return {name: rounded(name, t) for name, t in ours.items()}
         if entry.how is SAME:
             return {name: t.to(device, dtype) for name, t in ours.items()}
-        copies: dict[str, Tensor | QuantizedMatrix] = {}
-        copies |= {name: torch.empty(t.shape, device=device, dtype=dtype).copy_(t) for name, t in ours.items()}
-        for name in entry.theirs:
-            weights.forget(name)
-        return copies
+        empty: dict[str, Tensor | QuantizedMatrix] = {}
+        for name, t in ours.items():
+            empty[name] = own = torch.empty(t.shape, device=device, dtype=dtype)
+            copies.append((own, t))
+        return empty
 
+    def read_all(entries: Sequence[Entry]) -> dict[str, Tensor | QuantizedMatrix]:
+        copies: list[tuple[Tensor, Tensor]] = []
+        placed = {name: tensor for entry in entries for name, tensor in read(entry, copies).items()}
+        if copies:
+            torch._foreach_copy_([own for own, _ in copies], [t for _, t in copies])
+        for entry in entries:
+            if entry.how is not SAME or any(isinstance(placed[name], QuantizedMatrix) for name in entry.ours):
+                for name in entry.theirs:
+                    weights.forget(name)
+        return placed
+
+    one_by_one = scheme is not None or isinstance(weights, CodedWeights)
     with ThreadPoolExecutor(min(READERS, os.cpu_count() or 1)) as pool:
-        for tensors in pool.map(read, reading.taken):
+        for tensors in pool.map(read_all, _portions(reading.taken, 0 if one_by_one else AT_ONCE // dtype.itemsize)):
             for name, tensor in tensors.items():
                 path, _, own = name.rpartition(".")
                 if isinstance(tensor, QuantizedMatrix):
@@ -101,6 +112,21 @@ def place(
     model.tie()
     _warn_of_dequantized(reading, weights, model, where)
     assert not any(t.is_meta for t in model.state_dict().values())
+
+
+def _portions(entries: Sequence[Entry], most: int) -> Iterator[list[Entry]]:
+    """Entries in their order, in lists of at most this many numbers, or of one entry."""
+    portion: list[Entry] = []
+    size = 0
+    for entry in entries:
+        numbers = sum(map(math.prod, entry.shapes))
+        if portion and size + numbers > most:
+            yield portion
+            portion, size = [], 0
+        portion.append(entry)
+        size += numbers
+    if portion:
+        yield portion
 
 
 def _groups(model: TransformerModel, scheme: Scheme, weights: Weights, where: str) -> dict[str, int]:

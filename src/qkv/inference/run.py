@@ -400,12 +400,12 @@ def load(
 def _load_hub(
     folder: Path, device: torch.device, dtype: torch.dtype | None, allow_pickle: bool, scheme: Scheme | None
 ) -> Run:
-    with ThreadPoolExecutor(1) as pool:  # weights are read meanwhile
+    found = hub_load.check(folder, allow_pickle)
+    with ThreadPoolExecutor(1) as pool:  # the weights are copied meanwhile
         tokenizing = pool.submit(lambda: Tokenizer.load(folder) if has_tokenizer(folder) else None)
-        model, origin, fields = hub_load.load(folder, device, dtype, allow_pickle, scheme)
-    tokenizer = tokenizing.result()
+        model, origin, tokenizer = found.load(device, dtype, scheme), found.origin, tokenizing.result()
     try:
-        generation = Generation.from_dict(fields)
+        generation = Generation.from_dict(found.fields)
     except ValueError as error:
         raise ValueError(f"{folder / GENERATION}: {error}") from None
     task = origin.own.get("task", usual_task(model.spec))

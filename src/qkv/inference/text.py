@@ -128,7 +128,7 @@ class TextModel:
         rows = settings.num_beams if settings.num_beams > 1 else settings.num_samples
         outputs: list[list[Output]] = [[] for _ in prompts]
         for group in length_groups([len(prompt) + settings.max_new_tokens for prompt in prompts], SLOTS // rows):
-            seeds = [row_seed(seed, i if numbers is None else numbers[i]) for i in group]
+            seeds = [row_seed(seed, i if numbers is None else numbers[i]) for i in group] if settings.samples else None
             generated = self.generated(
                 [prompts[i] for i in group],
                 settings,

@@ -95,6 +95,7 @@ def select_in_place(buffer: Tensor, rows: Tensor, used: int) -> None:
     Faster than a new buffer, whose pages the kernel would clear first.
     """
     if row_selection.serves(buffer, rows):
-        return row_selection.select_rows(buffer, rows, used)
-    own = buffer[:, :, :used]
-    own.copy_(own.index_select(0, rows))
+        row_selection.select_rows(buffer, rows, used)
+    else:
+        own = buffer[:, :, :used]
+        own.copy_(own.index_select(0, rows))

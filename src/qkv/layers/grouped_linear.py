@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..core.forward_mode import in_forward_mode
+from ..core.graphs import operator
 from ..kernels.products import onednn
 from .quantized import QuantizedMatrix
 
@@ -73,7 +74,7 @@ def _runs(ends: Tensor) -> list[tuple[int, int, int]]:
     return [(e, start, stop) for e, (start, stop) in enumerate(zip(starts, stops, strict=True)) if stop > start]
 
 
-@torch.library.custom_op("qkv::grouped_products", mutates_args=())
+@operator("grouped_products")
 def _products(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
     """Multiply in the dtype of x. Weights of another dtype are cast expert by expert, so that each copy is still in the
     processor's cache when it is multiplied."""
@@ -91,7 +92,7 @@ def _products(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
     return out
 
 
-@torch.library.custom_op("qkv::grouped_outer_products", mutates_args=())
+@operator("grouped_outer_products")
 def _outer_products(grad: Tensor, x: Tensor, ends: Tensor, dtype: torch.dtype) -> Tensor:
     """Σ_r grad_r x_rᵀ over each expert's rows: (n_experts, d_out, d_in), each cast to `dtype` at once."""
     out = x.new_empty(len(ends), grad.shape[1], x.shape[1], dtype=dtype)

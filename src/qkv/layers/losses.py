@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from ..core.batch import IGNORE
 from ..core.extras import Extra
 from ..core.forward_mode import in_forward_mode
+from ..core.graphs import operator
 from ..kernels.products import onednn
 
 CHUNK_BYTES = 1 << 28  # logits of one chunk; each chunk reads and writes the whole gradient of the weight once
@@ -102,7 +103,7 @@ def wants_gradients(*tensors: Tensor | None) -> list[bool]:
     return [x is not None and x.requires_grad and torch.is_grad_enabled() for x in tensors]
 
 
-@torch.library.custom_op("qkv::linear_cross_entropy", mutates_args=())
+@operator("linear_cross_entropy")
 def _linear_cross_entropy(
     hidden: Tensor,
     weight: Tensor,

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..core.graphs import constant, untraced
+from ..core.graphs import constant, operator, untraced
 from ..core.layout import Layout, View
 from .algebra import Full, Pattern
 from .intervals import BlockMask, Interval
@@ -119,7 +119,7 @@ def _over(pattern: BigBird, width: int, heads: int) -> Pattern:
     return pattern.replace(blocks=blocks, heads=1 if pattern.seed is None else heads)
 
 
-@torch.library.custom_op("qkv::bigbird_counts", mutates_args=())
+@operator("bigbird_counts")
 def _counts(pattern: str, heads: int, blocks: int) -> Tensor:
     """The table of a pattern (in JSON), as an operator that graphs can contain."""
     return _table(pattern).clone()

@@ -58,7 +58,7 @@ class FromFile(TokenizerSpec, kind="file"):
             raise ValueError(
                 "a tokenizer from a file is not trained, so there are no merges to trace; leave out the trace"
             )
-        raw, extra = read(self.path)
+        raw, extra, _ = read(self.path)
         overrides = {role: name for role in ROLES if (name := getattr(self, role)) is not None}
         file_roles = extra.roles if extra.roles is not None or not overrides else usual_roles(raw)
         add_tokens(raw, [(None, AddedToken(name, special=True, normalized=False)) for name in overrides.values()])

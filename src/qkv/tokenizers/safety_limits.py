@@ -126,7 +126,11 @@ def _ids(token: Any) -> int:
 
 def _check_ids(vocab: Any) -> None:
     """Refuse ids that several tokens share, because the library would save only one of these tokens."""
-    if isinstance(vocab, dict) and len(set(map(repr, vocab.values()))) < len(vocab):
+    if not isinstance(vocab, dict):
+        return
+    numbers = vocab.values()
+    distinct = set(numbers) if set(map(type, numbers)) <= {int} else set(map(repr, numbers))
+    if len(distinct) < len(numbers):
         twice = next(number for number, count in Counter(map(repr, vocab.values())).items() if count > 1)
         raise ValueError(f"several tokens of its vocabulary have the id {twice:.20}; give each token its own id")
 

@@ -53,7 +53,7 @@ def train(
 
         spec = TokenizerSpec.from_dict({"kind": spec})
     with _watched(texts, progress) as watched, library_errors():
-        raw, extra = spec.parts(watched, trace)
+        raw, extra, _ = spec.parts(watched, trace)
     if spec.chat_template is not None:
         extra = replace(extra, config={**extra.config, "chat_template": spec.chat_template})
     return Tokenizer(raw, extra)
@@ -74,7 +74,7 @@ class Tokenizer:
     `bos`, `eos` and `control=True` put them in. Markers (`special` in the spec) are read from text and written back.
     """
 
-    def __init__(self, raw: tokenizers.Tokenizer, extra: Extra | None = None) -> None:
+    def __init__(self, raw: tokenizers.Tokenizer, extra: Extra | None = None, model_size: int | None = None) -> None:
         raw.no_padding()
         raw.no_truncation()
         raw.encode_special_tokens = True  # spell control tokens out
@@ -91,7 +91,7 @@ class Tokenizer:
         self.bos_id, self.eos_id = ids.get("bos", self.cls_id), ids.get("eos", self.sep_id)
         others = {i for role, i in ids.items() if role != "unk"}
         self._silent = frozenset(self.controls.values()) - ({self.unk_id} - others)
-        self.vocab_size = 1 + max(raw.get_vocab(with_added_tokens=True).values(), default=-1)
+        self.vocab_size = tokenizer_json.size(raw, model_size)
         self.dropout = extra.dropout
         """The strength of `sample`: p of BPE-dropout or α of unigram sampling; 0 for none."""
         self.config: Mapping[str, Any] = extra.config

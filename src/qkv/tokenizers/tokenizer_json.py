@@ -85,10 +85,14 @@ def _names_roles(roles: Any) -> bool:
 
 
 class Parts(NamedTuple):
-    """A tokenizer of the `tokenizers` library, and the settings for which its file has no fields."""
+    """A tokenizer of the `tokenizers` library, and the settings for which its file has no fields.
+
+    model_size: 1 + the largest id in the vocabulary of its model, where that is known already.
+    """
 
     raw: tokenizers.Tokenizer
     extra: Extra = Extra()
+    model_size: int | None = None
 
 
 def read(path: str | Path) -> str:
@@ -137,16 +141,26 @@ def parse(text: str) -> Parts:
         if model.get("dropout"):  # the library's own dropout can't be seeded, and would be on in evaluation too
             extra = replace(extra, dropout=extra.dropout or float(model["dropout"]))
             raw.model.dropout = None
-        return Parts(checked(raw), extra)
+        vocab = model.get("vocab")
+        size = 1 + max(vocab.values(), default=-1) if isinstance(vocab, dict) else None
+        return Parts(checked(raw, size), extra, size)
 
 
-def checked(raw: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
-    """Check that a vocabulary is not empty and its ids not too sparse, and fill the gaps between ids."""
-    ids = raw.get_vocab(with_added_tokens=True).values()
-    if not ids:
+def size(raw: tokenizers.Tokenizer, of_model: int | None = None) -> int:
+    """1 + the largest id of a tokenizer. `of_model` is that of its model alone; asking the library for it copies the whole
+    vocabulary."""
+    if of_model is None:
+        of_model = 1 + max(raw.get_vocab(with_added_tokens=False).values(), default=-1)
+    return max(of_model, 1 + max(raw.get_added_tokens_decoder(), default=-1))
+
+
+def checked(raw: tokenizers.Tokenizer, model_size: int | None = None) -> tokenizers.Tokenizer:
+    """Check that a vocabulary is not empty and its ids not too sparse, and keep control tokens out of texts."""
+    count, largest = raw.get_vocab_size(with_added_tokens=True), size(raw, model_size) - 1
+    if not count:
         raise ValueError("its vocabulary is empty")
-    if max(ids) > 2 * len(ids) + 1024:
-        raise ValueError(f"it has the id {max(ids):,}, but only {len(ids):,} tokens")
+    if largest > 2 * count + 1024:
+        raise ValueError(f"it has the id {largest:,}, but only {count:,} tokens")
     controls = [token.content for token in raw.get_added_tokens_decoder().values() if token.special]
     return close_holes(raw, controls)
 

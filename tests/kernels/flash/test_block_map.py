@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from qkv.core.graphs import registered
 from qkv.core.layout import Layout, Role
 from qkv.kernels.flash import _map
-from qkv.kernels.flash.block_map import Tiles, make
+from qkv.kernels.flash.block_map import Tiles
 from qkv.kernels.flash.boxes import FAR, Box, boxes
 from qkv.kernels.plan import Plan, allowed_mask
 from qkv.kernels.request import Request
@@ -189,7 +190,8 @@ def test_a_graph_compiler_is_told_the_right_shapes(pattern: str, layout: str) ->
     places = LAYOUTS[layout]()
     marks = [[] if x is None else [x, x] for x in (places.segments, places.roles)]
     arguments = ([places.positions] * 2, *marks, PATTERNS[pattern].text, HEADS, 16, 32, torch.device("cpu"))
-    torch.library.opcheck(make, arguments, test_utils=("test_schema", "test_faketensor"))
+    registered("flash_tiles")
+    torch.library.opcheck(torch.ops.qkv.flash_tiles, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
 def test_work_grows_with_the_window_and_not_with_the_square() -> None:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch._subclasses import FakeTensor
 
+from ...core.graphs import operator
 from ...core.layout import Layout
 from ...patterns.basic import Causal, Full, Interval, Pattern
 from ...positions.base import Bias
@@ -213,7 +214,7 @@ def _problems(
 # -- the operator -------------------------------------------------------------------------------------------------------
 
 
-@torch.library.custom_op("qkv::tiled", mutates_args=())
+@operator("tiled")
 def _tiled(
     q: Tensor,
     k: Tensor,
@@ -257,7 +258,7 @@ def _(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     return q.new_empty(*q.shape[:3], v.shape[-1]), lse
 
 
-@torch.library.custom_op("qkv::tiled_backward", mutates_args=())
+@operator("tiled_backward")
 def _tiled_backward(
     out: Tensor,
     lse: Tensor,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...core.graphs import constant
+from ...core.graphs import constant, operator
 from ...core.layout import Layout, Role
 from ...patterns.basic import Interval, Pattern
 from ..plan import allowed_by_head
@@ -52,7 +52,7 @@ def n_boxes(pattern: str) -> int:
     return -1 if union is None else len(union)
 
 
-@torch.library.custom_op("qkv::flash_tiles", mutates_args=())
+@operator("flash_tiles")
 def make(
     positions: list[Tensor],
     segments: list[Tensor],

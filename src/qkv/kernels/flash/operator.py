@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...core.graphs import operator
 from .setting import Setting
 
 
-@torch.library.custom_op("qkv::flash", mutates_args=())
+@operator("flash")
 def flash(
     q: Tensor,
     k: Tensor,
@@ -38,7 +39,7 @@ def _(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     return q.new_empty(*q.shape[:3], v.shape[-1]), _empty_lse(q)
 
 
-@torch.library.custom_op("qkv::flash_backward", mutates_args=())
+@operator("flash_backward")
 def flash_backward(
     out: Tensor,
     lse: Tensor,

@@ -120,6 +120,7 @@ def _compiled_earlier(cache: Path, stem: str) -> Path | None:
     return None
 
 
+@cache
 def instruction_sets() -> str:
     """The processor and its instruction sets, on which `-march=native` depends."""
     names = [platform.machine(), platform.processor(), torch.backends.cpu.get_cpu_capability()]

@@ -75,8 +75,10 @@ def find(source: Path) -> Path | None:
     if not supported():
         return None
     for target in TARGETS.get(source.stem, ()):
+        if not target.needs <= processor_flags() or not any(source.parent.glob(f"{source.stem}.{target.name}.*.so")):
+            continue  # without a checksum of all sources
         path = source.parent / file_name(source, target)
-        if target.needs <= processor_flags() and path.is_file():
+        if path.is_file():
             return path
     return None
 

@@ -96,7 +96,7 @@ def _from_json(path: Path) -> Parts:
     parts = tokenizer_json.parse(tokenizer_json.read(path))
     if parts.extra.roles is not None:
         updated = {**parts.extra.config, **chat_template(path.parent)}
-        return Parts(parts.raw, replace(parts.extra, config=updated))
+        return parts._replace(extra=replace(parts.extra, config=updated))
     config = HubConfig.read(path.parent)
     if not (config.values or config.family):
         return parts
@@ -105,7 +105,7 @@ def _from_json(path: Path) -> Parts:
     if getattr(raw.model, "end_of_word_suffix", None) == vocab_files.END_OF_WORD and _decodes_bytes_only(raw):
         raw.decoder = vocab_files.word_ends()
     extra = with_config(raw, config, config.family).extra
-    return Parts(checked(raw), replace(extra, dropout=parts.extra.dropout))
+    return Parts(checked(raw, parts.model_size), replace(extra, dropout=parts.extra.dropout), parts.model_size)
 
 
 def _follow_flags(raw: tokenizers.Tokenizer, config: HubConfig) -> None:

@@ -1,0 +1,33 @@
+"""`FAMILIES`: each family stands under its own model type, and is imported when it is asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from qkv.families import FAMILIES
+
+ONE = """
+import sys
+from qkv.families import FAMILIES
+FAMILIES["mt5"]
+print(*sorted(name for name in sys.modules if name.startswith("qkv.families.")))
+"""
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_a_family_stands_under_its_model_type(model_type: str) -> None:
+    assert FAMILIES[model_type].model_type == model_type
+
+
+def test_only_the_family_that_is_asked_for_is_imported() -> None:
+    done = subprocess.run([sys.executable, "-c", ONE], capture_output=True, text=True, timeout=120, check=True)
+    assert "qkv.families.t5" in done.stdout.split() and "qkv.families.bert" not in done.stdout.split()
+
+
+def test_there_is_no_family_of_another_name() -> None:
+    assert "gpt" not in FAMILIES and len(FAMILIES) == len(list(FAMILIES.values()))
+    with pytest.raises(KeyError):
+        FAMILIES["gpt"]
