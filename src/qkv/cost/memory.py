@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 from ..core.batch import Batch
 from ..core.layout import Layout
 from ..kernels.products import onednn
+from ..layers.quantized import quantized
 from ..models.base import ModelSpec
 from ..models.build import build
 from ..models.heads.sequence import SentenceVector, SequenceClassifier
@@ -46,9 +47,10 @@ FRAGMENTATION = 1.5
 FRAGMENTATION_NARROW = 1.57
 FRAGMENTATION_ONEDNN_NARROW = 1.48
 FRAGMENTATION_ACCUMULATED = 0.15  # added with gradient accumulation: gradients stay between temporary tensors
+FRAGMENTATION_QUANTIZED = 0.17  # added with quantized weights: what each layer frees lies between outputs that stay
 FRAGMENTATION_RECOMPUTED = 3.0  # glibc seldom reuses the blocks of temporary tensors between those that stay
 FRAGMENTATION_ON_GPU = 1.1
-WORST = FRAGMENTATION_RECOMPUTED + FRAGMENTATION_ACCUMULATED
+WORST = FRAGMENTATION_RECOMPUTED + FRAGMENTATION_ACCUMULATED + FRAGMENTATION_QUANTIZED
 
 STATE_BYTES = 8  # per parameter without a given optimizer: Adam's two moments
 
@@ -157,7 +159,7 @@ def _run(spec: ModelSpec, shape: Shape, plan: Plan, real: bool = False) -> Memor
     permanent, copies = weights + state, plan.copies * weights
     temporary = gradients + max(live.peak - permanent - gradients, 0) * share
     live_bytes = permanent + copies + round(temporary)
-    peak = _libraries(plan) + permanent + copies + round(_fragmentation(plan) * temporary)
+    peak = _libraries(plan) + permanent + copies + round(_fragmentation(plan, bool(quantized(model))) * temporary)
     return Memory(weights + copies, gradients, state, activations, live_bytes, peak)
 
 
@@ -174,8 +176,12 @@ def _libraries(plan: Plan) -> int:
     return LIBRARIES_ONEDNN if onednn.is_faster() else LIBRARIES
 
 
-def _fragmentation(plan: Plan) -> float:
-    """Ratio of the memory that the process needs for temporary tensors to their size."""
+def _fragmentation(plan: Plan, has_codes: bool) -> float:
+    """Ratio of the memory that the process needs for temporary tensors to their size. `has_codes`: with quantized weights.
+
+    PyTorch aligns tensors to 64 bytes, for which glibc searches a free block larger by 96 bytes. A block that was freed
+    between two that stay is therefore too small for another tensor of its size.
+    """
     if plan.for_gpu or plan.device.type != "cpu":
         return FRAGMENTATION_ON_GPU
     factor = FRAGMENTATION
@@ -183,7 +189,7 @@ def _fragmentation(plan: Plan) -> float:
         factor = FRAGMENTATION_ONEDNN_NARROW if onednn.is_faster() else FRAGMENTATION_NARROW
     if plan.recompute != "none":
         factor = FRAGMENTATION_RECOMPUTED
-    return factor + FRAGMENTATION_ACCUMULATED * (plan.accumulate > 1)
+    return factor + FRAGMENTATION_ACCUMULATED * (plan.accumulate > 1) + FRAGMENTATION_QUANTIZED * has_codes
 
 
 class _OptimizerStep:
