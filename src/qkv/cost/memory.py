@@ -44,13 +44,13 @@ LIBRARIES_ONEDNN = 25 << 20
 LIBRARIES_NARROW = 70 << 20  # oneDNN's kernels for bf16
 LIBRARIES_ON_GPU = 160 << 20
 FRAGMENTATION = 1.5
+FRAGMENTATION_QUANTIZED = 1.67  # quantized weights in fp32: layers free tensors between outputs that stay
 FRAGMENTATION_NARROW = 1.57
 FRAGMENTATION_ONEDNN_NARROW = 1.48
 FRAGMENTATION_ACCUMULATED = 0.15  # added with gradient accumulation: gradients stay between temporary tensors
-FRAGMENTATION_QUANTIZED = 0.17  # added with quantized weights: what each layer frees lies between outputs that stay
 FRAGMENTATION_RECOMPUTED = 3.0  # glibc seldom reuses the blocks of temporary tensors between those that stay
 FRAGMENTATION_ON_GPU = 1.1
-WORST = FRAGMENTATION_RECOMPUTED + FRAGMENTATION_ACCUMULATED + FRAGMENTATION_QUANTIZED
+WORST = FRAGMENTATION_RECOMPUTED + FRAGMENTATION_ACCUMULATED
 
 STATE_BYTES = 8  # per parameter without a given optimizer: Adam's two moments
 
@@ -184,12 +184,12 @@ def _fragmentation(plan: Plan, has_codes: bool) -> float:
     """
     if plan.for_gpu or plan.device.type != "cpu":
         return FRAGMENTATION_ON_GPU
-    factor = FRAGMENTATION
+    factor = FRAGMENTATION_QUANTIZED if has_codes else FRAGMENTATION
     if _narrow(plan):
         factor = FRAGMENTATION_ONEDNN_NARROW if onednn.is_faster() else FRAGMENTATION_NARROW
     if plan.recompute != "none":
         factor = FRAGMENTATION_RECOMPUTED
-    return factor + FRAGMENTATION_ACCUMULATED * (plan.accumulate > 1) + FRAGMENTATION_QUANTIZED * has_codes
+    return factor + FRAGMENTATION_ACCUMULATED * (plan.accumulate > 1)
 
 
 class _OptimizerStep:
