@@ -67,6 +67,25 @@ def test_qlora_takes_what_was_predicted_within_a_tenth() -> None:
     assert predicted == pytest.approx(grown, rel=0.1)
 
 
+QLORA: dict[str, tuple[str, dict[str, Any], int, str]] = {
+    "narrow": ("gpt", GPT, 16, "nf4"),
+    "int8": ("gpt", GPT | {"d_model": 512, "n_heads": 8}, 8, "int8"),
+    "llama": ("llama", LLAMA | {"d_model": 512, "n_heads": 8, "d_ff": 1376}, 8, "nf4"),
+    "wide": ("gpt", GPT | {"d_model": 768, "n_heads": 12, "n_layers": 6}, 4, "nf4"),
+    "deep": ("gpt", GPT | {"d_model": 512, "n_heads": 8, "n_layers": 8}, 8, "nf4"),
+    "many rows": ("gpt", GPT | {"d_model": 512, "n_heads": 8}, 16, "nf4"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", QLORA)
+def test_qlora_of_other_models_takes_what_was_predicted_within_15_percent(case: str) -> None:
+    name, sizes, rows, weights = QLORA[case]
+    said = {"name": name, "sizes": sizes, "rows": rows, "length": 256, "settings": {"precision": "fp32"}}
+    grown, predicted = measured_with(said | {"weights": weights})
+    assert predicted == pytest.approx(grown, rel=0.15)
+
+
 @pytest.mark.slow
 def test_with_recomputation_what_glibc_does_decides_and_the_prediction_is_rougher() -> None:
     grown, predicted = measured("gpt", GPT | {"n_layers": 8}, 16, 256, {"precision": "fp32", "recompute": "blocks"})

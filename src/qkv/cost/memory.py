@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 from ..core.batch import Batch
 from ..core.layout import Layout
 from ..kernels.products import onednn
+from ..layers.quantized import quantized
 from ..models.base import ModelSpec
 from ..models.build import build
 from ..models.heads.sequence import SentenceVector, SequenceClassifier
@@ -43,6 +44,7 @@ LIBRARIES_ONEDNN = 25 << 20
 LIBRARIES_NARROW = 70 << 20  # oneDNN's kernels for bf16
 LIBRARIES_ON_GPU = 160 << 20
 FRAGMENTATION = 1.5
+FRAGMENTATION_QUANTIZED = 1.67  # quantized weights in fp32: layers free tensors between outputs that stay
 FRAGMENTATION_NARROW = 1.57
 FRAGMENTATION_ONEDNN_NARROW = 1.48
 FRAGMENTATION_ACCUMULATED = 0.15  # added with gradient accumulation: gradients stay between temporary tensors
@@ -157,7 +159,7 @@ def _run(spec: ModelSpec, shape: Shape, plan: Plan, real: bool = False) -> Memor
     permanent, copies = weights + state, plan.copies * weights
     temporary = gradients + max(live.peak - permanent - gradients, 0) * share
     live_bytes = permanent + copies + round(temporary)
-    peak = _libraries(plan) + permanent + copies + round(_fragmentation(plan) * temporary)
+    peak = _libraries(plan) + permanent + copies + round(_fragmentation(plan, bool(quantized(model))) * temporary)
     return Memory(weights + copies, gradients, state, activations, live_bytes, peak)
 
 
@@ -174,11 +176,15 @@ def _libraries(plan: Plan) -> int:
     return LIBRARIES_ONEDNN if onednn.is_faster() else LIBRARIES
 
 
-def _fragmentation(plan: Plan) -> float:
-    """Ratio of the memory that the process needs for temporary tensors to their size."""
+def _fragmentation(plan: Plan, has_codes: bool) -> float:
+    """Ratio of the memory that the process needs for temporary tensors to their size. `has_codes`: with quantized weights.
+
+    PyTorch aligns tensors to 64 bytes, for which glibc searches a free block larger by 96 bytes. A block that was freed
+    between two that stay is therefore too small for another tensor of its size.
+    """
     if plan.for_gpu or plan.device.type != "cpu":
         return FRAGMENTATION_ON_GPU
-    factor = FRAGMENTATION
+    factor = FRAGMENTATION_QUANTIZED if has_codes else FRAGMENTATION
     if _narrow(plan):
         factor = FRAGMENTATION_ONEDNN_NARROW if onednn.is_faster() else FRAGMENTATION_NARROW
     if plan.recompute != "none":
