@@ -29,8 +29,8 @@ def gelu_tanh(x: Tensor) -> Tensor:
 
 
 def _gelu(x: Tensor, by_tanh: bool) -> Tensor:
-    fits = x.is_cpu and x.dtype == torch.float32 and x.numel() >= LEAST and x.is_contiguous()
-    if fits and is_unwatched(x) and native.ready():
+    free = x.is_cpu and x.dtype == torch.float32 and is_unwatched(x)  # before the size, which an exporter would fix
+    if free and x.numel() >= LEAST and x.is_contiguous() and native.ready():
         out: Tensor = Gelu.apply(x, by_tanh)
         return out
     return F.gelu(x, approximate="tanh" if by_tanh else "none")
