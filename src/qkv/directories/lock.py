@@ -19,7 +19,7 @@ def locked(folder: Path) -> Iterator[None]:
 
     Raises ValueError, with nothing in the folder touched, while another process trains there. Reading needs no lock.
     """
-    from filelock import FileLock, Timeout  # here, because reading a directory needs it not
+    from filelock import FileLock, Timeout  # imported here: reading a directory does not need it
 
     new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)

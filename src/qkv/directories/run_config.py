@@ -80,7 +80,7 @@ def read_imports(folder: Path) -> tuple[list[str], list[str]]:
     model by its `config.json`. The first may import the others."""
     recipe = None
     if (folder / RECIPE).is_file():
-        from ..core import yamls  # here, because directories of the Hub have no YAML
+        from ..core import yamls  # imported here: directories of the Hub have no YAML
 
         recipe = yamls.load(read_text(folder / RECIPE), str(folder / RECIPE))
     config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -19,25 +19,35 @@ if TYPE_CHECKING:
     from .named import presets as presets
 
 
-class Families(Mapping[str, Family]):
+class Families(MutableMapping[str, Family]):
     """Families by model type. A family's module is imported when it is first asked for: loading a model needs only one."""
 
     def __init__(self, places: Mapping[str, str]) -> None:
-        self.places = places  # of each model type: a module of this package, and a name in it where it isn't FAMILY
+        """`places`: for each model type a module of this package, and a name in it where it isn't FAMILY."""
+        self.found: dict[str, Family | str] = dict(places)
 
     def __getitem__(self, model_type: str) -> Family:
-        module, _, name = self.places[model_type].partition(".")
-        family: Family = getattr(import_module(f".{module}", __package__), name or "FAMILY")
-        return family
+        found = self.found[model_type]
+        if isinstance(found, str):
+            module, _, name = found.partition(".")
+            family: Family = getattr(import_module(f".{module}", __package__), name or "FAMILY")
+            self.found[model_type] = found = family
+        return found
+
+    def __setitem__(self, model_type: str, family: Family) -> None:
+        self.found[model_type] = family
+
+    def __delitem__(self, model_type: str) -> None:
+        del self.found[model_type]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.places)
+        return iter(self.found)
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.found)
 
 
-FAMILIES: Mapping[str, Family] = Families(
+FAMILIES: MutableMapping[str, Family] = Families(
     {
         "gpt2": "gpt2",
         "openai-gpt": "openai_gpt",

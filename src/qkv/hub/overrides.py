@@ -47,7 +47,7 @@ def overrides(spec: Transformer, target: Transformer) -> str:
 
 def _flow(value: Any) -> str:
     """A value as YAML on one line, quoted for the shell if it has spaces."""
-    import yaml  # here, because only messages need it
+    import yaml  # imported here: only messages need it
 
     text = yaml.safe_dump(value, default_flow_style=True, width=1 << 20).removesuffix("...\n").strip()
     return f"'{text}'" if " " in text else text

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from ..core.layout import Layout
-from ..kernels.native import row_selection
 from .slot_table import SlotTable
 
 Table = TypeVar("Table", bound=SlotTable)
@@ -89,13 +88,15 @@ def select(buffer: Tensor, rows: Tensor, used: int) -> Tensor:
     return out
 
 
+selecting_kernels: list[Callable[[Tensor, Tensor, int], bool]] = []
+"""Kernels that do what `select_in_place` does and return True, or return False. They register themselves."""
+
+
 def select_in_place(buffer: Tensor, rows: Tensor, used: int) -> None:
     """Replace the used slots by those of the given rows, as many as the buffer has.
 
     Faster than a new buffer, whose pages the kernel would clear first.
     """
-    if row_selection.serves(buffer, rows):
-        row_selection.select_rows(buffer, rows, used)
-    else:
+    if not any(select(buffer, rows, used) for select in selecting_kernels):
         own = buffer[:, :, :used]
         own.copy_(own.index_select(0, rows))

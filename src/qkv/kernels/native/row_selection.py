@@ -1,4 +1,4 @@
-"""Rows of a cache's buffer replaced by other rows of it, in place, in C++."""
+"""Rows of a cache's buffer replaced by other rows of it, in place, in C++. Importing it makes caches use it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
 
+from ...kv_cache.slots import selecting_kernels
 from .compiler import library
 
 
@@ -36,3 +37,13 @@ def select_rows(buffer: Shaped[Tensor, "N K S D"], rows: Int[Tensor, " N"], used
     places = ctypes.c_void_p(buffer.data_ptr()), ctypes.c_void_p(rows.data_ptr())
     threads = ctypes.c_int(torch.get_num_threads())
     kernels.qkv_select_rows(*places, ctypes.c_long(count), ctypes.c_long(heads), ctypes.byref(parts), threads)
+
+
+def _select_rows_where_served(buffer: Tensor, rows: Tensor, used: int) -> bool:
+    served = serves(buffer, rows)
+    if served:
+        select_rows(buffer, rows, used)
+    return served
+
+
+selecting_kernels.append(_select_rows_where_served)

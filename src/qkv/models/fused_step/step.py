@@ -17,6 +17,7 @@ from ...core.layout import Layout
 from ...kernels.cpu.few_queries import is_readable
 from ...kernels.native import decoding
 from ...kernels.native import decoding_step as native
+from ...kernels.native import row_selection as row_selection  # for the caches of fused steps
 from ...kernels.native.layers import Layer
 from ...kv_cache.cache import Cache
 from ...kv_cache.full import CrossState, KeyValueState
