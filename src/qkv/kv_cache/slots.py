@@ -97,6 +97,6 @@ def select_in_place(buffer: Tensor, rows: Tensor, used: int) -> None:
 
     Faster than a new buffer, whose pages the kernel would clear first.
     """
-    if not any(select(buffer, rows, used) for select in selecting_kernels):
+    if not any(kernel(buffer, rows, used) for kernel in selecting_kernels):
         own = buffer[:, :, :used]
         own.copy_(own.index_select(0, rows))
