@@ -173,7 +173,7 @@ class Task(Spec, role="task"):
 
     def item(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
         """The first item of an example: its inputs with their labels; or why it is skipped."""
-        return self._labelled([example], tokenizer, randomness)[0]
+        return self.items_of_each([example], tokenizer, randomness)[0][0]
 
     def items(
         self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
@@ -181,20 +181,25 @@ class Task(Spec, role="task"):
         """The items of all examples of a pool: inputs with labels."""
         if type(self).item is not Task.item:
             return [self.item(example, tokenizer, randomness) for example in examples]
-        return self._labelled(examples, tokenizer, randomness)
+        return [item for items in self.items_of_each(examples, tokenizer, randomness) for item in items]
 
-    def _labelled(
+    def items_of_each(
         self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
-    ) -> list[Item | Skipped]:
-        items: list[Item | Skipped] = []
+    ) -> list[list[Item | Skipped]]:
+        """The items of each example: inputs with labels, or why it is skipped."""
+        every: list[list[Item | Skipped]] = []
         for example, inputs in zip(examples, self.inputs_of(examples, tokenizer, randomness), strict=True):
             if isinstance(inputs, Skipped):
-                items.append(inputs)
+                every.append([inputs])
                 continue
-            for one in inputs:
-                labels = self.labels(example, one)
-                items.append(labels if isinstance(labels, Skipped) else replace(one, labels=labels))
-        return items
+            labelled = ((one, self.labels(example, one)) for one in inputs)
+            every.append([y if isinstance(y, Skipped) else replace(one, labels=y) for one, y in labelled])
+        return every
+
+    def repeats(self, tokenizer: Encoder | None) -> bool:
+        """Whether a training example gives the same items in every epoch, so that they are made once and cached. A class
+        that overrides `inputs`, `inputs_of`, `item` or `items` must override this, too, for its items to be cached."""
+        return False
 
     @classmethod
     def predicts(cls, function: Predict) -> Predict:

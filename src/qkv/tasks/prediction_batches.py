@@ -34,10 +34,9 @@ def prediction_batches(trained: TrainedModel, task: Task, examples: Sequence[Exa
     Raises ValueError, naming the example by its "where", for an example that an evaluation would skip.
     """
     randomness, items, numbers = RandomContext(np.random.default_rng(0), training=False), list[Item](), list[int]()
-    for number, example in enumerate(examples):
-        (inputs,) = task.inputs_of([example], trained.tokenizer, randomness)
+    for number, inputs in enumerate(task.inputs_of(examples, trained.tokenizer, randomness)):
         if isinstance(inputs, Skipped):
-            raise ValueError(f"{example['where']} is {inputs}, so nothing can be predicted for it")
+            raise ValueError(f"{examples[number]['where']} is {inputs}, so nothing can be predicted for it")
         items += inputs
         numbers += [number] * len(inputs)
     own, source = np.array([item.lengths for item in items], np.int64).T

@@ -88,6 +88,9 @@ class Sentences(Task):
             for example, rows in zip(examples, sides, strict=True)
         ]
 
+    def repeats(self, tokenizer: Encoder | None) -> bool:
+        return not getattr(tokenizer, "dropout", 0)
+
     def collate(self, items: Sequence[Item], pad: int) -> NumpyBatch:
         """Stack the rows of all examples. The targets' `rows` (B, K) are the indices of each example's rows, −1 for none."""
         groups = [cast(Framings, item).rows for item in items]

@@ -115,3 +115,16 @@ def test_what_rows_cannot_take(name: str, d_in: int, wanted: int | None, message
 def test_an_unknown_format() -> None:
     with pytest.raises(ValueError, match="there is no format of weights 'int3'"):
         format_of("int3")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_transposed_weights_give_contiguous_codes(name: str, symmetric: bool) -> None:
+    """GPT-2's files hold their matrices transposed, and kernels read codes row by row."""
+    if not (symmetric or name.startswith("int")):
+        pytest.skip(f"{name} has no zero points")
+    w = matrix(3, rows=64, columns=64)
+    turned, plain = (rtn(weight, format_of(name), 32, symmetric) for weight in (w.T.contiguous().T, w))
+    for part, tensor in turned.tensors().items():
+        assert tensor.is_contiguous(), part
+        assert torch.equal(tensor.view(torch.uint8), plain.tensors()[part].view(torch.uint8))

@@ -26,6 +26,7 @@ from ..batching.token_cache import TokenCache
 from ..source import Counts, Skipped, Source, Split, Table, order, read
 from ..tables import StreamTable
 from ..task import Item, RandomContext, Task, TextTask
+from .item_cache import ItemCache, repeats
 
 _CHARACTERS_A_TOKEN = 64  # more than the average of any text: a longer text is over-long, and is not tokenized
 
@@ -67,6 +68,7 @@ class Pools:
         self._opened: dict[int, Table] = {}
         self._opening = threading.Lock()
         self._memory: TokenCache | None = None
+        self._items: ItemCache | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:  # an open table holds memory maps, which don't pickle
         return Pools, tuple(getattr(self, field.name) for field in fields(self) if field.name != "stopped")
@@ -148,9 +150,8 @@ class Pools:
 
     def _of_items(self, task: Task, epoch: int, number: int, random: Random | None, counts: Counts) -> list[NumpyBatch]:
         """Batches of a task's items, bucketed by length."""
-        examples = read(self.table(epoch), self._entries(epoch, number).tolist(), counts)
         items: list[Item] = []
-        for item in task.items(examples, self.tokenizer, self._randomness(epoch, number)):
+        for item in self._items_of(task, epoch, number, counts):
             if isinstance(item, Skipped):
                 counts.skip(item)
             else:
@@ -170,6 +171,17 @@ class Pools:
         if random is not None:
             random.shuffle(cuts)
         return cuts
+
+    def _items_of(self, task: Task, epoch: int, number: int, counts: Counts) -> list[Item | Skipped]:
+        """The items of a pool, cached if every epoch has the same."""
+        table, entries = self.table(epoch), self._entries(epoch, number).tolist()
+        randomness = self._randomness(epoch, number)
+        if self._caches and not self.sequential(epoch) and repeats(task, self.tokenizer):
+            self._items = self._items or ItemCache(self._budget)
+            return self._items.items(
+                table, entries, lambda examples: task.items_of_each(examples, self.tokenizer, randomness), counts
+            )
+        return task.items(read(table, entries, counts), self.tokenizer, randomness)
 
     def _randomness(self, epoch: int, number: int) -> RandomContext:
         training = self.split == "train"
@@ -194,11 +206,20 @@ class Pools:
     def _reader(self, table: Table) -> Reader:
         batching, training = self.batching, self.split == "train"
         longest = batching.max_length if self.seq2seq else batching.context
-        budget = (batching.cache << 20) // max(1, batching.processes)
-        if training and self.source.fixed and budget and not self._dropout and self._memory is None:
-            self._memory = TokenCache(len(table), budget)
+        if self._caches and not self._dropout and self._memory is None:
+            self._memory = TokenCache(len(table), self._budget)
         reach = CharacterLimit(longest * _CHARACTERS_A_TOKEN, batching.over_long == "skip")
         return Reader(reach, not training, self._memory, self.stopped.is_set, self.tokenizer)
+
+    @property
+    def _budget(self) -> int:
+        """Bytes for a cache, in each process."""
+        return (self.batching.cache << 20) // max(1, self.batching.processes)
+
+    @property
+    def _caches(self) -> bool:
+        """Whether examples come again in each epoch, and there is memory to cache what is made of them."""
+        return self.split == "train" and self.source.fixed and self._budget > 0
 
     @property
     def _dropout(self) -> bool:

@@ -120,7 +120,14 @@ def log_mel(
         raise ValueError(
             f"a sound of {samples.shape[-1]} samples is too short for frames of {n_fft}; use shorter frames"
         )
-    window = torch.hann_window(n_fft, device=samples.device)
+    window = _hann(n_fft, samples.device)
     spectrum = torch.stft(samples, n_fft, hop, window=window, center=True, pad_mode="reflect", return_complex=True)
-    power = spectrum[..., : samples.shape[-1] // hop].abs().square()
-    return (mel_filters(n_mels, n_fft, rate).to(power.device) @ power).clamp(min=_FLOOR).log10()
+    frames = spectrum[..., : samples.shape[-1] // hop].mT  # as they lie in memory
+    power = frames.real.square() + frames.imag.square()
+    mels = power @ mel_filters(n_mels, n_fft, rate).to(power.device).T
+    return mels.clamp_(min=_FLOOR).log10_().mT.contiguous()
+
+
+@lru_cache(maxsize=16)
+def _hann(n_fft: int, device: torch.device) -> Float[Tensor, " samples"]:
+    return torch.hann_window(n_fft, device=device)

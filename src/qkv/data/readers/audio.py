@@ -17,6 +17,7 @@ from ..source import Example, Skipped, Split, Table, new_name_of_refuse
 
 _FORMATS = "wav wave flac ogg oga opus mp3 aif aiff aifc au snd caf w64 rf64"
 SUFFIXES = frozenset(f".{name}" for name in _FORMATS.split())
+_ENTRY = 500  # bytes of a cached example besides its samples
 
 
 class Sounds(HoldOutSource, kind="sounds"):
@@ -27,6 +28,7 @@ class Sounds(HoldOutSource, kind="sounds"):
     validation, test: regular expressions; a file whose path matches belongs to that split.
     rate:  the sample rate in Hz; by default that of the first file.
     rates: for files with another sample rate: "raise" an error, "skip" and count them, or "resample" them.
+    cache: MiB of memory for decoded sounds, in each process that reads.
     """
 
     path: str = ""
@@ -35,6 +37,7 @@ class Sounds(HoldOutSource, kind="sounds"):
     test: str | None = None
     rate: int | None = Field(default=None, gt=0)
     rates: Annotated[Literal["raise", "skip", "resample"], BeforeValidator(new_name_of_refuse)] = "raise"
+    cache: int = Field(default=256, ge=0)
 
     @field_validator("label", "validation", "test")
     @classmethod
@@ -77,23 +80,29 @@ class Sounds(HoldOutSource, kind="sounds"):
         return bool(self._members(split))
 
     def open(self, split: Split) -> Table:
-        return _Sounds(self, self._files(), self._members(split))
+        return _sounds(self, split, self.stamp())
 
 
 class _Sounds:
-    """The sounds of a split, cached once read."""
+    """The sounds of a split; decoded ones are cached up to the source's budget."""
 
     def __init__(self, source: Sounds, files: Files, members: list[int]) -> None:
         self._source, self._files, self._members = source, files, members
         self._cache: dict[int, Example | Skipped] = {}
+        self._left = source.cache << 20  # bytes
 
     def __len__(self) -> int:
         return len(self._members)
 
     def __getitem__(self, i: int) -> Example | Skipped:
-        if i not in self._cache:
-            self._cache[i] = self._read(self._members[i])
-        return self._cache[i]
+        if i in self._cache:
+            return self._cache[i]
+        example = self._read(self._members[i])
+        size = _ENTRY + (0 if isinstance(example, Skipped) else example["audio"].nbytes)
+        if size <= self._left:
+            self._left -= size
+            self._cache[i] = example
+        return example
 
     def _read(self, i: int) -> Example | Skipped:
         source, name = self._source, self._files.names[i]
@@ -115,6 +124,12 @@ class _Sounds:
         if len(samples) * wanted > MOST_SAMPLES * rate:
             return Skipped(f"longer than {MOST_SAMPLES:,} samples at {wanted:,} Hz", name)
         return {"audio": resampled(samples, rate, wanted), "rate": wanted, "label": label, "where": name}
+
+
+@lru_cache(maxsize=8)
+def _sounds(source: Sounds, split: Split, stamp: tuple[Hashable, ...]) -> _Sounds:
+    """The sounds of a split, the same for every epoch, so that files are decoded once."""
+    return _Sounds(source, source._files(), source._members(split))
 
 
 def _decoded(files: Files, i: int) -> tuple[Wave, int] | Skipped:

@@ -85,8 +85,9 @@ class Format:
         return wanted
 
     def packed(self, codes: Tensor, scales: Tensor, zeros: Tensor | None) -> Packed:
-        """Return a matrix by its codes, one per element."""
-        return Packed(self, (codes.shape[0], codes.shape[1]), self.pack(codes), scales, zeros)
+        """Return a matrix by its codes, one per element. Its tensors are contiguous, as kernels read them."""
+        zeros = None if zeros is None else zeros.contiguous()
+        return Packed(self, (codes.shape[0], codes.shape[1]), self.pack(codes).contiguous(), scales.contiguous(), zeros)
 
     def blank(self, shape: tuple[int, int], group: int, device: torch.device, symmetric: bool = True) -> Packed:
         """Return a matrix with uninitialized codes and scales."""

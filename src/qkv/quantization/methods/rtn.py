@@ -19,7 +19,7 @@ def rtn(weight: Float[Tensor, "O I"], format: Format, group: int, symmetric: boo
 
 def with_scales(weight: Float[Tensor, "O I"], format: Format, group: int, scales: Scales) -> Packed:
     """Quantize a matrix by rounding, with these scales."""
-    groups = weight.float().unflatten(1, (-1, group))
+    groups = weight.float().contiguous().unflatten(1, (-1, group))
     zeros = None if scales[1] is None else scales[1][..., None]
     codes = format.encode(groups, scales[0][..., None], zeros).flatten(1)
     return format.packed(codes, *scales)

@@ -28,6 +28,7 @@ from ..prediction_batches import in_parts
 from .metric import SoundClassMetric
 
 _STATISTICS_SAMPLE = 200  # training sounds from which mean and deviation are taken
+_AT_ONCE = 64  # sounds whose spectrograms are computed in one call
 
 
 class Sound(Task, kind="sound"):
@@ -79,10 +80,23 @@ class Sound(Task, kind="sound"):
     def n_labels(self) -> int | None:
         return len(self.classes) or None
 
-    def inputs(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
-        picture = self.picture(example["audio"], example["rate"], randomness)
-        if randomness.training and self.mask:
-            self._hide(picture, randomness.generator)
+    def inputs_of(
+        self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
+    ) -> list[Sequence[Item] | Skipped]:
+        items: list[Sequence[Item] | Skipped] = []
+        for start in range(0, len(examples), _AT_ONCE):
+            part = examples[start : start + _AT_ONCE]
+            drawn = [(self._samples(example, randomness), self._masked(randomness)) for example in part]
+            pictures = self._pictures(np.stack([samples for samples, _ in drawn]))
+            items += (
+                [self._item(example, picture, masked)]
+                for example, picture, (_, masked) in zip(part, pictures, drawn, strict=True)
+            )
+        return items
+
+    def _item(self, example: Example, picture: NDArray[np.float32], masked: Sequence[tuple[slice, ...]]) -> Item:
+        for stretch in masked:
+            picture[stretch] = 0
         about: Example = {name: example[name] for name in ("label", "where") if name in example}
         return Item({"ids": picture[None]}, tokens=self.tokens, example={**about, "mels": picture})
 
@@ -90,25 +104,34 @@ class Sound(Task, kind="sound"):
         number = class_index(example, self.classes, self.on_error)
         return number if isinstance(number, Skipped) else np.int64(number)
 
-    def picture(self, samples: Wave, rate: int, randomness: RandomContext | None = None) -> NDArray[np.float32]:
-        """Return the normalized spectrogram of a sound, resampled to the rate of the training sounds."""
-        assert self.mean is not None and self.std is not None
-        target = self.rate or rate
-        mels = self.spectrogram(resampled(samples, rate, target), target, randomness)
-        return (mels - np.float32(self.mean)) / np.float32(self.std)
+    def _samples(self, example: Example, randomness: RandomContext) -> Wave:
+        """A sound at the rate of the training sounds, as long as the model's image."""
+        rate = example["rate"]
+        return _fitted(resampled(example["audio"], rate, self.rate or rate), self.image[1] * self.hop, randomness)
 
-    def spectrogram(self, samples: Wave, rate: int, randomness: RandomContext | None = None) -> NDArray[np.float32]:
-        """(mels, frames): the log-mel spectrogram of a sound, log10."""
-        mels, frames = self.image
-        samples = _fitted(samples, frames * self.hop, randomness)
-        return log_mel(torch.from_numpy(samples)[None], rate, n_mels=mels, n_fft=self.n_fft, hop=self.hop)[0].numpy()
+    def _pictures(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(B, mels, frames): the normalized spectrograms of sounds (B, samples)."""
+        assert self.mean is not None and self.std is not None and self.rate is not None
+        return (self._spectrograms(samples, self.rate) - np.float32(self.mean)) / np.float32(self.std)
 
-    def _hide(self, picture: NDArray[np.float32], random: np.random.Generator) -> None:
-        """Mask a stretch of the mel bands and one of the time, in place."""
-        for axis, size in enumerate(picture.shape):
-            width = random.integers(0, int(size * self.mask) + 1)
-            start = random.integers(0, size - width + 1)
-            picture[(slice(None),) * axis + (slice(start, start + width),)] = 0
+    def _spectrograms(self, samples: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
+        sounds = torch.from_numpy(samples)
+        return log_mel(sounds, rate, n_mels=self.image[0], n_fft=self.n_fft, hop=self.hop).numpy()
+
+    def spectrogram(self, samples: Wave, rate: int) -> NDArray[np.float32]:
+        """(mels, frames): the log-mel spectrogram of a sound, log10; of its middle, if it is longer than the image."""
+        return self._spectrograms(_fitted(samples, self.image[1] * self.hop, None)[None], rate)[0]
+
+    def _masked(self, randomness: RandomContext) -> Sequence[tuple[slice, ...]]:
+        """A stretch of the mel bands and one of the time that are masked in training, at random."""
+        if not (randomness.training and self.mask):
+            return ()
+        stretches = []
+        for axis, size in enumerate(self.image):
+            width = randomness.generator.integers(0, int(size * self.mask) + 1)
+            start = randomness.generator.integers(0, size - width + 1)
+            stretches.append((slice(None),) * axis + (slice(start, start + width),))
+        return stretches
 
     def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
         """Return the spectrogram, high pitches above low ones, and the class."""

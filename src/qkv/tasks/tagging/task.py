@@ -74,6 +74,9 @@ class Tag(Task, kind="tag"):
                 items.append(list(self._rows(example, pieces, first, tokenizer)))
         return items
 
+    def repeats(self, tokenizer: Encoder | None) -> bool:
+        return True
+
     def _has_known_tag(self, example: Example, first: Index) -> bool:
         """Whether there is a label to learn from. Raises ValueError for a tag that is not one of the task's."""
         known = self._indices(example) != IGNORE

@@ -81,6 +81,9 @@ class Similarity(Sentences, kind="similarity"):
             for item, fits in zip(items, positive, strict=True)
         ]
 
+    def repeats(self, tokenizer: Encoder | None) -> bool:
+        return self.positive is None and super().repeats(tokenizer)
+
     def metric(self, tokenizer: Encoder | None) -> Metric:
         return SimilarityMetric()
 
