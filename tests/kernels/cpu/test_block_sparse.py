@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -293,6 +294,10 @@ def test_auto_takes_them_where_something_would_be_hidden(favored: bool, monkeypa
     assert chosen(causal()) == chosen(full()) == ("tiled" if favored else "sdpa")
     padded = Layout.from_lengths([T - 9], T)
     assert chosen(causal(), layout=padded) == ("tiled" if favored else "sdpa")
+    assert chosen(full(), layout=padded) == "sdpa"
+    picture = Layout(torch.zeros(1, T, 3, dtype=torch.long), padding="none")  # positions are those of patches
+    assert chosen(full(), layout=picture) == ("tiled" if favored else "sdpa")
+    assert chosen(full(), layout=replace(picture, one_segment=False)) == "sdpa"
     monkeypatch.setattr(block_sparse, "_MOST_FULL", T - 1)
     assert chosen(full()) == "sdpa"
     assert chosen(causal(), torch.zeros(1, 2, T, T)) == "sdpa"

@@ -12,7 +12,7 @@ from torch._subclasses import FakeTensor
 from ...core.graphs import constant
 from ...patterns.basic import Causal, Pattern
 from ..native import block_sparse as native
-from ..plan import first_position, is_aligned_causal, needed_parts
+from ..plan import is_aligned_causal, needed_parts
 from ..products import onednn
 from ..request import Request
 from . import block_plan
@@ -93,8 +93,8 @@ def beats_fused(request: Request) -> bool:
     layouts = request.layout, request.kv_layout
     parts = needed_parts(request.pattern, *layouts)
     if not (isinstance(request.pattern, Causal) and is_aligned_causal(parts, *layouts)):
-        unpadded = min(first_position(layout) for layout in layouts) >= 0
-        if parts or not unpadded or max(q.shape[1], k.shape[1]) > _MOST_FULL:
+        whole = all(layout.padding == "none" and layout.one_segment for layout in layouts)
+        if parts or not whole or max(q.shape[1], k.shape[1]) > _MOST_FULL:
             return False
     # Nothing is built while a graph is traced: if the build fails later, the other kernels of `tiled` serve.
     return torch.compiler.is_compiling() or isinstance(q, FakeTensor) or native.serves(q, k, v)
