@@ -77,14 +77,21 @@ def operator(name: str) -> Callable[[Callable[..., Any]], Operator]:
 
 @constant
 def registered(name: str) -> bool:
-    """Register an operator that is not registered yet. While a graph is traced, it happens at once and isn't part of it."""
+    """Register an operator that is not registered yet, and the others of its module, which its gradients may call: a
+    backward pass from the compiler's cache on disk is not traced. While a graph is traced, it happens at once and isn't
+    part of it."""
     if name in Operator.waiting:
         with _registering:
-            made = Operator.waiting.get(name)
-            if made is not None:
-                known = torch.library.custom_op(f"qkv::{name}", made.function, mutates_args=())
-                known.register_fake(made.fake)
-                if made.gradients is not None:
-                    known.register_autograd(made.gradients[0], setup_context=made.gradients[1])
-                del Operator.waiting[name]
+            first = Operator.waiting.get(name)
+            module = None if first is None else first.function.__module__
+            for made in [made for made in Operator.waiting.values() if made.function.__module__ == module]:
+                _register(made)
+                del Operator.waiting[made.name]
     return True
+
+
+def _register(made: Operator) -> None:
+    known = torch.library.custom_op(f"qkv::{made.name}", made.function, mutates_args=())
+    known.register_fake(made.fake)
+    if made.gradients is not None:
+        known.register_autograd(made.gradients[0], setup_context=made.gradients[1])
