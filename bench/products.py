@@ -173,7 +173,7 @@ def table(result: dict[str, Any]) -> str:
         "",
         f"Measured by `python -m bench products` on {result['date']}: {where['processor']} "
         f"({', '.join(where['instructions'])}), {where['cores']} cores, {result['threads']} threads, PyTorch "
-        f"{result['versions']['torch']}, commit {code['commit']}; medians of {result['rounds']} readings in turns, load "
-        f"{result['load_before']} before; codes in groups of {GROUP}.",
+        f"{result['versions']['torch']}, commit {code['commit']}; medians of {result['rounds']} readings, taken in turns; "
+        f"load average {result['load_before']} before; weights quantized in groups of {GROUP}.",
     ]
     return "\n".join(lines)

@@ -123,7 +123,7 @@ def table(result: dict[str, Any]) -> str:
         "",
         f"Measured by `python -m bench prompts` on {result['date']}: {where['processor']} "
         f"({', '.join(where['instructions'])}), {where['cores']} cores, {result['threads']} threads, PyTorch "
-        f"{result['versions']['torch']}, commit {code['commit']}; medians of {result['rounds']} readings, load "
-        f"{result['load_before']} before; activations of 8- and 4-bit weights are in 8 bits.",
+        f"{result['versions']['torch']}, commit {code['commit']}; medians of {result['rounds']} readings; load average "
+        f"{result['load_before']} before; activations are int8 where weights are int8 or int4.",
     ]
     return "\n".join(lines)

@@ -136,6 +136,6 @@ def table(result: dict[str, Any]) -> str:
             f"Measured by `python -m bench start` on {result['date']}: {where['processor']} "
             f"({', '.join(where['instructions'])}), {where['cores']} cores, Python {result['versions']['python']}, PyTorch "
             f"{result['versions']['torch']}, commit {result['code']['commit']}; medians of {result['rounds']} processes "
-            f"of each in turns, from the start to the first output, load {result['load_before']} before.",
+            f"of each kind, run in turns, from process start to first output; load average {result['load_before']} before.",
         ]
     )

@@ -32,9 +32,9 @@ def bound_kernels() -> None:
 def keep_pages() -> bool:
     """Configure glibc to serve large blocks from its heaps and not to shrink them. Returns whether this succeeded.
 
-    There is one heap per core. With one for all, threads wait for its lock, most of all in the backward pass of PyTorch's
-    attention in bf16, where each thread allocates for each product. With glibc's eight per core, less of what the threads
-    that encode data have freed is used again.
+    The number of heaps is the number of cores. If threads shared one heap, they would wait for its lock, for example in the
+    backward pass of PyTorch's bf16 attention, where every thread allocates memory for every product. With glibc's default
+    of eight heaps per core, the process holds more freed memory that other threads can't reuse.
 
     Does nothing if the user has configured an allocator, with `QKV_ALLOCATOR=system`, or without glibc.
     """

@@ -77,9 +77,11 @@ def operator(name: str) -> Callable[[Callable[..., Any]], Operator]:
 
 @constant
 def registered(name: str) -> bool:
-    """Register an operator that is not registered yet, and the others of its module, which its gradients may call: a
-    backward pass from the compiler's cache on disk is not traced. While a graph is traced, it happens at once and isn't
-    part of it."""
+    """Register an operator and the other operators of its module, unless they are registered already.
+
+    The gradients of an operator may call the others. A backward pass that is loaded from the compiler's cache is not
+    traced, so it would not register them. During tracing, registration happens immediately and is not part of the graph.
+    """
     if name in Operator.waiting:
         with _registering:
             first = Operator.waiting.get(name)

@@ -186,7 +186,7 @@ class Task(Spec, role="task"):
     def items_of_each(
         self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
     ) -> list[list[Item | Skipped]]:
-        """The items of each example: inputs with labels, or why it is skipped."""
+        """Return a list of items for each example: inputs with labels, or the reason why the example is skipped."""
         every: list[list[Item | Skipped]] = []
         for example, inputs in zip(examples, self.inputs_of(examples, tokenizer, randomness), strict=True):
             if isinstance(inputs, Skipped):
@@ -197,8 +197,11 @@ class Task(Spec, role="task"):
         return every
 
     def repeats(self, tokenizer: Encoder | None) -> bool:
-        """Whether a training example gives the same items in every epoch, so that they are made once and cached. A class
-        that overrides `inputs`, `inputs_of`, `item` or `items` must override this, too, for its items to be cached."""
+        """Whether a training example has the same items in every epoch, so that they can be cached.
+
+        A class that overrides `inputs`, `inputs_of`, `item` or `items` must override this method too, or its items are
+        not cached.
+        """
         return False
 
     @classmethod

@@ -36,7 +36,7 @@ def prediction_batches(trained: TrainedModel, task: Task, examples: Sequence[Exa
     randomness, items, numbers = RandomContext(np.random.default_rng(0), training=False), list[Item](), list[int]()
     for number, inputs in enumerate(task.inputs_of(examples, trained.tokenizer, randomness)):
         if isinstance(inputs, Skipped):
-            raise ValueError(f"{examples[number]['where']} is {inputs}, so nothing can be predicted for it")
+            raise ValueError(f"can't predict for {examples[number]['where']}, which is {inputs}")
         items += inputs
         numbers += [number] * len(inputs)
     own, source = np.array([item.lengths for item in items], np.int64).T

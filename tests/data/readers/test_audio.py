@@ -114,6 +114,14 @@ def test_sounds_are_cut_or_stand_in_silence() -> None:
     assert (frames[:, 0] == -10).all() and (frames[0, 9:11] > -3).all()
 
 
+def test_without_a_rate_sounds_keep_their_own() -> None:
+    task = Sound(image=(16, 20), n_fft=64, hop=40, mean=0, std=1, classes=("a", "b"))
+    example = {"audio": np.ones(2000, np.float32), "rate": 8000, "label": "a"}
+    item = task.item(example, None, RandomContext(np.random.default_rng(0), training=False))
+    assert not isinstance(item, Skipped)
+    np.testing.assert_array_equal(item.arrays["ids"][0], task.spectrogram(example["audio"], 8000))
+
+
 def test_training_hides_and_shifts_by_chance_and_evaluation_does_not(folder: Path) -> None:
     source = Sounds(path=str(folder))
     task = Sound(n_fft=64, hop=40).resolve(source, None, IMAGE)

@@ -1,4 +1,4 @@
-"""In-memory cache of the items of training examples, so that texts are tokenized once and not in every epoch."""
+"""In-memory cache of the items that tasks make of training examples, so that texts are tokenized only once."""
 
 from __future__ import annotations
 
@@ -18,15 +18,19 @@ MakeItems = Callable[[list[Example]], Sequence[Items]]
 
 
 class ItemCache:
-    """The items of a table's entries by index, up to `budget` bytes; those of further entries are made again."""
+    """Caches the items of a table's entries by index, in up to `budget` bytes. Entries that don't fit are processed again
+    in every epoch."""
 
     def __init__(self, budget: int) -> None:
         self._left = budget
         self._items: dict[int, Items | None] = {}
 
     def items(self, table: Table, indices: Sequence[int], make: MakeItems, counts: Counts) -> list[Item | Skipped]:
-        """The items of entries, in the order of `indices`. `make` returns the items of each of several examples; entries
-        are counted as `source.read` does, but for those that are skipped, which are among the items."""
+        """Return the items of the entries at `indices`, in that order, and count the entries that are read.
+
+        Entries that are not in the cache are read, and `make` returns the items of each of them. Skipped entries are
+        returned among the items; the caller counts them.
+        """
         new = self._made(table, [i for i in indices if i not in self._items], make)
         found: list[Item | Skipped] = []
         for i in indices:
@@ -38,7 +42,7 @@ class ItemCache:
         return found
 
     def _made(self, table: Table, indices: list[int], make: MakeItems) -> dict[int, Items | None]:
-        """The items of entries that are not in the cache; None for an entry of another split."""
+        """Read entries and make their items. An entry of another split has None."""
         made: dict[int, Items | None] = {}
         examples: dict[int, Example] = {}
         for i in indices:
@@ -52,7 +56,7 @@ class ItemCache:
         return made
 
     def _store(self, new: dict[int, Items | None]) -> None:
-        """Store entries while they fit, each taken to be as large as the average of some of them."""
+        """Store entries until the budget is used up. Their size is estimated from a sample."""
         some = list(new.values())[:: len(new) // _MEASURED + 1]
         each = _ENTRY + sum(map(size_of, some)) // max(1, len(some))
         fit = min(len(new), self._left // each)
@@ -64,8 +68,10 @@ _MAKERS = ("items", "items_of_each", "item", "inputs_of", "inputs")  # methods t
 
 
 def repeats(task: Task, tokenizer: Encoder | None) -> bool:
-    """Whether a task's items are the same in every epoch. A class that overrides how items are made, but not
-    `Task.repeats`, is not bound by what its base class says of that."""
+    """Whether a task's items are the same in every epoch.
+
+    A class that overrides how items are made must override `Task.repeats` too; that of its base class does not count.
+    """
     classes = type(task).__mro__
     first = {name: next(i for i, c in enumerate(classes) if name in vars(c)) for name in ("repeats", *_MAKERS)}
     return task.repeats(tokenizer) and all(first["repeats"] <= first[name] for name in _MAKERS)
@@ -76,7 +82,7 @@ _ENTRY, _ARRAY = 100, 112  # bytes: an entry of a dictionary with its key, and a
 
 
 def size_of(value: Any) -> int:
-    """About how many bytes of memory an item takes, with all that it holds; what is shared counts each time."""
+    """Estimate the memory of an item and everything in it, in bytes. Shared objects count every time they occur."""
     if isinstance(value, np.ndarray):
         return _ARRAY + value.nbytes
     if isinstance(value, Item):

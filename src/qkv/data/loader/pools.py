@@ -173,7 +173,7 @@ class Pools:
         return cuts
 
     def _items_of(self, task: Task, epoch: int, number: int, counts: Counts) -> list[Item | Skipped]:
-        """The items of a pool, cached if every epoch has the same."""
+        """Return the items of a pool, from the cache if they are the same in every epoch."""
         table, entries = self.table(epoch), self._entries(epoch, number).tolist()
         randomness = self._randomness(epoch, number)
         if self._caches and not self.sequential(epoch) and repeats(task, self.tokenizer):
@@ -213,12 +213,12 @@ class Pools:
 
     @property
     def _budget(self) -> int:
-        """Bytes for a cache, in each process."""
+        """The size limit of the cache in each process, in bytes."""
         return (self.batching.cache << 20) // max(1, self.batching.processes)
 
     @property
     def _caches(self) -> bool:
-        """Whether examples come again in each epoch, and there is memory to cache what is made of them."""
+        """Whether every epoch has the same examples, and the cache is not disabled."""
         return self.split == "train" and self.source.fixed and self._budget > 0
 
     @property

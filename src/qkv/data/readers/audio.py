@@ -84,7 +84,7 @@ class Sounds(HoldOutSource, kind="sounds"):
 
 
 class _Sounds:
-    """The sounds of a split; decoded ones are cached up to the source's budget."""
+    """The sounds of a split. Decoded sounds are cached until they fill `Sounds.cache`."""
 
     def __init__(self, source: Sounds, files: Files, members: list[int]) -> None:
         self._source, self._files, self._members = source, files, members
@@ -128,7 +128,7 @@ class _Sounds:
 
 @lru_cache(maxsize=8)
 def _sounds(source: Sounds, split: Split, stamp: tuple[Hashable, ...]) -> _Sounds:
-    """The sounds of a split, the same for every epoch, so that files are decoded once."""
+    """Return the table of a split. All epochs share it, so that files are decoded once."""
     return _Sounds(source, source._files(), source._members(split))
 
 

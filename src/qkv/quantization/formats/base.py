@@ -85,7 +85,7 @@ class Format:
         return wanted
 
     def packed(self, codes: Tensor, scales: Tensor, zeros: Tensor | None) -> Packed:
-        """Return a matrix by its codes, one per element. Its tensors are contiguous, as kernels read them."""
+        """Pack the codes of a matrix, one per element. The result is contiguous, as the kernels require."""
         zeros = None if zeros is None else zeros.contiguous()
         return Packed(self, (codes.shape[0], codes.shape[1]), self.pack(codes).contiguous(), scales.contiguous(), zeros)
 

@@ -86,8 +86,9 @@ class Sound(Task, kind="sound"):
         items: list[Sequence[Item] | Skipped] = []
         for start in range(0, len(examples), _AT_ONCE):
             part = examples[start : start + _AT_ONCE]
-            drawn = [(self._samples(example, randomness), self._masked(randomness)) for example in part]
-            pictures = self._pictures(np.stack([samples for samples, _ in drawn]))
+            rate = self.rate or examples[0]["rate"]
+            drawn = [(self._samples(example, rate, randomness), self._masked(randomness)) for example in part]
+            pictures = self._pictures(np.stack([samples for samples, _ in drawn]), rate)
             items += (
                 [self._item(example, picture, masked)]
                 for example, picture, (_, masked) in zip(part, pictures, drawn, strict=True)
@@ -104,26 +105,26 @@ class Sound(Task, kind="sound"):
         number = class_index(example, self.classes, self.on_error)
         return number if isinstance(number, Skipped) else np.int64(number)
 
-    def _samples(self, example: Example, randomness: RandomContext) -> Wave:
-        """A sound at the rate of the training sounds, as long as the model's image."""
-        rate = example["rate"]
-        return _fitted(resampled(example["audio"], rate, self.rate or rate), self.image[1] * self.hop, randomness)
+    def _samples(self, example: Example, rate: int, randomness: RandomContext) -> Wave:
+        """Resample a sound to `rate`, and crop or pad it to the length of the model's image."""
+        samples = resampled(example["audio"], example["rate"], rate)
+        return _fitted(samples, self.image[1] * self.hop, randomness)
 
-    def _pictures(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(B, mels, frames): the normalized spectrograms of sounds (B, samples)."""
-        assert self.mean is not None and self.std is not None and self.rate is not None
-        return (self._spectrograms(samples, self.rate) - np.float32(self.mean)) / np.float32(self.std)
+    def _pictures(self, samples: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
+        """Compute the normalized spectrograms (B, mels, frames) of sounds (B, samples)."""
+        assert self.mean is not None and self.std is not None
+        return (self._spectrograms(samples, rate) - np.float32(self.mean)) / np.float32(self.std)
 
     def _spectrograms(self, samples: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
         sounds = torch.from_numpy(samples)
         return log_mel(sounds, rate, n_mels=self.image[0], n_fft=self.n_fft, hop=self.hop).numpy()
 
     def spectrogram(self, samples: Wave, rate: int) -> NDArray[np.float32]:
-        """(mels, frames): the log-mel spectrogram of a sound, log10; of its middle, if it is longer than the image."""
+        """Compute the log-mel spectrogram (mels, frames), as log10. Only the middle of a longer sound is used."""
         return self._spectrograms(_fitted(samples, self.image[1] * self.hop, None)[None], rate)[0]
 
     def _masked(self, randomness: RandomContext) -> Sequence[tuple[slice, ...]]:
-        """A stretch of the mel bands and one of the time that are masked in training, at random."""
+        """Draw the mel bands and the frames that are masked in training, as indices into a spectrogram."""
         if not (randomness.training and self.mask):
             return ()
         stretches = []
