@@ -25,7 +25,8 @@
     python -m bench render                   only write the pages and figures again from what is kept
 
 What is measured for one table goes to bench/results/TABLE-DATE.json. With --only it goes into the newest file of the
-table, in the place of what was measured of these cases before, where machine and versions are the same.
+table, in the place of what was measured of these cases before, where machine and versions are the same. Until all
+cases are measured they stand in TABLE-DATE.json.part; `python -m bench TABLE --resume` continues such a run.
 """
 
 from __future__ import annotations
@@ -123,18 +124,30 @@ def _measure(table: Table, given: argparse.Namespace) -> None:
     if not given.quick:
         environments = {contender.environment for case in cases for contender in case.contenders}
         peers.make_all(sorted(environments - {peers.OURS}))
-    result = run(table, cases, given.rounds, given.quick, given.threads, given.note)
-    out = given.out or (None if given.quick else RESULTS / f"{table.name}-{result.date[:10]}.json")
+    out = given.out or (None if given.quick else RESULTS / f"{table.name}-{datetime.now(UTC):%Y-%m-%d}.json")
+    part = out and out.with_name(out.name + ".part")
+    done = _cut_off(table, part) if given.resume else None
+    result = run(table, cases, given.rounds, given.quick, given.threads, given.note, part, done)
     earlier = latest(table.name) if given.only and not given.quick and given.out is None else None
     if earlier is not None and (kept := Result.read(earlier)).comparable(result):
         order = [case.key for case in table.cases(given.quick)]
         result, out = kept.renewed(result, order), earlier
     if out is not None:
         result.write(out)
+        if part is not None:
+            part.unlink(missing_ok=True)
         print(f"{out} written")
     print(render.render(result))
     if not given.quick:
         render.write()
+
+
+def _cut_off(table: Table, part: Path | None) -> Result:
+    """What a run that was cut off had measured of a table: the file of today's run, or the newest one."""
+    found = part if part is not None and part.exists() else latest(table.name, ending=".json.part")
+    if found is None:
+        raise SystemExit(f"no run of {table.name} was cut off: leave --resume out")
+    return Result.read(found)
 
 
 def chosen(table: Table, quick: bool, only: str = "") -> list[Case]:
@@ -143,9 +156,19 @@ def chosen(table: Table, quick: bool, only: str = "") -> list[Case]:
 
 
 def run(
-    table: Table, cases: Sequence[Case], rounds: int | None, quick: bool, threads: int, notes: Sequence[str] = ()
+    table: Table,
+    cases: Sequence[Case],
+    rounds: int | None,
+    quick: bool,
+    threads: int,
+    notes: Sequence[str] = (),
+    part: Path | None = None,
+    done: Result | None = None,
 ) -> Result:
-    """Measure cases of a table, and say on standard error how it goes."""
+    """Measure cases of a table, and say on standard error how it goes.
+
+    part: a file that keeps the cases measured so far. done: the cases of an earlier run, which are not measured again.
+    """
     result = Result(
         table=table.name,
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -158,13 +181,27 @@ def run(
         load_before=machine.load(),
         notes=list(notes),
     )
+    left = [case for case in cases if done is None or not done.has(case.key)]
+    together = result if done is None else done
     with ring(threads) as entered:
-        for i, case in enumerate(cases, 1):
+        for i, case in enumerate(left, len(cases) - len(left) + 1):
             print(f"{table.name} {i}/{len(cases)}: {case.title}", file=sys.stderr, flush=True)
             result.cases.append(measure(case, entered, result.rounds, probe(quick)))
-        result.versions = dict(entered.versions)
-    result.load_after = machine.load()
-    return result
+            result.versions = dict(entered.versions)
+            result.load_after = machine.load()
+            if done is not None:
+                together = _together(done, result, cases)
+            if part is not None:
+                together.write(part)
+    return together
+
+
+def _together(done: Result, result: Result, cases: Sequence[Case]) -> Result:
+    if not done.comparable(result):
+        raise SystemExit(
+            "the run that was cut off had another machine or other versions: leave --resume out"
+        )
+    return done.renewed(result, [case.key for case in cases])
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -183,12 +220,13 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="tiny sizes, two rounds: does the harness work?")
     parser.add_argument("--out", type=Path, help="the results file (default: bench/results/TABLE-DATE.json)")
     parser.add_argument("--threads", type=int, default=2, help="for every contender (default: 2)")
+    parser.add_argument("--resume", action="store_true", help="continue a run of the table that was cut off")
     parser.add_argument("--note", action="append", default=[], help="a sentence to keep with the results")
     given = parser.parse_args(arguments)
     if given.rounds is not None and given.rounds < 1:
         parser.error("--rounds is at least 1")
-    if given.table == "all" and (given.out is not None or given.only):
-        parser.error("--out and --only are for one table; 'all' writes a file for each")
+    if given.table == "all" and (given.out is not None or given.only or given.resume):
+        parser.error("--out, --only and --resume are for one table; 'all' writes a file for each")
     return given
 
 

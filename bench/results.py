@@ -66,6 +66,10 @@ class Result:
         versions = {**self.versions, **later.versions}
         return replace(self, cases=cases, versions=versions, notes=[*self.notes, *later.notes, note])
 
+    def has(self, key: dict[str, Any]) -> bool:
+        """Whether the case with exactly this key was measured."""
+        return any(_name(case["key"]) == _name(key) for case in self.cases)
+
     def find(self, **key: Any) -> Record | None:
         """The first case whose key has these values."""
         return next(iter(self.records(**key)), None)
@@ -129,9 +133,9 @@ def _name(key: dict[str, Any]) -> str:
     return json.dumps(key, sort_keys=True)
 
 
-def latest(table: str, folder: Path = RESULTS) -> Path | None:
+def latest(table: str, folder: Path = RESULTS, ending: str = ".json") -> Path | None:
     """The newest results file of a table, by the date in it."""
-    found = [path for path in folder.glob("*.json") if json.loads(path.read_text())["table"] == table]
+    found = [path for path in folder.glob(f"*{ending}") if json.loads(path.read_text())["table"] == table]
     return max(found, key=lambda path: json.loads(path.read_text())["date"], default=None)
 
 

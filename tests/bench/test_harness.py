@@ -166,6 +166,17 @@ def test_cases_measured_later_take_the_place_of_the_earlier_or_stand_beside_them
     assert not first.comparable(elsewhere) and not first.comparable(replace(later, threads=3))
 
 
+@pytest.mark.usefixtures("quick_start")
+def test_a_run_that_was_cut_off_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    part = tmp_path / "startup.json.part"
+    run(nothing("xy"), nothing("x").cases(True), rounds=1, quick=True, threads=1, part=part)
+    first = Result.read(part)
+    run(nothing("xy"), nothing("xy").cases(True), rounds=1, quick=True, threads=1, part=part, done=first)
+    both = Result.read(part)
+    assert [case["key"]["what"] for case in both.cases] == ["x", "y"] and both.cases[0] == first.cases[0]
+    assert "1 of 2 cases" in both.notes[0]
+
+
 def nothing(letters: str) -> Table:
     """A case for each letter, of a command that does nothing."""
     idle = (Contender("pass", command=("python", "-c", "pass")),)
