@@ -46,7 +46,7 @@ class BPEDropout:
         Raises MemoryError, and OverflowError if a seed is negative or does not fit into 64 bits.
         """
         joined, drawn = np.frombuffer(b"".join(texts), np.int32), np.array(seeds, np.uint64)
-        lengths, room = np.empty(len(texts), np.int_), 2 * len(joined)
+        lengths, room = np.empty(len(texts), "l"), 2 * len(joined)
         while True:
             out = np.empty(room, np.int32)
             places = (_place(joined), _place(drawn), ctypes.c_long(len(texts)), _place(out), ctypes.c_long(room))
