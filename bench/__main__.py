@@ -198,9 +198,7 @@ def run(
 
 def _together(done: Result, result: Result, cases: Sequence[Case]) -> Result:
     if not done.comparable(result):
-        raise SystemExit(
-            "the run that was cut off had another machine or other versions: leave --resume out"
-        )
+        raise SystemExit("the run that was cut off had another machine or other versions: leave --resume out")
     return done.renewed(result, [case.key for case in cases])
 
 

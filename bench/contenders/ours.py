@@ -34,6 +34,19 @@ def spec(shape: Shape) -> qkv.Transformer:
     )
 
 
+def llama(shape: Shape) -> qkv.Transformer:
+    """With gated feed-forward layers of as many weights as `spec` gives, to a multiple of 64 columns."""
+    return qkv.preset(
+        "llama",
+        vocab_size=shape.vocab_size,
+        d_model=shape.d_model,
+        n_layers=shape.n_layers,
+        n_heads=shape.n_heads,
+        d_ff=-(-8 * shape.d_model // 192) * 64,
+        max_positions=shape.context,
+    )
+
+
 def training(precision: str, compiled: bool) -> Training:
     optimizer = AdamW(lr=LR, betas=BETAS, eps=EPS, weight_decay=DECAY)
     return Training(optimizer=optimizer, precision=precision, clip_norm=CLIP, compile=compiled)
@@ -42,9 +55,9 @@ def training(precision: str, compiled: bool) -> Training:
 class TrainingStep:
     """`Stepper.take`: what `qkv train` does once a step."""
 
-    def __init__(self, shape: dict[str, int], precision: str, compiled: bool = False) -> None:
+    def __init__(self, shape: dict[str, int], precision: str, compiled: bool = False, gated: bool = False) -> None:
         sizes = Shape(**shape)
-        model = qkv.build(spec(sizes), seed=0).train()
+        model = qkv.build((llama if gated else spec)(sizes), seed=0).train()
         ids = sizes.random_ids(sizes.context + 1)
         self.batch = Batch(
             inputs={"ids": ids[:, :-1].contiguous(), "layout": Layout.full(sizes.context)},

@@ -21,6 +21,8 @@ TEXTS = [
     (256, 4, 4, 256, 8, 4000),
     (384, 6, 6, 256, 4, 8192),
 ]
+# The same, with gated feed-forward layers.
+GATED = [(128, 4, 4, 256, 8, 4000), (256, 4, 4, 256, 8, 4000), (384, 6, 6, 256, 4, 8192)]
 # d_model, layers a side, n_heads, tokens a side, batch, vocab_size
 PAIRS = [
     (64, 2, 2, 12, 64, 30),
@@ -30,6 +32,9 @@ PAIRS = [
     (256, 3, 4, 32, 32, 8000),
     (512, 3, 8, 32, 32, 8000),
 ]
+
+# How the page names what is trained.
+NAMES = {"text": "text", "gated text": "text, Llama", "pairs": "pairs"}
 
 # A model of the width from which `auto` takes bf16, on tinyshakespeare by characters.
 CONTEXT = 128
@@ -46,12 +51,16 @@ QUICK = ["training.max_steps=10", "evaluation.examples=4", "evaluation.test_exam
 
 
 def cases(quick: bool) -> list[Case]:
-    texts, pairs = (TEXTS[:1], PAIRS[:1]) if quick else (TEXTS, PAIRS)
-    found = [*(_text(*sizes) for sizes in texts), *(_pairs(*sizes) for sizes in pairs)]
+    texts, gated, pairs = (TEXTS[:1], GATED[:1], PAIRS[:1]) if quick else (TEXTS, GATED, PAIRS)
+    found = [
+        *(_text("text", *sizes) for sizes in texts),
+        *(_text("gated text", *sizes) for sizes in gated),
+        *(_pairs(*sizes) for sizes in pairs),
+    ]
     return found if corpora.missing(corpora.SHAKESPEARE) else [*found, _quality(quick)]
 
 
-def _text(width: int, layers: int, heads: int, context: int, batch: int, vocabulary: int) -> Case:
+def _text(of: str, width: int, layers: int, heads: int, context: int, batch: int, vocabulary: int) -> Case:
     """Rows of one shape, so compiling is an offer."""
     shape = {
         "vocab_size": vocabulary,
@@ -66,12 +75,12 @@ def _text(width: int, layers: int, heads: int, context: int, batch: int, vocabul
         Contender(
             COMPILED[precision] if compiled else precision,
             "bench.contenders.ours:TrainingStep",
-            {"shape": shape, "precision": precision, "compiled": compiled},
+            {"shape": shape, "precision": precision, "compiled": compiled, "gated": of == "gated text"},
             keep_pages=True,
         )
         for precision, compiled in ways
     )
-    key = {"of": "text", "width": width, "layers": layers, "vocabulary": vocabulary, "context": context}
+    key = {"of": of, "width": width, "layers": layers, "vocabulary": vocabulary, "context": context}
     return Case({**key, "tokens": batch * context}, contenders)
 
 
@@ -123,7 +132,7 @@ def render(result: Result) -> str:
         "compiling gains, fp32",
         "bf16",
     ]
-    rows = [_row(record) for what in ("text", "pairs") for record in result.records(of=what)]
+    rows = [_row(record) for what in NAMES for record in result.records(of=what)]
     parts = [markdown(header, rows)]
     quality = result.find(of="quality")
     if quality is not None:
@@ -133,7 +142,9 @@ def render(result: Result) -> str:
 
 def _row(record: Record) -> list[str]:
     key = record.key
-    named = f"{key['of']}, width {key['width']}, {_layers(key)}, vocabulary {key['vocabulary']:,}, {_length(key)}"
+    named = (
+        f"{NAMES[key['of']]}, width {key['width']}, {_layers(key)}, vocabulary {key['vocabulary']:,}, {_length(key)}"
+    )
     there = set(record.names)
     speeds = [number(1e3 * key["tokens"] / record.median(name)) if name in there else "" for name in (FP32, BF16)]
     pairs = [(FP32, BF16), (FP32, COMPILED[FP32]), (BF16, COMPILED[BF16])]
@@ -141,11 +152,11 @@ def _row(record: Record) -> list[str]:
 
 
 def _layers(key: dict[str, Any]) -> str:
-    return f"{key['layers']} layers" if key["of"] == "text" else f"{key['layers']} + {key['layers']} layers"
+    return f"{key['layers']} layers" if key["of"] != "pairs" else f"{key['layers']} + {key['layers']} layers"
 
 
 def _length(key: dict[str, Any]) -> str:
-    return f"context {key['context']}" if key["of"] == "text" else f"{key['context']} tokens a side"
+    return f"context {key['context']}" if key["of"] != "pairs" else f"{key['context']} tokens a side"
 
 
 def _worth(record: Record) -> str:

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_tokenizers import TEXTS, anything, hostile
 
-from qkv.tokenizers.subword_regularization import Lattice, MergeDropout, words_of
+from qkv.tokenizers import subword_regularization as module
+from qkv.tokenizers.subword_regularization import Lattice, MergeDropout, PackedTexts, packed, unpacked, words_of
 from qkv.tokenizers.tokenizer import Tokenizer, train
 from qkv.tokenizers.training.bpe import BPE
 from qkv.tokenizers.training.pair_merges import joined
@@ -175,6 +176,22 @@ def test_unknown_pieces_and_bytes_stay() -> None:
 def test_words_are_what_the_pre_tokenizer_cut() -> None:
     assert words_of([5, 6, 7, 8], [0, 0, 1, 2]) == [(5, 6), (7,), (8,)]
     assert words_of([], []) == [] and words_of([3], [None]) == [(3,)]
+
+
+def test_packed_texts_are_what_was_packed_and_remembered_within_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids, numbers = [5, 6, 7, 8], [0, 0, 1, 2]
+    assert unpacked(packed(ids, numbers)) == words_of(ids, numbers) and unpacked(packed([], [])) == []
+    texts = PackedTexts(TRAINED["bpe"].raw)
+    first = texts.of(TEXTS)
+    assert texts.of([*TEXTS, "new"])[:-1] == first and len(texts._known) == len({*TEXTS}) + 1
+    monkeypatch.setattr(module, "MOST_BYTES", texts._bytes)
+    assert texts.of(["newer"]) == PackedTexts(TRAINED["bpe"].raw).of(["newer"])
+    assert len(texts._known) == len({*TEXTS}) + 1
+
+
+def test_a_merge_with_an_empty_piece_ends() -> None:
+    model = {"vocab": {"": 0, "a": 1}, "merges": [("", "a")], "continuing_subword_prefix": None}
+    assert MergeDropout(model, 0.5, set()).sample([(1, 1)], Random(1)) == [1, 1]
 
 
 def test_merges_of_prefixed_pieces() -> None:

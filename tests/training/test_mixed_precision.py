@@ -34,9 +34,10 @@ def native(monkeypatch):
     ("has", "width", "taken", "said"),
     [
         ("amx_bf16", 128, "bf16", "natively (amx_bf16)"),
-        ("avx512_bf16", 1024, "bf16", "natively (avx512_bf16)"),
+        ("avx512_bf16", 128, "bf16", "natively (avx512_bf16)"),
         ("amx_bf16", LEAST_WIDTHS["amx_bf16"] - 1, "fp32", "of width 127, below 128"),
-        ("avx512_bf16", LEAST_WIDTH - 1, "fp32", "of width 255, below 256"),
+        ("avx512_bf16", LEAST_WIDTHS["avx512_bf16"] - 1, "fp32", "of width 127, below 128"),
+        ("bf16", LEAST_WIDTH - 1, "fp32", "of width 255, below 256"),
         ("amx_bf16", None, "fp32", "of unknown width"),
         (None, 1024, "fp32", "this CPU has no native bf16"),
     ],

@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from torch import Tensor, nn
 
+from ..kernels.huge_pages import prefer_huge_pages
+from ..kernels.native import transposed
 from ..layers.embedding import TokenEmbedding
 from ..layers.grouped_linear import GroupedLinear
 from ..layers.linear import Linear
@@ -85,14 +87,14 @@ def place(
         empty: dict[str, Tensor | QuantizedMatrix] = {}
         for name, t in ours.items():
             empty[name] = own = torch.empty(t.shape, device=device, dtype=dtype)
+            prefer_huge_pages(own)
             copies.append((own, t))
         return empty
 
     def read_all(entries: Sequence[Entry]) -> dict[str, Tensor | QuantizedMatrix]:
         copies: list[tuple[Tensor, Tensor]] = []
         placed = {name: tensor for entry in entries for name, tensor in read(entry, copies).items()}
-        if copies:
-            torch._foreach_copy_([own for own, _ in copies], [t for _, t in copies])
+        _copy(copies)
         for entry in entries:
             if entry.how is not SAME or any(isinstance(placed[name], QuantizedMatrix) for name in entry.ours):
                 for name in entry.theirs:
@@ -112,6 +114,18 @@ def place(
     model.tie()
     _warn_of_dequantized(reading, weights, model, where)
     assert not any(t.is_meta for t in model.state_dict().values())
+
+
+def _copy(copies: list[tuple[Tensor, Tensor]]) -> None:
+    """Copy the second of each pair into the first."""
+    others = []
+    for own, t in copies:
+        if transposed.serves(own, t):
+            transposed.copy(own, t)
+        else:
+            others.append((own, t))
+    if others:
+        torch._foreach_copy_([own for own, _ in others], [t for _, t in others])
 
 
 def _portions(entries: Sequence[Entry], most: int) -> Iterator[list[Entry]]:

@@ -9,19 +9,24 @@ from __future__ import annotations
 
 import heapq
 import math
+from array import array
 from collections.abc import Sequence
+from functools import cached_property
 from random import Random
+from sys import getsizeof
 from typing import Any, Protocol
 
 import tokenizers
 from tokenizers import models
 
+from ..kernels.native.bpe_dropout import MOST_SEEDS, BPEDropout
 from .pipelines import BYTES, contents
 
 Word = tuple[int, ...]
 """A word's ids in the segmentation that `encode` returns."""
 
 MOST_WORDS = 1 << 18  # words in the cache
+MOST_BYTES, ENTRY_BYTES = 32 << 20, 100  # of texts that are remembered, and about what a dictionary takes for each
 
 
 class Sampler(Protocol):
@@ -29,6 +34,10 @@ class Sampler(Protocol):
 
     def sample(self, words: Sequence[Word], random: Random) -> list[int]:
         """Return the ids of a text, with a random segmentation of each word."""
+        ...
+
+    def sample_texts(self, texts: Sequence[bytes], seeds: Sequence[int]) -> list[list[int]]:
+        """Return the ids of `packed` texts, each drawn with a seed of its own."""
         ...
 
 
@@ -55,6 +64,51 @@ def words_of(ids: Sequence[int], numbers: Sequence[int | None]) -> list[Word]:
     return words
 
 
+def packed(ids: Sequence[int], numbers: Sequence[int | None]) -> bytes:
+    """Pack a text's ids: the number of its words, their lengths, and the ids, as int32."""
+    words = words_of(ids, numbers)
+    return array("i", [len(words), *map(len, words), *ids]).tobytes()
+
+
+def unpacked(text: bytes) -> list[Word]:
+    """The words of a `packed` text."""
+    values, words = array("i", text), []
+    at = 1 + values[0]
+    for length in values[1:at]:
+        words.append(tuple(values[at : at + length]))
+        at += length
+    return words
+
+
+def one_by_one(sampler: Sampler, texts: Sequence[bytes], seeds: Sequence[int]) -> list[list[int]]:
+    """Sample `packed` texts without a kernel."""
+    return [sampler.sample(unpacked(text), Random(seed)) for text, seed in zip(texts, seeds, strict=True)]
+
+
+class PackedTexts:
+    """Texts as a tokenizer splits them, `packed` and remembered up to about `MOST_BYTES`, since training repeats them."""
+
+    def __init__(self, raw: tokenizers.Tokenizer) -> None:
+        self._raw, self._known, self._bytes = raw, dict[str, bytes](), 0
+
+    def of(self, texts: Sequence[str]) -> list[bytes]:
+        found = [self._known.get(text) for text in texts]
+        new = [i for i, one in enumerate(found) if one is None]
+        for i, encoding in zip(
+            new, self._raw.encode_batch([texts[i] for i in new], add_special_tokens=False), strict=True
+        ):
+            text = packed(encoding.ids, encoding.word_ids)
+            self._remember(texts[i], text)
+            found[i] = text
+        return [one for one in found if one is not None]
+
+    def _remember(self, text: str, split: bytes) -> None:
+        size = getsizeof(text) + getsizeof(split) + ENTRY_BYTES
+        if self._bytes + size <= MOST_BYTES:  # when it is full, what it holds is more useful than the newest
+            self._known[text] = split
+            self._bytes += size
+
+
 # -- BPE ----------------------------------------------------------------------------------------------------------------
 
 
@@ -78,9 +132,20 @@ class MergeDropout:
         for rank, (left, right) in enumerate(model["merges"]):
             pair, new = (ids[left], ids[right]), ids[left + right.removeprefix(prefix)]
             self._merged.setdefault(pair, (rank, new))
-            if new not in unsplit:
+            if new not in unsplit and new not in pair:  # an empty piece joins another to itself
                 self._halves.setdefault(new, pair)
         self._symbols: dict[Word, Word] = {}
+
+    @cached_property
+    def _kernel(self) -> BPEDropout | None:
+        pairs, made = list(self._merged), [new for _, new in self._merged.values()]
+        splits = [self._halves.get(new) == pair for pair, new in zip(pairs, made, strict=True)]
+        return BPEDropout.of(pairs, made, splits, self._log_keep)
+
+    def sample_texts(self, texts: Sequence[bytes], seeds: Sequence[int]) -> list[list[int]]:
+        if self._kernel is not None and all(0 <= seed < MOST_SEEDS for seed in seeds):
+            return self._kernel.sample(texts, seeds)
+        return one_by_one(self, texts, seeds)
 
     def sample(self, words: Sequence[Word], random: Random) -> list[int]:
         known = self._symbols
@@ -181,6 +246,9 @@ class Lattice:
         self._text = [None if i in kept else piece for i, (piece, _) in enumerate(vocab)]
         self._longest = max(map(len, self._pieces), default=0)
         self._lattices: dict[str, list[list[tuple[float, int, int]]]] = {}
+
+    def sample_texts(self, texts: Sequence[bytes], seeds: Sequence[int]) -> list[list[int]]:
+        return one_by_one(self, texts, seeds)
 
     def sample(self, words: Sequence[Word], random: Random) -> list[int]:
         split: list[int] = []

@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import tokenizers
@@ -313,10 +312,12 @@ class Tokenizer:
         if not self.dropout:
             return self.encode_batch(texts)
         with encoding_errors(texts):
-            encoded = self.raw.encode_batch(texts, add_special_tokens=False)
-        words = (subword_regularization.words_of(encoding.ids, encoding.word_ids) for encoding in encoded)
-        draw = self._sampler.sample
-        return [draw(some, Random(int(seed))) for some, seed in zip(words, seeds, strict=True)]
+            split = self._split.of(texts)
+        return self._sampler.sample_texts(split, [int(seed) for seed in seeds])
+
+    @cached_property
+    def _split(self) -> subword_regularization.PackedTexts:
+        return subword_regularization.PackedTexts(self.raw)
 
     @cached_property
     def _sampler(self) -> subword_regularization.Sampler:

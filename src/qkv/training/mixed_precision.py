@@ -16,7 +16,7 @@ PrecisionChoice = Literal["auto", "fp32", "bf16", "fp16"]
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 # Below these widths casts cost more than products gain on a CPU; docs/machine.md says where that was measured.
-LEAST_WIDTH, LEAST_WIDTHS = 256, {"amx_bf16": 128}
+LEAST_WIDTH, LEAST_WIDTHS = 256, {"amx_bf16": 128, "avx512_bf16": 128}
 
 CPU_INFO = Path("/proc/cpuinfo")
 

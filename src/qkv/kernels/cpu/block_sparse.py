@@ -19,7 +19,7 @@ from . import block_plan
 from .block_plan import Plans, Tokens
 
 _MIN_SCORES = 1 << 20  # from which the kernels are called, and built if they aren't yet
-_MOST_FULL = 512  # tokens up to which they are faster than the fused function where no block is left out
+_MOST_FULL = 1024  # tokens up to which they are faster than the fused function where no block is left out
 
 
 @dataclass

@@ -50,6 +50,8 @@ TARGETS = {  # of each source, the fastest first
     "encoding": (_VNNI[0], _GENERAL[0]),
     "gelu": _GENERAL,
     "weight_gradients": (_GENERAL[0],),
+    "bpe_dropout": _GENERAL[1:],
+    "transposed": _GENERAL[1:],
     "bf16_amx": _MATRIX,
     "quantized_kv_amx": _MATRIX,
 }

@@ -1,0 +1,65 @@
+"""BPE-dropout in C++: calls of the kernel."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Sequence
+
+import numpy as np
+
+from .compiler import library
+
+MOST_SEEDS = 1 << 64  # the kernel seeds its generator with 64 bits
+
+
+class BPEDropout:
+    """Segmentations that `qkv.tokenizers.subword_regularization.MergeDropout` draws, for many texts in one call."""
+
+    def __init__(self, kernels: ctypes.CDLL, model: int) -> None:
+        self._kernels, self._model = kernels, ctypes.c_void_p(model)
+        weakref.finalize(self, kernels.qkv_bpe_dropout_free, self._model)
+
+    @classmethod
+    def of(
+        cls, pairs: Sequence[tuple[int, int]], made: Sequence[int], splits: Sequence[bool], log_keep: float
+    ) -> BPEDropout | None:
+        """None where there is no kernel.
+
+        pairs, made: of each merge, by rank, the ids that it joins and the id of the result, which is split into them again
+        where `splits` is true. log_keep: log(1 − p), with the probability p that a merge is dropped.
+        """
+        kernels = library("bpe_dropout")
+        if kernels is None:
+            return None
+        new, count = kernels.qkv_bpe_dropout_new, len(made)
+        new.restype = ctypes.c_void_p
+        flat = np.asarray(pairs, np.int32).reshape(-1)
+        vocabulary = 1 + max(int(flat.max(initial=-1)), max(made, default=-1))
+        arrays = flat, np.asarray(made, np.int32), np.asarray(splits, np.bool_)
+        model = new(*map(_place, arrays), ctypes.c_long(count), ctypes.c_long(vocabulary), ctypes.c_double(log_keep))
+        return None if model is None else cls(kernels, model)
+
+    def sample(self, texts: Sequence[bytes], seeds: Sequence[int]) -> list[list[int]]:
+        """The ids of each text. A text is int32: the number of its words, their lengths, and their ids.
+
+        Raises MemoryError, and OverflowError if a seed is negative or does not fit into 64 bits.
+        """
+        joined, drawn = np.frombuffer(b"".join(texts), np.int32), np.array(seeds, np.uint64)
+        lengths, room = np.empty(len(texts), "l"), 2 * len(joined)
+        while True:
+            out = np.empty(room, np.int32)
+            places = (_place(joined), _place(drawn), ctypes.c_long(len(texts)), _place(out), ctypes.c_long(room))
+            self._kernels.qkv_bpe_dropout_sample.restype = ctypes.c_long
+            written = self._kernels.qkv_bpe_dropout_sample(self._model, *places, _place(lengths))
+            if written < 0:
+                raise MemoryError("there is no memory for the segmentations of these texts")
+            if written <= room:
+                break
+            room = written
+        ids, ends = out[:written].tolist(), np.cumsum(lengths).tolist()
+        return [ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _place(array: np.ndarray) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)

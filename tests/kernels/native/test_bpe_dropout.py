@@ -1,0 +1,68 @@
+"""BPE-dropout in C++ draws what Python draws."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qkv.kernels.native import bpe_dropout
+from qkv.kernels.native.bpe_dropout import BPEDropout
+from qkv.tokenizers.subword_regularization import MergeDropout, packed
+
+PIECES = ["a", "b", "c", "ab", "bc", "abc", "abab", "ca"]
+MERGES = [("a", "b"), ("b", "c"), ("ab", "c"), ("a", "bc"), ("ab", "ab"), ("c", "a")]
+VOCAB = {piece: i for i, piece in enumerate(PIECES)}
+UNSPLIT = 9  # an added token, above the vocabulary
+words = st.lists(st.lists(st.sampled_from([*VOCAB.values(), UNSPLIT]), min_size=1, max_size=5), max_size=6)
+
+
+def both(p: float) -> tuple[MergeDropout, BPEDropout]:
+    model = {"vocab": VOCAB, "merges": MERGES, "continuing_subword_prefix": None}
+    python = MergeDropout(model, p, {UNSPLIT, VOCAB["ca"]})
+    if python._kernel is None:
+        pytest.skip("no C++ compiler, and no prebuilt kernel")
+    return python, python._kernel
+
+
+@given(
+    texts=st.lists(st.tuples(words, st.one_of(st.integers(0, 9), st.integers(0, 2**64 - 1))), max_size=5),
+    p=st.sampled_from([1e-12, 0.1, 0.5, 0.99]),
+)
+def test_draws_what_python_draws(texts: list[tuple[list[list[int]], int]], p: float) -> None:
+    python, kernel = both(p)
+    flat = [
+        packed([i for word in text for i in word], [n for n, word in enumerate(text) for _ in word])
+        for text, _ in texts
+    ]
+    expected = [python.sample([tuple(word) for word in text], Random(seed)) for text, seed in texts]
+    assert kernel.sample(flat, [seed for _, seed in texts]) == expected
+
+
+def test_a_long_text_needs_more_than_the_generator_holds() -> None:
+    """Python's generator makes 624 words at a time, two for each draw."""
+    python, kernel = both(0.9)
+    text = [tuple(VOCAB[piece] for piece in ("abab", "abc"))] * 2000
+    flat = packed([i for word in text for i in word], [n for n, word in enumerate(text) for _ in word])
+    assert kernel.sample([flat], [2**40 + 1]) == [python.sample(text, Random(2**40 + 1))]
+
+
+def test_without_a_kernel_python_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    python, kernel = both(0.5)
+    text, seeds = packed([VOCAB["abab"], VOCAB["abc"]], [0, 1]), [*range(20)]
+    drawn = kernel.sample([text] * 20, seeds)
+    monkeypatch.setattr(bpe_dropout, "library", lambda name: None)
+    alone = MergeDropout(
+        {"vocab": VOCAB, "merges": MERGES, "continuing_subword_prefix": None}, 0.5, {UNSPLIT, VOCAB["ca"]}
+    )
+    assert alone._kernel is None and alone.sample_texts([text] * 20, seeds) == drawn
+    assert python.sample_texts([text], [-3]) == [python.sample([(VOCAB["abab"],), (VOCAB["abc"],)], Random(-3))]
+
+
+def test_a_piece_that_contains_itself_is_refused() -> None:
+    both(0.5)
+    assert BPEDropout.of([(0, 1)], [1], [True], math.log1p(-0.5)) is None
+    assert BPEDropout.of([], [], [], math.log1p(-0.5)) is not None
