@@ -26,7 +26,7 @@
 
 What is measured for one table goes to bench/results/TABLE-DATE.json. With --only it goes into the newest file of the
 table, in the place of what was measured of these cases before, where machine and versions are the same. Until all
-cases are measured they stand in TABLE-DATE.json.part; `python -m bench TABLE --resume` continues such a run.
+cases are measured, results are kept in TABLE-DATE.json.part; `python -m bench TABLE --resume` continues such a run.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ def _measure(table: Table, given: argparse.Namespace) -> None:
         environments = {contender.environment for case in cases for contender in case.contenders}
         peers.make_all(sorted(environments - {peers.OURS}))
     out = given.out or (None if given.quick else RESULTS / f"{table.name}-{datetime.now(UTC):%Y-%m-%d}.json")
-    part = out and out.with_name(out.name + ".part")
-    done = _cut_off(table, part) if given.resume else None
+    part = _unfinished(table) if given.resume else out and out.with_name(out.name + ".part")
+    done = Result.read(part) if given.resume and part is not None else None
     result = run(table, cases, given.rounds, given.quick, given.threads, given.note, part, done)
     earlier = latest(table.name) if given.only and not given.quick and given.out is None else None
     if earlier is not None and (kept := Result.read(earlier)).comparable(result):
@@ -142,12 +142,12 @@ def _measure(table: Table, given: argparse.Namespace) -> None:
         render.write()
 
 
-def _cut_off(table: Table, part: Path | None) -> Result:
-    """What a run that was cut off had measured of a table: the file of today's run, or the newest one."""
-    found = part if part is not None and part.exists() else latest(table.name, ending=".json.part")
+def _unfinished(table: Table) -> Path:
+    """The newest results file of a table whose measurement was interrupted."""
+    found = latest(table.name, ending=".json.part")
     if found is None:
-        raise SystemExit(f"no run of {table.name} was cut off: leave --resume out")
-    return Result.read(found)
+        raise SystemExit(f"there is no interrupted run of {table.name} to continue: leave --resume out")
+    return found
 
 
 def chosen(table: Table, quick: bool, only: str = "") -> list[Case]:
@@ -167,7 +167,7 @@ def run(
 ) -> Result:
     """Measure cases of a table, and say on standard error how it goes.
 
-    part: a file that keeps the cases measured so far. done: the cases of an earlier run, which are not measured again.
+    part: the file to write after each case. done: results of an interrupted run, whose cases are not measured again.
     """
     result = Result(
         table=table.name,
@@ -182,7 +182,7 @@ def run(
         notes=list(notes),
     )
     left = [case for case in cases if done is None or not done.has(case.key)]
-    together = result if done is None else done
+    merged = result if done is None else done
     with ring(threads) as entered:
         for i, case in enumerate(left, len(cases) - len(left) + 1):
             print(f"{table.name} {i}/{len(cases)}: {case.title}", file=sys.stderr, flush=True)
@@ -190,15 +190,16 @@ def run(
             result.versions = dict(entered.versions)
             result.load_after = machine.load()
             if done is not None:
-                together = _together(done, result, cases)
+                merged = _merged(done, result, cases)
             if part is not None:
-                together.write(part)
-    return together
+                merged.write(part)
+    return merged
 
 
-def _together(done: Result, result: Result, cases: Sequence[Case]) -> Result:
+def _merged(done: Result, result: Result, cases: Sequence[Case]) -> Result:
+    """The results of an interrupted run and those of its continuation."""
     if not done.comparable(result):
-        raise SystemExit("the run that was cut off had another machine or other versions: leave --resume out")
+        raise SystemExit("the interrupted run had another machine or other versions: leave --resume out")
     return done.renewed(result, [case.key for case in cases])
 
 
@@ -218,7 +219,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="tiny sizes, two rounds: does the harness work?")
     parser.add_argument("--out", type=Path, help="the results file (default: bench/results/TABLE-DATE.json)")
     parser.add_argument("--threads", type=int, default=2, help="for every contender (default: 2)")
-    parser.add_argument("--resume", action="store_true", help="continue a run of the table that was cut off")
+    parser.add_argument("--resume", action="store_true", help="continue an interrupted run of the table")
     parser.add_argument("--note", action="append", default=[], help="a sentence to keep with the results")
     given = parser.parse_args(arguments)
     if given.rounds is not None and given.rounds < 1:

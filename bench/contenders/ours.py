@@ -35,7 +35,7 @@ def spec(shape: Shape) -> qkv.Transformer:
 
 
 def llama(shape: Shape) -> qkv.Transformer:
-    """With gated feed-forward layers of as many weights as `spec` gives, to a multiple of 64 columns."""
+    """A Llama with about as many feed-forward weights as `spec`: d_ff = 8/3 · d_model, rounded up to a multiple of 64."""
     return qkv.preset(
         "llama",
         vocab_size=shape.vocab_size,

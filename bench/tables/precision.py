@@ -36,7 +36,7 @@ PAIRS = [
 # How the page names what is trained.
 NAMES = {"text": "text", "gated text": "text, Llama", "pairs": "pairs"}
 
-# A model of the width from which `auto` takes bf16, on tinyshakespeare by characters.
+# A model that `auto` trains in bf16, on tinyshakespeare by characters.
 CONTEXT = 128
 SETTINGS = [
     "tokenizer={kind: char}",

@@ -167,7 +167,7 @@ def test_cases_measured_later_take_the_place_of_the_earlier_or_stand_beside_them
 
 
 @pytest.mark.usefixtures("quick_start")
-def test_a_run_that_was_cut_off_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_an_interrupted_run_continues_where_it_stopped(tmp_path: Path) -> None:
     part = tmp_path / "startup.json.part"
     run(nothing("xy"), nothing("x").cases(True), rounds=1, quick=True, threads=1, part=part)
     first = Result.read(part)

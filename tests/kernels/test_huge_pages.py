@@ -1,4 +1,4 @@
-"""Large pages for large tensors."""
+"""Transparent huge pages for large tensors."""
 
 import sys
 from typing import Any
@@ -12,7 +12,7 @@ from qkv.kernels.huge_pages import PAGE, prefer_huge_pages
 
 @pytest.fixture
 def advised(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """The begins and the lengths that the kernel was asked about."""
+    """Addresses and lengths passed to `madvise`."""
     asked = []
 
     class Library:
@@ -44,7 +44,7 @@ def test_small_tensors_and_other_systems_are_left_alone(
     assert not advised
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has madvise's large pages")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has MADV_HUGEPAGE")
 def test_the_tensor_can_be_used() -> None:
     tensor = torch.empty(3 * PAGE // 4)
     prefer_huge_pages(tensor)

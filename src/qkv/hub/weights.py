@@ -117,7 +117,7 @@ def place(
 
 
 def _copy(copies: list[tuple[Tensor, Tensor]]) -> None:
-    """Copy the second of each pair into the first."""
+    """Copy each pair's second tensor into its first, which has the same shape."""
     others = []
     for own, t in copies:
         if transposed.serves(own, t):

@@ -1,4 +1,4 @@
-"""Large pages of memory for large tensors, on Linux."""
+"""Request transparent huge pages for large tensors on Linux."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from functools import cache
 
 from torch import Tensor
 
-PAGE, ADVICE = 2 << 20, 14  # bytes of a large page on most processors, and MADV_HUGEPAGE
+PAGE = 2 << 20  # bytes of a huge page on most processors
+MADV_HUGEPAGE = 14
 
 
 def prefer_huge_pages(tensor: Tensor) -> None:
-    """Ask Linux for large pages where a large tensor on the CPU is first written: that takes far fewer page faults.
+    """Advise Linux to back a large CPU tensor with huge pages, which reduces the number of page faults.
 
-    Nothing is changed in other tensors, on other systems, or where the system's administrator turned large pages off.
+    Call it before the tensor is first written. It does nothing for small tensors, for tensors on other devices, on other
+    systems, or where transparent huge pages are disabled.
     """
     if sys.platform != "linux" or not tensor.is_cpu or tensor.nbytes < 2 * PAGE:
         return
     begin = -(-tensor.data_ptr() // PAGE) * PAGE
     end = (tensor.data_ptr() + tensor.nbytes) // PAGE * PAGE
     if end > begin:
-        _libc().madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), ADVICE)
+        _libc().madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), MADV_HUGEPAGE)
 
 
 @cache

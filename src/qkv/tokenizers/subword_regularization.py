@@ -19,14 +19,15 @@ from typing import Any, Protocol
 import tokenizers
 from tokenizers import models
 
-from ..kernels.native.bpe_dropout import MOST_SEEDS, BPEDropout
+from ..kernels.native.bpe_dropout import SEED_LIMIT, BPEDropout
 from .pipelines import BYTES, contents
 
 Word = tuple[int, ...]
 """A word's ids in the segmentation that `encode` returns."""
 
 MOST_WORDS = 1 << 18  # words in the cache
-MOST_BYTES, ENTRY_BYTES = 32 << 20, 100  # of texts that are remembered, and about what a dictionary takes for each
+MOST_BYTES = 32 << 20  # size of the cache of tokenized texts
+ENTRY_BYTES = 100  # approximate size of a dictionary entry
 
 
 class Sampler(Protocol):
@@ -37,7 +38,7 @@ class Sampler(Protocol):
         ...
 
     def sample_texts(self, texts: Sequence[bytes], seeds: Sequence[int]) -> list[list[int]]:
-        """Return the ids of `packed` texts, each drawn with a seed of its own."""
+        """Return the ids of `packed` texts. Each text is sampled with its own seed."""
         ...
 
 
@@ -65,13 +66,13 @@ def words_of(ids: Sequence[int], numbers: Sequence[int | None]) -> list[Word]:
 
 
 def packed(ids: Sequence[int], numbers: Sequence[int | None]) -> bytes:
-    """Pack a text's ids: the number of its words, their lengths, and the ids, as int32."""
+    """Pack a tokenized text as int32: the number of words, the length of each word, and the ids of all words."""
     words = words_of(ids, numbers)
     return array("i", [len(words), *map(len, words), *ids]).tobytes()
 
 
 def unpacked(text: bytes) -> list[Word]:
-    """The words of a `packed` text."""
+    """Return the words of a `packed` text."""
     values, words = array("i", text), []
     at = 1 + values[0]
     for length in values[1:at]:
@@ -81,17 +82,18 @@ def unpacked(text: bytes) -> list[Word]:
 
 
 def one_by_one(sampler: Sampler, texts: Sequence[bytes], seeds: Sequence[int]) -> list[list[int]]:
-    """Sample `packed` texts without a kernel."""
+    """Sample `packed` texts in Python."""
     return [sampler.sample(unpacked(text), Random(seed)) for text, seed in zip(texts, seeds, strict=True)]
 
 
 class PackedTexts:
-    """Texts as a tokenizer splits them, `packed` and remembered up to about `MOST_BYTES`, since training repeats them."""
+    """Tokenizes texts without dropout and caches the `packed` results, up to about `MOST_BYTES`, for the next epoch."""
 
     def __init__(self, raw: tokenizers.Tokenizer) -> None:
         self._raw, self._known, self._bytes = raw, dict[str, bytes](), 0
 
     def of(self, texts: Sequence[str]) -> list[bytes]:
+        """Return the `packed` texts."""
         found = [self._known.get(text) for text in texts]
         new = [i for i, one in enumerate(found) if one is None]
         for i, encoding in zip(
@@ -104,7 +106,7 @@ class PackedTexts:
 
     def _remember(self, text: str, split: bytes) -> None:
         size = getsizeof(text) + getsizeof(split) + ENTRY_BYTES
-        if self._bytes + size <= MOST_BYTES:  # when it is full, what it holds is more useful than the newest
+        if self._bytes + size <= MOST_BYTES:  # a full cache keeps its entries, which every epoch uses again
             self._known[text] = split
             self._bytes += size
 
@@ -132,7 +134,7 @@ class MergeDropout:
         for rank, (left, right) in enumerate(model["merges"]):
             pair, new = (ids[left], ids[right]), ids[left + right.removeprefix(prefix)]
             self._merged.setdefault(pair, (rank, new))
-            if new not in unsplit and new not in pair:  # an empty piece joins another to itself
+            if new not in unsplit and new not in pair:  # merging with an empty piece gives the other piece
                 self._halves.setdefault(new, pair)
         self._symbols: dict[Word, Word] = {}
 
@@ -143,7 +145,7 @@ class MergeDropout:
         return BPEDropout.of(pairs, made, splits, self._log_keep)
 
     def sample_texts(self, texts: Sequence[bytes], seeds: Sequence[int]) -> list[list[int]]:
-        if self._kernel is not None and all(0 <= seed < MOST_SEEDS for seed in seeds):
+        if self._kernel is not None and all(0 <= seed < SEED_LIMIT for seed in seeds):
             return self._kernel.sample(texts, seeds)
         return one_by_one(self, texts, seeds)
 

@@ -312,11 +312,11 @@ class Tokenizer:
         if not self.dropout:
             return self.encode_batch(texts)
         with encoding_errors(texts):
-            split = self._split.of(texts)
-        return self._sampler.sample_texts(split, [int(seed) for seed in seeds])
+            packed = self._packed_texts.of(texts)
+        return self._sampler.sample_texts(packed, [int(seed) for seed in seeds])
 
     @cached_property
-    def _split(self) -> subword_regularization.PackedTexts:
+    def _packed_texts(self) -> subword_regularization.PackedTexts:
         return subword_regularization.PackedTexts(self.raw)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Copies of transposed matrices."""
+"""Copies of transposed matrices into row-major order."""
 
 import pytest
 import torch

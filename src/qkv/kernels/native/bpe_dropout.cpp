@@ -1,4 +1,4 @@
-// BPE-dropout: random segmentations of words, with the draws of Python's `random.Random`, text by text.
+// BPE-dropout with the random numbers of Python's `random.Random`, seeded for each text.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace {
 
-// Matsumoto & Nishimura's MT19937, seeded and read as CPython does it, so that Python without the kernel draws the same.
+// MT19937 (Matsumoto & Nishimura 1998), seeded and read as in CPython, so that the Python fallback draws the same numbers.
 class Random {
   public:
     explicit Random(uint64_t seed) {
@@ -55,7 +55,7 @@ class Random {
         return 1;
     }
 
-    // Most texts need few words, so each is twisted when it is read.
+    // Most texts need few words of the state, so each is twisted when it is read.
     uint32_t word() {
         const uint32_t twisted = (state_[at_] & 0x80000000u) | (state_[(at_ + 1) % N] & 0x7fffffffu);
         uint32_t y = state_[at_] = state_[(at_ + M) % N] ^ (twisted >> 1) ^ (twisted & 1 ? 0x9908b0dfu : 0u);
@@ -81,12 +81,12 @@ struct Candidate {
 
 class Model {
   public:
-    // Of merge r: pairs[2 r] and pairs[2 r + 1] become made[r], which is split into them again where splits[r].
+    // Merge r joins pairs[2 r] and pairs[2 r + 1] into made[r], which is split into them again if splits[r].
     Model(const int* pairs, const int* made, const char* splits, long merges, long vocabulary, double log_keep)
         : halves_(2 * vocabulary, -1), sizes_(vocabulary, 0), log_keep_(log_keep) {
-        long room = 16;
-        while (room < 2 * merges) room *= 2;
-        table_.assign(room, {-1, -1, {0, 0}});
+        long slots = 16;
+        while (slots < 2 * merges) slots *= 2;
+        table_.assign(slots, {-1, -1, {0, 0}});
         for (long r = 0; r < merges; ++r) {
             const int left = pairs[2 * r], right = pairs[2 * r + 1];
             Entry& entry = table_[slot(left, right)];
@@ -171,54 +171,54 @@ class Model {
     }
 };
 
-// Room for one word's merges, kept from word to word.
-struct Room {
+// Buffers for the merges of a word, reused for the next one.
+struct Buffers {
     std::vector<int> symbols, waiting, after, before;
     std::vector<Candidate> heap, dropped;
 };
 
-void push(const Model& model, Room& room, int left) {
-    const int right = room.after[left];
-    if (const Merge* merge = model.find(room.symbols[left], room.symbols[right])) {
-        room.heap.push_back({merge->rank, left, merge->made});
-        std::push_heap(room.heap.begin(), room.heap.end());
+void push(const Model& model, Buffers& buffers, int left) {
+    const int right = buffers.after[left];
+    if (const Merge* merge = model.find(buffers.symbols[left], buffers.symbols[right])) {
+        buffers.heap.push_back({merge->rank, left, merge->made});
+        std::push_heap(buffers.heap.begin(), buffers.heap.end());
     }
 }
 
-// Merge by rank, and drop a candidate where the gap is used up; returns what is left of the gap.
-long merge(const Model& model, Room& room, long gap, Random& random) {
-    const int size = int(room.symbols.size());
-    room.after.resize(size);
-    room.before.resize(size);
-    room.heap.clear();
-    room.dropped.clear();
-    for (int i = 0; i < size; ++i) room.after[i] = i + 1, room.before[i] = i - 1;
-    for (int i = 0; i + 1 < size; ++i) push(model, room, i);
-    while (!room.heap.empty()) {
-        std::pop_heap(room.heap.begin(), room.heap.end());
-        const Candidate best = room.heap.back();
-        room.heap.pop_back();
-        const int i = best.place, j = room.after[i];
-        if (room.symbols[i] < 0 || j == size) continue;
-        const Merge* now = model.find(room.symbols[i], room.symbols[j]);
+// Merges by rank and drops a candidate whenever the gap is used up. Returns the remaining gap.
+long merge(const Model& model, Buffers& buffers, long gap, Random& random) {
+    const int size = int(buffers.symbols.size());
+    buffers.after.resize(size);
+    buffers.before.resize(size);
+    buffers.heap.clear();
+    buffers.dropped.clear();
+    for (int i = 0; i < size; ++i) buffers.after[i] = i + 1, buffers.before[i] = i - 1;
+    for (int i = 0; i + 1 < size; ++i) push(model, buffers, i);
+    while (!buffers.heap.empty()) {
+        std::pop_heap(buffers.heap.begin(), buffers.heap.end());
+        const Candidate best = buffers.heap.back();
+        buffers.heap.pop_back();
+        const int i = best.place, j = buffers.after[i];
+        if (buffers.symbols[i] < 0 || j == size) continue;
+        const Merge* now = model.find(buffers.symbols[i], buffers.symbols[j]);
         if (!now || now->rank != best.rank || now->made != best.made) continue;  // an earlier merge has used a symbol
         if (gap == 0) {
             gap = model.gap(random);
-            room.dropped.push_back(best);
+            buffers.dropped.push_back(best);
             continue;
         }
         --gap;
-        room.symbols[i] = best.made;
-        room.symbols[j] = -1;
-        room.after[i] = room.after[j];
-        if (room.after[i] < size) room.before[room.after[i]] = i;
-        if (room.before[i] >= 0) push(model, room, room.before[i]);
-        if (room.after[i] < size) push(model, room, i);
-        for (const Candidate& one : room.dropped) {  // dropped for this step only
-            room.heap.push_back(one);
-            std::push_heap(room.heap.begin(), room.heap.end());
+        buffers.symbols[i] = best.made;
+        buffers.symbols[j] = -1;
+        buffers.after[i] = buffers.after[j];
+        if (buffers.after[i] < size) buffers.before[buffers.after[i]] = i;
+        if (buffers.before[i] >= 0) push(model, buffers, buffers.before[i]);
+        if (buffers.after[i] < size) push(model, buffers, i);
+        for (const Candidate& one : buffers.dropped) {  // dropped for this step only
+            buffers.heap.push_back(one);
+            std::push_heap(buffers.heap.begin(), buffers.heap.end());
         }
-        room.dropped.clear();
+        buffers.dropped.clear();
     }
     return gap;
 }
@@ -227,7 +227,7 @@ long merge(const Model& model, Room& room, long gap, Random& random) {
 
 extern "C" {
 
-// Null where a piece contains itself, or there is no memory.
+// Returns null if a piece contains itself or memory runs out.
 void* qkv_bpe_dropout_new(const int* pairs, const int* made, const char* splits, long merges, long vocabulary, double log_keep) {
     try {
         Model* model = new Model(pairs, made, splits, merges, vocabulary, log_keep);
@@ -240,19 +240,20 @@ void* qkv_bpe_dropout_new(const int* pairs, const int* made, const char* splits,
 
 void qkv_bpe_dropout_free(void* model) { delete static_cast<Model*>(model); }
 
-// `texts`: of each text the number of its words, the lengths of its words, and their ids. Writes the ids of all texts to
-// `out` as far as there is `room`, and the number of each text's ids to `lengths`; returns the number of all, or -1.
+// `texts` holds for each text the number of words, the length of each word, and the ids of all words. Writes up to
+// `capacity` ids of all texts to `out`, and the number of ids of each text to `lengths`. Returns the number of all ids,
+// also if it exceeds `capacity`, or -1 if memory runs out.
 long qkv_bpe_dropout_sample(
-    const void* handle, const int* texts, const uint64_t* seeds, long count, int* out, long room, long* lengths
+    const void* handle, const int* texts, const uint64_t* seeds, long count, int* out, long capacity, long* lengths
 ) {
     const Model& model = *static_cast<const Model*>(handle);
     long written = 0;
     const auto put = [&](int id) {
-        if (written < room) out[written] = id;
+        if (written < capacity) out[written] = id;
         ++written;
     };
     try {
-        Room space;
+        Buffers buffers;
         for (long t = 0; t < count; ++t) {
             const long words = texts[0], start = written;
             const int *size = texts + 1, *ids = size + words;
@@ -267,9 +268,9 @@ long qkv_bpe_dropout_sample(
                     for (long i = 0; i < size[w]; ++i) put(ids[i]);
                     continue;
                 }
-                model.apart(ids, size[w], space.symbols, space.waiting);
-                gap = merge(model, space, gap, random);
-                for (const int symbol : space.symbols)
+                model.apart(ids, size[w], buffers.symbols, buffers.waiting);
+                gap = merge(model, buffers, gap, random);
+                for (const int symbol : buffers.symbols)
                     if (symbol >= 0) put(symbol);
             }
             texts = ids;

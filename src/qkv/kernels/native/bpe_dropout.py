@@ -1,4 +1,4 @@
-"""BPE-dropout in C++: calls of the kernel."""
+"""Python bindings for the C++ kernel of BPE-dropout."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 
 from .compiler import library
 
-MOST_SEEDS = 1 << 64  # the kernel seeds its generator with 64 bits
+SEED_LIMIT = 1 << 64  # the kernel takes seeds of 64 bits
 
 
 class BPEDropout:
-    """Segmentations that `qkv.tokenizers.subword_regularization.MergeDropout` draws, for many texts in one call."""
+    """Segments many texts per call, with the same draws as `qkv.tokenizers.subword_regularization.MergeDropout`."""
 
     def __init__(self, kernels: ctypes.CDLL, model: int) -> None:
         self._kernels, self._model = kernels, ctypes.c_void_p(model)
@@ -24,10 +24,11 @@ class BPEDropout:
     def of(
         cls, pairs: Sequence[tuple[int, int]], made: Sequence[int], splits: Sequence[bool], log_keep: float
     ) -> BPEDropout | None:
-        """None where there is no kernel.
+        """Build the kernel's model. Returns None if the kernel is unavailable, or if a piece contains itself.
 
-        pairs, made: of each merge, by rank, the ids that it joins and the id of the result, which is split into them again
-        where `splits` is true. log_keep: log(1 − p), with the probability p that a merge is dropped.
+        pairs, made: the two ids that each merge joins, and the id of the result, ordered by rank.
+        splits:      whether the result of each merge is split into these two ids again.
+        log_keep:    log(1 − p), where p is the probability that a merge is dropped.
         """
         kernels = library("bpe_dropout")
         if kernels is None:
@@ -41,22 +42,23 @@ class BPEDropout:
         return None if model is None else cls(kernels, model)
 
     def sample(self, texts: Sequence[bytes], seeds: Sequence[int]) -> list[list[int]]:
-        """The ids of each text. A text is int32: the number of its words, their lengths, and their ids.
+        """Return the ids of each text.
 
-        Raises MemoryError, and OverflowError if a seed is negative or does not fit into 64 bits.
+        A text is an array of int32: the number of words, the length of each word, and the ids of all words. Raises
+        OverflowError if a seed is negative or does not fit into 64 bits, and MemoryError if memory runs out.
         """
         joined, drawn = np.frombuffer(b"".join(texts), np.int32), np.array(seeds, np.uint64)
-        lengths, room = np.empty(len(texts), "l"), 2 * len(joined)
+        lengths, capacity = np.empty(len(texts), "l"), 2 * len(joined)
         while True:
-            out = np.empty(room, np.int32)
-            places = (_place(joined), _place(drawn), ctypes.c_long(len(texts)), _place(out), ctypes.c_long(room))
+            out = np.empty(capacity, np.int32)
+            places = (_place(joined), _place(drawn), ctypes.c_long(len(texts)), _place(out), ctypes.c_long(capacity))
             self._kernels.qkv_bpe_dropout_sample.restype = ctypes.c_long
             written = self._kernels.qkv_bpe_dropout_sample(self._model, *places, _place(lengths))
             if written < 0:
-                raise MemoryError("there is no memory for the segmentations of these texts")
-            if written <= room:
+                raise MemoryError("not enough memory to segment these texts")
+            if written <= capacity:
                 break
-            room = written
+            capacity = written
         ids, ends = out[:written].tolist(), np.cumsum(lengths).tolist()
         return [ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 

@@ -1,12 +1,12 @@
-// Copies of transposed matrices, in tiles of 8 × 8 that are transposed in registers.
+// Copies a transposed matrix into row-major order, in tiles of 8 × 8 that are transposed in registers.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 
 namespace {
 
-constexpr long N = 8;        // numbers in a side of a tile
-constexpr long BLOCK = 256;  // bytes of each row at a time: what becomes of them stays in the caches
+constexpr long N = 8;        // rows and columns of a tile
+constexpr long BLOCK = 256;  // bytes of a row per block, so that the lines being written stay in the cache
 
 template <typename T>
 struct Row {
@@ -14,7 +14,7 @@ struct Row {
 };
 
 #define SHUFFLE __builtin_shufflevector
-// Of a pair of rows, the numbers that stay in the first one or come to it, and those of the second one.
+// The elements of two rows that form the new first row (LOW) and the new second row (HIGH).
 #define LOW4 0, 1, 2, 3, 8, 9, 10, 11
 #define HIGH4 4, 5, 6, 7, 12, 13, 14, 15
 #define LOW2 0, 1, 8, 9, 4, 5, 12, 13
@@ -58,7 +58,7 @@ void transpose(const T* from, long stride, T* to, long rows, long columns) {
 
 extern "C" {
 
-// to (columns, rows) becomes from (rows, columns) transposed, whose rows begin `stride` numbers apart; numbers of 2 or 4 bytes.
+// Writes the transpose of `from` (rows × columns, `stride` elements from row to row) to `to`. Elements have 2 or 4 bytes.
 void qkv_transpose(const void* from, long stride, void* to, long rows, long columns, int bytes) {
     if (bytes == 4)
         transpose(static_cast<const uint32_t*>(from), stride, static_cast<uint32_t*>(to), rows, columns);

@@ -1,4 +1,4 @@
-"""Copies of transposed matrices in C++: calls of the kernel."""
+"""Python bindings for the C++ kernel that copies a transposed matrix into row-major order."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from torch import Tensor
 
 from .compiler import library
 
-LEAST = 1 << 16  # numbers from which the kernel is worth loading
+LEAST = 1 << 16  # elements; smaller matrices are not worth loading the kernel for
 
 
 def serves(into: Tensor, matrix: Tensor) -> bool:
-    """Whether the kernel supports a copy: of a large matrix with contiguous columns into one with contiguous rows, both
-    on the CPU and of the same dtype of 16 or 32 bits."""
+    """Whether the kernel supports this copy.
+
+    It copies a large column-major matrix into a row-major one. Both are on the CPU and have the same 16-bit or 32-bit dtype.
+    """
     if into.ndim != 2 or into.shape != matrix.shape or into.numel() < LEAST or into.dtype != matrix.dtype:
         return False
     by_columns = matrix.stride(0) == 1 and matrix.stride(1) >= matrix.shape[0] and into.is_contiguous()
@@ -23,7 +25,7 @@ def serves(into: Tensor, matrix: Tensor) -> bool:
 
 
 def copy(into: Shaped[Tensor, "R C"], matrix: Shaped[Tensor, "R C"]) -> None:
-    """Copy a matrix, with one thread; `serves` is true."""
+    """Copy `matrix` into `into` on the calling thread. `serves` must be true for them."""
     kernels = library("transposed")
     assert kernels is not None
     rows, columns = (ctypes.c_long(size) for size in matrix.shape)
