@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -90,11 +91,12 @@ def test_pages_of_several_sizes_and_too_many_frames_are_refused(monkeypatch: pyt
     assert decode_frames(file.getvalue()) == "of more than 1 frames"
 
 
-def encoded(container: str, codec: str, frames: int, side: int = 32) -> bytes:
+def encoded(container: str, codec: str, frames: int, side: int = 32, pipe: bool = False, **options: str) -> bytes:
     """A video that grows brighter, from 0 to 200."""
     av: Any = pytest.importorskip("av", reason="PyAV is not installed")
     out = io.BytesIO()
-    with av.open(out, "w", format=container) as file:
+    target: Any = SimpleNamespace(write=out.write) if pipe else out
+    with av.open(target, "w", format=container, options=options) as file:
         try:
             stream = file.add_stream(codec, rate=10)
         except ValueError:
@@ -130,7 +132,7 @@ def test_long_videos_are_thinned_evenly() -> None:
 
 def test_damaged_videos_are_skipped() -> None:
     data = encoded("mp4", "mpeg4", 6)
-    assert str(decode_frames(data[:200])).startswith("no video that can be read")
+    assert str(decode_frames(data[:200])) == "truncated"
     assert str(decode_frames(b"\x1a\x45\xdf\xa3" + bytes(500))).startswith("no video that can be read")
 
 
@@ -140,3 +142,25 @@ def test_videos_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
         ValueError, match=r"reading 'x\.mp4' needs av, which is not installed: pip install 'qkv\[video\]'"
     ):
         decode_frames(b"\0\0\0\x20ftypisom" + bytes(100), where="x.mp4")
+
+
+FRAGMENTS = {"movflags": "frag_keyframe+empty_moov"}
+
+
+@pytest.mark.parametrize(
+    "container, codec, options",
+    [("mp4", "mpeg4", FRAGMENTS), ("matroska", "mpeg4", {}), ("avi", "mpeg4", {}), ("flv", "flv1", {})],
+)
+def test_a_video_that_is_cut_is_truncated_and_not_a_shorter_one(
+    container: str, codec: str, options: dict[str, str]
+) -> None:
+    data = encoded(container, codec, 30, **options)
+    whole = decode_frames(data)
+    assert not isinstance(whole, Skipped) and len(whole) == 30
+    assert {str(decode_frames(data[: int(len(data) * share)])) for share in (0.6, 0.7, 0.9)} == {"truncated"}
+
+
+@pytest.mark.parametrize("container", ["matroska", "avi"])
+def test_a_video_written_to_a_pipe_states_no_end_and_is_read(container: str) -> None:
+    whole = decode_frames(encoded(container, "mpeg4", 10, pipe=True))
+    assert not isinstance(whole, Skipped) and len(whole) == 10

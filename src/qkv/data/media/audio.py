@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..source import Skipped
+from .audio_length import TRUNCATED, ogg_streams, with_length
 from .images import content
 
 Wave = NDArray[np.float32]
@@ -25,45 +26,68 @@ MOST_SAMPLES = 1 << 28  # in a file, all channels together: 50 minutes of stereo
 _LOUDEST = 1e4
 _UNKNOWN = 0x7FFF_F000  # a chunk of this size or more was written to a pipe, when its length was unknown
 # libsndfile's note that a file ends before the end of its samples.
-_CUT = re.compile(r"(?:data|SSND|Riff size|riff) *: (\d+) \(should be \d+\)")
+_CUT = re.compile(r"(?:data|SSND|Riff size|riff) *: (\d+) \(should be (\d+)\)")
+_NOTHING = Skipped("without sound")
 _FLOOR = 1e-10  # of a power, before its logarithm
-_OGG_HEADER, _OGG_END = 27, 4  # bytes of a page's header before its table of segments; the flag of a stream's last page
 
 
 def decode(data: bytes) -> tuple[Wave, int] | Skipped:
     """Decode the bytes of a sound file, WAV, FLAC, Ogg, MP3 or another format of libsndfile: the waveform and its sample
     rate, or why it is skipped. Channels are averaged."""
+    if not data.startswith(b"OggS"):
+        return _decoded(data)
+    streams = ogg_streams(data)
+    sounds = list(map(_decoded, streams or [data]))
+    if not streams and (sounds[0] == _NOTHING or not isinstance(sounds[0], Skipped)):
+        return TRUNCATED
+    if (bad := next((one for one in sounds if isinstance(one, Skipped)), None)) is not None:
+        return bad
+    waves, rates = zip(*sounds, strict=True)
+    if len(set(rates)) > 1:
+        return Skipped("of several streams that differ in their sample rate")
+    return np.concatenate(waves), rates[0]
+
+
+def _decoded(data: bytes) -> tuple[Wave, int] | Skipped:
     import soundfile
 
     if not data:
         return Skipped("empty")
+    sized = with_length(data)
+    if isinstance(sized, Skipped):
+        return sized
     try:
-        with soundfile.SoundFile(io.BytesIO(data)) as file:
-            rate, channels, length = file.samplerate, file.channels, file.frames
+        with soundfile.SoundFile(io.BytesIO(sized.data)) as file:
+            rate, channels, length = file.samplerate, file.channels, sized.samples or file.frames
             if not LOWEST_RATE <= rate <= HIGHEST_RATE:
                 return Skipped(f"of a rate outside {LOWEST_RATE:,} … {HIGHEST_RATE:,} Hz")
             if length * channels > MOST_SAMPLES:
                 return Skipped(f"longer than {MOST_SAMPLES:,} samples")
-            cut = any(int(size) < _UNKNOWN for size in _CUT.findall(file.extra_info))
-            frames = file.read(dtype="float32", always_2d=True)
+            cut = any(int(there) < int(size) < _UNKNOWN for size, there in _CUT.findall(file.extra_info))
+            frames = file.read(length, dtype="float32", always_2d=True)
     except (soundfile.SoundFileError, OSError, ValueError, MemoryError) as error:
         return Skipped(f"no sound that can be read ({str(error).rpartition(': ')[2].rstrip('.') or 'damaged'})")
-    if cut or len(frames) < length or (data.startswith(b"OggS") and not _is_whole_ogg(data)):
-        return Skipped("truncated")
+    if cut or len(frames) < length:
+        return TRUNCATED
     if not len(frames):
-        return Skipped("without sound")
+        return _NOTHING
     if not (frames.min() >= -_LOUDEST and frames.max() <= _LOUDEST):  # nor NaN
         return Skipped("of samples that are no numbers, or far beyond −1 … 1")
     return frames.mean(1), rate
 
 
-def _is_whole_ogg(data: bytes) -> bool:
-    """Whether the last page of an Ogg file is complete and marked as the end (RFC 3533, section 6)."""
-    page = data[data.rfind(b"OggS") :]
-    if len(page) < _OGG_HEADER or not page[5] & _OGG_END:
-        return False
-    table = page[_OGG_HEADER : _OGG_HEADER + page[26]]
-    return len(table) == page[26] and len(page) >= _OGG_HEADER + len(table) + sum(table)
+def duration(data: bytes) -> tuple[float, int] | None:
+    """The duration of a sound file in seconds, and its sample rate, without decoding it; None if it can't be read."""
+    import soundfile
+
+    sized = with_length(data)
+    try:
+        if isinstance(sized, Skipped):
+            return None
+        info = soundfile.info(io.BytesIO(sized.data))
+        return (sized.samples or info.frames) / info.samplerate, info.samplerate
+    except (soundfile.SoundFileError, OSError, ValueError, MemoryError, ZeroDivisionError):
+        return None
 
 
 def read(path: str | Path) -> tuple[Wave, int]:

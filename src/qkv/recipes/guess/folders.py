@@ -16,6 +16,7 @@ from PIL import Image
 
 from ...core.spec import counted
 from ...data.files.compressed import open_bytes, open_tar
+from ...data.media.audio import duration
 from ...data.media.image_files import ARCHIVES
 from ...data.media.image_files import SUFFIXES as IMAGES
 from ...data.media.video import SUFFIXES as VIDEOS
@@ -207,14 +208,11 @@ def _sounds(listing: Listing) -> Guess | None:
         if not 1 < len(classes) < len(sounds) / 5 or sum(classes.values()) < len(sounds):
             return None
         by_name = (f"data.label={BY_NAME}",)
-    import soundfile
-
     lengths, rates = [], Counter[int]()
     for content in listing.opened(sounds):
-        with suppress(Exception):  # damaged files are skipped in training too
-            info = soundfile.info(io.BytesIO(content))
-            lengths.append(info.duration)
-            rates[info.samplerate] += 1
+        if (found := duration(content)) is not None:  # damaged files are skipped in training too
+            lengths.append(found[0])
+            rates[found[1]] += 1
     if not lengths:
         return None
     rate, length = rates.most_common(1)[0][0], median(lengths)
