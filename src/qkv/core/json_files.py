@@ -1,10 +1,16 @@
-"""Read text and JSON files that others wrote: of bounded size, with errors that name the file."""
+"""Read text and JSON files that others wrote: of bounded size, checked by a schema, with errors that name file and place."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, TypeAdapter, ValidationError
+
+from .spec import brief
+
+Content = TypeVar("Content")
 
 
 def read_text(path: Path, limit: int = 16 << 20) -> str:
@@ -24,3 +30,50 @@ def read_json(path: Path) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not valid JSON: {error}") from None
+
+
+# -- schemas -----------------------------------------------------------------------------------------------------------
+
+
+def _id(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError("should be a whole number or a text")
+    return value
+
+
+Id = Annotated[Any, AfterValidator(_id)]
+"""What names an entry of a file: a whole number or a text."""
+
+
+def checked(schema: TypeAdapter[Content], value: Any, where: str) -> Content:
+    """A JSON value that has a schema, without what the schema doesn't name. Raises ValueError of one sentence that names the
+    first place, below `where`, at which it has not."""
+    try:
+        return schema.validate_python(value, strict=True)
+    except ValidationError as error:
+        raise ValueError(f"{where}: {_first_fault(error)}") from None
+    except RecursionError:
+        raise ValueError(f"{where} is nested too deeply") from None
+
+
+_KINDS = {
+    **dict.fromkeys(("list_type", "tuple_type"), "a list"),
+    **dict.fromkeys(("dict_type", "mapping_type"), "an object"),
+    **dict.fromkeys(("int_type", "int_from_float"), "a whole number"),
+    "string_type": "a text",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "finite_number": "a finite number",
+}
+
+
+def _first_fault(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    *above, last = map(str, first["loc"] or ("it",))
+    place, message = ".".join((*above, last)), first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    if first["type"] == "missing":
+        return f"{'.'.join(above) or 'it'} has no {last!r}"
+    if first["type"] in ("too_short", "too_long"):
+        return f"{place} {message.partition(' ')[2].replace(' after validation', '')}"
+    kind = _KINDS.get(first["type"])
+    return f"{place} {f'should be {kind}' if kind else message}, not {brief(first['input'])}"

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from ..data.media.augment import Augmentation, RandomResizedCrop
+from ..data.media.exif import UPRIGHT, orientation, turns_annotations
 from ..data.media.image_files import content_of
 from ..data.media.images import Color, Fit, Pixels, Size, decode, depth, fitted, normalized, read, resized, statistics
 from ..data.source import Example, Skipped, Source
@@ -145,6 +146,18 @@ class SceneTask(PictureTask):
             pixels = self.pixels(example)
             items += [pixels] if isinstance(pixels, Skipped) else self.labelled(example, pixels, randomness)
         return items
+
+    @staticmethod
+    def turn_of(example: Example, pixels: Pixels, annotated: Size | None) -> int:
+        """The EXIF orientation by which the annotations of a picture turn with it, see `exif.turns_annotations`.
+
+        Raises ValueError if they are of a picture of another size.
+        """
+        file = example.get("image")
+        number = example.get("orientation") or (orientation(file) if isinstance(file, bytes | Path) else UPRIGHT)
+        where, drawn_on = str(example.get("where", "an example")), example.get("drawn_on")
+        size = (pixels.shape[1], pixels.shape[2])
+        return number if turns_annotations(number, size, annotated, drawn_on, where) else UPRIGHT
 
     def relit(self, numbers: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.float32]:
         """Change contrast and brightness at random, each by the share `light` at most."""

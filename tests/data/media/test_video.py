@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -164,3 +165,27 @@ def test_a_video_that_is_cut_is_truncated_and_not_a_shorter_one(
 def test_a_video_written_to_a_pipe_states_no_end_and_is_read(container: str) -> None:
     whole = decode_frames(encoded(container, "mpeg4", 10, pipe=True))
     assert not isinstance(whole, Skipped) and len(whole) == 10
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3])
+def test_a_video_is_turned_as_its_file_says(turns: int) -> None:
+    """The matrix of a track (ISO 14496-12, section 6.2.2) turns it clockwise: (x, y) is shown at (a x + c y, b x + d y)."""
+    av: Any = pytest.importorskip("av", reason="PyAV is not installed")
+    out = io.BytesIO()
+    with av.open(out, "w", format="mp4") as file:
+        stream = file.add_stream("mpeg4", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 64, 32, "yuv420p"
+        pixels = np.zeros((32, 64, 3), np.uint8)
+        pixels[:16, :16] = 255  # at the top left
+        file.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
+        file.mux(stream.encode())
+    data = bytearray(out.getvalue())
+    at = data.index(b"tkhd") + 4 + 40
+    a, b, c, d = ((1, 0, 0, 1), (0, 1, -1, 0), (-1, 0, 0, -1), (0, -1, 1, 0))[turns]
+    data[at : at + 36] = struct.pack(">9i", a << 16, b << 16, 0, c << 16, d << 16, 0, 0, 0, 1 << 30)
+    frames = decode_frames(bytes(data), "gray")
+    assert not isinstance(frames, Skipped)
+    assert frames.shape == ((1, 1, 32, 64), (1, 1, 64, 32))[turns % 2]
+    rows, columns = np.nonzero(frames[0, 0] > 128)
+    corner = rows.mean() > frames.shape[2] / 2, columns.mean() > frames.shape[3] / 2
+    assert corner == ((False, False), (False, True), (True, True), (True, False))[turns]

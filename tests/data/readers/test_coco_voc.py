@@ -135,10 +135,13 @@ def test_difficult_objects_of_voc_are_no_targets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"categories": None}, "no list 'categories'"),
+        ({"categories": None}, "not in COCO's format: categories should be a list, not None"),
         ({"images": [{"id": 1}]}, "has no 'file_name'"),
-        ({"annotations": [{"image_id": 5, "category_id": 3}]}, r"annotation 1 has no 'bbox'"),
-        ({"annotations": [{"image_id": 5, "category_id": 3, "bbox": [1, 2, 3]}]}, r"annotation 1 has no 'bbox'"),
+        ({"annotations": [{"image_id": 5, "category_id": 3}]}, r"annotations\.0 has no 'bbox'"),
+        (
+            {"annotations": [{"image_id": 5, "category_id": 3, "bbox": [1, 2, 3]}]},
+            r"annotations\.0\.bbox should have at least 4 items, not 3",
+        ),
         (
             {"annotations": [{"image_id": 6, "category_id": 3, "bbox": [1, 2, 3, 4]}]},
             "image_id 6, which is not in",

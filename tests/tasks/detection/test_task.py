@@ -1,15 +1,21 @@
 from __future__ import annotations
 
+import json
+import warnings
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from qkv.core.batch import IGNORE
 from qkv.data.batching.settings import Batching
 from qkv.data.loader.stream import stream
-from qkv.data.source import Skipped
+from qkv.data.memory import Memory
+from qkv.data.readers.coco_voc import Coco, Voc
+from qkv.data.source import Skipped, Source
 from qkv.data.synthetic.shapes import Shapes
 from qkv.data.task import Item, RandomContext
 from qkv.layers.patches import Patches
@@ -141,3 +147,93 @@ def test_a_stream_of_made_pictures() -> None:
         batch = next(batches)
     assert batch.inputs["ids"].shape == (10, 3, 32, 48) and batch.counts["class"] == 10
     assert batch.counts["box"] == int((batch.targets["classes"] >= 0).sum())
+
+
+# -- pictures that are turned by EXIF ----------------------------------------------------------------------------------
+
+
+def turned_file(path: Path, number: int) -> Path:
+    """The picture of `example` as a file that a viewer turns."""
+    tags = Image.Exif()
+    tags[0x0112] = number
+    Image.fromarray(example()["image"].transpose(1, 2, 0)).save(path, exif=tags)
+    return path
+
+
+def assert_boxes_are_on_their_objects(source: Source, **fields: Any) -> None:
+    task = settled(**fields)
+    (one,) = source.open("train")
+    (item,) = made(task, one)
+    assert isinstance(item, Item)
+    there = seen_boxes(item.arrays["ids"])
+    for number, box in zip(item.targets["classes"], item.targets["boxes"], strict=True):
+        np.testing.assert_allclose(box, there[int(number)], atol=0.04)
+
+
+def coco(folder: Path, number: int, **sides: int) -> Coco:
+    turned_file(folder / "7.png", number)
+    boxes = [[left, top, right - left, bottom - top] for left, top, right, bottom in example()["boxes"].tolist()]
+    content = {
+        "images": [{"id": 1, "file_name": "7.png", **sides}],
+        "annotations": [{"image_id": 1, "category_id": i, "bbox": box} for i, box in enumerate(boxes)],
+        "categories": [{"id": i, "name": name} for i, name in enumerate(("dark", "light"))],
+    }
+    (folder / "a.json").write_text(json.dumps(content))
+    return Coco(path=str(folder / "a.json"))
+
+
+def voc(folder: Path, number: int, width: int, height: int) -> Voc:
+    (folder / "Annotations").mkdir(parents=True)
+    (folder / "JPEGImages").mkdir()
+    turned_file(folder / "JPEGImages" / "7.png", number)
+    objects = "".join(
+        f"<object><name>{name}</name><bndbox><xmin>{a}</xmin><ymin>{b}</ymin><xmax>{c}</xmax><ymax>{d}</ymax></bndbox></object>"
+        for name, (a, b, c, d) in zip(("dark", "light"), example()["boxes"].tolist(), strict=True)
+    )
+    size = f"<size><width>{width}</width><height>{height}</height></size>"
+    (folder / "Annotations" / "7.xml").write_text(f"<annotation>{size}{objects}</annotation>")
+    return Voc(path=str(folder))
+
+
+@pytest.mark.parametrize("number", range(1, 9))
+def test_boxes_of_stored_pixels_turn_with_their_picture(number: int, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert_boxes_are_on_their_objects(coco(tmp_path, number, width=96, height=64))
+        assert_boxes_are_on_their_objects(coco(tmp_path, number))
+        assert_boxes_are_on_their_objects(voc(tmp_path / "voc", number, 96, 64))
+
+
+def test_boxes_of_a_turned_picture_of_pillow_turn_with_it(tmp_path: Path) -> None:
+    picture = Image.open(turned_file(tmp_path / "7.png", 8))
+    rows = [{**example(), "image": picture, "boxes": example()["boxes"].tolist()}]
+    with pytest.warns(UserWarning, match="turned by its EXIF data"):
+        assert_boxes_are_on_their_objects(Memory.of(rows))
+
+
+@pytest.mark.parametrize("number, sides", [(6, {"width": 64, "height": 96}), (3, {})])
+def test_boxes_of_the_picture_as_it_is_shown_stay(number: int, sides: dict[str, int], tmp_path: Path) -> None:
+    source = coco(tmp_path, number, **sides)
+    (one,) = (source if sides else source.replace({"drawn_on": "shown"})).open("train")
+    item, *_ = made(settled(on_error="skip"), one)  # a box is outside of the picture on its side
+    assert isinstance(item, Item)
+    height, width = (96, 64) if number == 6 else (64, 96)
+    kept = [box for box in example()["boxes"] if box[2] <= width and box[3] <= height]
+    wanted = [[(a + c) / 2 / width, (b + d) / 2 / height, (c - a) / width, (d - b) / height] for a, b, c, d in kept]
+    np.testing.assert_allclose(item.targets["boxes"], wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("sides", [{"width": 48, "height": 32}, {"width": 97, "height": 64}])
+def test_boxes_of_a_picture_of_another_size_are_told_or_skipped(sides: dict[str, int], tmp_path: Path) -> None:
+    one = coco(tmp_path, 1, **sides).open("train")[0]
+    with pytest.raises(
+        ValueError, match=rf"7\.png: its annotations are of a picture of {sides['width']} × .*on_error=skip"
+    ):
+        made(settled(), one)
+    assert made(settled(on_error="skip"), one) == ["annotated in another size"]
+    with pytest.raises(ValueError, match=r"7: its annotations are of a picture of 48 × 32"):
+        made(settled(), voc(tmp_path / "voc", 1, 48, 32).open("train")[0])
+
+
+def test_a_voc_size_of_zero_is_unknown(tmp_path: Path) -> None:
+    assert_boxes_are_on_their_objects(voc(tmp_path / "voc", 1, 0, 0))

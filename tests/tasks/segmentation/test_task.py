@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from qkv.core.batch import IGNORE
 from qkv.data.batching.settings import Batching
@@ -156,3 +157,37 @@ def test_views_by_right_angles_are_of_squares() -> None:
     assert settled([example()], image=(16, 16), views=8).views == 8
     with pytest.raises(ValueError, match="turns tiles by right angles, and these are 16 × 24; take at most 4"):
         settled([example()], views=8)
+
+
+# -- pictures that are turned by EXIF ----------------------------------------------------------------------------------
+
+
+def turned_file(path: Path, pixels: np.ndarray, number: int) -> Path:
+    tags = Image.Exif()
+    tags[0x0112] = number
+    Image.fromarray(pixels).save(path, exif=tags)
+    return path
+
+
+@pytest.mark.filterwarnings("ignore:.*turned by its EXIF")
+@pytest.mark.parametrize("number", range(1, 9))
+@pytest.mark.parametrize("both", [False, True], ids=["the picture", "and its mask"])
+def test_a_mask_turns_with_its_picture(number: int, both: bool, tmp_path: Path) -> None:
+    one = example(16, 24)
+    mask = turned_file(tmp_path / "m.png", one["mask"], number if both else 1)
+    read = {**one, "image": turned_file(tmp_path / "i.png", one["image"].transpose(1, 2, 0), number), "mask": mask}
+    for one_of in (read, {**read, "mask": mask.read_bytes()}, {**read, "mask": one["mask"]}):
+        task = settled([example()], flip=False)
+        for item in items(task, one_of, training=False):
+            own = item.labels != IGNORE
+            np.testing.assert_array_equal(item.labels[own], classes_seen(item.arrays["ids"])[own])
+
+
+def test_a_mask_of_the_picture_as_it_is_shown_stays(tmp_path: Path) -> None:
+    one = example(16, 24)
+    picture = turned_file(tmp_path / "i.png", one["image"].transpose(1, 2, 0), 6)
+    shown = np.ascontiguousarray(np.rot90(one["mask"], -1))
+    task = settled([example()], flip=False)
+    for item in items(task, {**one, "image": picture, "mask": shown}, training=False):
+        own = item.labels != IGNORE
+        np.testing.assert_array_equal(item.labels[own], classes_seen(item.arrays["ids"])[own])

@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol
 
 from ...core.spec import nearest
 from ..files.compressed import PACKED, open_bytes, open_tar
+from ..files.inside import inside
 from ..source import SPLITS, Skipped, Split
 
 # The formats that Pillow reads by itself, see `images.NOT_READ`. Asking Pillow would import forty modules.
@@ -56,9 +57,10 @@ def open_image_files(
     stamp: tuple[int, int],
     columns: tuple[str | None, str | None] = (None, None),
     suffixes: frozenset[str] = SUFFIXES,
+    folder: Path | None = None,
 ) -> Files:
     """Open the images (or files with other `suffixes`) of a folder, archive or table. `stamp`, its size and time, renews the
-    cached result.
+    cached result. Files that a table names lie in `folder`, by default that of the table.
 
     Raises ValueError if it is none of these, or without images.
     """
@@ -66,7 +68,7 @@ def open_image_files(
     if path.is_dir():
         files: Files = Folder(path, suffixes)
     elif name.endswith(TABLES):
-        files = Listed(path, *columns)
+        files = Listed(path, *columns, folder)
     elif name.endswith(".zip"):
         files = Zip(path, suffixes)
     elif name.endswith(ARCHIVES):
@@ -266,20 +268,20 @@ class _Row(NamedTuple):
 
 
 class Listed:
-    """Files listed in a CSV or TSV with a header, by paths relative to it.
+    """Files listed in a CSV or TSV with a header, by paths relative to a folder, by default that of the table.
 
-    By default, the column of images is `image`, `path`, `file` or `filename`, or else the first, and that of classes
-    `label` or `class`, if there is one.
+    Files outside of the folder are not read. By default, the column of images is `image`, `path`, `file` or `filename`, or
+    else the first, and that of classes `label` or `class`, if there is one.
     """
 
-    def __init__(self, path: Path, image: str | None, label: str | None) -> None:
-        self.path = path
+    def __init__(self, path: Path, image: str | None, label: str | None, folder: Path | None = None) -> None:
+        self.path, self.folder = path, folder or path.parent
         try:
             text = bytes(open_bytes(path)).decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise ValueError(f"{str(path)!r} is not valid UTF-8, at byte {error.start:,}") from None
         rows = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if ".tsv" in path.name.lower() else ",")
-        header = next(rows)
+        header = next(rows, [])
         images = self._column(header, image, ("image", "path", "file", "filename"))
         labels = self._column(header, label, ("label", "class"))
         self.notes: tuple[str, ...] = ()
@@ -296,7 +298,10 @@ class Listed:
     def _row(self, row: list[str], image: int, label: int | None, line: int) -> _Row:
         if len(row) <= max(image, label or 0):
             raise ValueError(f"{str(self.path)!r}, line {line:,}, has {len(row)} cells, fewer than the header names")
-        return _Row(row[image].strip(), None if label is None else row[label].strip() or None)
+        name = row[image].strip()
+        if name:
+            inside(self.folder, name, f"{str(self.path)!r}, line {line:,},", "data.images=FOLDER names another")
+        return _Row(name, None if label is None else row[label].strip() or None)
 
     def label(self, i: int) -> str | None:
         return self._rows[i].label
@@ -305,4 +310,5 @@ class Listed:
         return None
 
     def read(self, i: int) -> bytes | Skipped:
-        return content_of(self.path.parent / Path(self._rows[i].image).expanduser())
+        name = self._rows[i].image
+        return content_of(self.folder / name) if name else Skipped("without a name")

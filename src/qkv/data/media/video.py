@@ -138,6 +138,7 @@ def _decode_container(data: bytes, color: Color, most: int, where: str) -> Frame
                     return Skipped(f"larger than {most:,} pixels")
                 if n % step == 0:
                     pixels = frame.to_ndarray(format="gray" if color == "gray" else "rgb24")
+                    pixels = np.rot90(pixels, round(frame.rotation / 90)) if frame.rotation else pixels
                     frames.append(pixels[None] if color == "gray" else pixels.transpose(2, 0, 1))
     except (av.FFmpegError, IndexError) as error:  # IndexError: there is a sound alone
         return Skipped(

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, NotRequired
 from xml.etree import ElementTree
 
+from pydantic import FailFast, Field, TypeAdapter
+from typing_extensions import TypedDict
+
+from ...core.json_files import Id, checked
 from ...core.shuffle import text_hash
+from ...core.spec import brief
+from ..files.inside import inside
 from ..files.json_lines import json_file
 from ..holdout import FileSource, HoldOutSource
+from ..media.exif import DrawnOn
 from ..media.image_files import stamp_of, unpacked_tar
 from ..source import Example, Split, Table
 
@@ -37,6 +44,8 @@ class Voc(HoldOutSource, kind="voc"):
     other splits without a list are held out of the training data.
     difficult: use objects marked as difficult like all others; otherwise they are not targets, and an evaluation ignores
     detections on them.
+    drawn_on: whether boxes are of the "stored" pixels of a picture that its EXIF data turn, and turn with it, or of the
+    picture as it is "shown"; by default this follows from its <size>.
     """
 
     path: str | None = None
@@ -44,6 +53,7 @@ class Voc(HoldOutSource, kind="voc"):
     validation_list: str = "val"
     test_list: str = "test"
     difficult: bool = False
+    drawn_on: DrawnOn | None = None
 
     @property
     def place(self) -> Path:
@@ -61,7 +71,9 @@ class Voc(HoldOutSource, kind="voc"):
         return _named(example)
 
     def open(self, split: Split) -> Table:
-        return _opened(self.place, stamp_of(self.place)).table(getattr(self, f"{split}_list"), self.difficult)
+        return _opened(self.place, stamp_of(self.place)).table(
+            getattr(self, f"{split}_list"), self.difficult, self.drawn_on
+        )
 
 
 class _VocFiles:
@@ -83,10 +95,11 @@ class _VocFiles:
         if not self._annotations:
             raise ValueError(f"{str(path)!r} has no file Annotations/….xml; give a folder or .tar in VOC's format")
 
-    def table(self, listed: str, difficult: bool) -> list[Example]:
-        return [self._example(stem, difficult) for stem in self.lists.get(listed, sorted(self._annotations))]
+    def table(self, listed: str, difficult: bool, drawn_on: DrawnOn | None) -> list[Example]:
+        stems = self.lists.get(listed, sorted(self._annotations))
+        return [self._example(stem, difficult, drawn_on) for stem in stems]
 
-    def _example(self, stem: str, difficult: bool) -> Example:
+    def _example(self, stem: str, difficult: bool, drawn_on: DrawnOn | None) -> Example:
         where = f"{self._path}: {stem}"
         for files, what in ((self._annotations, "Annotations/{}.xml"), (self._images, "picture JPEGImages/{}")):
             if stem not in files:
@@ -94,9 +107,10 @@ class _VocFiles:
         try:
             root = ElementTree.fromstring(_bytes(self._annotations[stem]))
             objects = [_voc_object(element) for element in root.iter("object")]
-        except (ElementTree.ParseError, ValueError) as error:
+            height, width = (_voc_side(root, name) for name in ("height", "width"))
+        except (ElementTree.ParseError, ValueError, LookupError) as error:  # LookupError: of an unknown encoding
             raise ValueError(f"{where}: Annotations/{stem}.xml can't be read: {error}") from None
-        example: Example = {"image": self._images[stem], "boxes": [], "names": [], "ignored": [], "where": where}
+        example = _empty(self._images[stem], where, (height, width), drawn_on)
         for name, box, hard in objects:
             _put(example, name, box, crowd=False, ignored=hard and not difficult)
         return example
@@ -112,6 +126,15 @@ def _opened(path: Path, stamp: tuple[int, int]) -> _VocFiles:
 def _named(example: Example) -> int:
     """A hash of an image's file name, without its folder."""
     return text_hash(example["where"].rpartition(": ")[2])
+
+
+def _empty(
+    image: Path | bytes, where: str, sides: tuple[float | None, float | None], drawn_on: DrawnOn | None
+) -> Example:
+    """A picture without objects; `sides` are the height and the width that its annotations state, 0 for unknown."""
+    example: Example = {"image": image, "boxes": [], "names": [], "ignored": [], "where": where}
+    about = {"annotated": sides if all(sides) else None, "drawn_on": drawn_on}
+    return example | {name: value for name, value in about.items() if value is not None}
 
 
 def _put(example: Example, name: str, box: list[float], *, crowd: bool, ignored: bool) -> None:
@@ -137,6 +160,14 @@ def _voc_object(element: ElementTree.Element) -> tuple[str, list[float], bool]:
         ) from None
 
 
+def _voc_side(root: ElementTree.Element, name: str) -> int:
+    """The width or the height of the picture; 0 if the file doesn't say."""
+    text = (root.findtext(f"size/{name}") or "0").strip()
+    if not text.isdecimal():
+        raise ValueError(f"the {name} of the picture must be a number of pixels, not {text!r:.60}")
+    return int(text)
+
+
 # -- COCO --------------------------------------------------------------------------------------------------------------
 
 
@@ -144,9 +175,11 @@ class Coco(FileSource, kind="coco"):
     """A JSON file in the format of COCO (Lin et al. 2014): "images", "annotations" with "bbox" [left, top, width, height],
     and "categories".
 
-    images: the folder with the image files; by default the folder of the JSON file.
+    images: the folder with the image files; by default the folder of the JSON file. Files outside of it are not read.
     crowds: use an annotation marked as a crowd as one object; otherwise it is not a target, and an evaluation ignores
             detections in it, as COCO's own does.
+    drawn_on: whether boxes are of the "stored" pixels of a picture that its EXIF data turn, and turn with it, or of the
+            picture as it is "shown"; by default this follows from "width" and "height" of the image.
     """
 
     path_fields: ClassVar[tuple[str, ...]] = tuple(
@@ -160,6 +193,7 @@ class Coco(FileSource, kind="coco"):
     validation_images: str | None = None
     test_images: str | None = None
     crowds: bool = False
+    drawn_on: DrawnOn | None = None
 
     def paths(self, split: Split) -> tuple[Path, ...]:
         name = self.split_setting("path", split)
@@ -179,42 +213,78 @@ class Coco(FileSource, kind="coco"):
         (path,) = self.paths(split)
         images = self.split_setting("images", split) or self.images
         folder = Path(images).expanduser() if images else path.parent
-        return list(_coco(path, stamp_of(path), folder, self.crowds))
+        return list(_coco(path, stamp_of(path), folder, self.crowds, self.drawn_on))
+
+
+_Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class _Image(TypedDict):
+    id: Id
+    file_name: str
+    width: NotRequired[_Number | None]
+    height: NotRequired[_Number | None]
+
+
+class _Category(TypedDict):
+    id: Id
+    name: Id  # some files number their classes
+
+
+class _Annotation(TypedDict):
+    image_id: Id
+    category_id: Id
+    bbox: Annotated[list[_Number], Field(min_length=4, max_length=4)]
+    iscrowd: NotRequired[Annotated[int, Field(strict=False, ge=0, le=1)] | None]
+
+
+class _Coco(TypedDict):
+    images: Annotated[list[_Image], FailFast()]
+    annotations: Annotated[list[_Annotation], FailFast()]
+    categories: Annotated[list[_Category], FailFast()]
+
+
+_COCO = TypeAdapter(_Coco)
 
 
 @lru_cache(maxsize=8)
-def _coco(path: Path, stamp: tuple[int, int], folder: Path, crowds: bool) -> tuple[Example, ...]:
-    content = json_file(path)
-    missing = [key for key in ("images", "annotations", "categories") if not isinstance(_get(content, key), list)]
-    if missing:
-        raise ValueError(f"{str(path)!r} is not in COCO's format: it has no list {missing[0]!r}")
-    try:
-        names = {category["id"]: str(category["name"]) for category in content["categories"]}
-        files = {image["id"]: image["file_name"] for image in content["images"]}
-        examples: dict[Any, Example] = {
-            key: {"image": folder / file, "boxes": [], "names": [], "ignored": [], "where": f"{path}: {file}"}
-            for key, file in files.items()
-        }
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{str(path)!r}: an image or a category has no {error}") from None
-    for number, annotation in enumerate(content["annotations"], 1):
-        _add(annotation, examples, names, f"{str(path)!r}, annotation {number:,}", crowds)
+def _coco(
+    path: Path, stamp: tuple[int, int], folder: Path, crowds: bool, drawn_on: DrawnOn | None
+) -> tuple[Example, ...]:
+    content = checked(_COCO, json_file(path), f"{str(path)!r} is not in COCO's format")
+    names = _by_id(content["categories"], f"{str(path)!r}: categories")
+    images = _by_id(content["images"], f"{str(path)!r}: images")
+    examples = {
+        key: _example(path, folder, image, f"{str(path)!r}: images.{number}", drawn_on)
+        for number, (key, image) in enumerate(images.items())
+    }
+    for number, annotation in enumerate(content["annotations"]):
+        image, category = annotation["image_id"], annotation["category_id"]
+        for key, name, known in (("image_id", image, images), ("category_id", category, names)):
+            if name not in known:
+                raise ValueError(
+                    f"{str(path)!r}: annotations.{number} has the {key} {brief(name)}, which is not in the file"
+                )
+        left, top, width, height = annotation["bbox"]
+        edges, crowd = [left, top, left + width, top + height], bool(annotation.get("iscrowd"))
+        _put(examples[image], str(names[category]["name"]), edges, crowd=crowd, ignored=crowd and not crowds)
     return tuple(examples.values())
 
 
-def _add(annotation: Any, examples: dict[Any, Example], names: dict[Any, str], where: str, crowds: bool) -> None:
-    """Add an annotation to the example of its image. Raises ValueError if its image or its category is unknown."""
-    box = _get(annotation, "bbox")
-    if not isinstance(box, list) or len(box) != 4 or not all(isinstance(edge, int | float) for edge in box):
-        raise ValueError(f"{where} has no 'bbox' of four numbers, left, top, width and height")
-    for key, known in (("image_id", examples), ("category_id", names)):
-        if _get(annotation, key) not in known:
-            raise ValueError(f"{where} has the {key} {_get(annotation, key)!r}, which is not in the file")
-    left, top, width, height = box
-    edges, crowd = [left, top, left + width, top + height], bool(annotation.get("iscrowd"))
-    example, name = examples[annotation["image_id"]], names[annotation["category_id"]]
-    _put(example, name, edges, crowd=crowd, ignored=crowd and not crowds)
+def _by_id(entries: Sequence[Any], where: str) -> dict[Any, Any]:
+    """Entries by their ids. Raises ValueError if two have the same."""
+    found: dict[Any, Any] = {}
+    for number, entry in enumerate(entries):
+        if entry["id"] in found:
+            raise ValueError(
+                f"{where}.{number} has the id {brief(entry['id'])} of an entry before it; each needs its own"
+            )
+        found[entry["id"]] = entry
+    return found
 
 
-def _get(record: Any, key: str) -> Any:
-    return record.get(key) if isinstance(record, dict) else None
+def _example(path: Path, folder: Path, image: Any, where: str, drawn_on: DrawnOn | None) -> Example:
+    """An image without its objects."""
+    file = inside(folder, image["file_name"], f"{where}.file_name", "data.images=FOLDER names another")
+    sides = image.get("height"), image.get("width")
+    return _empty(file, f"{path}: {image['file_name']}", sides, drawn_on)

@@ -72,7 +72,7 @@ class Datasets(RowSource, kind="datasets"):
         where = f"{self.path}, {called}"
         features = getattr(data, "features", None)
         existing = list(next(iter(data), {})) if data.column_names is None else data.column_names
-        reader = self.reader(existing, features.to_dict() if features else None, self.path)
+        reader = self.reader(existing, features.to_dict() if features else None, self.path, self._folders)
         if self.streaming:
             rows = _Rows(data, lambda row, i: reader.example(row, f"{where}, row {i + 1:,}"))
             return StreamTable(rows.open, rows.save, rows.load)
@@ -83,6 +83,13 @@ class Datasets(RowSource, kind="datasets"):
     def stamp(self) -> tuple[Hashable, ...]:
         data = part_of(self, self._called("train") or "train")
         return self.path, len(data), getattr(data, "_fingerprint", None)
+
+    @property
+    def _folders(self) -> tuple[Path, ...]:
+        """The folders of the files that rows name: the dataset's own, and the caches of the library."""
+        own, config = Path(self.path or "").expanduser(), getattr(_library(self.path), "config", None)
+        caches = [getattr(config, name, None) for name in ("HF_CACHE_HOME", "HF_DATASETS_CACHE", "HF_HUB_CACHE")]
+        return (own, *(Path(cache).expanduser() for cache in caches if cache))
 
     def _called(self, split: Split) -> str | None:
         """The name of a split in the dataset; None if it has no such split."""

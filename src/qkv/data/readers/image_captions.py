@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ...core.shuffle import text_hash
+from ..files.inside import inside
 from ..files.json_lines import json_field
 from ..files.text_files import FilePerSplit
 from ..source import Example, Skipped, Split, Table
@@ -15,7 +16,7 @@ class Captions(FilePerSplit, kind="captions"):
     """A JSONL file (plain or compressed), one object per line: `{"image": "a/7.jpg", "answer": "a dog on a beach"}`, and
     optionally a "question". Without one, the answer is a caption.
 
-    images:   the folder with the images; by default the folder of the file.
+    images:   the folder with the images; by default the folder of the file. Files outside of it are not read.
     image_field, question_field, answer_field: the names of the fields, dotted if nested.
     """
 
@@ -44,7 +45,8 @@ class Captions(FilePerSplit, kind="captions"):
             raise ValueError(f"{where}, has no text {self.image_field if image is None else self.answer_field!r}")
         if not answer.strip():
             return Skipped("with an empty answer")
-        if not (folder / image).is_file():
-            raise ValueError(f"{where}: there is no picture {str(folder / image)!r}; set data.images to its folder")
+        file = inside(folder, image, f"{where}: {self.image_field}", "data.images=FOLDER names another")
+        if not file.is_file():
+            raise ValueError(f"{where}: there is no picture {str(file)!r}; set data.images to its folder")
         question = json_field(record, self.question_field) or ""
-        return {"image": folder / image, "question": question.strip(), "answer": answer.strip(), "where": where}
+        return {"image": file, "question": question.strip(), "answer": answer.strip(), "where": where}

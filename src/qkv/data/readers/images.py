@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,6 +167,11 @@ class ImageFiles(ImageSource):
         return None, None
 
     @property
+    def listed_in(self) -> Path | None:
+        """The folder of the files that a table names; None for that of the table."""
+        return None
+
+    @property
     def suffixes(self) -> frozenset[str]:
         """The endings of the names of files that are read."""
         return SUFFIXES
@@ -197,7 +202,7 @@ class ImageFiles(ImageSource):
         if name is None:
             raise ValueError(f"no {self.holds}s are given: data.path=… is a folder of them, an archive, or a table")
         path = Path(name).expanduser().resolve()
-        return open_image_files(path, stamp_of(path), self.columns, self.suffixes)
+        return open_image_files(path, stamp_of(path), self.columns, self.suffixes, self.listed_in)
 
 
 class Images(ImageFiles, kind="images"):
@@ -207,18 +212,26 @@ class Images(ImageFiles, kind="images"):
                 `validation_path` and `test_path` the same for these splits.
     color:      "rgb" or "gray", to which every image is converted.
     image_column, label_column: of a CSV or TSV file, see `image_files.Listed`.
+    images:     the folder of the images that a CSV or TSV file names; by default that of the file. Others are not read.
     most_pixels: larger images are skipped before they are decoded.
     cache:      MiB of memory for decoded images, in each process that reads.
 
     Images that can't be read are skipped and counted.
     """
 
+    path_fields: ClassVar[tuple[str, ...]] = ("path", "validation_path", "test_path", "images")
+
     image_column: str | None = None
     label_column: str | None = None
+    images: str | None = None
 
     @property
     def columns(self) -> tuple[str | None, str | None]:
         return self.image_column, self.label_column
+
+    @property
+    def listed_in(self) -> Path | None:
+        return None if self.images is None else Path(self.images).expanduser()
 
 
 @lru_cache(maxsize=16)

@@ -18,13 +18,15 @@ class Parquet(RowSource, FileSource, kind="parquet"):
     such as `test-00000-of-00001.parquet`, belong to these splits.
 
     text, label, source, target …: the columns, see `RowSource`. Classes have their names if the library datasets wrote them.
+    folder: the folder of pictures, sounds and videos that rows name; by default that of the file. Others are not read.
     """
 
-    path_fields: ClassVar[tuple[str, ...]] = ("path", "validation_path", "test_path")
+    path_fields: ClassVar[tuple[str, ...]] = ("path", "validation_path", "test_path", "folder")
 
     path: str | None = None
     validation_path: str | None = None
     test_path: str | None = None
+    folder: str | None = None
 
     def paths(self, split: Split) -> tuple[Path, ...]:
         own: str | None = self.split_setting("path", split)
@@ -45,7 +47,8 @@ class Parquet(RowSource, FileSource, kind="parquet"):
         tables = []
         for path in self.paths(split):
             rows = ParquetRows(path)
-            reader = self.reader(rows.names, rows.features, str(path))
+            folder = path.parent if self.folder is None else Path(self.folder).expanduser()
+            reader = self.reader(rows.names, rows.features, str(path), (folder,))
             label = reader.columns.get("label")
             chosen = ParquetRows(path, reader.tops)
             labels = chosen.column(label) if label in rows.names and "image" in reader.columns else None

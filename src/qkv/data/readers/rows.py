@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -14,9 +15,11 @@ from ...core.shuffle import text_hash
 from ...core.spec import nearest
 from ..files.csv_header import short
 from ..files.documents import text_example
+from ..files.inside import inside
 from ..files.json_lines import json_value
 from ..holdout import HoldOutSource
 from ..media import audio, video
+from ..media.exif import ORIENTATION, UPRIGHT
 from ..source import Example, Skipped, Table
 from .jsonl import conversation
 from .multiple_choice import choice_example
@@ -55,6 +58,7 @@ _CONTENTS = (
 )  # an example has one at least
 _REQUIRED = ("text", "source", "target", "label", "score")  # a row without one is skipped if its column is named
 _DEFAULTS = {"words": ("words", "tokens"), "tags": ("tags", "ner_tags")}  # columns, by field
+_FILES = ("image", "mask", "audio", "video")  # fields that may be the path of a file
 _SETTINGS = {"words": "word", "tags": "tag"}  # by field, where the names differ
 
 
@@ -124,11 +128,18 @@ class RowSource(HoldOutSource):
                 raise ValueError(f"{where} has no column {top!r}; {nearest(top, existing)}")
         return columns
 
-    def reader(self, existing: Sequence[str], features: Mapping[str, Any] | None, where: str | None) -> RowReader:
-        """The reader of rows with these columns and `features`, see `columns_among` and `class_names_of`."""
+    def reader(
+        self,
+        existing: Sequence[str],
+        features: Mapping[str, Any] | None,
+        where: str | None,
+        folders: tuple[Path, ...],
+    ) -> RowReader:
+        """The reader of rows with these columns and `features`, see `columns_among` and `class_names_of`. Files that rows
+        name are read from these folders only."""
         columns = self.columns_among(existing, where)
         named = [name for name in _REQUIRED if getattr(self, name) is not None]
-        return RowReader(columns, class_names_of(features or {}, flat(columns)), named)
+        return RowReader(columns, class_names_of(features or {}, flat(columns)), named, folders)
 
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
         return row_hold_out_key(example) or super().hold_out_key(table, i, example)
@@ -156,21 +167,36 @@ class RowReader:
     columns:     the columns of fields; without any, each column is a field of its name.
     class_names: the names of classes by column, where rows have their numbers.
     required:    fields without which a row is skipped.
+    folders:     the folders of the files that rows may name; None if the rows are the user's own.
     """
 
     columns: Columns = field(default_factory=dict)
     class_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     required: Sequence[str] = ()
+    folders: tuple[Path, ...] | None = None
 
     def example(self, row: Mapping[str, Any], where: str) -> Example | Skipped:
         """The example in a row, in the form that file sources give, or the reason to skip it."""
         columns = self.columns or {name: name for name in row}
         fields = {name: self._value(row, column, where) for name, column in columns.items()}
         fields = {name: value for name, value in fields.items() if not is_missing(value)}
+        for name in _FILES if self.folders is not None else ():
+            if isinstance(path := _content(fields.get(name)), str):
+                fields[name] = self._located(path, f"{where}: {columns[name]}")
         for name in self.required:
             if name not in fields:
                 return Skipped(f"without a {'' if name in ('label', 'score') else 'text '}{columns[name]!r}", where)
         return _example(fields, where)
+
+    def _located(self, name: str, where: str) -> str:
+        """The path of a file that a row names, in the first folder that has it."""
+        assert self.folders
+        found = []
+        for folder in self.folders:
+            with suppress(ValueError):
+                found.append(inside(folder, name, where))
+        first = next((path for path in found if path.is_file()), found[0] if found else None)
+        return str(first or inside(self.folders[0], name, where))
 
     @property
     def tops(self) -> tuple[str, ...]:
@@ -325,7 +351,7 @@ def _converted(fields: Mapping[str, Any]) -> Example | Skipped:
     if tags is not None:
         converted["tags"] = [tag if isinstance(tag, str) else str(tag) for tag in tags]
     if "image" in fields:
-        converted["image"] = _picture(fields["image"])
+        converted |= _picture(fields["image"])
     if "mask" in fields:
         mask = _content(fields["mask"])
         converted["mask"] = (
@@ -347,14 +373,20 @@ def _label(value: Any) -> Any:
     return str(value) if isinstance(value, int | np.integer) else value
 
 
-def _picture(value: Any) -> Any:
-    """A picture as pixels, the bytes of a file, or a path; tasks decode the latter two."""
+def _picture(value: Any) -> Example:
+    """A picture as pixels, the bytes of a file, or a path; tasks decode the latter two. Pixels that EXIF data turn are
+    turned, and have their `orientation`."""
     value = _content(value)
     if not hasattr(value, "convert"):
-        return Path(value) if isinstance(value, str) else value
-    gray = value.mode in ("1", "L")  # a picture of Pillow
+        return {"image": Path(value) if isinstance(value, str) else value}
+    from PIL import ImageOps
+
+    orientation = value.getexif().get(ORIENTATION, UPRIGHT)  # of a picture of Pillow
+    value = ImageOps.exif_transpose(value)
+    gray = value.mode in ("1", "L")
     pixels = np.asarray(value.convert("L" if gray else "RGB"))
-    return pixels[None] if gray else pixels.transpose(2, 0, 1)
+    about = {} if orientation == UPRIGHT else {"orientation": orientation}
+    return {"image": pixels[None] if gray else pixels.transpose(2, 0, 1), **about}
 
 
 def _sound(fields: Mapping[str, Any]) -> Example | Skipped:

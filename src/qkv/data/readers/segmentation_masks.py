@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ...core.shuffle import text_hash
 from ..holdout import FileSource
+from ..media.exif import DrawnOn
 from ..media.image_files import SUFFIXES, is_wanted
 from ..media.images import MOST_PIXELS, MOST_SIDE, formats
 from ..source import Example, Split, Table
@@ -25,6 +26,8 @@ class Masks(FileSource, kind="masks"):
 
     images, masks: the names of the subfolders.
     classes: the class names, in the order of their numbers.
+    drawn_on: whether masks are of the "stored" pixels of a picture that its EXIF data turn, and turn with it, or of the
+    picture as it is "shown"; by default this follows from their height and width.
     """
 
     path: str | None = None
@@ -33,6 +36,7 @@ class Masks(FileSource, kind="masks"):
     images: str = "image"
     masks: str = "label"
     classes: tuple[str, ...] = ()
+    drawn_on: DrawnOn | None = None
 
     def paths(self, split: Split) -> tuple[Path, ...]:
         path = self.split_setting("path", split)
@@ -57,8 +61,9 @@ class Masks(FileSource, kind="masks"):
             raise ValueError(
                 f"{str(first)!r} has no {missing} of its name ({len(alone):,} such files); add or move them"
             )
+        about = {} if self.drawn_on is None else {"drawn_on": self.drawn_on}
         return [
-            {"image": images[stem], "mask": masks[stem], "where": str(images[stem])}
+            {"image": images[stem], "mask": masks[stem], "where": str(images[stem]), **about}
             for stem in sorted(images, key=_natural)
         ]
 
@@ -84,17 +89,19 @@ def _natural(stem: str) -> tuple[int, str]:
 
 
 def read_mask(file: Path | bytes) -> Mask:
-    """The numbers in a mask file, by its path or its bytes; 0 and 255 if it has one bit per pixel.
+    """The numbers in a mask file, by its path or its bytes; 0 and 255 if it has one bit per pixel. It is turned by its EXIF
+    data, as pictures are.
 
     Raises ValueError that names the file if it can't be read, or has more than one channel or byte per pixel.
     """
-    from PIL import Image
+    from PIL import Image, ImageOps
 
     name = "a mask" if isinstance(file, bytes) else repr(str(file))
     try:
         with Image.open(io.BytesIO(file) if isinstance(file, bytes) else file, formats=formats()) as image:
             large = image.width * image.height > MOST_PIXELS or max(image.size) > MOST_SIDE
-            mask = np.asarray(image.convert("L") if image.mode == "1" else image) if not large else np.empty(0)
+            upright = image if large else ImageOps.exif_transpose(image)
+            mask = np.empty(0) if large else np.asarray(upright.convert("L") if upright.mode == "1" else upright)
     except Exception as error:  # Pillow's decoders raise errors of many types
         raise ValueError(f"{name} can't be read as a mask: {error or type(error).__name__}") from None
     if large:

@@ -17,6 +17,7 @@ from PIL import Image
 from ...core.spec import counted
 from ...data.files.compressed import open_bytes, open_tar
 from ...data.media.audio import duration
+from ...data.media.exif import ORIENTATION, SWAPPED, UPRIGHT
 from ...data.media.image_files import ARCHIVES
 from ...data.media.image_files import SUFFIXES as IMAGES
 from ...data.media.video import SUFFIXES as VIDEOS
@@ -269,7 +270,8 @@ def _sizes(listing: Listing, images: list[PurePosixPath]) -> tuple[int, int, int
     sizes, colors = [], False
     for content in listing.opened(images):
         with suppress(Exception), Image.open(io.BytesIO(content)) as image:  # training skips damaged files too
-            sizes.append(image.size)
+            turned = image.format != "TIFF" and image.getexif().get(ORIENTATION, UPRIGHT) >= SWAPPED
+            sizes.append(image.size[::-1] if turned else image.size)  # Pillow gives that of a turned TIFF
             colors |= image.mode not in ("1", "L", "LA", "I", "F", "I;16")
     if not sizes:
         return 32, 32, 3

@@ -20,7 +20,8 @@ Reader = Callable[[str], Pixels]
 
 
 class Object(NamedTuple):
-    """The class of an object, its probability, and the left, top, right and bottom edges in pixels of the file."""
+    """The class of an object, its probability, and the left, top, right and bottom edges in pixels of the picture as it is
+    shown: turned by its EXIF data, if it has any."""
 
     name: str
     score: float

@@ -13,6 +13,7 @@ from pydantic import Field
 from ...core.batch import IGNORE, Batch
 from ...core.spec import nearest
 from ...data.batching.numpy_batch import Array, NumpyBatch
+from ...data.media.exif import UPRIGHT, turned_boxes
 from ...data.media.images import Pixels
 from ...data.source import Example, OnError, Skipped, Source
 from ...data.task import Item, RandomContext
@@ -38,7 +39,8 @@ class Detect(SceneTask, kind="detect"):
     crop:    the least share of a training picture's sides that a random crop keeps; 1 does not crop.
     visible: the least share of an object that a crop must show to keep the object.
 
-    Pictures are stretched to the model's size, whatever their shape.
+    Pictures are stretched to the model's size, whatever their shape. Boxes of the stored pixels of a picture that its EXIF
+    data turn are turned with it; "annotated", the height and width that the annotations state, tells which boxes these are.
     """
 
     renamed: ClassVar[dict[str, str]] = {"turn": "vertical_flip", "bad": "on_error"}
@@ -71,6 +73,14 @@ class Detect(SceneTask, kind="detect"):
         return Item({"ids": self.normalize(self.resize(pixels))}, tokens=self.tokens, example=about)
 
     def labelled(self, example: Example, pixels: Pixels, randomness: RandomContext) -> Iterator[Item | Skipped]:
+        try:
+            turn = self.turn_of(example, pixels, example.get("annotated"))
+        except ValueError as error:
+            if self.on_error == "raise":
+                raise ValueError(f"{error}, or skip such pictures with task.on_error=skip") from None
+            yield Skipped("annotated in another size", str(example.get("where", "")))
+            return
+        example = _turned(example, turn, pixels)
         boxes, classes, reasons = self._objects(example, pixels)
         for _ in range(self.crops if randomness.training else 1):
             yield self._labelled_item(pixels, boxes, classes, example, randomness)
@@ -178,6 +188,18 @@ class Detect(SceneTask, kind="detect"):
                 place = " ".join(f"{share:.3f}" for share in box.tolist())
                 lines.append(("object", f"{self.classes[int(number)]} at {place} (center, width and height)"))
         return lines
+
+
+def _turned(example: Example, orientation: int, pixels: Pixels) -> Example:
+    """An example whose boxes are on the picture as its EXIF data turn it."""
+    if orientation == UPRIGHT:
+        return example
+
+    def turned(boxes: Any) -> list[list[float]]:
+        return turned_boxes(boxes, orientation, (pixels.shape[1], pixels.shape[2])).tolist()
+
+    ignored = [{**one, "box": turned(one["box"])[0]} for one in example.get("ignored", ())]
+    return {**example, "boxes": turned(example.get("boxes", ())), "ignored": ignored}
 
 
 def sides(height: int, width: int) -> Boxes:

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from ...core.batch import IGNORE, Batch
 from ...data import ascii_art
+from ...data.media.exif import UPRIGHT, orientation, turned_mask
 from ...data.media.images import Pixels, Size
 from ...data.readers.segmentation_masks import Mask, read_mask
 from ...data.source import Example, Skipped, Source
@@ -41,7 +42,8 @@ class Segment(SceneTask, kind="segment"):
     views:   the number of orientations in which evaluation reads each tile, to average the predictions
              (`tasks.segmentation.metric.seen_in`): 2 suit a model trained with `flip`, 8 one trained with `rotate`.
 
-    Pictures smaller than the model's input are padded with black, which isn't counted.
+    A mask of the stored pixels of a picture that its EXIF data turn is turned with it. Pictures smaller than the model's
+    input are padded with black, which isn't counted.
     """
 
     renamed: ClassVar[dict[str, str]] = {"turn": "rotate"}
@@ -90,7 +92,7 @@ class Segment(SceneTask, kind="segment"):
 
     def _labels(self, example: Example, pixels: Pixels) -> NDArray[np.int64]:
         """(H, W): the class index of each pixel. Raises ValueError if the mask's size or values are wrong."""
-        mask, where = mask_of(example), example.get("where", "an example")
+        mask, where = self._upright(example, pixels), example.get("where", "an example")
         if mask.shape != pixels.shape[1:]:
             sizes = (f"{size[1]} × {size[0]}" for size in (mask.shape, pixels.shape[1:]))
             raise ValueError("{}: the mask is of {} pixels, the picture of {}".format(where, *sizes))
@@ -106,6 +108,15 @@ class Segment(SceneTask, kind="segment"):
                 "that stand for one as task.values=[0, 1, …]"
             )
         return labels
+
+    def _upright(self, example: Example, pixels: Pixels) -> Mask:
+        """The mask, turned with a picture that its EXIF data turn, unless the mask is of the picture as it is shown."""
+        mask, file = mask_of(example), example["mask"]
+        if isinstance(file, bytes | Path) and orientation(file) != UPRIGHT:  # `read_mask` has turned it
+            example = {**example, "drawn_on": example.get("drawn_on") or "shown"}
+        sizes = {pixels.shape[1:], pixels.shape[:0:-1]}
+        turn = self.turn_of(example, pixels, mask.shape) if mask.shape in sizes else UPRIGHT
+        return turned_mask(mask, turn)
 
     def _crops(
         self, example: Example, pixels: Pixels, labels: NDArray[np.int64], random: np.random.Generator
