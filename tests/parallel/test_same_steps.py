@@ -117,3 +117,17 @@ def test_elementwise_optimizers_of_divided_parameters(two, kind):
 def test_a_rank_without_rows(two, stage):
     settings = ("batching.max_rows=1",)
     compare(two.run(take_steps, "encoder-decoder", STAGES[stage], settings), alone("encoder-decoder", settings))
+
+
+@pytest.mark.parametrize("schedule", fast(["1f1b", "interleaved-1f1b"], "1f1b"))
+@pytest.mark.parametrize("kind", fast(["adamw", "muon"], "adamw"))
+def test_learning_rates_by_layer_and_name_in_a_pipeline(two, kind, schedule):
+    """Patterns that match parameters of one stage only, and depths that are counted over all stages."""
+    groups = "layer_decay: 0.5, rates: {'*.blocks.0.*': 0.5, '*.blocks.3.*': 2.0}, freeze: ['*.blocks.2.feedforward.*']"
+    settings = (
+        f"training.optimizer={{kind: {kind}, lr: 0.01, {groups}}}",
+        "training.accumulate=4",
+        "model.n_layers=4",
+    )
+    scale = {"pipeline": 2, "pipeline_schedule": schedule}
+    compare(two.run(take_steps, "decoder", scale, settings), alone("decoder", settings))

@@ -1,10 +1,12 @@
 """Schedules of pipelines, simulated: complete, without deadlock, with the bubbles that their papers give."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.parallel.model_parallel.schedules import actions, chunks_of, simulated
+from qkv.parallel.model_parallel.schedules import Action, Turn, actions, chunks_of, messages_of, simulated, turns
 
 SCHEDULES = ("gpipe", "1f1b", "interleaved-1f1b", "zb-h1")
 
@@ -50,3 +52,73 @@ def test_no_rank_of_zb_h1_keeps_more_microbatches_than_the_first_one_of_1f1b(ran
 def test_groups_of_microbatches_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match=r"a step has 6; training\.accumulate can be 4, 8, 12"):
         actions("interleaved-1f1b", 6, 4, 0)
+
+
+def waits_for_ever(programs, ranks):
+    """Replay the programs of ranks, lists of turns, as NCCL would run them. Returns what is left on each rank.
+
+    Between two ranks there is one queue on each side, for both directions and without tags: the first entries of both sides
+    have to be the two ends of one message, and hold up all entries behind them. A rank runs its program in order. It waits for
+    the input of an action, and to receive hidden states, of which it has to know the shapes, until their sender has begun.
+    """
+    hosts = [[step for turn in program for step in (*turn.before, turn.action, *turn.after)] for program in programs]
+    chunks = 1 + max(action.chunk for program in programs for _, action, _ in program)
+    queues = {(rank, peer): [] for rank in range(ranks) for peer in range(ranks)}
+    begun, arrived, moved = set(), set(), True
+    while moved:
+        moved = False
+        for rank, host in enumerate(hosts):
+            while host:
+                step = host[0]
+                if isinstance(step, Action):
+                    needed, _ = messages_of(step, rank, ranks, chunks * ranks)
+                    if needed is not None and needed not in arrived:
+                        break
+                else:
+                    sends = step.sender % ranks == rank
+                    if not (sends or step.back or step in begun):
+                        break
+                    begun |= {step} if sends else set()
+                    queues[rank, (step.receiver if sends else step.sender) % ranks].append((sends, step))
+                host.pop(0)
+                moved = True
+        for rank, peer in queues:
+            mine, theirs = queues[rank, peer], queues[peer, rank]
+            while mine and theirs and mine[0][1] == theirs[0][1] and mine[0][0] != theirs[0][0]:
+                arrived.add(mine.pop(0)[1])
+                theirs.pop(0)
+                moved = True
+    return [*hosts, *queues.values()]
+
+
+@pytest.mark.parametrize("ranks", range(2, 9))
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_messages_of_every_schedule_meet_without_tags_in_one_order_for_each_pair_of_ranks(schedule, ranks):
+    for n in range(1, 33):
+        if schedule != "interleaved-1f1b" or n % ranks == 0:
+            programs = [turns(schedule, n, ranks, rank) for rank in range(ranks)]
+            assert not any(waits_for_ever(programs, ranks)), f"{n} microbatches"
+
+
+def naive(schedule, microbatches, ranks, rank):
+    """Each message sent when it is there, and received when it is needed."""
+    stages = chunks_of(schedule) * ranks
+    for action in actions(schedule, microbatches, ranks, rank):
+        needed, produced = messages_of(action, rank, ranks, stages)
+        yield Turn([] if needed is None else [needed], action, [] if produced is None else [produced])
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "interleaved-1f1b", "zb-h1"])
+def test_messages_sent_when_they_are_there_would_not_meet(schedule):
+    assert any(waits_for_ever([list(naive(schedule, 8, 4, rank)) for rank in range(4)], 4))
+
+
+@given(schedule=st.sampled_from(SCHEDULES), ranks=st.integers(2, 6), groups=st.integers(1, 4))
+def test_turns_are_the_actions_of_a_schedule_with_each_message_once(schedule, ranks, groups):
+    n = groups * ranks
+    programs = [turns(schedule, n, ranks, rank) for rank in range(ranks)]
+    assert [[turn.action for turn in program] for program in programs] == [
+        actions(schedule, n, ranks, rank) for rank in range(ranks)
+    ]
+    ends = Counter(m for program in programs for before, _, after in program for m in (*before, *after))
+    assert set(ends.values()) == {2} and len(ends) == 2 * n * (chunks_of(schedule) * ranks - 1)

@@ -63,6 +63,20 @@ def _named(device: torch.device) -> str:
     return {"cpu": "this CPU", "cuda": "this GPU"}.get(device.type, f"the device {device.type}")
 
 
+class LossScale(torch.amp.GradScaler):
+    """PyTorch's `GradScaler`, which follows the overflows of all ranks, and not only those of the gradients that this rank
+    updates. A rank without the loss, in a pipeline, has it too."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(device.type)
+        self._lazy_init_scale_growth_tracker(device)
+
+    def follow(self, optimizer: torch.optim.Optimizer, overflow: Tensor) -> None:
+        """Halve the scale after an overflow (1.0 in place of 0.0) on any rank, double it after a long time without."""
+        self._per_optimizer_states[id(optimizer)]["found_inf_per_device"] = {overflow.device: overflow}
+        self.update()
+
+
 class MixedPrecision:
     """Autocast, and for fp16 the loss scale that keeps small gradients above fp16's least number.
 
@@ -75,7 +89,7 @@ class MixedPrecision:
         if self.dtype is not None:
             check_device(self.precision, device)
             check_masters(self.precision, model)
-        self.scaler = torch.amp.GradScaler(device.type) if self.precision == "fp16" else None
+        self.scaler = LossScale(device) if self.precision == "fp16" else None
 
     def autocast(self) -> AbstractContextManager[Any]:
         if self.dtype is None:
@@ -90,10 +104,10 @@ class MixedPrecision:
         if self.scaler is not None:
             self.scaler.unscale_(optimizer)
 
-    def adapt(self) -> None:
-        """Halve the scale after an overflow, double it after a long time without."""
+    def adapt(self, optimizer: torch.optim.Optimizer, grad_norm: Tensor) -> None:
+        """Adapt the loss scale to the norm of the gradients of all ranks, which is not finite after an overflow."""
         if self.scaler is not None:
-            self.scaler.update()
+            self.scaler.follow(optimizer, 1.0 - torch.isfinite(grad_norm).float())
 
     @property
     def scaling(self) -> bool:

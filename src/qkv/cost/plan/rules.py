@@ -33,15 +33,13 @@ def check_zero(zero: int | None, shard: int) -> None:
         raise ValueError(f"shard={shard} divides nothing with zero=0; give zero=1, 2 or 3, or raise data instead")
 
 
-def check_schedule(schedule: PipelineSchedule, pipeline: int, zero: int, nccl: bool = False) -> None:
-    """Check that a pipeline schedule works with a stage of ZeRO, and with NCCL on GPUs."""
+def check_schedule(schedule: PipelineSchedule, pipeline: int, zero: int) -> None:
+    """Check that a pipeline schedule works with a stage of ZeRO."""
     if zero == 3 and schedule == "zb-h1" and pipeline > 1:
         raise ValueError(
             "pipeline_schedule=zb-h1 computes gradients of weights after zero=3 has summed those of a layer; give "
             "zero=2 or 1, or pipeline_schedule=1f1b"
         )
-    if chunks_of(schedule) > 1 and pipeline > 1 and nccl:
-        raise ValueError(f"pipeline_schedule={schedule} needs messages with tags, which NCCL lacks; give 1f1b or zb-h1")
 
 
 def check_microbatches(schedule: PipelineSchedule, pipeline: int, microbatches: int) -> None:

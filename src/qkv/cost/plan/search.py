@@ -11,7 +11,7 @@ from ...core.spec import counted
 from ..accelerators import THIS
 from .layout import AXES, Layout, Recompute, check, check_model
 from .rank_memory import RankMemory, memory
-from .rules import ContextAttention, PipelineSchedule, check_schedule, chunks_of, divisors
+from .rules import ContextAttention, PipelineSchedule, chunks_of, divisors
 from .step import Machine, Step, step
 from .work import Work
 
@@ -153,19 +153,19 @@ def layouts(
                 if rows % many or many > MICROBATCHES or few:
                     continue
                 sized = replace(layout, microbatches=many, rows=rows // many)
-                for one in _methods(model, sized, machine):
+                for one in _methods(model, sized):
                     for again in recompute:
                         yield replace(one, recompute=again)
 
 
-def _methods(model: Work, layout: Layout, machine: Machine) -> Iterator[Layout]:
+def _methods(model: Work, layout: Layout) -> Iterator[Layout]:
     """Yield the layout with each pipeline schedule and each method of context attention that it can have."""
     attentions: tuple[ContextAttention, ...] = ("ring",)
     if layout.context > 1 and any(layer.apart == "keys" for layer in model.kinds):
         attentions = ("ring", "all-to-all", "all-gather")
     for schedule in SCHEDULES if layout.pipeline > 1 else SCHEDULES[:1]:
         one = replace(layout, schedule=schedule, chunks=chunks_of(schedule))
-        if allowed(model, one, machine):
+        if allowed(model, one):
             yield from (replace(one, attention=attention) for attention in attentions)
 
 
@@ -197,11 +197,10 @@ def _allowed(model: Work, axis: str, size: int) -> bool:
     return True
 
 
-def allowed(model: Work, layout: Layout, machine: Machine) -> bool:
-    """Whether a layout can be trained on a machine."""
+def allowed(model: Work, layout: Layout) -> bool:
+    """Whether a layout can be trained."""
     try:
         check(layout, model)
-        check_schedule(layout.schedule, layout.pipeline, layout.zero, machine.nccl)
     except ValueError:
         return False
     return True

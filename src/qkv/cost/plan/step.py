@@ -40,11 +40,6 @@ class Machine:
         return Group(self.network, layout.size(axis), layout.stride(axis))
 
     @property
-    def nccl(self) -> bool:
-        """Whether ranks communicate through NCCL."""
-        return self.network.gpus
-
-    @property
     def precision(self) -> str:
         return "bf16" if self.how.width == 2 else "fp32"
 

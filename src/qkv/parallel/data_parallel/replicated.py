@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ...core.ranks import Ranks
 from ...layers.moe import Mixture
+from ...training.checkpoints.pieces import Piece
 from ...training.optimizers.base import Optimizer
 from ..direct import Handle, is_direct, reduce
 from ..distributed import Distributed
@@ -17,6 +18,7 @@ from ..mesh import Mesh
 from ..model_parallel.division import Division
 from ..scale import AXES, Axis
 from ..world import World
+from .assembled import Assembled, built, keep_only
 from .buckets import Bucket, Reducer, buckets_of
 
 DIRECT = 4  # most ranks that reduce directly: the owner needs a receive buffer for each other rank
@@ -33,8 +35,11 @@ class Replicated(Distributed):
     Whole parameters have one owner, so that every optimizer works, also one that needs whole matrices (Muon, Adafactor).
     The largest parameters are given out first, each to the rank with the fewest so far.
 
-    Afterwards gradients are summed over the other ranks that have the same part of a parameter.
+    Afterwards gradients are summed over the other ranks that have the same part of a parameter. `assembled.Assembled` gives
+    optimizers that need whole matrices those that tensor or expert parallelism divides.
     """
+
+    assembled: Assembled | None = None
 
     def __init__(self, model: nn.Module, mesh: Mesh, division: Division, stage: int) -> None:
         self.stage = stage
@@ -47,11 +52,13 @@ class Replicated(Distributed):
         self.sums: dict[nn.Parameter, Tensor] = {}  # of an owner's gradients, over the batches of a step (stage 2)
 
     def optimizer(self, spec: Optimizer) -> torch.optim.Optimizer:
-        optimizer = spec.build(self.model)
+        optimizer = built(spec, self.model, self.division)
+        self.assembled = optimizer if isinstance(optimizer, Assembled) else None
         parameters = list(dict.fromkeys(p for p in self.model.parameters() if p.requires_grad))
         self.names = {p: name for name, p in self.model.named_parameters()}
         sizes = [self.division.whole_size(self.names[p], p) for p in parameters]  # the same on every rank
-        self.owner = owners(parameters, sizes, self.mesh.size(*self.divided_updates))
+        everywhere = [self.names[p] in self.division.everywhere for p in parameters]
+        self.owner = owners(parameters, sizes, self.mesh.size(*self.divided_updates), everywhere)
         self.mine = self.mesh.index(*self.divided_updates)
         if self.stage:
             keep_only(optimizer, {p for p, owner in self.owner.items() if owner == self.mine})
@@ -123,12 +130,28 @@ class Replicated(Distributed):
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 
+    def piece(self, path: str, tensor: Tensor) -> Piece | None:
+        whole = path not in self.division.parts and self._is_assembled(path)
+        return None if whole else super().piece(path, tensor)
+
+    def _is_assembled(self, path: str) -> bool:
+        """Whether a state `<parameter>/<state>` is of a whole parameter, and not of this rank's part of one."""
+        return self.assembled is not None and path.rpartition("/")[0] in self.assembled.owner_of
+
     def model_part(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {path: self._cut(path, tensor) for path, tensor in tensors.items() if self.division.has(path)}
 
     def optimizer_part(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         mine = {name for p, name in self.names.items() if not self.stage or self.owner.get(p) == self.mine}
-        return {path: self._cut(path, tensor) for path, tensor in tensors.items() if path.rpartition("/")[0] in mine}
+        parts = {}
+        for path, tensor in tensors.items():
+            name = path.rpartition("/")[0]
+            if self.assembled is not None and name in self.assembled.owner_of:
+                if name in mine and self.assembled.owns(name):
+                    parts[path] = tensor
+            elif name in mine:
+                parts[path] = self._cut(path, tensor)
+        return parts
 
     def _cut(self, path: str, tensor: Tensor) -> Tensor:
         """This rank's part of a whole tensor of the model or the optimizer."""
@@ -148,21 +171,18 @@ def _communicates(module: nn.Module) -> bool:
     return isinstance(module, Mixture) or any(getattr(module, name, None) for name in ("reversible", "begin_split"))
 
 
-def owners(parameters: list[nn.Parameter], sizes: list[int], ranks: int) -> dict[nn.Parameter, int]:
-    """The rank that owns each parameter: the largest first, each to the rank with the fewest numbers so far."""
+def owners(
+    parameters: list[nn.Parameter], sizes: list[int], ranks: int, everywhere: list[bool]
+) -> dict[nn.Parameter, int]:
+    """The rank that owns each parameter: the largest first, each to the rank with the fewest numbers so far.
+
+    Parameters that are `everywhere`, on all stages of a pipeline, come first: the others differ from stage to stage, and all
+    stages have to give the shared ones the same owners.
+    """
     loads, owner = [0] * ranks, {}
-    for size, parameter in sorted(zip(sizes, parameters, strict=True), key=lambda pair: -pair[0]):
+    of_all = zip(parameters, sizes, everywhere, strict=True)
+    for parameter, size, _ in sorted(of_all, key=lambda one: (not one[2], -one[1])):
         rank = loads.index(min(loads))
         owner[parameter] = rank
         loads[rank] += size
     return owner
-
-
-def keep_only(optimizer: torch.optim.Optimizer, mine: set[nn.Parameter]) -> None:
-    """Take all other parameters out of an optimizer, with their state."""
-    for part in (optimizer, *getattr(optimizer, "parts", ())):
-        for group in part.param_groups:
-            kept = [(n, p) for n, p in zip(group["param_names"], group["params"], strict=True) if p in mine]
-            group["param_names"], group["params"] = [n for n, _ in kept], [p for _, p in kept]
-        for parameter in [p for p in part.state if p not in mine]:
-            del part.state[parameter]

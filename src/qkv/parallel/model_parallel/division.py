@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,17 +13,22 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ...training.checkpoints.pieces import Piece
+from ...training.optimizers.parameter_groups import ELSEWHERE
 from ..mesh import Mesh
 from ..scale import Axis
 from ..world import World
 from .pipeline import Pipeline
 
 
+StandIns = dict[nn.Parameter, nn.Parameter]
+"""Parts of parameters, with parameters of the whole shape that take their places."""
+
+
 @dataclass(frozen=True)
 class Part:
     """The slice that this rank has of a parameter: `length` of the `whole` from `start` on, along dimension `dim`.
 
-    axis: the axis of the mesh over which the parameter is divided.
+    axis: the axis of the mesh over which the parameter is divided. unit: how many rows stay together.
     """
 
     axis: Axis
@@ -29,19 +36,25 @@ class Part:
     start: int
     length: int
     whole: int
+    unit: int = 1
 
     @classmethod
     def of(cls, mesh: Mesh, axis: Axis, dim: int, whole: int, unit: int = 1) -> Part:
         """An equal share, in units of rows that stay together (a head's)."""
-        number, ranks, units = mesh.index(axis), mesh.size(axis), whole // unit
-        start, stop = (unit * (units * n // ranks) for n in (number, number + 1))
-        return cls(axis, dim, start, stop - start, whole)
+        start, length = shares(whole, unit, mesh.size(axis))[mesh.index(axis)]
+        return cls(axis, dim, start, length, whole, unit)
 
     def piece(self, shape: torch.Size) -> Piece:
         """Where a tensor of this shape is in the whole one."""
         start, whole = [0] * len(shape), list(shape)
         start[self.dim], whole[self.dim] = self.start, self.whole
         return Piece(tuple(start), tuple(whole))
+
+
+def shares(whole: int, unit: int, ranks: int) -> list[tuple[int, int]]:
+    """The start and length of each rank's share of `whole` rows, of which `unit` stay together."""
+    edges = [unit * (whole // unit * n // ranks) for n in range(ranks + 1)]
+    return [(start, stop - start) for start, stop in itertools.pairwise(edges)]
 
 
 @dataclass
@@ -89,9 +102,11 @@ class Division:
     def place(self, homes: Mapping[str, int]) -> None:
         """Leave out the parameters and buffers that another stage of the pipeline has."""
         self.homes = dict(homes)
-        for path in homes:
-            if not self.has(path):
-                self._remove(path)
+        others = [path for path in homes if not self.has(path)]
+        names = {name for name, _ in self.model.named_parameters(remove_duplicate=False)}
+        setattr(self.model, ELSEWHERE, frozenset(names.intersection(others)))
+        for path in others:
+            self._remove(path)
 
     def has(self, path: str) -> bool:
         """Whether this stage has a parameter or buffer, or the state `<parameter>/<state>` of one."""
@@ -145,6 +160,28 @@ class Division:
         self._kept = {}
         for turn in self._switches:
             turn(False)
+
+    @contextmanager
+    def with_stand_ins(self, device: torch.device, only: Set[nn.Parameter] | None = None) -> Iterator[StandIns]:
+        """Inside the block, the model has an empty parameter of the whole shape in place of each divided one, or of those in
+        `only`. Gives the parts with their stand-ins. Parts are trained afterwards if their stand-ins are."""
+        parameters = dict(self.model.named_parameters(remove_duplicate=False))
+        paths = [path for path in self.parts if path in parameters]
+        stand_ins: StandIns = {}
+        for path in paths:
+            own, part = parameters[path], self.parts[path]
+            if own not in stand_ins and (only is None or own in only):
+                shape = [part.whole if axis == part.dim else n for axis, n in enumerate(own.shape)]
+                stand_ins[own] = nn.Parameter(torch.empty(shape, dtype=own.dtype, device=device), own.requires_grad)
+        for path in paths:
+            self._set(path, stand_ins.get(parameters[path], parameters[path]))
+        try:
+            yield stand_ins
+        finally:
+            for path in paths:
+                self._set(path, parameters[path])
+            for own, stand_in in stand_ins.items():
+                own.requires_grad_(stand_in.requires_grad)
 
     def _whole(self, own: Tensor, part: Part) -> Tensor:
         """The parts of all ranks as one tensor. They differ in size where the ranks don't divide it."""

@@ -4,7 +4,8 @@ The batches of a step are the microbatches. A rank runs the model's usual forwar
 earlier ranks takes up their hidden states, and one whose last layers are on later ranks hands its own over, which ends the
 forward pass there (`HandedOver`). Gradients travel back the same way.
 
-`schedules.actions` says in which order. A rank may have several stages, whose forward passes it runs one at a time.
+`schedules.turns` says in which order passes run and messages start. A rank may have several stages, whose forward passes it
+runs one at a time.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ...cost.plan.rules import PipelineSchedule, chunks_of
 from ...training.strategy import Around
 from ..world import World
 from .deferred import Deferred, Waiting, compute
-from .schedules import actions
+from .schedules import Message, Turn, messages_of, turns
 
 
 class HandedOver(Exception):
@@ -51,6 +52,15 @@ class Microbatch:
         return [*self.states, *(x for _, record in self.reports for x in record)]
 
 
+@dataclass
+class Arriving:
+    """A message that is being received: its tensors, and what to wait for. contents: what a forward message says of them."""
+
+    tensors: list[Tensor]
+    works: list[dist.Work | None]
+    contents: tuple[int, list[tuple[str, int]]] = (0, [])
+
+
 class Pipeline:
     """The stages of a model on the ranks of the axis "pipeline", seen from one of them."""
 
@@ -62,7 +72,23 @@ class Pipeline:
         self.number = 0  # of the current microbatch
         self.stages = chunks_of(schedule) * ranks.size
         self.deferred: Deferred | None = None  # where backward passes are split
+        self.kept: dict[tuple[int, int], Microbatch] = {}  # of (microbatch, chunk)
+        self.ready: dict[Message, list[Tensor]] = {}  # tensors of messages to send
+        self.arriving: dict[Message, Arriving] = {}
         self.travelling: list[tuple[dist.Work | None, Tensor]] = []
+        self._meet()
+
+    def _meet(self) -> None:
+        """Exchange a message with both neighbors, since NCCL connects two ranks when they first send and receive. All ranks
+        do this in one order, so that none waits in a circle."""
+        rank, size = self.ranks.rank, self.ranks.size
+        x = torch.zeros(1, device=next(self.model.parameters()).device)
+        for sender in range(size if self.stages > size and size > 2 else size - 1):
+            receiver = (sender + 1) % size
+            if rank == sender:
+                dist.send(x, group=self.ranks.group, group_dst=receiver)
+            elif rank == receiver:
+                dist.recv(x, group=self.ranks.group, group_src=sender)
 
     def run(
         self,
@@ -72,28 +98,31 @@ class Pipeline:
         backward: Callable[[Tensor], None],
     ) -> None:
         """The forward and backward passes of n microbatches, see `training.strategy.Strategy.run`."""
-        kept: dict[tuple[int, int], Microbatch] = {}
-        for kind, i, chunk in actions(self.schedule, n, self.ranks.size, self.ranks.rank):
-            self.number, self.chunk, key = i, chunk, (i, chunk)
+        for turn in turns(self.schedule, n, self.ranks.size, self.ranks.rank):
+            kind, i, chunk = turn.action
+            self.turn, self.number, self.chunk, key = turn, i, chunk, (i, chunk)
+            self._start(turn.before)
             if kind == "forward":
-                kept[key] = self.current = self._receive()
+                self.kept[key] = self.current = self._received()
                 with suppress(HandedOver):
                     self.current.loss = forward(i)
             elif kind == "weight":
                 with around(i, True):
-                    compute(kept.pop(key).waiting)
+                    compute(self.kept.pop(key).waiting)
             elif kind == "input":
                 assert self.deferred is not None
                 with self.deferred.open() as waiting:
-                    self._backward(kept[key], around(i, False), backward)
-                kept[key] = Microbatch(waiting=waiting)
+                    self._backward(self.kept[key], around(i, False), backward)
+                self.kept[key] = Microbatch(waiting=waiting)
             else:
                 # Gradients of this rank are complete after its last backward pass of a microbatch, which is of stage 0.
-                self._backward(kept.pop(key), around(i, chunk == 0), backward)
+                self._backward(self.kept.pop(key), around(i, chunk == 0), backward)
         for work, _ in self.travelling:
             if work is not None:
                 work.wait()
         self.travelling.clear()
+
+    turn: Turn  # that runs
 
     def hand_over(self, states: list[Tensor], extras: Extras | None) -> NoReturn:
         """Send hidden states, and what layers have reported so far, to the next rank. Raises HandedOver."""
@@ -103,65 +132,81 @@ class Pipeline:
         tensors = self.current.sent = [*states, *(x for _, record in reports for x in record)]
         header = [(tuple(x.shape), x.dtype, x.requires_grad) for x in tensors]
         contents = pickle.dumps((len(states), [(name, len(record)) for name, record in reports], header))
-        self._send(torch.tensor([len(contents)]), 1)
-        self._send(torch.frombuffer(bytearray(contents), dtype=torch.uint8), 1)
-        for x in tensors:
-            self._send(x.detach(), 1)
+        described = [torch.tensor([len(contents)]), torch.frombuffer(bytearray(contents), dtype=torch.uint8)]
+        self._produced([*described, *(x.detach() for x in tensors)])
         raise HandedOver
 
-    def _receive(self) -> Microbatch:
+    def _received(self) -> Microbatch:
         """Wait for what the rank before hands over."""
-        if not self.stage:
+        needed, _ = messages_of(self.turn.action, self.ranks.rank, self.ranks.size, self.stages)
+        if needed is None:
             return Microbatch()
-        length = self._wait_for(torch.empty(1, dtype=torch.int64), -1)
-        contents = self._wait_for(torch.empty(int(length), dtype=torch.uint8), -1)
-        states, lengths, header = pickle.loads(contents.numpy().tobytes())
-        device = next(self.model.parameters()).device
-        tensors = [
-            self._wait_for(torch.empty(shape, dtype=dtype, device=device), -1).requires_grad_(trained)
-            for shape, dtype, trained in header
-        ]
-        rest = iter(tensors[states:])
-        return Microbatch(tensors[:states], [(name, tuple(itertools.islice(rest, n))) for name, n in lengths])
+        message = self._arrived(needed)
+        states, lengths = message.contents
+        rest = iter(message.tensors[states:])
+        return Microbatch(message.tensors[:states], [(name, tuple(itertools.islice(rest, n))) for name, n in lengths])
 
     def _backward(
         self, batch: Microbatch, around: AbstractContextManager[None], backward: Callable[[Tensor], None]
     ) -> None:
-        trained = [x for x in batch.sent if x.requires_grad]
-        gradients = []
-        for x in trained:
-            gradients.append(self._wait_for(torch.empty_like(x, memory_format=torch.contiguous_format), 1))
+        needed, produced = messages_of(self.turn.action, self.ranks.rank, self.ranks.size, self.stages)
+        gradients = [] if needed is None else self._arrived(needed).tensors
         with around:
             if batch.loss is not None:
                 backward(batch.loss)
-            elif trained:
-                torch.autograd.backward(trained, gradients)
-            for x in batch.received:  # before the sums over ranks, for which the rank before has to finish too
-                if x.requires_grad:
-                    self._send(torch.zeros_like(x) if x.grad is None else x.grad, -1)
+            elif gradients:
+                torch.autograd.backward([x for x in batch.sent if x.requires_grad], gradients)
+            if produced is not None:  # before the sums over ranks, for which the rank before has to finish too
+                wanted = [x for x in batch.received if x.requires_grad]
+                self._produced([torch.zeros_like(x) if x.grad is None else x.grad for x in wanted])
 
     @property
     def stage(self) -> int:
         """The number of the stage that runs."""
         return self.chunk * self.ranks.size + self.ranks.rank
 
-    def _wait_for(self, x: Tensor, step: int) -> Tensor:
-        """Receive a tensor of the shape and dtype of x, into x, from the next stage (step 1) or the one before (−1)."""
-        peer = (self.ranks.rank + step) % self.ranks.size
-        edge = self.stage if step == 1 else self.stage - 1
-        dist.recv(x, group=self.ranks.group, group_src=peer, tag=self._tag(edge, step == 1))
-        return x
+    # -- messages -----------------------------------------------------------------------------------------------
 
-    def _send(self, x: Tensor, step: int) -> None:
-        """Send to the next stage, or the one before, without waiting; the tensor is kept until the end of the step."""
-        x, peer = x.contiguous(), (self.ranks.rank + step) % self.ranks.size
-        edge = self.stage if step == 1 else self.stage - 1
-        work = dist.isend(x, group=self.ranks.group, group_dst=peer, tag=self._tag(edge, step == -1))
-        self.travelling.append((work, x))
+    def _produced(self, tensors: list[Tensor]) -> None:
+        """Send the output of the action that runs."""
+        _, produced = messages_of(self.turn.action, self.ranks.rank, self.ranks.size, self.stages)
+        assert produced is not None
+        self.ready[produced] = tensors
+        self._start(self.turn.after)
 
-    def _tag(self, edge: int, backward: bool) -> int:
-        """What tells messages between two ranks apart: the stages that they travel between, and in which direction."""
-        return 2 * (self.number * self.stages + edge) + backward
+    def _arrived(self, message: Message) -> Arriving:
+        """Wait for a message whose receipt was started."""
+        arrived = self.arriving.pop(message)
+        for work in arrived.works:
+            if work is not None:
+                work.wait()
+        return arrived
+
+    def _start(self, messages: Sequence[Message]) -> None:
+        """Start to send and receive messages, in order. What is sent is kept until the end of the step."""
+        for message in messages:
+            if message.sender % self.ranks.size == self.ranks.rank:
+                peer = message.receiver % self.ranks.size
+                for x in map(Tensor.contiguous, self.ready.pop(message)):
+                    self.travelling.append((dist.isend(x, group=self.ranks.group, group_dst=peer), x))
+            else:
+                self.arriving[message] = self._receive(message, message.sender % self.ranks.size)
+
+    def _receive(self, message: Message, peer: int) -> Arriving:
+        """Start to receive a message. Waits for what a forward message says of its tensors."""
+        if message.back:
+            sent = self.kept[message.microbatch, message.edge // self.ranks.size].sent
+            shaped = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in sent if x.requires_grad]
+            return Arriving(shaped, [dist.irecv(x, group=self.ranks.group, group_src=peer) for x in shaped])
+        length, device = torch.empty(1, dtype=torch.int64), next(self.model.parameters()).device
+        dist.recv(length, group=self.ranks.group, group_src=peer)
+        contents = torch.empty(int(length), dtype=torch.uint8)
+        dist.recv(contents, group=self.ranks.group, group_src=peer)
+        states, lengths, header = pickle.loads(contents.numpy().tobytes())
+        tensors = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype, _ in header]
+        works = [dist.irecv(x, group=self.ranks.group, group_src=peer) for x in tensors]
+        trained = [x.requires_grad_(needs) for x, (_, _, needs) in zip(tensors, header, strict=True)]
+        return Arriving(trained, works, (states, lengths))
 
 
 class Part:

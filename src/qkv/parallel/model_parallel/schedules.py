@@ -8,11 +8,17 @@
 
 Where forward, input and weight passes take equally long, a rank is idle for 3 (p − 1) of such times in each step under GPipe
 and 1F1B, for half as long under interleaved 1F1B, and for p − 1 of them under ZB-H1.
+
+NCCL has no tags: between two ranks it matches messages by their order alone, and one that its receiver has not asked for
+holds up all later ones, in both directions. `turns` therefore gives the messages of each pair of ranks one order, in which
+both issue them: that in which they would be produced if all passes took equally long.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from ...cost.plan.rules import CHUNKS, PipelineSchedule, check_microbatches, chunks_of
@@ -67,6 +73,88 @@ def _interleaved(microbatches: int, ranks: int, rank: int) -> list[Action]:
         done += forward[ahead + k : ahead + k + 1]
         done.append(backward[k])
     return done
+
+
+class Message(NamedTuple):
+    """What travels between two stages: hidden states from stage `edge` to the next one, or with `back` their gradients in
+    the opposite direction."""
+
+    microbatch: int
+    edge: int
+    back: bool = False
+
+    @property
+    def sender(self) -> int:
+        """The stage that sends it."""
+        return self.edge + self.back
+
+    @property
+    def receiver(self) -> int:
+        """The stage that receives it."""
+        return self.edge + (not self.back)
+
+
+class Turn(NamedTuple):
+    """An action, with the messages that a rank starts to send or to receive, in order: `before` it, so that its input is
+    received, and `after` it, so that its output is sent."""
+
+    before: list[Message]
+    action: Action
+    after: list[Message]
+
+
+@lru_cache(maxsize=64)
+def turns(schedule: PipelineSchedule, microbatches: int, ranks: int, rank: int) -> list[Turn]:
+    """What a rank does in a step, in order, with its messages. A message is started only after those of the same two ranks
+    that come before it in their order."""
+    waiting = {
+        pair: list(messages) for pair, messages in _orders(schedule, microbatches, ranks).items() if rank in pair
+    }
+
+    def started(message: Message | None) -> list[Message]:
+        """The message and those before it that were not started yet."""
+        order = [] if message is None else waiting[_pair(message, ranks)]
+        if message not in order:
+            return []
+        n = order.index(message) + 1
+        some, order[:n] = order[:n], []
+        return some
+
+    stages = chunks_of(schedule) * ranks
+    done = []
+    for action in actions(schedule, microbatches, ranks, rank):
+        needed, produced = messages_of(action, rank, ranks, stages)
+        before = started(needed)
+        done.append(Turn(before, action, started(produced)))
+    return done
+
+
+def messages_of(action: Action, rank: int, ranks: int, stages: int) -> tuple[Message | None, Message | None]:
+    """The messages that an action of a rank needs and produces."""
+    kind, i, chunk = action
+    stage = chunk * ranks + rank
+    if kind == "weight":
+        return None, None
+    before = Message(i, stage - 1, kind != "forward") if stage else None
+    after = Message(i, stage, kind != "forward") if stage < stages - 1 else None
+    return (before, after) if kind == "forward" else (after, before)
+
+
+def _pair(message: Message, ranks: int) -> frozenset[int]:
+    return frozenset((message.sender % ranks, message.receiver % ranks))
+
+
+@lru_cache(maxsize=8)
+def _orders(schedule: PipelineSchedule, microbatches: int, ranks: int) -> dict[frozenset[int], list[Message]]:
+    """The messages between every two ranks, in the order in which they are produced if all passes take equally long."""
+    stages = chunks_of(schedule) * ranks
+    found: defaultdict[frozenset[int], list[tuple[float, Message]]] = defaultdict(list)
+    for rank, spans in enumerate(simulated(schedule, microbatches, ranks, (1.0, 1.0, 1.0)).spans):
+        for action, (_, end) in zip(actions(schedule, microbatches, ranks, rank), spans, strict=True):
+            _, produced = messages_of(action, rank, ranks, stages)
+            if produced is not None:
+                found[_pair(produced, ranks)].append((end, produced))
+    return {pair: [message for _, message in sorted(timed)] for pair, timed in found.items()}
 
 
 class Timeline(NamedTuple):

@@ -32,7 +32,7 @@ def divide_layers(model: nn.Module, mesh: Mesh, division: Division, schedule: Pi
     reversible = any(getattr(stack, "reversible", False) for stack in stacks)
     check_stacks(ranks.size, type(model).__name__, isinstance(model, TransformerModel), reversible)
     assert isinstance(model, TransformerModel)
-    check_schedule(schedule, ranks.size, 0, nccl=mesh.device.type == "cuda")
+    check_schedule(schedule, ranks.size, 0)
     check_layers(ranks.size, schedule, sum(len(stack.block_of) for stack in stacks))
     edges = balanced(costs(model.spec), stages)
     division.pipeline = pipeline = Pipeline(ranks, schedule, model)

@@ -44,7 +44,7 @@ def update(
         clip_grads_with_norm_(parameters, clip_norm, norm)
     move(optimizer, bad)
     strategy.publish()
-    mixed.adapt()
+    mixed.adapt(optimizer, grad_norm)
     optimizer.zero_grad(set_to_none=True)
     return Update(grad_norm, bad)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 import torch
@@ -37,10 +38,16 @@ class AdamW8bit(AdamW, kind="adamw-8bit"):
     min_size: Annotated[int, Field(ge=0)] = 4096
     embeddings: bool = False
 
-    def make(self, groups: Groups, model: nn.Module) -> torch.optim.Optimizer:
+    def inseparable(self, model: nn.Module, cuts: Mapping[nn.Parameter, int]) -> set[nn.Parameter]:
+        return self._packed(model) & set(cuts)
+
+    def _packed(self, model: nn.Module) -> set[nn.Parameter]:
+        """The parameters whose moments are packed."""
         tables = set() if self.embeddings else embedding_parameters(model)
-        large = {p for p in model.parameters() if p.numel() >= self.min_size and p.is_contiguous()}
-        packed, others = split(groups, large - tables)
+        return {p for p in model.parameters() if p.numel() >= self.min_size and p.is_contiguous()} - tables
+
+    def make(self, groups: Groups, model: nn.Module) -> torch.optim.Optimizer:
+        packed, others = split(groups, self._packed(model))
         fused = fusable(model) or None
         parts: list[torch.optim.Optimizer] = []
         if packed:

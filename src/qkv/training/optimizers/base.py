@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
 
 import torch
@@ -9,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from torch import nn
 
 from ...core.spec import Spec
-from .parameter_groups import embedding_parameters, freeze, scales
+from .parameter_groups import elsewhere, embedding_parameters, freeze, scales
 
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
@@ -64,6 +65,10 @@ class Optimizer(Spec, role="optimizer"):
         """Freeze what `freeze` names."""
         freeze(model, self.freeze)
 
+    def inseparable(self, model: nn.Module, cuts: Mapping[nn.Parameter, int]) -> set[nn.Parameter]:
+        """Those of a model's parameters, each to be cut along a dimension, whose parts can't be updated by themselves."""
+        return set() if self.elementwise else set(cuts)
+
     def make(self, groups: Groups, model: nn.Module) -> torch.optim.Optimizer:
         """PyTorch's optimizer object over parameter groups. Its state is there from the start, all of it tensors."""
         raise NotImplementedError(f"{type(self).__name__} does not say how weights move")
@@ -77,6 +82,11 @@ class Optimizer(Spec, role="optimizer"):
             if parameter.requires_grad:
                 decays = parameter.ndim >= 2 and parameter not in spared
                 found.setdefault((decays, factors[parameter]), []).append((name, parameter))
+        if not found and elsewhere(model):
+            raise ValueError(
+                "a stage of scale.pipeline has no trainable parameters; freeze less with training.optimizer.freeze, or use "
+                "other axes"
+            )
         if not found:
             raise ValueError("the model has no trainable parameters")
         return [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from ..mixed_precision import bf16_instructions
 from .adamw import EagerAdamW, fusable
 from .base import Beta, Groups, Optimizer, Positive, split
-from .parameter_groups import hidden_matrices
+from .parameter_groups import elsewhere, hidden_matrices
 from .state import Combined, Group, Stateful, shrink
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # Jordan's, the steepest at 0: singular values end between about 0.7 and 1.2
@@ -44,16 +45,22 @@ class Muon(Optimizer, kind="muon"):
     betas: tuple[Beta, Beta] = (0.9, 0.95)
     eps: Positive = 1e-9
 
+    def inseparable(self, model: nn.Module, cuts: Mapping[nn.Parameter, int]) -> set[nn.Parameter]:
+        matrices = hidden_matrices(model)
+        return {p for p, axis in cuts.items() if p in matrices and axis >= p.ndim - 2}
+
     def make(self, groups: Groups, model: nn.Module) -> torch.optim.Optimizer:
         matrices, others = split(groups, hidden_matrices(model))
+        fused = fusable(model) or None
+        ratio = 1.0 if self.adamw_lr is None else self.adamw_lr / self.lr
+        others = [{**group, "lr": group["lr"] * ratio, "scale": group["scale"] * ratio} for group in others]
+        if not matrices and elsewhere(model):
+            return EagerAdamW(others, lr=self.lr, betas=self.betas, eps=self.eps, fused=fused)
         if not matrices:
             raise ValueError("muon moves the matrices of hidden layers, and this model trains none; take adamw")
         muon = OrthogonalMomentum(matrices, lr=self.lr, momentum=self.momentum, nesterov=self.nesterov, rule=self.scale)
         if not others:
             return muon
-        ratio = 1.0 if self.adamw_lr is None else self.adamw_lr / self.lr
-        others = [{**group, "lr": group["lr"] * ratio, "scale": group["scale"] * ratio} for group in others]
-        fused = fusable(model) or None
         return Combined(muon, EagerAdamW(others, lr=self.lr, betas=self.betas, eps=self.eps, fused=fused))
 
 

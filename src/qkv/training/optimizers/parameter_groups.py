@@ -15,6 +15,7 @@ from ...layers.embedding import InputModule
 from ...models.heads.text import HeadModule
 from ...positions.base import PositionModule
 
+ELSEWHERE = "parameters_elsewhere"  # the attribute of a model that holds the names of parameters of other stages
 _BLOCK = re.compile(r"(?:^|\.)blocks\.(\d+)\.")
 
 
@@ -65,14 +66,14 @@ def from_the_top(model: nn.Module) -> dict[nn.Parameter, int]:
     """How many layers a parameter lies below the head: the k-th block from the top of its stack k, its embeddings one
     more than the lowest block, everything else 0. Tables that stacks share count as the first one's."""
     names = {parameter: name for name, parameter in model.named_parameters()}
-    places = {p: (name[: found.start()], int(found[1])) for p, name in names.items() if (found := _BLOCK.search(name))}
-    if not places:
+    places = {p: place for p, name in names.items() if (place := _place(name))}
+    heights: dict[str, int] = {}
+    for stack, index in (*places.values(), *filter(None, map(_place, elsewhere(model)))):
+        heights[stack] = max(heights.get(stack, 0), index + 1)
+    if not heights:
         raise ValueError(
             "layer_decay needs a model with numbered blocks (`blocks.0` …), and this one has none; leave it 1"
         )
-    heights: dict[str, int] = {}
-    for stack, index in places.values():
-        heights[stack] = max(heights.get(stack, 0), index + 1)
     distances = {p: heights[places[p][0]] - places[p][1] if p in places else 0 for p in names}
     embedding = set(embedding_parameters(model))
     for module in model.modules():
@@ -84,11 +85,23 @@ def from_the_top(model: nn.Module) -> dict[nn.Parameter, int]:
     return distances
 
 
+def _place(name: str) -> tuple[str, int] | None:
+    """The stack and the number of the block that a parameter belongs to."""
+    found = _BLOCK.search(name)
+    return None if found is None else (name[: found.start()], int(found[1]))
+
+
+def elsewhere(model: nn.Module) -> frozenset[str]:
+    """The names of the parameters that only other stages of a pipeline have."""
+    names: frozenset[str] = vars(model).get(ELSEWHERE, frozenset())
+    return names
+
+
 def matching(model: nn.Module, pattern: str, setting: str) -> list[nn.Parameter]:
-    """The parameters with a name that a pattern matches. Raises ValueError where there is none."""
+    """The parameters with a name that a pattern matches. Raises ValueError where there is none, on other ranks too."""
     named = list(model.named_parameters(remove_duplicate=False))
     found = [parameter for name, parameter in named if fnmatchcase(name, pattern)]
-    if not found:
+    if not found and not any(fnmatchcase(name, pattern) for name in elsewhere(model)):
         raise ValueError(
             f"{setting} names {pattern!r}, which no parameter of this model matches; {_near(pattern, named)}"
         )
