@@ -58,8 +58,8 @@ def waits_for_ever(programs, ranks):
     """Replay the programs of ranks, lists of turns, as NCCL would run them. Returns what is left on each rank.
 
     Between two ranks there is one queue on each side, for both directions and without tags: the first entries of both sides
-    have to be the two ends of one message, and hold up all entries behind them. A rank runs its program in order. It waits for
-    the input of an action, and to receive hidden states, of which it has to know the shapes, until their sender has begun.
+    have to be the two ends of one message, and hold up all entries behind them. A rank runs its program in order. It waits
+    for the input of an action. To receive hidden states it waits until their sender has begun, as it needs their shapes.
     """
     hosts = [[step for turn in program for step in (*turn.before, turn.action, *turn.after)] for program in programs]
     chunks = 1 + max(action.chunk for program in programs for _, action, _ in program)

@@ -19,7 +19,6 @@ from ..scale import Axis
 from ..world import World
 from .pipeline import Pipeline
 
-
 StandIns = dict[nn.Parameter, nn.Parameter]
 """Parts of parameters, with parameters of the whole shape that take their places."""
 

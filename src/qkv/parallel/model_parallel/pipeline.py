@@ -76,12 +76,12 @@ class Pipeline:
         self.ready: dict[Message, list[Tensor]] = {}  # tensors of messages to send
         self.arriving: dict[Message, Arriving] = {}
         self.travelling: list[tuple[dist.Work | None, Tensor]] = []
-        self._meet()
+        self.met = False
 
     def _meet(self) -> None:
         """Exchange a message with both neighbors, since NCCL connects two ranks when they first send and receive. All ranks
         do this in one order, so that none waits in a circle."""
-        rank, size = self.ranks.rank, self.ranks.size
+        self.met, rank, size = True, self.ranks.rank, self.ranks.size
         x = torch.zeros(1, device=next(self.model.parameters()).device)
         for sender in range(size if self.stages > size and size > 2 else size - 1):
             receiver = (sender + 1) % size
@@ -98,6 +98,8 @@ class Pipeline:
         backward: Callable[[Tensor], None],
     ) -> None:
         """The forward and backward passes of n microbatches, see `training.strategy.Strategy.run`."""
+        if not self.met:
+            self._meet()
         for turn in turns(self.schedule, n, self.ranks.size, self.ranks.rank):
             kind, i, chunk = turn.action
             self.turn, self.number, self.chunk, key = turn, i, chunk, (i, chunk)
