@@ -223,3 +223,44 @@ def test_generating_from_a_hub_directory_imports_only_what_it_needs(tmp_path: Pa
     families = {name for name in found if name.startswith("qkv.families.")}
     assert not unwanted & found and families <= {"qkv.families.gpt2", "qkv.families.classes", "qkv.families.places"}
     assert len([name for name in found if name.startswith("qkv.")]) < 290
+
+
+WRITERS = {
+    "core/atomic.py": "it is the one that replaces and removes",
+    "kernels/native/compiler.py": "its cache of libraries, and a source that it tries",
+    "data/files/parquet.py": "a temporary file of its own",
+    "directories/lock.py": "the lock, and the folders that it made",
+    "directories/sentence_transformers.py": "copies into a new folder",
+    "parallel/launch.py": "the ranks' messages in a temporary folder, and logs that grow",
+    "training/logging/metrics_file.py": "a log that grows",
+}
+REPLACING = {
+    *("unlink", "rmdir", "rename", "rmtree", "move", "copy", "copyfile", "copytree", "touch", "truncate"),
+    *("write_text", "write_bytes", "remove", "symlink_to", "hardlink_to"),
+}
+OURS = ("atomic", "layout", "tokenizer_json")  # modules whose functions have such names and replace as a whole
+
+
+def _replacements(path: Path) -> Iterator[str]:
+    """The calls in a file that could replace, remove or cut what is on disk."""
+    within: set[ast.AST] = set()  # blocks that write to a temporary path
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.With) and any("replacing" in ast.unparse(item) for item in node.items):
+            within.update(inner for item in (*node.items, *node.body) for inner in ast.walk(item))
+        if node in within or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        name, of = node.func.attr, ast.unparse(node.func.value)
+        opens = name == "open" and any(
+            isinstance(one, ast.Constant) and isinstance(one.value, str) and set(one.value) <= set("wax+bt")
+            for one in node.args
+        )
+        is_of_objects = name in ("remove", "copy", "move") and of not in ("os", "shutil")
+        if (opens or name in REPLACING) and of not in OURS and not is_of_objects:
+            yield f"{of}.{name}, line {node.lineno}"
+
+
+def test_one_module_replaces_and_removes_what_is_on_disk() -> None:
+    found = {_named(path): list(_replacements(path)) for path in MODULES}
+    assert set(WRITERS) <= {name for name, calls in found.items() if calls}, "one of these needs no exception"
+    others = {name: calls for name, calls in found.items() if calls and name not in WRITERS}
+    assert not others, f"use core.atomic, so that a kill or a full disk leaves the old file or the new one: {others}"

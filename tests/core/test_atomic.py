@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,160 @@ def test_tidy_brings_back_what_stood_aside(tmp_path: Path) -> None:
 def test_sha256(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"abc")
     assert atomic.sha256(tmp_path / "f").startswith("ba7816bf8f01cfea414140de5dae2223")
+
+
+def test_a_link_is_followed(tmp_path: Path) -> None:
+    place, link = tmp_path / "far" / "a", tmp_path / "link"
+    place.parent.mkdir()
+    place.write_text("old")
+    link.symlink_to(place)
+    atomic.write_file(link, b"new")
+    assert link.is_symlink() and place.read_text() == "new"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_bytes()))
+    reader.start()
+    atomic.write_file(tmp_path / "pipe", b"new")
+    reader.join()
+    assert read == [b"new"] and (tmp_path / "pipe").is_fifo()
+
+
+def test_an_error_names_the_file_and_not_the_temporary_one(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        atomic.write_file(tmp_path / "missing" / "a", b"new")
+    assert caught.value.filename == str(tmp_path / "missing" / "a")
+
+
+# -- folders -------------------------------------------------------------------------------------------------------------
+
+
+def content(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def made(folder: Path, **files: str) -> Path:
+    folder.mkdir(parents=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture(params=["exchange", "aside"])
+def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Whether the system exchanges the names of folders."""
+    if request.param == "aside":
+        monkeypatch.setattr(atomic, "_exchange", lambda one, other: False)
+    elif not hasattr(os, "getuid"):
+        pytest.skip("Windows can't exchange names")
+    return request.param
+
+
+def test_a_folder_replaces_another_as_a_whole(tmp_path: Path, how: str) -> None:
+    target = made(tmp_path / "out", a="1", b="1")
+    with atomic.replacing_folder(target) as new:
+        (new / "a").write_text("2")
+        assert content(target) == {"a": "1", "b": "1"}
+    assert content(target) == {"a": "2"} and list(tmp_path.iterdir()) == [target]
+
+
+def test_folders_on_this_system_exchange_their_names(tmp_path: Path) -> None:
+    one, other = made(tmp_path / "one", a="1"), made(tmp_path / "other", b="2")
+    if not atomic._exchange(one, other):
+        pytest.skip("this file system can't exchange names")
+    assert (content(one), content(other)) == ({"b": "2"}, {"a": "1"})
+
+
+def test_a_block_that_fails_leaves_the_old_folder(tmp_path: Path, how: str) -> None:
+    target = made(tmp_path / "out", a="1")
+    with pytest.raises(RuntimeError), atomic.replacing_folder(target) as new:
+        (new / "a").write_text("2")
+        raise RuntimeError
+    assert content(target) == {"a": "1"} and list(tmp_path.iterdir()) == [target]
+
+
+def test_a_rename_that_fails_puts_the_old_folder_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, rename = made(tmp_path / "out", a="1"), Path.rename
+
+    def refused(self: Path, name: Path) -> Path:
+        if self.name.startswith(".tmp-"):
+            raise OSError(5, "Input/output error")
+        return rename(self, name)
+
+    monkeypatch.setattr(atomic, "_exchange", lambda one, other: False)
+    monkeypatch.setattr(Path, "rename", refused)
+    with pytest.raises(OSError, match="Input/output"), atomic.replacing_folder(target):
+        pass
+    assert content(target) == {"a": "1"} and list(tmp_path.iterdir()) == [target]
+
+
+def test_a_folder_that_came_to_hold_something_else_is_not_replaced(tmp_path: Path) -> None:
+    target = made(tmp_path / "out", a="1")
+
+    def check(folder: Path) -> None:
+        if (folder / "notes").exists():
+            raise ValueError("notes")
+
+    with pytest.raises(ValueError, match="notes"), atomic.replacing_folder(target, check):
+        (target / "notes").write_text("mine")
+    assert content(target) == {"a": "1", "notes": "mine"}
+
+
+def test_what_cannot_be_replaced_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "here" / "inside").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here" / "inside")
+    for target, said in (("file", "is a file"), ("here", "working directory"), ("here/inside", "working directory")):
+        with pytest.raises(ValueError, match=said):
+            atomic.check_replaceable(tmp_path / target)
+    with pytest.raises(ValueError, match="mount point"):
+        atomic.check_replaceable(Path("/proc"))
+
+
+def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
+    target = made(tmp_path / "far", a="1")
+    (tmp_path / "link").symlink_to(target)
+    with atomic.replacing_folder(tmp_path / "link") as new:
+        (new / "a").write_text("2")
+    assert (tmp_path / "link").is_symlink() and content(target) == {"a": "2"}
+
+
+def test_a_folder_that_is_replaced_over_hours_is_kept_until_the_new_one_is_finished(tmp_path: Path) -> None:
+    target = made(tmp_path / "out", a="1")
+    for text in ("2", "3"):  # the second replaces the unfinished first
+        with atomic.beginning(target) as new:
+            (new / "a").write_text(text)
+        assert content(target) == {"a": text} and content(atomic.old(target)) == {"a": "1"}
+    atomic.put_back(target)
+    assert content(target) == {"a": "1"} and list(tmp_path.iterdir()) == [target]
+    with atomic.beginning(target) as new:
+        (new / "a").write_text("4")
+    atomic.drop_old(target)
+    assert content(target) == {"a": "4"} and list(tmp_path.iterdir()) == [target]
+
+
+def test_a_folder_whose_replacement_was_killed_between_two_renames_is_recovered(tmp_path: Path) -> None:
+    target = made(tmp_path / "out", a="1")
+    atomic.set_aside(target)
+    atomic.recover(target)
+    assert content(target) == {"a": "1"} and list(tmp_path.iterdir()) == [target]
+
+
+def test_what_processes_that_are_gone_left_is_deleted_and_nothing_else(tmp_path: Path) -> None:
+    host, gone = atomic._host(), 2**22 + 1  # more than any process has
+    mine = f".tmp-out-{host}-{os.getpid()}-00000000"
+    elsewhere, other = f".tmp-out-00000000-{gone}-00000000", f".tmp-other-{host}-{gone}-00000000"
+    for name in (f".tmp-out-{host}-{gone}-00000000", mine, elsewhere, other, ".tmp-out"):
+        made(tmp_path / name)
+    with atomic.replacing_folder(tmp_path / "out"):
+        pass
+    assert {path.name for path in tmp_path.iterdir()} == {"out", mine, elsewhere, other, ".tmp-out"}
+
+
+def test_too_little_room_is_said_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"takes 1,152,921,504,606\.8 MB, and its disk has [\d,.]+ MB free"):
+        atomic.check_room(tmp_path / "a" / "b", 1 << 60)
+    assert not list(tmp_path.iterdir())

@@ -215,14 +215,55 @@ def test_what_was_chosen_is_in_the_runs_recipe_and_stays_so(
     assert Recipe.load(tmp_path / "new").training.precision == "bf16"
 
 
-def test_overwrite_replaces_the_run_and_leaves_what_is_not_of_it(trained: Path, tmp_path: Path) -> None:
+def changed(*settings: str) -> Recipe:
+    return Recipe.load("reverse", [*TINY, "training.max_steps=2", *settings])
+
+
+def test_overwrite_replaces_the_run(trained: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+    train(changed("seed=5"), folder, overwrite=True, device="cpu")
+    assert [path.name for path in sorted((folder / "checkpoints").glob("step-*"))] == ["step-00000002"]
+    assert Recipe.load(folder).seed == 5 and list(tmp_path.iterdir()) == [folder]
+
+
+def test_overwrite_refuses_a_run_beside_other_files(trained: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(trained, folder)
     (folder / "notes.txt").write_text("mine")
-    train(Recipe.load("reverse", [*TINY, "training.max_steps=2", "seed=5"]), folder, overwrite=True, device="cpu")
-    assert (folder / "notes.txt").read_text() == "mine"
-    assert [path.name for path in sorted((folder / "checkpoints").glob("step-*"))] == ["step-00000002"]
-    assert Recipe.load(folder).seed == 5
+    with pytest.raises(ValueError, match=r"notes.txt is not part of a run, so .* is not replaced; move that away"):
+        train(changed(), folder, overwrite=True, device="cpu")
+    assert (folder / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
+
+
+def test_overwrite_keeps_the_old_run_until_the_new_one_is_finished(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, old = tmp_path / "run", tmp_path / ".old-run"
+    shutil.copytree(trained, folder)
+    for seed in ("seed=5", "seed=6"):
+        interrupt_after(1, monkeypatch)
+        assert train(changed(seed), folder, overwrite=True, device="cpu").outcome.interrupted
+        monkeypatch.undo()
+        assert (old / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
+        assert (State.of(folder), State.of(old)) == (State.STARTED, State.FINISHED)
+    train(changed("seed=6"), folder, resume=True, device="cpu")
+    assert State.of(folder) is State.FINISHED and list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_training_that_fails_before_its_first_step_puts_the_old_run_back(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr("qkv.training.loop.Trainer.step", fails)
+    with pytest.raises(RuntimeError):
+        train(changed(), folder, overwrite=True, device="cpu")
+    assert State.of(folder) is State.FINISHED and list(tmp_path.iterdir()) == [folder]
 
 
 def test_an_interrupted_run_goes_on_to_the_same_weights(

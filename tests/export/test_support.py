@@ -59,15 +59,3 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     said = r"ONNX takes onnxscript, which is not installed: pip install 'qkv\[onnx\]'"
     with pytest.raises(ValueError, match=said):
         folder.need("ONNX", "onnx", "onnx", "onnxscript")
-
-
-def test_a_folder_is_written_as_a_whole(tmp_path: Path) -> None:
-    target = tmp_path / "a" / "out"
-    with pytest.raises(RuntimeError), folder.new_folder(target) as new:
-        (new / "x").write_text("1")
-        raise RuntimeError
-    assert not list((tmp_path / "a").iterdir())
-    for text in ("1", "2"):
-        with folder.new_folder(target) as new:
-            (new / "x").write_text(text)
-    assert (target / "x").read_text() == "2" and len(list((tmp_path / "a").iterdir())) == 1

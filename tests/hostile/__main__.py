@@ -151,7 +151,7 @@ def kills(*options: str, script: str = "kills.py") -> Callable[[int, int], Tally
 
     def suite(seed: int, count: int) -> Tally:
         with tempfile.TemporaryDirectory() as folder:
-            at_random = "moments" in options or script != "kills.py"
+            at_random = "moments" in options or script == "rank_kills.py"
             scale = ["--kills" if at_random else "--every", str(count)]
             command = [sys.executable, str(HERE / script), folder, "--seed", str(seed), *scale, *options]
             done = subprocess.run(command, capture_output=True, text=True)
@@ -175,9 +175,10 @@ SUITES = {
     "saves": Suite(kills("--only", "saves"), 1, 0.1, repeats=False),
     "runs": Suite(kills("--only", "runs"), 3, 0.15, repeats=False),
     "moments": Suite(kills("--only", "moments"), 10, 0.1),
+    "replacements": Suite(kills(script="replacements.py"), 3, 0.1, repeats=False),
     "ranks": Suite(kills(script="rank_kills.py"), 50, 0.05),
-    "directories": Suite(directories, 300, 0.2),
-    "configs": Suite(configs, 2000, 0.1),
+    "directories": Suite(directories, 300, 0.15),
+    "configs": Suite(configs, 2000, 0.08),
     "tokenizers": Suite(tokenizers, 1000, 0.08),
     "templates": Suite(templates, 1, 0.02, repeats=False),
     "recipes": Suite(recipes, 1000, 0.07),

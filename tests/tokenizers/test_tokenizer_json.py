@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from made_tokenizers import TEXTS, made
 
 from qkv.tokenizers.tokenizer import Tokenizer, train
 from qkv.tokenizers.training.bpe import BPE
+from qkv.tokenizers.training.spec import TokenizerSpec
 from tokenizers import Tokenizer as Raw
 from tokenizers import models, pre_tokenizers
 
@@ -103,18 +104,6 @@ def test_half_a_surrogate_pair_is_named(use: str) -> None:
     assert type(caught.value) is ValueError
 
 
-def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
-    fresh, *stale = [
-        tmp_path / name for name in (".tmp-tokenizer.json-1-ab", ".tmp-tokenizer.json-2-cd", ".tokenizer.json.77")
-    ]
-    for path in (fresh, *stale):
-        path.write_text("{")
-    for path in stale:
-        os.utime(path, (0, 0))
-    made("word").save(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [fresh.name, "tokenizer.json"]  # that one may be at work
-
-
 def test_a_writer_that_is_killed_leaves_the_old_file_and_a_name_that_runs_tidy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,3 +130,31 @@ def test_parts_of_ours_that_are_broken() -> None:
     data["model"]["qkv"] = {"roles": {"pad": "<pda>"}}
     with pytest.raises(ValueError, match=r"its pad token is '<pda>'; did you mean '<pad>'"):
         Tokenizer.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize("template", ["new", None])
+@pytest.mark.parametrize("stop", range(4))
+def test_a_killed_writer_leaves_no_tokenizer_with_the_template_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, template: str | None, stop: int
+) -> None:
+    def of(text: str, template: str | None) -> Tokenizer:
+        return train(TokenizerSpec.from_dict({"kind": "char", "eos": "</s>", "chat_template": template}), iter([text]))
+
+    old, new = of("ab", "old"), of("abc", template)
+    old.save(tmp_path)
+    steps = iter(range(stop))
+
+    def counted(real: Any) -> Any:
+        def step(*arguments: Any, **options: Any) -> Any:
+            if next(steps, None) is None:
+                raise KeyboardInterrupt
+            return real(*arguments, **options)
+
+        return step
+
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        for name in ("replace", "unlink"):
+            patch.setattr(Path, name, counted(getattr(Path, name)))
+        new.save(tmp_path)
+    left = Tokenizer.load(tmp_path)
+    assert (left.vocab_size, left.config.get("chat_template")) in ((old.vocab_size, "old"), (new.vocab_size, template))

@@ -102,6 +102,7 @@ def _patterns() -> list[Row]:
 
 def _save_positions(folder: Path) -> None:
     """Draw every position scheme that has something to show before training."""
+    from ..core.atomic import write_file
     from ..look.position_pictures import picture
     from ..positions.base import Position
 
@@ -120,7 +121,7 @@ def _save_positions(folder: Path) -> None:
         if drawn is None:
             without.append(name)
             continue
-        (folder / f"{name}.svg").write_text(drawn, encoding="utf-8")
+        write_file(folder / f"{name}.svg", drawn.encode())
         names.append(f"{name}.svg")
     left_out = f"; not drawn, because they are learned or need a grid: {', '.join(without)}" if without else ""
     console().print(f"{folder}: {', '.join(names)}{left_out}", highlight=False, markup=False, soft_wrap=True)

@@ -38,10 +38,11 @@ def install_script(shell: str | None) -> None:
     script = _script(shell)
     from typer.completion import install
 
+    from ..core.atomic import write_file
     from .say import echo
 
     _, path = install(shell=shell, prog_name="qkv", complete_var=_VARIABLE)
-    path.write_text(script, encoding="utf-8")
+    write_file(path, script.encode())
     echo(f"Wrote {path}; start a new {shell} to use it.")
     raise typer.Exit
 

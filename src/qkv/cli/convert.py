@@ -169,6 +169,7 @@ def convert(
         raise ValueError(f"--type {type} is for --to gguf; the other formats take --dtype")
     _check_options(to, form, dtype, {"--int8": int8, "--aot": aot is True, "--no-aot": aot is False})
     _check_target(target, to, form.suffix, overwrite=overwrite)
+    _check_source(source, target)
     from ..inference.run import load
 
     run = load(source, "cpu", dtype=dtype, revision=revision, allow_pickle=allow_pickle)
@@ -230,3 +231,14 @@ def _check_target(target: Path, to: str | None, suffix: str, *, overwrite: bool)
         raise ValueError(f"{target} is a file; a model is a directory")
     if exists and not overwrite:
         raise ValueError(f"{target} already exists; choose another target, or replace it with --overwrite")
+
+
+def _check_source(source: str, target: Path) -> None:
+    """Raise ValueError if the target is the source, or one of its files."""
+    if not Path(source).exists():
+        return  # a name on the Hub
+    place, whole = target.resolve(), Path(source).resolve()
+    if place == whole or (place.exists() and place.parent == whole):
+        raise ValueError(
+            f"{target} is {'' if place == whole else 'part of '}the model that is converted; choose another target"
+        )

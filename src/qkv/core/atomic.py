@@ -1,14 +1,35 @@
-"""Atomic writes of files and folders: complete or absent, even if the process is killed."""
+"""Replace files and folders as a whole: whatever stops the process, the old one or the new one is there.
+
+All of qkv writes over things and removes them through this module.
+
+What is new is written beside its place as `.tmp-NAME-HOST-PID-RANDOM`, synced to disk, and renamed. A folder exchanges
+names with the one that it replaces, which is removed afterwards. If the system can't exchange names, the old folder is
+called `.old-NAME` for a moment; `recover` renames it back if the process was killed in this moment.
+
+A folder whose replacement takes hours, such as a run, is renamed to `.old-NAME` when the new one begins (`beginning`), and
+kept until the new one is finished (`drop_old`).
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
+import platform
+import re
 import secrets
 import shutil
-from collections.abc import Iterator
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+
+_UNFINISHED = re.compile(r"\.tmp-(?P<name>.+)-(?P<host>[0-9a-f]{8})-(?P<pid>\d+)-[0-9a-f]{8}")
+_LONGEST = 180  # characters of a name that a temporary name repeats; file systems allow 255 bytes
+
+# -- files ---------------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -16,17 +37,38 @@ def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path. Its file replaces `path` at the end of the block, or is deleted if the block fails.
 
     The content is synced to disk before the rename. Several processes may write the same `path`: each uses its own file.
+    A link is followed. What is no regular file, such as /dev/stdout or a pipe, is written to.
     """
     path = Path(path)
-    beside = path.with_name(f".tmp-{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
+    path = path.resolve() if path.is_symlink() else path
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with _copied_into(path) as content:
+            yield content
+        return
+    sweep(path)
+    beside = _beside(path)
     try:
         yield beside
         sync_file(beside)
         beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename == str(beside):
+            error.filename = str(path)
         raise
     sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def _copied_into(stream: Path) -> Iterator[Path]:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        content = Path(folder) / "content"
+        yield content
+        with content.open("rb") as file, stream.open("wb") as out:
+            shutil.copyfileobj(file, out)
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -58,29 +100,233 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def replace_folder(new: Path, target: Path) -> None:
-    """Rename a finished folder to `target`. An existing one is renamed to `.old-NAME` first, and then deleted."""
-    if target.exists():
-        aside = target.with_name(f".old-{target.name}")
-        target.rename(aside)
-        new.rename(target)
-        shutil.rmtree(aside)
+def remove(path: Path) -> None:
+    """Delete a file, a link or a folder, if it exists."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
     else:
+        path.unlink(missing_ok=True)
+
+
+# -- folders -------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def replacing_folder(target: str | Path, check: Callable[[Path], None] = lambda folder: None) -> Iterator[Path]:
+    """Yield an empty folder beside `target`. It takes the place of `target` at the end of the block, or is deleted if the
+    block fails.
+
+    check: called with `target` before the block and after it, if there is such a folder; raises ValueError if it may not be
+        replaced. An empty folder is always replaced.
+
+    Raises ValueError if `target` is a file, the working directory or a mount point.
+    """
+    target = _real(target)
+    check_replaceable(target, check)
+    sweep(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = _beside(target)
+    beside.mkdir()
+    try:
+        yield beside
+        for path in beside.rglob("*"):
+            sync_file(path) if path.is_file() else sync_folder(path)
+        check_replaceable(target, check)
+        replace_folder(beside, target)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+
+
+def check_replaceable(target: Path, check: Callable[[Path], None] = lambda folder: None) -> None:
+    """Raise ValueError if a folder can't take the place of `target`, or if `check` refuses the folder that is there."""
+    target = _real(target)
+    recover(target)
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise ValueError(f"{target} is a file, and a directory is written; choose another name")
+    if target.is_mount():
+        raise ValueError(f"{target} is a mount point, which can't be replaced; choose a directory inside it")
+    if target in (here := Path.cwd(), *here.parents):
+        raise ValueError(
+            f"{target} is, or contains, the working directory and can't be replaced; choose another directory"
+        )
+    if any(target.iterdir()):
+        check(target)
+
+
+def replace_folder(new: Path, target: Path) -> None:
+    """Put a finished folder in the place of `target`, and delete the one that was there."""
+    if not target.exists():
         new.rename(target)
+    elif _exchange(new, target):
+        sync_folder(target.parent)
+        shutil.rmtree(new, ignore_errors=True)  # the old one now; what is left of it, a later `sweep` removes
+    else:
+        set_aside(target)
+        try:
+            new.rename(target)
+        except OSError:
+            put_back(target)
+            raise
+        drop_old(target)
     sync_folder(target.parent)
+
+
+def rename_folder(path: Path, name: Path) -> None:
+    """Give a folder a name that is free."""
+    path.rename(name)
+    sync_folder(name.parent)
 
 
 def remove_folder(path: Path) -> None:
     """Delete a folder. It is renamed first, so that no reader sees it half deleted."""
-    trash = path.with_name(f".tmp-{path.name}-deleted")
+    trash = _beside(path)
     path.rename(trash)
     shutil.rmtree(trash)
 
 
 def tidy(root: Path) -> None:
-    """Clean up after killed processes: delete unfinished files and folders, and restore folders that were set aside."""
+    """Clean up a folder that no other process writes to: delete what killed processes left unfinished, and rename back what
+    they had set aside."""
     for path in root.glob(".tmp-*"):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        remove(path)
     for path in root.glob(".old-*"):
         home = path.with_name(path.name.removeprefix(".old-"))
-        shutil.rmtree(path) if home.exists() else path.rename(home)
+        remove(path) if home.exists() else path.rename(home)
+
+
+# -- folders that are replaced over hours ----------------------------------------------------------------------------------
+
+
+def old(target: Path) -> Path:
+    """Where the folder is kept that `target` replaces."""
+    target = _real(target)
+    return target.with_name(f".old-{target.name}")
+
+
+@contextlib.contextmanager
+def beginning(target: Path) -> Iterator[Path]:
+    """Yield an empty folder beside `target`, for the first files of the one that will replace it. At the end of the block it
+    takes the place of `target`, which is kept as `old(target)` until `drop_old` or `put_back`.
+
+    If a folder is kept already, `target` is an unfinished replacement of it, and is deleted.
+    """
+    target = _real(target)
+    beside = _beside(target)
+    beside.mkdir()
+    try:
+        yield beside
+        set_aside(target)
+        beside.rename(target)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        recover(target)
+        raise
+    sync_folder(target.parent)
+
+
+def set_aside(target: Path) -> None:
+    """Rename a folder to `old(target)`, or delete it if there is one already."""
+    if old(target).exists():
+        remove_folder(target)
+    else:
+        target.rename(old(target))
+    sync_folder(old(target).parent)
+
+
+def put_back(target: Path) -> None:
+    """Delete what was begun at `target`, and rename the old folder back. Does nothing if no folder was set aside."""
+    if old(target).exists():
+        if target.exists():
+            remove_folder(target)
+        recover(target)
+
+
+def drop_old(target: Path) -> None:
+    """Delete the folder that was set aside, because `target` is finished."""
+    if old(target).exists():
+        remove_folder(old(target))
+
+
+def recover(target: Path) -> None:
+    """Rename back a folder that was set aside, if nothing has taken its place."""
+    if not target.exists() and (aside := old(target)).is_dir():
+        with contextlib.suppress(FileNotFoundError):  # another process was faster
+            aside.rename(_real(target))
+            sync_folder(aside.parent)
+
+
+# -- room ----------------------------------------------------------------------------------------------------------------
+
+
+def check_room(target: Path, size: int) -> None:
+    """Raise OSError if the disk of `target` has fewer than `size` bytes free."""
+    there = next(path for path in (_real(target), *_real(target).parents) if path.exists())
+    free = shutil.disk_usage(there).free
+    if size > free:
+        raise OSError(
+            f"{target} takes {size / 1e6:,.1f} MB, and its disk has {free / 1e6:,.1f} MB free; free some, or choose another "
+            "disk; nothing was written"
+        )
+
+
+# -- what processes leave --------------------------------------------------------------------------------------------------
+
+
+@cache  # once in a process
+def sweep(target: Path) -> None:
+    """Delete what processes of this machine that are gone left unfinished beside `target`."""
+    if not target.parent.is_dir():
+        return
+    for path in target.parent.glob(".tmp-*"):
+        match = _UNFINISHED.fullmatch(path.name)
+        if (
+            match
+            and match["name"] == target.name[:_LONGEST]
+            and match["host"] == _host()
+            and not _alive(int(match["pid"]))
+        ):
+            with contextlib.suppress(OSError):  # another process was faster
+                remove(path)
+
+
+def _alive(pid: int) -> bool:
+    import psutil
+
+    return psutil.pid_exists(pid)
+
+
+@cache
+def _host() -> str:
+    return f"{zlib.crc32(platform.node().encode()):08x}"
+
+
+def _beside(path: Path) -> Path:
+    """A temporary name beside `path`."""
+    return path.with_name(f".tmp-{path.name[:_LONGEST]}-{_host()}-{os.getpid()}-{secrets.token_hex(4)}")
+
+
+def _real(path: str | Path) -> Path:
+    """The absolute path, without links."""
+    return Path(path).resolve()
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange the names of two folders in one operation. Returns False if the system or the file system can't."""
+    import ctypes
+
+    if sys.platform not in ("linux", "darwin"):
+        return False
+    library, names = ctypes.CDLL(None, use_errno=True), (os.fsencode(one), os.fsencode(other))
+    if hasattr(library, "renameat2"):
+        failed = library.renameat2(-100, names[0], -100, names[1], 2)  # AT_FDCWD twice, RENAME_EXCHANGE
+    elif hasattr(library, "renamex_np"):  # macOS
+        failed = library.renamex_np(*names, 2)  # RENAME_SWAP
+    else:
+        return False
+    number = ctypes.get_errno()
+    if failed and number not in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM):
+        raise OSError(number, os.strerror(number), str(other))
+    return not failed

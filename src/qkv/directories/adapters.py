@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import torch
 
+from ..core.atomic import replacing_folder
 from ..families import family_of
 from ..hub import peft
 from ..hub.names import Names
@@ -17,24 +18,26 @@ from ..models.transformer import TransformerModel
 from ..training.checkpoints.streaming import Later, stream_tensors
 from ..training.checkpoints.weights import model_tensors, read_tensors, replace_tensors
 from .build import build
-from .layout import read_json, write_json
+from .layout import Contents, read_json, write_json
 
 Model = TypeVar("Model", bound=TransformerModel)
+ADAPTER_FILES = Contents("an adapter's directory", (peft.CONFIG, peft.WEIGHTS), needs=peft.CONFIG)
 
 
 def save_adapter(model: TransformerModel, path: Path | str, base: Path | str = "") -> Path:
     """Write `adapter_config.json` and `adapter_model.safetensors`, which `PeftModel.from_pretrained` loads.
 
-    `base` is written down as the model that the adapter belongs to. Raises ValueError, before anything is written, where
-    the model has no adapter or is of no family of the Hub, whose names the format is made of.
+    `base` is written down as the model that the adapter belongs to. An earlier adapter in `path` is replaced as a whole.
+    Raises ValueError, before anything is written, where the model has no adapter or is of no family of the Hub, whose names
+    the format is made of, and where `path` holds anything but an adapter.
     """
     folder = Path(path)
     generates = isinstance(model.spec.head, LanguageModel) and model.spec.decoder is not None
     task = ("SEQ_2_SEQ_LM" if model.spec.is_encoder_decoder else "CAUSAL_LM") if generates else None
     config, tensors = peft.to_theirs(model, _names(model)[0], str(base), task)
-    folder.mkdir(parents=True, exist_ok=True)
-    replace_tensors(folder / peft.WEIGHTS, tensors)
-    write_json(folder / peft.CONFIG, config)
+    with replacing_folder(folder, ADAPTER_FILES.check) as beside:
+        replace_tensors(beside / peft.WEIGHTS, tensors)
+        write_json(beside / peft.CONFIG, config)
     return folder
 
 

@@ -105,8 +105,7 @@ def save(
     max_shard_size: int | str = sharded.MAX_SHARD_SIZE,
     with_weights: bool = True,
 ) -> None:
-    """Write the weights, tied ones once, `generation_config.json` if the model generates and, last, `config.json`. Each file
-    is written whole or not at all; without the weights if they are not wanted.
+    """Write the weights, if they are wanted, tied ones once; `generation_config.json` if the model generates; `config.json`.
 
     `settings` are the fields of a `Generation`. Raises ValueError, before anything is written, where no Hub family matches
     the model.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..core.atomic import recover
 from ..hub import huggingface
 from .layout import CONFIG, read_json
 from .origin import MODEL_TYPE
@@ -19,6 +20,7 @@ def locate(path: Path | str, revision: str | None = None, allow_pickle: bool = F
     """The directory at `path`, else the Hub repository of that name, downloaded into the cache."""
     folder = Path(path)
     named = str(path)
+    recover(folder)
     if folder.exists() or not huggingface.is_id(named) or folder.parts[0] == RUNS or Path(folder.parts[0]).exists():
         return folder
     return huggingface.download(named, revision, allow_pickle)

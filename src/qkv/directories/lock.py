@@ -6,38 +6,48 @@ import contextlib
 import json
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
+
+from ..core.atomic import recover, remove
 
 LOCK, OWNER = ".lock", ".owner.json"
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[Callable[[Path], None]]:
     """Hold the lock of a folder. The folder is created if needed, and removed again if it is still empty at the end.
 
-    Raises ValueError, with nothing in the folder touched, while another process trains there. Reading needs no lock.
+    Yields a function that also locks another folder, which will take the place of this one. Raises ValueError, with nothing
+    in the folder touched, while another process trains there. Reading needs no lock.
     """
     from filelock import FileLock, Timeout  # imported here: reading a directory does not need it
 
+    def extend(replacement: Path) -> None:
+        locks.append(FileLock(replacement / LOCK))
+        locks[-1].acquire(blocking=False)
+        (replacement / OWNER).write_text(json.dumps(_myself()), encoding="utf-8")
+
+    recover(folder)
     new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / LOCK)
+    locks = [FileLock(folder / LOCK)]
     try:
-        lock.acquire(blocking=False)
+        locks[0].acquire(blocking=False)
     except Timeout:
         raise ValueError(
             f"{folder} is in use by {_owner(folder)}; wait until that has ended, or give another directory with --out"
         ) from None
     try:
         (folder / OWNER).write_text(json.dumps(_myself()), encoding="utf-8")
-        yield
+        yield extend
     finally:
         for name in (OWNER, LOCK):
             with contextlib.suppress(OSError):  # Windows deletes no open file; an empty one does no harm
-                (folder / name).unlink()
-        lock.release()
+                remove(folder / name)
+        for lock in locks:
+            lock.release()
         with contextlib.suppress(OSError):  # stops at the first that is not empty
             for path in new_folders:
                 path.rmdir()

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from ..core.atomic import check_replaceable, check_room, replacing_folder
 from ..generation import Generation
 from ..hub.equivalent import equivalent_specs
+from ..hub.files import open_weights
 from ..hub.quantized import stored
 from ..layers.quantized import quantized as is_quantized
 from ..models.base import ModelSpec
@@ -17,9 +19,9 @@ from ..models.heads.sequence import SentenceVector
 from ..models.transformer import Transformer, TransformerModel
 from ..tokenizers.hub_export import save_for_hub
 from ..tokenizers.tokenizer import Tokenizer
-from ..training.checkpoints.weights import replace_tensors
+from ..training.checkpoints.weights import model_tensors, replace_tensors
 from . import hub_save, sentence_transformers, sharded
-from .layout import RECIPE, TOKENIZER, WEIGHTS, read_text, write_text
+from .layout import MODEL, RECIPE, TOKENIZER, WEIGHTS, read_text, write_text
 from .origin import MODEL_TYPE, Origin
 from .run_config import Use, start_of, usual_task, write_settings
 
@@ -53,7 +55,7 @@ def save(
     allow_pickle: bool = False,
     with_weights: bool = True,
 ) -> Path:
-    """Write a directory that `qkv.load` reads back: each file under a temporary name, then renamed; the configuration last.
+    """Write a directory that `qkv.load` reads back. It replaces an earlier model in `path` as a whole, when it is complete.
 
     to:      "hub" writes what `transformers` loads, and raises ValueError where no Hub family matches the model; "qkv"
              writes our own model type. None means the Hub's format where a family matches, else ours, with a warning.
@@ -62,10 +64,18 @@ def save(
     max_shard_size: bytes, or "5GB"; larger weights in the Hub's format are split into several files.
     allow_pickle: whether weights of sentence-transformers' modules in `source` may be pickles, which become safetensors.
     with_weights: whether to write the model's weights; formats of other programs have their own (`qkv.export`).
+
+    Raises ValueError, before anything is written, if `path` holds anything but a model, or is `source`; OSError if the disk
+    has no room.
     """
     if to not in (None, "hub", "qkv"):
         raise ValueError(f"a directory is saved to 'hub' or 'qkv', not {to!r}")
-    size, folder = sharded.parsed(max_shard_size), Path(path)
+    size, target = sharded.parsed(max_shard_size), Path(path)
+    if source is not None and source.resolve() == target.resolve():
+        raise ValueError(
+            f"{target} is where the model was loaded from and is not replaced by it; choose another directory"
+        )
+    check_replaceable(target, MODEL.check)
     if to != "qkv" and isinstance(model, TransformerModel):
         model = published(model)
         if to == "hub":  # unasked, a model is saved as it is, to the last bit
@@ -73,30 +83,39 @@ def save(
     if to != "qkv" and (why := _refusal(model, origin, to)) is not None:
         if to == "hub":
             raise ValueError(why)
-        warnings.warn(f"{folder} is saved under the model type {MODEL_TYPE!r}: {why}", stacklevel=3)
+        warnings.warn(f"{target} is saved under the model type {MODEL_TYPE!r}: {why}", stacklevel=3)
         to = "qkv"
     task, generation = task or usual_task(model.spec), generation or Generation()
-    folder.mkdir(parents=True, exist_ok=True)
-    _save_tokenizer(folder, tokenizer, model, None if to == "qkv" else _template(model.spec, task, origin))
-    if origin is not None and source is not None:
-        for name in COPIED:
-            if (source / name).is_file():
-                write_text(folder / name, read_text(source / name))
-        sentence_transformers.copy(source, folder, allow_pickle)
-    written = None if recipe is None else recipe.to_yaml()
-    if to != "qkv" and written is not None:
-        write_text(folder / RECIPE, written)
-    if to == "qkv":
-        tensors, quantization = stored.tensors_of(model)
+    if with_weights:
+        check_room(target, sum(tensor.nbytes for tensor in model_tensors(model).values()))
+    with replacing_folder(target, MODEL.check) as folder:
+        _save_tokenizer(folder, tokenizer, model, None if to == "qkv" else _template(model.spec, task, origin))
+        if origin is not None and source is not None:
+            _copy(source, folder, allow_pickle)
+        written = None if recipe is None else recipe.to_yaml()
+        if to == "qkv":
+            tensors, quantization = stored.tensors_of(model)
+            if with_weights:
+                replace_tensors(folder / WEIGHTS, tensors)
+            write_settings(folder, model.spec, task, generation, written, tokenizer is not None, quantization)
+        else:
+            if written is not None:
+                write_text(folder / RECIPE, written)
+            if isinstance(model.spec.head, SentenceVector) and not (folder / sentence_transformers.MODULES).is_file():
+                sentence_transformers.write(folder, model.spec.head, model.spec.d_model, model.max_positions)
+            origin = origin or _origin(model, tokenizer, task, labels)
+            hub_save.save(folder, model, generation.to_dict(), origin, size, with_weights)
         if with_weights:
-            replace_tensors(folder / WEIGHTS, tensors)
-        write_settings(folder, model.spec, task, generation, written, tokenizer is not None, quantization)
-    else:
-        if isinstance(model.spec.head, SentenceVector) and not (folder / sentence_transformers.MODULES).is_file():
-            sentence_transformers.write(folder, model.spec.head, model.spec.d_model, model.max_positions)
-        origin = origin or _origin(model, tokenizer, task, labels)
-        hub_save.save(folder, model, generation.to_dict(), origin, size, with_weights)
-    return folder
+            open_weights(folder)  # what was written can be read
+    return target
+
+
+def _copy(source: Path, folder: Path, allow_pickle: bool) -> None:
+    """Copy the files of a Hub model that say more than its configuration, its weights and its tokenizer."""
+    for name in COPIED:
+        if (source / name).is_file():
+            write_text(folder / name, read_text(source / name))
+    sentence_transformers.copy(source, folder, allow_pickle)
 
 
 def _refusal(model: Any, origin: Origin | None, to: str | None) -> str | None:

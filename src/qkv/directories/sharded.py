@@ -27,9 +27,8 @@ def write(
 ) -> None:
     """Write tensors under their names: in one file where `max_shard_size` holds them all, else in several.
 
-    Each file is written under a temporary name and renamed, the index last. Files of an earlier save that are no longer
-    needed are removed after that. Only the tensors of one entry at a time are in memory besides the model. The last file
-    also gets the `computed` tensors, under their names.
+    Only the tensors of one entry at a time are in memory besides the model. The last file also gets the `computed` tensors,
+    under their names.
     """
     pieces = (piece for entry in names.written() for piece in entry.split())
     shards = list(split(pieces, ours, parsed(max_shard_size)))
@@ -47,7 +46,6 @@ def write(
         size = sum(_bytes(entry, ours) for shard in shards for entry in shard)
         size += sum(tensor.nbytes for tensor in computed.values())
         write_json(folder / INDEX, {"metadata": {"total_size": size}, "weight_map": dict(sorted(places.items()))})
-    _remove_others(folder, {*files, INDEX} if len(shards) > 1 else {WEIGHTS})
 
 
 def _later(entry: Entry, ours: Mapping[str, Tensor]) -> list[Later]:
@@ -93,10 +91,3 @@ def _bytes(entry: Entry, ours: Mapping[str, Tensor]) -> int:
 
 def _named(number: int, count: int) -> str:
     return f"model-{number:05}-of-{count:05}.safetensors"
-
-
-def _remove_others(folder: Path, wanted: set[str]) -> None:
-    """Remove files of earlier saves, the single file first: while it exists, it is read before any shards."""
-    for path in (folder / WEIGHTS, folder / INDEX, *folder.glob("model-*-of-*.safetensors")):
-        if path.name not in wanted:
-            path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Checks before training: the run directory is free or can be resumed, and the machine supports the settings."""
+"""Checks before training: of the run directory, the machine, the data and the model's context."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from pathlib import Path
 
 import torch
 
+from ..core.atomic import check_replaceable
 from ..core.spec import brief, counted
 from ..cost.hardware import cores
 from ..data.batching.settings import Batching
-from ..directories.layout import State
+from ..data.source import SPLITS, Example, Split
+from ..directories.layout import RUN, State
+from ..models.base import ModelSpec
 from ..recipes.recipe import Recipe, argument_of
 from ..training.compiling import check_compiler
 from ..training.mixed_precision import check_device
 from ..training.run_log import check_loggers
 from ..training.settings import Training
 from .auto_settings import adopt
+from .notes import longest_rows
 
 # Settings that may change when a run is resumed, because they don't affect the steps already taken.
 CHANGEABLE = (
@@ -60,7 +64,10 @@ def admit(recipe: Recipe, out: Path, resume: bool, overwrite: bool) -> Recipe:
         raise ValueError(
             f"{out} exists and is not a run of qkv, so it is left alone; give another directory with --out"
         )
-    if state is State.FREE or overwrite:
+    if state is State.FREE:
+        return recipe
+    if overwrite:
+        check_replaceable(out, RUN.check)
         return recipe
     if not resume:
         kind = "a finished run" if state is State.FINISHED else "an unfinished run"
@@ -92,3 +99,27 @@ def _changeable(path: str) -> bool:
     if first == "training":
         return rest.partition(".")[0] in CHANGEABLE_TRAINING and rest != "optimizer.kind"
     return any(fnmatch(path, pattern) for pattern in CHANGEABLE)
+
+
+def first_examples(recipe: Recipe) -> dict[Split, Example]:
+    """The first example of each split. Raises ValueError if a split can't be read or is empty."""
+    examples: dict[Split, Example] = {}
+    for split in SPLITS:
+        example = next(recipe.data.examples(split, seed=recipe.seed, shuffle=False), None)
+        if example is None:
+            raise ValueError(f"the {split} split of the data has no examples")
+        if recipe.task is not None:
+            recipe.task.check_fields(example, recipe.data)
+        examples[split] = example
+    return examples
+
+
+def check_context(recipe: Recipe, spec: ModelSpec) -> None:
+    """Check that no batch can have rows longer than the model's context. Raises ValueError."""
+    longest, name = longest_rows(recipe, spec)
+    if spec.max_positions is not None and longest > spec.max_positions:
+        trained = recipe.model.directory is not None
+        raise ValueError(
+            f"batching.{name} is {longest}, longer than the model's context of {spec.max_positions} positions; "
+            f"lower it (batching.{name}={spec.max_positions})" + ("" if trained else ", or raise model.max_positions")
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -14,13 +14,14 @@ import torch
 from rich.console import Console
 from torch import nn
 
+from ..core.atomic import beginning, drop_old, old, put_back, remove
 from ..core.batch import Batch
 from ..core.device import choose
 from ..core.ranks import ALONE
 from ..core.spec import counted
 from ..cost.throughput import flops_per_token, peak_flops
 from ..data.loader.stream import Stream, count, stream
-from ..data.source import SPLITS, Example, Split
+from ..data.source import Example
 from ..data.vectors.word_vectors import Vectors
 from ..directories.adapters import save_adapter, save_merged
 from ..directories.build import build
@@ -58,14 +59,14 @@ from ..training.logging.progress_bar import span
 from ..training.loop import check_metric, fit
 from ..training.mixed_precision import DTYPES
 from ..training.result import TrainingResult
-from .admission import admit, check_machine
+from .admission import admit, check_context, check_machine, first_examples
 from .auto_settings import Chooser
 from .batch_preview import first_seen, sizes
 from .batch_shape import widest
 from .evaluate import Evaluated, Evaluator
 from .fingerprint import fingerprint
 from .memory_check import MemoryCheck, plan_of
-from .notes import TEXTS, data_summary, longest_rows, of_the_model, small_splits, tuning, unknown_notes
+from .notes import TEXTS, data_summary, of_the_model, small_splits, tuning, unknown_notes
 from .planning.rank_layout import lay_out
 from .pretrained import check_base, check_trainable, keep_base, model_of
 from .report.report import write_report
@@ -101,7 +102,8 @@ def train(
     """Train by a recipe, evaluate on its test split, and write the run directory `out`.
 
     resume:    continue the run in `out` from its last save, bit for bit; start from the beginning if there is none.
-    overwrite: replace the run in `out`. A directory that is not a run is never touched.
+    overwrite: replace the run in `out`, which is kept beside as `.old-NAME` until the new one is finished. A directory that
+               holds anything but a run is never touched.
     callbacks: called with every record of `metrics.jsonl`.
     command:   the command line that trains this, for the report.
     keep_outputs: return all outputs for pairs of the test split in `evaluation.outputs`.
@@ -112,7 +114,7 @@ def train(
     console = console or Console(quiet=True)
     where = choose(device)
     admit(recipe, out, resume, overwrite)  # before locking, which would write into a directory that is not a run
-    with team(recipe.scale, where) as members, locked(out) if members.leads else nullcontext():
+    with team(recipe.scale, where) as members, locked(out) if members.leads else nullcontext() as extend_lock:
         console = console if members.leads else Console(quiet=True)
         recipe = members.together(lambda: admit(recipe, out, resume, overwrite))
         members.compare({**recipe.to_dict(), "--resume": resume, "--overwrite": overwrite, "--out": str(out)})
@@ -121,12 +123,13 @@ def train(
             tidy(out)
         check_machine(recipe.training, recipe.batching, members.device)
         job, first = members.together(lambda: Job.ready(recipe, out, members, resume, console))
-        job.keep_outputs = keep_outputs
+        job.keep_outputs, job.extend_lock = keep_outputs, extend_lock
         try:
             return job.train(resume, first, overwrite, callbacks, command)
         except Exception:
             if members.leads and fresh and is_stub(out) and State.of(out) is State.STARTED:
                 clear(out)  # training never began: leave nothing behind
+                put_back(out)
             raise
 
 
@@ -149,6 +152,7 @@ class Job:
     sizes: str = ""  # of the splits, in words
     measured: bool = False  # whether an evaluation on the validation split has been reported
     keep_outputs: bool = False  # return the outputs of the test split, if these are pairs
+    extend_lock: Callable[[Path], None] | None = None  # of the directory, on one that will replace it
 
     @property
     def device(self) -> torch.device:
@@ -284,12 +288,19 @@ class Job:
 
         def write_first_files() -> None:
             if overwrite and State.of(self.out) is not State.FREE:
-                clear(self.out)
-            (self.out / EVALUATION).unlink(missing_ok=True)  # a run is finished when it has this file
-            resumed = resume and (self.out / RECIPE).is_file()
-            self.write()
-            if not (resumed and (self.out / START).is_file()):  # a kill may have come between
-                note_start(self.out, self.sizes, self.device, command)
+                resumed = False
+                with beginning(self.out) as new:
+                    if self.extend_lock is not None:
+                        self.extend_lock(new)
+                    self.write(new)
+                    note_start(new, self.sizes, self.device, command)
+                self._say(f"The run that was in {self.out} is kept in {old(self.out)} until this one is finished.")
+            else:
+                remove(self.out / EVALUATION)  # a run is finished when it has this file
+                resumed = resume and (self.out / RECIPE).is_file()
+                self.write(self.out)
+                if not (resumed and (self.out / START).is_file()):  # a kill may have come between
+                    note_start(self.out, self.sizes, self.device, command)
             self._tell(resumed)
 
         outcome = fit(
@@ -367,15 +378,15 @@ class Job:
             self._say(f"The adapter is merged into the model's weights and not saved by itself: {error}.")
         save_merged(model, self.out / WEIGHTS)
 
-    def write(self) -> None:
+    def write(self, out: Path) -> None:
         """Write the first files of the run; the recipe first, because it marks the directory as a run."""
-        self.out.mkdir(parents=True, exist_ok=True)
-        write_text(self.out / RECIPE, self.recipe.to_yaml())
+        out.mkdir(parents=True, exist_ok=True)
+        write_text(out / RECIPE, self.recipe.to_yaml())
         if self.recipe.adapter is not None and self.recipe.model.directory:
-            keep_base(self.out, self.recipe.model.directory)
+            keep_base(out, self.recipe.model.directory)
         if self.tokenizer is not None:
-            self.tokenizer.save(self.out / TOKENIZER)
-        write_settings(self.out, self.spec, self.use, self.recipe.generation, None, self.tokenizer is not None)
+            self.tokenizer.save(out / TOKENIZER)
+        write_settings(out, self.spec, self.use, self.recipe.generation, None, self.tokenizer is not None)
 
     @property
     def evaluator(self) -> Evaluator:
@@ -433,7 +444,9 @@ class Job:
         if result.extremes is not None:
             write_json(self.out / EXTREMES, asdict(result.extremes))
         write_json(self.out / EVALUATION, result.to_dict())
-        return Trained(self.out, outcome, result, write_report(self.out))
+        report = write_report(self.out)
+        drop_old(self.out)
+        return Trained(self.out, outcome, result, report)
 
     def _tell(self, resumed: bool) -> None:
         """Describe the training. On resume, leave out the notes on data and settings, which were printed at its start."""
@@ -467,19 +480,6 @@ def _listed(replaced: Replaced[Any]) -> str:
     return f"{counted(len(replaced.kept), 'tensor')} kept, {len(replaced.gone)} left out; new: {names}"
 
 
-def first_examples(recipe: Recipe) -> dict[Split, Example]:
-    """The first example of each split. Raises ValueError if a split can't be read or is empty."""
-    examples: dict[Split, Example] = {}
-    for split in SPLITS:
-        example = next(recipe.data.examples(split, seed=recipe.seed, shuffle=False), None)
-        if example is None:
-            raise ValueError(f"the {split} split of the data has no examples")
-        if recipe.task is not None:
-            recipe.task.check_fields(example, recipe.data)
-        examples[split] = example
-    return examples
-
-
 def use_of(spec: ModelSpec, example: Example) -> Use:
     """The use of a model that was trained on examples like this one."""
     if spec.is_encoder_decoder:
@@ -487,14 +487,3 @@ def use_of(spec: ModelSpec, example: Example) -> Use:
     if isinstance(spec, Transformer) and spec.decoder is None:
         return "read"
     return "answer" if "source" in example else "continue"
-
-
-def check_context(recipe: Recipe, spec: ModelSpec) -> None:
-    """Check that no batch can have rows longer than the model's context. Raises ValueError."""
-    longest, name = longest_rows(recipe, spec)
-    if spec.max_positions is not None and longest > spec.max_positions:
-        trained = recipe.model.directory is not None
-        raise ValueError(
-            f"batching.{name} is {longest}, longer than the model's context of {spec.max_positions} positions; "
-            f"lower it (batching.{name}={spec.max_positions})" + ("" if trained else ", or raise model.max_positions")
-        )

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..core.atomic import remove, replacing_folder
 from ..inference.run import Run
 from ..models.recurrent.model import RecurrentModel
 from . import recurrent, verification
 from .attention import by_products
-from .folder import need, new_folder, write_settings
+from .folder import contents, need, write_settings
 from .graphs import Graph, graphs_of
 from .support import check
 from .tracing import any_sizes, quiet, traced
@@ -27,6 +28,7 @@ from .verification import Exportable
 OPSET = 20
 LIMIT = 2**31 - 2**24  # bytes of weights in one file; protobuf's limit is 2 GiB with everything else
 TOLERANCE = 1e-4
+FILES = contents("an ONNX model's directory", "*.onnx", "*.onnx.data")
 Tell = Callable[[str], None]
 
 
@@ -43,14 +45,15 @@ class Exported(NamedTuple):
 
 
 def to_onnx(run: Run, target: Path, *, int8: bool = False, tell: Tell = lambda step: None) -> Exported:
-    """Write a run's model to the directory `target`, whole or not at all; an existing one is replaced.
+    """Write a run's model to the directory `target`. An earlier ONNX model there is replaced as a whole.
 
-    Raises ValueError, before anything is written, for a missing library and a mechanism that a graph can't say; and where
-    the graphs don't compute what the model computes.
+    Raises ValueError, before anything is written, for a missing library, a mechanism that a graph can't say, and a target
+    that holds anything else; and where the graphs don't compute what the model computes.
     """
     need("ONNX", "onnx", "onnx", "onnxscript", "onnxruntime")
     model = in_fp32(check(run.model, "ONNX"))
-    with new_folder(target) as folder:
+    with replacing_folder(target, FILES.check) as folder:
+        is_hub = write_settings(run, folder)
         graphs = recurrent.graphs_of(model) if isinstance(model, RecurrentModel) else graphs_of(model, by_products)
         for graph in graphs:
             tell(f"tracing {graph.name}")
@@ -65,10 +68,8 @@ def to_onnx(run: Run, target: Path, *, int8: bool = False, tell: Tell = lambda s
                 "nothing was written; please report the model's spec"
             )
         names = tuple(graph.name for graph in graphs)
-        exported = Exported(names, _size(folder), error, False)
-        if int8:
-            exported = _quantized(model, folder, exported, tell)
-        return exported._replace(is_hub=write_settings(run, folder))
+        exported = Exported(names, _size(folder), error, is_hub)
+        return _quantized(model, folder, exported, tell) if int8 else exported
 
 
 def in_fp32(model: Exportable) -> Exportable:
@@ -118,7 +119,8 @@ def _name_axes(written: Any, graph: Graph) -> None:
 
 
 def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.iterdir())
+    """Bytes of the graphs."""
+    return sum(path.stat().st_size for path in folder.glob("*.onnx*"))
 
 
 def _quantized(model: Exportable, folder: Path, exported: Exported, tell: Tell) -> Exported:
@@ -139,10 +141,10 @@ def _quantized(model: Exportable, folder: Path, exported: Exported, tell: Tell) 
                 use_external_data_format=path.with_name(f"{path.name}.data").exists(),
                 extra_options={"MatMulConstBOnly": True},
             )
-        path.with_name(f"{path.name}.data").unlink(missing_ok=True)
+        remove(path.with_name(f"{path.name}.data"))
         for file in apart.iterdir():
             file.replace(folder / file.name)
-        apart.rmdir()
+        remove(apart)
     tell("comparing with the model")
     error = verification.error(model, OnnxGraphs(folder))
     return exported._replace(size=_size(folder), error=error, float_size=exported.size, float_error=exported.error)

@@ -24,13 +24,14 @@ from ..models.recurrent.model import RecurrentModel
 from . import recurrent, verification
 from .attention import by_fused_function
 from .experts import has_experts
-from .folder import new_folder, write_settings
+from .folder import contents, write_settings
 from .graphs import Graph, graphs_of
 from .support import check
 from .tracing import quiet, traced
 
 PROGRAM, PACKAGE, DESCRIPTION = ".pt2", ".so.pt2", "graphs.json"
 TOLERANCE = 1e-4
+FILES = contents("a torch.export model's directory", f"*{PROGRAM}", DESCRIPTION)
 Tell = Callable[[str], None]
 
 
@@ -45,11 +46,11 @@ class Exported(NamedTuple):
 
 
 def to_torch_export(run: Run, target: Path, *, aot: bool | None = None, tell: Tell = lambda step: None) -> Exported:
-    """Write a run's model to the directory `target`, whole or not at all; an existing one is replaced.
+    """Write a run's model to the directory `target`. An earlier torch.export model there is replaced as a whole.
 
     `aot` is whether to compile packages; None: where there is a C++ compiler. Raises ValueError, before anything is written,
-    for a mechanism that a graph can't say and where a compiler is missing; and where the programs don't compute what the
-    model computes.
+    for a mechanism that a graph can't say, where a compiler is missing, and for a target that holds anything else; and where
+    the programs don't compute what the model computes.
     """
     if aot and compiler() is None:
         raise ValueError("AOTInductor takes a C++ compiler, and there is none here: install g++, or leave --aot out")
@@ -60,7 +61,8 @@ def to_torch_export(run: Run, target: Path, *, aot: bool | None = None, tell: Te
             "alone are written then"
         )
     aot = compiler() is not None and not isinstance(model, RecurrentModel) if aot is None else aot
-    with new_folder(target) as folder:
+    with atomic.replacing_folder(target, FILES.check) as folder:
+        write_settings(run, folder)
         graphs = _graphs(model)
         for graph in graphs:
             tell(f"tracing {graph.name}")
@@ -80,8 +82,7 @@ def to_torch_export(run: Run, target: Path, *, aot: bool | None = None, tell: Te
                 f"the programs' outputs differ from the model's by {error:.1e} of the largest, more than {limit:.0e}, so "
                 "nothing was written; please report the model's spec"
             )
-        write_settings(run, folder)
-        size = sum(path.stat().st_size for path in folder.iterdir())
+        size = sum(path.stat().st_size for path in folder.glob(f"*{PROGRAM}"))
         return Exported(tuple(described), size, error, aot)
 
 

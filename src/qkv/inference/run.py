@@ -319,7 +319,7 @@ class Run(LoadedModel):
         max_shard_size: int | str = MAX_SHARD_SIZE,
         with_weights: bool = True,
     ) -> Path:
-        """Write a directory that `load` reads: each file under a temporary name, then renamed; the configuration last.
+        """Write a directory that `load` reads. An earlier model there is replaced as a whole; anything else is refused.
 
         "hub" writes the format of `transformers`, and raises ValueError if no Hub family matches the model; "qkv" writes
         qkv's own model type. The default is "hub" if a family matches, else "qkv" with a warning that says why. Weights in

@@ -10,6 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from ..core.atomic import write_file
 from .attention_maps import AttentionMap
 from .head_grid import chosen_heads, rounded
 from .heatmap import enlarged_map, heat_map, label_definitions, small_map
@@ -72,7 +73,7 @@ AnyPicture = Picture | PatchPicture
 
 def save(path: Path, pictures: Sequence[AnyPicture]) -> None:
     """Write pictures to a JSON file (`attention.json`), weights to four decimals."""
-    path.write_text(json.dumps([asdict(p) for p in pictures], ensure_ascii=False), encoding="utf-8")
+    write_file(path, json.dumps([asdict(p) for p in pictures], ensure_ascii=False).encode())
 
 
 def load(path: Path) -> list[AnyPicture]:

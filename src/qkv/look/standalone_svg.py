@@ -7,6 +7,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from ..core.atomic import write_file
 from .svg import tag
 
 WIDTH, HEIGHT = 400, 230  # of a chart, in pixels; text stays legible at the width of a phone
@@ -62,7 +63,7 @@ def figure(*charts: Markup) -> str:
 
 def save(path: Path | str, *charts: Markup) -> None:
     """Write `figure(*charts)` to a file."""
-    Path(path).write_text(figure(*charts), encoding="utf-8")
+    write_file(Path(path), figure(*charts).encode())
 
 
 def size(chart: Markup) -> tuple[float, float]:

@@ -21,6 +21,7 @@ from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ..core.atomic import write_file
 from ..core.layout import Layout, View
 from ..core.spec import Spec
 from . import counts, pictures
@@ -171,7 +172,7 @@ class Pattern(Spec, role="pattern"):
         if ending not in (".svg", ".png"):
             raise ValueError(f"the file name of a picture must end in .svg or .png, not {str(path)!r}")
         data = self.picture(n, cell).encode() if ending == ".svg" else self.picture(n, cell, format="png")
-        Path(path).write_bytes(data)
+        write_file(Path(path), data)
 
 
 @lru_cache(maxsize=256)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ..core import yamls
+from ..core.atomic import write_file
 from . import overrides
 
 TABLES = "completion.json"
@@ -200,4 +201,4 @@ def tables() -> str:
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name(TABLES).write_text(tables(), encoding="utf-8")
+    write_file(Path(__file__).with_name(TABLES), tables().encode())

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import tokenizers
 from tokenizers import models, processors
 
+from ..core.atomic import remove
 from ..core.spec import nearest
 from . import subword_regularization, tokenizer_json
 from .chat.conversations import Conversations
@@ -154,12 +155,17 @@ class Tokenizer:
     def save(self, path: str | Path) -> Path:
         """Write `tokenizer.json` into a folder, or to a path that ends in .json, atomically. Returns the path.
 
-        A chat template is also written to `chat_template.jinja` beside a `tokenizer.json`, where other libraries read it.
+        A chat template is also written to `chat_template.jinja` beside a `tokenizer.json`, where other libraries read it. An
+        earlier tokenizer's is deleted first, so no tokenizer is ever there with the template of another.
         """
         place, template = tokenizer_json.place(path), self.config.get("chat_template")
-        if isinstance(template, str) and place.name == tokenizer_json.FILE:
-            tokenizer_json.write_text(place.with_name(tokenizer_json.CHAT_TEMPLATE), template)
-        return tokenizer_json.write(path, self.to_json())
+        beside = place.with_name(tokenizer_json.CHAT_TEMPLATE) if place.name == tokenizer_json.FILE else None
+        if beside is not None:
+            remove(beside)
+        tokenizer_json.write(path, self.to_json())
+        if beside is not None and isinstance(template, str):
+            tokenizer_json.write_text(beside, template)
+        return place
 
     def to_json(self) -> str:
         """The content of tokenizer.json."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +22,6 @@ from .safety_limits import check
 
 FILE, CHAT_TEMPLATE = "tokenizer.json", "chat_template.jinja"
 LARGEST_FILE = 128 << 20  # bytes; the largest published files have about 35 MB
-STALE = 600  # seconds after which an unfinished temporary file is removed
 OURS = "qkv"
 
 ROLES: dict[str, tuple[str, ...]] = {
@@ -208,19 +206,14 @@ def write(path: str | Path, text: str) -> Path:
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Write a text file atomically; create its folder, and remove temporary files of killed processes."""
+    """Write a text file atomically; create its folder if needed."""
     return write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: Path, data: bytes) -> Path:
     """Write bytes like `write_text`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    for unfinished in (*path.parent.glob(f".tmp-{path.name}-*"), *path.parent.glob(f".{path.name}.[0-9]*")):
-        with contextlib.suppress(OSError):
-            if time.time() - unfinished.stat().st_mtime > STALE:
-                unfinished.unlink()
-    with atomic.replacing(path) as temporary:
-        temporary.write_bytes(data)
+    atomic.write_file(path, data)
     return path
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...core.atomic import write_file
 from .note_names import HIGHEST, Frame, runs, text_to_frames
 
 MOST_BYTES = 2 << 20  # in a file; mido needs several hundred bytes of memory for a message of three
@@ -148,7 +149,7 @@ def main() -> None:
     if len(sys.argv) != 2:
         raise SystemExit("usage: python -m qkv.data.media.midi SONG.mid < notes")
     try:
-        Path(sys.argv[1]).write_bytes(to_midi(text_to_frames(sys.stdin.read())))
+        write_file(Path(sys.argv[1]), to_midi(text_to_frames(sys.stdin.read())))
     except ValueError as error:
         raise SystemExit(str(error)) from None
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from ...core import yamls
-from ...directories.layout import EVALUATION, METRICS, State, clear, read_json, write_json
-from ...directories.lock import LOCK, OWNER
+from ...directories.layout import EVALUATION, METRICS, State, read_json, write_json
 from ...inference.run import load
 from ...look.training_history import History
 from ...recipes.recipe import Recipe
@@ -91,18 +90,6 @@ def train_run(job: Job) -> RunResult | None:
     result = _finished(job, recipe, outputs)
     write_json(job.folder / RESULT, asdict(result))
     return result
-
-
-def forget(folder: Path) -> None:
-    """Remove a run of an ablation, and its directories if nothing else is in them."""
-    (folder / RESULT).unlink(missing_ok=True)
-    if State.of(folder) in (State.STARTED, State.FINISHED):
-        clear(folder)
-    for name in (LOCK, OWNER):
-        (folder / name).unlink(missing_ok=True)
-    for empty in (folder, folder.parent):
-        if empty.is_dir() and not any(empty.iterdir()):
-            empty.rmdir()
 
 
 def _finished(job: Job, recipe: Recipe, outputs: Sequence[Mapping[str, Any]] | None) -> RunResult:

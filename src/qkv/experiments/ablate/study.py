@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from ...core.atomic import drop_old
 from ...core.device import choose
 from ...core.spec import counted
 from ...directories import layout
@@ -16,14 +17,14 @@ from ...directories.layout import State
 from ...look.output_diff import duration
 from ...recipes.recipe import Recipe
 from ..studies.data import check_data
-from ..studies.directory import needs_resume, saved_study
+from ..studies.directory import begun, check_contents, needs_resume, saved_study
 from ..studies.processes import do_all
 from .ablation import Ablation
 from .budget import equalized
 from .forecast import Forecast, costs_of, forecast, slowdown_of
 from .live import Progress
 from .page import write_page
-from .single_run import Job, RunResult, forget, train_run
+from .single_run import Job, RunResult, train_run
 from .summary import Summary, summarize
 from .tables import FILES, write_tables
 
@@ -70,7 +71,7 @@ def run_ablation(
     """Train every variant with every seed below `out`, and write `report.html` and the tables there.
 
     resume:    continue an interrupted ablation, or add variants and seeds to one; runs that are done are not repeated.
-    overwrite: replace the ablation in `out`.
+    overwrite: replace the ablation in `out`, which is kept as `.old-NAME` until the new one is finished.
     jobs:      runs that are trained at once, each in a process of its own with its share of the threads.
     limit:     seconds that all runs may take, by prediction.
 
@@ -82,10 +83,12 @@ def run_ablation(
     check_data({variant.label: ablation.variant(name) for name, variant in ablation.variants.items()})
     plan = make_plan(ablation, device, measure=limit is not None)
     _check_time(ablation, plan, limit, jobs)
-    if overwrite:
-        _clear(ablation, out)
-    out.mkdir(parents=True, exist_ok=True)
-    layout.write_text(out / SETTINGS, ablation.to_yaml())
+    with begun(out, SETTINGS, ablation.to_yaml(), console, overwrite):
+        return _run(ablation, plan, out, jobs, device, console)
+
+
+def _run(ablation: Ablation, plan: Plan, out: Path, jobs: int, device: str, console: Console) -> Study:
+    """Train the runs that are left, and write the tables and, if all are done, the report."""
     results: Results = {}
     todo: dict[tuple[str, int], Job] = {}
     for run in ablation.runs:
@@ -99,7 +102,10 @@ def run_ablation(
     complete = _train_all(ablation, todo, results, jobs, console)
     summary = summarize(ablation, plan.forecasts, results)
     write_tables(summary, out)
-    return Study(out, summary, write_page(ablation, summary, results, out) if complete else None)
+    page = write_page(ablation, summary, results, out) if complete else None
+    if complete:
+        drop_old(out)
+    return Study(out, summary, page)
 
 
 def make_plan(ablation: Ablation, device: str, measure: bool = False) -> Plan:
@@ -145,7 +151,11 @@ def _announce(ablation: Ablation, plan: Plan, left: int, jobs: int, console: Con
 def _admit(ablation: Ablation, out: Path, resume: bool, overwrite: bool) -> None:
     """Check that `out` is free, or can be resumed or overwritten. Raises ValueError if it can't be used."""
     old = _saved(out)
-    if old is None or overwrite:
+    if old is None:
+        return
+    if overwrite:
+        files = (layout.REPORT, *FILES)
+        check_contents(out, files, SETTINGS, "an ablation", [_folder(out, *run) for run in old.runs])
         return
     if not any(State.of(_folder(out, *run)) is not State.FREE for run in (*old.runs, *ablation.runs)):
         return
@@ -171,16 +181,6 @@ def _saved(out: Path) -> Ablation | None:
     """The ablation in `out`, if there is one. Raises ValueError if something else is there."""
     saved = saved_study(out, SETTINGS, "an ablation")
     return None if saved is None else Ablation.from_dict(saved)
-
-
-def _clear(ablation: Ablation, out: Path) -> None:
-    """Remove the runs, tables and report of the ablation in `out`, and the runs that have the names of new ones."""
-    saved = _saved(out)
-    old = [] if saved is None else saved.runs
-    for name in (layout.REPORT, *FILES):
-        (out / name).unlink(missing_ok=True)
-    for variant, seed in {*old, *ablation.runs}:
-        forget(_folder(out, variant, seed))
 
 
 def _folder(out: Path, variant: str, seed: int) -> Path:

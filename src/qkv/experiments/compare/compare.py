@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,13 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from ...core import yamls
+from ...core.atomic import drop_old
 from ...directories import layout
 from ...directories.layout import State
 from ...inference.run import load
+from ...recipes.recipe import COMPARE, Recipe
+from ..studies.directory import begun, check_contents
 from ..train import train
 from .comparison import Comparison
 from .costs import Costs, costs
@@ -53,17 +57,26 @@ def compare(
     """Train each variant into a folder of its own below `out`, and write `comparison.json` and `report.html` there.
 
     resume:    continue an interrupted comparison; finished variants are not trained again.
-    overwrite: remove the runs of all variants first.
+    overwrite: replace the comparison in `out`, which is kept as `.old-NAME` until the new one is finished.
 
     Raises ValueError, before anything is trained, if a variant is not a valid recipe or `out` holds something else.
     """
     console = console or Console(quiet=True)
     recipes = {name: comparison.variant(name) for name in comparison.variants}
     _admit(comparison, out, resume, overwrite)
-    if overwrite:
-        _clear(out, comparison.variants)
-    out.mkdir(parents=True, exist_ok=True)
-    layout.write_text(out / SETTINGS, comparison.to_yaml())
+    with begun(out, SETTINGS, comparison.to_yaml(), console, overwrite):
+        return _train_all(comparison, recipes, out, resume, device, console)
+
+
+def _train_all(
+    comparison: Comparison,
+    recipes: Mapping[str, Recipe],
+    out: Path,
+    resume: bool,
+    device: str | torch.device,
+    console: Console,
+) -> Compared:
+    """Train and measure each variant, and write the results and the report."""
     measurements = [Measurement(measure) for measure in comparison.measure.all]
     for number, (name, recipe) in enumerate(recipes.items(), 1):
         folder = out / name
@@ -82,7 +95,9 @@ def compare(
     measured = costs({name: load(out / name, device=device) for name in recipes})
     layout.write_json(out / RESULTS, _results(comparison, measurements, measured))
     curves, *beside = (measurement.curves for measurement in measurements)
-    return Compared(out, curves, write_page(comparison, measurements, measured, out), tuple(beside), measured)
+    page = write_page(comparison, measurements, measured, out)
+    drop_old(out)
+    return Compared(out, curves, page, tuple(beside), measured)
 
 
 def _admit(comparison: Comparison, out: Path, resume: bool, overwrite: bool) -> None:
@@ -92,7 +107,12 @@ def _admit(comparison: Comparison, out: Path, resume: bool, overwrite: bool) -> 
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise ValueError(f"{out} holds something that is not a comparison; choose another directory with --out")
         return
-    if overwrite or not any(State.of(out / name) is not State.FREE for name in comparison.variants):
+    if overwrite:
+        check_contents(
+            out, (RESULTS, layout.REPORT), SETTINGS, "a comparison", [out / name for name in _variants(saved)]
+        )
+        return
+    if not any(State.of(out / name) is not State.FREE for name in comparison.variants):
         return
     if not resume:
         raise ValueError(
@@ -105,13 +125,10 @@ def _admit(comparison: Comparison, out: Path, resume: bool, overwrite: bool) -> 
         )
 
 
-def _clear(out: Path, variants: Iterable[str]) -> None:
-    """Remove a comparison's results and its variants' runs. Other directories stay, and `train` refuses to use them."""
-    for name in (RESULTS, layout.REPORT):
-        (out / name).unlink(missing_ok=True)
-    for folder in (out / name for name in variants):
-        if State.of(folder) in (State.STARTED, State.FINISHED):
-            layout.clear(folder)
+def _variants(settings: Path) -> list[str]:
+    """The names of the variants of a comparison that was begun."""
+    variants = yamls.load(layout.read_text(settings), str(settings)).get(COMPARE)
+    return list(map(str, variants)) if isinstance(variants, dict) else []
 
 
 def _results(

@@ -25,8 +25,8 @@ MEASURES = {
 }
 
 
-def write_page(result: Pruned, sizes: Mapping[str, int]) -> Path:
-    """Write the page into the directory of the result; `sizes` are the numbers of heads of each layer before."""
+def write_page(result: Pruned, sizes: Mapping[str, int], folder: Path) -> Path:
+    """Write the page into a folder; `sizes` are the numbers of heads of each layer before."""
     before, after = result.parameters
     sections = [_results(result), _removed(result, sizes), _factorized(result), _importance(result), _curve(result)]
     page = render(
@@ -43,7 +43,7 @@ def write_page(result: Pruned, sizes: Mapping[str, int]) -> Path:
         ],
         sections=[section for section in sections if section is not None],
     )
-    path = result.folder / PAGE
+    path = folder / PAGE
     write_text(path, page)
     return path
 

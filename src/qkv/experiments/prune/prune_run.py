@@ -11,8 +11,9 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
+from ...core.atomic import check_replaceable, check_room, replacing_folder
 from ...core.spec import nearest
-from ...directories.layout import State, clear, write_text
+from ...directories.layout import MODEL, RUN, SHRUNK, Contents, refuse, write_text
 from ...inference.held_out import batches, recipe_of
 from ...inference.run import Run, load
 from ...look.activations import Zero, intervene
@@ -29,13 +30,14 @@ from ...recipes.recipe import Recipe
 from ..evaluate import Evaluated, evaluate_run
 from ..train import train
 from .examples import loss_over, mean_loss, repeated, sum_loss
-from .page import PAGE, write_page
+from .page import write_page
 from .result import Pruned
 from .speed import speeds
 
 By = Literal["gradient", "ablation", "gates"]
 METHODS = ("gradient", "ablation", "gates")
 PRUNING = "pruning.json"
+PRUNED = Contents("a pruned run", (*MODEL.files, *RUN.files), needs=PRUNING)
 _GATE_STEPS = 300
 _CURVE = tuple(i / 10 for i in range(10))  # shares of heads
 
@@ -110,32 +112,49 @@ def prune(
     model, ranks = job.factorized(model, rank)
     parameters = (run.model.spec.n_parameters, model.spec.n_parameters)
     metrics = {"before": before.metrics}
-    first = folder.with_name(f"{folder.name}-not-finetuned") if finetune is not None else folder
-    pruned = _saved(run, model, first)
-    after = job.evaluated(pruned)
-    metrics["pruned"] = after.metrics
-    if finetune is not None:
-        _finetune(pruned, folder, finetune, changes, overwrite, device, console)
-        pruned = load(folder, device)
-        metrics["finetuned"] = job.evaluated(pruned).metrics
-    result = Pruned(
-        run.name,
-        folder,
-        measure if importance else "given",
-        chosen,
-        {name: len(indices) for name, indices in removed_neurons.items()},
-        removed_layers,
-        {name: [round(value, 6) for value in values.tolist()] for name, values in importance.items()},
-        drawn,
-        parameters,
-        metrics,
-        before.examples,
-        job.speeds(pruned),
-        ranks,
-    )
+    sizes = {name: layer.n_heads for name, layer in job.layers.items()}
+
+    def result(pruned: Run) -> Pruned:
+        return Pruned(
+            run.name,
+            folder,
+            measure if importance else "given",
+            chosen,
+            {name: len(indices) for name, indices in removed_neurons.items()},
+            removed_layers,
+            {name: [round(value, 6) for value in values.tolist()] for name, values in importance.items()},
+            drawn,
+            parameters,
+            metrics,
+            before.examples,
+            job.speeds(pruned),
+            ranks,
+        )
+
+    if finetune is None:
+        with replacing_folder(folder, PRUNED.check if overwrite else refuse) as beside:
+            pruned = _saved(run, model, beside, folder)
+            metrics["pruned"] = job.evaluated(pruned).metrics
+            return _reported(result(pruned), sizes, beside)
+    first = _not_finetuned(folder)
+    with replacing_folder(first, SHRUNK.check if overwrite else refuse) as beside:
+        pruned = _saved(run, model, beside, first)
+    metrics["pruned"] = job.evaluated(pruned).metrics
+    _finetune(pruned, folder, finetune, changes, overwrite, device, console)
+    pruned = load(folder, device)
+    metrics["finetuned"] = job.evaluated(pruned).metrics
+    return _reported(result(pruned), sizes, folder)
+
+
+def _reported(result: Pruned, sizes: Mapping[str, int], folder: Path) -> Pruned:
+    """Write a result and its page into a folder."""
     write_text(folder / PRUNING, result.to_json())
-    write_page(result, {name: layer.n_heads for name, layer in job.layers.items()})
+    write_page(result, sizes, folder)
     return result
+
+
+def _not_finetuned(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}-not-finetuned")
 
 
 class _Job:
@@ -253,31 +272,25 @@ class _Job:
 
 
 def _check_folder(folder: Path, run: Run, overwrite: bool, staged: bool) -> None:
-    """Make room for the results. Raises ValueError for a directory that is not free, and for that of the run itself."""
-    folders = (folder, folder.with_name(f"{folder.name}-not-finetuned")) if staged else (folder,)
+    """Raise ValueError for a directory that is not free, and for that of the run itself; OSError if the disk has no room."""
+    folders = {folder: PRUNED} | ({_not_finetuned(folder): SHRUNK} if staged else {})
     if run.path is not None and run.path.resolve() in [path.resolve() for path in folders]:
         raise ValueError(f"{run.path} is the run that is pruned; choose another directory, such as {run.path}-pruned")
-    for path in folders:
-        if State.of(path) is State.FREE and not (path.is_dir() and any(path.iterdir())):
-            continue
-        if not overwrite:
-            raise ValueError(f"{path} already exists; choose another directory, or replace it with --overwrite")
-        for name in (PRUNING, PAGE):
-            (path / name).unlink(missing_ok=True)
-        clear(path)
+    for path, contents in folders.items():
+        check_replaceable(path, contents.check if overwrite else refuse)
+    check_room(folder, sum(tensor.nbytes for tensor in run.model.state_dict().values()) * len(folders))
 
 
-def _saved(run: Run, model: TransformerModel, folder: Path) -> Run:
-    """Write the smaller model as a run whose recipe continues from it."""
+def _saved(run: Run, model: TransformerModel, beside: Path, folder: Path) -> Run:
+    """Write the smaller model, which will be in `folder`, as a run whose recipe continues from it."""
     own = recipe_of(run).model_copy(
         update={
             "model": ModelChoice(directory=str(folder.resolve())),
             **dict.fromkeys(("vectors", "adapter", "tokenizer", "source_tokenizer")),
         }
     )
-    smaller = Run(model, run.tokenizer, run.generation, run.task, own, folder)
-    smaller.save(folder, "qkv")
-    return load(folder, model.device)
+    Run(model, run.tokenizer, run.generation, run.task, own).save(beside, "qkv")
+    return load(beside, model.device)
 
 
 def _finetune(

@@ -18,8 +18,8 @@ PAGE = "quantization.html"
 WORST = 10
 
 
-def write_page(result: QuantizedRun) -> Path:
-    """Write the page into the directory of the result."""
+def write_page(result: QuantizedRun, folder: Path) -> Path:
+    """Write the page into a folder."""
     before, after = result.sizes
     groups = sorted(set(result.groups.values()))
     sections = [_results(result), _rounded(result), _worst(result), _errors(result)]
@@ -37,7 +37,7 @@ def write_page(result: QuantizedRun) -> Path:
         ],
         sections=[section for section in sections if section is not None],
     )
-    path = result.folder / PAGE
+    path = folder / PAGE
     write_text(path, page)
     return path
 

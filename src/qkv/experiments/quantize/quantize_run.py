@@ -12,7 +12,8 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from ...directories.layout import EVALUATION, State, clear, write_json, write_text
+from ...core.atomic import check_replaceable, check_room, replacing_folder
+from ...directories.layout import EVALUATION, MODEL, REPORT, Contents, refuse, write_json, write_text
 from ...inference.held_out import recipe_of
 from ...inference.quantization.calibration import Data, batched, text_rows
 from ...inference.quantization.quantize import EXAMPLES, quantized, usual_method
@@ -25,6 +26,7 @@ from .quality import Quality, of_rows, of_test_split
 from .result import QuantizedRun
 
 RESULT = "quantization.json"
+QUANTIZED = Contents("a quantized run", (*MODEL.files, RESULT, PAGE, EVALUATION, REPORT), needs=RESULT)
 ROWS = 64  # of a text that a run without a recipe is evaluated on
 
 
@@ -81,9 +83,6 @@ def quantize(
             tell=tell,
         )
     before, after = (None, None) if measure is None else (_told(console, measure, each) for each in (run, other))
-    if overwrite:
-        _clear(folder)
-    _save(run, other, folder, after)
     result = QuantizedRun(
         run.name,
         folder,
@@ -99,8 +98,10 @@ def quantize(
         "" if after is None else after.evaluated_on,
         done.rounded,
     )
-    write_text(folder / RESULT, result.to_json())
-    write_page(result)
+    with replacing_folder(folder, QUANTIZED.check if overwrite else refuse) as beside:
+        _save(run, other, beside, folder, after)
+        write_text(beside / RESULT, result.to_json())
+        write_page(result, beside)
     return result
 
 
@@ -152,22 +153,16 @@ def _progress(console: Console) -> AbstractContextManager[Any]:
 
 
 def _check_folder(folder: Path, run: Run, overwrite: bool) -> None:
-    """Raise ValueError for a directory that is not free, and for that of the run itself."""
+    """Raise ValueError for a directory that is not free, and for that of the run itself; OSError if the disk has no room."""
     if run.path is not None and run.path.resolve() == folder.resolve():
         raise ValueError(f"{folder} is the run that is quantized; choose another directory by --out")
-    if State.of(folder) is not State.FREE and not overwrite:
-        raise ValueError(f"{folder} already exists; choose another directory by --out, or replace it with --overwrite")
+    check_replaceable(folder, QUANTIZED.check if overwrite else refuse)
+    check_room(folder, run.model.spec.n_parameters // 2)  # no format takes less than 4 bits
 
 
-def _clear(folder: Path) -> None:
-    if State.of(folder) is not State.FREE:
-        for name in (RESULT, PAGE):
-            (folder / name).unlink(missing_ok=True)
-        clear(folder)
-
-
-def _save(source: Run, run: Run, folder: Path, quality: Quality | None) -> None:
-    """Write the run; its recipe trains an adapter over it. A model of the Hub stays in the Hub's format where it can."""
+def _save(source: Run, run: Run, beside: Path, folder: Path, quality: Quality | None) -> None:
+    """Write the run, which will be in `folder`; its recipe trains an adapter over it. A model of the Hub stays in the Hub's
+    format where it can."""
     if run.recipe is not None:
         recipe = run.recipe.model_copy(
             update={
@@ -176,7 +171,7 @@ def _save(source: Run, run: Run, folder: Path, quality: Quality | None) -> None:
             }
         )
         run = replace(run, recipe=recipe)
-    run.save(folder, "qkv" if source.origin is None else None)
+    run.save(beside, "qkv" if source.origin is None else None)
     if quality is not None and run.recipe is not None:
         about = {"split": "test", "examples": quality.examples, "metrics": quality.metrics}
-        write_json(folder / EVALUATION, {**about, "signatures": {}, "samples": [], "notes": [], "seconds": 0.0})
+        write_json(beside / EVALUATION, {**about, "signatures": {}, "samples": [], "notes": [], "seconds": 0.0})

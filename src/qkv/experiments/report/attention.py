@@ -18,6 +18,7 @@ import torch
 from markupsafe import Markup
 from torch import Tensor
 
+from ...core.atomic import remove
 from ...core.batch import Batch
 from ...core.layout import Layout
 from ...data.loader.stream import stream
@@ -58,7 +59,7 @@ def attention(story: Story) -> Section | None:
         if page.views:
             page.save(story.run_dir / PAGE)
         else:
-            (story.run_dir / PAGE).unlink(missing_ok=True)
+            remove(story.run_dir / PAGE)
     except (OSError, ValueError) as error:
         pictures = attention_picture.load(path)
         if not pictures:

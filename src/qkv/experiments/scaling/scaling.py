@@ -13,16 +13,16 @@ import torch
 from rich.console import Console
 
 from ...core import yamls
+from ...core.atomic import drop_old
 from ...core.device import choose
 from ...core.spec import counted
 from ...directories import layout
-from ...directories.layout import State
 from ...kernels.threads import set_threads
 from ...scaling.chinchilla import check
 from ...scaling.laws import Laws, fit_laws
 from ...scaling.points import Points
 from ...training.logging.progress_bar import span
-from ..studies.directory import needs_resume, saved_study
+from ..studies.directory import begun, check_contents, needs_resume, saved_study
 from ..train import tell
 from .ladder import Rung, ladder, predicted_seconds, total_seconds
 from .page import HeldOut, Source, write_page
@@ -64,7 +64,7 @@ def scale(
     seconds:   the longest time that the ladder may take by prediction.
     plan:      print the ladder and its predicted time, and train nothing.
     resume:    continue an interrupted study; finished and diverged runs are not trained again.
-    overwrite: remove the runs of an earlier study first.
+    overwrite: replace the study in `out`, which is kept as `.old-NAME` until the new one is finished.
 
     Raises ValueError, before anything is trained, if the ladder is not valid, would take longer than `seconds`, or gives too
     few points for a fit, or if `out` holds something else.
@@ -83,10 +83,24 @@ def scale(
     if plan:
         console.print(table(rungs, {}))
         return Scaled(out)
-    if overwrite:
-        _clear(out, rungs)
-    out.mkdir(parents=True, exist_ok=True)
-    layout.write_text(out / SETTINGS, study.to_yaml())
+    with begun(out, SETTINGS, study.to_yaml(), console, overwrite):
+        complete = _train(rungs, left, outcomes, out, jobs, device, console)
+    if not complete:
+        return Scaled(out, outcomes)
+    tell(console, "Fitting the scaling laws …")
+    return _finish(study, out, rungs, outcomes, bootstrap)
+
+
+def _train(
+    rungs: Sequence[Rung],
+    left: Sequence[Rung],
+    outcomes: dict[str, Outcome],
+    out: Path,
+    jobs: int,
+    device: str,
+    console: Console,
+) -> bool:
+    """Train the runs that are left and record their outcomes. Returns whether all are done."""
 
     def record(rung: Rung, outcome: Outcome) -> None:
         outcomes[rung.name] = outcome
@@ -96,11 +110,7 @@ def scale(
             tell(console, f"{rung.name}: {loss} ({len(outcomes)} of {len(rungs)})")
 
     with shown(rungs, outcomes, out, console):
-        complete = run_all(left, out, device, jobs, record)
-    if not complete:
-        return Scaled(out, outcomes)
-    tell(console, "Fitting the scaling laws …")
-    return _finish(study, out, rungs, outcomes, bootstrap)
+        return run_all(left, out, device, jobs, record)
 
 
 def _finish(study: Study, out: Path, rungs: Sequence[Rung], outcomes: dict[str, Outcome], bootstrap: int) -> Scaled:
@@ -123,7 +133,9 @@ def _finish(study: Study, out: Path, rungs: Sequence[Rung], outcomes: dict[str, 
         f"{counted(len(rungs), 'run')}, trained for this study; learning rate {_rule(study)}.",
         [(rung.name, rung.lr, rung.steps, outcomes[rung.name]) for rung in rungs],
     )
-    return Scaled(out, outcomes, laws, held_out, write_page(laws, out / layout.REPORT, source, held_out))
+    page = write_page(laws, out / layout.REPORT, source, held_out)
+    drop_old(out)
+    return Scaled(out, outcomes, laws, held_out, page)
 
 
 def _rule(study: Study) -> str:
@@ -178,7 +190,11 @@ def _predict(rungs: Sequence[Rung], device: torch.device, jobs: int, most: float
 def _admit(study: Study, out: Path, resume: bool, overwrite: bool) -> None:
     """Check that `out` is free, or can be resumed or overwritten. Raises ValueError if it can't be used."""
     saved = saved_study(out, SETTINGS, "a scaling study")
-    if saved is None or overwrite:
+    if saved is None:
+        return
+    if overwrite:
+        files = (RUNS, POINTS, RESULTS, layout.REPORT)
+        check_contents(out, files, SETTINGS, "a scaling study", out.glob("*-[0-9]*x[0-9]*"))
         return
     if not resume:
         raise needs_resume(out, "a scaling study")
@@ -186,15 +202,6 @@ def _admit(study: Study, out: Path, resume: bool, overwrite: bool) -> None:
         raise ValueError(
             f"the scaling study in {out} has other settings; resume it with those, or replace it with --overwrite"
         )
-
-
-def _clear(out: Path, rungs: Sequence[Rung]) -> None:
-    """Remove a study's results and the runs of this ladder."""
-    for name in (RUNS, POINTS, RESULTS, layout.REPORT):
-        (out / name).unlink(missing_ok=True)
-    for folder in (out / rung.name for rung in rungs):
-        if State.of(folder) in (State.STARTED, State.FINISHED):
-            layout.clear(folder)
 
 
 def _outcomes(out: Path) -> dict[str, Outcome]:

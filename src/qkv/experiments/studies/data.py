@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...recipes.recipe import Recipe
-from ..train import first_examples
+from ..admission import first_examples
 
 
 def check_data(recipes: Mapping[str, Recipe]) -> None:

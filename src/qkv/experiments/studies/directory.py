@@ -1,12 +1,17 @@
-"""The directory of a study: whether it is free, and the study that it holds."""
+"""The directory of a study: whether it is free, the study that it holds, and how a new one replaces it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ...core import yamls
+from rich.console import Console
+
+from ...core import atomic, yamls
 from ...directories import layout
+from ...directories.layout import RUN, Contents
 
 
 def saved_study(out: Path, settings: str, kind: str) -> dict[str, Any] | None:
@@ -26,3 +31,31 @@ def needs_resume(out: Path, kind: str) -> ValueError:
     return ValueError(
         f"{out} holds {kind}; continue it with --resume, replace it with --overwrite, or choose another directory with --out"
     )
+
+
+def check_contents(out: Path, files: Iterable[str], settings: str, kind: str, runs: Iterable[Path]) -> None:
+    """Raise ValueError if the directory of a study holds anything but its `settings`, its other `files`, and its `runs`."""
+    contents = Contents(kind, (settings, *files), needs=settings)
+    atomic.check_replaceable(out, lambda folder: contents.check(folder, dict.fromkeys(map(Path.resolve, runs), RUN)))
+
+
+@contextmanager
+def begun(out: Path, settings: str, content: str, console: Console, overwrite: bool) -> Iterator[None]:
+    """Write the settings with which a study begins or continues. If it overwrites one, that one is set aside until
+    `drop_old`, and put back if the new one fails before anything else was written."""
+    replaces = overwrite and out.is_dir() and any(out.iterdir())
+    if replaces:
+        with atomic.beginning(out) as new:
+            layout.write_text(new / settings, content)
+        console.print(
+            f"What was in {out} is kept in {atomic.old(out)} until this is finished.", soft_wrap=True, highlight=False
+        )
+    else:
+        out.mkdir(parents=True, exist_ok=True)
+        layout.write_text(out / settings, content)
+    try:
+        yield
+    except BaseException:
+        if replaces and [path.name for path in out.iterdir()] == [settings]:
+            atomic.put_back(out)
+        raise

@@ -10,11 +10,11 @@ from typing import Any
 
 from rich.console import Console
 
+from ...core.atomic import drop_old
 from ...core.spec import counted
 from ...directories import layout
-from ...directories.layout import State
 from ..studies.data import check_data
-from ..studies.directory import needs_resume, saved_study
+from ..studies.directory import begun, check_contents, needs_resume, saved_study
 from ..studies.processes import do_all
 from .live import Progress
 from .page import write_page
@@ -53,7 +53,7 @@ def tune(
 
     recipe, settings: as on the command line, for the command that trains the best settings.
     resume:    continue an interrupted tuning, or one that is done with more trials.
-    overwrite: replace the tuning in `out`.
+    overwrite: replace the tuning in `out`, which is kept as `.old-NAME` until the new one is finished.
     jobs:      trials that are trained at once, each in a process of its own with its share of the threads.
     limit:     seconds after which no trial begins.
 
@@ -64,10 +64,21 @@ def tune(
     _admit(tuning, out, resume, overwrite)
     if not any(one.key.split(".")[0] == "data" for one in tuning.space):
         check_data({tuning.name: tuning.base})
-    if overwrite:
-        _clear(out)
-    out.mkdir(parents=True, exist_ok=True)
-    layout.write_text(out / SETTINGS, tuning.to_yaml())
+    with begun(out, SETTINGS, tuning.to_yaml(), console, overwrite):
+        return _run(tuning, out, recipe or tuning.name, settings, jobs, limit, device, console)
+
+
+def _run(
+    tuning: Tuning,
+    out: Path,
+    recipe: str,
+    settings: Sequence[str],
+    jobs: int,
+    limit: float | None,
+    device: str,
+    console: Console,
+) -> Tuned:
+    """Train the trials that are left, and write the tables and, if all are done, the report."""
     base = tuning.base
     study = open_study(out / DATABASE, base, tuning.pruner, tuning.sampler)
     results = {
@@ -81,11 +92,14 @@ def tune(
     console.print(text, highlight=False, soft_wrap=True)
     queue = _Queue(tuning, study, out, device, results, None if limit is None else time.monotonic() + limit)
     complete = _train(queue, jobs, progress)
-    summary = summarize(tuning, study, results, out, recipe or tuning.name, settings)
+    summary = summarize(tuning, study, results, out, recipe, settings)
     if complete and results and summary.count("failed") == len(results):
         raise ValueError(f"no trial could be trained; the first: {next(iter(results.values())).message}")
     write_tables(summary, out)
-    return Tuned(out, summary, write_page(tuning, summary, out) if complete else None)
+    page = write_page(tuning, summary, out) if complete else None
+    if complete:
+        drop_old(out)
+    return Tuned(out, summary, page)
 
 
 @dataclass
@@ -170,7 +184,11 @@ def _train(queue: _Queue, jobs: int, progress: Progress) -> bool:
 def _admit(tuning: Tuning, out: Path, resume: bool, overwrite: bool) -> None:
     """Check that `out` is free, or can be resumed or overwritten. Raises ValueError if it can't be used."""
     saved = saved_study(out, SETTINGS, "a tuning")
-    if saved is None or overwrite:
+    if saved is None:
+        return
+    if overwrite:
+        files = (layout.REPORT, DATABASE, f"{DATABASE}-*", *FILES)
+        check_contents(out, files, SETTINGS, "a tuning", out.glob("trial-[0-9]*"))
         return
     if not resume:
         raise needs_resume(out, "a tuning")
@@ -179,12 +197,3 @@ def _admit(tuning: Tuning, out: Path, resume: bool, overwrite: bool) -> None:
         raise ValueError(
             f"the tuning in {out} has another recipe or space; resume it with its own, or replace it with --overwrite"
         )
-
-
-def _clear(out: Path) -> None:
-    """Remove the trials, tables and study of the tuning in `out`."""
-    for name in (layout.REPORT, DATABASE, *FILES):
-        (out / name).unlink(missing_ok=True)
-    for folder in out.glob("trial-[0-9]*"):
-        if State.of(folder) in (State.STARTED, State.FINISHED):
-            layout.clear(folder)

@@ -48,6 +48,7 @@ def write(
 ) -> None:
     """Write a file under a temporary name, then rename it. `advance` is called with the bytes of each tensor written."""
     header = _header(metadata, tensors)
+    atomic.check_room(path, len(header) + sum(tensor.size for tensor in tensors))
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic.replacing(path) as beside, beside.open("wb") as file:
         file.write(header)

@@ -22,8 +22,8 @@ import copy
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,8 +97,7 @@ class Checkpoints:
         aside = self.root / f"damaged-{damaged.name}"
         if aside.exists():
             atomic.remove_folder(aside)
-        damaged.rename(aside)
-        atomic.sync_folder(self.root)
+        atomic.rename_folder(damaged, aside)
         return aside
 
     # -- saving -------------------------------------------------------------------------------------------------
@@ -165,7 +164,7 @@ class Checkpoints:
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.writing.result()
-            shutil.rmtree(pending.beside, ignore_errors=True)
+            atomic.remove(pending.beside)
 
     def _on_rank_0(self, act: Callable[[], None]) -> OSError | None:
         """Act on rank 0. Returns the error, on every rank."""
@@ -212,7 +211,8 @@ class Checkpoints:
     def _failed(self, beside: Path, target: Path, error: OSError) -> OSError:
         """Remove what was written of a checkpoint. Returns the error to raise."""
         if self.ranks.rank == 0:
-            shutil.rmtree(beside, ignore_errors=True)
+            with suppress(OSError):
+                atomic.remove(beside)
         kept = next((path for path in reversed(self.all()) if path != target), None)
         rest = f"the checkpoint before it, {kept}, is intact" if kept else "there is no earlier one"
         message = f"the checkpoint {target} could not be saved: {error.strerror or error}; {rest}"
@@ -227,8 +227,7 @@ class Checkpoints:
 
 def _begin(folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
-    if folder.exists():
-        shutil.rmtree(folder)
+    atomic.remove(folder)
     folder.mkdir()
 
 

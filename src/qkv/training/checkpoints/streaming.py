@@ -40,6 +40,7 @@ def stream_tensors(path: Path, tensors: Sequence[Later]) -> None:
     sums = {one.name: 2**32 - 1 for one in tensors}  # as long as any
     length = len(_header(entries, sums))
     length += -length % 8
+    atomic.check_room(path, at)
     with atomic.replacing(path) as beside, beside.open("wb") as file:
         file.write(length.to_bytes(8, "little") + bytes(length))
         for one in tensors:
