@@ -65,6 +65,18 @@ def test_the_first_tokens_or_those_with_the_role() -> None:
     torch.testing.assert_close(by_role(x, Pass.over(Layout.full(T).with_roles(roles), PositionModule())), first)
 
 
+@pytest.mark.parametrize("lengths", [(5, 6), (1, 7, 3), (4, 4, 3)])
+def test_the_first_tokens_of_each_packed_document(lengths: tuple[int, ...]) -> None:
+    module, _ = made(pattern=(window(2) | global_tokens(3)).to_dict())
+    x, start = torch.randn(1, T, M, dtype=torch.float64), 0
+    together = module(x, Pass.over(Layout.packed([lengths]), PositionModule()))
+    for length in lengths:
+        own = slice(start, start + length)
+        start += length
+        alone = module(x[:, own], Pass.over(Layout.full(length), PositionModule()))
+        torch.testing.assert_close(together[:, own], alone)
+
+
 def test_marked_tokens_are_counted_on_the_host_and_found_where_they_are() -> None:
     """A layout may know of more global tokens than a part of it has: what is picked besides stays as it is."""
     module, _ = made()

@@ -133,6 +133,25 @@ def test_documents_never_see_one_another(causal: bool) -> None:
         )
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("rounds", [1, 3])
+@pytest.mark.parametrize(("lengths", "chunk"), [((9, 8, 7), 10), ((4, 4, 4, 4, 4), 5), ((3, 20, 5, 4), 6)])
+def test_short_documents_are_exact_across_the_border_of_a_chunk(
+    lengths: tuple[int, ...], chunk: int, rounds: int, causal: bool
+) -> None:
+    layout, total = Layout.packed([lengths]), sum(lengths)
+    qk, v = drawn(1, total, H, D), drawn(1, total, H, E, seed=1)
+    found = lsh.lsh_attention(qk, v, rotations(rounds), layout=layout, chunk=chunk, causal=causal)
+    start = 0
+    for length in lengths:
+        own = slice(start, start + length)
+        start += length
+        seen = ~torch.eye(length, dtype=torch.bool)
+        seen = (seen.tril() if causal else seen).expand(H, length, length)
+        if length <= chunk:
+            torch.testing.assert_close(found[0, own], over(qk[0, own], v[0, own], seen))
+
+
 def test_tokens_see_nothing_that_comes_after_them() -> None:
     qk, v = drawn(1, 24, H, D), drawn(1, 24, H, E, seed=1)
     changed = v.clone()

@@ -13,6 +13,7 @@ import torch
 from qkv import build, preset
 from qkv.attention import tap
 from qkv.attention.attend import attend
+from qkv.attention.weighting import ReLU, Sigmoid, Softmax, Sparsemax, SquaredReLU, Weighting
 from qkv.core.layout import Layout
 from qkv.kernels import reference
 from qkv.kernels.request import Request
@@ -50,6 +51,18 @@ def test_weights_are_the_references_for_any_heads_and_rows(case: str, backend: s
         torch.testing.assert_close(by_hand, out, atol=1e-5, rtol=1e-5)
     heads, rows = [3, 1], [5, 0, 2]
     torch.testing.assert_close(tap.weights(request, heads, rows), whole[:, heads][:, :, rows])
+
+
+@pytest.mark.parametrize("weighting", [ReLU(), SquaredReLU(), Sigmoid(), Sparsemax(), Softmax()], ids=lambda w: w.kind)
+@pytest.mark.parametrize("padded", ["queries", "keys", "both"])
+def test_weights_of_padded_queries_or_keys_are_those_that_gave_the_output(weighting: Weighting, padded: str) -> None:
+    q, k, v = torch.randn(2, 4, 2, 8), torch.randn(2, 7, 2, 8), torch.randn(2, 7, 2, 8)
+    layout = Layout.from_lengths([2, 4]) if padded != "keys" else Layout.full(4)
+    kv_layout = Layout.from_lengths([7, 3]) if padded != "queries" else Layout.full(7)
+    with tap.record_attention() as requests:
+        out = attend(q, k, v, layout=layout, kv_layout=kv_layout, weighting=weighting)
+    by_hand = torch.einsum("bhts,bshe->bthe", tap.weights(requests[0]), requests[0].v)
+    torch.testing.assert_close(by_hand, out)
 
 
 def test_records_nest_and_stop_with_their_block() -> None:

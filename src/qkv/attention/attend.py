@@ -13,8 +13,7 @@ from torch import Tensor
 
 from ..core.forward_mode import in_forward_mode
 from ..core.layout import Layout
-from ..kernels import quantized_kv, reference
-from ..kernels.backends import BACKENDS, choose
+from ..kernels import backends, quantized_kv, reference
 from ..kernels.plan import Plan
 from ..kernels.request import Comparison, Request, Result, Weights, default_scale
 from ..kv_cache.quantization import QuantizedKV
@@ -126,6 +125,8 @@ def attend(
         _warn_about_heads(q)
     layout, kv_layout = layouts_of(q, k, pattern, layout, kv_layout, bias)
     check(q, k, v, layout, kv_layout, bias, dropout, softcap)
+    if scale is not None and not math.isfinite(scale):
+        raise ValueError(f"scale is a finite number, not {scale}")
     check_weighting(weighting, sinks, return_lse, q.shape[2])
     pattern = _sized(pattern, q, k) if pattern.unsized else pattern
     scale = default_scale(q.shape[-1]) if scale is None else scale
@@ -149,7 +150,7 @@ def attend(
             observed = _observed(request, observe, backend)
             result = observed if result is None else result
         if result is None:
-            result = BACKENDS[choose(request, backend)].run(request)
+            result = backends.run(request, backend)
         if sinks is not None:
             result = _with_sinks(result, sinks, return_lse)
     return result if layout.padding == "none" else _silence(result, layout)

@@ -136,9 +136,11 @@ class GlobalTokens:
 
 def _most(chosen: Global, layout: Layout, where: Bool[Tensor, "B T"]) -> int:
     """The largest number of global tokens of a row, or an upper bound that the host knows without asking the device."""
-    if chosen.first is not None:
+    if chosen.first is None:
+        return _counted(where) if layout.n_global is None else layout.n_global
+    if layout.segments is None or layout.one_segment:
         return min(chosen.first, layout.shape[1])
-    return _counted(where) if layout.n_global is None else layout.n_global
+    return _counted(where)  # the first of each document
 
 
 @untraced  # the result determines shapes

@@ -248,16 +248,16 @@ def lsh_attention(
     """Shared-QK attention among tokens of one bucket, by chunks, over the union of R rounds.
 
     A pair that occurs in N_ij rounds counts once: each of them lowers its score by log N_ij (the paper's appendix A). A
-    document of at most `chunk` tokens is one bucket, which is exact, except for bidirectional ones across the border of a
-    chunk. Padding is sorted after all tokens and each document has separate buckets, so neither padding nor other documents
-    are attended to, and the width of padding changes nothing. Padded queries give 0.
+    document of at most `chunk` tokens is one bucket, which is exact: if it crosses the border of a chunk, its tokens see the
+    next chunk too. Padding is sorted after all tokens and each document has separate buckets, so neither padding nor other
+    documents are attended to, and the width of padding changes nothing. Padded queries give 0.
     """
     length = -(-qk.shape[1] // chunk) * chunk
     more = length + 1 - qk.shape[1]  # one more token than slots: padding before the first chunk
     hidden = ~layout.valid[..., None, None]
     queries, values = (F.pad(x.masked_fill(hidden, 0.0), (0, 0, 0, 0, 0, more)).transpose(1, 2) for x in (qk, v))
     at = F.pad(layout.positions[..., 0], (0, more), value=-1)
-    sort = _sorted(hashed(queries, rotations), at, layout, chunk, rotations.shape[-1] * 2)
+    sort = _sorted(hashed(queries, rotations), at, layout, chunk, rotations.shape[-1] * 2, causal)
     out, lse = _within_chunks(queries, unit(queries), values, at, sort, causal, dropout)
     mixed = out.gather(3, sort.slot[..., None].expand(*sort.slot.shape, out.shape[-1]))
     share = lse.gather(3, sort.slot).softmax(2)[..., None]
@@ -270,24 +270,28 @@ class _Sorted(NamedTuple):
     bucket: Int[Tensor, "B H R L+1"]  # of each token; padding in the last, separate ones for each segment
     slot: Int[Tensor, "B H R L"]  # of each token
     own: Int[Tensor, "B H R L/C C"]  # the tokens in a chunk
-    seen: Int[Tensor, "B H R L/C 2C"]  # the tokens of the chunk before, and of the chunk
+    seen: Int[Tensor, "B H R L/C S"]  # the tokens of the chunk before, of the chunk, and with `short` of the next one
+    short: Bool[Tensor, "B L+1"] | None  # tokens of documents that may cross a border; None if those before are enough
 
 
 def _sorted(
-    bucket: Int[Tensor, "B H R L+1"], at: Int[Tensor, "B L+1"], layout: Layout, chunk: int, n_buckets: int
+    bucket: Int[Tensor, "B H R L+1"], at: Int[Tensor, "B L+1"], layout: Layout, chunk: int, n_buckets: int, causal: bool
 ) -> _Sorted:
     length = bucket.shape[-1] - 1
-    fits = (document_lengths(layout) <= chunk).expand(layout.shape)
     more = length + 1 - layout.shape[1]
-    bucket = bucket.masked_fill(F.pad(fits, (0, more))[:, None, None], 0)
+    fits = F.pad((document_lengths(layout) <= chunk).expand(layout.shape), (0, more))
+    bucket = bucket.masked_fill(fits[:, None, None], 0)
     if layout.segments is not None:
         bucket = bucket + F.pad(layout.segments, (0, more))[:, None, None] * n_buckets
     bucket = bucket.masked_fill((at < 0)[:, None, None], _LAST)
     order = bucket[..., :length].argsort(stable=True, dim=-1)
     slot = torch.zeros_like(order).scatter(-1, order, torch.arange(length, device=order.device).expand_as(order))
     own = order.unflatten(-1, (-1, chunk))
-    before = torch.cat([torch.full_like(own[..., :1, :], length), own[..., :-1, :]], -2)
-    return _Sorted(bucket, slot, own, torch.cat([before, own], -1))
+    beyond = torch.full_like(own[..., :1, :], length)
+    seen = [torch.cat([beyond, own[..., :-1, :]], -2), own]
+    if causal or layout.segments is None:  # a document that is alone in its row begins with the first chunk
+        return _Sorted(bucket, slot, own, torch.cat(seen, -1), None)
+    return _Sorted(bucket, slot, own, torch.cat([*seen, torch.cat([own[..., 1:, :], beyond], -2)], -1), fits)
 
 
 def _within_chunks(
@@ -308,9 +312,7 @@ def _within_chunks(
     return (weights.to(v.dtype) @ v).flatten(3, 4), lse.flatten(3, 4)
 
 
-def _added(
-    at: Int[Tensor, "B L+1"], sort: _Sorted, causal: bool, dtype: torch.dtype
-) -> Float[Tensor, "B H R L/C C 2C"]:
+def _added(at: Int[Tensor, "B L+1"], sort: _Sorted, causal: bool, dtype: torch.dtype) -> Float[Tensor, "B H R L/C C S"]:
     """−log N_ij for allowed pairs, −∞ for others, and −10⁵ for a token with itself, which is always allowed."""
     itself = sort.own[..., :, None] == sort.seen[..., None, :]
     allowed = _allowed(at, sort, causal)
@@ -321,17 +323,28 @@ def _added(
     return added.masked_fill_(~allowed, float("-inf")).masked_fill_(itself, -_ITSELF)
 
 
-def _allowed(at: Int[Tensor, "B L+1"], sort: _Sorted, causal: bool) -> Bool[Tensor, "B H R L/C C 2C"]:
-    """The real tokens of the query's bucket; if causal, not later ones."""
+def _allowed(at: Int[Tensor, "B L+1"], sort: _Sorted, causal: bool) -> Bool[Tensor, "B H R L/C C S"]:
+    """The real tokens of the query's bucket; if causal, not later ones; and in the next chunk only those of a short
+    document."""
     q_bucket, k_bucket = (sort.bucket.gather(-1, x.flatten(-2)).view_as(x) for x in (sort.own, sort.seen))
     everywhere = at[:, None].expand(*sort.bucket.shape[:2], -1)
     q_at, k_at = (_tokens(everywhere, x) for x in (sort.own, sort.seen))
     allowed = (q_bucket[..., :, None] == k_bucket[..., None, :]) & (k_at[..., None, :] >= 0)
+    if sort.short is not None:
+        chunk = sort.own.shape[-1]
+        allowed[..., 2 * chunk :] &= _short(sort, sort.seen[..., 2 * chunk :])[..., None, :]
     return allowed & (k_at[..., None, :] <= q_at[..., :, None]) if causal else allowed
 
 
-def _times(sort: _Sorted) -> Int[Tensor, "B H R L/C C 2C"]:
-    """The number of rounds in which a query sees a key: in one bucket, with the key in the same chunk or the one before."""
+def _short(sort: _Sorted, index: Int[Tensor, "B H R n c"]) -> Bool[Tensor, "B H R n c"]:
+    """Which of the tokens are of short documents."""
+    assert sort.short is not None
+    return _tokens(sort.short[:, None].expand(*sort.bucket.shape[:2], -1), index)
+
+
+def _times(sort: _Sorted) -> Int[Tensor, "B H R L/C C S"]:
+    """The number of rounds in which a query sees a key: in one bucket, with the key in the same chunk or the one before; of
+    short documents all of them, which sort these alike."""
     in_order = sort.bucket.gather(-1, sort.own.flatten(-2)).view_as(sort.own)
     steps = torch.zeros_like(in_order, dtype=torch.int32)
     steps[..., 0] = 1  # places advance by 1 at a new chunk, and by 2 or more at a new bucket
@@ -341,7 +354,7 @@ def _times(sort: _Sorted) -> Int[Tensor, "B H R L/C C 2C"]:
     for each in place.unbind(2):
         ahead = _tokens(each, sort.own)[..., :, None] - _tokens(each, sort.seen)[..., None, :]
         times += (ahead >> 1) == 0  # 0 or 1
-    return times
+    return times if sort.short is None else times.masked_fill_(_short(sort, sort.own)[..., None], place.shape[2])
 
 
 def _tokens(x: Int[Tensor, "B H L"], index: Int[Tensor, "B H R n c"]) -> Int[Tensor, "B H R n c"]:

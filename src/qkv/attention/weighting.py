@@ -98,4 +98,5 @@ def visible(scores: Scores, mask: Mask) -> Float[Tensor, "B H T 1"]:
     """How many keys each query may see, at least 1; equal with and without a cache."""
     if mask is None:
         return scores.new_full((1, 1, 1, 1), scores.shape[-1])
-    return mask.sum(-1, keepdim=True).clamp(min=1).to(scores.dtype)
+    seen = mask.expand(*mask.shape[:-1], scores.shape[-1])  # one column stands for all keys
+    return seen.sum(-1, keepdim=True).clamp(min=1).to(scores.dtype)

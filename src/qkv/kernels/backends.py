@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from ..core.forward_mode import in_forward_mode
@@ -9,7 +11,7 @@ from ..core.spec import nearest
 from ..positions.base import Bias
 from . import flash, flex, reference, sdpa, softcap
 from .cpu import bf16_amx, block_sparse, few_queries, tiled
-from .request import Backend, Request
+from .request import Backend, Request, Result
 
 # The share of scores below which `tiled` is faster than the fused function with a mask: in fp32, and in bf16.
 _SPARSE = (0.4, 0.2)
@@ -32,6 +34,18 @@ def register(name: str, backend: Backend) -> None:
     if name in BACKENDS or name == "auto":
         raise ValueError(f"there is already a backend {name!r}; choose another name")
     BACKENDS[name] = backend
+
+
+def run(request: Request, backend: str = "auto") -> Result:
+    """The result of a request by the backend that `choose` names.
+
+    Kernels get positive scales, because some of them multiply by the scale what they have masked with −∞ before.
+    """
+    name = choose(request, backend)
+    if request.scale <= 0 and name != "reference":
+        sign = -1.0 if request.scale < 0 else 0.0
+        request = replace(request, q=sign * request.q, scale=abs(request.scale) or 1.0)
+    return BACKENDS[name].run(request)
 
 
 def choose(request: Request, backend: str = "auto") -> str:

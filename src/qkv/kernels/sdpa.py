@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .cpu import tiled
+from .hidden_nan import may_have_nan
 from .plan import is_aligned_causal, needed_parts, same_segment
 from .request import Request, Result
 
@@ -48,6 +50,8 @@ def run(request: Request) -> Result:
             scale=request.scale,
             enable_gqa=q.shape[1] != k.shape[1],
         )
+    if (causal or mask is not None) and may_have_nan(out):
+        return tiled.run(request)  # in which NaN reaches only the queries that see it
     return out.reshape(shape).transpose(1, 2)[..., :e].to(request.q.dtype)
 
 

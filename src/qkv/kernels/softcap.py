@@ -3,8 +3,7 @@
     s = c · tanh(scale · QKᵀ / c),  out = softmax(s) V            (Gemma Team 2024, Gemma 2, §2)
 
 PyTorch's fused function has no soft-cap. Key-value heads are not repeated for the queries that share them, and backward
-keeps only W and tanh. As with `sdpa`, NaN in a key or value that the pattern hides reaches the queries; padding is cleared
-before.
+keeps only W and tanh. On CPUs, requests in which NaN would reach queries that don't see it are left to `tiled`.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from .cpu import tiled
+from .hidden_nan import may_have_nan
 from .request import Request, Result
 
 
@@ -37,7 +38,11 @@ def run(request: Request) -> Result:
     mask = request.mask()
     if mask is not None and mask.ndim == 4:
         mask = mask.unsqueeze(2) if mask.shape[1] == 1 else mask.unflatten(1, (kv, h // kv))
+    if mask is not None and torch.is_grad_enabled() and may_have_nan(k):
+        return tiled.run(request)
     out: Tensor = _Capped.apply(q.reshape(b, kv, h // kv, t, d), k, v, mask, request.scale, request.softcap)
+    if mask is not None and may_have_nan(out):
+        return tiled.run(request)
     return out.reshape(b, h, t, v.shape[-1]).transpose(1, 2)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,3 +67,14 @@ def test_a_piece_that_contains_itself_is_refused() -> None:
     both(0.5)
     assert BPEDropout.of([(0, 1)], [1], [True], math.log1p(-0.5)) is None
     assert BPEDropout.of([], [], [], math.log1p(-0.5)) is not None
+
+
+@pytest.mark.parametrize("text", [[1, 5, 0, 1], [3, 2, 0, 1], [1, -1, 0], [-1], [1, 1, 0, 0], []], ids=str)
+def test_texts_of_another_form_are_refused(text: list[int]) -> None:
+    kernel = BPEDropout.of([(0, 1)], [2], [True], -0.1)
+    if kernel is None:
+        pytest.skip("needs a C++ compiler or prebuilt kernels")
+    with pytest.raises(ValueError, match="the number of its words"):
+        kernel.sample([np.array(text, np.int32).tobytes()], [0])
+    with pytest.raises(ValueError, match="1 texts need a seed each; got 0"):
+        kernel.sample([np.array([1, 2, 0, 1], np.int32).tobytes()], [])

@@ -43,3 +43,18 @@ def test_only_plain_contiguous_tensors_are_served():
     assert not row_selection.serves(torch.zeros(3, 4, 2, 8).transpose(1, 2), rows)
     assert not row_selection.serves(torch.zeros(3, 2, 4, 8, requires_grad=True), rows)
     assert not row_selection.serves(torch.zeros(3, 2, 4, 8), rows.int())
+    assert not row_selection.serves(torch.zeros(3, 2, 4, 0), rows)
+
+
+@pytest.mark.parametrize(
+    ("buffer", "used"),
+    [
+        (torch.zeros(3, 2, 4, 0), 2),  # which has strides, but no memory
+        (torch.zeros(3, 2, 4, 8), 5),
+        (torch.zeros(3, 2, 4, 8), -1),
+        (torch.zeros(1, 2, 4, 8).expand(3, -1, -1, -1), 4),  # all rows are one
+    ],
+)
+def test_buffers_without_their_memory_are_refused(buffer, used):
+    with pytest.raises(ValueError, match="takes a contiguous buffer"):
+        row_selection.select_rows(buffer, torch.tensor([2, 0, 1]), used)

@@ -22,6 +22,7 @@ from ...core.layout import Layout
 from ...patterns.basic import Causal, Full, Interval, Pattern
 from ...positions.base import Bias
 from ...positions.bias import ALiBi
+from ..buffers import by_rows
 from ..plan import first_position, host_interval, is_aligned_causal, needed_parts
 from ..request import Request, Result
 from . import bf16_amx, block_plan, block_sparse
@@ -178,7 +179,8 @@ class Fused:
     def forward(self) -> tuple[Tensor, Tensor] | None:
         if self.causal and not finite(self.k, self.v):
             return None
-        heads_first = (x.transpose(1, 2) for x in (self.q, self.k, self.v))
+        # Called directly, it takes the widths of all heads for contiguous.
+        heads_first = (by_rows(x).transpose(1, 2) for x in (self.q, self.k, self.v))
         fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
         out, lse = fused(*heads_first, 0.0, self.causal, scale=self.scale)
         return out.transpose(1, 2).contiguous(), lse.transpose(1, 2)

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import BFloat16, Float, Int
 from torch import Tensor
 
+from .. import buffers
 from .block_sparse import COUNTS, BlockPlan, Strides, empty_results, pointers, sizes_of, skips_strips
 from .compiler import available, library
 
@@ -77,7 +78,7 @@ def forward(
 
     None where masked keys or values may not be finite, because 0 · NaN is NaN.
     """
-    q, k, v = (_plain(x) for x in (q, k, v))
+    q, k, v = (buffers.by_rows(x) for x in (q, k, v))
     out, lse = empty_results(q, v, plan, q.dtype)
     return (out, lse) if _call("qkv_forward", [q, k, v, out, lse], (q, k, v, out), plan, marks, scale) else None
 
@@ -95,18 +96,13 @@ def backward(
     scale: float,
 ) -> tuple[Tensor, ...] | None:
     """dQ, dK and dV, from the results of `forward` and their gradients; None where `forward` returns None."""
-    q, k, v, d_out = (_plain(x) for x in (q, k, v, d_out.to(q.dtype)))
+    q, k, v, d_out = (buffers.by_rows(x) for x in (q, k, v, d_out.to(q.dtype)))
     results = [out.contiguous(), lse.float().contiguous(), d_out, None if d_lse is None else d_lse.float().contiguous()]
     grads = [torch.empty(x.shape, dtype=x.dtype, device="cpu") for x in (q, k, v)]
     if skips_strips(plan, q):
         grads[0].zero_()
     tensors = [q, k, v, *results, *grads]
     return tuple(grads) if _call("qkv_backward", tensors, (q, k, v, d_out), plan, marks, scale) else None
-
-
-def _plain(x: Tensor) -> Tensor:
-    """x with contiguous heads."""
-    return x if x.stride(3) == 1 else x.contiguous()
 
 
 def _call(
@@ -119,6 +115,7 @@ def _call(
 ) -> bool:
     kernels = library("bf16_amx")
     assert kernels is not None and plan.order is None
+    buffers.check(name, *tensors)
     sizes = _Sizes(*sizes_of(*strided), len(plan.number), scale, torch.get_num_threads())
     parts: list[Tensor | None] = [plan.number, plan.ends, plan.block, plan.table, plan.limits]
     parts += [None, None] if marks is None else [marks.queries, marks.keys]

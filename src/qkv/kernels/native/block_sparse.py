@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from .. import buffers
 from .compiler import available, library
 
 SIDE = 64  # queries, and keys, of a block
@@ -121,7 +122,7 @@ def forward(
     slopes: ALiBi's; scores of head h fall by slopes[h] for each unit of distance. None where a visited key or value is NaN
     or infinite, because masked ones would reach queries that don't see them.
     """
-    inputs = [_plain(x) for x in (q, k, v)]
+    inputs = [buffers.by_rows(x.float()) for x in (q, k, v)]
     out, lse = empty_results(q, v, plans[0], torch.float32)
     done = [
         _call("qkv_forward", [*inputs, out, lse], plan, scale, slopes, merges=i > 0) for i, plan in enumerate(plans)
@@ -142,7 +143,7 @@ def backward(
     slopes: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """dQ, dK and dV in fp32, from the results of `forward` and their gradients; None where `forward` returns None."""
-    inputs = [_plain(x) for x in (q, k, v)]
+    inputs = [buffers.by_rows(x.float()) for x in (q, k, v)]
     results = [None if x is None else x.float().contiguous() for x in (out, lse, d_out, d_lse)]
     d_q = (torch.zeros if skips_strips(plans[0], q) else torch.empty)(q.shape, dtype=torch.float32, device="cpu")
     d_k, d_v = (torch.zeros(x.shape, dtype=torch.float32, device="cpu") for x in (k, v))
@@ -151,18 +152,13 @@ def backward(
     return (d_q, d_k, d_v) if all(done) else None
 
 
-def _plain(x: Tensor) -> Tensor:
-    """x in fp32, with contiguous heads."""
-    x = x.float()
-    return x if x.stride(3) == 1 else x.contiguous()
-
-
 def _call(
     name: str, tensors: list[Tensor | None], plan: BlockPlan, scale: float, slopes: Tensor | None, merges: bool
 ) -> bool:
     kernels = library("block_sparse")
     assert kernels is not None
     q, k, v = (x for x in tensors[:3] if x is not None)
+    buffers.check(name, *tensors)
     sizes = _Sizes(*sizes_of(q, k, v), len(plan.number), scale, merges, torch.get_num_threads())
     fields = _Plan(*pointers([*(getattr(plan, name) for name in _Plan._parts), slopes]))
     return bool(getattr(kernels, name)(*pointers(tensors), ctypes.byref(fields), ctypes.byref(sizes)))

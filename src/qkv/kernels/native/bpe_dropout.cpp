@@ -242,11 +242,13 @@ void qkv_bpe_dropout_free(void* model) { delete static_cast<Model*>(model); }
 
 // `texts` holds for each text the number of words, the length of each word, and the ids of all words. Writes up to
 // `capacity` ids of all texts to `out`, and the number of ids of each text to `lengths`. Returns the number of all ids,
-// also if it exceeds `capacity`, or -1 if memory runs out.
+// also if it exceeds `capacity`, -1 if memory runs out, or -2 if texts don't end where the `size_of_all` numbers do.
 long qkv_bpe_dropout_sample(
-    const void* handle, const int* texts, const uint64_t* seeds, long count, int* out, long capacity, long* lengths
+    const void* handle, const int* texts, long size_of_all, const uint64_t* seeds, long count, int* out, long capacity,
+    long* lengths
 ) {
     const Model& model = *static_cast<const Model*>(handle);
+    const int* end = texts + size_of_all;
     long written = 0;
     const auto put = [&](int id) {
         if (written < capacity) out[written] = id;
@@ -255,11 +257,13 @@ long qkv_bpe_dropout_sample(
     try {
         Buffers buffers;
         for (long t = 0; t < count; ++t) {
+            if (texts >= end || texts[0] < 0 || texts[0] > end - texts - 1) return -2;
             const long words = texts[0], start = written;
             const int *size = texts + 1, *ids = size + words;
             Random random(seeds[t]);
             long gap = model.gap(random);
             for (long w = 0; w < words; ids += size[w++]) {
+                if (size[w] < 0 || size[w] > end - ids) return -2;
                 long symbols = 0;
                 for (long i = 0; i < size[w]; ++i) symbols += model.size(ids[i]);
                 const long merges = symbols - size[w];
@@ -276,6 +280,7 @@ long qkv_bpe_dropout_sample(
             texts = ids;
             lengths[t] = written - start;
         }
+        if (texts != end) return -2;
     } catch (const std::bad_alloc&) {
         return -1;
     }

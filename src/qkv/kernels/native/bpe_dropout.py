@@ -45,15 +45,27 @@ class BPEDropout:
         """Return the ids of each text.
 
         A text is an array of int32: the number of words, the length of each word, and the ids of all words. Raises
-        OverflowError if a seed is negative or does not fit into 64 bits, and MemoryError if memory runs out.
+        OverflowError if a seed is negative or does not fit into 64 bits, MemoryError if memory runs out, and ValueError for
+        texts of another form or without a seed for each.
         """
+        if len(texts) != len(seeds):
+            raise ValueError(f"{len(texts)} texts need a seed each; got {len(seeds)}")
         joined, drawn = np.frombuffer(b"".join(texts), np.int32), np.array(seeds, np.uint64)
         lengths, capacity = np.empty(len(texts), "l"), 2 * len(joined)
         while True:
             out = np.empty(capacity, np.int32)
-            places = (_place(joined), _place(drawn), ctypes.c_long(len(texts)), _place(out), ctypes.c_long(capacity))
+            places = (
+                _place(joined),
+                ctypes.c_long(len(joined)),
+                _place(drawn),
+                ctypes.c_long(len(texts)),
+                _place(out),
+                ctypes.c_long(capacity),
+            )
             self._kernels.qkv_bpe_dropout_sample.restype = ctypes.c_long
             written = self._kernels.qkv_bpe_dropout_sample(self._model, *places, _place(lengths))
+            if written == -2:
+                raise ValueError("a text is the number of its words, the length of each, and the ids of all of them")
             if written < 0:
                 raise MemoryError("not enough memory to segment these texts")
             if written <= capacity:

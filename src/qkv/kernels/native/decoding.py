@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from .. import buffers
 from .block_sparse import COUNTS, Strides, sizes_of
 from .compiler import available, library
 
@@ -38,7 +39,7 @@ def fits(q: Tensor, k: Tensor, v: Tensor) -> bool:
     rows = q.shape[1] * (q.shape[2] // k.shape[2])
     widths = all(x.shape[3] <= WIDEST and x.shape[3] % UNIT == 0 for x in (q, v))
     plain = q.dtype in _DTYPES and k.dtype == v.dtype == q.dtype and q.device.type == "cpu"
-    return plain and rows <= MOST_ROWS and widths and q.numel() > 0 and k.shape[1] > 0 and available("decoding")
+    return plain and rows <= MOST_ROWS and widths and all(x.numel() for x in (q, k, v)) and available("decoding")
 
 
 def serves(q: Tensor, k: Tensor, v: Tensor) -> bool:
@@ -56,10 +57,16 @@ def attend(
     softcap: float | None = None,
     lse: Float[Tensor, "B H T"] | None = None,
 ) -> Float[Tensor, "B T H E"]:
-    """softmax(scale · QKᵀ + bias) V; `mask` and `bias` broadcast to (B, H, T, S), and `lse` is filled where it is given."""
+    """softmax(scale · QKᵀ + bias) V; `mask` and `bias` broadcast to (B, H, T, S), and `lse` is filled where it is given.
+
+    Raises ValueError for empty tensors, or a mask that isn't boolean.
+    """
     kernels = library("decoding")
     assert kernels is not None
-    q, k, v = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v))
+    buffers.check("attend", q, k, v, lse)
+    if mask is not None and mask.dtype != torch.bool:
+        raise ValueError(f"a mask is boolean, True where a query may attend, not {mask.dtype}")
+    q, k, v = (buffers.by_rows(x) for x in (q, k, v))
     out = torch.empty(*q.shape[:3], v.shape[3], dtype=q.dtype, device="cpu")
     scores = (q.shape[0], q.shape[2], q.shape[1], k.shape[1])
     bias = None if bias is None else bias.float()

@@ -7,6 +7,7 @@ import ctypes
 import torch
 from torch import Tensor
 
+from .. import buffers
 from .compiler import library
 
 
@@ -15,7 +16,10 @@ def ready() -> bool:
 
 
 def run(x: Tensor, d: Tensor | None, by_tanh: bool) -> Tensor:
-    """f(x), or d ⊙ f′(x) where d is given, of contiguous fp32 tensors."""
+    """f(x), or d ⊙ f′(x) where d is given, of contiguous fp32 tensors that aren't empty: ValueError for others."""
+    buffers.check("gelu", x, d)
+    if not all(t.is_contiguous() and t.shape == x.shape for t in (x, x if d is None else d)):
+        raise ValueError("gelu takes contiguous tensors of one shape; give x.contiguous()")
     kernels, out = library("gelu"), torch.empty_like(x)
     assert kernels is not None
     tensors = (None if t is None else ctypes.c_void_p(t.data_ptr()) for t in (x, d))

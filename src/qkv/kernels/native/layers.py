@@ -118,9 +118,16 @@ def is_by_panels(product: Product, rows: int) -> bool:
 
 
 def step_of(x: Tensor, layers: ctypes.Array[Layer], count: int, scratch: int, norm: Norm, half: bool = False) -> Step:
-    """Describe a step of the first `count` layers and the final norm over x (rows, width), a contiguous fp32 tensor."""
+    """Describe a step of the first `count` layers and the final norm over x (rows, width), a contiguous fp32 tensor.
+
+    Raises ValueError for no rows or more layers than there are.
+    """
     kernels = library("products")
     assert kernels is not None and x.is_contiguous() and x.dtype == torch.float32
+    if not (x.numel() and 0 <= count <= len(layers)):
+        raise ValueError(
+            f"a step is of some rows and up to {len(layers)} layers; got the shape {tuple(x.shape)} and {count}"
+        )
     names = ("qkv_products", "qkv_by_panels", "qkv_available")
     calls = [ctypes.cast(getattr(kernels, name), _PLACE) for name in names]
     sizes = count, len(x), x.shape[1], scratch

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .. import buffers
 from .compiler import library
 
 FULL, HALF, BYTE, NIBBLE = range(4)  # the source's `Kind`
@@ -87,6 +88,8 @@ def _is_plain(matrix: Matrix, depth: int) -> bool:
     outs, columns = codes.shape
     if columns != (depth // 2 if codes.dtype == torch.uint8 else depth) or not (codes.is_cpu and codes.is_contiguous()):
         return False
+    if not outs:
+        return False
     if bias is not None and not (
         bias.dtype in _TYPES and bias.numel() == outs and bias.is_cpu and bias.is_contiguous() and bias.dim() == 1
     ):
@@ -99,7 +102,7 @@ def _is_plain(matrix: Matrix, depth: int) -> bool:
 def products(x: Tensor, matrices: Sequence[Matrix], integer: bool = False) -> Tensor:
     """x Wᵀ + b of each matrix, side by side in one tensor of the dtype of x; `serves` is true.
 
-    `integer` rounds each row of activations to 8 bits; groups are then multiples of 32.
+    `integer` rounds each row of activations to 8 bits; groups are then multiples of 32. Raises ValueError for empty tensors.
     """
     kernel = _kernel()
     assert kernel is not None
@@ -109,6 +112,8 @@ def products(x: Tensor, matrices: Sequence[Matrix], integer: bool = False) -> Te
     fields, outs = [], 0
     for codes, bias, scales, zeros in matrices:
         own = codes.shape[0]
+        if not (own and x.numel()):
+            buffers.check("products", x, codes)
         outs += own
         fields += [
             codes.data_ptr(),

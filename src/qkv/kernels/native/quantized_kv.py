@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ...kv_cache.quantization import QuantizedTensor
+from .. import buffers
 from .compiler import library
 
 WIDEST, MOST = 1024, 16  # as in the source
@@ -41,7 +42,8 @@ def _is_packed(t: Tensor) -> bool:
 
 
 def scores(q: Float[Tensor, "B K M D"], codes: QuantizedTensor, out: Float[Tensor, "B K M S"]) -> None:
-    """Write q · k to the first tokens of `out`, those of the codes."""
+    """Write q · k to the first tokens of `out`, those of the codes. Raises ValueError if `out` shares memory with them."""
+    buffers.check_apart("scores", out, q, *codes.tensors())
     _call("qkv_scores", q.contiguous(), codes, out, out.stride(2), 1)
 
 
@@ -60,6 +62,7 @@ def _call(name: str, x: Tensor, codes: QuantizedTensor, out: Tensor, stride: int
     kernels = _amx() if _fits_amx(codes, x.shape[2]) else None
     kernels = kernels or library("quantized_kv")
     assert kernels is not None and x.is_contiguous() and out.is_contiguous()
+    buffers.check(name, x, *codes.tensors(), out)
     b, k, n, held, width = codes.data.shape
     steps = codes.data.stride(1), codes.scale.stride(1), stride
     sizes = _Sizes(b * k, n, x.shape[2], width, held, *steps, parts, codes.bits, torch.get_num_threads())

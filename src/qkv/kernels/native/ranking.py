@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..buffers import check
 from .compiler import library
 
 
@@ -22,9 +23,15 @@ def serves(logits: Tensor) -> bool:
 def rank(
     logits: Float[Tensor, "N V"], chunk: int, forbidden: Sequence[int] = ()
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, "N C"]]:
-    """log Σ eˣ of each row, and the largest logit of each chunk of tokens without the forbidden ones; `serves` is true."""
+    """log Σ eˣ of each row, and the largest logit of each chunk of tokens without the forbidden ones; `serves` is true.
+
+    Raises ValueError for no logits, or chunks of less than one token.
+    """
     kernels = library("decoding")
     assert kernels is not None
+    check("rank", logits)
+    if chunk < 1:
+        raise ValueError(f"a chunk has at least one token, not {chunk}")
     rows, vocab = logits.shape
     marks = sorted({token for token in forbidden if 0 <= token < vocab})
     normalizers, best = logits.new_empty(rows), logits.new_empty(rows, -(-vocab // chunk))

@@ -7,6 +7,7 @@ import ctypes
 from jaxtyping import Shaped
 from torch import Tensor
 
+from .. import buffers
 from .compiler import library
 
 LEAST = 1 << 16  # elements; smaller matrices are not worth loading the kernel for
@@ -25,9 +26,14 @@ def serves(into: Tensor, matrix: Tensor) -> bool:
 
 
 def copy(into: Shaped[Tensor, "R C"], matrix: Shaped[Tensor, "R C"]) -> None:
-    """Copy `matrix` into `into` on the calling thread. `serves` must be true for them."""
+    """Copy `matrix` into `into` on the calling thread. `serves` must be true for them.
+
+    Raises ValueError for empty matrices, and for ones that share memory.
+    """
     kernels = library("transposed")
     assert kernels is not None
+    buffers.check("copy", into, matrix)
+    buffers.check_apart("copy", into, matrix)
     rows, columns = (ctypes.c_long(size) for size in matrix.shape)
     source, target = (ctypes.c_void_p(tensor.data_ptr()) for tensor in (matrix, into))
     kernels.qkv_transpose(source, ctypes.c_long(matrix.stride(1)), target, columns, rows, ctypes.c_int(into.itemsize))

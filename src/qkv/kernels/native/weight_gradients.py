@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from .. import buffers
 from .compiler import library
 
 
@@ -43,10 +44,17 @@ def put(
     adds: bool = False,
     sums: Float[Tensor, " O"] | None = None,
 ) -> None:
-    """Store Dᵀ X in `into`, or add it if `adds`. Add the sum of D's rows to `sums` if given. Both must be contiguous."""
+    """Store Dᵀ X in `into`, or add it if `adds`. Add the sum of D's rows to `sums` if given. Both must be contiguous.
+
+    Raises ValueError for empty tensors, and for results that share memory with the inputs.
+    """
     kernels = library("weight_gradients")
     assert kernels is not None
-    d, x = (rows if rows.stride(1) == 1 else rows.contiguous() for rows in (d, x))
+    buffers.check("put", d, x, into, sums)
+    buffers.check_apart("put", into, d, x, sums)
+    if sums is not None:
+        buffers.check_apart("put", sums, d, x)
+    d, x = (buffers.by_rows(rows) for rows in (d, x))
     sizes = _Sizes(len(x), *into.shape, d.stride(0), x.stride(0), adds, torch.get_num_threads())
     scratch = torch.empty(room(len(x), *into.shape), dtype=torch.int8, device="cpu")
     tensors = (None if t is None else ctypes.c_void_p(t.data_ptr()) for t in (d, x, into, sums, scratch))

@@ -103,7 +103,7 @@ class OwnGroup(Group):
         self.shape = None
         found = [state.buffers(shape[1]) for state in self.states]
         self.buffers = [each for each in found if each is not None]
-        if len(self.buffers) < len(found) or any(k.dtype != shape[2] for k, _ in self.buffers):
+        if len(self.buffers) < len(found) or not all(_is_plain(x, shape[2]) for both in self.buffers for x in both):
             return False
         self.slots = min(k.shape[2] for k, _ in self.buffers)
         for i, own, (k, v) in zip(self.indices, self.described, self.buffers, strict=True):
@@ -153,6 +153,8 @@ class CrossGroup(Group):
         self.kept = [state.shared if shares else state.for_each_row() for state in self.states]
         for i, cross, (k, v, _, each) in zip(self.indices, self.described, self.kept, strict=True):
             if k.dtype != shape[2] or k.stride(3) != 1 or v.stride(3) != 1 or len(k) * each != shape[0]:
+                return False
+            if not (k.numel() and v.numel()):
                 return False
             cross.batch, cross.queries, cross.keys = len(k), each * shape[1], k.shape[1]
             made = self.layers[i]
@@ -206,6 +208,11 @@ def _add(found: list[tuple[tuple[Any, ...], list[int]]], key: tuple[Any, ...], i
             indices.append(i)
             return
     found.append((key, [i]))
+
+
+def _is_plain(buffer: Tensor, dtype: torch.dtype) -> bool:
+    """Whether a kernel can write to a buffer: it has this dtype, isn't empty, and each number has its place."""
+    return buffer.dtype == dtype and buffer.numel() > 0 and buffer.is_contiguous()
 
 
 def _hold(states: Iterable[Any], buffers: Iterable[Any]) -> bool:

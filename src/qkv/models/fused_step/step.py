@@ -32,7 +32,7 @@ def fused_step(
 ) -> Float[Tensor, "B T M"] | None:
     """The output of the stack after its first `count` layers, by the kernels; None where the modules have to run."""
     most = native.MOST_TOKENS.get(x.dtype, 0)
-    if x.shape[0] * x.shape[1] > most or x.device.type != "cpu" or layout.padding != "none":
+    if not 0 < x.shape[0] * x.shape[1] <= most or x.device.type != "cpu" or layout.padding != "none":
         return None
     if torch.is_grad_enabled() or tap.recording() or not is_readable(x) or any(_GLOBAL_HOOKS):
         return None
