@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..core.shuffle import text_hash
+from ..tokenizers.chat.messages import text_of
 from .source import SPLITS, TEXTS, Example, Skipped, Source, Split, Table
 from .tables import ComputedTable, subset_table, weight_of
 
@@ -126,7 +127,7 @@ def _about(example: Example) -> str:
         messages = json.loads(example["messages"])
         questions = [message for message in messages if message["role"] == "user"]  # not the assistant's greeting
         first = questions or [message for message in messages if message["role"] not in ("system", "developer")]
-        return str(first[0]["content"]) if first else str(example["text"])
+        return text_of(first[0]) if first else str(example["text"])
     return str(next((example[name] for name in ("source", "text") if name in example), example.get("where", "")))
 
 

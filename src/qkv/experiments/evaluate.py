@@ -29,6 +29,7 @@ from ..metrics.base import model_outputs
 from ..metrics.extremes import Extremes, Ranking
 from ..models.build import AnyModel
 from ..recipes.evaluation import TEXT_METRICS, USUAL, Evaluation, Metric
+from ..tokenizers.chat.messages import text_of
 from ..tokenizers.tokenizer import Tokenizer
 from ..training.objective import Objective, terms_of
 from .example_counts import Clock, first, goods
@@ -392,20 +393,22 @@ class Evaluator:
         """
         assistant = Assistant(text_model.model, self._words, "answer", text_model.ids)
         context = text_model.model.max_positions
-        prompts, references = [], []
+        prompts, references, tools = [], [], []
         for example in examples:
             messages = json.loads(example["messages"])
             at = _last_reply(messages)
             if at is None:
                 continue
-            if context is None or len(assistant.tokenizer.chat.prompt(messages[:at])) < context:
+            described = json.loads(example.get("tools", "null"))
+            if context is None or len(assistant.tokenizer.chat.prompt(messages[:at], described)) < context:
                 prompts.append(messages[:at])
-                references.append(messages[at]["content"])
-        replies = assistant.replies(prompts, settings) if prompts else []
+                tools.append(described)
+                references.append(text_of(messages[at]))
+        replies = assistant.replies(prompts, settings, tools=tools) if prompts else []
         return [
             {
-                "source": "\n".join(f"{m['role']}: {m['content']}" for m in prompt),
-                "messages": [{"role": m["role"], "content": m["content"]} for m in prompt],
+                "source": "\n".join(f"{m['role']}: {text_of(m)}" for m in prompt),
+                "messages": [{"role": m["role"], "content": text_of(m)} for m in prompt],
                 "target": reference,
                 "output": outputs[0].text,
                 "graded": True,

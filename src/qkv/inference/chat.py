@@ -8,7 +8,7 @@ from typing import Unpack
 
 from ..generation import Generation
 from ..generation.settings import GenerationOptions
-from ..tokenizers.chat.conversations import Messages
+from ..tokenizers.chat.messages import Messages, Tools
 from .drafts import with_draft
 from .loaded import LoadedModel
 from .text import Output, TextModel
@@ -30,16 +30,24 @@ class Assistant(TextModel):
         *,
         stop: Sequence[str] = (),
         scores: bool = False,
+        tools: Sequence[Tools] | None = None,
     ) -> list[list[Output]]:
-        """Return `settings.num_samples` replies to each conversation, see `outputs`."""
-        prompts = [self.tokenizer.chat.prompt(messages) for messages in conversations]
+        """Return `settings.num_samples` replies to each conversation, see `outputs`; `tools` are those of each."""
+        described = tools or [None] * len(conversations)
+        prompts = [self.tokenizer.chat.prompt(*one) for one in zip(conversations, described, strict=True)]
         return self.outputs_of(prompts, settings, stop=stop, scores=scores)
 
     def stream_reply(
-        self, messages: Messages, settings: Generation, emit: Callable[[str], None], *, stop: Sequence[str] = ()
+        self,
+        messages: Messages,
+        settings: Generation,
+        emit: Callable[[str], None],
+        *,
+        stop: Sequence[str] = (),
+        tools: Tools = None,
     ) -> Output:
         """Pass one reply to `emit` piece by piece, as it is generated."""
-        return self.stream_of(self.tokenizer.chat.prompt(messages), settings, emit, stop=stop)
+        return self.stream_of(self.tokenizer.chat.prompt(messages, tools), settings, emit, stop=stop)
 
 
 def assistant(run: LoadedModel, draft: LoadedModel | None = None) -> Assistant:
@@ -63,22 +71,24 @@ def chat(
     *,
     stop: Sequence[str] = (),
     draft: LoadedModel | None = None,
+    tools: Tools = None,
     **options: Unpack[GenerationOptions],
 ) -> str:
     """Return the assistant's reply to a conversation, `[{"role": "user", "content": "Hello!"}]`.
 
-    `emit`, if given, receives it piece by piece, as it is generated. Options are the fields of `Generation`. `draft` is a
-    smaller run that proposes tokens. Raises ValueError if the tokenizer has no chat template, or the template refuses the
-    conversation.
+    `emit`, if given, receives it piece by piece, as it is generated. `tools` are the descriptions (JSON schemas) of those
+    that the model may call, for a chat template that has a place for them. Options are the fields of `Generation`. `draft`
+    is a smaller run that proposes tokens. Raises ValueError if the tokenizer has no chat template, or the template refuses
+    the conversation.
     """
     model, settings = assistant(run, draft), run.generation.replace(options)
     if emit is None:
-        return model.replies([messages], settings, stop=stop)[0][0].text
+        return model.replies([messages], settings, stop=stop, tools=[tools])[0][0].text
     pieces: list[str] = []
 
     def receive(piece: str) -> None:
         pieces.append(piece)
         emit(piece)
 
-    model.stream_reply(messages, settings, receive, stop=stop)
+    model.stream_reply(messages, settings, receive, stop=stop, tools=tools)
     return "".join(pieces)

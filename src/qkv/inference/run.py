@@ -48,7 +48,7 @@ if TYPE_CHECKING:  # methods import what they need when they are called
     from ..look.activations.intervene import Changes
     from ..quantization.scheme import Scheme, Weights
     from ..recipes.recipe import Recipe
-    from ..tokenizers.chat.conversations import Messages
+    from ..tokenizers.chat.messages import Messages, Tools
     from .classify import Classified
     from .fill import Filled
     from .look import Figure
@@ -151,9 +151,8 @@ class Run(LoadedModel):
         draft: LoadedModel | None = None,
     ) -> Output:
         """Pass one output to `emit` piece by piece, as it is generated, and return it."""
-        text_model = with_draft(self, draft)
         (ids,) = self._encoded([prompt])
-        return text_model.stream_of(ids, settings or self.generation, emit, stop=stop)
+        return with_draft(self, draft).stream_of(ids, settings or self.generation, emit, stop=stop)
 
     def chat(
         self,
@@ -162,12 +161,13 @@ class Run(LoadedModel):
         *,
         stop: Sequence[str] = (),
         draft: LoadedModel | None = None,
+        tools: Tools = None,
         **options: Unpack[GenerationOptions],
     ) -> str:
         """Return the assistant's reply to a conversation, see `qkv.inference.chat.chat`."""
         from .chat import chat
 
-        return chat(self, messages, emit, stop=stop, draft=draft, **options)
+        return chat(self, messages, emit, stop=stop, draft=draft, tools=tools, **options)
 
     @overload
     def score(self, texts: str, targets: str | None = None) -> Score: ...  # type: ignore[overload-overlap]

@@ -90,3 +90,19 @@ def test_other_separators_and_decimal_commas(tmp_path: Path) -> None:
         assert [(e["text"], e["score"]) for e in entries(source)] == [("a | b", "3.5"), ("c, d", "1")]
     tabs = written(tmp_path / "b.csv", "good, very\tyes\nbad\tno\n")
     assert [e["label"] for e in entries(Labelled(path=tabs, text=0, label=1, sep="tab"))] == ["yes", "no"]
+
+
+def test_a_json_file_that_is_one_list(tmp_path: Path) -> None:
+    records = [{"text": f"t{i}", "label": i % 2} for i in range(3)]
+    path = tmp_path / "x.json"
+    for text in (
+        json.dumps(records),
+        json.dumps(records, indent=2),
+        "".join(json.dumps(one) + "\n" for one in records),
+    ):
+        path.write_text(text)
+        table = Labelled(path=str(path)).open("train")
+        assert [(table[i]["text"], table[i]["label"]) for i in range(3)] == [("t0", "0"), ("t1", "1"), ("t2", "0")]  # type: ignore[index]
+    path.write_text('[{"text": "a", "label": 1}, 3]')
+    with pytest.raises(ValueError, match=r"x\.json', entry 2 is not a JSON object but 3"):
+        Labelled(path=str(path)).open("train")

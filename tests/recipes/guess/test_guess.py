@@ -232,6 +232,18 @@ def music(folder: Path) -> Path:
     return write(folder / "pieces.json", json.dumps({"train": pieces, "valid": pieces[:5], "test": pieces[:5]}))
 
 
+def sharegpt(folder: Path) -> Path:
+    turns = ([{"from": r, "value": t} for r, t in zip(("human", "gpt"), texts(2, i), strict=True)] for i in range(60))
+    return write(
+        folder / "sharegpt.json", json.dumps([{"id": str(i), "conversations": t} for i, t in enumerate(turns)])
+    )
+
+
+def alpaca(folder: Path) -> Path:
+    records = [dict(zip(("instruction", "output"), texts(2, i), strict=True), input="") for i in range(60)]
+    return write(folder / "alpaca.json", json.dumps(records, indent=2))
+
+
 CASES: dict[Callable[[Path], Path], tuple[str, dict[str, str]]] = {
     pairs_tsv: ("translate", {"data.source_column": "english", "data.target_column": "german"}),
     compressed_pairs: ("translate", {"data.source_column": "english"}),
@@ -240,6 +252,8 @@ CASES: dict[Callable[[Path], Path], tuple[str, dict[str, str]]] = {
     scored_pairs: ("similarity", {"data.text": "0", "data.pair": "1", "data.score": "2"}),
     ratings: ("classify", {"task": "regress", "data.score": "score"}),
     conversations: ("chat", {"data.messages": "conversation"}),
+    sharegpt: ("chat", {}),
+    alpaca: ("chat", {}),
     questions: ("answer", {"data.kind": "questions"}),
     squad: ("answer", {"data.kind": "questions"}),
     choices: ("choose", {"data.choices": "[options]", "data.text": "question"}),

@@ -14,7 +14,8 @@ from made_tokenizers import TEXTS, hostile, made
 
 from qkv.data.readers.jsonl import JsonLines
 from qkv.data.source import Split
-from qkv.tokenizers.chat.conversations import Conversations, check_messages
+from qkv.tokenizers.chat.conversations import Conversations
+from qkv.tokenizers.chat.messages import check_messages
 from qkv.tokenizers.chat.template import ChatTemplate
 from qkv.tokenizers.tokenizer import Tokenizer, train
 from qkv.tokenizers.training.bpe import BPE
@@ -158,7 +159,7 @@ def test_a_tokenizer_without_a_template_says_so() -> None:
         ([], "a conversation is a list of messages"),
         ("hi", "not 'hi'"),
         ([*asked("a"), {"role": "user"}], "message 2 needs a role and a content"),
-        ([{"role": "user", "content": ["a"]}], "message 0 needs a role and a content"),
+        ([{"role": "user", "content": ["a"]}], "message 0, part 0, should be a text"),
         (["hi"], "message 0 needs a role and a content"),
         (asked("\ue0f0"), "message 0 has one of the private characters"),
     ],

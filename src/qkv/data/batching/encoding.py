@@ -52,8 +52,8 @@ def source_and_target_tokenizer(tokenizer: Encoder) -> tuple[Any, Any]:
     return getattr(tokenizer, "sources", tokenizer), getattr(tokenizer, "targets", tokenizer)
 
 
-EncodeConversation = Callable[[list[dict[str, Any]]], tuple[list[int], list[int]]]
-"""The ids of a conversation, and 1 for each id that is trained on."""
+EncodeConversation = Callable[..., tuple[list[int], list[int]]]
+"""The ids of a conversation, a list of messages, perhaps with `tools`; and 1 for each id that is trained on."""
 
 
 def encode_conversation_function(tokenizer: Encoder) -> EncodeConversation:
@@ -149,7 +149,8 @@ class Reader:
             if self.stopped():
                 raise Stopped
             try:
-                encoded.append(encode(json.loads(example["messages"])))
+                tools = {"tools": json.loads(example["tools"])} if "tools" in example else {}
+                encoded.append(encode(json.loads(example["messages"]), **tools))
             except ValueError as error:
                 raise ValueError(f"{example['where']}: {error}") from None
         return tuple(Ragged.of(side) for side in zip(*encoded, strict=True))

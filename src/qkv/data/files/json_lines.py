@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ..source import Example, Skipped, Table
 from ..tables import ComputedTable
-from .compressed import open_bytes
+from .cache import Stamp, stamp_of
+from .compressed import bare_name, open_bytes
 from .lines import Lines
 from .memory_bound import JSON, check_fits
 
+_BEGINNING = 1 << 10  # bytes
 _HALF = re.compile(r"\\u[dD][89a-fA-F]", re.ASCII)  # a JSON escape of half a surrogate pair
 
 
@@ -27,14 +30,34 @@ def json_table(lines: Lines, example: Callable[[Any, int], Example | Skipped]) -
     return ComputedTable(len(lines), entry)
 
 
+def json_entries(path: Path) -> list[Any] | None:
+    """The entries of a JSON file that is one list, plain or compressed; None for a file with a value on each line."""
+    return _entries(path.resolve(), stamp_of(path))
+
+
+@lru_cache(maxsize=4)
+def _entries(path: Path, stamp: Stamp) -> list[Any] | None:
+    beginning = bytes(open_bytes(path)[:_BEGINNING]).removeprefix(b"\xef\xbb\xbf").lstrip()
+    if not beginning.startswith(b"["):
+        return None
+    try:
+        value = json_file(path)
+    except ValueError:  # lists on lines, perhaps; if not, the first line is told
+        if bare_name(path).endswith(".json"):
+            raise
+        return None
+    return value if isinstance(value, list) else None
+
+
 def json_file(path: Path) -> Any:
     """The value in a JSON file, plain or compressed. Raises ValueError if it is invalid or too large for the memory."""
     content = open_bytes(path)
     check_fits(path, len(content), JSON, "split it into several files, or use a machine with more memory")
     try:
-        return json.loads(bytes(content))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"{str(path)!r} is not valid JSON: {error}") from None
+        text = bytes(content).decode("utf-8-sig")
+        return json_object(text, repr(str(path)))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{str(path)!r} is not valid JSON: it is not UTF-8, at byte {error.start:,}") from None
 
 
 def json_object(text: str, where: str) -> Any:

@@ -1,4 +1,4 @@
-"""Records from CSV, TSV, JSON Lines and Parquet files, or from lines with a label and a text, read into memory."""
+"""Records from CSV, TSV, JSON Lines, JSON and Parquet files, or from lines with a label and a text, read into memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ..source import Example, Skipped, Split, Table
 from ..tables import ComputedTable
 from .cache import Stamp, stamp_of
@@ -19,7 +19,7 @@ from .compressed import bare_name, existing
 from .csv_header import short
 from .csv_tsv import Cells, Form, Separator
 from .encodings import open_text
-from .json_lines import json_object, json_value
+from .json_lines import json_entries, json_object, json_value
 from .lines import Lines
 from .memory_bound import ROWS, check_fits
 from .parquet import SUFFIX, ParquetRows
@@ -34,6 +34,7 @@ FORMATS: dict[str, NamedFormat] = {
     ".tsv": "tsv",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".json": "jsonl",  # one list of records
     SUFFIX: "parquet",
 }
 
@@ -55,7 +56,7 @@ class Records:
         return len(self.rows)
 
     def where(self, i: int) -> str:
-        unit = "row" if isinstance(self.rows, _NumberedRows) else "line"
+        unit = "row" if isinstance(self.rows, _NumberedRows) else "entry" if isinstance(self.rows, _Entries) else "line"
         return f"{str(self.path)!r}, {unit} {self.rows[i][0]:,}"
 
     def get(self, i: int, column: Column) -> Any:
@@ -172,6 +173,9 @@ def _read(path: Path, stamp: Stamp, how: RecordFormat) -> Records:
     form = how.form(path)
     if form == "parquet":
         return Records(path, (), _NumberedRows(ParquetRows(path)))
+    if form == "jsonl" and (entries := json_entries(path)) is not None:
+        rows = _rows(lambda i: _record(entries[i], path, i), range(len(entries)), lambda i: i + 1, how.strict)
+        return Records(path, (), _Entries(rows))
     check_fits(path, len(open_text(path, how.encoding)), ROWS, "use fewer rows, or a machine with more memory")
     if form in ("csv", "tsv"):
         cells = how.cells(path, form)
@@ -186,6 +190,16 @@ def _read(path: Path, stamp: Stamp, how: RecordFormat) -> Records:
 
     rows = _rows(row, range(len(lines)), lambda i: i + 1, how.strict)
     return Records(path, () if form == "jsonl" else ("label", "text"), tuple(rows))
+
+
+class _Entries(tuple[tuple[int, Any], ...]):
+    """The entries of a JSON file that is one list, with their numbers from 1."""
+
+
+def _record(entry: Any, path: Path, i: int) -> dict[str, Any]:
+    if not isinstance(entry, dict):
+        raise ValueError(f"{str(path)!r}, entry {i + 1:,} is not a JSON object but {brief(entry)}")
+    return entry
 
 
 class _NumberedRows(Sequence[tuple[int, Any]]):

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 from ..holdout import FileSource
 from ..source import Example, OnError, Skipped, Split, Table
-from ..tables import weight_of
+from ..tables import ComputedTable, weight_of
+from .compressed import existing
 from .encodings import Encoding
-from .json_lines import json_table
+from .json_lines import json_entries, json_table
 from .lines import Lines
 from .parquet import SUFFIX, parquet_table
 
@@ -43,9 +44,13 @@ class TextFiles(FileSource):
         return Lines(path, self.encoding, self.strict)
 
     def records(self, path: Path, example: Callable[[Any, str], Example | Skipped]) -> Table:
-        """The table of a JSONL or Parquet file: `example(record, where)` for each record."""
+        """The table of a JSONL or Parquet file, or of a JSON file that is one list: `example(record, where)` for each
+        record."""
         if path.suffix == SUFFIX:
             return parquet_table(path, example)
+        entries = json_entries(existing(path))
+        if entries is not None:
+            return ComputedTable(len(entries), lambda i: example(entries[i], f"{str(path)!r}, entry {i + 1:,}"))
         lines = self.lines(path)
         return json_table(lines, lambda record, i: example(record, lines.where(i)))
 

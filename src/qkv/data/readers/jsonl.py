@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
-from ...tokenizers.chat.conversations import check_messages
+from ...tokenizers.chat.messages import check_messages, check_tools, messages_in, text_of
 from ..files.json_lines import json_value
 from ..files.text_files import FilePerSplit
 from ..source import Example, Skipped, Split, Table
@@ -15,12 +15,15 @@ from .parallel_text import record_example
 
 
 class JsonLines(FilePerSplit, kind="jsonl"):
-    """One JSON object per line, or a row of a `.parquet` file, with a `text`; or, if both fields are set, with a `prompt`
-    and its `answer`; or `messages`.
+    """One JSON object per line, a `.json` file with a list of them, or a row of a `.parquet` file, with a `text`; or, if
+    both fields are set, with a `prompt` and its `answer`; or `messages`.
 
     A prompt and its answer form a pair: a decoder-only model is trained on the answer alone, given the prompt. Messages
-    are a list of objects with a `role` and a `content`; the tokenizer's chat template turns them into one text, and a
-    model is trained on the assistant's messages.
+    are a list of objects with a `role` and a `content` as in OpenAI's format, in which an assistant may call tools; the
+    tokenizer's chat template turns them into one text, and a model is trained on the assistant's messages. Without the
+    field `messages`, ShareGPT's `conversations` and Alpaca's `instruction`, `input` and `output` are read.
+
+    tools: the field with the descriptions of the tools that the assistant may call; null leaves them out.
     """
 
     expects: ClassVar[str] = "a JSONL or Parquet file"
@@ -29,6 +32,7 @@ class JsonLines(FilePerSplit, kind="jsonl"):
     prompt: str | None = None
     answer: str | None = None
     messages: str | None = None
+    tools: str | None = "tools"
 
     @model_validator(mode="after")
     def _both(self) -> Self:
@@ -44,17 +48,19 @@ class JsonLines(FilePerSplit, kind="jsonl"):
     def example(self, record: Any, where: str) -> Example | Skipped:
         """The example in a line's JSON value, or why it is skipped."""
         if self.messages is not None:
-            value = json_value(record, self.messages)
-            return Skipped(f"without {self.messages!r}") if value is None else conversation(value, where)
+            value = messages_in(record, self.messages)
+            tools = None if self.tools is None else json_value(record, self.tools)
+            return Skipped(f"without {self.messages!r}") if value is None else conversation(value, where, tools)
         fields = (self.text,) if self.prompt is None or self.answer is None else (self.prompt, self.answer)
         return record_example(record, fields)
 
 
-def conversation(messages: Any, where: str) -> Example:
-    """The example of a conversation. Raises ValueError, naming its place, if the messages are not valid."""
+def conversation(messages: Any, where: str, tools: Any = None) -> Example:
+    """The example of a conversation. Raises ValueError, naming its place, if the messages or the tools are not valid."""
     try:
-        messages = check_messages(messages)
-    except ValueError as error:
+        checked, described = check_messages(messages), check_tools(tools)
+        text, said = "\n".join(map(text_of, checked)), json.dumps(checked, ensure_ascii=False)
+        more = {} if described is None else {"tools": json.dumps(described, ensure_ascii=False)}
+    except (ValueError, TypeError, RecursionError) as error:  # TypeError: of values that JSON doesn't have
         raise ValueError(f"{where}: {error}") from None
-    text = "\n".join(message["content"] for message in messages)
-    return {"text": text, "messages": json.dumps(messages, ensure_ascii=False), "where": where}
+    return {"text": text, "messages": said, **more, "where": where}

@@ -38,6 +38,7 @@ _FIELDS = (
         "source",
         "target",
         "messages",
+        "tools",
         "words",
         "tags",
         "context",
@@ -70,7 +71,7 @@ class RowSource(HoldOutSource):
 
     text, pair, label, score: a text, perhaps with a second one, and its class or a number.
     source, target:           two texts, or a prompt and its answer.
-    messages:                 a conversation, a list of `role` and `content`.
+    messages, tools:          a conversation, a list of `role` and `content`, and the tools that it may call.
     word, tag:                lists of the words of a sentence (by default `words` or `tokens`) and of their tags (`tags` or
                               `ner_tags`).
     context, question, answers: a question on a text, and its answers as in the data set squad, lists `text` and
@@ -88,6 +89,7 @@ class RowSource(HoldOutSource):
     source: str | None = None
     target: str | None = None
     messages: str | None = None
+    tools: str | None = None
     word: str | None = None
     tag: str | None = None
     context: str | None = None
@@ -283,7 +285,7 @@ def row_hold_out_key(example: Example) -> int | None:
 
 def _example(fields: dict[str, Any], where: str) -> Example | Skipped:
     if "messages" in fields:
-        return {**fields, **conversation(_plain(fields["messages"]), where)}
+        return {**fields, **conversation(_plain(fields["messages"]), where, _plain(fields.get("tools")))}
     for name in ("source", "target", "text", "pair", "question", "context"):
         texts = _texts(fields.get(name, "")) if name == "target" else [fields.get(name, "")]
         if not all(isinstance(text, str) for text in texts):

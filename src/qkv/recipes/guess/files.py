@@ -12,7 +12,7 @@ from typing import Any
 from ...core.spec import counted
 from ...data.files.compressed import bare_name, open_bytes
 from ...data.files.csv_tsv import Cells, Form
-from ...data.files.json_lines import json_object
+from ...data.files.json_lines import json_entries, json_object
 from ...data.files.lines import Lines
 from ...data.files.parquet import SUFFIX, ParquetRows
 from .result import Guess
@@ -103,9 +103,14 @@ def _records(path: Path, records: list[dict[str, Any]], count: int) -> Guess | s
     fields = list(dict.fromkeys(name for record in records for name in record))
     kept = {name: [record[name] for record in records if record.get(name) is not None] for name in fields}
     for name in fields:
-        if all(_is_conversation(value) for value in kept[name]):
-            settings = (f"data.path={path}", *(() if name == "messages" else (f"data.messages={name}",)))
+        if kept[name] and all(_is_conversation(value) for value in kept[name]):
+            usual = name == "messages" or (name == "conversations" and "messages" not in fields)
+            settings = (f"data.path={path}", *(() if usual else (f"data.messages={name}",)))
             return Guess("chat", settings, (f"{counted(count, 'line')}; {name!r} holds conversations",))
+    if {"instruction", "output"} <= set(fields):
+        return Guess(
+            "chat", (f"data.path={path}",), (f"{counted(count, 'line')} in Alpaca's format, with instructions",)
+        )
     if {"context", "question", "answer"} <= set(fields):
         settings = ("data.kind=questions", f"data.path={path}")
         return Guess("answer", settings, (f"{counted(count, 'question')} about texts, with their answers",))
@@ -123,7 +128,8 @@ def _records(path: Path, records: list[dict[str, Any]], count: int) -> Guess | s
 def _is_conversation(value: Any) -> bool:
     if not isinstance(value, list) or not value:
         return False
-    return all(isinstance(turn, dict) and {"role", "content"} <= set(turn) for turn in value)
+    turns = [set(turn) if isinstance(turn, dict) else set() for turn in value]
+    return all({"from", "value"} <= keys or ("role" in keys and keys & {"content", "tool_calls"}) for keys in turns)
 
 
 def _json(path: Path) -> Guess | str:
@@ -132,6 +138,9 @@ def _json(path: Path) -> Guess | str:
         return Guess("answer", ("data.kind=questions", f"data.path={path}"), ("questions in SQuAD's format",))
     if all(content.find(key) >= 0 for key in (b'"annotations"', b'"categories"', b'"bbox"')):
         return "it has boxes in COCO's format; give its folder, with the images beside it"
+    if not PIECES.match(bytes(content[:1000])) and (entries := json_entries(path)) is not None:
+        records = [entry for entry in entries[:ROWS] if isinstance(entry, dict)]
+        return _records(path, records, len(entries)) if records else "it is a list of no objects"
     if PIECES.match(bytes(content[:1000])):
         return Guess("music", ("data.kind=scores", f"data.path={path}"), ("pieces of music as chords of MIDI numbers",))
     return "it is JSON in no format that is known; write one object per line (.jsonl)"

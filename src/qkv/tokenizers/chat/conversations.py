@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -19,33 +20,12 @@ from tokenizers import AddedToken
 from ...core.spec import nearest
 from ..pipelines import any_of
 from ..tokenizer_json import encoding_errors
+from .messages import ROLES, Messages, Tools, check_messages, check_tools, joined
 from .template import ChatTemplate, TextPart
 
-ROLES = ("system", "developer", "user", "assistant", "tool")
 GUARD = "\ue0f2"  # before the name of a control token in a message
 BEGINS, ENDS = "\ue0f3", "\ue0f4"  # around the number of a control token from the template
-_PRIVATE = re.compile("[\ue0f0-\ue0f4]")  # these, and those of sandbox.py
 _AFTER_THE_END = re.compile(rf"(?<={ENDS})\s+\Z")
-
-Message = Mapping[str, Any]
-Messages = Sequence[Message]
-"""`[{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]`."""
-
-
-def check_messages(value: Any) -> list[dict[str, Any]]:
-    """Return messages as dictionaries. Raises ValueError if one is not an object with a role and a content."""
-    if not isinstance(value, list | tuple) or not value:
-        raise ValueError(
-            'a conversation is a list of messages, [{"role": "user", "content": "…"}, …], not ' + repr(value)[:60]
-        )
-    for i, message in enumerate(value):
-        if not isinstance(message, Mapping) or not all(isinstance(message.get(k), str) for k in ("role", "content")):
-            raise ValueError(f"message {i} needs a role and a content, both texts, and is {repr(message)[:60]}")
-        if any(_PRIVATE.search(text) for text in _texts(message)):
-            raise ValueError(
-                f"message {i} has one of the private characters U+E0F0 to U+E0F4, which qkv uses as marks; remove it"
-            )
-    return [dict(message) for message in value]
 
 
 class Conversations:
@@ -68,24 +48,27 @@ class Conversations:
         self._control, self._any = any_of(controls), any_of(self._ids)
         self._named = re.compile(f"{GUARD}?(?:{self._any.pattern})")
 
-    def prompt(self, messages: Messages) -> list[int]:
-        """Return the ids of a conversation up to the model's reply. Raises ValueError if it ends with the assistant."""
-        checked = self._checked(messages)
+    def prompt(self, messages: Messages, tools: Tools = None) -> list[int]:
+        """Return the ids of a conversation up to the model's reply. `tools` are the descriptions (JSON schemas) of those
+        that the model may call. Raises ValueError if it ends with the assistant."""
+        checked, tools = self._checked(messages), self._checked_tools(tools)
         if checked[-1]["role"] == "assistant":
             raise ValueError("the last message is the assistant's; end with a message to reply to")
-        return self._encoded([TextPart(self.template.render(checked, prompt=True), False)])[0]
+        return self._encoded([TextPart(self.template.render(checked, prompt=True, tools=tools), False)])[0]
 
-    def row(self, messages: Messages) -> tuple[list[int], list[int]]:
+    def row(self, messages: Messages, tools: Tools = None) -> tuple[list[int], list[int]]:
         """Return the ids of a conversation, and for each 1 if the assistant says it (the end of its turn included), else 0.
 
         Raises ValueError if the assistant says nothing, or the template doesn't show what.
         """
-        checked = self._checked(messages)
+        checked, tools = self._checked(messages), self._checked_tools(tools)
         if not any(message["role"] == "assistant" for message in checked):
             raise ValueError("the assistant says nothing in this conversation, so there is nothing to learn from it")
-        ids, learned = self._encoded(self.template.parts(checked))
+        ids, learned = self._encoded(self.template.parts(checked, tools=tools))
         if not any(learned):
-            raise ValueError("the chat template leaves out what the assistant says")
+            why = "the chat template leaves out what the assistant says"
+            silent = all(message.get("weight") == 0 for message in checked if message["role"] == "assistant")
+            raise ValueError("every message of the assistant has the weight 0" if silent else why)
         return ids, learned
 
     @cached_property
@@ -105,14 +88,41 @@ class Conversations:
             role = message["role"]
             if role not in ROLES and not any(f"{quote}{role}{quote}" in self.template.source for quote in "'\""):
                 raise ValueError(f"message {i} has the role {role!r}; {nearest(role, ROLES)}")
+            if isinstance(message.get("content"), list) and not self._reads_parts:
+                message["content"] = joined(message["content"])
+            if message.get("tool_calls") and not self.template.mentions("tool_calls"):
+                raise ValueError(
+                    f"message {i} calls a tool, and the chat template has no place for that; give the tokenizer a "
+                    "template that mentions tool_calls"
+                )
         return [self._guarded(message) for message in checked]
+
+    def _checked_tools(self, tools: Any) -> list[dict[str, Any]] | None:
+        checked = check_tools(tools)
+        if checked is not None and not self.template.mentions("tools"):
+            raise ValueError(
+                "the chat template has no place for tools; give the tokenizer a template that mentions them, or leave "
+                "them out (data.tools=null)"
+            )
+        return None if checked is None else [self._changed_names(tool, self._any) for tool in checked]
+
+    @cached_property
+    def _reads_parts(self) -> bool:
+        """Whether the template reads a content that is a list of parts; others would print the list."""
+        with suppress(ValueError):
+            plain, parts = (
+                self.template.render([{"role": "user", "content": content}], prompt=True)
+                for content in ("a", [{"type": "text", "text": "a"}])
+            )
+            return plain == parts
+        return False
 
     def _guarded(self, message: dict[str, Any]) -> dict[str, Any]:
         names = self._control if message["role"] == "assistant" else self._any
-        return {
-            key: value if key == "role" else _changed(value, lambda text: names.sub(lambda name: GUARD + name[0], text))
-            for key, value in message.items()
-        }
+        return {key: value if key == "role" else self._changed_names(value, names) for key, value in message.items()}
+
+    def _changed_names(self, value: Any, names: re.Pattern[str]) -> Any:
+        return _changed(value, lambda text: names.sub(lambda name: GUARD + name[0], text))
 
     def _encoded(self, parts: Iterable[TextPart]) -> tuple[list[int], list[int]]:
         """Return ids, and for each 1 if it begins in a part to be learned."""
@@ -160,17 +170,9 @@ def _ended(part: TextPart) -> Iterator[TextPart]:
 
 
 def _changed(value: Any, change: Callable[[str], str]) -> Any:
-    """Apply `change` to every text in a JSON value."""
+    """Apply `change` to every text in a JSON value, names of entries included."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {key: _changed(item, change) for key, item in value.items()}
+        return {_changed(key, change): _changed(item, change) for key, item in value.items()}
     return [_changed(item, change) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list | tuple):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(item)
