@@ -41,14 +41,13 @@ def _experts(mixture: Mixture, ranks: World, x: Float[Tensor, "R M"], ends: Int[
     """`Mixture.experts`, at the ranks that have them. Rows after the last end become zeros."""
     own = len(ends) // ranks.size
     counts = torch.diff(ends, prepend=ends.new_zeros(1))
-    everyone = torch.stack(ranks.gather(counts.cpu()))  # (ranks, experts): how many rows each rank has for each expert
-    sent = everyone[ranks.rank].view(ranks.size, own).sum(1).tolist()
-    mine = everyone[:, ranks.rank * own : (ranks.rank + 1) * own]  # (ranks, own experts)
-    received = mine.sum(1).tolist()
+    mine = collectives.swapped(counts, ranks)  # by rank: how many rows it has for each expert of this rank
+    sent, received = torch.stack([counts, mine]).view(2, ranks.size, own).sum(2).tolist()
     rows = collectives.exchange(x[: sum(sent)], ranks, sent, received)
-    expert_of = torch.arange(own).repeat(ranks.size).repeat_interleave(mine.flatten()).to(x.device)
+    experts = torch.arange(own, device=x.device).repeat(ranks.size)
+    expert_of = experts.repeat_interleave(mine, output_size=len(rows))
     order = expert_of.argsort(stable=True)  # rows come sorted by rank, then by expert
-    done = Mixture.experts(mixture, rows[order], mine.sum(0).cumsum(0).to(x.device))
+    done = Mixture.experts(mixture, rows[order], mine.view(ranks.size, own).sum(0).cumsum(0))
     back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=x.device))
     out = collectives.exchange(done[back], ranks, received, sent)
     return torch.cat([out, out.new_zeros(len(x) - len(out), out.shape[1])])

@@ -66,12 +66,10 @@ class Tokens:
     @contextmanager
     def own_randomness(self) -> Iterator[None]:
         seed = _drawn_seed()
-        outside = torch.get_rng_state()
-        torch.manual_seed(seed + self.number)
-        try:
+        devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+        with torch.random.fork_rng(devices):
+            torch.manual_seed(seed + self.number)
             yield
-        finally:
-            torch.set_rng_state(outside)
 
     def share(self, run: Pass) -> None:
         run.split, run.layout = self, self.context.layout
