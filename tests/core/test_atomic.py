@@ -134,6 +134,15 @@ def test_a_folder_replaces_another_as_a_whole(tmp_path: Path, how: str) -> None:
     assert content(target) == {"a": "2"} and list(tmp_path.iterdir()) == [target]
 
 
+def test_a_block_inside_another_writes_into_the_same_folder(tmp_path: Path) -> None:
+    with atomic.replacing_folder(tmp_path / "out") as new:
+        (new / "a").write_text("1")
+        with atomic.replacing_folder(new) as same:
+            (same / "b").write_text("2")
+        assert [path.name for path in tmp_path.iterdir()] == [new.name]
+    assert content(tmp_path / "out") == {"a": "1", "b": "2"}
+
+
 def test_folders_on_this_system_exchange_their_names(tmp_path: Path) -> None:
     one, other = made(tmp_path / "one", a="1"), made(tmp_path / "other", b="2")
     if not atomic._exchange(one, other):
