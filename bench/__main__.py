@@ -17,6 +17,7 @@
     python -m bench batching                 tokenizing and batching beside training's steps, for docs/performance.md
     python -m bench start                    time to the first token, for docs/performance.md
     python -m bench quantization RUN         perplexity with weights of 8 and 4 bits, for docs/quantization.md
+    python -m bench small-english BOOKS      trains the model that comes with the package, and writes its card
     python -m bench speculation RUN          speculative decoding beside plain decoding, for docs/performance.md
     python -m bench recording                recording of attention during generation, for docs/look.md
     python -m bench unigram --peer PYTHON    unigram training beside SentencePiece, for docs/tokenizers.md
@@ -53,6 +54,7 @@ from .recording import main as recording
 from .results import RESULTS, Result, latest
 from .scale.command import main as scale
 from .serving.command import main as serving
+from .small_english import main as small_english
 from .speculation import main as speculation
 from .start import main as start
 from .tables import TABLES
@@ -83,6 +85,8 @@ def main(arguments: list[str] | None = None) -> int:
         return start(words[1:])
     if words[:1] == ["quantization"]:
         return quantization(words[1:])
+    if words[:1] == ["small-english"]:
+        return small_english(words[1:])
     if words[:1] == ["speculation"]:
         return speculation(words[1:])
     if words[:1] == ["encoding"]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 from email import message_from_string
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 import yaml
@@ -161,3 +165,26 @@ def test_links_and_pictures_on_pypi_are_absolute_and_exist(metadata: Any) -> Non
     assert len(pictures) >= 2 and all(target.startswith(f"{REPOSITORY}/raw/main/") for target in pictures)
     own = [match[1] for _, url in targets if (match := re.fullmatch(rf"{REPOSITORY}/(?:blob|raw)/main/([^#]+).*", url))]
     assert len(own) > 30 and all((ROOT / path).exists() for path in own)
+
+
+@pytest.mark.slow
+def test_the_wheel_and_the_sources_bring_the_small_model_and_the_tour(tmp_path: Path) -> None:
+    copy = tmp_path / "project"
+    shutil.copytree(ROOT / "src" / "qkv", copy / "src" / "qkv", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    shutil.copytree(ROOT / "docs" / "tour", copy / "docs" / "tour")
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    program = "from setuptools.build_meta import build_sdist, build_wheel; build_wheel('..'); build_sdist('..')"
+    environment = {**os.environ, "QKV_PREBUILT": "0"}
+    subprocess.run(
+        [sys.executable, "-c", program], cwd=copy, env=environment, capture_output=True, timeout=300, check=True
+    )
+    (wheel,), (sources,) = tmp_path.glob("*.whl"), tmp_path.glob("*.tar.gz")
+    in_wheel = {info.filename: info.file_size for info in ZipFile(wheel).infolist()}
+    with tarfile.open(sources) as archive:
+        in_sources = {member.name.partition("/")[2]: member.size for member in archive}
+    folder = ROOT / "src" / "qkv" / "directories" / "shipped" / "small-english"
+    sizes = {f"qkv/directories/shipped/small-english/{path.name}": path.stat().st_size for path in folder.iterdir()}
+    assert sizes.items() <= in_wheel.items() and sum(sizes.values()) <= 3_000_000
+    assert {f"src/{name}": size for name, size in sizes.items()}.items() <= in_sources.items()
+    assert "qkv/tour/pages/index.md" in in_wheel and "docs/tour/index.md" in in_sources

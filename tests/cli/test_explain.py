@@ -36,11 +36,25 @@ def test_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     assert "does not have a mixture of experts, which moe explains; explain attention" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["attention", "kv-cache", "bpe"])
+def test_a_text_without_a_run_is_read_by_the_model_of_the_package(name: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["explain", name, "--text", "The cat sat on the mat.", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert "small-english" in err and err.count("\n") == 1
+    explained = json.loads(out)
+    assert "small-english" in explained["about"] and "The cat sat on the mat." in explained["about"]
+    assert "cat" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["attentoin"], "there is no explanation 'attentoin'; did you mean 'attention'"),
-        (["attention", "--layer", "2"], "--layer belongs to a run; give --run RUN with it"),
+        (["attention", "--layer", "2"], "--layer needs the text whose numbers are shown; give it as --text TEXT"),
+        (["attention", "--text", " "], "--text needs the text whose numbers are shown; give it as --text TEXT"),
+        (["--text", "a cat"], "--text needs the name of what to explain, such as `qkv explain attention`"),
+        (["attention", "--text", "a cat", "--layer", "9"], "small-english has layers 0 to 3 here"),
+        (["cross", "--text", "a cat"], "or run `qkv explain cross` for a worked example"),
         (["attention", "--run", "x"], "--run needs the text whose numbers are shown; give it as --text TEXT"),
         (["attention", "--out", "x.html", "--json"], "--out writes a page and --json prints JSON; give one of them"),
         (["attention", "--out", "x.txt"], "--out is a file that ends in .html, not x.txt"),

@@ -43,6 +43,46 @@ def test_lines_of_standard_input(trained_lm: Path, monkeypatch: pytest.MonkeyPat
     assert [view["text"] for view in json.loads(Path("p.json").read_text())["views"]] == ["the cat", "the dog"]
 
 
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize(
+    "words", [["The cat sat."], ["The cat sat.", "A dog ran/jumped."], ["--generate", "2", "The cat sat."]]
+)
+def test_a_text_in_place_of_a_run_is_read_by_the_model_of_the_package(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["look", *words, "--json"]) == 0
+    out, err = capsys.readouterr()
+    page = json.loads(out)
+    assert page["title"] == "small-english" and "small-english" in err and err.count("\n") == 1
+    assert [view["text"] for view in page["views"]] == [word for word in words if " " in word]
+    labels = page["views"][0]["axes"]["text"]["labels"]
+    assert labels[:3] == ["<s>", "The", "▁cat"]
+    assert [len(layer["weights"]) for layer in page["views"][0]["attention"][0]["layers"]] == [4] * 4
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_standard_input_without_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("the cat\n"))
+    assert main(["look", "--out", "p.json"]) == 0
+    assert json.loads(Path("p.json").read_text())["title"] == "small-english"
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize("run", ["Hello", "runs/my model", "./the cat", "~/the cat", "/a b/c"])
+def test_a_missing_run_is_no_text(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["look", run, "The cat sat."]) == 2
+    said = capsys.readouterr().err
+    assert "there is no run directory" in said and "or take small-english, which comes with qkv" in said
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_run_whose_name_has_a_space_is_a_run(trained_lm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("my run").symlink_to(trained_lm)
+    assert main(["look", "my run", "the cat", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["title"] == "my run" and not err
+
+
 def test_without_input_the_advice_names_what_the_run_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     sizes = {"d_model": 8, "n_layers": 1, "n_heads": 2, "d_ff": 8}

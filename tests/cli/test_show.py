@@ -37,3 +37,11 @@ def test_a_hub_directory_shows_its_spec(tmp_path: Path, capsys: pytest.CaptureFi
     assert shown["parameters"] == spec.n_parameters and shown["model"]["d_model"] == 16
     assert main(["show", str(tmp_path / "hub"), "--data"]) == 2
     assert "is a model without a recipe, so it has no data" in capsys.readouterr().err
+
+
+def test_the_model_of_the_package_shows_its_spec(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "small-english", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["directory"] == "small-english" and len(shown["model"]["decoder"]["blocks"]) == 1
+    assert main(["show", "small-english", "--data"]) == 2
+    assert "is a model without a recipe" in capsys.readouterr().err

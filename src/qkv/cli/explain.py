@@ -9,6 +9,7 @@ import typer
 
 from .options import Device, Json
 from .say import console, echo, echo_json
+from .texts import small_english
 
 if TYPE_CHECKING:
     from ..explain.explanation import Explanation
@@ -33,10 +34,17 @@ def explain(
     run: Annotated[
         str | None,
         typer.Option(
-            metavar="RUN", help="Use the numbers of a trained run, or a model in the Hub's format, for --text."
+            metavar="RUN",
+            help="Use the numbers of a trained run, or a model in the Hub's format, for --text. [default: small-english, "
+            "which comes with qkv]",
         ),
     ] = None,
-    text: Annotated[str | None, typer.Option(metavar="TEXT", help="The text that the run reads.")] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="A text whose numbers are shown. [default: none, but those of a worked example]"
+        ),
+    ] = None,
     target: Annotated[
         str | None,
         typer.Option(metavar="TEXT", help="Of an encoder–decoder, the output. [default: the run's own]"),
@@ -52,11 +60,15 @@ def explain(
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """Explain one computation step by step, with the numbers of a worked example or of a trained run."""
+    """Explain one computation step by step, with the numbers of a worked example or of a model that reads your text."""
+    chosen = {"--text": text, "--target": target, "--layer": layer, "--head": head, "--token": token}
     if name is None:
+        useless = [option for option, value in {"--run": run, **chosen, "--out": out}.items() if value is not None]
+        if useless:
+            raise ValueError(f"{useless[0]} needs the name of what to explain, such as `qkv explain attention`")
         _list(json)
         return
-    _check(run, {"--text": text, "--target": target, "--layer": layer, "--head": head, "--token": token}, out, json)
+    _check(run, chosen, out, json)
     explanation = _explained(name, run, text, target, layer, head, token, device)
     if json:
         echo_json(explanation.to_dict())
@@ -81,21 +93,19 @@ def _explained(
     from ..explain import registry
 
     registry.check(name)
-    if run is None:
+    if text is None:
         return registry.explain(name)
     from ..inference.run import load
 
-    assert text is not None
-    return load(run, device=device).explain(name, text, target, layer=layer, head=head, token=token)
+    return load(run or small_english(), device=device).explain(name, text, target, layer=layer, head=head, token=token)
 
 
 def _check(run: str | None, chosen: dict[str, object], out: Path | None, json: bool) -> None:
     """Raise ValueError for options that don't go together."""
     given = [option for option, value in chosen.items() if value is not None]
-    if run is None and given:
-        raise ValueError(f"{given[0]} belongs to a run; give --run RUN with it, or leave it out for the worked example")
-    if run is not None and not str(chosen["--text"] or "").strip():
-        raise ValueError("--run needs the text whose numbers are shown; give it as --text TEXT")
+    if (run is not None or given) and not str(chosen["--text"] or "").strip():
+        option = "--run" if run is not None else given[0]
+        raise ValueError(f"{option} needs the text whose numbers are shown; give it as --text TEXT")
     if out is None:
         return
     if json:

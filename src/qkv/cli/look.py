@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import Device, RunPath
+from .options import Device
 from .say import echo
-from .texts import dumps, warn_of_settings
+from .texts import dumps, small_english, warn_of_settings
 
 if TYPE_CHECKING:
     from ..inference.look.live import HeadChange
@@ -23,7 +24,14 @@ _SCORE = re.compile(r"(?:([a-z][a-z ]*)\.)?(\d+)\.(\d+)\.(\d+)\.(\d+)")
 
 
 def look(
-    run: RunPath,
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN]",
+            help="A run directory, a directory in the Hub's format, or a name on the Hub. [default: small-english, which "
+            "comes with qkv, if the first argument is a text of several words]",
+        ),
+    ] = None,
     inputs: Annotated[
         list[str] | None,
         typer.Argument(
@@ -118,6 +126,7 @@ def look(
     path = check_suffix(out or "look.html")
     if not path.parent.is_dir():
         raise ValueError(f"there is no folder {path.parent} for {path.name}; create it first")
+    run, inputs = _named(run, inputs)
     loaded = load(run, device=device)
     warn_of_settings(inputs, "`qkv look` uses the run's settings, leave it out")
     chosen |= {"target": target, "generate": generate, "word": word}
@@ -136,6 +145,17 @@ def look(
     else:
         figure.save(path)
         _tell(figure, path)
+
+
+def _named(run: str | None, inputs: list[str] | None) -> tuple[str, list[str] | None]:
+    """The run and its inputs: of small-english if no run is named, because the first argument is a text."""
+    if run is None:
+        return small_english(), inputs
+    folder = run.replace("\\", "/").partition("/")[0]
+    words = len(run.split()) > 1 and not os.path.exists(run)  # noqa: PTH110  (a text may be too long for a path)
+    if not words or folder in ("", ".", "..", "~", "runs"):
+        return run, inputs
+    return small_english(), [run, *(inputs or [])]
 
 
 def _check_together(serve: bool, out: Path | None, json: bool, score: str | None, port: int) -> None:

@@ -28,8 +28,8 @@ def show(
 ) -> None:
     """Show a recipe, a preset, or a model in the Hub's format or a GGUF file, with its number of parameters."""
     from .. import families
-    from ..directories.layout import RECIPE
-    from ..directories.locate import is_hub
+    from ..directories.layout import CONFIG, RECIPE
+    from ..directories.locate import SHIPPED, SMALL_ENGLISH
     from ..hub.gguf.container import is_gguf
     from ..recipes import recipe
 
@@ -40,8 +40,9 @@ def show(
         spec = load_preset(name, changes)
         _print({"preset": name, **_parameters(spec), "model": spec.to_dict()}, json)
         return
-    if (folder := Path(name)).is_dir() and is_hub(folder) and not (folder / RECIPE).is_file():
-        _show_hub_model(folder, data, changes, json)
+    folder = SHIPPED / name if name == SMALL_ENGLISH and not Path(name).exists() else Path(name)
+    if (folder / CONFIG).is_file() and not (folder / RECIPE).is_file():
+        _show_directory(folder, data, changes, json)
         return
     if is_gguf(folder):
         _show_gguf(folder, data, changes, json)
@@ -57,13 +58,14 @@ def show(
         _show_recipe(loaded, json)
 
 
-def _show_hub_model(folder: Path, data: bool, changes: list[str], json: bool) -> None:
-    """Print the spec of a model in a Hub directory."""
-    from ..directories import hub_load
+def _show_directory(folder: Path, data: bool, changes: list[str], json: bool) -> None:
+    """Print the spec of a model in a directory without a recipe."""
+    from ..directories.locate import name_of
+    from ..directories.spec import spec_of
 
     _check_bare(folder, data, changes)
-    spec = hub_load.spec(folder)
-    _print({"directory": str(folder), **_parameters(spec), "model": spec.to_dict()}, json)
+    spec = spec_of(str(folder))
+    _print({"directory": name_of(folder), **_parameters(spec), "model": spec.to_dict()}, json)
 
 
 def _show_gguf(path: Path, data: bool, changes: list[str], json: bool) -> None:

@@ -39,6 +39,14 @@ def load_run(run: str | Path, command: str, device: str) -> Run:
     return loaded
 
 
+def small_english() -> str:
+    """The name of the model that comes with the package, for a command without a run; says so on standard error."""
+    from ..directories.locate import SMALL_ENGLISH
+
+    echo(f"The model is {SMALL_ENGLISH}, which comes with qkv: a small language model of English books.", err=True)
+    return SMALL_ENGLISH
+
+
 @contextmanager
 def uncollected() -> Iterator[None]:
     """Disable garbage collection while importing and loading, because what is loaded stays alive.

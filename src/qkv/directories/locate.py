@@ -1,10 +1,11 @@
-"""Find a model's directory by its path or its name on the Hub, and tell what lies in it."""
+"""Find a model's directory by its path, by its name on the Hub or in the package, and tell what lies in it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from ..core.atomic import recover
+from ..core.spec import brief
 from ..hub import huggingface
 from .layout import CONFIG, read_json
 from .origin import MODEL_TYPE
@@ -14,16 +15,34 @@ TOKENIZERS = (
     *("source.spm", "*.tiktoken"),
 )
 RUNS = "runs"  # where `qkv train` puts runs: no owner on the Hub
+SHIPPED = Path(__file__).with_name("shipped")
+SMALL_ENGLISH = "small-english"  # the model that comes with the package
 
 
 def locate(path: Path | str, revision: str | None = None, allow_pickle: bool = False) -> Path:
-    """The directory at `path`, else the Hub repository of that name, downloaded into the cache."""
+    """The directory at `path`, else the model of that name in the package, else the Hub's repository, downloaded into the
+    cache. Raises ValueError for what can't be a path."""
     folder = Path(path)
     named = str(path)
-    recover(folder)
-    if folder.exists() or not huggingface.is_id(named) or folder.parts[0] == RUNS or Path(folder.parts[0]).exists():
+    try:
+        exists = folder.exists()
+    except (OSError, ValueError) as error:  # too long for a name, or with a NUL
+        raise ValueError(
+            f"there is no run directory {brief(named)}: {getattr(error, 'strerror', None) or error}"
+        ) from None
+    if not exists:
+        recover(folder)
+        exists = folder.exists()
+    if named == SMALL_ENGLISH and not exists:
+        return SHIPPED / named
+    if exists or not huggingface.is_id(named) or folder.parts[0] == RUNS or Path(folder.parts[0]).exists():
         return folder
     return huggingface.download(named, revision, allow_pickle)
+
+
+def name_of(folder: Path) -> str:
+    """The name by which `locate` finds a directory: its path, or of the model in the package its name."""
+    return folder.name if folder.parent == SHIPPED else str(folder)
 
 
 def is_hub(folder: Path) -> bool:

@@ -471,7 +471,7 @@ def evaluate_run(
     change, such as `metrics=[bleu,ter]`.
     """
     if run.recipe is None:
-        raise ValueError(f"{run.path} has no recipe.yaml, which names its data; give a run that qkv trained")
+        raise ValueError(f"{run.name} has no recipe.yaml, which names its data; give a run that qkv trained")
     if isinstance(max_examples, int) and max_examples < 1:
         raise ValueError(f"max_examples is 'all' or a number of at least 1, not {max_examples}")
     changes = [*(f"data.{item}" for item in data), *(f"evaluation.{item}" for item in evaluation)]

@@ -57,7 +57,10 @@ def explain(name: str, subject: Subject | None = None) -> Explanation:
     usable = applicable(subject)
     if name not in usable:
         instead = f"explain {_either(usable)} with it" if usable else "no explanation applies to it"
-        raise ValueError(f"{subject.name} does not have {EXPLANATIONS[name].needs}, which {name} explains; {instead}")
+        raise ValueError(
+            f"{subject.name} does not have {EXPLANATIONS[name].needs}, which {name} explains; {instead}, or run "
+            f"`qkv explain {name}` for a worked example"
+        )
     explained: Explanation = module.of(subject)
     for what in ("layer", "head", "token"):
         if getattr(subject, what) is not None and what not in subject.consulted:

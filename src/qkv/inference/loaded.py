@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..directories.locate import name_of
 from ..directories.origin import Origin
 from ..directories.run_config import Use, check_fit, check_task, usual_task
 from ..generation import Generation
@@ -66,8 +67,8 @@ class LoadedModel:
 
     @property
     def name(self) -> str:
-        """The run's directory, for messages."""
-        return str(self.path or "this run")
+        """The run's directory, or the name of the model in the package, for messages."""
+        return "this run" if self.path is None else name_of(self.path)
 
     @cached_property
     def warned_about(self) -> set[tuple[str, str]]:

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError, model_serializer, model_validator
 
 from .. import families
 from ..core.spec import Spec, explain
+from ..directories.locate import SMALL_ENGLISH
 from ..directories.spec import spec_of, weights_of
 from ..quantization.scheme import Weights
 from .sizes import check_sizes, sizes_of
@@ -97,8 +98,8 @@ class ModelChoice(Spec):
 
 
 def _is_directory(name: str) -> bool:
-    """Whether a name is that of a directory or, because it has a slash, of a model on the Hub."""
+    """Whether a name is that of a directory, of the model in the package or, because it has a slash, of one on the Hub."""
     try:
-        return "/" in name or Path(name).expanduser().is_dir()
+        return "/" in name or name == SMALL_ENGLISH or Path(name).expanduser().is_dir()
     except (OSError, ValueError, RuntimeError):  # not a file name: too long, with a NUL, or the home of an unknown user
         return False
