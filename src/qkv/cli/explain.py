@@ -61,7 +61,7 @@ def explain(
     device: Device = "auto",
 ) -> None:
     """Explain one computation step by step, with the numbers of a worked example or of a model that reads your text."""
-    chosen = {"--text": text, "--target": target, "--layer": layer, "--head": head, "--token": token}
+    chosen: dict[str, object] = {"--text": text, "--target": target, "--layer": layer, "--head": head, "--token": token}
     if name is None:
         useless = [option for option, value in {"--run": run, **chosen, "--out": out}.items() if value is not None]
         if useless:

@@ -40,6 +40,14 @@ def locate(path: Path | str, revision: str | None = None, allow_pickle: bool = F
     return huggingface.download(named, revision, allow_pickle)
 
 
+def not_there(folder: Path) -> ValueError:
+    """The error for a model that is not there."""
+    return ValueError(
+        f"there is no run directory {folder}; train one by `qkv train`, name a model of the Hub as owner/name, such as "
+        f"openai-community/gpt2, or take {SMALL_ENGLISH}, which comes with qkv"
+    )
+
+
 def name_of(folder: Path) -> str:
     """The name by which `locate` finds a directory: its path, or of the model in the package its name."""
     return folder.name if folder.parent == SHIPPED else str(folder)

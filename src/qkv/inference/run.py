@@ -19,7 +19,7 @@ from ..core.spec import nearest
 from ..directories import hub_load
 from ..directories import weights as weight_files
 from ..directories.layout import CONFIG, GENERATION, MAX_SHARD_SIZE, RECIPE, TOKENIZER, WEIGHTS, State, read_json
-from ..directories.locate import SMALL_ENGLISH, has_tokenizer, is_hub, locate
+from ..directories.locate import has_tokenizer, is_hub, locate, not_there
 from ..directories.lock import owner_of
 from ..directories.run_config import (
     advice_on_imports,
@@ -366,7 +366,7 @@ def load(
 ) -> Run:
     """Load a run directory, a directory in the format of the Hub, a GGUF file, or a model by its name on the Hub.
 
-    "small-english" is a small language model of English books that comes with the package, and needs no network.
+    "small-english" is a small language model of English books that comes with the package.
 
     Weights keep the file's `dtype` by default. With `weights`, those of linear layers are rounded to int8, int4, nf4, fp8 or
     mxfp4, or by a `Scheme`; `Run.quantize` has methods that lose less. `revision` is a branch, tag or commit of a model on
@@ -454,10 +454,7 @@ def _recipe(folder: Path) -> Recipe | None:
 
 def _check_complete(folder: Path) -> None:
     if not folder.exists():
-        raise ValueError(
-            f"there is no run directory {folder}; train one by `qkv train`, name a model of the Hub as owner/name, such as "
-            f"openai-community/gpt2, or take {SMALL_ENGLISH}, which comes with qkv"
-        )
+        raise not_there(folder)
     if not folder.is_dir():
         raise ValueError(f"{folder} is a file, and no GGUF file; a run is a directory")
     required = (CONFIG, TOKENIZER, WEIGHTS) if _has_tokenizer(folder) else (CONFIG, WEIGHTS)
