@@ -31,6 +31,7 @@ FILES = ("config.json", "generation_config.json", "model.safetensors", "tokenize
 LENGTH = 900  # characters of a passage, after which it ends with its sentence
 HELD_OUT = {"train": 0.96, "validation": 0.98, "test": 1.0}  # where the part of a book ends
 SHOWN = 4  # heads that the card names
+SEEN = 0.1  # the induction score from which a head is called one
 SENTENCES = re.compile(r"""(?<=[.!?]) (?=["'(A-Z])|(?<=[.!?]["')]) (?=["'(A-Z])""")
 
 
@@ -150,6 +151,10 @@ def heads(run: qkv.Run, lines: list[str], count: int = 16) -> dict[str, dict[str
     return totals
 
 
+def _induction(scores: dict[str, float]) -> float:
+    return scores["induction"]
+
+
 def card(found: dict[str, Any]) -> str:
     """The model card: `small_english.md` with what was measured."""
 
@@ -168,7 +173,9 @@ def card(found: dict[str, Any]) -> str:
         "processor": f"{found['machine']['cores']} cores of an {found['machine']['processor']}",
         "torch": found["versions"]["torch"],
         "previous": best("previous"),
-        "induction": best("induction"),
+        "induction": best("induction")
+        if max(map(_induction, found["heads"].values())) > SEEN
+        else "none has learned this",
         "sink": best("sink"),
     }
     for name in ("before", "after"):

@@ -51,8 +51,8 @@ def test_it_loads_and_writes_without_a_network(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_its_continuation_is_english(run: Run):
-    written = run.generate("CONTINUED", do_sample=False, max_new_tokens=24)
-    assert written == "WRITTEN"
+    written = run.generate('"What is the matter?" said', do_sample=False, max_new_tokens=16)
+    assert written == ' the man, with a pause, "I am not afraid of it.'
 
 
 def whole(run: Run) -> TransformerModel:
@@ -65,7 +65,7 @@ def whole(run: Run) -> TransformerModel:
 
 def test_its_perplexity(run: Run):
     score = run.score(PASSAGE)
-    assert 0 < score.perplexity < 999
+    assert score.perplexity == pytest.approx(20.64, rel=0.01)
     shuffled = " ".join(sorted(PASSAGE.split()))
     assert run.score(shuffled).perplexity > 2 * score.perplexity
 
@@ -99,6 +99,7 @@ NAMES = {
 }
 
 
+@pytest.mark.slow
 def test_transformers_computes_the_same_logits_from_the_file(run: Run):
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -131,10 +132,12 @@ def test_transformers_computes_the_same_logits_from_the_file(run: Run):
     assert (ours - wanted).norm() / wanted.norm() < 1e-5
 
 
-def test_heads_that_the_docs_name(run: Run):
-    ids = torch.tensor([run.text_model.encode(PASSAGE)])
+def test_the_heads_that_the_tour_names(run: Run):
+    """Head 0 of layer 1 looks at the token before, and head 2 at the first one."""
+    ids = torch.tensor([run.text_model.encode("A tired dog slept beside the warm fire.")])
     scores = {f"{s.name.split('.')[2]}.{s.head}": s for s in head_scores(run.model, ids)}
-    assert scores
+    assert scores["1.0"].previous == max(s.previous for s in scores.values()) > 0.5
+    assert scores["1.2"].sink == max(s.sink for s in scores.values()) > 0.8
 
 
 def test_the_card_says_what_is_there(run: Run):
