@@ -103,6 +103,14 @@ def texts(seed: int, count: int) -> Tally:
         return Tally(count, wrong=[said for said in found if said is not None])
 
 
+def json_files(seed: int, count: int) -> Tally:
+    """JSON files of data, tokenizers and models whose schema is broken."""
+    from json_files import check, mutants
+
+    _limited()
+    return Tally(count, wrong=[wrong for one in mutants(seed, count) if (wrong := check(one)) is not None])
+
+
 def media(seed: int, count: int) -> Tally:
     """Pictures, videos, sounds, MIDI and IDX files."""
     from media import SECONDS, bombs, check, mutants
@@ -184,6 +192,7 @@ SUITES = {
     "recipes": Suite(recipes, 1000, 0.07),
     "texts": Suite(texts, 1000, 0.07),
     "media": Suite(media, 2000, 0.06),
+    "json-files": Suite(json_files, 2000, 0.06),
 }
 
 

@@ -23,11 +23,13 @@ from torch import Tensor
 from ..core import checksums
 from ..core.checksums import DTYPES
 from ..core.json_files import read_json
+from ..core.spec import brief
 from .transforms import Shape
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLE, PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 HEADER = 8 << 20  # bytes, room for some 70,000 tensors in one file; reading JSON takes thirty times its size
+_LONGEST_NAME = 255  # bytes of a file's name
 _PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")  # a zip, as torch.save writes, or bare
 
 
@@ -180,8 +182,13 @@ def _shards(folder: Path, index: str) -> dict[Path, list[str]]:
         raise ValueError(f"{folder / index} is no index of shards: it has no weight_map of names and files")
     shards: dict[Path, list[str]] = {}
     for name, file in places.items():
-        if Path(file).name != file or "\\" in file:
-            raise ValueError(f"{folder / index} names {file!r}, and a shard lies beside its index")
+        if (
+            Path(file).name != file
+            or "\\" in file
+            or "\0" in file
+            or len(file.encode("utf-8", "replace")) > _LONGEST_NAME
+        ):
+            raise ValueError(f"{folder / index} names {brief(file)}, and a shard lies beside its index")
         shards.setdefault(folder / file, []).append(name)
     missing = [path.name for path in shards if not path.is_file()]
     if missing:

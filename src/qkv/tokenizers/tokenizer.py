@@ -145,7 +145,11 @@ class Tokenizer:
         config.json beside it. Raises ValueError if there is no
         tokenizer, or it is broken, a pickle, or made to exhaust memory.
         """
-        return cls(*read(path))
+        parts = read(path)
+        try:
+            return cls(*parts)
+        except ValueError as error:
+            raise ValueError(f"{str(path)!r} is not a usable tokenizer: {error}") from None
 
     @classmethod
     def from_json(cls, text: str) -> Self:

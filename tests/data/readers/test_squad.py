@@ -47,7 +47,7 @@ def test_a_question_without_an_answer_has_an_empty_one(tmp_path: Path) -> None:
         (12, "question 1: at 12 the context has 'orway.' and not the answer 'Norway'"),
         (99, "starts at 99, outside of the context, which has 28 characters"),
         (-1, "starts at -1, outside"),
-        (None, "the number of its first character"),
+        (None, r"question 1: answers\.0\.answer_start should be a whole number, not None"),
     ],
 )
 def test_spans_outside_of_their_text_are_named(tmp_path: Path, start: int | None, said: str) -> None:

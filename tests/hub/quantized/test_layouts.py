@@ -137,7 +137,17 @@ def test_what_is_written_is_read(tmp_path: Path, name: str, symmetric: bool) -> 
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "fp4"),
         ({"quant_method": "aqlm"}, "names the method 'aqlm', which is not read"),
         ({"quant_method": "compressed-tensors", "config_groups": {"g": {"format": "marlin-24"}}}, "'marlin-24'"),
-        ({"quant_method": "compressed-tensors"}, "config_groups is to be an object"),
+        ({"quant_method": "compressed-tensors"}, "quantization_config: it has no 'config_groups'"),
+        (
+            {"quant_method": "compressed-tensors", "config_groups": {}},
+            "config_groups should have at least 1 item, not 0",
+        ),
+        (
+            {"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": 3}}},
+            "g.weights should be an object",
+        ),
+        ({"quant_method": ["gptq"]}, "quant_method should be a text, not \\['gptq'\\]"),
+        ({"quant_method": "gptq", "bits": 4.0}, "bits should be a whole number, not 4.0"),
     ],
 )
 def test_what_is_not_read(config: dict[str, Any], message: str) -> None:

@@ -171,7 +171,14 @@ MERGES, VOCAB = "#version: 0.2\na b\n", {"a": 0, "b": 1, "ab": 2}
         ),
         ({"vocab.json": VOCAB, "merges.txt": "b a\n"}, "the vocabulary has no 'ba'"),
         ({"vocab.json": {"a": 0, "b": 0}, "merges.txt": ""}, "gives the same id to several pieces"),
-        ({"vocab.json": {"a": "0"}, "merges.txt": ""}, "a JSON object from pieces to ids"),
+        (
+            {"vocab.json": {"a": "0"}, "merges.txt": ""},
+            "not an object from pieces to ids: a should be a whole number, not '0'",
+        ),
+        ({"vocab.json": {"a": 2**32}, "merges.txt": ""}, "a should be less than 4294967296, not 4294967296"),
+        ({"vocab.json": {"a": None}, "merges.txt": ""}, "a should be a whole number, not None"),
+        ({"vocab.json": {"a": -1}, "merges.txt": ""}, "a should be greater than or equal to 0, not -1"),
+        ({"vocab.json": [["a", 0]], "merges.txt": ""}, "it should be an object"),
         ({"vocab.json": "[1", "merges.txt": ""}, "not valid JSON"),
         (
             {"vocab.txt": "[UNK]\na\n", "tokenizer_config.json": {"tokenizer_class": "BartTokenizers"}},

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from pydantic import model_validator
+from pydantic import TypeAdapter, model_validator
 
+from ...core.json_files import checked
 from ...core.shuffle import text_hash
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ..files.csv_header import short
 from ..files.documents import text_example
 from ..files.inside import inside
@@ -60,6 +61,7 @@ _CONTENTS = (
 _REQUIRED = ("text", "source", "target", "label", "score")  # a row without one is skipped if its column is named
 _DEFAULTS = {"words": ("words", "tokens"), "tags": ("tags", "ner_tags")}  # columns, by field
 _FILES = ("image", "mask", "audio", "video")  # fields that may be the path of a file
+_LIST = TypeAdapter(list[Any])
 _SETTINGS = {"words": "word", "tags": "tag"}  # by field, where the names differ
 
 
@@ -188,7 +190,15 @@ class RowReader:
         for name in self.required:
             if name not in fields:
                 return Skipped(f"without a {'' if name in ('label', 'score') else 'text '}{columns[name]!r}", where)
-        return _example(fields, where)
+        try:
+            return _example(fields, where)
+        except ValueError as error:
+            raise error if where in str(error) else ValueError(f"{where}: {error}") from None
+        except (TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
+            raise ValueError(
+                f"{where} has a field of another form than its name says ({brief(str(error))}); its fields are "
+                f"{', '.join(short(list(fields)))}"
+            ) from None
 
     def _located(self, name: str, where: str) -> str:
         """The path of a file that a row names, in the first folder that has it."""
@@ -257,7 +267,13 @@ def _named(value: Any, names: Sequence[str]) -> Any:
     """The names of a class or of several; a class of −1 is missing."""
     if isinstance(value, list | tuple | np.ndarray):
         return [_named(item, names) for item in value]
-    return None if is_missing(value) or value < 0 else names[value]
+    if is_missing(value) or not isinstance(value, int | np.integer) or value < 0:
+        return None if is_missing(value) or isinstance(value, int | np.integer) else value
+    if value >= len(names):
+        raise ValueError(
+            f"a class has the number {value}, and there are names for {len(names)}: {', '.join(short(names))}"
+        )
+    return names[int(value)]
 
 
 def as_files(data: Any) -> Any:
@@ -307,9 +323,9 @@ def _checked(fields: Mapping[str, Any], where: str) -> Example | Skipped:
         target, *references = _texts(fields.get("target", ""))
         return pair(fields.get("source", ""), target, references=references)
     if "choices" in fields and "text" in fields:
-        return choice_example(fields["text"], _candidates(fields["choices"]), _answer(fields), where)
+        return choice_example(fields["text"], _candidates(fields["choices"], where), _answer(fields), where)
     if "context" in fields and "question" in fields and ("answers" in fields or "answer" in fields):
-        return answered_example(fields["context"], fields["question"], _answered(fields), where, "")
+        return answered_example(fields["context"], fields["question"], _answered(fields, where), where, "")
     return text_example(fields["text"]) if "text" in fields else {}
 
 
@@ -318,27 +334,34 @@ def _texts(target: Any) -> list[Any]:
     return list(target) if isinstance(target, list | tuple) and len(target) else [target]
 
 
-def _candidates(choices: Any) -> list[Any]:
+def _candidates(choices: Any, where: str) -> list[Any]:
     """The candidates of a question: a list, or a dictionary with a list of them as its `text`."""
-    return list(choices["text"] if isinstance(choices, Mapping) else choices)
+    return checked(_LIST, _plain(choices.get("text") if isinstance(choices, Mapping) else choices), f"{where}: choices")
 
 
 def _answer(fields: Mapping[str, Any]) -> Any:
     """The answer to a question with candidates; the candidates' own labels, such as "A", give its number."""
     answer, choices = fields.get("answer"), fields["choices"]
-    labels = list(choices.get("label", ())) if isinstance(choices, Mapping) else []
-    return labels.index(answer) if answer in labels else answer
+    labels = _plain(choices.get("label")) if isinstance(choices, Mapping) else None
+    return labels.index(answer) if isinstance(labels, list) and answer in labels else answer
 
 
-def _answered(fields: Mapping[str, Any]) -> list[tuple[Any, Any]]:
+def _answered(fields: Mapping[str, Any], where: str) -> list[tuple[Any, Any]]:
     """The answers to a question with their starts in its context, from any of the usual forms."""
-    answers = fields.get("answers", fields.get("answer"))
+    answers: Any = fields.get("answers", fields.get("answer"))
     starts = fields.get("starts", fields.get("start"))
     if isinstance(answers, Mapping):  # as in the data set squad, where unanswerable questions have an empty list
-        answers, starts = answers["text"], answers["answer_start"]
+        answers, starts = answers.get("text"), answers.get("answer_start")
     if isinstance(answers, str):
         answers, starts = [answers], [starts]
-    return [(text, _plain(start)) for text, start in zip(answers, starts, strict=True)] or [("", 0)]
+    texts, firsts = (
+        checked(_LIST, _plain(value), f"{where}: {name}") for name, value in (("answers", answers), ("starts", starts))
+    )
+    if len(texts) != len(firsts):
+        raise ValueError(
+            f"{where}: there are {len(texts)} answers and {len(firsts)} starts; there has to be one for each"
+        )
+    return [(text, _plain(start)) for text, start in zip(texts, firsts, strict=True)] or [("", 0)]
 
 
 def _converted(fields: Mapping[str, Any]) -> Example | Skipped:
@@ -424,5 +447,11 @@ def _content(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A NumPy array or number as Python's own."""
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    """A NumPy array or number, or a tuple, as a list or a number of Python's own."""
+    return (
+        value.tolist()
+        if isinstance(value, np.ndarray | np.generic)
+        else list(value)
+        if isinstance(value, tuple)
+        else value
+    )

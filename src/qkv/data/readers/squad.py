@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, NotRequired
 
+from pydantic import FailFast, TypeAdapter
+from typing_extensions import TypedDict
+
+from ...core.json_files import Id, checked
 from ...core.shuffle import text_hash
+from ...core.spec import brief
 from ..files.compressed import bare_name
 from ..files.encodings import open_text
-from ..files.json_lines import json_value
+from ..files.json_lines import json_entries, json_object, json_value
 from ..files.memory_bound import JSON, check_fits
 from ..files.parquet import SUFFIX
 from ..files.text_files import FilePerSplit
@@ -37,9 +41,9 @@ class Questions(FilePerSplit, kind="questions"):
     def open(self, split: Split) -> Table:
         path = self.paths(split)[0]
         name = bare_name(path)
-        if name.endswith(".json"):
+        if name.endswith(".json") and json_entries(path) is None:
             return _squad_table(path, self.encoding)
-        if name.endswith((".jsonl", ".ndjson", SUFFIX)):
+        if name.endswith((".json", ".jsonl", ".ndjson", SUFFIX)):
             return self.records(path, self.example)
         raise ValueError(f"{str(path)!r} is neither .json nor .jsonl (plain or compressed), nor .parquet")
 
@@ -61,6 +65,34 @@ class Questions(FilePerSplit, kind="questions"):
         return answered_example(context, question, list(zip(answers, starts, strict=True)) or [("", 0)], where, "")
 
 
+class _Paragraph(TypedDict):
+    context: NotRequired[Any]  # checked when a question is read, so that one can be skipped
+    qas: list[Any]
+
+
+class _Article(TypedDict):
+    title: NotRequired[Id | None]
+    paragraphs: Annotated[list[_Paragraph], FailFast()]
+
+
+class _Squad(TypedDict):
+    data: Annotated[list[_Article], FailFast()]
+
+
+class _Answer(TypedDict):
+    text: str
+    answer_start: int
+
+
+class _Question(TypedDict):
+    question: str
+    answers: NotRequired[list[_Answer]]
+    is_impossible: NotRequired[bool | None]
+
+
+_SQUAD, _QUESTION, _CONTEXT = TypeAdapter(_Squad), TypeAdapter(_Question), TypeAdapter(str)
+
+
 class _Place(NamedTuple):
     """The indices of a SQuAD question."""
 
@@ -73,30 +105,30 @@ def _squad_table(path: Path, encoding: str) -> Table:
     """All questions of a SQuAD file, in order."""
     content = open_text(path, encoding)
     check_fits(path, len(content), JSON, "write one question per line (.jsonl), which is read line by line")
-    try:
-        articles = json.loads(bytes(content))["data"]
-        places = [
-            _Place(i, j, k)
-            for i, article in enumerate(articles)
-            for j, paragraph in enumerate(article["paragraphs"])
-            for k in range(len(paragraph["qas"]))
-        ]
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"{str(path)!r} is not a file like SQuAD's, data → paragraphs → qas: {error!r}") from None
+    where = f"{str(path)!r} is not a file like SQuAD's, data → paragraphs → qas"
+    articles = checked(_SQUAD, json_object(bytes(content).decode("utf-8", "replace"), where), where)["data"]
+    places = [
+        _Place(i, j, k)
+        for i, article in enumerate(articles)
+        for j, paragraph in enumerate(article["paragraphs"])
+        for k in range(len(paragraph["qas"]))
+    ]
 
     def example(i: int) -> Example | Skipped:
         at = places[i]
         article = articles[at.article]
         paragraph = article["paragraphs"][at.paragraph]
-        question = paragraph["qas"][at.question]
         where = f"{str(path)!r}, article {at.article + 1}, paragraph {at.paragraph + 1}, question {at.question + 1}"
-        try:
-            answers = [] if question.get("is_impossible") else question["answers"]
-            answered = [(answer["text"], answer["answer_start"]) for answer in answers] or [("", 0)]
-            title = str(article.get("title", at.article))
-            return answered_example(paragraph["context"], question["question"], answered, where, title)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"{where}: not a question like SQuAD's, {error!r}") from None
+        question = checked(_QUESTION, paragraph["qas"][at.question], where)
+        context = checked(_CONTEXT, paragraph.get("context"), f"{where}: its context")
+        if not question.get("is_impossible") and "answers" not in question:
+            raise ValueError(f"{where} has no 'answers', and is not marked as impossible (is_impossible)")
+        answers = [] if question.get("is_impossible") else question["answers"]
+        answered = [(answer["text"], answer["answer_start"]) for answer in answers] or [("", 0)]
+        title = article.get("title")
+        return answered_example(
+            context, question["question"], answered, where, str(at.article if title is None else title)
+        )
 
     return ComputedTable(len(places), example)
 
@@ -114,7 +146,7 @@ def answered_example(
     for answer, start in answered:
         if not isinstance(answer, str) or not isinstance(start, int) or isinstance(start, bool):
             raise ValueError(
-                f"{where}: an answer is a text with the number of its first character, not {answer!r} at {start!r}"
+                f"{where}: an answer is a text with the number of its first character, not {brief(answer)} at {brief(start)}"
             )
         if not 0 <= start <= len(context) - len(answer):
             raise ValueError(

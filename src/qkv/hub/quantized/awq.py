@@ -6,9 +6,11 @@ A word of int32 holds eight neighboring outputs, in the order 0, 2, 4, 6, 1, 3, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NotRequired
 
 import torch
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
 
 from ...quantization.formats import Packed, format_of
 from ..files import Weights
@@ -18,11 +20,18 @@ from .layout import Layout, unpack_int32
 ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 
 
+class _Config(TypedDict):
+    bits: NotRequired[int]
+    w_bit: NotRequired[int]
+    version: NotRequired[str]
+
+
 class AWQ(Layout):
     """Matrices of 4 bits. Raises ValueError for other widths and layouts."""
 
     mark = ".qweight"
     parts = (".qweight", ".qzeros", ".scales")
+    schema = TypeAdapter(_Config)
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__(config)

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any, NotRequired
 
 import torch
+from pydantic import Field, TypeAdapter
 from torch import Tensor
+from typing_extensions import TypedDict
 
+from ...core.json_files import checked
 from ...quantization.formats import Packed, format_of
 from ...quantization.formats.nf4 import LEVELS
 from ..files import Weights
@@ -23,6 +26,24 @@ from .layout import Layout
 STATE = ".weight.quant_state.bitsandbytes__nf4"
 
 
+class _Config(TypedDict):
+    load_in_4bit: NotRequired[bool | None]
+    bnb_4bit_quant_type: NotRequired[str]
+
+
+Size = Annotated[int, Field(ge=1, lt=1 << 31)]
+
+
+class _State(TypedDict):
+    shape: Annotated[list[Size], Field(min_length=2, max_length=2)]
+    blocksize: Size
+    nested_blocksize: NotRequired[Size]
+    nested_offset: NotRequired[Annotated[float, Field(allow_inf_nan=False)]]
+
+
+_STATE = TypeAdapter(_State)
+
+
 class BitsAndBytes(Layout):
     """Matrices of NF4 or int8. Raises ValueError for FP4."""
 
@@ -30,6 +51,8 @@ class BitsAndBytes(Layout):
         *(".weight", ".weight.absmax", ".weight.quant_map", STATE, ".weight.nested_absmax", ".weight.nested_quant_map"),
         *(".SCB", ".weight_format"),
     )
+
+    schema = TypeAdapter(_Config)
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__(config)
@@ -64,12 +87,17 @@ class BitsAndBytes(Layout):
         return Packed(format_of("nf4"), (d_out, d_in), _swapped(data), scales)
 
 
-def _state(layer: str, weights: Weights) -> dict[str, Any]:
-    state: dict[str, Any] = json.loads(bytes(weights.read(f"{layer}{STATE}").tolist()))
-    return state
+def _state(layer: str, weights: Weights) -> _State:
+    """Raises ValueError naming the tensor where it is not what bitsandbytes writes."""
+    name = f"{layer}{STATE}"
+    try:
+        state = json.loads(bytes(weights.read(name).flatten().tolist()))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"{name} is not JSON as bytes: {error}") from None
+    return checked(_STATE, state, name)
 
 
-def _absmax(layer: str, state: Mapping[str, Any], weights: Weights) -> Tensor:
+def _absmax(layer: str, state: _State, weights: Weights) -> Tensor:
     absmax = weights.read(f"{layer}.weight.absmax")
     if f"{layer}.weight.nested_absmax" not in weights.shapes:
         return absmax.float()

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, NotRequired
 
 import torch
+from pydantic import Field, TypeAdapter
 from torch import Tensor
+from typing_extensions import TypedDict
 
 from ...quantization.formats import Packed, format_of
 from ...quantization.scheme import Activations
@@ -26,6 +28,24 @@ FORMATS = {"int8": "int-quantized", "int4": "pack-quantized", "fp8": "float-quan
 _BITS = {"int8": 8, "int4": 4, "fp8": 8, "mxfp4": 4}
 
 
+class _Numbers(TypedDict):
+    num_bits: NotRequired[int | None]
+    type: NotRequired[str | None]
+    dynamic: NotRequired[bool | str | None]
+
+
+class _Group(TypedDict):
+    weights: NotRequired[_Numbers | None]
+    input_activations: NotRequired[_Numbers | None]
+    targets: NotRequired[list[str] | None]
+    format: NotRequired[str | None]
+
+
+class _Config(TypedDict):
+    config_groups: Annotated[dict[str, _Group], Field(min_length=1)]
+    format: NotRequired[str | None]
+
+
 class CompressedTensors(Layout):
     """Matrices of int8, int4, fp8 and mxfp4. Raises ValueError for other formats."""
 
@@ -34,11 +54,11 @@ class CompressedTensors(Layout):
         *(".input_scale", ".input_zero_point"),
     )
 
+    schema = TypeAdapter(_Config)
+
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__(config)
-        groups = config.get("config_groups")
-        if not isinstance(groups, Mapping) or not all(isinstance(group, Mapping) for group in groups.values()):
-            raise ValueError("config_groups is to be an object of schemes, each an object")
+        groups = config["config_groups"]
         formats = {str(group.get("format") or config.get("format")) for group in groups.values()}
         known = {*FORMATS.values(), "naive-quantized"}
         if unknown := sorted(formats - known):
@@ -92,7 +112,7 @@ class CompressedTensors(Layout):
         return _integers(bits, codes.to(torch.int8), scales, zeros, parts.get(".weight_g_idx"))
 
     def _bits(self, layer: str) -> int:
-        bits = self._group(layer).get("weights", {}).get("num_bits")
+        bits = (self._group(layer).get("weights") or {}).get("num_bits")
         if bits not in (4, 8):
             raise ValueError(f"{layer} has weights of {bits!r} bits, and packed weights are read with 4 or 8")
         return int(bits)

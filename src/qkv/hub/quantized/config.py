@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired
 
-from ...core.json_files import read_json
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
+
+from ...core.json_files import checked, read_json
 from ...core.spec import nearest
 from .awq import AWQ
 from .bitsandbytes import BitsAndBytes
@@ -15,6 +18,13 @@ from .gptq import GPTQ
 from .layout import Layout
 
 KEY = "quantization_config"
+
+
+class _Method(TypedDict):
+    quant_method: NotRequired[str | None]
+
+
+_METHOD = TypeAdapter(_Method)
 SEPARATE = {"quantize_config.json": "gptq", "quant_config.json": "awq"}  # of older versions of AutoGPTQ and AutoAWQ
 LAYOUTS: Mapping[str, type[Layout]] = {
     "compressed-tensors": CompressedTensors,
@@ -41,13 +51,15 @@ def quantization_of(config: Mapping[str, Any], folder: Path) -> Mapping[str, Any
 
 def layout_of(quantization: Mapping[str, Any], where: str) -> Layout:
     """The layout of a `quantization_config`. Raises ValueError, with `where`, for a method or a setting that is not read."""
-    method = str(quantization.get("quant_method") or ("bitsandbytes" if "load_in_4bit" in quantization else ""))
+    named = checked(_METHOD, quantization, f"{where}: {KEY}").get("quant_method")
+    method = named or ("bitsandbytes" if "load_in_4bit" in quantization else "")
     method = method.replace("bitsandbytes_4bit", "bitsandbytes").replace("bitsandbytes_8bit", "bitsandbytes")
     if method not in LAYOUTS:
         raise ValueError(
             f"{where}: the key 'quantization_config' names the method {method!r}, which is not read; "
             f"{nearest(method, LAYOUTS)}"
         )
+    checked(LAYOUTS[method].schema, quantization, f"{where}: {KEY}")
     try:
         return LAYOUTS[method](quantization)
     except ValueError as error:

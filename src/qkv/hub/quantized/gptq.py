@@ -7,9 +7,11 @@ W = (q − z) · s with unsigned q and z. `qzeros` hold z − 1, except in files
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NotRequired
 
 import torch
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
 
 from ...quantization.formats import Packed, format_of
 from ..files import Weights
@@ -17,11 +19,17 @@ from ..transforms import Shape
 from .layout import Layout, sorted_columns, unpack_int32
 
 
+class _Config(TypedDict):
+    bits: int
+    checkpoint_format: NotRequired[str | None]
+
+
 class GPTQ(Layout):
     """Matrices of 4 or 8 bits. Raises ValueError for others."""
 
     mark = ".qweight"
     parts = (".qweight", ".qzeros", ".scales", ".g_idx")
+    schema = TypeAdapter(_Config)
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__(config)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor
 
 from ...quantization.formats import Packed
@@ -19,10 +20,12 @@ class Layout:
 
     mark:  the ending of the tensor that tells that a layer is quantized.
     parts: the endings of all its tensors.
+    schema: what is read of its `quantization_config`.
     """
 
     mark: str
     parts: tuple[str, ...]
+    schema: ClassVar[TypeAdapter[Any]]
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.config = config

@@ -46,9 +46,13 @@ class QuantizedWeights(CodedWeights):
             raise ValueError(f"{where}: its configuration says that weights are quantized, and none is")
         parts = {layer + part for layer in self.layers.values() for part in layout.parts}
         shapes = {name: shape for name, shape in weights.shapes.items() if name not in parts}
-        self.shapes: Mapping[str, Shape] = shapes | {
-            name: layout.shape(layer, weights) for name, layer in self.layers.items()
-        }
+        self.shapes: Mapping[str, Shape] = shapes | {name: self._shape(layer) for name, layer in self.layers.items()}
+
+    def _shape(self, layer: str) -> Shape:
+        try:
+            return self.layout.shape(layer, self.weights)
+        except (RuntimeError, KeyError, ValueError, TypeError) as error:
+            raise ValueError(f"{self.where}: the tensors of {layer} don't fit together ({error})") from None
 
     def dtype(self, name: str) -> torch.dtype:
         return torch.float32 if name in self.layers else self.weights.dtype(name)
@@ -63,7 +67,7 @@ class QuantizedWeights(CodedWeights):
     def matrix(self, name: str) -> Packed:
         try:
             packed = self.layout.read(self.layers[name], self.weights)
-        except (RuntimeError, KeyError, IndexError) as error:
+        except (RuntimeError, KeyError, IndexError, ValueError, TypeError) as error:
             raise ValueError(f"{self.where}: the tensors of {self.layers[name]} don't fit together ({error})") from None
         (d_out, d_in), groups = packed.shape, packed.scales.shape
         if groups[0] != d_out or not groups[1] or d_in % groups[1]:

@@ -7,14 +7,18 @@ only if neither gives them.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
 
 import tokenizers
 from tokenizers import AddedToken, processors
 
+from ...core.json_files import checked
 from ...core.spec import nearest
 from ..tokenizer_json import ALL_ROLES, CHAT_TEMPLATE, Extra, Parts, add_tokens
 from .hub_families import BY_CLASS, BY_MODEL_TYPE, GENERIC, Family
@@ -25,6 +29,9 @@ CONFIG, SPECIAL_MAP, ADDED, MODEL = (
     "added_tokens.json",
     "config.json",
 )
+IDS = TypeAdapter(dict[str, Annotated[int, Field(ge=0, lt=1 << 32)]])
+"""Ids by tokens; the library `tokenizers` has 32 bits for each."""
+_HALF = re.compile(r"\\u[dD][89a-fA-F]", re.ASCII)  # a JSON escape of half a surrogate pair
 LARGEST_CONFIG = 32 << 20  # bytes
 TOKEN_KEYS = tuple(f"{role}_token" for role in ALL_ROLES)
 TOKEN_LIST_KEYS = ("additional_special_tokens", "extra_special_tokens")
@@ -52,9 +59,9 @@ class HubConfig:
         for key, value in _json(folder / SPECIAL_MAP).items():
             values.setdefault(key, value)
         values |= chat_template(folder)
-        ids = _json(folder / ADDED)
-        if not all(isinstance(i, int) and i >= 0 for i in ids.values()):
-            raise ValueError(f"{str(folder / ADDED)!r} must map tokens to ids, whole numbers from 0 on")
+        ids = checked(
+            IDS, _json(folder / ADDED), f"{str(folder / ADDED)!r} must map tokens to ids, whole numbers from 0 on"
+        )
         model = _json(folder / MODEL)
         class_name = str(values.get("tokenizer_class") or model.get("tokenizer_class") or "").removesuffix("Fast")
         generic = class_name in GENERIC
@@ -93,7 +100,7 @@ class HubConfig:
     def added(self) -> Iterator[tuple[int | None, AddedToken]]:
         """Yield the added tokens with their ids, ascending; then those without an id."""
         decoder = self.values.get("added_tokens_decoder") or {}
-        if not isinstance(decoder, dict) or not all(str(key).isdecimal() for key in decoder):
+        if not isinstance(decoder, dict) or not all(key.isdecimal() and len(key) <= 10 for key in decoder):
             raise ValueError(f"{CONFIG}: added_tokens_decoder must map ids to tokens")
         special = {str(token.content) for token in self._special_tokens()}
         fixed = {int(i): _token(value, "added_tokens_decoder") for i, value in decoder.items()}
@@ -181,6 +188,11 @@ def _token(value: Any, where: str, lstrip: bool = False) -> AddedToken:
     raise ValueError(f"{CONFIG}: {where} must be a token's text or an object with its content, not {str(value)[:60]}")
 
 
+def unwritable(text: str) -> bool:
+    """Whether a text holds half of a character, which no file can hold."""
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def _json(path: Path) -> dict[str, Any]:
     """Read a JSON object; empty if there is no such file."""
     if not path.is_file():
@@ -190,6 +202,8 @@ def _json(path: Path) -> dict[str, Any]:
         value = json.loads(text)
     except (ValueError, RecursionError):
         raise ValueError(f"{str(path)!r} is not valid JSON") from None
+    if _HALF.search(text) and unwritable(json.dumps(value, ensure_ascii=False)):
+        raise ValueError(f"{str(path)!r} has half of a character, which is not valid text")
     if not isinstance(value, dict):
         raise ValueError(f"{str(path)!r} must hold a JSON object, not a {type(value).__name__}")
     return value

@@ -9,8 +9,9 @@ from pathlib import Path
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
+from ...core.json_files import checked
 from ..pipelines import CONTINUES, LONGEST_WORD
-from .hub_config import HubConfig
+from .hub_config import IDS, HubConfig, unwritable
 
 LARGEST_FILE = 64 << 20  # bytes
 END_OF_WORD = "</w>"
@@ -46,11 +47,12 @@ def read_vocab_json(path: Path) -> Vocabulary:
     if not path.is_file():
         raise ValueError(f"it needs a {path.name} beside it, which is missing")
     try:
-        vocabulary = json.loads(_text(path))
+        content = json.loads(_text(path))
     except (ValueError, RecursionError):
         raise ValueError(f"{path.name} is not valid JSON") from None
-    if not isinstance(vocabulary, dict) or not all(type(i) is int and i >= 0 for i in vocabulary.values()):
-        raise ValueError(f"{path.name} must be a JSON object from pieces to ids")
+    vocabulary = checked(IDS, content, f"{path.name} is not an object from pieces to ids")
+    if any(unwritable(piece) for piece in vocabulary):
+        raise ValueError(f"{path.name} has a piece with half of a character, which is not valid text")
     if len(set(vocabulary.values())) < len(vocabulary):
         raise ValueError(f"{path.name} gives the same id to several pieces")
     return vocabulary
