@@ -16,6 +16,7 @@ from pydantic import model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..core.buffers import KeepsDtype
 from ..core.layout import Layout
 from ..core.spec import Cost
 from ..kv_cache.full import LayerState, SlotTables
@@ -97,10 +98,11 @@ def refuse_bias(kind: str, run: Pass) -> None:
         )
 
 
-class MultiHeadLinearAttention(MultiHeadAttention):
+class MultiHeadLinearAttention(KeepsDtype, MultiHeadAttention):
     """The module of `LinearAttention`. Parameters as in attention; random features are the buffer `directions`."""
 
     has_weights: ClassVar[bool] = False
+    exact: ClassVar[tuple[str, ...]] = ("directions",)  # drawn once and never trained
     directions: Tensor | None
 
     def __init__(self, spec: LinearAttention, d_model: int, name: str) -> None:

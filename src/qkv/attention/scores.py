@@ -16,6 +16,7 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
+from ..core.buffers import KeepsDtype
 from ..core.spec import Cost, Spec
 from ..kernels.request import Comparison
 
@@ -236,18 +237,20 @@ class Gaussian(Score, kind="gaussian"):
         return Cost(n_heads * self.learned)
 
 
-class Kernel(ScoreModule):
+class Kernel(KeepsDtype, ScoreModule):
     """The module of `Gaussian`: `log_sigma` (H, 1) if it is learned; as a logarithm, so that σ stays positive."""
 
     def __init__(self, sigma: float, learned: bool, n_heads: int) -> None:
         super().__init__()
         self.start = math.log(sigma)
-        initial = torch.full((n_heads, 1), self.start)
         if learned:
-            self.log_sigma = nn.Parameter(initial)
+            self.log_sigma = nn.Parameter(torch.full((n_heads, 1), self.start))
         else:
-            self.register_buffer("log_sigma", initial, persistent=False)
+            exact = torch.promote_types(torch.get_default_dtype(), torch.float32)
+            constant = torch.full((n_heads, 1), self.start, dtype=exact)
+            self.register_buffer("log_sigma", constant, persistent=False)
 
+    exact: ClassVar[tuple[str, ...]] = ("log_sigma",)  # a constant, where it is not learned
     log_sigma: Tensor
 
     def initial(self, name: str) -> float:

@@ -6,7 +6,7 @@ import math
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -19,6 +19,7 @@ from ..layers.grouped_linear import GroupedLinear
 from ..layers.linear import Linear
 from ..layers.quantized import QuantizedMatrix, put, quantized
 from ..models.base import ModelSpec
+from ..models.build import with_own_buffers
 from ..models.heads.text import LanguageModelHead
 from ..models.quantized import experts_of, matrices
 from ..models.quantized.select import group_sizes
@@ -55,12 +56,16 @@ def place(
     """
     names = by_rows(names, weights)
     reading = names.read(weights.shapes, where)
-    stored = common_dtype(reading, weights, where)
+    stored = common_dtype(
+        reading, weights, where, {name for name, b in model.named_buffers() if not b.is_floating_point()}
+    )
     if dtype is None and stored.itemsize < 2:
         raise ValueError(
             f"{where}: its weights are stored as {stored}, in which nothing is computed; load them with dtype='bfloat16'"
         )
     dtype = dtype or stored
+    fresh = _buffers(model, device, dtype)
+    dtypes = {name: buffer.dtype for name, buffer in fresh.items()}
     groups = {} if scheme is None else _groups(model, scheme, weights, where)
 
     def rounded(name: str, tensor: Tensor) -> QuantizedMatrix:
@@ -83,10 +88,10 @@ def place(
         if again:
             return {name: rounded(name, t) for name, t in ours.items()}
         if entry.how is SAME:
-            return {name: t.to(device, dtype) for name, t in ours.items()}
+            return {name: t.to(device, dtypes.get(name, dtype)) for name, t in ours.items()}
         empty: dict[str, Tensor | QuantizedMatrix] = {}
         for name, t in ours.items():
-            empty[name] = own = torch.empty(t.shape, device=device, dtype=dtype)
+            empty[name] = own = torch.empty(t.shape, device=device, dtype=dtypes.get(name, dtype))
             prefer_huge_pages(own)
             copies.append((own, t))
         return empty
@@ -112,8 +117,24 @@ def place(
                 module = model.get_submodule(path)
                 setattr(module, own, nn.Parameter(tensor) if own in module._parameters else tensor)
     model.tie()
+    _put_those_not_stored(model, fresh)
     _warn_of_dequantized(reading, weights, model, where)
     assert not any(t.is_meta for t in model.state_dict().values())
+
+
+def _buffers(model: TransformerModel, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
+    """The buffers of a model of these sizes as its modules make them, which decide their dtypes."""
+    if next(model.buffers(), None) is None:
+        return {}
+    return dict(with_own_buffers(model.spec, device, dtype).named_buffers())
+
+
+def _put_those_not_stored(model: nn.Module, fresh: Mapping[str, Tensor]) -> None:
+    """Give a loaded model the buffers that no file holds."""
+    for name, buffer in model.named_buffers():
+        if buffer.is_meta:
+            path, _, own = name.rpartition(".")
+            setattr(model.get_submodule(path), own, fresh[name])
 
 
 def _copy(copies: list[tuple[Tensor, Tensor]]) -> None:
@@ -189,10 +210,16 @@ def check_depth(spec: ModelSpec, weights: Weights, where: str) -> None:
             )
 
 
-def common_dtype(reading: Reading, weights: Weights, where: str) -> torch.dtype:
-    """The dtype that most of a file's tensors have. Raises ValueError for weights that are no floating-point numbers."""
+def common_dtype(reading: Reading, weights: Weights, where: str, whole: Collection[str] = ()) -> torch.dtype:
+    """The dtype that most of a file's tensors have. Raises ValueError for weights that are no floating-point numbers, except
+    for buffers of whole numbers, `whole`, and for these if they are fractions."""
     count: Counter[torch.dtype] = Counter()
     for entry in reading.taken:
+        if whole and not set(entry.ours).isdisjoint(whole):
+            for name in entry.theirs:
+                if weights.dtype(name).is_floating_point:
+                    raise ValueError(f"{where}: {name} holds {weights.dtype(name)}, and it is a count of whole numbers")
+            continue
         for name in entry.theirs:
             if isinstance(weights, CodedWeights) and name in weights.layers:
                 continue

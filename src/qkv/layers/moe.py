@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, Protocol, Self
+from typing import ClassVar, Literal, NamedTuple, Protocol, Self
 
 import torch
 from jaxtyping import Bool, Float, Int
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from ..core.buffers import KeepsDtype
 from ..core.extras import Extra, Extras, Record
 from ..core.layout import Layout
 from ..core.ranks import current, idle
@@ -115,10 +116,11 @@ class RouterStatistics(NamedTuple):
     load: Float[Tensor, " E"]  # choices
 
 
-class Router(nn.Module):
+class Router(KeepsDtype):
     """Selects experts. `weight` is (E, M); the optional `bias` (E) is not trained but updated by `Mixture.rebalance`."""
 
     bias: Tensor | None
+    exact: ClassVar[tuple[str, ...]] = ("bias",)  # its steps are smaller than half precision tells apart
 
     def __init__(self, spec: MixtureOfExperts, d_model: int) -> None:
         super().__init__()

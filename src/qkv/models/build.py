@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..core.buffers import without_parameters
 from .base import ModelModule, ModelSpec
 from .initialization import initialize, parameter_seed
 from .transformer import TransformerModel
@@ -47,6 +48,13 @@ def build(
     if fills:
         initialize(model, spec.initialization, seed, spec.n_layers)
     return model
+
+
+def with_own_buffers(spec: ModelSpec, device: torch.device | str, dtype: torch.dtype) -> Any:
+    """The model of a spec with real buffers, as `build` makes them on this device and in this dtype, and parameters on the
+    meta device."""
+    with without_parameters():
+        return build(spec, device=device, dtype=dtype, initialized=False)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ...core.buffers import KeepsDtype
 from ...core.layout import Grid, Layout
 from ...core.spec import Cost
 from ...layers.dropout import dropout
@@ -114,16 +115,22 @@ class ImageClassifierHead(ImageHead):
         return torch.stack(scores, 1)
 
 
-class Standardize(nn.Module):
+class Standardize(KeepsDtype):
     """Batch norm without gains. It keeps running means alone, and no count of batches, which is no weight."""
+
+    exact: ClassVar[tuple[str, ...]] = (
+        "mean",
+        "variance",
+    )  # running means move by less than half precision tells apart
 
     mean: Tensor
     variance: Tensor
 
     def __init__(self, d: int) -> None:
         super().__init__()
-        self.register_buffer("mean", torch.zeros(d))
-        self.register_buffer("variance", torch.ones(d))
+        exact = at_least_fp32(torch.empty(0)).dtype
+        self.register_buffer("mean", torch.zeros(d, dtype=exact))
+        self.register_buffer("variance", torch.ones(d, dtype=exact))
 
     def forward(self, x: Float[Tensor, "B d"]) -> Float[Tensor, "B d"]:
         several = self.training and len(x) > 1  # one picture alone has no variance
