@@ -354,6 +354,20 @@ CASES: dict[str, Case] = {
     "longformer-bare": Case(
         "LongformerModel", LONGFORMER, does="read", outputs="", types=True, lengths=(29, 14, 22), chosen=True
     ),
+    **{  # whose files have two biases of the head, of which the untied head adds the second
+        f"{name}-untied": Case(
+            f"{cls}ForMaskedLM", {**config, "tie_word_embeddings": False}, does="read", types=types, lengths=lengths
+        )
+        for name, cls, config, types, lengths in (
+            ("bert", "Bert", SIZES, True, LENGTHS),
+            ("roberta", "Roberta", {**SIZES, "pad_token_id": 1, "type_vocab_size": 1}, False, LENGTHS),
+            ("albert", "Albert", ALBERT, True, LENGTHS),
+            ("big-bird", "BigBird", BIG_BIRD, True, (45, 30, 38)),
+            ("longformer", "Longformer", LONGFORMER, True, (29, 14, 22)),
+        )
+    },
+    "qwen2-moe-all-dense": Case("Qwen2MoeForCausalLM", {**SHARED, "mlp_only_layers": [0, 1], "hidden_act": "gelu"}),
+    "qwen3-moe-all-dense": Case("Qwen3MoeForCausalLM", {**NARROW, "head_dim": 8, "decoder_sparse_step": 3}),
     "big-bird": Case("BigBirdForMaskedLM", BIG_BIRD, does="read", types=True, lengths=(45, 30, 38)),
     "big-bird-pretraining": Case(
         "BigBirdForPreTraining",

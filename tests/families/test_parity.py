@@ -6,6 +6,7 @@ import copy
 import json
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -173,6 +174,13 @@ def ended(rows: Tensor) -> Tensor:
     return rows.masked_fill(over, PAD)
 
 
+def source_of(name: str, tensors: Mapping[str, Tensor]) -> str:
+    """The tensor that is saved under a name: the first bias of an untied head, which nothing adds, becomes a copy of the
+    second."""
+    own = f"{name.removesuffix('.bias')}.decoder.bias"
+    return own if own in tensors else name
+
+
 @every
 def test_there_and_back(name: str) -> None:
     both, folder = pair(name), saved(name)
@@ -181,7 +189,7 @@ def test_there_and_back(name: str) -> None:
     before, after = load_file(both.folder / "model.safetensors"), load_file(folder / "model.safetensors")
     assert before.keys() == after.keys()
     for tensor in before:
-        assert torch.equal(before[tensor], after[tensor]), tensor
+        assert torch.equal(before[source_of(tensor, before)], after[tensor]), tensor
     again = load(folder, device="cpu")
     assert again.model.spec == both.ours.spec and again.generation == both.run.generation
 
@@ -199,7 +207,7 @@ def test_a_directory_from_the_spec_alone_is_one_of_the_hubs(name: str, tmp_path:
     given = inputs(both.case)
     written_tensors, kept = model.state_dict(), both.theirs.state_dict()
     assert written_tensors.keys() == kept.keys()
-    assert all(torch.equal(written_tensors[name], tensor) for name, tensor in kept.items())
+    assert all(torch.equal(written_tensors[name], kept[source_of(name, kept)]) for name in kept)
     # The same weights at another address may differ in the last bit: MKL's matrix–vector products depend on alignment.
     torch.testing.assert_close(theirs(both, given, model.eval()), theirs(both, given), rtol=1e-6, atol=1e-6)
 

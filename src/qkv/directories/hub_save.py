@@ -27,6 +27,8 @@ from . import sharded
 from .layout import CONFIG, GENERATION, write_json
 from .origin import Origin, without_sentence_vector
 
+ROLES = tuple(f"{role}_token_id" for role in ("bos", "eos", "pad", "sep", "decoder_start", "forced_bos", "forced_eos"))
+
 
 def config_of(spec: Transformer, dtype: torch.dtype, origin: Origin | None = None) -> dict[str, Any]:
     """The Hub's `config.json` for a spec; key for key the origin's where the model is still the same.
@@ -45,6 +47,9 @@ def config_of(spec: Transformer, dtype: torch.dtype, origin: Origin | None = Non
         config = before | {"architectures": [cls]}
     elif before.get("model_type") in (None, family.model_type):
         kept = {key: value for key, value in before.items() if key not in {*family.claimed, *family.labels.keys}}
+        config = kept | family.labels.named(config, before)
+    else:  # another family has other keys, except for the roles of tokens and the names of classes
+        kept = {key: before[key] for key in ROLES if before.get(key) is not None and key not in family.claimed}
         config = kept | family.labels.named(config, before)
     if "model_type" not in before and spec.encoder is None:
         config.setdefault("pad_token_id", None)  # the default in transformers may lie outside the vocabulary (SmolLM3)
@@ -114,8 +119,8 @@ def save(
     family = FAMILIES[config["model_type"]]
     bare = family.classes[config["architectures"][0]].bare
     if with_weights:
-        tensors = family.computed_tensors(model.spec, bare).items()
-        computed = {name: tensor.to(model.dtype) for name, tensor in tensors}
+        tensors = family.computed_tensors(model.spec, bare) if family.writes_computed else {}
+        computed = {name: tensor.to(model.dtype) for name, tensor in tensors.items()}
         names, state = names_of(model, config), _state(model)
         if is_quantized(model):
             names, own, config[KEY] = stored.for_hub(model, names)

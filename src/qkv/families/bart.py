@@ -152,7 +152,7 @@ NAMES = (
     Row("model.decoder.embed_tokens.weight", "decoder.embedding.weight"),
     *_layers("encoder"),
     *_layers("decoder"),
-    Row("final_logits_bias", "head.bias", Shaped((1, -1))),
+    Row("final_logits_bias", "head.bias", Shaped((1, -1)), zero=True),  # old files lack it
     Row("lm_head.weight", "head.weight"),
 )
 

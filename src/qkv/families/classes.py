@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from ..hub.family import Class, Table
 from ..hub.names import Row
 from ..models.heads.sequence import SequenceClassifier
-from ..models.heads.text import Head, Span, TokenClassifier
+from ..models.heads.text import Head, LanguageModel, Span, TokenClassifier
 from ..models.transformer import Transformer
 
 Dropout = Mapping[str, float | None]
@@ -80,11 +81,25 @@ def dense(theirs: str) -> tuple[Row, ...]:
 
 
 def reading(table: Table, answers: Row = ANSWERS) -> Callable[[Transformer], Table]:
-    """A table of names, with the head's names first for specs that label tokens or find answers."""
+    """A table of names, with the head's names first for specs that label tokens or find answers, and with the bias that an
+    untied head adds."""
+    untied = _untied(table)
 
     def names(spec: Transformer) -> Table:
         if isinstance(spec.head, Span):
             return (answers, *table)
+        if isinstance(spec.head, LanguageModel) and not spec.head.tied:
+            return untied
         return (TAGS, *table) if isinstance(spec.head, TokenClassifier) else table
 
     return names
+
+
+def _untied(table: Table) -> Table:
+    """A table for heads with a matrix of their own: of the two biases in files, `decoder.bias` is the one that is added, and
+    the other is a copy of it only in a tied head."""
+    rows = [row for row in table if row.ours == "head.bias"]
+    if len(rows) < 2:
+        return table
+    tied, own = rows
+    return (*(row for row in table if row not in rows), own, replace(tied, copied=True))

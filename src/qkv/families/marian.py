@@ -11,6 +11,7 @@ from ..hub.names import Row
 from ..positions.absolute import Sinusoidal
 from .bart import FIELDS, HARMLESS, NAMES, PLACES, bart
 from .classes import BARE
+from .pegasus import positions
 
 marian = partial(bart, normed=False, position=Sinusoidal(arrangement="concatenated"))
 
@@ -41,6 +42,8 @@ FAMILY = Family(
         "normalize_embedding": False,
         "static_position_embeddings": True,
     },
+    computed=positions,
+    writes_computed=False,
     names=(
         *NAMES,
         Row("model.encoder.embed_positions.weight", ""),  # sines, computed

@@ -116,7 +116,8 @@ def _dense_width(spec: Transformer) -> Any:
 
 PLACES: dict[str, Place] = {
     **places("decoder"),
-    **{name: _of_experts(name) for name in ("n_experts", "top_k", "renormalize", "balance_weight", "activation")},
+    **{name: _of_experts(name) for name in ("n_experts", "top_k", "renormalize", "balance_weight")},
+    "activation": lambda spec: (_experts(spec) or spec.decoder.blocks[0].feedforward).activation,  # type: ignore[union-attr]
     "d_ff": _dense_width,
     "d_expert": _of_experts("d_ff"),
     "d_shared": lambda spec: _experts(spec).shared.d_ff,

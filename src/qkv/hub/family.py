@@ -70,7 +70,9 @@ class Family:
     names:      tensor names, the same for every spec or a function of it. Ours are those of the model's state_dict.
     harmless:   keys besides `keys.BOOKKEEPING` that belong to no size, with the one value that changes nothing (or ANY).
     prefix:     prefix of tensor names in classes with a head ("transformer.").
-    computed:   tensors that files hold though they follow from the spec, by their names in classes with the prefix.
+    computed:   tensors that files hold though they follow from the spec, by their names in classes with the prefix. What a
+                file holds has to be the same.
+    writes_computed: whether they are written too.
     labels:     the keys that give the number of labels, for classes that label sequences or tokens.
     """
 
@@ -85,6 +87,7 @@ class Family:
     is_encoder_decoder: bool = False
     labels: Labels = field(default_factory=Labels)
     computed: Callable[[Transformer], Mapping[str, Tensor]] | None = None
+    writes_computed: bool = True
 
     # -- from the Hub -------------------------------------------------------------------------------------------
 

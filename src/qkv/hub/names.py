@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import torch
 from torch import Tensor, nn
 
 from ..core.spec import nearest
@@ -22,12 +23,15 @@ class Row:
     """Their names, our names, and the transform between: `Row("h.{i}.mlp.c_fc.*", "decoder.blocks.{i}.feedforward.up.*")`.
 
     `{i}` is a number (`{e}`, in theirs alone, numbers the slices of our tensor), `*` is any ending, and `[q,k,v]` stands for
-    several names. An empty name on our side marks a tensor that is ignored: a mask, a table that is computed.
+    several names. An empty name on our side marks a tensor that is ignored: a mask, a table that is computed. `copied` marks
+    a further name that others write too and don't compute with, and `zero` a tensor that is 0 in files that lack it.
     """
 
     theirs: str
     ours: str
     how: Transform = SAME
+    copied: bool = False
+    zero: bool = False
 
     def renamed(self, old: str, new: str) -> Row:
         """The row with `old` replaced by `new` in their names."""
@@ -47,7 +51,7 @@ class Row:
         ours = tuple(alias.get(name, name) for name in (_fill(pattern, bound) for pattern in self.patterns))
         count = shapes[ours[0]][0] if "{e}" in self.theirs else 1
         theirs = [_fill(p, {**bound, "e": str(e)}) for p in _alternatives(self.theirs) for e in range(count)]
-        return Entry(tuple(theirs), ours, self.how, tuple(shapes[name] for name in ours))
+        return Entry(tuple(theirs), ours, self.how, tuple(shapes[name] for name in ours), self.copied, self.zero)
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,8 @@ class Entry:
     ours: tuple[str, ...]
     how: Transform
     shapes: tuple[Shape, ...]
+    copied: bool = False
+    zero: bool = False
 
     @property
     def their_shapes(self) -> list[Shape]:
@@ -115,17 +121,18 @@ class Names:
         return cls(shapes, alias, entries, tuple(_regex(row.theirs) for row in table if not row.ours))
 
     def written(self) -> Iterator[Entry]:
-        """One entry for each tensor of ours: the first in the table."""
+        """One entry for each tensor of ours, the first in the table, and those of further copies."""
         done: set[str] = set()
         for entry in self.entries:
-            if not done.issuperset(entry.ours):
+            if entry.copied or not done.issuperset(entry.ours):
                 done.update(entry.ours)
                 yield entry
 
-    def read(self, present: Mapping[str, Shape], where: str = "the file") -> Reading:
+    def read(self, present: Mapping[str, Shape], where: str = "the file", beside: bool = False) -> Reading:
         """Which entries to read from a file with tensors of these names and shapes.
 
-        Raises ValueError naming the tensors that are missing, unexpected or of a wrong shape.
+        Raises ValueError naming the tensors that are missing, unexpected or of a wrong shape. With `beside`, tensors outside
+        all modules of the model, such as another head, are allowed; `Reading.unused` names them.
         """
         taken: list[Entry] = []
         again: list[Entry] = []
@@ -135,24 +142,32 @@ class Names:
                 _check_shapes(entry, present, where)
                 (again if done.issuperset(entry.ours) else taken).append(entry)
                 done.update(entry.ours)
-        self._check_complete(done, present, where)
+        zeros = [e for e in self.written() if e.zero and done.isdisjoint(e.ours)]
+        self._check_complete(done.union(*(entry.ours for entry in zeros)), present, where)
         used = {name for entry in (*taken, *again) for name in entry.theirs}
         spare = [n for n in present if n not in used and not any(p.fullmatch(n) for p in self.meaningless)]
-        if spare:
-            known = [name for entry in self.written() for name in entry.theirs]
-            raise ValueError(f"{where} holds {_listed(spare)}, which this model lacks; {nearest(spare[0], known)}")
-        return Reading(tuple(taken), tuple(again))
+        known = [name for entry in self.written() for name in entry.theirs]
+        within = {_module(name) for name in known}
+        refused = [name for name in spare if not beside or _module(name) in within]
+        if refused:
+            raise ValueError(f"{where} holds {listed(refused)}, which this model lacks; {nearest(refused[0], known)}")
+        return Reading(tuple(taken), tuple(again), tuple(spare), tuple(zeros))
 
     def _check_complete(self, done: set[str], present: Mapping[str, Shape], where: str) -> None:
         lacking = [e for e in self.written() if not done.issuperset(e.ours)]
         missing = [name for entry in lacking for name in entry.theirs if name not in present]
         if missing:
-            raise ValueError(f"{where} lacks {_listed(missing)}, which this model has")
+            raise ValueError(f"{where} lacks {listed(missing)}, which this model has")
+
+    def lacks(self, entry: Entry) -> bool:
+        """Whether an entry, of another model's names, has a tensor that this model lacks."""
+        return any(name not in self.shapes and name not in self.alias for name in entry.ours)
 
     def to_ours(self, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """All tensors under our names: those of a file, or their gradients."""
         reading = self.read({name: tuple(t.shape) for name, t in theirs.items()})
-        return {name: t for entry in reading.taken for name, t in entry.to_ours(theirs).items()}
+        ours = {name: t for entry in reading.taken for name, t in entry.to_ours(theirs).items()}
+        return ours | {name: torch.zeros(self.shapes[name]) for entry in reading.zeros for name in entry.ours}
 
     def to_theirs(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """All tensors under their names."""
@@ -161,10 +176,13 @@ class Names:
 
 @dataclass(frozen=True)
 class Reading:
-    """What to read from a file; `again` are further copies of shared tensors, which have to be equal to the first."""
+    """What to read from a file; `again` are further copies of shared tensors, which have to be equal to the first; `unused`
+    are tensors of the file outside the model, and `zeros` what is 0 since the file lacks it."""
 
     taken: tuple[Entry, ...]
     again: tuple[Entry, ...]
+    unused: tuple[str, ...] = ()
+    zeros: tuple[Entry, ...] = ()
 
 
 def tensor_names(model: nn.Module) -> tuple[dict[str, Shape], dict[str, str]]:
@@ -206,5 +224,11 @@ def _fill(pattern: str, bound: Mapping[str, str]) -> str:
     return re.sub(r"\{\w\}|\*", lambda match: bound["rest" if match[0] == "*" else match[0][1]], pattern)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _module(name: str) -> str:
+    """The outermost module of a tensor's name."""
+    return name.partition(".")[0]
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first three of some names, and how many more there are."""
     return ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

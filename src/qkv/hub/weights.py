@@ -45,17 +45,18 @@ def place(
     device: torch.device,
     dtype: torch.dtype | None = None,
     scheme: Scheme | None = None,
+    beside: bool = False,
 ) -> None:
     """Give a model on the meta device the weights of a file, in `dtype` (by default the file's own), or those of linear
     layers rounded to a `scheme`, one matrix at a time.
 
     Nothing is allocated before names, shapes and dtypes are known to fit; ValueErrors name what doesn't. What a file holds
     as the model wants it stays in the mapped file; the rest is copied once, from there into its place. Further copies of
-    what is shared are not read; `equal_copies` says whether they are the same. Quantized matrices stay so in linear layers,
-    embeddings and heads; other layers get them dequantized, with a warning.
+    what is shared are not read; `other_copies` says which are not the same. Quantized matrices stay so in linear layers,
+    embeddings and heads; other layers get them dequantized, with a warning. `beside` is as in `Names.read`.
     """
     names = by_rows(names, weights)
-    reading = names.read(weights.shapes, where)
+    reading = names.read(weights.shapes, where, beside)
     stored = common_dtype(
         reading, weights, where, {name for name, b in model.named_buffers() if not b.is_floating_point()}
     )
@@ -110,12 +111,12 @@ def place(
     with ThreadPoolExecutor(min(READERS, os.cpu_count() or 1)) as pool:
         for tensors in pool.map(read_all, _portions(reading.taken, 0 if one_by_one else AT_ONCE // dtype.itemsize)):
             for name, tensor in tensors.items():
-                path, _, own = name.rpartition(".")
                 if isinstance(tensor, QuantizedMatrix):
-                    put(model, path, tensor)
+                    put(model, name.rpartition(".")[0], tensor)
                     continue
-                module = model.get_submodule(path)
-                setattr(module, own, nn.Parameter(tensor) if own in module._parameters else tensor)
+                _put_parameter(model, name, tensor)
+    for name in (name for entry in reading.zeros for name in entry.ours):
+        _put_parameter(model, name, torch.zeros(names.shapes[name], device=device, dtype=dtype))
     model.tie()
     _put_those_not_stored(model, fresh)
     _warn_of_dequantized(reading, weights, model, where)
@@ -135,6 +136,12 @@ def _put_those_not_stored(model: nn.Module, fresh: Mapping[str, Tensor]) -> None
         if buffer.is_meta:
             path, _, own = name.rpartition(".")
             setattr(model.get_submodule(path), own, fresh[name])
+
+
+def _put_parameter(model: nn.Module, name: str, tensor: Tensor) -> None:
+    path, _, own = name.rpartition(".")
+    module = model.get_submodule(path)
+    setattr(module, own, nn.Parameter(tensor) if own in module._parameters else tensor)
 
 
 def _copy(copies: list[tuple[Tensor, Tensor]]) -> None:
@@ -230,9 +237,13 @@ def common_dtype(reading: Reading, weights: Weights, where: str, whole: Collecti
     return count.most_common(1)[0][0] if count else torch.float32
 
 
-def equal_copies(entry: Entry, reading: Reading, weights: Weights) -> bool:
-    """Whether a further copy of something shared is the same as the one that is read."""
-    first = next(taken for taken in reading.taken if set(entry.ours) <= set(taken.ours))
-    one = first.to_ours({name: weights.read(name) for name in first.theirs})
+def other_copies(reading: Reading, weights: Weights) -> list[Entry]:
+    """The further copies of shared tensors that are other than what is read, without those that nothing computes with."""
+    return [entry for entry in reading.again if not entry.copied and not _equal(entry, reading, weights)]
+
+
+def _equal(entry: Entry, reading: Reading, weights: Weights) -> bool:
+    firsts = [taken for taken in reading.taken if not set(entry.ours).isdisjoint(taken.ours)]
+    one = {ours: t for first in firsts for ours, t in first.to_ours({n: weights.read(n) for n in first.theirs}).items()}
     other = entry.to_ours({name: weights.read(name) for name in entry.theirs})
     return all(torch.equal(one[name], tensor) for name, tensor in other.items())
