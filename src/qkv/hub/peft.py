@@ -9,7 +9,9 @@ and that layer's rows of B. Both are exact.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +21,8 @@ from torch import Tensor, nn
 from ..core.spec import nearest
 from ..layers.linear import Linear
 from ..layers.lora import LoRA, LoRALinear, Size, layers
-from .names import Entry, Names
+from .names import Entry, Names, listed
+from .values import shown
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
@@ -183,32 +186,132 @@ def read_config(config: Any) -> LoRA:
 def sizes(
     model: nn.Module, names: Names, config: Mapping[str, Any], spec: LoRA, tensors: Mapping[str, Tensor]
 ) -> dict[str, tuple[Size, Tensor, Tensor]]:
-    """For each layer of ours its size, A and B. Raises ValueError naming a tensor that has no place in the model."""
-    known = parts(model, names)
+    """For each layer of ours its size, A and B, of the modules that the configuration targets.
+
+    Warns of tensors of other modules, which PEFT leaves out too, and of targets without tensors. Raises ValueError naming a
+    tensor that has no place in the model.
+    """
+    known, targeted = parts(model, names), targets(config)
     adapted: dict[str, tuple[Size, Tensor, Tensor]] = {}
-    spare = set(tensors)
+    spare, beside, without = set(tensors), [], []
     for name, part in known.items():
         a, b = (tensors.get(f"{PREFIX}{name}.lora_{which}.weight") for which in "AB")
         if a is None or b is None:
+            without += [name] if a is None and b is None and config.get("target_modules") and targeted(name) else []
             continue
         spare -= {f"{PREFIX}{name}.lora_{which}.weight" for which in "AB"}
+        if not targeted(name):
+            beside.append(name)
+            continue
         d_in, d_out = part.entry.shapes[0][1], sum(shape[0] for shape in part.entry.shapes)
         if a.ndim != 2 or a.shape[1] != d_in or tuple(b.shape) != (d_out, len(a)):
             raise ValueError(
                 f"the adapter of {name} is {tuple(b.shape)} · {tuple(a.shape)}, and the layer is {(d_out, d_in)}"
             )
-        size = Size(len(a), spec.scale(len(a), _pattern(config.get("alpha_pattern"), name)))
+        rank = int(pattern_of(config, "rank_pattern", name) or spec.rank)
+        if rank != len(a):
+            raise ValueError(f"the adapter of {name} has rank {len(a)}, and its configuration says {rank}")
+        size = Size(rank, spec.scale(rank, pattern_of(config, "alpha_pattern", name)))
         adapted |= {ours: (size, a, rows) for ours, rows in zip(part.ours, part.split(b), strict=True)}
     if spare:
         first = min(spare)
         raise ValueError(f"{first!r} belongs to no linear layer of this model; {nearest(_module(first), known)}")
+    if not adapted:
+        raise ValueError("its configuration targets no linear layer for which it has tensors")
+    _tell(beside, without)
     return adapted
+
+
+def _tell(beside: list[str], without: list[str]) -> None:
+    if beside:
+        warnings.warn(
+            f"the adapter's configuration does not target {listed(beside)}, so their tensors are left out, as in PEFT",
+            stacklevel=4,
+        )
+    if without:
+        warnings.warn(
+            f"the adapter's configuration targets {listed(without)}, for which it has no tensors; they stay as they are",
+            stacklevel=4,
+        )
 
 
 def _module(name: str) -> str:
     return name.removeprefix(PREFIX).partition(".lora_")[0]
 
 
-def _pattern(patterns: Mapping[str, float] | None, name: str) -> float | None:
-    """What a pattern, the end of a module's name, gives a module."""
-    return next((v for key, v in (patterns or {}).items() if name == key or name.endswith(f".{key}")), None)
+# -- PEFT's rules of which modules a configuration means (peft.tuners.tuners_utils, peft.utils.other) -----------------
+
+
+def targets(config: Mapping[str, Any]) -> Callable[[str], bool]:
+    """Whether a configuration adapts the module of a name: by `target_modules`, `exclude_modules`, `layers_to_transform` and
+    `layers_pattern`.
+
+    A text is a regular expression for the whole name; a list has names or their ends after a dot. `layers_to_transform` are
+    the layers that ends in a list mean: the first number in the name after a dot, or after a `layers_pattern`.
+    """
+    wanted, excluded = (_modules(config, key) for key in ("target_modules", "exclude_modules"))
+    layers, lists = _layers(config), _patterns(config, "layers_pattern")
+
+    def in_layers(name: str) -> bool:
+        places = [rf"(?:^|.*?\.){pattern}\.(?P<layer>\d+)\." for pattern in lists] or [r".*?\.[^.]*\.(?P<layer>\d+)\."]
+        found = next((match for place in places if (match := _match("layers_pattern", place, name))), None)
+        return found is not None and int(found["layer"]) in layers
+
+    def targeted(name: str) -> bool:
+        if excluded and _means("exclude_modules", excluded, name):
+            return False
+        if not wanted or (isinstance(wanted, str) and wanted.lower() == "all-linear"):
+            return True
+        if not layers or isinstance(wanted, str) or name in wanted:
+            return _means("target_modules", wanted, name)
+        return _means("target_modules", wanted, name) and in_layers(name)
+
+    return targeted
+
+
+def pattern_of(config: Mapping[str, Any], key: str, name: str) -> float | None:
+    """What `rank_pattern` or `alpha_pattern` gives a module: the value of the first regular expression that matches its
+    name, or the end of its name after a dot."""
+    patterns = config.get(key) or {}
+    if not isinstance(patterns, Mapping) or not all(_is_number(value) and value > 0 for value in patterns.values()):
+        raise ValueError(f"{key} is an object of positive numbers by names of modules, not {shown(patterns)}")
+    return next((value for one, value in patterns.items() if _match(key, rf"(.*\.)?({one})$", name)), None)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _means(key: str, modules: str | list[str], name: str) -> bool:
+    if isinstance(modules, str):
+        return _match(key, rf"(?:{modules})\Z", name) is not None
+    return name in modules or any(name.endswith(f".{end}") for end in modules)
+
+
+def _match(key: str, pattern: str, name: str) -> re.Match[str] | None:
+    try:
+        return re.match(pattern, name)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"{key} has no regular expression: {shown(pattern)} ({error})") from None
+
+
+def _modules(config: Mapping[str, Any], key: str) -> str | list[str]:
+    value = config.get(key) or []
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ValueError(f"{key} is a list of names or one regular expression, not {shown(value)}")
+    return value
+
+
+def _layers(config: Mapping[str, Any]) -> set[int]:
+    value = config.get("layers_to_transform")
+    layers = [] if value is None else [value] if isinstance(value, int) else value
+    if not isinstance(layers, list) or not all(isinstance(i, int) and not isinstance(i, bool) for i in layers):
+        raise ValueError(f"layers_to_transform is a layer's number or a list of numbers, not {shown(value)}")
+    return set(layers)
+
+
+def _patterns(config: Mapping[str, Any], key: str) -> list[str]:
+    value = _modules(config, key)
+    return [value] if isinstance(value, str) else value
