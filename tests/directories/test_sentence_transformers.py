@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+import qkv
 from qkv.directories import sentence_transformers as sentences
 from qkv.directories.build import build
 from qkv.families import preset
@@ -250,3 +251,70 @@ def test_a_model_of_text_similarity_is_saved_for_the_library(folder: Path, tmp_p
     assert trained.similarity(TEXTS[:1], TEXTS[1:2]) == pytest.approx(again.similarity(TEXTS[:1], TEXTS[1:2]))
     again.save(tmp_path / "twice", to="hub")
     assert_parity(tmp_path / "twice")
+
+
+def test_special_tokens_within_a_text_are_told(folder: Path) -> None:
+    run = load(laid_out(folder), "cpu")
+    with pytest.warns(UserWarning, match=r"1 of 3 texts: '\[SEP\]' within a text is read as plain text"):
+        run.embed(["a b", "a [SEP] b", "[ SEP ]"])
+
+
+def tuned(folder: Path, out: Path, **changes: Any) -> Run:
+    """A directory trained for two steps."""
+    pairs = [
+        (" ".join("abcd"[i // n % 4] for n in (1, 2, 3, 5)), " ".join("abcd"[i // n % 4] for n in (7, 2)))
+        for i in range(60)
+    ]
+    rows = "first,second,score\n" + "".join(f"{a},{b},{i / 60:.3f}\n" for i, (a, b) in enumerate(pairs))
+    (folder / "pairs.csv").write_text(rows)
+    data = {
+        "data.kind": "labelled",
+        "data.path": str(folder / "pairs.csv"),
+        "data.text": "first",
+        "data.pair": "second",
+    }
+    short = {"data.score": "score", "training.max_steps": 2, "batching.context": 16, "task.longest": 12}
+    changes = {"model": str(folder), **data, **short, **changes}
+    return qkv.train("similarity", out, changes=changes)
+
+
+@pytest.mark.slow
+def test_a_tuned_directory_keeps_its_settings(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = {"prompts": {"query": "q: "}, "default_prompt_name": "query", "similarity_fn_name": "dot"}
+    limits = {"max_seq_length": 6, "do_lower_case": False}
+    laid_out(folder, sentence_bert_config=limits, config_sentence_transformers=settings)
+    run = tuned(folder, tmp_path / "run")
+    said = capsys.readouterr().err
+    assert "default prompt 'q: '" in said and "up to 6 tokens" in said
+    with pytest.warns(UserWarning, match=r"longer than max_seq_length \(6\)"):
+        vectors = run.embed_array([TEXTS[2]])
+    assert abs((vectors**2).sum() - 1) < 1e-5
+    saved = run.save(tmp_path / "saved", to="hub")
+    for name in (
+        "modules.json",
+        "sentence_bert_config.json",
+        "config_sentence_transformers.json",
+        "1_Pooling/config.json",
+    ):
+        assert json.loads((saved / name).read_text()) == json.loads((folder / name).read_text()), name
+    theirs = pytest.importorskip("sentence_transformers").SentenceTransformer(str(saved), device="cpu")
+    assert theirs.similarity_fn_name == "dot"
+    assert abs(theirs.encode([TEXTS[2]]) - vectors).max() < 1e-5
+    again = run.save(tmp_path / "own", to="qkv")
+    with pytest.warns(UserWarning, match="max_seq_length"):
+        assert abs(load(again, "cpu").embed_array([TEXTS[2]]) - vectors).max() < 1e-6
+
+
+def test_what_a_tuned_model_can_not_keep_is_said(folder: Path, tmp_path: Path) -> None:
+    head = SentenceVector()
+    steps = ("Transformer", "Pooling", "Dense", "Normalize")
+    notes = sentences.of_a_tuned_model(laid_out(folder, steps=steps), head)
+    assert notes == ["Its modules Dense are left out: training compares the pooled vectors."]
+    sentences.keep(folder, tmp_path)
+    kept = json.loads((tmp_path / "modules.json").read_text())
+    assert [module["path"] for module in kept] == ["", "1_Pooling", "3_Normalize"]
+    with pytest.raises(ValueError, match=r"pools by cls, and head.pool is mean; give head.pool=first"):
+        sentences.of_a_tuned_model(laid_out(folder, pooling="cls_token"), head)
+    assert not sentences.of_a_tuned_model(folder, SentenceVector(pool="first"))
+    with pytest.raises(ValueError, match=r"pools by mean-sqrt.*remove modules.json"):
+        sentences.of_a_tuned_model(laid_out(folder, pooling="mean_sqrt_len_tokens"), head)

@@ -140,7 +140,10 @@ def test_targets_without_tensors_are_told(base: Path, tmp_path: Path) -> None:
         ({"alpha_pattern": {"q_proj": "much"}}, "alpha_pattern is an object of positive numbers"),
         ({"alpha_pattern": ["q_proj"]}, "alpha_pattern is an object of positive numbers"),
         ({"rank_pattern": {"*": 3}}, "rank_pattern has no regular expression"),
-        ({"target_modules": ["q_proj"], "layers_to_transform": [0], "layers_pattern": ["h"]}, "targets no linear layer"),
+        (
+            {"target_modules": ["q_proj"], "layers_to_transform": [0], "layers_pattern": ["h"]},
+            "targets no linear layer",
+        ),
         ({"rank_pattern": {"q_proj": 3}}, "has rank 4, and its configuration says 3"),
     ],
 )

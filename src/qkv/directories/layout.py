@@ -116,10 +116,11 @@ def refuse(folder: Path) -> None:
         raise ValueError(f"{folder} already exists; choose another directory, or replace it with --overwrite")
 
 
+EMBEDDING = ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json", "[0-9]*_*/config.json")
+"""How sentence-transformers embeds texts."""
 SETTINGS_OF_MODELS = (
     *(CONFIG, GENERATION, RECIPE, TOKENIZER, CHAT_TEMPLATE, "tokenizer_config.json", "special_tokens_map.json"),
-    *("added_tokens.json", "preprocessor_config.json", "source.spm", "target.spm", "vocab.json", "modules.json"),
-    *("config_sentence_transformers.json", "sentence_bert_config.json", "[0-9]*_*/config.json"),
+    *("added_tokens.json", "preprocessor_config.json", "source.spm", "target.spm", "vocab.json", *EMBEDDING),
 )
 MODEL = Contents(
     "a model's directory",
@@ -130,7 +131,7 @@ MODEL = Contents(
     needs=CONFIG,
 )
 RESULTS = ("pruning.json", "pruning.html", "quantization.json", "quantization.html", "ablation.json")
-RUN = Contents("a run", (*FILES, *RESULTS, *(f"{name}/**" for name in FOLDERS)), needs=RECIPE)
+RUN = Contents("a run", (*FILES, *RESULTS, *EMBEDDING, *(f"{name}/**" for name in FOLDERS)), needs=RECIPE)
 SHRUNK = Contents("a pruned or quantized run", (*MODEL.files, *RESULTS, EVALUATION, REPORT), needs=CONFIG)
 
 

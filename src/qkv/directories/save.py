@@ -92,6 +92,8 @@ def save(
         _save_tokenizer(folder, tokenizer, model, None if to == "qkv" else _template(model.spec, task, origin))
         if origin is not None and source is not None:
             _copy(source, folder, allow_pickle)
+        elif source is not None and isinstance(getattr(model.spec, "head", None), SentenceVector):
+            sentence_transformers.copy(source, folder, allow_pickle)
         written = None if recipe is None else recipe.to_yaml()
         if to == "qkv":
             tensors, quantization = stored.tensors_of(model)

@@ -59,6 +59,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 FILES = (CONFIG, WEIGHTS)
 """Files in the folder of a module after the Transformer."""
 
+KEPT = ("Pooling", "Normalize", "Dropout")
+"""Modules without weights, which a tuned model keeps."""
+
 SUPPORTED = ("Pooling", "Normalize", "Dense", "LayerNorm", "Dropout")
 
 
@@ -156,6 +159,62 @@ def write(folder: Path, head: SentenceVector, d_model: int, max_positions: int |
     write_json(folder / SETTINGS[0], {"max_seq_length": max_positions, "do_lower_case": False})
     write_json(folder / SETTINGS[1], {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"})
     write_json(folder / MODULES, modules)
+
+
+def of_a_tuned_model(folder: Path, head: Any) -> list[str]:
+    """What becomes of a directory's settings when its model is trained with the head `sentence-vector`: sentences for the
+    user; [] for another head or directory. The loss compares pooled vectors, so dense layers and layer norms, which would
+    follow untrained, are left out.
+
+    Raises ValueError where the directory pools otherwise than the head.
+    """
+    if not isinstance(head, SentenceVector) or not (folder / MODULES).is_file():
+        return []
+    entries = _entries(folder)
+    if [kind for kind, _ in entries[:2]] != ["Transformer", "Pooling"]:
+        return [
+            f"{folder} lists other modules than a Transformer and a Pooling, so its embedding settings are not kept."
+        ]
+    poolings, _ = _poolings(folder / entries[1][1] / CONFIG)
+    if poolings != (pooling_of(head),):
+        pools = {"cls": "first", "mean": "mean", "max": "max", "last": "last"}
+        own = pools.get(poolings[0]) if len(poolings) == 1 else None
+        advice = (
+            f"give head.pool={own}" if own else f"remove {MODULES} from a copy of it, and it is trained with head.pool"
+        )
+        raise ValueError(f"{folder} pools by {' and '.join(poolings)}, and head.pool is {head.pool}; {advice}")
+    left_out = [kind for kind, _ in entries[2:] if kind not in KEPT]
+    settings, (prompts, default) = _object(folder / SETTINGS[0], {}), _prompts(folder / SETTINGS[1])
+    notes = []
+    if left_out:
+        notes.append(f"Its modules {', '.join(left_out)} are left out: training compares the pooled vectors.")
+    if default is not None:
+        notes.append(f"Its default prompt {prompts[default]!r} begins texts to embed, and none that are trained on.")
+    if settings.get("do_lower_case"):
+        notes.append("It lower-cases texts to embed, and none that are trained on.")
+    if (longest := settings.get("max_seq_length")) is not None:
+        notes.append(f"The trained model embeds up to {longest} tokens of a text, as it does (max_seq_length).")
+    return notes
+
+
+def keep(folder: Path, target: Path) -> None:
+    """Copy the settings of a directory into that of a model trained from it: pooling, normalization, length, prompts
+    and the similarity function, without modules that have weights."""
+    if not (folder / MODULES).is_file():
+        return
+    entries = [(kind, path) for kind, path in _entries(folder) if kind in ("Transformer", *KEPT)]
+    if [kind for kind, _ in entries[:2]] != ["Transformer", "Pooling"]:
+        return
+    kept = {path for _, path in entries}
+    modules = [module for module in read_json(folder / MODULES) if (module.get("path") or "") in kept]
+    for path in filter(None, kept):
+        if (folder / path / CONFIG).is_file():
+            (target / path).mkdir(exist_ok=True)
+            write_json(target / path / CONFIG, read_json(folder / path / CONFIG))
+    for name in SETTINGS:
+        if (folder / name).is_file():
+            write_json(target / name, read_json(folder / name))
+    write_json(target / MODULES, [{**module, "idx": i, "name": str(i)} for i, module in enumerate(modules)])
 
 
 def pooling_of(head: SentenceVector) -> Pooling:

@@ -23,6 +23,7 @@ from ..cost.throughput import flops_per_token, peak_flops
 from ..data.loader.stream import Stream, count, stream
 from ..data.source import Example
 from ..data.vectors.word_vectors import Vectors
+from ..directories import sentence_transformers
 from ..directories.adapters import save_adapter, save_merged
 from ..directories.build import build
 from ..directories.layout import (
@@ -40,12 +41,14 @@ from ..directories.layout import (
     write_json,
     write_text,
 )
+from ..directories.locate import locate
 from ..directories.lock import locked
 from ..directories.run_config import Use, check_fit, write_settings
 from ..directories.spec import spec_of
 from ..layers.lora import adapt
 from ..look.formatting import taken
 from ..models.base import ModelSpec
+from ..models.heads.sequence import SentenceVector
 from ..models.replace import Replaced
 from ..models.transformer import Transformer
 from ..parallel.team import Team, team
@@ -191,6 +194,8 @@ class Job:
             notes.append(f"training.metric is {recipe.training.metric}, because these data don't give {metric}.")
         notes += [tuning(recipe, recipe.resolve(spec.vocab_size))] if recipe.model.directory else []
         notes += [] if tokenizer is None else of_the_model(recipe, spec)
+        if recipe.model.directory:
+            notes += sentence_transformers.of_a_tuned_model(locate(recipe.model.directory), getattr(spec, "head", None))
         recipe = recipe.resolve(spec.vocab_size)
         notes += small
         notes += [] if recipe.task is None else [f"Task: {note}." for note in recipe.task.notes(example)]
@@ -386,6 +391,8 @@ class Job:
             keep_base(out, self.recipe.model.directory)
         if self.tokenizer is not None:
             self.tokenizer.save(out / TOKENIZER)
+        if self.recipe.model.directory and isinstance(getattr(self.spec, "head", None), SentenceVector):
+            sentence_transformers.keep(locate(self.recipe.model.directory), out)
         write_settings(out, self.spec, self.use, self.recipe.generation, None, self.tokenizer is not None)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -57,6 +58,7 @@ def embed(
     text_model, settings = run.text_model, _settings(run, pooling)
     poolings = settings.poolings if pooling is None else (as_pooling(pooling),)
     text_before = _prompt(settings, prompt, run.name)
+    _warn_of_special_tokens(run, texts)
     rows = [text_model.encode(_lowered(text_before + text, settings)) for text in texts]
     rows = _truncated(rows, text_model, settings.longest)
     unknown_words.warn(run, texts, rows)
@@ -110,6 +112,22 @@ def _prompt_length(prompt: str, text_model: TextModel) -> int:
 
 def _lowered(text: str, settings: Sentences) -> str:
     return text.lower() if settings.lower else text
+
+
+def _warn_of_special_tokens(run: LoadedModel, texts: Sequence[str]) -> None:
+    """Warn of texts with the spelling of a special token, such as [MASK]: they are plain text here, and tokens elsewhere."""
+    if run.tokenizer is None:
+        return
+    special = [re.escape(token) for token in run.tokenizer.controls if token.strip()]
+    if not special:
+        return
+    found = [match[0] for text in texts if (match := re.search("|".join(special), text))]
+    if found:
+        warnings.warn(
+            f"{len(found)} of {len(texts)} texts: {found[0]!r} within a text is read as plain text here, and as a special "
+            "token by sentence-transformers, whose vectors differ",
+            stacklevel=4,
+        )
 
 
 def _around(text_model: TextModel) -> tuple[list[int], list[int]]:
