@@ -284,7 +284,7 @@ def test_a_tuned_directory_keeps_its_settings(folder: Path, tmp_path: Path, caps
     limits = {"max_seq_length": 6, "do_lower_case": False}
     laid_out(folder, sentence_bert_config=limits, config_sentence_transformers=settings)
     run = tuned(folder, tmp_path / "run")
-    said = capsys.readouterr().err
+    said = "".join(capsys.readouterr())
     assert "default prompt 'q: '" in said and "up to 6 tokens" in said
     with pytest.warns(UserWarning, match=r"longer than max_seq_length \(6\)"):
         vectors = run.embed_array([TEXTS[2]])

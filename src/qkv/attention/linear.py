@@ -16,7 +16,7 @@ from pydantic import model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..core.buffers import KeepsDtype
+from ..core.device import KeepsDtype
 from ..core.layout import Layout
 from ..core.spec import Cost
 from ..kv_cache.full import LayerState, SlotTables

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
-from ..core.buffers import KeepsDtype
+from ..core.device import KeepsDtype
 from ..core.spec import Cost, Spec
 from ..kernels.request import Comparison
 

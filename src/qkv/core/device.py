@@ -1,8 +1,12 @@
-"""Choose the device to compute on by name: the CPU, a CUDA device or an Apple GPU."""
+"""Devices by name (the CPU, a CUDA device, an Apple GPU), and buffers that keep their precision when a model is cast."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import ClassVar, Self
+
 import torch
+from torch import Tensor, nn
 
 from .spec import counted, nearest
 
@@ -32,3 +36,19 @@ def choose(name: str | torch.device = "auto") -> torch.device:
 
 def _has_mps() -> bool:
     return torch.backends.mps.is_available()
+
+
+class KeepsDtype(nn.Module):
+    """Base class of modules with buffers, named in `exact`, that casting a model never makes narrower."""
+
+    exact: ClassVar[tuple[str, ...]] = ()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        before = {name: getattr(self, name) for name in self.exact}
+        super()._apply(fn, recurse)
+        for name, tensor in before.items():
+            now = getattr(self, name)
+            constant = isinstance(tensor, Tensor) and not isinstance(tensor, nn.Parameter)
+            if constant and torch.promote_types(now.dtype, tensor.dtype) != now.dtype:
+                setattr(self, name, tensor.to(now.device))
+        return self

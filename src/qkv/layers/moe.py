@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from ..core.buffers import KeepsDtype
+from ..core.device import KeepsDtype
 from ..core.extras import Extra, Extras, Record
 from ..core.layout import Layout
 from ..core.ranks import current, idle

@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..core.buffers import without_parameters
 from .base import ModelModule, ModelSpec
 from .initialization import initialize, parameter_seed
 from .transformer import TransformerModel
-from .unfilled import Unfilled
+from .unfilled import Unfilled, without_parameters
 
 AnyModel = TransformerModel | ModelModule
 """Modules of model specs; all are used in the same way."""

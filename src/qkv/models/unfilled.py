@@ -1,12 +1,16 @@
-"""Detect uninitialized parameters: new memory is filled with NaN, so parameters that still hold NaN were not initialized."""
+"""Parameters without numbers. Uninitialized ones are detected: new memory is filled with NaN, so parameters that still hold NaN
+were not initialized. Those to be loaded take no memory: they are on the meta device, and only buffers are real."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
 _ALLOCATORS = {
@@ -39,3 +43,20 @@ class Unfilled(TorchDispatchMode):
 def unfilled(value: Tensor) -> Tensor:
     """True where nothing was written since the tensor was allocated inside `Unfilled`."""
     return value.isnan()
+
+
+@contextmanager
+def without_parameters() -> Iterator[None]:
+    """Context in which the modules that this thread makes have real buffers, and parameters on the meta device."""
+    here = threading.get_ident()
+
+    def emptied(module: nn.Module, name: str, parameter: Any) -> Any:
+        if threading.get_ident() != here or parameter is None or parameter.is_meta:
+            return None
+        return nn.Parameter(parameter.to("meta"), parameter.requires_grad)
+
+    handle = register_module_parameter_registration_hook(emptied)
+    try:
+        yield
+    finally:
+        handle.remove()

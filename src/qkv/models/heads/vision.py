@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...core.buffers import KeepsDtype
+from ...core.device import KeepsDtype
 from ...core.layout import Grid, Layout
 from ...core.spec import Cost
 from ...layers.dropout import dropout

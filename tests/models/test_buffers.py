@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 import qkv
 from qkv.attention.scores import Score
-from qkv.core.buffers import without_parameters
 from qkv.core.spec import Cost
 from qkv.layers.norm import Norm
 from qkv.models.heads.vision import Standardize
+from qkv.models.unfilled import without_parameters
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* is saved under the model type")
 
