@@ -23,9 +23,8 @@ from ..hub.values import Maybe, Object, Word, shown
 from ..hub.weights import check_depth, other_copies, place
 from ..models.transformer import Transformer
 from ..quantization.scheme import Scheme
-from . import sentence_transformers
 from .build import Model, build
-from .layout import CONFIG, GENERATION, read_json
+from .layout import CONFIG, GENERATION, MODULES, read_json
 from .origin import Origin, without_sentence_vector
 
 T = TypeVar("T")
@@ -257,7 +256,7 @@ def _tell(family: Family, config: Mapping[str, Any], fit: _Fit, named: str, fold
                 f"its configuration names {named}, and its weights are those of {fit.cls}, which it is loaded as",
             )
         return
-    embeds = (folder / sentence_transformers.MODULES).is_file()  # its Transformer is a bare model, whatever it was once
+    embeds = (folder / MODULES).is_file()  # its Transformer is a bare model, whatever it was once
     if fit.cls == named:
         if family.classes[named].bare and not embeds:
             _warn(folder, f"MISSING: {listed(missing)}, which {named} has; the model is loaded without them")

@@ -116,7 +116,8 @@ def refuse(folder: Path) -> None:
         raise ValueError(f"{folder} already exists; choose another directory, or replace it with --overwrite")
 
 
-EMBEDDING = ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json", "[0-9]*_*/config.json")
+MODULES = "modules.json"
+EMBEDDING = (MODULES, "config_sentence_transformers.json", "sentence_bert_config.json", "[0-9]*_*/config.json")
 """How sentence-transformers embeds texts."""
 SETTINGS_OF_MODELS = (
     *(CONFIG, GENERATION, RECIPE, TOKENIZER, CHAT_TEMPLATE, "tokenizer_config.json", "special_tokens_map.json"),

@@ -20,9 +20,9 @@ from ..hub.files import PICKLE, open_weights
 from ..hub.values import Flag, Kind, List, Maybe, Object, Whole, Word, shown
 from ..models.heads.sequence import SentenceVector
 from ..training.checkpoints.weights import replace_tensors
-from .layout import CONFIG, WEIGHTS, read_json, write_json
+from .layout import CONFIG, MODULES, WEIGHTS, read_json, write_json
 
-MODULES, SETTINGS = "modules.json", ("sentence_bert_config.json", "config_sentence_transformers.json")
+SETTINGS = ("sentence_bert_config.json", "config_sentence_transformers.json")
 Pooling = Literal["mean", "cls", "last", "max", "weighted-mean", "mean-sqrt", "none"]
 
 # In the order in which the library concatenates several poolings.

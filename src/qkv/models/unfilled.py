@@ -1,5 +1,5 @@
-"""Parameters without numbers. Uninitialized ones are detected: new memory is filled with NaN, so parameters that still hold NaN
-were not initialized. Those to be loaded take no memory: they are on the meta device, and only buffers are real."""
+"""Parameters without numbers: `Unfilled` fills new memory with NaN, so that parameters which still hold NaN were not
+initialized; `without_parameters` makes those that are to be loaded on the meta device, beside real buffers."""
 
 from __future__ import annotations
 
