@@ -187,6 +187,40 @@ def test_a_rank_that_hangs_is_named_within_the_timeout(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("scale", ["{data: 2, shard: 2}", "{tensor: 2, pipeline: 2}"])
+def test_the_timeout_holds_for_every_group_of_ranks(tmp_path, scale):
+    settings = (
+        *TINY,
+        "model.n_layers=2",
+        "training.max_steps=100000",
+        "training.save_every=5",
+        "training.accumulate=2",
+    )
+    process = start(
+        "train", "reverse", *settings, f"scale={scale}", "scale.timeout=8s", "--out", tmp_path / "run", "--nproc", 4
+    )
+    wait_for(tmp_path / "run/checkpoints/step-00000005", process, 200)
+    stopped = rank(process, 3)
+    stopped.suspend()
+    began = time.monotonic()
+    _, errors = process.communicate(timeout=100)
+    assert process.returncode == 1 and time.monotonic() - began < 60
+    assert errors.count("qkv:") == 1 and "rank 3 ended, or does not answer any more" in errors
+    assert not stopped.is_running()
+
+
+@pytest.mark.slow
+def test_a_killed_launcher_takes_its_ranks_along(tmp_path):
+    process = start("train", "reverse", *TINY, "training.max_steps=100000", "training.save_every=5", "--out",
+                    tmp_path / "run", "--nproc", 2)  # fmt: skip
+    wait_for(tmp_path / "run/checkpoints/step-00000005", process)
+    ranks = [rank(process, number) for number in range(2)]
+    process.kill()
+    _, alive = psutil.wait_procs(ranks, timeout=60)
+    assert not alive
+
+
+@pytest.mark.slow
 def test_an_unreachable_rendezvous_is_told_with_its_address(tmp_path):
     where = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "9"}
     done = qkv("train", "reverse", *QUICK, "scale.timeout=5s", "--out", tmp_path / "run", **where)

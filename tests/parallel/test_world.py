@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+from collections.abc import Iterator
+
 import pytest
 import torch
 
@@ -34,6 +38,43 @@ def test_a_wrong_environment_is_told_at_once(
         environment.delenv(name) if value is None else environment.setenv(name, value)
     with pytest.raises(ValueError, match=message):
         World.join(torch.device("cpu"), 5.0)
+
+
+@pytest.fixture
+def foreign(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The port of a program that answers each message with `param`, or not at all."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connections = []
+            while True:
+                try:
+                    connections.append(server.accept()[0])
+                    if request.param:
+                        connections[-1].sendall(request.param)
+                except OSError:
+                    return
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize("foreign", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"], indirect=True, ids=["silent", "HTTP"])
+def test_another_program_on_the_port_of_rank_0_is_recognized(environment: pytest.MonkeyPatch, foreign: int) -> None:
+    environment.setenv("MASTER_PORT", str(foreign))
+    environment.setattr(world, "ANSWER", 0.3)
+    with pytest.raises(ValueError, match=rf"another program answers at 127.0.0.1:{foreign}, and not rank 0; give"):
+        World.join(torch.device("cpu"), 60.0)
+    assert not torch.distributed.is_initialized()
+
+
+@pytest.mark.parametrize("foreign", [b""], indirect=True, ids=[""])
+def test_a_port_that_another_program_holds_is_told_on_rank_0(environment: pytest.MonkeyPatch, foreign: int) -> None:
+    environment.setenv("MASTER_PORT", str(foreign))
+    environment.setenv("RANK", "0")
+    with pytest.raises(ValueError, match=rf"rank 0 can't use the port {foreign}, which another program holds"):
+        World.join(torch.device("cpu"), 5.0)
+    assert not torch.distributed.is_initialized()
 
 
 def test_a_world_of_a_wrong_size_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

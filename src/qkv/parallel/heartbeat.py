@@ -1,8 +1,13 @@
-"""Heartbeats: each rank tells the others where it is, so that a rank that hangs or died can be named."""
+"""Heartbeats: each rank tells the others where it is, so that a rank that hangs or died can be named.
+
+gloo raises an exception in the thread that waits. NCCL does not: its watchdog ends the process after a timeout, and says
+nothing of the cause. On GPUs each rank therefore watches itself, and before that ends with the name of the rank at fault.
+"""
 
 from __future__ import annotations
 
 import json
+import linecache
 import os
 import sys
 import threading
@@ -12,10 +17,12 @@ from types import FrameType
 
 import torch.distributed as dist
 
+from .launch import leave_error
 from .world import ADDRESS, PORT, World
 
 INTERVAL = 5.0  # seconds between two heartbeats, at most
 _WAITING = ("/torch/distributed/", "/qkv/parallel/")  # parts of the paths of modules that communicate
+_READS = (".item(", ".tolist(", ".cpu(", "synchronize(")  # where a process waits for its GPU
 
 
 class RankLost(RuntimeError):
@@ -23,10 +30,16 @@ class RankLost(RuntimeError):
 
 
 class Heartbeat:
-    """Tells the others every few seconds that this rank lives, and where in the code it is."""
+    """Tells the others every few seconds that this rank lives, and where in the code it is.
 
-    def __init__(self, world: World, timeout: float) -> None:
+    watches: end the process if it waits for other ranks longer than the timeout.
+    """
+
+    def __init__(self, world: World, timeout: float, watches: bool = False) -> None:
         self.world, self.interval = world, min(INTERVAL, timeout / 4)
+        self.timeout, self.watches = timeout, watches
+        self._seen: tuple[int, str] | None = None
+        self._since = time.monotonic()
         self._stop, self._main = threading.Event(), threading.get_ident()
         self._store = dist.TCPStore(os.environ[ADDRESS], int(os.environ[PORT]), is_master=False, wait_for_workers=False)
         self._thread = threading.Thread(target=self._beat, daemon=True)
@@ -43,13 +56,34 @@ class Heartbeat:
         beat = 0
         while not self._stop.is_set():
             beat += 1
+            place, waiting = where(sys._current_frames().get(self._main))
             try:
-                self._store.set(
-                    _key(self.world.rank), json.dumps([beat, *where(sys._current_frames().get(self._main))])
-                )
+                self._store.set(_key(self.world.rank), json.dumps([beat, place, waiting]))
             except RuntimeError:  # rank 0, which has the store, has ended
+                if self.watches:
+                    self._give_up()
                 return
+            if self.watches and self._stuck(place, waiting):
+                self.watches = False
+                threading.Thread(
+                    target=self._give_up, daemon=True
+                ).start()  # this one goes on to tell that the rank lives
             self._stop.wait(self.interval)
+
+    def _stuck(self, place: str, waiting: bool) -> bool:
+        """Whether the rank has been waiting in one place for longer than the timeout, without another operation."""
+        seen = World.operations, place
+        if seen != self._seen or not waiting:
+            self._seen, self._since = seen, time.monotonic()
+        return time.monotonic() - self._since > self.timeout
+
+    def _give_up(self) -> None:
+        """End the process, with the message for a rank that is lost."""
+        text = str(self.lost(RuntimeError("no rank went on within scale.timeout")))
+        if not self._stop.is_set():
+            if not leave_error(text, lost=True):
+                print(f"qkv: {text}", file=sys.stderr, flush=True)
+            os._exit(1)
 
     def lost(self, error: Exception) -> RankLost:
         """The error to raise for a failed communication, which names the ranks that hang or are silent."""
@@ -86,11 +120,12 @@ def where(frame: FrameType | None) -> tuple[str, bool]:
     if frame is None:
         return "no Python code", False
     place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} ({frame.f_code.co_name})"
+    reads = any(word in linecache.getline(frame.f_code.co_filename, frame.f_lineno) for word in _READS)
     waiting, depth = False, 0
     while frame is not None and depth < 4:
         waiting = waiting or any(part in Path(frame.f_code.co_filename).as_posix() for part in _WAITING)
         frame, depth = frame.f_back, depth + 1
-    return place, waiting
+    return place, waiting or reads
 
 
 def is_communication(error: Exception) -> bool:

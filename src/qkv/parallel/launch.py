@@ -9,8 +9,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from ..core.spec import counted
 from ..cost.hardware import available, cores, usable_cores
 from .world import ADDRESS, LOCAL_RANK, PORT, RANK, SIZE
 
+LAUNCHER = "QKV_LAUNCHER"  # the number of a pipe that is closed when the launcher ends
 ERRORS = "QKV_ERRORS"  # the folder in which ranks leave the message of the error that ended them
 GRACE = 10.0  # seconds that ranks have to end after one has failed
 RANKS_A_CORE = 8  # more would mostly wait for each other
@@ -90,11 +93,11 @@ def launch(arguments: Sequence[str], ranks: int, run: Path) -> int | Failure:
 
     Rank 0 has this process's terminal. What the others print is moved to `run`/logs/rank-N.log at the end, if `run` is a
     directory then. The cores are divided among the ranks, unless OMP_NUM_THREADS is set. When a rank fails, the others are
-    ended. Returns the exit status of rank 0, or the first failure.
+    ended. When this process is killed, the ranks end too. Returns the exit status of rank 0, or the first failure.
     """
-    with tempfile.TemporaryDirectory(prefix="qkv-ranks-") as name:
+    with tempfile.TemporaryDirectory(prefix="qkv-ranks-") as name, _pipe() as pipe:
         folder, port = Path(name), _free_port()
-        processes = [_start(arguments, rank, ranks, port, folder) for rank in range(ranks)]
+        processes = [_start(arguments, rank, ranks, port, folder, pipe) for rank in range(ranks)]
 
         def forward(number: int, _: object) -> None:
             for process in processes:
@@ -111,7 +114,39 @@ def launch(arguments: Sequence[str], ranks: int, run: Path) -> int | Failure:
             _keep_logs(folder, run)
 
 
-def _start(arguments: Sequence[str], rank: int, ranks: int, port: int, folder: Path) -> subprocess.Popen[bytes]:
+@contextmanager
+def _pipe() -> Iterator[int | None]:
+    """A pipe, given by the end that ranks read. Its other end is closed with the block, or when this process is killed."""
+    if os.name != "posix":  # other systems can't pass a pipe to a process
+        yield None
+        return
+    reads, writes = os.pipe()
+    try:
+        yield reads
+    finally:
+        os.close(reads)
+        os.close(writes)
+
+
+def end_with_launcher() -> None:
+    """Let this rank end when its launcher is killed: as after SIGTERM, which saves, and after a while by force."""
+    given = os.environ.get(LAUNCHER, "")
+    if not given.isdecimal():
+        return
+
+    def watch() -> None:
+        with suppress(OSError):
+            os.read(int(given), 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(GRACE)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _start(
+    arguments: Sequence[str], rank: int, ranks: int, port: int, folder: Path, pipe: int | None
+) -> subprocess.Popen[bytes]:
     environment = {
         "OMP_NUM_THREADS": str(threads_of(ranks)),
         **os.environ,
@@ -121,12 +156,16 @@ def _start(arguments: Sequence[str], rank: int, ranks: int, port: int, folder: P
         ADDRESS: "127.0.0.1",
         PORT: str(port),
         ERRORS: str(folder),
+        **({} if pipe is None else {LAUNCHER: str(pipe)}),
     }
+    passed = () if pipe is None else (pipe,)
     command = [sys.executable, "-m", "qkv", *arguments]
     if rank == 0:
-        return subprocess.Popen(command, env=environment)
+        return subprocess.Popen(command, env=environment, pass_fds=passed)
     with (folder / f"rank-{rank}.log").open("wb") as log:
-        return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        return subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=passed
+        )
 
 
 def _watch(processes: Sequence[subprocess.Popen[bytes]], folder: Path) -> int | Failure:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import torch
 import torch.distributed as dist
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh
 
 from ..core.ranks import ALONE, Ranks
 from .scale import AXES, STAGE_AXES, Axis, Sizes
@@ -57,7 +57,7 @@ class Mesh:
             last = [AXES.index(axis) for axis in wanted]
             first = [i for i in range(len(AXES)) if i not in last]
             for members in self.grid.permute(*first, *last).reshape(-1, self.size(*wanted)).tolist():
-                group = dist.new_group(members)
+                group = dist.new_group(members, timeout=World.timeout)
                 if self.ranks.rank in members:
                     self._groups[wanted] = World(group)
         return self._groups[wanted]
@@ -73,6 +73,16 @@ class Mesh:
         return self.group(*STAGE_AXES)
 
     def device_mesh(self, *axes: Axis) -> DeviceMesh:
-        """PyTorch's mesh of these axes."""
-        whole = init_device_mesh(self.device.type, tuple(self.sizes), mesh_dim_names=AXES)
-        return whole[axes if len(axes) > 1 else axes[0]]
+        """PyTorch's mesh of these axes, with the groups of this one."""
+        groups = [_process_group(self.group(axis)) for axis in axes]
+        if len(groups) == 1:
+            return DeviceMesh.from_group(groups[0], self.device.type, mesh_dim_names=axes)
+        place = [slice(None) if axis in axes else self.place[axis] for axis in AXES]
+        return DeviceMesh.from_group(groups, self.device.type, self.grid[place], mesh_dim_names=axes)
+
+
+def _process_group(ranks: Ranks) -> dist.ProcessGroup:
+    assert isinstance(ranks, World)
+    whole = dist.group.WORLD
+    assert whole is not None
+    return whole if ranks.group is None else ranks.group

@@ -18,6 +18,7 @@ from ..core.spec import brief
 from ..data.batching.sharding import Shard
 from ..training.strategy import Strategy
 from .heartbeat import Heartbeat, is_communication
+from .launch import end_with_launcher
 from .mesh import Mesh
 from .scale import AXES, ROW_AXES, Scale, Sizes
 from .world import World, launched
@@ -131,9 +132,10 @@ def team(scale: Scale, device: torch.device) -> Iterator[Team]:
             )
         yield Team.alone(device)
         return
+    end_with_launcher()
     device = World.device(device)
     ranks = World.join(device, scale.timeout)
-    with Heartbeat(ranks, scale.timeout) as heartbeat:
+    with Heartbeat(ranks, scale.timeout, watches=device.type == "cuda") as heartbeat:
         try:
             yield Team(ranks, device, scale, scale.sizes(ranks.size))
         except RuntimeError as error:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import threading
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.distributed as dist
@@ -16,6 +19,8 @@ from torch import Tensor
 RANK, SIZE, LOCAL_RANK = "RANK", "WORLD_SIZE", "LOCAL_RANK"
 ADDRESS, PORT = "MASTER_ADDR", "MASTER_PORT"
 PATIENCE = 20.0  # seconds after which a rank says that it is waiting for the others
+ANSWER = 10.0  # seconds that rank 0's store, once it is reached, has to answer
+WATCHDOG = 60.0  # seconds that NCCL's watchdog gives more than `scale.timeout`, so that heartbeats name the rank first
 
 
 def launched() -> bool:
@@ -38,11 +43,20 @@ def _number(name: str, default: int) -> int:
     return int(value)
 
 
+class Foreign(ValueError):
+    """Another program holds the port of rank 0."""
+
+
 class World:
     """The ranks of a process group, by default of all ranks, see `core.ranks.Ranks`.
 
     Tensors on a CPU travel over gloo, those on a GPU over NCCL.
+
+    timeout: after which an operation of any group fails; None is PyTorch's. operations: how many this process has begun.
     """
+
+    timeout: ClassVar[timedelta | None] = None
+    operations: ClassVar[int] = 0
 
     def __init__(self, group: dist.ProcessGroup | None = None) -> None:
         self.group = group
@@ -70,13 +84,22 @@ class World:
         if device.type == "cuda":
             torch.cuda.set_device(device)
         at = f"{os.environ[ADDRESS]}:{os.environ[PORT]}"
+        cls.timeout = timedelta(seconds=timeout + (WATCHDOG if device.type == "cuda" else 0.0))
         waits = threading.Timer(PATIENCE, _say_that_it_waits, (at, timeout))
         waits.daemon = True
         waits.start()
         try:
-            dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
+            if rank or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+                _check_store(os.environ[ADDRESS], int(os.environ[PORT]), timeout)
+            dist.init_process_group(backend, timeout=cls.timeout)
         except (dist.DistError, RuntimeError, OSError, ValueError) as error:
             what = " ".join(str(error).split())[:200]
+            if isinstance(error, Foreign):
+                raise
+            if "EADDRINUSE" in str(error) or "address already in use" in str(error).lower():
+                raise ValueError(
+                    f"rank 0 can't use the port {os.environ[PORT]}, which another program holds; give another {PORT}"
+                ) from None
             raise ValueError(
                 f"rank {os.environ[RANK]} of {os.environ[SIZE]} could not meet the others at {at} within {timeout:g} s "
                 f"({what}); check that {ADDRESS} and {PORT} are those of rank 0, that every rank was started, and that no "
@@ -94,6 +117,7 @@ class World:
         return torch.device("cuda", int(os.environ.get(LOCAL_RANK, "0")))
 
     def sum(self, value: Tensor) -> Tensor:
+        World.operations += 1
         total = value.detach().clone(memory_format=torch.contiguous_format)
         dist.all_reduce(total, group=self.group)
         return total
@@ -103,26 +127,59 @@ class World:
         return summed
 
     def max(self, values: Sequence[float]) -> list[float]:
+        World.operations += 1
         numbers = torch.tensor(list(values), dtype=torch.float64)
         dist.all_reduce(numbers, dist.ReduceOp.MAX, group=self.group)
         return numbers.tolist()
 
     def gather(self, value: Any) -> list[Any]:
+        World.operations += 1
         values: list[Any] = [None] * self.size
         dist.all_gather_object(values, value, group=self.group)
         return values
 
     def broadcast(self, value: Any) -> Any:
+        World.operations += 1
         values = [value]
         dist.broadcast_object_list(values, group=self.group, group_src=0)
         return values[0]
 
     def barrier(self) -> None:
+        World.operations += 1
         dist.all_reduce(torch.zeros(()), group=self.group)  # on the CPU, unlike `dist.barrier`, which would take a GPU
 
     def leave(self) -> None:
         """Leave the process group. The object can't be used afterwards."""
         dist.destroy_process_group()
+
+
+def _check_store(address: str, port: int, timeout: float) -> None:
+    """Wait until something listens at the address, and see whether it is PyTorch's store. PyTorch itself would wait for an
+    answer for ever. Raises Foreign if it is not, OSError if nothing listens within the timeout."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            socket.create_connection((address, port), timeout=5.0).close()
+            break
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+    answers: list[object] = []
+    patience = timedelta(seconds=ANSWER)
+
+    def ask() -> None:
+        with suppress(dist.DistError, RuntimeError):
+            answers.append(dist.TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=patience))
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(ANSWER)
+    if not answers:
+        raise Foreign(
+            f"another program answers at {address}:{port}, and not rank 0; give the address of rank 0 as {ADDRESS}, and a "
+            f"free port there as {PORT}"
+        )
 
 
 def _say_that_it_waits(at: str, timeout: float) -> None:
