@@ -141,8 +141,8 @@ def _sums_and_gradients(
     wide = torch.promote_types(hidden.dtype, torch.float32)
     loss, nll = hidden.new_zeros((), dtype=wide), hidden.new_zeros((), dtype=wide)
     d_hidden = torch.empty_like(hidden) if wanted[0] else hidden.new_empty(0)
-    d_weight = torch.zeros_like(weight) if wanted[1] else hidden.new_empty(0)
-    d_bias = torch.zeros_like(bias) if wanted[2] and bias is not None else hidden.new_empty(0)
+    d_weight = torch.zeros_like(weight, dtype=sum_dtype(weight)) if wanted[1] else hidden.new_empty(0)
+    d_bias = torch.zeros_like(bias, dtype=sum_dtype(bias)) if wanted[2] and bias is not None else hidden.new_empty(0)
     step = rows_at_once(hidden, vocab)
     fast = onednn.serves(hidden[:step], matrix)  # oneDNN allocates the logits of each chunk, and needs no other buffer
     buffer = None if fast else _buffer(hidden, step, vocab)
@@ -162,6 +162,11 @@ def _sums_and_gradients(
             d_bias.add_(x.sum(0, dtype=wide))
         del x  # so that the next chunk's logits can have its place
     return loss, nll, d_hidden, d_weight, d_bias
+
+
+def sum_dtype(parameter: Tensor) -> torch.dtype:
+    """The dtype in which the gradient of a parameter is summed over chunks: fp32 if the parameter is narrower."""
+    return torch.promote_types(parameter.dtype, torch.float32)
 
 
 def _buffer(hidden: Tensor, rows: int, vocab: int) -> Tensor:
@@ -242,8 +247,8 @@ def _(
         scalar,
         scalar.clone(),
         torch.empty_like(hidden) if wanted[0] else hidden.new_empty(0),
-        torch.empty_like(weight) if wanted[1] else hidden.new_empty(0),
-        torch.empty_like(bias) if wanted[2] and bias is not None else hidden.new_empty(0),
+        torch.empty_like(weight, dtype=sum_dtype(weight)) if wanted[1] else hidden.new_empty(0),
+        torch.empty_like(bias, dtype=sum_dtype(bias)) if wanted[2] and bias is not None else hidden.new_empty(0),
     )
 
 

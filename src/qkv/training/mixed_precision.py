@@ -84,8 +84,8 @@ class MixedPrecision:
     """
 
     def __init__(self, wanted: PrecisionChoice, model: nn.Module, device: torch.device) -> None:
-        self.precision = choose(wanted, device, getattr(getattr(model, "spec", None), "d_model", None)).precision
-        self.device, self.dtype = device, None if self.precision == "fp32" else DTYPES[self.precision]
+        self.precision = _of(wanted, model, device)
+        self.device, self.dtype = device, autocast_dtype(wanted, model, device)
         if self.dtype is not None:
             check_device(self.precision, device)
             check_masters(self.precision, model)
@@ -120,6 +120,16 @@ class MixedPrecision:
     def load(self, state: dict[str, Any]) -> None:
         if self.scaler is not None and state:
             self.scaler.load_state_dict(state)
+
+
+def _of(wanted: PrecisionChoice, model: nn.Module, device: torch.device) -> Precision:
+    return choose(wanted, device, getattr(getattr(model, "spec", None), "d_model", None)).precision
+
+
+def autocast_dtype(wanted: PrecisionChoice, model: nn.Module, device: torch.device) -> torch.dtype | None:
+    """The dtype of autocast in a precision; None for fp32, which has none."""
+    precision = _of(wanted, model, device)
+    return None if precision == "fp32" else DTYPES[precision]
 
 
 def check_device(precision: Precision, device: torch.device) -> None:

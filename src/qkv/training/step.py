@@ -19,7 +19,7 @@ from .checkpoints import rng
 from .compiling import compiled
 from .gradients.accumulation import over_labels, reported, weighed
 from .gradients.clipping import update
-from .mixed_precision import MixedPrecision
+from .mixed_precision import MixedPrecision, autocast_dtype
 from .objective import LabelObjective, Objective, terms_of
 from .settings import Training
 from .strategy import Strategy
@@ -63,7 +63,10 @@ class Stepper:
                 "have; use other axes"
             )
         self.device = next(model.parameters()).device
-        self.optimizer = self.strategy.optimizer(training.optimizer)  # first: what it freezes needs no fp32 masters
+        dtype = autocast_dtype(training.precision, model, self.device)
+        self.optimizer = self.strategy.optimizer(
+            training.optimizer, dtype
+        )  # first: what it freezes needs no fp32 masters
         self.mixed = MixedPrecision(training.precision, model, self.device)
         self.strategy.prepare()
         self.lr = training.optimizer.lr

@@ -53,8 +53,11 @@ class Strategy:
         """The ranks that compute the same layers, for which statistics of a batch are summed."""
         return self.ranks
 
-    def optimizer(self, spec: Optimizer) -> torch.optim.Optimizer:
-        """Make the optimizer of the parameters that this rank updates."""
+    def optimizer(self, spec: Optimizer, dtype: torch.dtype | None = None) -> torch.optim.Optimizer:
+        """Make the optimizer of the parameters that this rank updates.
+
+        dtype: of autocast; None if the model computes in the dtype of its weights.
+        """
         return spec.build(self.model)
 
     def prepare(self) -> None:

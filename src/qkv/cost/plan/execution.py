@@ -16,7 +16,7 @@ class Execution:
 
     width:            bytes of an activation.
     weights, gradients, optimizer: bytes that are kept of a parameter. copies: further ones while it is used, as those of
-                      autocast, which ZeRO 3 frees with the gathered parameters.
+                      autocast; ZeRO 3 has none, as it gathers parameters in the dtype of products.
     gathered, reduced: bytes of a parameter that ZeRO 3 gathers, and of a gradient that is summed.
     compiled:         element-wise operations are fused, as by torch.compile.
     tiled:            scores of attention stay on the chip (FlashAttention).
@@ -62,8 +62,8 @@ class Execution:
     reserve: float = 1e9
 
 
-QKV = Execution("qkv", head_whole=True, overlap_inside=False, keeps_gathered=True)
-QKV_FP32 = replace(QKV, width=4, copies=0)
+QKV = Execution("qkv", gathered=2, head_whole=True, overlap_inside=False, keeps_gathered=True)
+QKV_FP32 = replace(QKV, width=4, copies=0, gathered=4)
 
 
 def on_cpu(how: Execution) -> Execution:

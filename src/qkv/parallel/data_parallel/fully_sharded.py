@@ -9,10 +9,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
 
 from ...cost.plan.rules import check_optimizer
+from ...layers.embedding import TokenEmbedding
+from ...layers.grouped_linear import GroupedLinear
+from ...layers.linear import Linear
 from ...models.block import BlockModule
+from ...models.heads.text import LanguageModelHead
 from ...training.checkpoints.pieces import Piece, rows_of
 from ...training.checkpoints.weights import local
 from ...training.optimizers.base import Optimizer
@@ -34,6 +39,9 @@ class FullySharded(Distributed):
 
     The optimizer updates the parts, which only element-wise optimizers can. For an evaluation, all parameters are gathered.
 
+    In bf16 and fp16 parameters are gathered in that dtype, and their gradients are summed in fp32 into fp32 parts. What
+    computes in fp32 on one rank, such as norms, does so here too, with rounded parameters (`as_under_autocast`).
+
     Raises ValueError for an optimizer that needs whole parameters.
     """
 
@@ -45,14 +53,18 @@ class FullySharded(Distributed):
         super().__init__(model, mesh, division)
         self.axes = self.mesh.device_mesh(*(("data", "shard") if mesh.size("data") > 1 else ("shard",)))
 
-    def optimizer(self, spec: Optimizer) -> torch.optim.Optimizer:
+    def optimizer(self, spec: Optimizer, dtype: torch.dtype | None = None) -> torch.optim.Optimizer:
         check_optimizer(3, spec.kind, spec.elementwise)
         spec.freeze_parameters(self.model)
+        self.narrow = dtype is not None
+        policy = MixedPrecisionPolicy(dtype, torch.float32 if self.narrow else None, cast_forward_inputs=False)
+        if self.narrow:
+            as_under_autocast(self.model)
         if self.division.pipeline is not None:
             self.model.forward = partial(_until_handed_over, self.model.forward, self.division.pipeline)
         for unit in list(units(self.model)):
-            fully_shard(unit, mesh=self.axes)
-        fully_shard(self.model, mesh=self.axes)
+            fully_shard(unit, mesh=self.axes, mp_policy=policy)
+        fully_shard(self.model, mesh=self.axes, mp_policy=policy)
         if self.division.pipeline is not None:  # after FSDP2's own hook
             self.model.register_forward_hook(partial(_hand_over, self.division.pipeline))
         self.modules = [module for module in self.model.modules() if isinstance(module, FSDPModule)]
@@ -94,9 +106,16 @@ class FullySharded(Distributed):
         return tuple(axis for axis in self.sharers(name) if axis not in ("data", "shard"))
 
     def gather(self) -> None:
+        parts = dict(self.model.named_parameters(remove_duplicate=False)) if self.narrow else {}
         for module in self.modules:
             module.set_reshard_after_forward(False, recurse=False)
             module.unshard()
+        wide: dict[nn.Parameter, nn.Parameter] = {}
+        for path, part in parts.items():  # in fp32, in place of the narrow ones
+            if part not in wide:
+                assert isinstance(part, DTensor)
+                wide[part] = nn.Parameter(part.full_tensor().detach(), part.requires_grad)
+            self.division.set(path, wide[part])
         super().gather()
 
     def scatter(self) -> None:
@@ -148,6 +167,37 @@ def _until_handed_over(forward: Callable[..., Any], pipeline: Pipeline, *inputs:
 def _hand_over(pipeline: Pipeline, module: nn.Module, inputs: Any, output: Any) -> None:
     if output is pipeline.current.sent:
         raise HandedOver
+
+
+def as_under_autocast(model: nn.Module) -> None:
+    """Let modules with narrow parameters compute in the dtypes that they have under autocast with fp32 parameters.
+
+    Autocast narrows the inputs of matrix products, so that linear layers, output layers and experts take their parameters as
+    they are. Rows of a table are widened, and all other modules get their parameters in fp32 while they run.
+    """
+    for module in model.modules():
+        if isinstance(module, TokenEmbedding):
+            module.rows = partial(_wide_rows, module.rows)  # type: ignore[method-assign]
+        elif not isinstance(module, _NARROW) and any(True for _ in module.parameters(recurse=False)):
+            module.forward = partial(_widened, module, module.forward)
+
+
+_NARROW = (Linear, nn.modules.conv._ConvNd, LanguageModelHead, GroupedLinear)
+
+
+def _wide_rows(rows: Callable[[Tensor], Tensor], ids: Tensor) -> Tensor:
+    return rows(ids).float()
+
+
+def _widened(module: nn.Module, forward: Callable[..., Any], *inputs: Any, **named: Any) -> Any:
+    """Run a module's forward pass with its own parameters in fp32."""
+    wide = {name: p.float() for name, p in module.named_parameters(recurse=False)}
+    vars(module).update(wide)  # found before parameters
+    try:
+        return forward(*inputs, **named)
+    finally:
+        for name in wide:
+            del vars(module)[name]
 
 
 def units(model: nn.Module) -> Iterator[nn.Module]:

@@ -51,7 +51,7 @@ class Replicated(Distributed):
         self.owner: dict[nn.Parameter, int] = {}
         self.sums: dict[nn.Parameter, Tensor] = {}  # of an owner's gradients, over the batches of a step (stage 2)
 
-    def optimizer(self, spec: Optimizer) -> torch.optim.Optimizer:
+    def optimizer(self, spec: Optimizer, dtype: torch.dtype | None = None) -> torch.optim.Optimizer:
         optimizer = built(spec, self.model, self.division)
         self.assembled = optimizer if isinstance(optimizer, Assembled) else None
         parameters = list(dict.fromkeys(p for p in self.model.parameters() if p.requires_grad))

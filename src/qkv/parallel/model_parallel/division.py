@@ -81,7 +81,7 @@ class Division:
         )
         for path, shared in list(self.model.named_parameters(remove_duplicate=False)):
             if shared is parameter:
-                self._set(path, own)
+                self.set(path, own)
                 self.parts[path] = part
 
     def switch(self, divided: nn.Module, name: str, value: Any) -> None:
@@ -143,7 +143,7 @@ class Division:
             if own not in whole:
                 whole[own] = nn.Parameter(self._whole(own.detach(), part), own.requires_grad)
             self._kept[path] = own
-            self._set(path, whole[own])
+            self.set(path, whole[own])
         for turn in self._switches:
             turn(True)
         for path, home in self.homes.items():
@@ -155,7 +155,7 @@ class Division:
             if not self.has(path):
                 self._remove(path)
         for path, own in self._kept.items():
-            self._set(path, own)
+            self.set(path, own)
         self._kept = {}
         for turn in self._switches:
             turn(False)
@@ -173,12 +173,12 @@ class Division:
                 shape = [part.whole if axis == part.dim else n for axis, n in enumerate(own.shape)]
                 stand_ins[own] = nn.Parameter(torch.empty(shape, dtype=own.dtype, device=device), own.requires_grad)
         for path in paths:
-            self._set(path, stand_ins.get(parameters[path], parameters[path]))
+            self.set(path, stand_ins.get(parameters[path], parameters[path]))
         try:
             yield stand_ins
         finally:
             for path in paths:
-                self._set(path, parameters[path])
+                self.set(path, parameters[path])
             for own, stand_in in stand_ins.items():
                 own.requires_grad_(stand_in.requires_grad)
 
@@ -211,7 +211,8 @@ class Division:
         module, name = self._find(path)
         setattr(module, name, None)
 
-    def _set(self, path: str, parameter: nn.Parameter) -> None:
+    def set(self, path: str, parameter: nn.Parameter) -> None:
+        """Put a parameter in the place of the one at a path."""
         module, name = self._find(path)
         setattr(module, name, parameter)
 

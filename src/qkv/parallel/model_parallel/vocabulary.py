@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ...core.batch import IGNORE
-from ...layers.losses import LossSums, check, rows_at_once, wants_gradients
+from ...layers.losses import LossSums, check, rows_at_once, sum_dtype, wants_gradients
 from .. import collectives
 from ..world import World
 from .division import Part
@@ -80,8 +80,8 @@ class _Loss(torch.autograd.Function):
         wide = torch.promote_types(hidden.dtype, torch.float32)
         loss, nll = hidden.new_zeros((), dtype=wide), hidden.new_zeros((), dtype=wide)
         d_rows = torch.empty_like(rows) if wanted[0] else None
-        d_weight = torch.zeros_like(weight) if wanted[1] else None
-        d_bias = torch.zeros_like(bias) if wanted[2] and bias is not None else None
+        d_weight = torch.zeros_like(weight, dtype=sum_dtype(weight)) if wanted[1] else None
+        d_bias = torch.zeros_like(bias, dtype=sum_dtype(bias)) if wanted[2] and bias is not None else None
         step = rows_at_once(hidden, len(weight))
         for start in range(0, len(rows), step):
             h, target = rows[start : start + step], labels[start : start + step, None]
@@ -92,7 +92,7 @@ class _Loss(torch.autograd.Function):
             if d_rows is not None:
                 d_rows[start : start + step] = narrow @ weight.to(h.dtype)
             if d_weight is not None:
-                d_weight += (narrow.T @ h).to(weight.dtype)
+                d_weight += (narrow.T @ h).to(d_weight.dtype)
             if d_bias is not None:
                 d_bias += d_logits.sum(0).to(d_bias.dtype)
         d_hidden = None if d_rows is None else torch.zeros_like(hidden).index_copy_(0, keep, d_rows)
