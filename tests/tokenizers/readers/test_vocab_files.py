@@ -185,6 +185,8 @@ MERGES, VOCAB = "#version: 0.2\na b\n", {"a": 0, "b": 1, "ab": 2}
             "mean 'BartTokenizer'",
         ),
         ({"vocab.txt": "[UNK]\na\n", "tokenizer_config.json": "{"}, r"tokenizer_config.json' is not valid JSON"),
+        ({"vocab.txt": "[UNK]\na\n", "tokenizer_config.json": '{"a": NaN}'}, "a number that JSON does not have"),
+        ({"vocab.txt": "[UNK]\na\n", "tokenizer_config.json": '{"a": "\\ud800"}'}, "half of a character"),
         (
             {"vocab.txt": "[UNK]\na\n", "added_tokens.json": {"x": 7}},
             "'x' has the id 7 in its configuration, but 2 in its vocabulary",

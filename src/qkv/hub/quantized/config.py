@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from ...core.json_files import checked, read_json
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from .awq import AWQ
 from .bitsandbytes import BitsAndBytes
 from .compressed_tensors import CompressedTensors
@@ -39,7 +39,7 @@ def quantization_of(config: Mapping[str, Any], folder: Path) -> Mapping[str, Any
     own = config.get(KEY)
     if own is not None:
         if not isinstance(own, Mapping):
-            raise ValueError(f"{folder / 'config.json'}: {KEY} is to be an object, not {own!r}")
+            raise ValueError(f"{folder / 'config.json'}: {KEY} is to be an object, not {brief(own)}")
         return own
     for name, method in SEPARATE.items():
         if (folder / name).is_file():
@@ -56,7 +56,7 @@ def layout_of(quantization: Mapping[str, Any], where: str) -> Layout:
     method = method.replace("bitsandbytes_4bit", "bitsandbytes").replace("bitsandbytes_8bit", "bitsandbytes")
     if method not in LAYOUTS:
         raise ValueError(
-            f"{where}: the key 'quantization_config' names the method {method!r}, which is not read; "
+            f"{where}: the key 'quantization_config' names the method {brief(method)}, which is not read; "
             f"{nearest(method, LAYOUTS)}"
         )
     checked(LAYOUTS[method].schema, quantization, f"{where}: {KEY}")

@@ -32,6 +32,7 @@ CONFIG, SPECIAL_MAP, ADDED, MODEL = (
 IDS = TypeAdapter(dict[str, Annotated[int, Field(ge=0, lt=1 << 32)]])
 """Ids by tokens; the library `tokenizers` has 32 bits for each."""
 _HALF = re.compile(r"\\u[dD][89a-fA-F]", re.ASCII)  # a JSON escape of half a surrogate pair
+_NOT_JSON = re.compile(r"NaN|Infinity|[eE]\+?\d{3}")  # what Python reads and other libraries do not
 LARGEST_CONFIG = 32 << 20  # bytes
 TOKEN_KEYS = tuple(f"{role}_token" for role in ALL_ROLES)
 TOKEN_LIST_KEYS = ("additional_special_tokens", "extra_special_tokens")
@@ -193,6 +194,14 @@ def unwritable(text: str) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in text)
 
 
+def _finite(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        return False
+    return True
+
+
 def _json(path: Path) -> dict[str, Any]:
     """Read a JSON object; empty if there is no such file."""
     if not path.is_file():
@@ -202,6 +211,8 @@ def _json(path: Path) -> dict[str, Any]:
         value = json.loads(text)
     except (ValueError, RecursionError):
         raise ValueError(f"{str(path)!r} is not valid JSON") from None
+    if _NOT_JSON.search(text) and not _finite(value):
+        raise ValueError(f"{str(path)!r} has a number that JSON does not have, NaN or Infinity")
     if _HALF.search(text) and unwritable(json.dumps(value, ensure_ascii=False)):
         raise ValueError(f"{str(path)!r} has half of a character, which is not valid text")
     if not isinstance(value, dict):
