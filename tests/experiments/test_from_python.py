@@ -22,7 +22,9 @@ TRANSLATE = {**CHANGES, "tokenizer": {"kind": "char"}, "batching.max_length": 32
 
 
 def train(out: Path, **options: Any) -> qkv.Run:
-    options = {"changes": TRANSLATE, "columns": {"source": "de", "target": "en"}, "data": ROWS, **options}
+    short = {"steps": "training.max_steps"}
+    changes = {name: value for name, value in TRANSLATE.items() if name not in [short.get(key) for key in options]}
+    options = {"changes": changes, "columns": {"source": "de", "target": "en"}, "data": ROWS, **options}
     return qkv.train("translate", out, device="cpu", progress=False, **options)
 
 

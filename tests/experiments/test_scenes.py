@@ -40,8 +40,9 @@ def test_a_recipe_from_made_data_to_its_report(name: str, tmp_path: Path) -> Non
     assert run.recipe is not None and run.recipe.task is not None and run.recipe.task.n_labels in (None, 4, 5)
 
 
+SIZES = ["model.image=[48,48]", "model.patch=[8,8]"]
 OTHERS = {
-    "segment": ["model.preset=segmenter-tiny", "model.decoder_layers=1", "head=null"],
+    "segment": ["model.preset=segmenter-tiny", *SIZES, "model.decoder_layers=1", "head=null"],
     "detect": ["model.proposals=tokens", "model.detections=3", "model.stem=[]"],
 }
 

@@ -59,7 +59,8 @@ def test_a_finished_run_says_what_it_said_in_evaluation(classifier: Run) -> None
 
 
 def test_a_longformers_first_token_sees_all_in_training_and_when_it_is_asked(tmp_path: Path) -> None:
-    sizes = ("model.preset=longformer-base-4096", "model.windows=4", "model.max_positions=128")
+    sizes = ["model.preset=longformer-base-4096", "model.windows=4", "model.max_positions=128"]
+    sizes += ["model.d_model=16", "model.n_layers=1", "model.n_heads=2", "model.d_ff=32"]
     run = trained("classify", tmp_path / "run", *sizes)
     assert run.recipe is not None and run.recipe.task is not None
     assert run.recipe.task.to_dict()["global_tokens"] == "first"

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from qkv.recipes.overrides import apply, parse
+from qkv.recipes.overrides import apply, as_setting, parse
 
 
 def test_values_are_yaml() -> None:
@@ -36,6 +38,25 @@ def test_paths_into_the_model_go_whole_under_replace() -> None:
     assert apply(tree, ["model.decoder.position=alibi"]) == wanted
     assert apply(tree, ["model.replace.decoder.position=alibi"]) == wanted
     assert apply(tree, ["model.d_model=8"]) == {"model": {"preset": "gpt", "d_model": 8}}
+
+
+def test_a_setting_that_would_drop_an_earlier_one_is_refused() -> None:
+    tree = {"model": {"preset": "gpt"}}
+    assert apply(tree, ["model=llama", "model.d_model=8"]) == {"model": {"kind": "llama", "d_model": 8}}
+    with pytest.raises(ValueError, match=r"model replaces all of model, and with it model\.d_model, given before"):
+        apply(tree, ["model.d_model=8", "model=llama"])
+    with pytest.raises(
+        ValueError, match=r"and with it model\.decoder\.position, given before; give model\.replace first"
+    ):
+        apply(tree, ["model.decoder.position=alibi", "model.replace={}"])
+
+
+WORDS = st.text(st.characters(exclude_categories=("C", "Z")))
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | WORDS, lambda of: st.lists(of, max_size=2)))
+def test_a_value_written_as_a_setting_is_read_back(value: object) -> None:
+    assert parse(as_setting("a.b", value)) == ("a.b", value)
 
 
 def test_nothing_can_stand_below_a_number() -> None:

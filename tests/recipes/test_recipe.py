@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from pathlib import Path
 
 import pytest
 
+import qkv
 from qkv.core import yamls
 from qkv.data.readers.audio import Sounds
 from qkv.data.readers.coco_voc import Voc
@@ -72,11 +74,35 @@ def test_another_kind_keeps_what_it_has_of_the_recipes_values() -> None:
         Recipe.load("speech", ["data.kind=sounds", "data.pth=x"])
 
 
-def test_another_preset_keeps_what_it_has_of_the_recipes_sizes() -> None:
-    """Longformer has no next sentences to tell apart, and so no `labels`, which `answer` leaves out of BERT by."""
-    given = ["model.preset=longformer-base-4096", "model.windows=8"]
+def test_a_preset_that_names_a_model_takes_its_own_sizes_but_those_given_beside_it() -> None:
+    given = ["model.preset=qwen2-7b", "model.n_layers=2"]
     for settings in (given, given[::-1]):
-        model = Recipe.load("answer", settings).model
+        with pytest.warns(UserWarning, match="in place of the recipe's d_model=256, n_heads=4, max_positions=256"):
+            recipe = Recipe.load("lm", settings)
+        assert recipe.model.spec(500) == qkv.preset("qwen2-7b", n_layers=2, vocab_size=500, dropout=0.1)
+    assert Recipe.load("lm", ["model=qwen2-7b"]).model.spec(500) == qkv.preset("qwen2-7b", vocab_size=500)
+    with pytest.warns(UserWarning, match=r"to keep one, give it beside the preset: model\.d_model=64\)"):
+        named_again = Recipe.load("classify", ["model.preset=bert-large"]).model
+    assert (named_again.spec(9).d_model, named_again.sizes["pooler"]) == (1024, False)
+
+
+def test_a_preset_that_names_an_architecture_takes_the_recipes_sizes() -> None:
+    with pytest.warns(UserWarning, match=r"sets d_ff=11008 beside the recipe's sizes \(give model\.d_ff=…\)"):
+        recipe = Recipe.load("lm", ["model.preset=llama"])
+    sizes = {"d_model": 256, "n_layers": 4, "n_heads": 4, "dropout": 0.1, "max_positions": 256, "vocab_size": 500}
+    assert recipe.model.spec(500) == qkv.preset("llama", **sizes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Recipe.load("lm", ["model.preset=llama", "model.d_ff=64"])
+        Recipe.load("lm", ["model.preset=gpt"])
+
+
+def test_another_preset_drops_what_it_has_not_of_the_recipes_sizes() -> None:
+    """Longformer has no next sentences to tell apart, and so no `labels`, which `answer` leaves out of BERT by."""
+    given = ["model.preset=longformer-base-4096", "model.windows=8", "model.d_model=96"]
+    for settings in (given, given[::-1]):
+        with pytest.warns(UserWarning, match="and has no labels, which the recipe sets"):
+            model = Recipe.load("answer", settings).model
         assert model.spec(90).encoder.blocks[0].attention.kind == "global-attention"  # type: ignore[union-attr]
         assert model.sizes["d_model"] == 96 and model.sizes["windows"] == 8 and "labels" not in model.sizes
     with pytest.raises(ValueError, match="preset 'longformer-base-4096' has no size 'labels'"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -25,6 +26,14 @@ def is_data(name: str) -> bool:
     return path.is_file() or not any((path / file).exists() for file in (RECIPE, "config.json", "metrics.jsonl"))
 
 
+def without_replaced(guessed: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
+    """The guessed settings without those that a given one replaces with all that they belong to, as `data={…}` does."""
+    from ..recipes.overrides import parse
+
+    wholes = [f"{parse(setting)[0]}." for setting in given]
+    return tuple(setting for setting in guessed if not parse(setting)[0].startswith(tuple(wholes)))
+
+
 def confirmed(path: Path, settings: Sequence[str], yes: bool) -> tuple[str, list[str]]:
     """The recipe and settings for the data: those that were guessed, followed by the user's.
 
@@ -35,6 +44,7 @@ def confirmed(path: Path, settings: Sequence[str], yes: bool) -> tuple[str, list
     found = guess(path)
     for line in found.seen:
         echo(f"Seen: {line}", err=True)
+    found = replace(found, settings=without_replaced(found.settings, settings))
     command = found.command(settings)
     echo(f"Guessed: {command}", err=True)
     if not yes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,7 +112,7 @@ def train(
         "training.max_steps": max_steps,
         "training.max_epochs": max_epochs,
     }
-    changes = [*(settings or ()), *_as_settings(options)]
+    changes = [*(settings or ()), *_as_settings(options, settings or ())]
     if is_data(recipe):
         recipe, changes = confirmed(Path(recipe), changes, yes)
     return _train(recipe, changes, out, resume, overwrite, device, verbose)
@@ -140,8 +140,20 @@ def demo(
     return _train(DEMO, list(settings or ()), out, resume, overwrite, device)
 
 
-def _as_settings(options: Mapping[str, Any]) -> list[str]:
-    return [f"{key}={str(value).lower()}" for key, value in options.items() if value is not None]
+def _as_settings(options: Mapping[str, Any], settings: Sequence[str]) -> list[str]:
+    """The options as settings. Raises ValueError if a setting gives another value than an option does."""
+    from ..recipes.overrides import parse
+
+    found, given = [], dict(parse(text) for text in settings)
+    for key, value in options.items():
+        if value is None:
+            continue
+        text = f"{key}={str(value).lower()}"
+        if key in given and given[key] != parse(text)[1]:
+            option = f"--{key.rpartition('.')[2].replace('_', '-')}"
+            raise ValueError(f"{option} is {value}, and the setting {key} is {given[key]}; give one of them")
+        found.append(text)
+    return found
 
 
 def _train(

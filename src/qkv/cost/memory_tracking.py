@@ -101,6 +101,10 @@ class Live(TorchDispatchMode):
         self.now -= size
 
 
+class _WithoutContents(FakeTensorMode):
+    counts_memory = True  # read by `quantization.product`
+
+
 def without_contents() -> FakeTensorMode:
     """Return a context in which tensors are made without memory for their contents."""
-    return FakeTensorMode(allow_non_fake_inputs=True)
+    return _WithoutContents(allow_non_fake_inputs=True)

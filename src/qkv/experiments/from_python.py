@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from ..core.spec import Spec
+from ..core.spec import Spec, brief
 from ..data.memory import Memory
 from ..data.memory_series import MemorySeries
 from ..data.readers.time_series import SeriesSource
@@ -63,6 +64,9 @@ def train(
                columns have the names of fields.
     changes:   settings as on the command line: `{"training.optimizer.lr": 3e-4, "model.d_model": 256}`.
     epochs, steps, seed: short for `training.max_epochs`, `training.max_steps` and `seed` in `changes`.
+
+    A setting arrives whichever argument gives it; two arguments with different values for one are refused.
+
     resume:    continue the run in `out` from its last save; for rows, with the same rows.
     overwrite: replace the run in `out`.
     callbacks: functions that are called with every record that `metrics.jsonl` gets, such as
@@ -72,12 +76,14 @@ def train(
     Ctrl-C saves, and then raises KeyboardInterrupt. Raises ValueError, in one sentence, if something does not fit together.
     """
     short = {"training.max_epochs": epochs, "training.max_steps": steps, "seed": seed}
-    settings = [f"{key}={_plain(value, key)}" for key, value in (changes or {}).items()]
-    settings += [f"{key}={value}" for key, value in short.items() if value is not None]
-    settings += _data_settings(data, eval_data, columns)
-    loaded = _load(recipe, settings)
+    changed, of_rows = dict(changes or {}), {}
     if data is not None and not settings_of_source(data):
-        loaded = _with_source(loaded, data, eval_data, columns)
+        of_rows = {key: changed.pop(key) for key in list(changed) if key.split(".")[0] == "data"}
+    given = {"data": _data_settings(data, eval_data, columns), "changes": changed}
+    given["epochs, steps and seed"] = {key: value for key, value in short.items() if value is not None}
+    loaded = _load(recipe, _together(given))
+    if data is not None and not settings_of_source(data):
+        loaded = _with_source(loaded, data, eval_data, columns, of_rows)
     folder = Path("runs") / loaded.name if out is None else Path(out)
     console = Console() if progress else Console(quiet=True)
     result = train_recipe(
@@ -95,14 +101,37 @@ def settings_of_source(data: Any) -> bool:
     return isinstance(data, Mapping) and ("kind" in data or not set(data) & set(SPLITS))
 
 
-def _data_settings(data: Any, eval_data: Any, columns: Mapping[str, str] | None) -> list[str]:
+def _together(given: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """All settings, by the argument that gave them. Raises ValueError if two arguments give one setting different values."""
+    origins: dict[str, tuple[str, Any]] = {}
+    for argument, settings in given.items():
+        for whole, value in settings.items():
+            for key, leaf in _leaves(whole, value):
+                other, before = origins.setdefault(key, (argument, leaf))
+                if other != argument and before != leaf:
+                    both = f"as {brief(before)} by {other} and as {brief(leaf)} by {argument}"
+                    raise ValueError(f"{key} is given twice, {both}; give it once")
+    return [f"{key}={_plain(value, key)}" for settings in given.values() for key, value in settings.items()]
+
+
+def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The single settings of a value: `data.kind` and `data.path` of `data`."""
+    value = value.to_dict() if isinstance(value, Spec) else os.fspath(value) if isinstance(value, PathLike) else value
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _leaves(f"{key}.{name}", item)
+    else:
+        yield key, value
+
+
+def _data_settings(data: Any, eval_data: Any, columns: Mapping[str, str] | None) -> dict[str, Any]:
     """The settings for data that are a path or the settings of a source. Raises ValueError if arguments don't fit."""
     if eval_data is not None and (data is None or settings_of_source(data) != settings_of_source(eval_data)):
         raise ValueError("eval_data have the form of data: rows beside rows, or a path beside a path")
     if columns is not None and (data is None or settings_of_source(data) or isinstance(data, Source)):
         raise ValueError("columns are for rows in memory; for files, name columns with the settings of data in changes")
     if data is None or not settings_of_source(data):
-        return []
+        return {}
     if isinstance(data, Mapping):
         keys = {"data": data} if "kind" in data else {f"data.{key}": value for key, value in data.items()}
     else:
@@ -111,7 +140,7 @@ def _data_settings(data: Any, eval_data: Any, columns: Mapping[str, str] | None)
         raise ValueError("eval_data are a path beside a path; name other settings of the validation data in data")
     if eval_data is not None:
         keys["data.validation_path"] = eval_data
-    return [f"{key}={_plain(value, key)}" for key, value in keys.items()]
+    return keys
 
 
 def _load(recipe: str | PathLike[str] | Mapping[str, Any] | Recipe, settings: list[str]) -> Recipe:
@@ -125,14 +154,26 @@ def _load(recipe: str | PathLike[str] | Mapping[str, Any] | Recipe, settings: li
     return Recipe.load(name, settings)
 
 
-def _with_source(recipe: Recipe, data: Any, eval_data: Any, columns: Mapping[str, str] | None) -> Recipe:
-    """The recipe with data in memory. Raises ValueError if the examples lack a field that its task reads."""
+def _with_source(
+    recipe: Recipe, data: Any, eval_data: Any, columns: Mapping[str, str] | None, changes: Mapping[str, Any]
+) -> Recipe:
+    """The recipe with data in memory, and `changes` to their settings. Raises ValueError if the examples lack a field that
+    its task reads, and for a change that such data don't have."""
     if isinstance(data, Source):
-        return recipe.model_copy(update={"data": data})
+        return recipe.model_copy(update={"data": _changed(data, changes)})
+    known = SeriesSource.model_fields if isinstance(recipe.data, SeriesSource) else {}
+    unknown = next((key for key in changes if key.removeprefix("data.") not in known), None)
+    if unknown is not None:
+        has = f"have only {', '.join(known)}" if known else "have no settings"
+        raise ValueError(
+            f"{unknown} is a setting of files, and rows in memory {has}; leave it out of changes, or give data as a path "
+            "or as the settings of a source"
+        )
     if isinstance(recipe.data, SeriesSource):
         if eval_data is not None or columns is not None:
             raise ValueError("a series is split by time (data.shares), and all its columns are read: give data alone")
-        settings = {name: getattr(recipe.data, name) for name in SeriesSource.model_fields}
+        own = {name: getattr(recipe.data, name) for name in SeriesSource.model_fields}
+        settings = own | {key.removeprefix("data."): value for key, value in changes.items()}
         return recipe.model_copy(update={"data": MemorySeries.of(data, **settings)})
     fields = _FIELDS.get(recipe.task.kind) if recipe.task is not None else None
     names = columns if columns is not None or fields is None else _by_position(data, fields)
@@ -148,6 +189,15 @@ def _with_source(recipe: Recipe, data: Any, eval_data: Any, columns: Mapping[str
             f"columns={{{', '.join(f'{name!r}: …' for name in (fields or ('source', 'target')))}}}"
         )
     return recipe.model_copy(update={"data": source})
+
+
+def _changed(source: Source, changes: Mapping[str, Any]) -> Source:
+    """The source with changes such as `{"data.documents": "line"}`. Raises ValueError for one that it doesn't have."""
+    if not changes:
+        return source
+    _together({"data": {f"data.{name}": getattr(source, name) for name in source.model_fields_set}, "changes": changes})
+    changed = override({"data": source.to_dict()}, [f"{key}={_plain(value, key)}" for key, value in changes.items()])
+    return Source.from_dict(changed["data"])
 
 
 def _by_position(data: Any, fields: tuple[str, ...]) -> dict[str, str] | None:

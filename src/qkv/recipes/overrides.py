@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,10 +18,25 @@ def parse(text: str) -> tuple[str, Any]:
     return key, yamls.load(value, name=f"the value of {key}")
 
 
+def as_setting(key: str, value: Any) -> str:
+    """`("a.b", "x")` → `a.b="x"`, which `parse` reads back to the same value."""
+    return f"{key}={json.dumps(value, ensure_ascii=False)}"
+
+
 def apply(tree: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
-    """A copy of `tree` with all settings applied. The values are validated later, by the recipe."""
+    """A copy of `tree` with all settings applied. The values are validated later, by the recipe.
+
+    Raises ValueError for a setting that would drop an earlier one, as `model=gpt` drops `model.d_model=64` before it.
+    """
+    earlier: list[tuple[list[str], str]] = []
     for text in settings:
-        tree = put(tree, *parse(text))
+        key, value = parse(text)
+        place = _place(key.split("."))
+        for other, dropped in earlier:
+            if len(other) > len(place) and other[: len(place)] == place:
+                raise ValueError(f"{key} replaces all of {key}, and with it {dropped}, given before; give {key} first")
+        earlier.append((place, key))
+        tree = _put(tree, place, key, value)
     return tree
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 import inspect
+import warnings
 from collections.abc import Iterable
 from copy import deepcopy
 from functools import cache
@@ -40,7 +41,7 @@ from .evaluation import Evaluation
 from .imports import import_named, imports_of
 from .keys import explained, keys, spec_at
 from .model_choice import PRESET, REPLACE, ModelChoice
-from .sizes import sizes_of
+from .sizes import kept_sizes, preset_note, sizes_of
 from .vectors import StaticVectors
 
 _OF_ONE_STACK = (SequenceClassifier, TokenClassifier, Span, SentenceVector)  # heads for a single stack
@@ -346,26 +347,42 @@ def _packaged_tree(name: str) -> dict[str, Any]:
 
 
 def override(recipe: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
-    """A recipe's tree with `key=value` settings. A part of which they change the kind (`data.kind=images`), or the preset,
-    keeps those of its values that the new kind or preset has."""
+    """A recipe's tree with `key=value` settings. A part of which they change the kind (`data.kind=images`) keeps the values
+    that the new kind has too. A preset that they name takes its own sizes, see `kept_sizes`, and a warning says so."""
     settings = list(settings)
     paths = [overrides.parse(setting)[0].split(".") for setting in settings]
     changed = overrides.apply(_without_other_length(recipe, paths), settings)
     for *path, last in paths:
         before, node = _at(recipe, path), _at(changed, path)
-        if last not in ("kind", PRESET) or not path or before is None or node is None or before.get(last) == node[last]:
+        if last not in ("kind", PRESET) or not path or before is None or node is None:
             continue
-        if last == PRESET:
-            known = {PRESET, REPLACE, *(sizes_of(node[last]) if node[last] in families.presets() else before)}
-        else:
-            known = {key.rpartition(".")[2] for key in keys(changed, path, Recipe)}
         explicit = {key for other in paths if other[: len(path)] == path for key in other[len(path) :][:1]}
-        for key in before.keys() - known - explicit:
-            changed = overrides.without(changed, [*path, key])
+        if last == PRESET:
+            changed = _with_preset(changed, before, explicit)
+        elif before.get(last) != node[last]:
+            known = {key.rpartition(".")[2] for key in keys(changed, path, Recipe)}
+            for key in before.keys() - known - explicit:
+                changed = overrides.without(changed, [*path, key])
     changed = _for_another_task(recipe, changed, paths)
     if _is_trained(recipe.get("model")) or not _is_trained(changed.get("model")):
         return changed
     return _within_the_context(_for_a_trained_model(changed, paths), paths)
+
+
+def _with_preset(changed: dict[str, Any], before: dict[str, Any], explicit: set[str]) -> dict[str, Any]:
+    """Leave to a preset that settings name its own sizes, except those that settings give beside it (`explicit`)."""
+    preset = changed["model"][PRESET]
+    if not isinstance(preset, str) or preset not in families.presets():
+        return changed
+    sizes = {key: value for key, value in before.items() if key not in (PRESET, REPLACE, *explicit)}
+    kept = kept_sizes(preset, sizes)
+    dropped = {key: value for key, value in sizes.items() if key not in kept}
+    beside = {key: value for key, value in changed["model"].items() if key not in dropped}
+    if (dropped or preset != before.get(PRESET)) and (note := preset_note(preset, beside, dropped)):
+        warnings.warn(note, stacklevel=4)
+    for key in dropped:
+        changed = overrides.without(changed, ["model", key])
+    return changed
 
 
 def _for_another_task(recipe: dict[str, Any], changed: dict[str, Any], paths: list[list[str]]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +20,61 @@ def sizes_of(preset: str) -> dict[str, Any]:
     factory, named = families.presets()[preset]
     sizes = {name: parameter.default for name, parameter in inspect.signature(factory).parameters.items()} | named
     return {name: _plain(size) for name, size in sizes.items()}
+
+
+_OF_THE_DATA = ("vocab_size", "source_vocab_size", "channels", "labels", "head", "pooler", "classifier", "answers")
+
+
+def names_an_architecture(preset: str) -> bool:
+    """Whether a preset has the name of its function, such as `llama`; `llama-2-7b` names a published model's sizes too."""
+    if preset not in families.PRESETS:
+        return True
+    factory, _ = families.PRESETS[preset]
+    return getattr(factory, "__name__", "") == preset.replace("-", "_")
+
+
+def kept_sizes(preset: str, recipe_sizes: Mapping[str, Any]) -> set[str]:
+    """Which of a recipe's sizes stay if a setting names a preset. An architecture takes all that it has. A published model
+    takes only what depends on the data and the task, and dropout where it sets none."""
+    own = sizes_of(preset)
+    if names_an_architecture(preset):
+        return {name for name in recipe_sizes if name in own}
+    _, named = families.presets()[preset]
+    return {
+        name
+        for name in recipe_sizes
+        if name in own and (name in _OF_THE_DATA or ("drop" in name and name not in named))
+    }
+
+
+_SHAPES = ("d_model", "n_layers", "n_heads", "n_kv_heads", "d_head", "d_ff")
+
+
+def preset_note(preset: str, kept: Mapping[str, Any], dropped: Mapping[str, Any]) -> str:
+    """A note on the recipe's sizes that a named preset does not take, and on those that an architecture sets beside them;
+    "" if there are none."""
+    own = sizes_of(preset)
+    differ = {name: value for name, value in dropped.items() if name not in own or _plain(own[name]) != value}
+    replaced = [f"{name}={_short(value)}" for name, value in differ.items() if name in own]
+    unknown = [name for name in differ if name not in own]
+    parts = []
+    if replaced:
+        parts.append(
+            f"takes its own sizes in place of the recipe's {', '.join(replaced)} (to keep one, give it beside the preset: "
+            f"model.{replaced[0]})"
+        )
+    if unknown:
+        parts.append(f"has no {', '.join(unknown)}, which the recipe sets")
+    beside = [f"{name}={own[name]}" for name in _SHAPES if isinstance(own.get(name), int) and name not in kept]
+    if beside and names_an_architecture(preset) and kept.keys() & set(_SHAPES):
+        parts.append(f"sets {', '.join(beside)} beside the recipe's sizes (give model.{beside[0].partition('=')[0]}=…)")
+    return f"model.preset={preset} {' and '.join(parts)}" if parts else ""
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return str(value.get("kind", "{…}"))
+    return json.dumps(value) if isinstance(value, bool | None | list | tuple) else str(value)
 
 
 def _plain(size: Any) -> Any:

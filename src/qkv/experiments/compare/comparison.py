@@ -57,11 +57,9 @@ class Comparison(Spec):
 
     def variant(self, name: str) -> Recipe:
         """The recipe of a variant. Raises ValueError, naming the variant, if it is not valid."""
-        data = self.recipe
-        for key, value in self.variants[name].items():
-            data = overrides.put(data, key, value)
+        settings = [overrides.as_setting(key, value) for key, value in self.variants[name].items()]
         try:
-            recipe = Recipe.from_tree({**data, "name": f"{self.name}-{name}"})
+            recipe = Recipe.from_tree({**override(self.recipe, settings), "name": f"{self.name}-{name}"})
             recipe.spec()
             return recipe
         except ValueError as error:
