@@ -180,9 +180,13 @@ def _measured(costs: Costs, device: torch.device) -> MeasuredTime:
 def _show(costs: Costs, measured: MeasuredTime | None) -> None:
     from rich.table import Table
 
-    from ..cost.formulas import LEGEND, Formulas, formulas
+    from ..cost.flops import tokens_of
+    from ..cost.formulas import Formulas, formulas, legend
+    from ..models.transformer import Transformer
 
-    known = {} if costs.spec is None else formulas(costs.spec)
+    spec = costs.spec
+    known = {} if spec is None else formulas(spec)
+    two = isinstance(spec, Transformer) and spec.is_encoder_decoder
     table = Table(box=None, pad_edge=False)
     table.add_column(costs.name, no_wrap=True)
     for header in ("parameters", "FLOPs a token"):
@@ -190,17 +194,24 @@ def _show(costs: Costs, measured: MeasuredTime | None) -> None:
         table.add_column("", style="dim")
     for part in (part for part in costs.parts if part.parameters or part.flops):
         own = known.get(part.name, Formulas())
-        flops = f"{part.flops / costs.shape.tokens:,.0f}"
+        tokens = costs.shape.tokens if spec is None else tokens_of(part.name, spec, costs.shape)
+        flops = f"{part.flops / tokens:,.0f}"
         table.add_row(part.name, f"{part.parameters:,}", own.parameters, flops, own.flops)
     table.add_section()
     forward = sum(part.flops for part in costs.parts) / costs.shape.tokens
-    table.add_row("total", f"{costs.parameters:,}", "", f"{forward:,.0f}", "")
+    table.add_row("total", f"{costs.parameters:,}", "", f"{forward:,.0f}", "on average" if two else "")
     if costs.active != costs.parameters:
         table.add_row("used by each token", f"{costs.active:,}", "", "", "")
     out = console()
     out.print(table)
-    if known:
-        out.print(LEGEND, highlight=False, markup=False, soft_wrap=True, style="dim")
+    notes = (
+        [f"{'; '.join(legend(spec, costs.shape))}; without biases and norms"] if isinstance(spec, Transformer) else []
+    )
+    notes += [
+        "A token is one of the source in the encoder, one of the target elsewhere; `other`, total: averages."
+    ] * two
+    for note in notes:
+        out.print(note, highlight=False, markup=False, soft_wrap=True, style="dim")
     for line in _lines(costs, measured):
         out.print(line, highlight=False, markup=False, soft_wrap=True)
 

@@ -12,7 +12,11 @@ from .say import console, echo, echo_json
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from ..experiments.costs.adapter_fit import AdapterFit
     from ..experiments.costs.fit import DecodingFit, Fit, Lever, Model, TrainingFit
+    from ..layers.lora import Adapter
+    from ..models.base import ModelSpec
+    from ..training.settings import Training
 
 
 def fit(
@@ -31,12 +35,17 @@ def fit(
         Literal["gpu", "cpu"],
         typer.Option(help="Whose memory: a CPU's libraries and heap need more beside the tensors than a GPU's."),
     ] = "gpu",
+    adapter: Annotated[
+        Literal["lora", "qlora"] | None,
+        typer.Option(help="Train only an adapter: over fp32 weights (lora), or over nf4 weights (qlora)."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Say what fits into a memory: the largest batch, the longest text and the largest model, and what each change buys.
 
     Every size is counted by running a step on tensors without contents, as by `qkv cost`, or is a formula where the table
-    says so: ZeRO's shares and quantized weights. Training uses AdamW in fp32, or the recipe's settings.
+    says so: ZeRO's shares and quantized weights. Training uses AdamW in fp32, or the recipe's settings. With --adapter, it
+    uses bf16, and only a few layers are counted: `qkv cost fit qwen2-7b --adapter qlora` answers within seconds.
     """
     from .. import families
     from ..cost.fit import read_size
@@ -45,13 +54,18 @@ def fit(
     from ..recipes.recipe import packaged
     from .show import load_preset, load_recipe
 
-    size, changes, training = read_size(memory), list(settings or ()), None
+    size, changes, training, lora = read_size(memory), list(settings or ()), None, None
     if name in families.presets() and name not in packaged():
         spec = load_preset(name, changes)
     else:
         recipe = load_recipe(name, changes)
-        spec, training = recipe.spec(), recipe.training
+        spec, training, lora = recipe.spec(), recipe.training, recipe.adapter
     tokens = length or image_tokens(spec) or min(512, spec.max_positions or 512)
+    if adapter is not None:
+        if purpose != "both" or ranks != 8:
+            raise ValueError("--adapter is about training on one GPU; leave out --for and --ranks")
+        _fit_adapter(name, spec, size, adapter, rows, tokens, training, lora, on == "gpu", json)
+        return
     if not json and purpose != "decoding":
         echo("Counting the memory of training with each change; this can take a minute …", err=True)
     fits = of_preset(
@@ -69,6 +83,57 @@ def fit(
         echo_json(fits.to_dict())
     else:
         _show(fits)
+
+
+def _fit_adapter(
+    name: str,
+    spec: ModelSpec,
+    memory: int,
+    adapter: str,
+    rows: int,
+    length: int,
+    training: Training | None,
+    lora: Adapter | None,
+    for_gpu: bool,
+    json: bool,
+) -> None:
+    from ..experiments.costs.adapter_fit import adapter_fit
+    from ..layers.lora import LoRA
+
+    known = lora if isinstance(lora, LoRA) else None
+    options = {"rows": rows, "length": length, "training": training, "lora": known, "for_gpu": for_gpu}
+    fits = adapter_fit(name, spec, memory, adapter, **options)
+    if json:
+        echo_json(fits.to_dict())
+    else:
+        _show_adapter(fits)
+
+
+def _show_adapter(fits: AdapterFit) -> None:
+    from rich.table import Table
+
+    stored = fits.weights or "fp32"
+    echo(f"{fits.name}: {fits.parameters:,} parameters, in {fits.memory / 1e9:,.4g} GB ({_size(fits.memory)})")
+    best = max(fits.settings, key=lambda one: one.batch)
+    rows = f"{best.batch:,} rows" if best.batch > 1 else "one row"
+    echo(f"\nLoRA of rank {fits.rank} over frozen {stored} weights fits: {rows} of {fits.shape.length:,} tokens.")
+    echo(f"Training {fits.shape} in {fits.precision} takes:\n")
+    table = Table(box=None, pad_edge=False)
+    for header in ("", "memory", "weights", "adapter", "activations", "1 row", "rows at most"):
+        table.add_column(header, justify="right" if header else "left", no_wrap=True)
+    for one in fits.settings:
+        memory = one.memory
+        parts = (memory.peak, memory.weights, memory.gradients + memory.optimizer, memory.activations, one.one_row)
+        table.add_row(f"recompute={one.recompute}", *map(_size, parts), f"{one.batch:,}")
+    console().print(table, highlight=False)
+    quantized = f", weights: {fits.weights}" if fits.weights else ""
+    echo(
+        "\nCounted of a few layers; `adapter` is its gradients and optimizer states. To train it, on chats for example:"
+    )
+    echo(
+        f"  qkv train chat 'model={{directory: DIR{quantized}}}' 'adapter={{kind: lora, rank: {fits.rank}}}' "
+        f"training.precision={fits.precision} training.recompute={best.recompute}"
+    )
 
 
 def _show(fits: Fit) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -84,6 +84,30 @@ def training_memory(spec: ModelSpec, shape: Shape, plan: Plan) -> Memory:
             "train it for a few steps and look at the peak"
         )
     return memory
+
+
+def memory_by_layers(spec: ModelSpec, shape: Shape, plan: Plan) -> Memory:
+    """Memory of a training step, from steps of two models of few layers: each further layer adds as much as between them.
+    A model whose layers don't repeat, or are few, is counted as it is."""
+    period = _period(spec)
+    if period is None or spec.n_layers <= 2 * period:
+        return training_memory(spec, shape, plan)
+    few, twice = (training_memory(with_layers(spec, n), shape, plan) for n in (period, 2 * period))
+    times = (spec.n_layers - period) / period
+    return Memory(
+        *(a + round((b - a) * times) for a, b in zip(astuple(few), astuple(twice), strict=True)),
+    )
+
+
+def _period(spec: ModelSpec) -> int | None:
+    """After how many layers the blocks of all stacks repeat; None if they don't, or if stacks differ in depth."""
+    stacks = [stack for _, stack in spec.stacks()]
+    if not stacks or any(stack.order is not None or len(stack.blocks) != spec.n_layers for stack in stacks):
+        return None
+    for n in range(1, spec.n_layers // 2 + 1):
+        if all(stack.blocks[i] == stack.blocks[i % n] for stack in stacks for i in range(spec.n_layers)):
+            return n
+    return None
 
 
 def largest_batch(spec: ModelSpec, shape: Shape, plan: Plan, limit: int, saved: int = 0) -> int:

@@ -73,6 +73,17 @@ def _times_rows(costs: Mapping[str, Cost], shape: Shape) -> list[Part]:
     return [Part(name, cost.parameters, cost.flops * shape.rows) for name, cost in costs.items()]
 
 
+def tokens_of(name: str, spec: ModelSpec, shape: Shape) -> int:
+    """The tokens of a batch that a part reads: those of the source for an encoder, of the target for a decoder and the head
+    beside it, and otherwise all."""
+    if not isinstance(spec, Transformer) or not spec.is_encoder_decoder:
+        return shape.tokens
+    sources, targets = shape.rows * shape.source, shape.rows * shape.length
+    return (
+        sources if name.startswith("encoder ") else targets if name.startswith(("decoder ", "head")) else shape.tokens
+    )
+
+
 def token_tables(spec: Transformer) -> int:
     """Number of parameters of the token embeddings; a shared table counts once."""
     sizes = []

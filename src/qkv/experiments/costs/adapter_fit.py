@@ -1,0 +1,113 @@
+"""Whether training an adapter on a model fits into a memory, known from the model's name within seconds."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+
+from ...cost.fit import MOST_ROWS, memory_by_layers
+from ...cost.flops import Shape
+from ...cost.memory import Memory, Plan
+from ...layers.lora import LoRA
+from ...models.base import ModelSpec
+from ...models.quantized import blank
+from ...quantization.scheme import scheme_of
+from ...training.settings import Training
+from ..memory_check import plan_of
+
+NF4 = "nf4"
+WEIGHTS = {"lora": None, "qlora": NF4}  # by adapter, how the frozen weights are stored; None is fp32
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Memory of training with one policy of recomputation: of the question's rows, of one row, and the rows that fit."""
+
+    recompute: str
+    memory: Memory
+    one_row: int
+    batch: int
+
+
+@dataclass(frozen=True)
+class AdapterFit:
+    """What fits with an adapter of `rank` on frozen weights. `weights` is how they are stored; None is fp32."""
+
+    name: str
+    parameters: int
+    memory: int
+    adapter: str
+    rank: int
+    weights: str | None
+    precision: str
+    shape: Shape
+    settings: list[Setting]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def adapter_fit(
+    name: str,
+    spec: ModelSpec,
+    memory: int,
+    adapter: str,
+    *,
+    rows: int,
+    length: int,
+    training: Training | None = None,
+    lora: LoRA | None = None,
+    for_gpu: bool = True,
+) -> AdapterFit:
+    """What fits into `memory` bytes with the adapter `lora` or `qlora`. A few layers are counted, and the others take as
+    much. Raises ValueError, with what would fit, if not even one row does."""
+    if spec.max_positions is not None and length > spec.max_positions:
+        raise ValueError(
+            f"rows of {length:,} tokens are longer than {name}'s context of {spec.max_positions:,}; give --length "
+            f"{spec.max_positions} or less"
+        )
+    shape = Shape(rows, length, length if spec.is_encoder_decoder else 0)
+    settings, lora = training or Training(precision="bf16"), lora or LoRA()
+    plan = plan_of(
+        settings.replace(recompute="blocks"),
+        spec,
+        torch.device("cpu"),
+        padded=spec.is_encoder_decoder,
+        adapter=lora,
+        weights=WEIGHTS[adapter],
+    )
+    plan = replace(plan, for_gpu=for_gpu)
+    least = _setting(spec, shape, plan, memory)
+    if not least.batch:
+        raise ValueError(_too_small(name, spec, shape, memory, adapter, least, plan))
+    most = _setting(spec, shape, replace(plan, recompute="none"), memory)
+    return AdapterFit(
+        name, spec.n_parameters, memory, adapter, lora.rank, WEIGHTS[adapter], settings.precision, shape, [most, least]
+    )
+
+
+def _setting(spec: ModelSpec, shape: Shape, plan: Plan, memory: int) -> Setting:
+    """Memory grows linearly with the rows, as the batch does."""
+    more = replace(shape, rows=max(shape.rows, 2))
+    one, several = (memory_by_layers(spec, each, plan) for each in (replace(shape, rows=1), more))
+    by_row = max((several.peak - one.peak) / (more.rows - 1), 1)
+    batch = 0 if one.peak > memory else min(1 + int((memory - one.peak) / by_row), MOST_ROWS)
+    return Setting(plan.recompute, one if shape.rows == 1 else several, one.peak, batch)
+
+
+def _too_small(name: str, spec: ModelSpec, shape: Shape, memory: int, adapter: str, least: Setting, plan: Plan) -> str:
+    stored = WEIGHTS[adapter] or "fp32"
+    message = (
+        f"training {adapter} on {name} does not fit into {memory / 1e9:,.4g} GB: one row of {shape.length:,} tokens takes "
+        f"{least.one_row / GIB:.1f} GiB, {least.memory.weights / GIB:.1f} GiB of it the frozen weights in {stored}"
+    )
+    if adapter == "qlora":
+        return f"{message}; take a smaller model or shorter rows (--length)"
+    weights = scheme_of(NF4)
+    plan = replace(plan, prepare=lambda model: blank(model, weights))
+    quantized = memory_by_layers(spec, replace(shape, rows=1), plan).peak
+    does = "does" if quantized <= memory else "does not either"
+    return f"{message}; --adapter qlora, which keeps them in nf4, {does}: {quantized / GIB:.1f} GiB"

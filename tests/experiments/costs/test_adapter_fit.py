@@ -1,0 +1,87 @@
+"""An adapter on a model of a name: what a few layers say of all, and which memory it fits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+import qkv
+from qkv.cli import main
+from qkv.cost.fit import memory_by_layers, training_memory
+from qkv.cost.flops import Shape
+from qkv.experiments.costs.adapter_fit import adapter_fit
+from qkv.experiments.memory_check import plan_of
+from qkv.layers.lora import LoRA
+from qkv.quantization import product
+from qkv.training.settings import Training
+
+SMALL: dict[str, Any] = {"d_model": 64, "n_layers": 4, "n_heads": 4, "d_ff": 128, "vocab_size": 300}
+MB = 10**6
+
+
+def spec_of(name: str, **sizes: Any) -> Any:
+    return qkv.preset(name, **{**SMALL, **sizes})
+
+
+@pytest.mark.parametrize(
+    ("spec", "recompute", "weights"),
+    [
+        (spec_of("qwen2-7b", n_kv_heads=2), "none", None),
+        (spec_of("qwen2-7b", n_kv_heads=2), "blocks", "nf4"),
+        pytest.param(
+            spec_of("gemma-2-2b", n_kv_heads=2, d_head=16, n_layers=6), "blocks", "nf4", marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_a_few_layers_say_what_all_take(spec: Any, recompute: str, weights: str | None) -> None:
+    training = Training(precision="bf16", recompute=recompute)
+    plan = replace(plan_of(training, spec, torch.device("cpu"), adapter=LoRA(), weights=weights), for_gpu=True)
+    counted = training_memory(spec, Shape(2, 32), plan)
+    told = memory_by_layers(spec, Shape(2, 32), plan)
+    for name in ("weights", "gradients", "optimizer", "peak"):
+        assert getattr(told, name) == pytest.approx(getattr(counted, name), rel=0.001), name
+    assert told.activations == pytest.approx(counted.activations, rel=0.05)
+
+
+def test_the_first_and_the_last_piece_of_quantized_weights_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(product, "PIECE", 1 << 10)
+    spec = spec_of("gpt2", n_layers=1)
+    plan = plan_of(Training(), spec, torch.device("cpu"), adapter=LoRA(), weights="nf4")
+    few = training_memory.__wrapped__(spec, Shape(2, 32), plan)
+    monkeypatch.setattr(product, "_counts_memory", lambda _: False)
+    assert few == training_memory.__wrapped__(spec, Shape(2, 32), plan)
+
+
+def test_the_answer_is_the_counts_and_one_more_row_is_too_much() -> None:
+    spec = spec_of("gpt2", n_layers=3)
+    limit = 200 * MB
+    fits = adapter_fit("gpt2", spec, limit, "lora", rows=4, length=64)
+    for one in fits.settings:
+        training = Training(precision="bf16", recompute=one.recompute)
+        plan = replace(plan_of(training, spec, torch.device("cpu"), adapter=LoRA()), for_gpu=True)
+        assert training_memory(spec, Shape(round(0.97 * one.batch), 64), plan).peak <= limit
+        assert training_memory(spec, Shape(round(1.03 * one.batch) + 1, 64), plan).peak > limit
+
+
+@pytest.mark.slow
+def test_a_7b_on_24_gb(capsys: pytest.CaptureFixture[str]) -> None:
+    """Frozen in fp32 its weights take 4 bytes each; in nf4 the matrices of its blocks take half a byte and a scale."""
+    assert main(["cost", "fit", "qwen2-7b", "--adapter", "qlora", "--memory", "24GB"]) == 0
+    assert "over frozen nf4 weights fits" in capsys.readouterr().out
+    assert main(["cost", "fit", "qwen2-7b", "--adapter", "lora", "--memory", "24GB"]) == 2
+    error = capsys.readouterr().err
+    assert "28.4 GiB of it the frozen weights in fp32; --adapter qlora, which keeps them in nf4, does" in error
+
+
+def test_what_does_not_fit_is_told_with_what_does(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["n_layers=4", "d_model=512", "n_heads=4", "vocab_size=500"]
+    assert main(["cost", "fit", "gpt2", *sizes, "--adapter", "lora", "--memory", "200MB"]) == 2
+    assert "--adapter qlora, which keeps them in nf4, does not either" in capsys.readouterr().err
+    assert main(["cost", "fit", "gpt2", *sizes, "--adapter", "lora", "--memory", "300MB"]) == 0
+    out = capsys.readouterr().out
+    assert "training.precision=bf16 training.recompute=blocks" in out and "'adapter={kind: lora, rank: 8}'" in out
+    assert main(["cost", "fit", "gpt2", "--adapter", "lora", "--for", "decoding"]) == 2
+    assert "leave out --for and --ranks" in capsys.readouterr().err
