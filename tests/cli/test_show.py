@@ -45,3 +45,17 @@ def test_the_model_of_the_package_shows_its_spec(capsys: pytest.CaptureFixture[s
     assert shown["directory"] == "small-english" and len(shown["model"]["decoder"]["blocks"]) == 1
     assert main(["show", "small-english", "--data"]) == 2
     assert "is a model without a recipe" in capsys.readouterr().err
+
+
+def test_a_preset_hidden_by_a_recipe_is_named_and_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "gpt", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["name"] == "gpt" and "preset:gpt is the preset" in err
+    assert main(["show", "preset:gpt", "n_layers=1", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["preset"] == "gpt" and not err
+    assert main(["show", "preset:gtp"]) == 2
+    assert "there is no preset 'gtp'; did you mean 'gpt'" in capsys.readouterr().err
+    assert main(["show", "gptt"]) == 2
+    err = capsys.readouterr().err
+    assert "'gpt' or 'gpt' " not in err and "'gpt', 'gpt'" not in err and err.count("'gpt'") == 1

@@ -121,7 +121,7 @@ def _show(summary: Summary) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from ..experiments.ablate.tables import same_results, short_cells
+    from ..experiments.ablate.tables import paired, same_results, short_cells
 
     terminal = console()
     head, rows = short_cells(summary, terminal.width)
@@ -131,5 +131,7 @@ def _show(summary: Summary) -> None:
     for row in rows:
         table.add_row(*map(escape, row))
     terminal.print(table)
+    for sentence in paired(summary):
+        echo(sentence)
     for sentence in same_results(summary):
         warn(sentence)

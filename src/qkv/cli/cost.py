@@ -85,18 +85,16 @@ def cost(
     largest possible vocabulary is counted, and the output says so. For a preset, training uses AdamW and batches of 8 × 512
     tokens. Sizes in JSON are bytes.
     """
-    from .. import families
     from ..core.device import choose
     from ..cost.accelerators import accelerator
     from ..cost.whole_run import whole_run
     from ..experiments.costs import training as costs
     from ..experiments.costs.generation import of_generation
-    from ..recipes.recipe import packaged
-    from .show import load_preset, load_recipe
+    from .show import load_preset, load_recipe, preset_of
 
     target, changes = choose(device), list(settings or ())
-    if name in families.presets() and name not in packaged():
-        prediction = costs.of_preset(name, load_preset(name, changes), target, rows, length)
+    if (preset := preset_of(name)) is not None:
+        prediction = costs.of_preset(preset, load_preset(preset, changes), target, rows, length)
     else:
         prediction = costs.of_recipe(load_recipe(name, changes), target, rows, length, data)
     where = accelerator(described(hardware, "--hardware") or "this", target)

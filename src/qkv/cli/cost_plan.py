@@ -186,20 +186,18 @@ def _question(
     layout: str | None,
     compile: bool,
 ) -> Question:
-    from .. import families
     from ..cost.accelerators import accelerator
     from ..experiments.planning.many_ranks import machine, of_preset, of_recipe
-    from ..recipes.recipe import packaged
-    from .show import load_preset, load_recipe
+    from .show import load_preset, load_recipe, preset_of
 
     device, joined, changes = (
         accelerator(described(hardware, "--hardware")),
         described(network, "--network"),
         list(settings or ()),
     )
-    if name in families.presets() and name not in packaged():
+    if (preset := preset_of(name)) is not None:
         where = machine(device, joined, compiled=compile)
-        return of_preset(name, load_preset(name, changes), where, gpus, length, batch, layout)
+        return of_preset(preset, load_preset(preset, changes), where, gpus, length, batch, layout)
     recipe = load_recipe(name, changes)
     where = machine(device, joined, recipe.training.precision, compile or recipe.training.compile is True)
     return of_recipe(recipe, where, gpus, length, batch, layout)

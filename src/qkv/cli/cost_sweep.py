@@ -77,12 +77,10 @@ def _split(names: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _spec(name: str, changes: list[str]) -> ModelSpec:
-    from .. import families
-    from ..recipes.recipe import packaged
-    from .show import load_preset, load_recipe
+    from .show import load_preset, load_recipe, preset_of
 
-    if name in families.presets() and name not in packaged():
-        return load_preset(name, changes)
+    if (preset := preset_of(name)) is not None:
+        return load_preset(preset, changes)
     return load_recipe(name, changes).spec()
 
 

@@ -47,16 +47,14 @@ def fit(
     says so: ZeRO's shares and quantized weights. Training uses AdamW in fp32, or the recipe's settings. With --adapter, it
     uses bf16, and only a few layers are counted: `qkv cost fit qwen2-7b --adapter qlora` answers within seconds.
     """
-    from .. import families
     from ..cost.fit import read_size
     from ..cost.images import image_tokens
     from ..experiments.costs.fit import of_preset
-    from ..recipes.recipe import packaged
-    from .show import load_preset, load_recipe
+    from .show import load_preset, load_recipe, preset_of
 
     size, changes, training, lora = read_size(memory), list(settings or ()), None, None
-    if name in families.presets() and name not in packaged():
-        spec = load_preset(name, changes)
+    if (preset := preset_of(name)) is not None:
+        name, spec = preset, load_preset(preset, changes)
     else:
         recipe = load_recipe(name, changes)
         spec, training, lora = recipe.spec(), recipe.training, recipe.adapter

@@ -62,6 +62,14 @@ def look(
     ] = None,
     layers: Annotated[str | None, typer.Option(metavar="0,5", help="Layers to draw, from 0. [default: all]")] = None,
     heads: Annotated[str | None, typer.Option(metavar="0,3", help="Heads to draw, from 0. [default: all]")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND",
+            help="The attention that a picture shows and a page opens with: `encoder`, `decoder` or `cross`. [default: the "
+            "first]",
+        ),
+    ] = None,
     score: Annotated[
         str | None,
         typer.Option(
@@ -117,6 +125,8 @@ def look(
     from ..look.view.figure import check_suffix
 
     _check_together(serve, out, json, score, port)
+    if json and kind is not None and score is None:
+        raise ValueError("--json prints all kinds of attention, so --kind has no effect; leave it out")
     chosen: dict[str, Any] = {
         "tokens": _range(tokens),
         "layers": _indices("layers", layers),
@@ -130,7 +140,7 @@ def look(
     loaded = load(run, device=device)
     warn_of_settings(inputs, "`qkv look` uses the run's settings, leave it out")
     chosen |= {"target": target, "generate": generate, "word": word}
-    chosen |= {"neuron": neuron, "texts": _texts(texts, neuron), "patch": patch}
+    chosen |= {"kind": kind, "neuron": neuron, "texts": _texts(texts, neuron), "patch": patch}
     items = inputs or ([] if neuron is not None and not serve else _lines(loaded))
     changes = _switched_off(loaded, off)
     if serve:
@@ -138,7 +148,7 @@ def look(
         return
     figure = changed_look(loaded, items, changes, **chosen)
     if pair is not None:
-        breakdown = figure.score(*pair[1:], group=pair[0])
+        breakdown = figure.score(*pair[1:], group=pair[0] or kind)
         echo(dumps(breakdown.to_json()) if json else str(breakdown))
     elif json:
         echo(dumps(figure.to_json()))

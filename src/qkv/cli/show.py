@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ..models.base import ModelSpec
     from ..recipes.recipe import Recipe
 
+PRESET = "preset:"
+
 
 def show(
     name: RecipeOrPreset,
@@ -27,18 +29,16 @@ def show(
     json: Json = False,
 ) -> None:
     """Show a recipe, a preset, or a model in the Hub's format or a GGUF file, with its number of parameters."""
-    from .. import families
     from ..directories.layout import CONFIG, RECIPE
     from ..directories.locate import SHIPPED, SMALL_ENGLISH
     from ..hub.gguf.container import is_gguf
-    from ..recipes import recipe
 
     changes = list(settings or ())
-    if name in families.presets() and name not in recipe.packaged():
+    if (preset := preset_of(name)) is not None:
         if data:
-            raise ValueError(f"{name} is a preset, which has no data; --data is for recipes")
-        spec = load_preset(name, changes)
-        _print({"preset": name, **_parameters(spec), "model": spec.to_dict()}, json)
+            raise ValueError(f"{preset} is a preset, which has no data; --data is for recipes")
+        spec = load_preset(preset, changes)
+        _print({"preset": preset, **_parameters(spec), "model": spec.to_dict()}, json)
         return
     folder = SHIPPED / name if name == SMALL_ENGLISH and not Path(name).exists() else Path(name)
     if (folder / CONFIG).is_file() and not (folder / RECIPE).is_file():
@@ -89,6 +89,21 @@ def _check_bare(path: Path, data: bool, changes: list[str]) -> None:
         raise ValueError(f"{path} is a model without a recipe, so it has no data; --data is for recipes")
     if changes:
         raise ValueError(f"{path} is a model without a recipe; leave out {changes[0]!r}")
+
+
+def preset_of(name: str) -> str | None:
+    """The preset that a name means; None for a recipe. A name of both is the recipe's, and `preset:gpt` the preset."""
+    from .. import families
+    from ..recipes.recipe import packaged
+
+    if name.startswith(PRESET):
+        return name.removeprefix(PRESET)
+    if name not in families.presets():
+        return None
+    if name in packaged():
+        echo(f"{name} is a recipe and a preset; this is the recipe, and {PRESET}{name} is the preset", err=True)
+        return None
+    return name
 
 
 def load_recipe(name: str, changes: list[str]) -> Recipe:

@@ -335,13 +335,19 @@ CLOSE = 0.6  # of 1, how alike a name has to be to be what was meant
 
 def nearest(given: str, known: Iterable[str]) -> str:
     """Half a sentence that helps: the nearest known names first, then what else there is."""
-    names = [str(name) for name in known]
+    names = list(dict.fromkeys(map(str, known)))
     close = difflib.get_close_matches(str(given), names, n=3, cutoff=CLOSE)
     rest = [name for name in names if name not in close]
     listed = ", ".join(rest[:24]) + (" …" if len(rest) > 24 else "")
     if close:
-        return f"did you mean {' or '.join(map(repr, close))}?" + (f" (also there: {listed})" if rest else "")
+        return f"did you mean {_one_of(close)}?" + (f" (also there: {listed})" if rest else "")
     return f"there is: {listed}" if rest else "there is nothing"
+
+
+def _one_of(names: Sequence[str]) -> str:
+    """`'a'`, `'a' or 'b'`, or `'a', 'b' or 'c'`."""
+    *others, last = map(repr, names)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 _BRIEF = reprlib.Repr()

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from ..core.atomic import write_file
 from .attention_maps import AttentionMap
-from .head_grid import chosen_heads, rounded
+from .head_grid import chosen_heads, diverged, rounded
 from .heatmap import enlarged_map, heat_map, label_definitions, small_map
 from .html import render
 from .patch_attention import PatchPicture
@@ -63,7 +63,15 @@ class Picture:
             grid.append((i + 1, row))
         large = heat_map(self.mean(), self.rows, self.columns, f"{self.title}: last layer, mean of its heads")
         page = render(
-            "attention.html", picture=self, plain="", large=large, grid=grid, words=[], query="", left_out=left_out
+            "attention.html",
+            picture=self,
+            plain="",
+            large=large,
+            grid=grid,
+            words=[],
+            query="",
+            left_out=left_out,
+            diverged=diverged(self.layers),
         )
         return join(label_definitions(self.rows, self.columns, f"{name}-labels"), Markup(page))
 

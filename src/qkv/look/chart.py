@@ -12,6 +12,7 @@ from .svg import join, number, readable, tag, text_width
 
 _FONT = 11.0
 _LINE = 16.0
+_MOST = 1e300  # larger values are drawn no more than infinity, since their differences can be infinite
 _COLORS = 8  # of lines, in the page's style sheet
 
 
@@ -24,7 +25,7 @@ class Series:
     dots: bool = False
 
     def finite(self) -> list[tuple[float, float]]:
-        return [(x, y) for x, y in self.points if math.isfinite(x) and math.isfinite(y)]
+        return [(x, y) for x, y in self.points if math.isfinite(x) and abs(y) < _MOST]
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+DIVERGED = "Weights that are not finite numbers are drawn empty: the training has diverged"
 _MOST = 8  # layers, and heads of a layer
 
 
@@ -18,6 +20,21 @@ def chosen_heads(layers: Sequence[dict[str, Any]]) -> tuple[list[int], list[int]
     of_layers = [f"{_MOST} of {count} layers"] if count > _MOST else []
     of_heads = [f"{_MOST} of {heads} heads"] if heads > _MOST else []
     return list(chosen), list(range(min(heads, _MOST))), " and ".join(of_layers + of_heads)
+
+
+def diverged(layers: Sequence[dict[str, Any]]) -> str:
+    """Return a note if weights are not finite numbers, which are drawn empty; "" otherwise."""
+    if all(math.isfinite(w) for layer in layers for w in _numbers(layer["weights"])):
+        return ""
+    return DIVERGED
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    if not isinstance(value, list):
+        yield value
+        return
+    for part in value:
+        yield from _numbers(part)
 
 
 def rounded(value: Any) -> Any:

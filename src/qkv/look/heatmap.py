@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from math import ceil, cos, radians, sin
+from math import ceil, cos, isfinite, radians, sin
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -56,7 +56,9 @@ def small_map(weights: Weights, label: str, size: float = 96, cells: str | None 
         raise ValueError("there are no weights to draw")
     largest = _largest(weights)
     shaded = sorted(
-        (min(_LEVELS, round(w / largest * _LEVELS)), r, c) for r, row in enumerate(weights) for c, w in enumerate(row)
+        (min(_LEVELS, round(w / largest * _LEVELS)) if isfinite(w) else 0, r, c)
+        for r, row in enumerate(weights)
+        for c, w in enumerate(row)
     )
     paths = []
     for level, places in groupby(shaded, key=lambda place: place[0]):
@@ -134,7 +136,7 @@ def _largest(weights: Weights) -> float:
     """The weight that is opaque. The first row of causal attention does not count: its one weight is always 1."""
     first, *others = weights
     causal = others and first[0] > 0 and not any(first[1:])
-    return max(max(row) for row in (others if causal else weights)) or 1.0
+    return max((w for row in (others if causal else weights) for w in row if isfinite(w)), default=0.0) or 1.0
 
 
 def _scale(x: float, y: float, largest: float, steps: int = 8) -> Markup:

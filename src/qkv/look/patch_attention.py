@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from math import isfinite
 from typing import Any
 
 from markupsafe import Markup
 
-from .head_grid import chosen_heads
+from .head_grid import chosen_heads, diverged
 from .html import render
 from .svg import join, number, tag
 
@@ -83,6 +84,7 @@ class PatchPicture:
                     words=words,
                     query=self.query,
                     left_out=left_out,
+                    diverged=diverged(self.layers),
                 )
             ),
         )
@@ -90,6 +92,7 @@ class PatchPicture:
     def _on_image(self, name: str, weights: Sequence[float], label: str, side: float) -> Markup:
         """The picture under a veil; a patch with the largest weight has none."""
         rows, columns = self.grid
+        weights = [w if isfinite(w) else 0.0 for w in weights]
         largest = max(weights) or 1.0
         levels = sorted((round(_LEVELS * (1 - w / largest)), i) for i, w in enumerate(weights))
         paths = [

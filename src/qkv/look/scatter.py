@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,8 +30,11 @@ class Point:
 def principal(vectors: Float[Tensor, "N M"], count: int = 2) -> Float[Tensor, "N C"]:
     """Project vectors on their first `count` principal components.
 
-    Signs are deterministic: the largest element of each component is positive. Missing components are zeros.
+    Signs are deterministic: the largest element of each component is positive. Missing components are zeros. Vectors that
+    are not all finite have no components: all are NaN.
     """
+    if not bool(vectors.isfinite().all()):
+        return torch.full((len(vectors), count), math.nan)
     centered = (vectors - vectors.mean(0)).double()
     directions = torch.linalg.svd(centered, full_matrices=False).Vh[:count]
     largest = directions.gather(1, directions.abs().argmax(1, keepdim=True))
@@ -44,11 +48,15 @@ def scatter(
     """Draw points with one scale for both axes, so that distances are true. `note` is a line below the legend."""
     if not points:
         raise ValueError("there are no points to draw")
+    finite = [p for p in points if math.isfinite(p.x) and math.isfinite(p.y)]
+    if len(finite) < len(points):
+        note = f"{len(points) - len(finite)} of {len(points)} points are not finite numbers and not drawn"
+    points = finite
     axes = [p.x for p in points], [p.y for p in points]
-    spans = [max(values) - min(values) for values in axes]
+    spans = [max(values, default=0.0) - min(values, default=0.0) for values in axes]
     room = (width - 2 * _MARGIN, height - _TOP - 2 * _MARGIN)
     scale = min((r / span for r, span in zip(room, spans, strict=True) if span > 1e-9), default=0.0)
-    middle = [(max(values) + min(values)) / 2 for values in axes]
+    middle = [(max(values, default=0.0) + min(values, default=0.0)) / 2 for values in axes]
     center = (width / 2, _TOP + (height - _TOP) / 2)
     dots = [
         tag(

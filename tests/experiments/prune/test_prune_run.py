@@ -41,7 +41,8 @@ def test_a_share_of_the_heads(trained: Path, tmp_path: Path):
         torch.testing.assert_close(small.model(ids, ids), expected, rtol=1e-5, atol=1e-6)
     stored = json.loads((result.folder / "pruning.json").read_text())
     assert stored["heads"] == result.heads and set(stored["metrics"]) == {"before", "pruned"}
-    assert result.curve[0][0] == 0.0 and len(result.curve) == 10
+    shares = [share for share, _ in result.curve]
+    assert shares[0] == 0.0 and shares == sorted(set(shares))  # each once, however few heads there are
     assert result.curve[0][1].keys() == result.metrics["before"].keys()
     assert result.speeds.keys() == {"before", "after"} and min(result.speeds.values()) > 0
     page = (result.folder / "pruning.html").read_text()

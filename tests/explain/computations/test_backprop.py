@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from displayed import check, numbers
 
@@ -34,3 +36,13 @@ def test_a_models_gradients_are_those_of_its_loss():
     check(numbers(explanation.table("dV")), kept[0].grad[0, :, :2].numpy())
     values = explanation.table("by hand").values
     assert all(float(str(difference)) < 1e-6 for _, difference in values)
+
+
+def test_what_is_0_by_the_equations_is_displayed_as_0() -> None:
+    """Equal gradients of all weights move none of them, though weights in fp32 don't add up to 1 exactly."""
+    subject = language_model()
+    for head in range(2):
+        table = explain("backprop", replace(subject, head=head)).table("dS")
+        assert not [cell for row in table.rows for cell in row if "e−" in str(cell)]
+    weights = torch.tensor([[0.1] * 10]) * (1 + 3e-7)
+    assert abs(float(backprop._exact(weights).sum()) - 1) < 1e-15

@@ -79,7 +79,7 @@ def _table(summary: Summary) -> Section:
 
 
 def _differences(summary: Summary) -> Section | None:
-    """The difference of each metric from the baseline, with the interval of the bootstrap where there is one."""
+    """The difference of each metric from the baseline, with the intervals over seeds and of the bootstrap."""
     metrics = [name for name in summary.metrics if not display_of(name).part]
     others = [row for row in summary.rows if row.variant != summary.baseline and row.differences]
     if not others:
@@ -87,6 +87,11 @@ def _differences(summary: Summary) -> Section | None:
     baseline = next(row.label for row in summary.rows if row.variant == summary.baseline)
     rows = [(row.label, [_difference(row, metric) for metric in metrics]) for row in others]
     note = f"Each variant minus “{baseline}”, with the same seeds."
+    if any(row.intervals for row in others):
+        note += (
+            " In parentheses: the 95 % interval of the mean over seeds (Student's t on the paired differences); one that "
+            "contains 0 is no evidence of an effect."
+        )
     if any(row.bootstrap for row in others):
         note += (
             f" In brackets: 95 % interval and p of a paired bootstrap over {SAMPLES:,} resampled test sets, which tells "
@@ -101,6 +106,9 @@ def _difference(row: Row, metric: str) -> str:
     if metric not in row.differences:
         return "–"
     text = signed(metric, row.differences[metric])
+    if metric in row.intervals:
+        low, high = row.intervals[metric]
+        text += f" ({signed(metric, low)} to {signed(metric, high)})"
     if metric not in row.bootstrap:
         return text
     one = row.bootstrap[metric]

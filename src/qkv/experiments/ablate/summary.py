@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -35,6 +35,7 @@ class Row:
 
     metrics:     of the test split, over the seeds that didn't diverge.
     differences: by metric, mean of the variant minus mean of the baseline, over the seeds that both have.
+    intervals:   by metric, of differences of two seeds or more: (low, high) of 95 % by Student's t.
     bootstrap:   by corpus metric, how certain the difference is on other test examples.
     diverged:    seeds.
     seconds, speed: measured, of training and in tokens per second.
@@ -48,6 +49,7 @@ class Row:
     forecast: Forecast
     metrics: dict[str, Spread] = field(default_factory=dict)
     differences: dict[str, float] = field(default_factory=dict)
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     bootstrap: dict[str, Difference] = field(default_factory=dict)
     finished: tuple[int, ...] = ()
     diverged: tuple[int, ...] = ()
@@ -122,6 +124,7 @@ def _row(
     finished = _finished(runs)
     names = dict.fromkeys(metric for run in finished.values() for metric in run.metrics)
     variant = ablation.variants[name]
+    pairs = _pairs(finished, base, list(names))
     return Row(
         name,
         variant.label,
@@ -131,7 +134,8 @@ def _row(
             metric: Spread.of({seed: run.metrics[metric] for seed, run in finished.items() if metric in run.metrics})
             for metric in names
         },
-        differences=_differences(finished, base, list(names)),
+        differences={metric: statistics.fmean(values) for metric, values in pairs.items()},
+        intervals={metric: interval(values) for metric, values in pairs.items() if len(values) > 1},
         bootstrap=_bootstrap(finished, base, ablation, list(names)),
         finished=tuple(finished),
         diverged=tuple(seed for seed, run in runs.items() if run.status == "diverged"),
@@ -147,13 +151,23 @@ def _spread(values: Mapping[int, float]) -> Spread | None:
     return Spread.of(values) if values else None
 
 
-def _differences(runs: Mapping[int, RunResult], base: Mapping[int, RunResult], metrics: list[str]) -> dict[str, float]:
-    differences = {}
+def _pairs(runs: Mapping[int, RunResult], base: Mapping[int, RunResult], metrics: list[str]) -> dict[str, list[float]]:
+    """By metric, variant minus baseline with each seed that both have."""
+    pairs = {}
     for metric in metrics:
         seeds = [s for s in runs if s in base and metric in runs[s].metrics and metric in base[s].metrics]
         if seeds:
-            differences[metric] = statistics.fmean(runs[s].metrics[metric] - base[s].metrics[metric] for s in seeds)
-    return differences
+            pairs[metric] = [runs[s].metrics[metric] - base[s].metrics[metric] for s in seeds]
+    return pairs
+
+
+def interval(differences: Sequence[float]) -> tuple[float, float]:
+    """The interval of 95 % of the mean of paired differences, by Student's t: mean ± t · s / √n."""
+    from scipy.special import stdtrit
+
+    n = len(differences)
+    mean, half = statistics.fmean(differences), float(stdtrit(n - 1, 0.975)) * statistics.stdev(differences) / n**0.5
+    return mean - half, mean + half
 
 
 def _bootstrap(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from pathlib import Path
 
 from ...directories.layout import write_json, write_text
@@ -66,6 +67,7 @@ def as_csv(summary: Summary) -> str:
     ]
     for metric in summary.metrics:
         head += [f"{metric}_mean", f"{metric}_sd", *(f"{metric}_seed_{seed}" for seed in summary.seeds)]
+        head += [f"{metric}_difference", f"{metric}_difference_low", f"{metric}_difference_high"]
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(head)
@@ -76,6 +78,7 @@ def as_csv(summary: Summary) -> str:
             spread = row.metrics.get(metric)
             values = {} if spread is None else spread.values
             line += [_mean(spread), None if spread is None else spread.sd, *(values.get(s) for s in summary.seeds)]
+            line += [row.differences.get(metric), *row.intervals.get(metric, (None, None))]
         writer.writerow(line)
     return file.getvalue()
 
@@ -98,6 +101,21 @@ def short_cells(summary: Summary, width: int) -> tuple[list[str], list[list[str]
         if sum(widths[1:]) + min(widths[0], _LABEL) <= width:
             break
     return head, rows
+
+
+def paired(summary: Summary) -> list[str]:
+    """A sentence for each variant on its difference in the first metric, with its interval over seeds where there is one."""
+    metric = next(iter(summary.metrics), None)
+    lines = []
+    for row in summary.rows if metric is not None else ():
+        if metric in row.differences:
+            low, high = row.intervals.get(metric, (math.nan, math.nan))
+            known = (
+                f", 95 % interval {signed(metric, low)} to {signed(metric, high)}" if metric in row.intervals else ""
+            )
+            title = display_of(metric).title
+            lines.append(f"{row.label}: {title} {signed(metric, row.differences[metric])} from the baseline{known}")
+    return lines
 
 
 def same_results(summary: Summary) -> list[str]:

@@ -211,15 +211,17 @@ class _Job:
 
     def curve(self, importance: Mapping[str, Tensor]) -> list[tuple[float, dict[str, float]]]:
         """Loss and metrics on the validation split with growing shares of the heads at zero."""
-        points = []
+        points: list[tuple[float, dict[str, float]]] = []
         for share in _CURVE:
-            self._tell(f"without {share:.0%} of the heads")
             without = least_heads(importance, self.layers, share)
+            removed = sum(map(len, without.values())) / sum(layer.n_heads for layer in self.layers.values())
+            if points and removed == points[-1][0]:
+                continue  # of few heads, several shares are as many
+            self._tell(f"without {share:.0%} of the heads")
             with ExitStack() as stack:
                 changes = {self.layers[name].site: Zero(heads=some) for name, some in without.items()}
                 stack.enter_context(intervene(self.model, changes))
                 evaluated = evaluate_run(self.run, "validation", max_examples=min(self.limit, 256))
-            removed = sum(map(len, without.values())) / sum(layer.n_heads for layer in self.layers.values())
             points.append((removed, evaluated.metrics))
         return points
 

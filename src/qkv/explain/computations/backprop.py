@@ -16,6 +16,7 @@ from ..subject import Attended, Subject, attended
 TITLE = "Backpropagation through attention"
 Q, K, V = [[1.0, 0.0], [2.0, 1.0]], [[1.0, 0.0], [1.0, 1.0]], [[3.0, 6.0], [7.0, 12.0]]
 GRADIENT = [[1.0, 0.0], [0.0, 1.0]]
+_ROUNDING = 1e-12  # gradients smaller than this, relative to the terms whose difference they are, are 0
 
 
 def example() -> Explanation:
@@ -57,13 +58,20 @@ def _gradient(subject: Subject, a: Attended, where: str) -> tuple[Tensor, str]:
     return per_head[:, a.head].detach().float(), f"{words}, {number(float(loss.detach()))}"
 
 
+def _exact(weights: Tensor) -> Tensor:
+    """Weights in fp64 whose rows add up to 1 as exactly, so that rounding in fp32 is no gradient."""
+    sums = weights.double().sum(-1, keepdim=True)
+    return weights.double() / sums.where((sums - 1).abs() < 1e-4, 1.0)
+
+
 def _steps(a: Attended, gradient: Tensor) -> tuple[Step, ...]:
     gradient = gradient.double()
-    q, k, v, p, scale = a.q.double(), a.k.double(), a.v.double(), a.weights.double(), a.request.scale
+    q, k, v, p, scale = a.q.double(), a.k.double(), a.v.double(), _exact(a.weights), a.request.scale
     d_v = p.T @ gradient
     d_p = gradient @ v.T
     row = (p * d_p).sum(-1, keepdim=True)
     d_s = p * (d_p - row)
+    d_s = d_s.where(d_s.abs() > _ROUNDING * (p * d_p).abs().amax(), 0.0)
     d_q, d_k = d_s @ k * scale, d_s.T @ q * scale
     names, keys = a.queries, a.keys
     factor = "" if scale == 1 else f" The scale {number(scale)} is a factor of both."

@@ -18,6 +18,7 @@ from ...kernels.request import Request
 from ...look.activations import intervene
 from ...look.activations.intervene import Changes
 from ...look.analysis.head_scores import induction_scores
+from ...look.head_grid import DIVERGED
 from ...look.view.analysis_panels import MOST_TOKENS, head_scores_panel, lens_panel
 from ...look.view.attention import Group, attention_groups, by_group
 from ...look.view.axis import Axis, patch_labels, spread, window
@@ -52,6 +53,7 @@ def look(
     neuron: str | None = None,
     texts: Sequence[str] | None = None,
     patch: str | None = None,
+    kind: str | None = None,
 ) -> Figure:
     """Return a figure of the attention of every layer and head on each input: texts, or files where the run reads files.
 
@@ -64,6 +66,7 @@ def look(
     changes:  of activations, under which the model runs (`qkv.look.activations.intervene`).
     neuron:   a neuron of a feed-forward layer, such as "1.17" or "decoder.1.17", to show with the texts that excite it the
               most, chosen from `texts`, by default from the run's validation split. Inputs may be empty then.
+    kind:     of attention, "encoder", "decoder" or "cross", that the page opens with and a picture shows.
     patch:    a second text of as many tokens as the only input, for activation patching between the two.
 
     Raises ValueError for an input that the run can't read, for tokens, layers, heads, words or neurons that are not there,
@@ -87,7 +90,9 @@ def look(
         if patch is not None:
             views = _with_panel(views, patching_panel(run, str(items[0]), patch, target))
     first = None if layers is None and heads is None else ((layers or [0])[0], (heads or [0])[0])
-    return Figure(run.name, views, run.model, first)
+    for view in views if kind is not None else ():
+        view.group(kind)  # raises ValueError for a kind that is not there
+    return Figure(run.name, views, run.model, first, kind)
 
 
 def _with_panel(views: tuple[View, ...], panel: Panel) -> tuple[View, ...]:
@@ -122,6 +127,8 @@ def _view(
     panels += _analysis(run, passing, axes, requests)
     notes = [axis.note for axis in named.values() if axis.note]
     notes += [f"{group.name}: {group.note}" for group in groups if group.note and "rollout" not in group.name]
+    if not all(bool(layer.weights.isfinite().all()) for group in groups for layer in group.layers):
+        notes.append(DIVERGED)
     if not groups:
         notes.append(_without_attention(run, [panel["title"] for panel in (*panels, *passing.panels)]))
     facts = (*passing.facts, *_next_token(passing, hidden))

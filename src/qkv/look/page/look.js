@@ -90,11 +90,10 @@
       view().notes.length ? make("ul", { class: "notes" }, view().notes.map((note) => make("li", {}, note + "."))) : null);
   }
   function openView(index) {
-    Object.assign(state, { view: index, group: 0 });
-    openGroup(0);
+    openGroup(Math.max(0, data.views[index].groups.findIndex((one) => one.name === data.kind)), index);
   }
-  function openGroup(index) {
-    state.group = index;
+  function openGroup(index, input = state.view) {
+    Object.assign(state, { view: input, group: index });
     if (!view().groups.length) return;
     const layers = group().layers, wanted = data.head;
     const at = wanted ? layers.findIndex((one) => one.index === wanted[0]) : -1;
@@ -257,7 +256,8 @@
 
   function lines() {
     const rows = rowLabels(), columns = columnLabels(), S = columns.length, heads = current();
-    const top = heads.map((weights) => Math.max(1e-9, ...weights));
+    const top = heads.map((weights) => rows.map((_, t) => Math.max(1e-9, ...weights.subarray(t * S, (t + 1) * S))));
+    const mean = heads.length > 1 ? `mean of ${heads.length} heads` : "";
     const writes = query().writes, canvas = make("canvas", { "aria-hidden": "true" });
     let hover = null;
     const buttons = { query: [], key: [] };
@@ -265,7 +265,7 @@
     function value(t, s) { return heads.reduce((sum, weights) => sum + weights[t * S + s], 0) / heads.length; }
     function token(side, i, text) {
       const next = side === "query" && writes.length && writes[i] ? make("small", { title: "the likeliest next token" }, "→ ", label(writes[i])) : null;
-      const number = make("span", { class: "w" });
+      const number = make("span", { class: "w", title: mean || (state.scaled ? "product" : "weight") });
       const inside = side === "query" ? [number, next, label(text)] : [label(text), number];
       const button = make("button", { class: "token", tabindex: i ? -1 : 0, "aria-pressed": false,
         onmouseenter: () => { hover = { side, tokens: [i] }; paint(); tell(side, i, text); },
@@ -291,7 +291,7 @@
     function tell(side, i, text) {
       const others = side === "query" ? columns : rows;
       const best = others.map((name, j) => [name, side === "query" ? value(i, j) : value(j, i)]).sort((a, b) => b[1] - a[1]).slice(0, 4);
-      say(`${apart(text)} ${side === "query" ? "attends to" : "is attended to by"} ${best.map(([name, w]) => `${apart(name)} ${digits(w)}`).join(", ")}${heads.length > 1 ? ` (mean of ${heads.length} heads)` : ""}`);
+      say(`${apart(text)} ${side === "query" ? "attends to" : "is attended to by"} ${best.map(([name, w]) => `${apart(name)} ${digits(w)}`).join(", ")}${mean && ` (${mean})`}`);
     }
     const left = make("div", { class: "column left" }, rows.map((text, i) => token("query", i, text)));
     const right = make("div", { class: "column right" }, columns.map((text, i) => token("key", i, text)));
@@ -308,8 +308,8 @@
         const shift = (h - (heads.length - 1) / 2) * Math.min(2.2, 14 / heads.length);
         for (let t = 0; t < rows.length; t++) for (let s = 0; s < S; s++) {
           if (chosen && !chosen.tokens.includes(chosen.side === "query" ? t : s)) continue;
-          const share = weights[t * S + s] / (state.scaled ? top[h] : 1);
-          if (share < 0.01) continue;
+          const share = weights[t * S + s] / top[h][t];
+          if (share < 0.03) continue;
           context.globalAlpha = Math.min(1, chosen ? 0.12 + share : share);
           context.lineWidth = 0.6 + 2.6 * share;
           const y1 = t * 22 + 11 + shift, y2 = s * 22 + 11 + shift;
@@ -327,7 +327,9 @@
         number.textContent = sum >= 0.005 ? sum.toFixed(2) : "";
       });
     }
-    const drawing = make("div", {}, make("div", { class: "lines" }, make("div", { class: "left heads-of" }, `${query().name} (queries)`), make("span", {}), make("div", { class: "heads-of" }, `${key().name} (keys)`), left, canvas, right));
+    const what = state.scaled ? "product" : "weight";
+    const note = `The strongest line of a token on the left is its largest ${what} in that head. The number beside a token is the ${mean ? `mean of the ${heads.length} heads` : what}.`;
+    const drawing = make("div", {}, make("p", { class: "note" }, note), make("div", { class: "lines" }, make("div", { class: "left heads-of" }, `${query().name} (queries)`), make("span", {}), make("div", { class: "heads-of" }, `${key().name} (keys)`), left, canvas, right));
     drawing.after = paint;
     return drawing;
   }
@@ -672,7 +674,7 @@
     openView(number("input", data.views.length) || 0);
     if (!view().groups.length) return;
     const at = view().groups.findIndex((one) => one.name === wanted.get("kind"));
-    if (at > 0) openGroup(at);
+    if (at >= 0 && at !== state.group) openGroup(at);
     const row = group().layers.findIndex((one) => String(one.index) === wanted.get("layer"));
     if (row >= 0) Object.assign(state, { layer: row, heads: [0] });
     const heads = (wanted.get("heads") || "").split(",").map((text) => layer().heads.findIndex((head) => String(head) === text)).filter((place) => place >= 0);

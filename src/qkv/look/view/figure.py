@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ...core.atomic import write_file
 from ..html import PAGE, render
-from . import picture
+from . import picture, word_picture
 from .attention import Group
 from .axis import Axis
 from .encode import Arrays, group_json
@@ -68,13 +68,14 @@ class Figure:
     """Attention of a trained model on some inputs; a notebook displays the page that `save("page.html")` writes.
 
     title: of the page. views: one for each input. model: for the output projections of `score`. head: (layer, head) that the
-    page opens with.
+    page opens with. kind: of attention that the page opens with and a picture shows, "encoder", "decoder" or "cross".
     """
 
     title: str
     views: tuple[View, ...]
     model: nn.Module | None = None
     head: tuple[int, int] | None = None
+    kind: str | None = None
 
     def __repr__(self) -> str:
         """One line: where it is from, and the attention of each input."""
@@ -100,7 +101,8 @@ class Figure:
         """Write the figure: `.html` is the interactive page, `.json` has exact weights, `.svg` and `.png` are a picture.
 
         A picture has a heat map of `layer` (by default the last on display), of one `head` or averaged over heads, and
-        small maps of the others. Raises ValueError for another suffix.
+        small maps of the others. If the figure is of a word, it has what the word attends to in each head instead. Raises
+        ValueError for another suffix.
         """
         path = check_suffix(path)
         if path.suffix == ".html":
@@ -118,7 +120,10 @@ class Figure:
     ) -> picture.Drawing:
         """Return the picture that `save` writes."""
         shown = self.views[view]
-        return picture.draw(shown.group(group), shown.axes, layer, head, shown.text)
+        chosen = shown.group(group or self.kind)
+        if shown.focus.keys() & {chosen.query, chosen.key}:
+            return word_picture.draw(chosen, shown.axes, shown.focus, layer, head, shown.text)
+        return picture.draw(chosen, shown.axes, layer, head, shown.text)
 
     def html(self, live: Mapping[str, Any] | None = None) -> str:
         """Return the page: one file without requests. With `live`, what its form begins with (`target`, `neuron`, `patch`,
@@ -148,7 +153,7 @@ class Figure:
         each = ROOM // len(self.views)
         views = [_view_json(view, self.model, arrays, each * i) for i, view in enumerate(self.views, 1)]
         head = None if self.head is None else list(self.head)
-        return {"title": self.title, "head": head, "views": views, "arrays": arrays.texts}
+        return {"title": self.title, "head": head, "kind": self.kind, "views": views, "arrays": arrays.texts}
 
     def to_json(self) -> dict[str, Any]:
         """Return everything on display with exact weights."""

@@ -18,7 +18,7 @@ from .axis import Axis
 
 _INK, _SOFT, _PAGE, _SHEET, _HEAT = "#1c1b22", "#5d5b68", "#fbfaf8", "#f1efea", (59, 47, 181)
 _EXCLUDED = (205, 201, 192)  # pairs that no weight is computed for
-_FONT = 12
+FONT = 12
 _THUMB, _GAP = 58, 8
 _MOST = 12  # layers and heads of small maps
 
@@ -46,7 +46,7 @@ class Drawing:
         for x, y, text, anchor, upright in self.texts:
             turn = f"rotate(-90 {x} {y})" if upright else None
             parts.append(tag("text", text, x=x, y=y, text_anchor=anchor, transform=turn, fill=_INK))
-        style = Markup(f"text{{font:{_FONT}px system-ui,'Noto Sans','Noto Emoji',sans-serif;white-space:pre}}")
+        style = Markup(f"text{{font:{FONT}px system-ui,'Noto Sans','Noto Emoji',sans-serif;white-space:pre}}")
         return str(
             tag(
                 "svg",
@@ -72,7 +72,7 @@ class Drawing:
             left, top, right, bottom = (round(edge * zoom) for edge in (x, y, x + w, y + h))
             draw.rectangle((left, top, max(right - 1, left), max(bottom - 1, top)), fill=color)
         for x, y, text, anchor, upright in self.texts:
-            font = _font(_FONT * zoom)
+            font = _font(FONT * zoom)
             if not upright:
                 at = {"start": "ls", "middle": "ms", "end": "rs"}[anchor]
                 draw.text((x * zoom, y * zoom), text, fill=_INK, font=font, anchor=at)
@@ -105,12 +105,13 @@ def draw(
 ) -> Drawing:
     """Draw a layer of a group large, one head or the mean of its heads, and every layer and head small below."""
     layer = group.layers[-1] if index is None else group.layer(index)
+    head = layer.heads[0] if head is None and len(layer.heads) == 1 else head
     weights = layer.weights.mean(0) if head is None else group.head(layer.index, head)
     computed = None if layer.computed is None else layer.computed[0 if head is None else layer.heads.index(head)]
     rows, columns = axes[group.query].row_labels, axes[group.key].labels
     cell = 18 if max(len(rows), len(columns)) <= 32 else 12
-    left = 16 + max(text_width(label, _FONT) for label in rows)
-    top = 44 + max(text_width(label, _FONT) for label in columns)
+    left = 16 + max(text_width(label, FONT) for label in rows)
+    top = 44 + max(text_width(label, FONT) for label in columns)
     small = _spread(group.layers)
     across = max(min(len(layer.heads), _MOST) for layer in small)
     width = max(left + cell * len(columns), 60 + across * (_THUMB + _GAP)) + 16
@@ -123,7 +124,7 @@ def draw(
         drawing.text(left + column * cell + cell / 2 + 4, top - 6, label, upright=True)
     for row, label in enumerate(rows):
         drawing.text(left - 8, top + row * cell + cell / 2 + 4, label, "end")
-    _cells(drawing, weights, computed, left, top, cell, cell - 1)
+    cells(drawing, weights, computed, left, top, cell, cell - 1)
     _thumbnails(drawing, small, below)
     return drawing
 
@@ -137,10 +138,10 @@ def _thumbnails(drawing: Drawing, layers: Sequence[Layer], top: float) -> None:
             weights = layer.weights[place]
             side = _THUMB / max(weights.shape)
             computed = None if layer.computed is None else layer.computed[place]
-            _cells(drawing, weights, computed, 50 + place * (_THUMB + _GAP), y, side, side)
+            cells(drawing, weights, computed, 50 + place * (_THUMB + _GAP), y, side, side)
 
 
-def _cells(
+def cells(
     drawing: Drawing,
     weights: Float[Tensor, "T S"],
     computed: Tensor | None,
@@ -150,6 +151,7 @@ def _cells(
     side: float,
 ) -> None:
     """Draw weights as squares: empty ones on the sheet's color, excluded ones gray."""
+    weights = weights.nan_to_num(0.0, 0.0, 0.0)
     height, width = weights.shape
     gap = cell - side
     drawing.rectangle(left, top, width * cell - gap, height * cell - gap, _SHEET)
