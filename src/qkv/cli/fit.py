@@ -99,8 +99,9 @@ def _fit_adapter(
     from ..layers.lora import LoRA
 
     known = lora if isinstance(lora, LoRA) else None
-    options = {"rows": rows, "length": length, "training": training, "lora": known, "for_gpu": for_gpu}
-    fits = adapter_fit(name, spec, memory, adapter, **options)
+    fits = adapter_fit(
+        name, spec, memory, adapter, rows=rows, length=length, training=training, lora=known, for_gpu=for_gpu
+    )
     if json:
         echo_json(fits.to_dict())
     else:
