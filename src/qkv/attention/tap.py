@@ -9,60 +9,77 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from ..core.layout import View
 from ..kernels.request import Edits, Request
-
-_taps: list[list[Request]] = []  # of the process; plain lists, which compiled models can trace
-
+from .own_calls import own_calls
 
 Interceptor = Callable[[Request], Edits | None]
-_interceptors: list[Interceptor] = []
+
+
+@dataclass(eq=False)
+class _Block:
+    """What a block does with requests that are made inside it."""
+
+    is_own: Callable[[], bool]
+    intercept: Interceptor | None = None
+    requests: list[Request] = field(default_factory=list)
+
+
+_blocks: list[_Block] = []  # of all threads; almost always empty, which compiled models can trace
 
 
 @contextmanager
 def record_attention() -> Iterator[list[Request]]:
     """Record every request to `attend` inside the block, in order, each with the name of its layer and the edits of
-    interceptors."""
-    requests: list[Request] = []
-    _taps.append(requests)
-    try:
-        yield requests
-    finally:
-        _taps[:] = [tap for tap in _taps if tap is not requests]
+    interceptors. Requests of other threads and tasks are not recorded."""
+    with _entered(None) as block:
+        yield block.requests
 
 
 @contextmanager
 def intercept(function: Interceptor) -> Iterator[None]:
     """Call `function` with every request to `attend` inside the block, before it is computed, and with the edits of blocks
-    around this one.
+    around this one. Requests of other threads and tasks stay as they are.
 
     If it returns `Edits`, the reference implementation computes this request, with the edited scores or weights.
     """
-    _interceptors.append(function)
-    try:
+    with _entered(function):
         yield
-    finally:
-        _interceptors[:] = [one for one in _interceptors if one is not function]
+
+
+@contextmanager
+def _entered(function: Interceptor | None) -> Iterator[_Block]:
+    with own_calls() as is_own:
+        block = _Block(is_own, function)
+        _blocks.append(block)
+        try:
+            yield block
+        finally:
+            _blocks.remove(block)
 
 
 def recording() -> bool:
-    """Whether requests are being recorded or intercepted."""
-    return bool(_taps or _interceptors)
+    """Whether requests of the caller are being recorded or intercepted."""
+    return bool(_blocks) and any(block.is_own() for block in tuple(_blocks))
 
 
 def offer(request: Request) -> Request:
     """Record a request, and return it with the edits of interceptors; called by `attend`."""
-    for function in _interceptors:
-        edits = function(request)
+    if not _blocks:
+        return request
+    own = [block for block in tuple(_blocks) if block.is_own()]
+    for block in own:
+        edits = None if block.intercept is None else block.intercept(request)
         if edits is not None:
             request = replace(request, edits=(*request.edits, edits))
-    for requests in _taps:
-        requests.append(request)
+    for block in own:
+        if block.intercept is None:
+            block.requests.append(request)
     return request
 
 

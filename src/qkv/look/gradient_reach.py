@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ..attention.own_calls import hooked
 from ..core.layout import Layout
 from ..models.recurrent.model import RecurrentModel
 from ..models.stack import StackModule
@@ -21,11 +22,10 @@ def reach(model: nn.Module, ids: Int[Tensor, "B S"], seed: int = 0) -> list[floa
     norm is estimated by random projections: E ‖vᵀJ‖² = ‖J‖² for v ~ N(0, 1).
     """
     embedded: list[Tensor] = []
-    handle = _embedding(model).register_forward_hook(lambda module, inputs, out: embedded.append(out))
     training = model.training
     model.eval()
     try:
-        with torch.enable_grad():
+        with torch.enable_grad(), hooked([(_embedding(model), lambda module, inputs, out: embedded.append(out))]):
             last = _last(model, ids)
             generator = torch.Generator().manual_seed(seed)
             squares = torch.zeros(ids.shape[1], device=ids.device)
@@ -34,7 +34,6 @@ def reach(model: nn.Module, ids: Int[Tensor, "B S"], seed: int = 0) -> list[floa
                 (gradient,) = torch.autograd.grad((last * probe).sum(), embedded[0], retain_graph=True)
                 squares += gradient.float().square().sum(-1).mean(0)
     finally:
-        handle.remove()
         model.train(training)
     norms = (squares / PROBES).sqrt()
     return (norms if _backward(model) else norms.flip(0)).tolist()

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ..attention.own_calls import hooked
 from ..core.layout import Layout
 from ..models.transformer import TransformerModel
 
@@ -41,17 +42,14 @@ def layer_states(
         states = stack.placement.leave(output) if output.ndim == 4 else output
         layers.append(LayerStates(name, states[rows, at].float().cpu()))
 
-    hooks = [module.register_forward_hook(keep) for module in (stack.embedding, *stack.blocks)]
     training = model.training
     model.eval()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), hooked((module, keep) for module in (stack.embedding, *stack.blocks)):
             stack(ids, layout)
         return layers
     finally:
         model.train(training)
-        for handle in hooks:
-            handle.remove()
 
 
 def separation(states: Float[Tensor, "N M"], groups: Sequence[int]) -> float:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from ...attention.own_calls import hooked
 from ...layers.norm import LayerNorm, LayerNormalize, RMSNorm, RMSNormalize
 from ..explanation import Explanation
 from ..steps import Step, listing, number
@@ -66,13 +67,8 @@ def _seen(subject: Subject, norms: Mapping[str, Normalize]) -> list[tuple[str, N
     def keep(name: str, norm: Normalize) -> Callable[..., None]:
         return lambda _, inputs, out: seen.append((name, norm, inputs[0][0].float()))
 
-    hooks = [norm.register_forward_hook(keep(name, norm)) for name, norm in norms.items()]
-    try:
-        with torch.no_grad():
-            subject.model(*subject.inputs)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with torch.no_grad(), hooked((norm, keep(name, norm)) for name, norm in norms.items()):
+        subject.model(*subject.inputs)
     return seen
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ...attention.own_calls import hooked
 from ...layers.linear import Linear
 from ...layers.lora import LoRALinear, Size, layers
 from ..explanation import Explanation
@@ -32,12 +33,8 @@ def of(subject: Subject) -> Explanation:
     index = subject.choose("layer", subject.layer, len(adapted), 0)
     name, layer = list(adapted.items())[index]
     seen: list[Tensor] = []
-    hook = layer.register_forward_hook(lambda _, inputs, out: seen.append(inputs[0]))
-    try:
-        with torch.no_grad():
-            subject.model(*subject.inputs)
-    finally:
-        hook.remove()
+    with torch.no_grad(), hooked([(layer, lambda _, inputs, out: seen.append(inputs[0]))]):
+        subject.model(*subject.inputs)
     tokens = (
         subject.target_tokens
         if subject.target and name.startswith("decoder") and "cross" not in name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ...attention.own_calls import hooked
 from ...layers.moe import Mixture, MixtureOfExperts
 from ...layers.moe_dispatch import dispatch
 from .. import toy
@@ -38,12 +39,8 @@ def of(subject: Subject) -> Explanation:
     index = subject.choose("layer", subject.layer, len(layers), 0)
     name, layer = layers[index]
     seen: list[Tensor] = []
-    hook = layer.register_forward_hook(lambda _, inputs, out: seen.append(inputs[0]))
-    try:
-        with torch.no_grad():
-            subject.model(*subject.inputs)
-    finally:
-        hook.remove()
+    with torch.no_grad(), hooked([(layer, lambda _, inputs, out: seen.append(inputs[0]))]):
+        subject.model(*subject.inputs)
     tokens = subject.target_tokens if subject.target and name.startswith("decoder") else subject.tokens
     at = subject.choose("token", subject.token, len(tokens), len(tokens) - 1)
     about = (

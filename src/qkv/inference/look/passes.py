@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ...attention.own_calls import hooked
 from ...core.layout import Grid, Layout
 from ...data.media.png import png_bytes
 from ...generation import Generation, trace
@@ -300,16 +301,11 @@ def recorded_calls(model: nn.Module) -> Iterator[dict[str, _Call]]:
 
         return keep
 
-    handles = [
-        stack.register_forward_pre_hook(hook(name), with_kwargs=True)
-        for name in ("encoder", "decoder")
-        if isinstance(stack := getattr(model, name, None), StackModule)
-    ]
-    try:
+    stacks = [(getattr(model, name, None), hook(name)) for name in ("encoder", "decoder")]
+    with hooked(
+        [(stack, own) for stack, own in stacks if isinstance(stack, StackModule)], before=True, with_kwargs=True
+    ):
         yield calls
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def sequence_of(run: LoadedModel, call: _Call) -> TokenSequence:

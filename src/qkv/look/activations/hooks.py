@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ...attention import tap
+from ...attention.own_calls import only_if, own_calls
 from ...kernels.request import Request
 from .sites import Layer, Site
 
@@ -17,14 +18,14 @@ Function = Callable[[Site, Tensor], Tensor]
 
 @contextmanager
 def attached(chosen: Iterable[Site], function: Function) -> Iterator[None]:
-    """Inside the block, replace each activation of `chosen` by `function(site, activation)`.
+    """Inside the block, replace each activation of `chosen` by `function(site, activation)`, in the caller's passes.
 
     Hooks run in the order in which blocks are entered: an inner block's function gets what that of an outer one returned.
     """
-    with ExitStack() as stack:
+    with own_calls() as is_own, ExitStack() as stack:
         counters: dict[nn.Module, _Counter] = {}
         for site in chosen:
-            now = _running(site.layer, counters, stack)
+            now = _running(site.layer, counters, stack, is_own)
             if site.where in ("scores", "weights"):
                 stack.enter_context(tap.intercept(_edits(site, function, now)))
             else:
@@ -35,10 +36,11 @@ def attached(chosen: Iterable[Site], function: Function) -> Iterator[None]:
 @contextmanager
 def observed(chosen: Iterable[Site], function: Callable[[Site, Request], None]) -> Iterator[None]:
     """Inside the block, call `function(site, request)` for each attention request of `chosen` scores and weights."""
-    with ExitStack() as stack:
+    with own_calls() as is_own, ExitStack() as stack:
         counters: dict[nn.Module, _Counter] = {}
         for site in chosen:
-            stack.enter_context(tap.intercept(_listener(site, function, _running(site.layer, counters, stack))))
+            now = _running(site.layer, counters, stack, is_own)
+            stack.enter_context(tap.intercept(_listener(site, function, now)))
         yield
 
 
@@ -96,15 +98,18 @@ class _Counter:
         self.index += 1
 
 
-def _running(layer: Layer | None, counters: dict[nn.Module, _Counter], stack: ExitStack) -> Callable[[], bool]:
-    """Return a function that tells whether the running block is that of `layer`: always, unless layers share the block."""
+def _running(
+    layer: Layer | None, counters: dict[nn.Module, _Counter], stack: ExitStack, is_own: Callable[[], bool]
+) -> Callable[[], bool]:
+    """Return a function that tells whether a call is the caller's, and the running block that of `layer`, which layers may
+    share."""
     if layer is None or not layer.shared:
-        return lambda: True
+        return is_own
     counter = counters.get(layer.block)
     if counter is None:
         counter = counters[layer.block] = _Counter()
-        stack.callback(layer.stack.register_forward_pre_hook(counter.reset).remove)
-        stack.callback(layer.block.register_forward_pre_hook(counter.advance).remove)
+        stack.callback(layer.stack.register_forward_pre_hook(only_if(is_own, counter.reset)).remove)
+        stack.callback(layer.block.register_forward_pre_hook(only_if(is_own, counter.advance)).remove)
     at = layer.stack.block_of[layer.index]
     place = [i for i, block in enumerate(layer.stack.block_of) if block == at].index(layer.index)
-    return lambda: counter.index == place
+    return lambda: is_own() and counter.index == place

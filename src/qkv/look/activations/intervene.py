@@ -18,7 +18,8 @@ Changes = Mapping[str, Change | Function | Sequence[Change | Function]]
 
 @contextmanager
 def intervene(model: nn.Module, changes: Changes) -> Iterator[None]:
-    """Inside the block, every pass of `model` runs with the changed activations, generation included.
+    """Inside the block, every pass of `model` runs with the changed activations, generation included. Passes of other
+    threads run without the changes.
 
         with intervene(model, {"decoder.layers.3.attention.heads": Zero(heads=[0, 5])}):
             logits = model(ids)

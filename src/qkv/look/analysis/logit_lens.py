@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ...attention.own_calls import hooked
 from ...models.transformer import TransformerModel
 from ..activations import record
 
@@ -53,13 +54,13 @@ def logit_lens(
     module = model.decoder if model.decoder is not None else model.encoder
     assert module is not None
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-    handle = model.head.register_forward_pre_hook(lambda _, a, kw: calls.append((a[1:], kw)), with_kwargs=True)
+    heads = [(model.head, lambda _, a, kw: calls.append((a[1:], kw)))]
     training = model.training
     model.eval()
     try:
-        with record(model, [f"{stack}.embedding", f"{stack}.layers.*.output"]) as at:
+        names = [f"{stack}.embedding", f"{stack}.layers.*.output"]
+        with record(model, names) as at, hooked(heads, before=True, with_kwargs=True):
             model(*args, **inputs)
-        handle.remove()
         more, kwargs = calls[-1]
 
         def logits(x: Tensor) -> Tensor:
@@ -75,7 +76,6 @@ def logit_lens(
         last = logits(at[names[-1]])
         return [_prediction(name, logits(at[name]), last, top_k) for name in [f"{stack}.embedding", *names]]
     finally:
-        handle.remove()
         model.train(training)
 
 

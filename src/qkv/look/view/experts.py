@@ -10,6 +10,7 @@ from typing import Any
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ...attention.own_calls import hooked
 from ...layers.moe import Routed, Router
 from .panels import Panel, heat_panel
 
@@ -43,14 +44,8 @@ def record_routing(model: nn.Module) -> Iterator[Routings]:
 
         return keep
 
-    handles = [
-        module.register_forward_hook(hook(name)) for name, module in model.named_modules() if isinstance(module, Router)
-    ]
-    try:
+    with hooked((module, hook(name)) for name, module in model.named_modules() if isinstance(module, Router)):
         yield routings
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def expert_panels(routings: Routings, labels: dict[str, tuple[Sequence[str], Sequence[int]]]) -> list[Panel]:

@@ -4,13 +4,13 @@ over those that are routed to them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ...attention.multi_head import Pass
+from ...attention.own_calls import hooked
 from ...core.batch import Batch
 from ...layers.grouped_linear import GroupedLinear
 from ..block import BlockModule
@@ -101,13 +101,13 @@ def moments(
     """Return the moments of the layers' matrices by their names (`parts`), in passes over batches. Raises ValueError for a
     layer without inputs; an expert may have none."""
     recorder, training = _Recorder(), model.training
-    with ExitStack() as hooks:
-        for name, module in model.named_modules():
-            if isinstance(module, BlockModule):
-                hook = module.register_forward_pre_hook(recorder.note_pass(name.partition(".")[0]))
-                hooks.callback(hook.remove)
-        for path, layer in layers.items():
-            hooks.callback(layer.register_forward_pre_hook(recorder.note_input(path, layer)).remove)
+    hooks: list[tuple[nn.Module, Callable[..., Any]]] = [
+        (module, recorder.note_pass(name.partition(".")[0]))
+        for name, module in model.named_modules()
+        if isinstance(module, BlockModule)
+    ]
+    hooks += [(layer, recorder.note_input(path, layer)) for path, layer in layers.items()]
+    with hooked(hooks, before=True):
         model.eval()
         for batch in batches:
             recorder.last = None
