@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from fused_models import varied_model
-from torch import Tensor
+from torch import Tensor, nn
 
 import qkv
 from qkv.attention import tap
@@ -296,3 +296,66 @@ def test_what_the_modules_have_to_do(calls: list[int]) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         logits(model("gpt"), tokens(1))
     assert not calls
+
+
+def doubled(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **options: Any) -> Any:
+        found = function(*args, **options)
+        return 2 * found if isinstance(found, Tensor) else tuple(2 * x for x in found)
+
+    return call
+
+
+PLACES = {
+    "block": "blocks.0.forward",
+    "attention": "blocks.0.attention.forward",
+    "heads": "blocks.0.attention.meet",
+    "projection": "blocks.0.attention.q.forward",
+    "feed-forward": "blocks.0.feedforward.forward",
+    "norm": "blocks.0.norm.attention.forward",
+    "last norm": "norm.forward",
+    "rotation of queries": "position.rotate_queries",
+    "tables": "position.tables",
+}
+
+
+@pytest.mark.parametrize("of_class", [False, True])
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("when", ["before", "between"])
+def test_a_replaced_method_is_called(place: str, of_class: bool, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the encoding of a prompt, in steps, and with a cache that has had steps before."""
+    made = model("llama").eval()
+    ids = torch.randint(50, (1, 40), generator=torch.Generator().manual_seed(0))
+    *path, name = PLACES[place].split(".")
+    owner: Any = made.decoder
+    for part in path:
+        owner = (
+            owner[int(part)]
+            if part.isdigit()
+            else owner[part]
+            if isinstance(owner, nn.ModuleDict)
+            else getattr(owner, part)
+        )
+    target = type(owner) if of_class else owner
+
+    def replace() -> None:
+        monkeypatch.setattr(target, name, doubled(getattr(target, name)))
+
+    if when == "before":
+        replace()
+    with torch.no_grad():
+        cache = made.start(1)
+        made.step(ids[:, :38], cache)
+        made.step(ids[:, 38:39], cache)
+        if when == "between":
+            other = copy.deepcopy(cache)
+            replace()
+            found = made.step(ids[:, 39:], cache)
+            with tap.record_attention():  # the modules
+                wanted = made.step(ids[:, 39:], other)
+        else:
+            found = made.step(ids[:, 39:], cache)
+            with tap.record_attention():
+                wanted = made(ids)[:, -1]
+            torch.testing.assert_close(made(ids)[:, -1], wanted, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)

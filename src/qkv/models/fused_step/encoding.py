@@ -31,7 +31,7 @@ from ...kv_cache.full import KeyValueState
 from ...patterns.algebra import Full
 from ...patterns.basic import Causal
 from ...positions.rotary import RotaryTurn
-from .layers import Described, Unfit, hooks_of, is_simple, layer
+from .layers import Described, Unfit, are_original, hooks_of, is_simple, layer, settings_of
 from .snapshot import Snapshot
 
 _GLOBAL_HOOKS = (hooks._global_forward_hooks, hooks._global_forward_pre_hooks)
@@ -76,8 +76,7 @@ class FusedEncoding:
         if len(stack.between) or stack.placement.streams > 1 or not all(map(is_simple, stack.positions)):
             raise Unfit
         self.known, blocks = Described(), stack.layers
-        if any("forward" in vars(module) for block in blocks for module in block.modules()):
-            raise Unfit
+        settings_of([*blocks, stack.norm, *stack.positions])
         self.layers = (Layer * len(blocks))(*(layer(block, self.known) for block in blocks))
         self.norm = self.known.norm(stack.norm)
         self.hooks = [table for block in blocks for table in hooks_of(block)] + hooks_of(stack.norm)
@@ -94,7 +93,7 @@ class FusedEncoding:
     def __call__(
         self, x: Float[Tensor, "B T M"], layout: Layout, runs: Sequence[Pass], count: int, cache: Cache | None
     ) -> Float[Tensor, "B T M"] | None:
-        if not self.fits or any(self.hooks):
+        if not self.fits or any(self.hooks) or not are_original():
             return None
         if any(run.attend is not attend or run.extras is not None or run.split is not None for run in runs):
             return None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cache
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -28,6 +30,25 @@ _DTYPES = (torch.float32, torch.bfloat16)
 _NUMBERS = {
     function: native.ACTIVATIONS.index(name) for name, function in ACTIVATIONS.items() if name in native.ACTIVATIONS
 }
+
+
+_CLASSES = (
+    BlockModule,
+    MultiHeadAttention,
+    FeedForwardNet,
+    Linear,
+    LayerNormalize,
+    RMSNormalize,
+    RotaryTurn,
+    PositionModule,
+)
+# The methods that the kernels stand for: those that the classes define or inherit from classes of qkv.
+_METHODS = [
+    (cls, name, getattr(cls, name))
+    for cls in _CLASSES
+    for name in {name for base in cls.__mro__ if base.__module__.startswith("qkv.") for name in vars(base)}
+    if isinstance(getattr(cls, name), FunctionType)
+]
 
 
 class Unfit(Exception):
@@ -175,6 +196,25 @@ def is_simple(position: PositionModule) -> bool:
         return True
     turning = ("tables", "rotate", "rotate_queries", "rotate_keys")
     return all(getattr(type(position), name) is getattr(PositionModule, name) for name in turning)
+
+
+def are_original() -> bool:
+    """Whether nobody has replaced a method of the classes that the kernels stand for."""
+    return all(getattr(cls, name) is method for cls, name, method in _METHODS)
+
+
+def settings_of(modules: Iterable[nn.Module]) -> list[dict[str, Any]]:
+    """The attributes of modules and those in them. Raises `Unfit` if one is in the place of a method."""
+    every = [each for module in modules for each in module.modules()]
+    kinds: list[Any] = [type(each) for each in every]
+    if not are_original() or not all(_methods(kind).isdisjoint(vars(x)) for kind, x in zip(kinds, every, strict=True)):
+        raise Unfit
+    return [vars(each) for each in every]
+
+
+@cache
+def _methods(kind: type[nn.Module]) -> frozenset[str]:
+    return frozenset(name for name in dir(kind) if callable(getattr(kind, name, None)))
 
 
 def hooks_of(module: nn.Module) -> list[Any]:

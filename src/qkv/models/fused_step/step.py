@@ -22,7 +22,7 @@ from ...kernels.native.layers import Layer
 from ...kv_cache.cache import Cache
 from ...kv_cache.full import CrossState, KeyValueState
 from .groups import Group, cross_groups, own_groups
-from .layers import Described, Unfit, hooks_of, is_simple, layer
+from .layers import Described, Unfit, are_original, hooks_of, is_simple, layer, settings_of
 
 _GLOBAL_HOOKS = (hooks._global_forward_hooks, hooks._global_forward_pre_hooks)
 
@@ -70,6 +70,8 @@ class FusedStep:
         self.rows = max(self._rows(i) for i in range(len(described)))
         self.first_of = [stack.position_of.index(i) for i in sorted(set(stack.position_of))]  # a layer of each scheme
         self.places = [tensor.data_ptr() for tensor in self.known.tensors]
+        self.settings = settings_of([*blocks, stack.norm, *stack.positions])
+        self.size = sum(map(len, self.settings))
         self.hooks = [table for block in blocks for table in hooks_of(block)] + hooks_of(stack.norm)
         self.checked = False  # since the weights and hooks were settled
 
@@ -77,6 +79,10 @@ class FusedStep:
         """Query rows that share a key-value head of layer i, for each token."""
         pairs = ((a.heads, a.kv_heads) for a in (self.layers[i].own, self.layers[i].cross))
         return max(heads // kv_heads if kv_heads else 1 for heads, kv_heads in pairs)
+
+    def _is_changed(self) -> bool:
+        """Whether a method was replaced, in a class or by an attribute of a module."""
+        return sum(map(len, self.settings)) != self.size or not are_original()
 
     def __deepcopy__(self, memo: object) -> None:
         """A copy of a cache is described again."""
@@ -92,7 +98,7 @@ class FusedStep:
         self, x: Float[Tensor, "B T M"], layout: Layout, runs: Sequence[Pass], cache: Cache, count: int
     ) -> Float[Tensor, "B T M"] | None:
         """The output of the stack; None where this step is one for the modules."""
-        if not self.checked and (any(self.hooks) or self.stack.training):
+        if not self.checked and (any(self.hooks) or self.stack.training or self._is_changed()):
             return None
         self.checked = cache.settled
         if x.shape[1] * self.rows > decoding.MOST_ROWS:
