@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import io
 import json
 import runpy
+import socket
 import threading
 import urllib.error
 import urllib.request
@@ -23,7 +25,7 @@ EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "serve.py"
 
 @pytest.fixture(scope="module")
 def address(trained: Path) -> Iterator[str]:
-    server = runpy.run_path(str(EXAMPLE))["server"](str(trained), 0)
+    server = runpy.run_path(str(EXAMPLE))["server"](str(trained), 0, timeout=1.0)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -68,6 +70,39 @@ def test_a_length_that_cannot_be_read(length: str, status: int, address: str) ->
     connection.endheaders()
     answer = connection.getresponse()
     assert answer.status == status and "bytes" in json.load(answer)["error"]
+    connection.close()
+
+
+def test_idle_and_half_sent_connections_block_nobody(address: str) -> None:
+    host, port = address.removeprefix("http://").split(":")
+    with contextlib.ExitStack() as stack:
+        idle, half = (stack.enter_context(socket.create_connection((host, int(port)))) for _ in range(2))
+        half.sendall(f"POST / HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 100\r\n\r\n{{".encode())
+        assert post(address, {"texts": ["<de> 3 days ago"]})[0] == 200
+        for connection in (idle, half):  # and both are closed after the timeout
+            connection.settimeout(60)
+            assert connection.recv(1) == b""
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        ("Host", "evil.example"),
+        ("Host", "evil.example:80"),
+        ("Host", "127.0.0.1.evil.example"),
+        ("Origin", "https://evil.example"),
+        ("Origin", "null"),
+        ("Sec-Fetch-Site", "cross-site"),
+    ],
+)
+def test_requests_of_web_pages_are_refused(header: str, value: str, address: str) -> None:
+    connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)
+    connection.putrequest("POST", "/", skip_host=header == "Host")
+    connection.putheader(header, value)
+    connection.putheader("Content-Length", "2")
+    connection.endheaders(b"{}")
+    answer = connection.getresponse()
+    assert answer.status == 403 and json.load(answer)["error"]
     connection.close()
 
 

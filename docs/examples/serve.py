@@ -1,24 +1,38 @@
 """Answer HTTP requests with a run: `python serve.py runs/localise`, then POST {"texts": ["<de> 3 days ago"]} to port 8000.
 
-One request at a time is computed, and the texts of a request form a batch. It listens on this machine alone.
+Each connection has a thread, and is closed after ten silent seconds. The model computes one request at a time, all of its
+texts in one batch. The server listens on this machine alone, and refuses what a browser sends for a web page: any page that
+you visit can send requests to your machine. The browser names the page's site in `Origin`, or, if the site's name leads to
+your machine, in `Host`.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from http.server import BaseHTTPRequestHandler, HTTPServer
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import qkv
 
 LARGEST = 1_000_000  # bytes of a request
+HOSTS = ("127.0.0.1", "localhost")
 
 
 class Handler(BaseHTTPRequestHandler):
     run: qkv.Run
+    lock: threading.Lock  # of the model
+    timeout = 10.0  # seconds that a connection may be silent
 
     def do_POST(self) -> None:
+        port = self.server.server_address[1]
+        if self.headers.get("Host") not in [*HOSTS, *(f"{host}:{port}" for host in HOSTS)]:
+            self.answer(403, {"error": f"the Host has to be {HOSTS[0]}:{port}"})
+            return
+        if self.headers.get("Origin") is not None or self.headers.get("Sec-Fetch-Site") is not None:
+            self.answer(403, {"error": "requests of web pages are not answered"})
+            return
         try:
             length = int(self.headers.get("Content-Length") or 0)
         except ValueError:
@@ -33,7 +47,10 @@ class Handler(BaseHTTPRequestHandler):
             request = json.loads(self.rfile.read(length))
             if not isinstance(request, dict) or not isinstance(request.get("texts"), list):
                 raise ValueError('a request is {"texts": ["…"], "options": {}}')
-            answers = self.run.generate(request["texts"], **request.get("options", {}))
+            with self.lock:
+                answers = self.run.generate(request["texts"], **request.get("options", {}))
+        except TimeoutError:
+            self.close_connection = True
         except (ValueError, TypeError) as error:
             self.answer(400, {"error": str(error)})
         else:
@@ -48,10 +65,14 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def server(directory: str, port: int = 8000) -> HTTPServer:
+class Server(ThreadingHTTPServer):
+    daemon_threads = True  # an idle connection keeps no process alive
+
+
+def server(directory: str, port: int = 8000, timeout: float = 10.0) -> Server:
     """A server on 127.0.0.1, with the model loaded once; port 0 is any free one."""
-    run = qkv.load(directory)
-    return HTTPServer(("127.0.0.1", port), type("RunHandler", (Handler,), {"run": run}))
+    fields = {"run": qkv.load(directory), "lock": threading.Lock(), "timeout": timeout}
+    return Server(("127.0.0.1", port), type("RunHandler", (Handler,), fields))
 
 
 if __name__ == "__main__":

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
 import pytest
+import typer
 
 from qkv.cli import main
+from qkv.cli.app import COMMANDS as COMMANDS_OF_GROUPS
+from qkv.cli.app import GROUPS, MEANINGS, app
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -57,3 +61,61 @@ def seconds_of_children() -> float:
 def test_it_runs_as_a_module_and_tells_its_version() -> None:
     done = subprocess.run([sys.executable, "-m", "qkv", "--version"], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout.split()[0]) == (0, "qkv")
+
+
+def test_commands_stand_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    printed = capsys.readouterr().out
+    places = [printed.index(f"─ {title} ─") for title in GROUPS]
+    assert places == sorted(places) and "─ Commands ─" not in printed
+    assert list(COMMANDS_OF_GROUPS) == list(dict.fromkeys(COMMANDS_OF_GROUPS))
+    train = printed[places[0] : places[1]]
+    assert " tokenizer " in train and " predict " not in train
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("finetune", "train"),
+        ("export", "convert"),
+        ("serve", "generate"),
+        ("merge", "convert"),
+        ("info", "show"),
+        ("plot", "look"),
+        ("compare", "report"),
+        ("nbest", "generate"),
+        ("evaluate", "eval"),
+        ("infer", "predict"),
+        ("test", "eval"),
+        ("push", "convert"),
+        ("download", "generate"),
+        ("FineTune", "train"),
+    ],
+)
+def test_a_name_of_another_program_leads_to_what_does_it(
+    name: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([name, "x"]) == 2
+    told = capsys.readouterr().err
+    assert f"there is no command {name!r}: " in told and f"`qkv {command} " in told and len(told.splitlines()) == 1
+
+
+def test_the_advice_names_commands_and_options_that_exist() -> None:
+    names = [name for group in MEANINGS for name in group.split()]
+    assert len(names) == len(set(names)) and not set(names) & set(COMMANDS_OF_GROUPS)
+    root = typer.main.get_command(app)
+    for advice in MEANINGS.values():
+        for line in re.findall("`qkv ([^`]*)`", advice):
+            words = line.split()
+            if words[0].startswith("-"):
+                continue
+            command = root.get_command(None, words[0])  # type: ignore[attr-defined]
+            while hasattr(command, "list_commands") and len(words) > 1:
+                words = words[1:]
+                command = command.get_command(None, words[0])
+            options = {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
+            assert {word for word in words if word.startswith("--")} <= options, line
+
+
+def test_a_misspelt_command_is_still_found_by_its_spelling(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trian"]) == 2 and "Did you mean 'train'" in capsys.readouterr().err

@@ -69,7 +69,7 @@ def test_blank_texts_in_an_array(runs: Path, tmp_path: Path, capsys: pytest.Capt
     assert main(["embed", str(runs / "masked"), "ab", " ", "b", "--out", out]) == 0
     found = np.load(out)
     assert found.shape[0] == 3 and np.isnan(found).all(-1).tolist() == [False, True, False]
-    assert main(["embed", str(runs / "masked"), "ab", " ", "b", "--out", out, "--pooling", "none"]) == 0
+    assert main(["embed", str(runs / "masked"), "ab", " ", "b", "--out", out, "--pooling", "none", "--overwrite"]) == 0
     lengths = [int(length) for length in capsys.readouterr().out.split()]
     assert lengths[1] == 0 and np.load(out).shape[0] == sum(lengths)
     assert main(["embed", str(runs / "masked"), " ", "--out", out]) == 2

@@ -108,9 +108,9 @@ def ablate(
     if study.report is None:
         return interrupted("ablation", study.folder)
     if json:
-        from ..core import plain_json
+        from ..core import json_files
 
-        echo(plain_json.dumps(study.summary.to_dict(), indent=2))
+        echo(json_files.dumps(study.summary.to_dict(), indent=2))
         return 0
     _show(study.summary)
     echo(f"The ablation is in {study.folder}; open {study.report} in a browser.")

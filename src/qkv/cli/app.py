@@ -14,36 +14,97 @@ from . import allocator, completion, consent, waiting
 MARKUP: Any = "markdown"
 
 # Where the function, or the group of subcommands, of each command is: a module of this package and a name in it.
-COMMANDS = {
-    "demo": ("train", "demo"),
-    "train": ("train", "train"),
-    "eval": ("evaluate", "evaluate"),
-    "report": ("report", "report"),
-    "ablate": ("ablate", "ablate"),
-    "tune": ("tune", "tune"),
-    "reproduce": ("reproduce", "reproduce"),
-    "generate": ("generate", "generate"),
-    "translate": ("generate", "generate"),
-    "chat": ("chat", "chat"),
-    "score": ("score", "score"),
-    "embed": ("score", "embed"),
-    "classify": ("classify", "classify"),
-    "fill": ("fill", "fill"),
-    "predict": ("predict", "predict"),
-    "look": ("look", "look"),
-    "prune": ("prune", "prune"),
-    "quantize": ("quantize", "quantize"),
-    "scaling": ("scaling", "app"),
-    "tokenizer": ("tokenizer", "app"),
-    "vectors": ("vectors", "app"),
-    "convert": ("convert", "convert"),
-    "list": ("catalog", "list_"),
-    "show": ("show", "show"),
-    "explain": ("explain", "explain"),
-    "tour": ("tour", "tour"),
-    "cost": ("cost_commands", "app"),
-    "doctor": ("doctor", "doctor"),
+GROUPS = {
+    "Train": {
+        "demo": ("train", "demo"),
+        "train": ("train", "train"),
+        "eval": ("evaluate", "evaluate"),
+        "report": ("report", "report"),
+        "ablate": ("ablate", "ablate"),
+        "tune": ("tune", "tune"),
+        "scaling": ("scaling", "app"),
+        "reproduce": ("reproduce", "reproduce"),
+        "tokenizer": ("tokenizer", "app"),
+        "vectors": ("vectors", "app"),
+    },
+    "Use": {
+        "predict": ("predict", "predict"),
+        "classify": ("classify", "classify"),
+        "generate": ("generate", "generate"),
+        "translate": ("generate", "generate"),
+        "chat": ("chat", "chat"),
+        "fill": ("fill", "fill"),
+        "embed": ("score", "embed"),
+        "score": ("score", "score"),
+    },
+    "Look inside": {
+        "look": ("look", "look"),
+        "show": ("show", "show"),
+        "list": ("catalog", "list_"),
+        "cost": ("cost_commands", "app"),
+        "doctor": ("doctor", "doctor"),
+    },
+    "Shrink and export": {
+        "prune": ("prune", "prune"),
+        "quantize": ("quantize", "quantize"),
+        "convert": ("convert", "convert"),
+    },
+    "Learn": {
+        "explain": ("explain", "explain"),
+        "tour": ("tour", "tour"),
+    },
 }
+COMMANDS = {name: place for group in GROUPS.values() for name, place in group.items()}
+
+# What a name means that is no command, in other programs or in plain words, and what does it here.
+MEANINGS = {
+    "finetune fine-tune fine_tune sft lora qlora adapt instruct": "`qkv train RECIPE model=DIRECTORY` trains a model "
+    "further; adapter=lora trains a few parameters of it",
+    "fit run-training pretrain learn start new init begin": "`qkv train FILE` guesses a recipe for your data, and "
+    "`qkv list recipes` names those that there are",
+    "resume continue restart": "`qkv train RECIPE --resume` continues a run",
+    "test evaluate evaluation validate benchmark bench metrics accuracy": "`qkv eval RUN` evaluates a run",
+    "infer inference apply use predict-file batch": "`qkv predict RUN FILE --out FILE` predicts, and "
+    "`qkv generate RUN TEXT` continues texts",
+    "nbest n-best beam sample sampling complete completion continue-text": "`qkv generate RUN TEXT --num-beams N "
+    "--num-samples N --scores` gives several outputs with their scores",
+    "tag ner label sentiment answer qa detect segment caption forecast transcribe": "`qkv predict RUN INPUT` does what the "
+    "run was trained for",
+    "summarize summarise paraphrase": "`qkv generate RUN TEXT` writes what an encoder–decoder was trained to write",
+    "ask talk dialog converse": "`qkv chat RUN` answers messages",
+    "perplexity ppl loglikelihood logprob logprobs": "`qkv score RUN TEXT` gives log-likelihoods and perplexity",
+    "encode vectorize embedding embeddings features": "`qkv embed RUN TEXT` gives vectors",
+    "mask unmask": "`qkv fill RUN TEXT` fills in masks",
+    "export onnx gguf torchscript torch-export save": "`qkv convert RUN OUT --to onnx` writes a run for other programs, and "
+    "so do gguf, torch-export and hub",
+    "merge merge-adapter merge_adapter fold unload": "the run of an adapter has it merged into its weights, and "
+    "`qkv convert RUN OUT --to hub` writes them",
+    "push upload publish share": "`qkv convert RUN OUT --to hub` writes the Hub's format, which `hf upload` uploads",
+    "download pull fetch get": "a model of the Hub is downloaded when its name is used: `qkv generate owner/name TEXT`",
+    "serve server api deploy host": "qkv has no server; `qkv generate RUN --json` answers lines of standard input, and "
+    "docs/serving.md shows servers",
+    "info inspect describe summary config params": "`qkv show NAME` shows a recipe, a preset or a model",
+    "plot visualize visualise viz attention heads heatmap attend": "`qkv look RUN TEXT` shows attention, and "
+    "`qkv report RUN` the curves of training",
+    "compare diff versus leaderboard": "`qkv report RUN RUN --out FILE.html` compares runs, and `qkv ablate RECIPE` trains "
+    "variants to compare",
+    "sweep hpo search optimize grid optuna": "`qkv tune RECIPE` searches settings, and `qkv ablate RECIPE` compares them",
+    "profile estimate memory flops speed size plan": "`qkv cost predict RECIPE` predicts memory, FLOPs and time",
+    "compress shrink sparsify distill": "`qkv quantize RUN` and `qkv prune RUN` make a run smaller",
+    "int8 int4 nf4 gptq awq quantise": "`qkv quantize RUN --weights int4` rounds weights",
+    "tokenize tokenise vocab bpe detokenize": "`qkv tokenizer` trains and shows tokenizers",
+    "models recipes presets ls datasets tasks": "`qkv list recipes` and `qkv list presets` name what there is",
+    "check env environment install setup version info-system": "`qkv doctor` checks the installation",
+    "tutorial course teach lesson docs": "`qkv tour` teaches, and `qkv explain NAME` shows a computation",
+    "data dataset prepare preprocess": "`qkv train FILE` shows what it sees in your data before it trains, and "
+    "`qkv show RECIPE --data` shows a batch",
+    "help": "`qkv --help` lists the commands",
+}
+
+
+def meaning(name: str) -> str | None:
+    """What does what a name means that is no command; None if that is not known."""
+    return next((advice for names, advice in MEANINGS.items() if name.lower() in names.split()), None)
 
 
 class Commands(TyperGroup):
@@ -64,9 +125,13 @@ class Commands(TyperGroup):
                 found.command(cmd_name, help=getattr(imported, f"{cmd_name}_help", None))(function)
             self.commands[cmd_name] = typer.main.get_command(found)
             self.commands[cmd_name].name = cmd_name
+            group = next(title for title, commands in GROUPS.items() if cmd_name in commands)
+            self.commands[cmd_name].rich_help_panel = group  # type: ignore[attr-defined]
         return self.commands[cmd_name]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in COMMANDS and (advice := meaning(args[0])) is not None and not ctx.resilient_parsing:
+            ctx.fail(f"there is no command {args[0]!r}: {advice}")
         if args[0] not in COMMANDS:  # the message names the nearest of the commands that are imported
             for name in COMMANDS:
                 self.get_command(ctx, name)

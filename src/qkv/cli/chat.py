@@ -22,7 +22,7 @@ from .generate import (
 )
 from .options import Device, JsonLines, RunPath
 from .say import echo
-from .texts import dumps, load_run, read, warn_of_settings
+from .texts import dumps, load_run, note_files, read, warn_of_settings
 
 
 def chat(
@@ -44,10 +44,10 @@ def chat(
     json: JsonLines = False,
     device: Device = "auto",
 ) -> None:
-    """Chat with a language model, using its chat template.
+    """Chat with a language model, using its chat template; for independent messages, `qkv generate --chat`.
 
     Each MESSAGE, or line of standard input, is answered in the context of the conversation so far. Options override the
-    model's `generation_config.json`. To answer independent messages, use `qkv generate --chat`.
+    model's `generation_config.json`.
     """
     from ..inference.chat import assistant
 
@@ -57,6 +57,7 @@ def chat(
     if settings.num_beams > 1 or settings.num_samples > 1:
         raise ValueError("a conversation has one reply to each message; leave out num_beams and num_samples")
     warn_of_settings(messages, SETTINGS_ADVICE)
+    note_files(messages or (), "; to send its lines as messages: < FILE")
     conversation: list[dict[str, Any]] = [] if system is None else [{"role": "system", "content": system}]
     for message in (text for texts in read(messages, 1) for text in texts):
         if not message.strip():

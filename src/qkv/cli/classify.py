@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import Device, JsonLines, RunPath
+from .options import Column, Device, JsonLines, OutTable, Overwrite, RunPath
 from .say import echo
-from .texts import dumps, each, load_run, warn_of_settings
+from .texts import asked, dumps, load_run, warn_of_settings
 
 if TYPE_CHECKING:
     from ..inference.classify import Classified
@@ -20,17 +20,22 @@ def classify(
         list[str] | None,
         typer.Argument(
             metavar="[TEXT]...",
-            help="Texts, pairs of texts as `TEXT<tab>TEXT`, or files of images, sounds or videos. Without any, lines of "
-            "standard input.",
+            help="Texts, pairs of texts as `TEXT<tab>TEXT`, or files of images, sounds or videos; or one file of them "
+            "(`.csv`, `.tsv`, `.jsonl`, `.parquet`, `.txt`), or a folder of images, sounds or videos. Without any, lines "
+            "of standard input.",
         ),
     ] = None,
+    out: OutTable = None,
+    column: Column = None,
+    overwrite: Overwrite = False,
     json: JsonLines = False,
     device: Device = "auto",
 ) -> None:
-    """Classify texts, images, sounds or videos: the classes with their probabilities, the most probable first.
+    """Classify texts, images, sounds or videos, as `qkv predict` does for every task: the classes by probability.
 
     A blank line gives a blank line.
     """
+    from ..inference.tables.write import class_columns
     from ..tasks.classes import likeliest, split_pairs
 
     loaded = load_run(run, "classify", device)
@@ -41,9 +46,12 @@ def classify(
     def answer(inputs: list[str]) -> list[Classified]:
         return loaded.classify_files(inputs) if reads_files else loaded.classify(*split_pairs(inputs))
 
-    for text, result in each(texts, answer, noun="file" if reads_files else "text"):
+    def show(text: str, result: Classified | None) -> None:
         if json:
             label, probabilities = (None, {}) if result is None else (result.label, result.probabilities)
             echo(dumps({"text": text, "label": label, "probabilities": probabilities}))
         else:
             echo("" if result is None else f"{likeliest(result)}\t{text}")
+
+    question = asked(texts, loaded, "classify", out, column, overwrite)
+    question.answer(answer, show, class_columns, noun="file" if reads_files else "text")

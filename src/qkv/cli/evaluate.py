@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from .options import Device, Json
+from .options import Device, Json, Overwrite
 from .say import echo
 
 
@@ -42,6 +42,7 @@ def evaluate(
             help="Write a JSONL file with every output: `source`, `hypothesis`, `references` and its `scores`.",
         ),
     ] = None,
+    overwrite: Overwrite = False,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -51,12 +52,14 @@ def evaluate(
     with their signatures), or those named by `--evaluation metrics=[…]`. Runs trained on a task have the metrics
     of that task.
     """
-    from ..core import plain_json
+    from ..core import json_files
     from ..core.atomic import write_file
     from ..experiments.evaluate import evaluate_run
     from ..inference.run import load
     from .results import show_evaluation
 
+    if out is not None and out.exists() and not overwrite:
+        raise ValueError(f"{out} already exists; replace it with --overwrite, or choose another name")
     loaded = load(run, device=device)
     splits = [item for item in data or () if "=" not in item]
     if len(splits) > 1:
@@ -72,7 +75,7 @@ def evaluate(
     )
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        write_file(out, "".join(plain_json.dumps(row) + "\n" for row in result.outputs).encode())
+        write_file(out, "".join(json_files.dumps(row) + "\n" for row in result.outputs).encode())
     if json:
         echo(result.to_json())
         return

@@ -96,7 +96,9 @@ def _explained(
     if text is None:
         return registry.explain(name)
     from ..inference.run import load
+    from .texts import note_files
 
+    note_files([text])
     return load(run or small_english(), device=device).explain(name, text, target, layer=layer, head=head, token=token)
 
 

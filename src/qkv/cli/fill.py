@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import Device, JsonLines, RunPath
+from .options import Column, Device, JsonLines, OutTable, Overwrite, RunPath
 from .say import echo
-from .texts import dumps, each, load_run, warn_of_settings
+from .texts import asked, dumps, load_run, warn_of_settings
+
+if TYPE_CHECKING:
+    from ..inference.fill import Filled
 
 
 def fill(
@@ -23,6 +26,9 @@ def fill(
         ),
     ] = None,
     top_k: Annotated[int, typer.Option(metavar="N", help="Show the N most probable tokens for each mask.")] = 5,
+    out: OutTable = None,
+    column: Column = None,
+    overwrite: Overwrite = False,
     json: JsonLines = False,
     device: Device = "auto",
 ) -> None:
@@ -33,7 +39,8 @@ def fill(
     """
     loaded = load_run(run, "fill", device)
     warn_of_settings(texts, "`qkv fill` has no settings but --top-k, leave it out")
-    for text, result in each(texts, lambda chunk: loaded.fill(chunk, top_k)):
+
+    def show(text: str, result: Filled | None) -> None:
         if json:
             masks = [] if result is None else [[asdict(token) for token in mask] for mask in result.masks]
             echo(dumps({"text": text, "filled": None if result is None else result.text, "masks": masks}))
@@ -42,3 +49,8 @@ def fill(
         else:
             for mask in result.masks:
                 echo("  ".join(f"{one.token.strip()} {one.probability:.3f}" for one in mask) + f"\t{result.text}")
+
+    def columns(result: Filled) -> dict[str, Any]:
+        return {"filled": result.text, "masks": [[asdict(token) for token in mask] for mask in result.masks]}
+
+    asked(texts, loaded, "fill", out, column, overwrite).answer(lambda chunk: loaded.fill(chunk, top_k), show, columns)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import Device, JsonLines, RunPath, Texts
+from .options import Column, Device, JsonLines, OutTable, Overwrite, RunPath, Texts
 from .say import echo
-from .texts import CHUNK, dumps, each, load_run, uncollected, warn_of_settings
+from .texts import asked, dumps, each, load_run, uncollected, warn_of_settings
 
 if TYPE_CHECKING:
     from ..generation.settings import Generation
@@ -98,10 +99,13 @@ def generate(
     draft: Draft = None,
     speculate: Speculate = None,
     verbose: Verbose = False,
+    out: OutTable = None,
+    column: Column = None,
+    overwrite: Overwrite = False,
     json: JsonLines = False,
     device: Device = "auto",
 ) -> None:
-    """Continue texts with a language model, or translate them with an encoder–decoder.
+    """Continue texts with a language model, or write what an encoder–decoder was trained to write (`qkv translate`).
 
     Without any TEXT, reads lines of standard input; a blank line gives a blank line. Options override the run's
     `generation_config.json`.
@@ -112,25 +116,36 @@ def generate(
         loaded = load_run(run, "chat" if chat else context.info_name or "generate", device)
     settings = loaded.settings(**generation_settings(context, set_))  # checked before texts are read
     warn_of_settings(texts, SETTINGS_ADVICE)
-    if stream and (json or scores or settings.num_samples > 1):
-        raise ValueError("--stream prints one output as it comes; leave out --json, --scores and --num-samples")
+    if stream and (json or scores or out is not None or settings.num_samples > 1):
+        raise ValueError("--stream prints one output as it comes; leave out --json, --scores, --out and --num-samples")
     if system is not None and not chat:
         raise ValueError("--system gives the system message of a chat; use it with --chat")
     drafting = None if draft is None else load_run(draft, "generate", device)
     settings = _speculating(settings, loaded, drafting, chosen=speculate is not None)
     model = _Replies(loaded, system, drafting) if chat else loaded
     options: dict[str, Any] = {"stop": stop or ()} | ({} if chat or drafting is None else {"draft": drafting})
+    question = asked(texts, loaded, context.info_name or "generate", out, column, overwrite)
     every: list[Output] = []
     with watched() as pace:
         if stream:
-            for _, output in each(texts, lambda chunk: _stream(model, chunk, settings, options), 1):
+            for _, output in each(
+                question.texts, lambda chunk: _stream(model, chunk, settings, options), 1, table=question.table
+            ):
                 echo()
                 every.extend([output] if output else [])
         else:
             options["scores"] = scores or json
-            for text, outputs in each(texts, lambda chunk: model.outputs(chunk, settings, **options), CHUNK):
-                _print(text, outputs or [], scores, json)
-                every.extend(outputs or [])
+
+            def answer(chunk: list[str]) -> list[list[Output]]:
+                outputs = model.outputs(chunk, settings, **options)
+                every.extend(itertools.chain(*outputs))
+                return outputs
+
+            question.answer(
+                answer,
+                lambda text, outputs: _print(text, outputs or [], scores, json),
+                lambda outputs: _columns(outputs, scores),
+            )
     if verbose:
         since = "" if pace.first is None else f", {_since_start(pace.first):.2f} s after the start of the process"
         echo(pace.text(sum(len(output.tokens) for output in every)) + since, err=True)
@@ -179,7 +194,7 @@ def _speculating(settings: Generation, run: Run, draft: Run | None, chosen: bool
     return settings
 
 
-translate_help = """Translate texts with an encoder–decoder.
+translate_help = """Translate texts with an encoder–decoder; the same as `qkv generate`.
 
 Without any TEXT, reads lines of standard input; a blank line gives a blank line. Options override the run's
 `generation_config.json`.
@@ -212,6 +227,15 @@ def _print(text: str, outputs: list[Output], scores: bool, json: bool) -> None:
         echo()
     for output in outputs if not json else ():
         echo(f"{output.score:.4f}\t{output.text}" if scores else output.text)
+
+
+def _columns(outputs: list[Output], scores: bool) -> dict[str, Any]:
+    """The outputs for a text in columns: `output`, `output_2` …, with `score` … where they are asked for."""
+    columns: dict[str, Any] = {}
+    for number, output in enumerate(outputs, 1):
+        end = "" if number == 1 else f"_{number}"
+        columns |= {f"output{end}": output.text} | ({f"score{end}": output.score} if scores else {})
+    return columns
 
 
 def _fields(output: Output) -> dict[str, Any]:

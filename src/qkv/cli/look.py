@@ -13,7 +13,7 @@ import typer
 
 from .options import Device
 from .say import echo
-from .texts import dumps, small_english, warn_of_settings
+from .texts import dumps, note_files, small_english, warn_of_settings
 
 if TYPE_CHECKING:
     from ..inference.look.live import HeadChange
@@ -122,6 +122,7 @@ def look(
     """
     from ..inference.look.live import changed_look
     from ..inference.run import load
+    from ..inference.uses import reads_text
     from ..look.view.figure import check_suffix
 
     _check_together(serve, out, json, score, port)
@@ -141,6 +142,7 @@ def look(
     warn_of_settings(inputs, "`qkv look` uses the run's settings, leave it out")
     chosen |= {"target": target, "generate": generate, "word": word}
     chosen |= {"kind": kind, "neuron": neuron, "texts": _texts(texts, neuron), "patch": patch}
+    note_files(inputs or () if reads_text(loaded) else (), "; look takes texts")
     items = inputs or ([] if neuron is not None and not serve else _lines(loaded))
     changes = _switched_off(loaded, off)
     if serve:

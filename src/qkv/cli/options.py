@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -30,8 +31,29 @@ Settings = Annotated[
     ),
 ]
 Texts = Annotated[
-    list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts. Without any, lines of standard input.")
+    list[str] | None,
+    typer.Argument(
+        metavar="[TEXT]...",
+        help="Texts, or one file of them: `.csv`, `.tsv`, `.jsonl`, `.parquet` or `.txt`. Without any, lines of standard "
+        "input.",
+    ),
 ]
+Column = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="The column of a file that the run reads; repeatable, in the order of its inputs (text and pair, question "
+        "and context …). [default: as in training, or the usual names]",
+    ),
+]
+OutTable = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write a table with the input's columns and the results beside them: `.csv`, `.tsv`, `.jsonl` or `.parquet`.",
+    ),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what `--out` names.")]
 Device = Annotated[
     str,
     typer.Option(metavar="auto|cpu|cuda|mps", help="The device to compute on.", autocompletion=completion.devices),

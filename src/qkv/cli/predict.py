@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import Device, JsonLines, RunPath
+from .options import Column, Device, JsonLines, Overwrite, RunPath
 from .say import echo
-from .texts import CHUNK, dumps, each, load_run, warn_of_settings
+from .texts import CHUNK, Asked, asked, dumps, each, load_run, warn_of_settings
 
 if TYPE_CHECKING:
     from ..inference.predict import Prediction
@@ -25,16 +25,21 @@ def predict(
         list[str] | None,
         typer.Argument(
             metavar="[INPUT]...",
-            help="Texts or files, as the run's task needs. Separate texts that belong together by tabs "
+            help="Texts or files, as the run's task needs; or one file of them (`.csv`, `.tsv`, `.jsonl`, `.parquet`, "
+            "`.txt`), or a folder of images, sounds or videos. Separate texts that belong together by tabs "
             "(`QUESTION<tab>CONTEXT`). Without any, lines of standard input; for music, a new piece.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Write masks, boxes, series and music to files in DIR, named after the inputs."
+            metavar="FILE|DIR",
+            help="Write a table with the input's columns and the predictions and probabilities beside them (`.csv`, `.tsv`, "
+            "`.jsonl`, `.parquet`); or masks, boxes, series and music to files in DIR, named after the inputs.",
         ),
     ] = None,
+    column: Column = None,
+    overwrite: Overwrite = False,
     threshold: Annotated[
         float, typer.Option(metavar="P", help="Show detected objects of at least this probability.")
     ] = 0.5,
@@ -44,15 +49,24 @@ def predict(
 ) -> None:
     """Predict with a trained run: classes, tags, answers, choices, masks, boxes, captions, forecasts or music.
 
-    A blank line gives a blank line.
+    `qkv predict RUN in.csv --out out.csv` keeps the columns of the file and adds the predictions. A blank line gives a blank
+    line.
     """
     from ..inference.predict import predict, predicts_without_input
+    from ..inference.tables.write import is_output
     from ..inference.uses import reads_text
 
     loaded = load_run(run, "predict", device)
     warn_of_settings(inputs, "`qkv predict` uses the run's settings, leave it out")
     options: dict[str, Any] = {"threshold": threshold, "seed": seed}
     answers: Iterable[tuple[str, Iterable[Prediction] | None]]
+    table = out is not None and is_output(out)
+    question = asked(inputs, loaded, "predict", out if table else None, column, overwrite and table)
+    if table or question.table is not None:
+        _answer_rows(
+            question, lambda texts: predict(loaded, texts, **options), out, json, reads_text(loaded), overwrite
+        )
+        return
     if inputs:
         answers = _stream(inputs, lambda texts: predict(loaded, texts, **options))
     elif predicts_without_input(loaded):
@@ -66,8 +80,32 @@ def predict(
             echo(dumps({"input": text}) if json else "")
         for prediction in predictions or ():
             if out is not None:
-                _write(prediction, out, names)
+                _write(prediction, out, names, overwrite)
             echo(dumps({"input": prediction.input, **prediction.fields}) if json else prediction.text)
+
+
+def _answer_rows(
+    question: Asked,
+    answer: Callable[[list[str]], Iterable[Prediction]],
+    out: Path | None,
+    json: bool,
+    texts: bool,
+    overwrite: bool,
+) -> None:
+    """Answer the rows of a table or folder: printed, written into a table, or with their files in the folder `out`."""
+    from ..inference.tables.write import result_of
+
+    names: set[str] = set()
+
+    def show(text: str, prediction: Prediction | None) -> None:
+        if prediction is None:
+            echo(dumps({"input": text}) if json else "")
+            return
+        if out is not None:
+            _write(prediction, out, names, overwrite)
+        echo(dumps({"input": prediction.input, **prediction.fields}) if json else prediction.text)
+
+    question.answer(answer, show, result_of, at_once=CHUNK if texts else FILES, noun="text" if texts else "file")
 
 
 def _stream(
@@ -81,9 +119,9 @@ def _stream(
             yield "", answer(list(texts))
 
 
-def _write(prediction: Prediction, folder: Path, names: set[str]) -> None:
+def _write(prediction: Prediction, folder: Path, names: set[str], overwrite: bool) -> None:
     """Write the files of a prediction. Raises ValueError if an earlier input has the same name."""
     if prediction.name in names:
         raise ValueError(f"two inputs are named {prediction.name!r}; predict them one by one, each with its own --out")
     names.add(prediction.name)
-    prediction.write(folder)
+    prediction.write(folder, overwrite)

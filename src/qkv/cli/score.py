@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import Device, JsonLines, RunPath, Texts
+from .options import Column, Device, JsonLines, OutTable, Overwrite, RunPath, Texts
 from .say import echo
-from .texts import dumps, each, load_run, warn_of_settings
+from .texts import asked, dumps, each, load_run, warn_of_settings
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from ..inference.score import Score
 
 
@@ -22,7 +25,8 @@ def score(
         list[str] | None,
         typer.Argument(
             metavar="[TEXT]...",
-            help="Texts, or for a model trained on pairs `SOURCE<tab>TARGET`. Without any, lines of standard input.",
+            help="Texts, or for a model trained on pairs `SOURCE<tab>TARGET`; or a file of them (`.csv`, `.tsv`, `.jsonl`, "
+            "`.parquet`, `.txt`). Without any, lines of standard input.",
         ),
     ] = None,
     target: Annotated[
@@ -32,6 +36,9 @@ def score(
             help="The target of each TEXT, instead of a tab; repeatable. A single TEXT may have several targets.",
         ),
     ] = None,
+    out: OutTable = None,
+    column: Column = None,
+    overwrite: Overwrite = False,
     json: JsonLines = False,
     device: Device = "auto",
 ) -> None:
@@ -45,13 +52,22 @@ def score(
     if target:
         texts = _with_targets(texts, target, pairs)
     log_likelihood, count = 0.0, 0
-    for text, result in each(texts, lambda chunk: loaded.score(*_sides(chunk, pairs))):
+
+    def show(text: str, result: Score | None) -> None:
+        nonlocal log_likelihood, count
         if result is None:
             echo(dumps({"text": text, **BLANK}) if json else "")
-            continue
+            return
         echo(dumps({"text": text, **asdict(result)}) if json else _line(result))
         log_likelihood += result.log_likelihood
         count += len(result.log_probs)
+
+    def columns(result: Score) -> dict[str, Any]:
+        known = {"log_likelihood": result.log_likelihood, "perplexity": result.perplexity}
+        return {**known, "tokens": len(result.log_probs)}
+
+    question = asked(texts, loaded, "score", out, column, overwrite)
+    question.answer(lambda chunk: loaded.score(*_sides(chunk, pairs)), show, columns)
     if not json and count:
         from ..metrics.text import perplexity
 
@@ -82,7 +98,9 @@ def _sides(lines: list[str], pairs: bool) -> tuple[list[str], list[str] | None]:
     """The texts, and their targets if the model was trained on pairs."""
     if not pairs:
         return lines, None
-    split = [line.split("\t") for line in lines]
+    from ..tasks.prediction import parts_of
+
+    split = [parts_of(line) for line in lines]
     for line, parts in zip(lines, split, strict=True):
         if len(parts) != 2:
             raise ValueError(f"{line!r} is not SOURCE<tab>TARGET; give both, or the target as --target TEXT")
@@ -125,31 +143,43 @@ def embed(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.npy", help="Write an array of shape (texts, width), or with `none` (all tokens, width)."
+            metavar="FILE",
+            help="Write an array (`.npy`) of shape (texts, width), or with `none` (all tokens, width); or a table with the "
+            "input's columns and an `embedding` (`.csv`, `.tsv`, `.jsonl`, `.parquet`).",
         ),
     ] = None,
+    column: Column = None,
+    overwrite: Overwrite = False,
     device: Device = "auto",
 ) -> None:
     """Embed texts: the last layer's hidden states (of an encoder–decoder, the encoder's), pooled or one per token.
 
-    Prints one JSON array per text, or writes an `.npy` file. With `--pooling none`, the file has the tokens of all texts one
+    Prints one JSON array per text, or writes a file. With `--pooling none`, an `.npy` file has the tokens of all texts one
     after another, and the number of tokens of each text is printed. A blank text gives `null`, or in a file a row of NaN or
     no token.
     """
     from ..inference.embed import as_pooling
+    from ..inference.tables.write import ARRAY, check_output
 
     pool = None if pooling is None else as_pooling(pooling)
-    if out is not None and out.suffix != ".npy":
-        raise ValueError(f"--out must end in .npy, not {out}; without --out the vectors are printed as JSON")
-    if out is not None and not out.parent.is_dir():
-        raise ValueError(f"there is no folder {out.parent} for {out.name}; create it first")
+    array = out is not None and out.suffix == ".npy"
+    if out is not None:
+        check_output(out, (), overwrite, (ARRAY,))
     loaded = load_run(run, "embed", device)
     warn_of_settings(texts, "`qkv embed` has no settings but --pooling, leave it out")
-    embeddings = (vectors for _, vectors in each(texts, lambda chunk: loaded.embed(chunk, pool, normalize, prompt)))
-    if out is None:
-        for vectors in embeddings:
-            echo(dumps(None if vectors is None else vectors.tolist()))
+    question = asked(texts, loaded, "embed", None if array else out, column, overwrite and not array)
+
+    def answer(chunk: list[str]) -> Iterable[Tensor]:
+        return loaded.embed(chunk, pool, normalize, prompt)
+
+    if out is None or not array:
+        question.answer(
+            answer,
+            lambda _, vectors: echo(dumps(None if vectors is None else vectors.tolist())),
+            lambda vectors: {"embedding": vectors.tolist()},
+        )
         return
+    embeddings = (vectors for _, vectors in each(question.texts, answer, table=question.table))
     rows = [None if vectors is None else vectors.numpy() for vectors in embeddings]
     _write(out, rows, pooling == "none")
     if pooling == "none":

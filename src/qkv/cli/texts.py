@@ -1,8 +1,8 @@
-"""Read texts from the command line or from standard input, for the commands that use a run.
+"""Read texts from the command line, from a file or from standard input, for the commands that use a run.
 
 A blank text is not given to the model; its output is a blank line, or in JSON an object whose answer is null or empty. A
 line of standard input that can't be processed, such as one longer than the model's context, has the same output and a
-warning. Lines of input and output therefore correspond.
+warning. Lines of input and output therefore correspond, and so do rows of a file and of the table that `--out` writes.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ import gc
 import itertools
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .say import echo, warn
+from .say import echo, progress_bar, visible, warn
 
 if TYPE_CHECKING:
     from ..inference.run import Run
+    from ..inference.tables.read import Table
 
 CHUNK = 512  # lines read before they are processed: enough to batch by length, and few enough for a short delay
 
@@ -63,6 +65,129 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
+@dataclass
+class Asked:
+    """What a command was asked: texts (None for standard input), or the rows of a file, and the table to write."""
+
+    texts: Sequence[str] | None
+    table: Table | None = None
+    out: Path | None = None
+
+    def answer(
+        self,
+        answer: Callable[[list[str]], Iterable[T]],
+        show: Callable[[str, T | None], None],
+        result: Callable[[T], Mapping[str, Any]],
+        *,
+        at_once: int = CHUNK,
+        noun: str = "text",
+    ) -> None:
+        """Show each text with its answer, or write the answers into the table of `--out`, in the columns of `result`."""
+        if self.out is None:
+            for text, one in each(self.texts, answer, at_once, noun, self.table):
+                show(text, one)
+            return
+        from ..inference.tables.read import Table
+        from ..inference.tables.write import write_table
+
+        read, results = list[str](), list[Mapping[str, Any] | None]()
+        with progress_bar(f"writing {self.out.name}") as progress:
+            for text, one in each(self.texts, answer, at_once, noun, self.table):
+                read.append(text)
+                results.append(None if one is None else result(one))
+                progress(len(results) / max(1, len((self.table.inputs if self.table else self.texts) or read)))
+        if not any(results):
+            raise ValueError(f"none of the {len(results):,} inputs has an answer, so {self.out} is not written")
+        rows = [{noun: text} for text in read]
+        table = self.table or Table(Path(), (noun,), rows, read, read, (noun,))
+        for note in write_table(self.out, table, results):
+            echo(f"{note}.", err=True)
+        without = sum(one is None for one in results)
+        echo(
+            f"Wrote {len(results):,} rows to {self.out}"
+            + (f", {without:,} of them without an answer" if without else "")
+        )
+
+
+def asked(
+    texts: Sequence[str] | None,
+    run: Run,
+    command: str,
+    out: Path | None = None,
+    columns: Sequence[str] | None = None,
+    overwrite: bool = False,
+) -> Asked:
+    """What a command was asked: a file with a table's name is read as one, and so is a folder for a run that reads files.
+
+    Raises ValueError for options that don't fit, and before anything is computed if `out` can't be written.
+    """
+    from ..inference.tables import read as tables
+    from ..inference.tables.columns import files_of, reads_files
+    from ..inference.tables.write import check_output
+
+    existing = [path for text in texts or () if (path := _existing(text)) is not None]
+    if out is not None:
+        check_output(out, existing, overwrite)
+    elif overwrite:
+        raise ValueError("--overwrite replaces the file of --out; give --out too")
+    files, table = reads_files(run), None
+    own = files_of(run)[0] if files else frozenset()
+    read = [path for path in existing if path.is_file() and tables.is_table(path) and path.suffix.lower() not in own]
+    folders = [path for path in existing if path.is_dir()] if files else []
+    if (read or folders) and len(texts or ()) > 1:
+        raise ValueError(
+            f"{(read or folders)[0]} is read whole; give one file or folder at a time, without other inputs"
+        )
+    if read:
+        table = tables.read_table(read[0], run, command, columns or ())
+    elif folders:
+        table = tables.read_folder(folders[0], run)
+    elif columns:
+        raise ValueError("--column names a column of a table; give a file such as in.csv too")
+    elif not files and existing and not _lines_of(existing, texts or ()):
+        pass
+    elif not files and existing:
+        table = tables.read_lines(existing[0])
+    for note in table.notes if table else ():
+        echo(f"Read: {note}.", err=True)
+    return Asked(None if table else texts, table, out)
+
+
+def _existing(text: str) -> Path | None:
+    """The file or folder whose name a text is; None if there is none."""
+    try:
+        path = Path(text).expanduser()
+        return path if text.strip() and path.exists() else None
+    except (OSError, ValueError, RuntimeError):  # no text that a name can be
+        return None
+
+
+def _lines_of(existing: Sequence[Path], texts: Sequence[str]) -> bool:
+    """Whether to read a file of unknown kind as lines of text, rather than its name as a text: asked in a terminal.
+
+    Raises ValueError for a file that holds no text.
+    """
+    from ..inference.tables.read import OTHER_TABLES
+
+    path = existing[0]
+    if path.suffix.lower() in OTHER_TABLES:
+        raise ValueError(f"{path} is a file that is not read here; save it as .csv, .tsv, .jsonl, .parquet or .txt")
+    if path.is_file() and len(texts) == 1 and sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
+        import typer
+
+        return typer.confirm(visible(f"There is a file {path}. Read its lines as texts?"), default=True, err=True)
+    note_files(texts, f"; to read its lines: < {path}" if path.is_file() else "")
+    return False
+
+
+def note_files(texts: Sequence[str], advice: str = "") -> None:
+    """Say which of the texts are also names of files, of which nothing is read."""
+    for text in texts:
+        if (path := _existing(text)) is not None:
+            kind = "folder" if path.is_dir() else "file"
+            echo(f"Note: {text!r} is read as a text, though there is a {kind} of that name{advice}.", err=True)
+
+
 def read(texts: Sequence[str] | None, at_once: int = CHUNK) -> Iterator[list[str]]:
     """Yield the texts, or the lines of standard input, in chunks. Raises ValueError naming the line for invalid UTF-8."""
     if texts:
@@ -77,20 +202,25 @@ def read(texts: Sequence[str] | None, at_once: int = CHUNK) -> Iterator[list[str
 
 
 def each(
-    texts: Sequence[str] | None, answer: Callable[[list[str]], Iterable[T]], at_once: int = CHUNK, noun: str = "text"
+    texts: Sequence[str] | None,
+    answer: Callable[[list[str]], Iterable[T]],
+    at_once: int = CHUNK,
+    noun: str = "text",
+    table: Table | None = None,
 ) -> Iterator[tuple[str, T | None]]:
     """Yield each text with its answer, which is None for a blank text. `noun` is what a text is: a "file", if it names one.
 
-    Raises ValueError naming the first of the given texts that can't be answered. A line of standard input that can't be
-    answered has a warning and the answer None.
+    Raises ValueError naming the first of the given texts that can't be answered. A line of standard input, or a row of
+    `table`, that can't be answered has a warning and the answer None.
     """
     before = 0
-    for chunk in read(texts, at_once):
+    for chunk in read(texts, at_once) if table is None else chunks(table.inputs, at_once):
         answers, errors = _answer({i: text for i, text in enumerate(chunk) if text.strip()}, answer)
         for i, error in errors.items():
             if texts:
                 raise ValueError(f"{noun} {before + i + 1}, {_quoted(chunk[i])}: {_alone(error)}")
-            warn(f"line {before + i + 1}, {_quoted(chunk[i])}, is not answered: {_alone(error)}")
+            place = f"line {before + i + 1}" if table is None else table.where[before + i]
+            warn(f"{place}, {_quoted(chunk[i])}, is not answered: {_alone(error)}")
         for i, text in enumerate(chunk):
             yield text, answers.get(i)
         before += len(chunk)
@@ -148,7 +278,7 @@ def warn_of_settings(texts: Sequence[str] | None, advice: str) -> None:
 
 def dumps(value: Any) -> str:
     """A value as one line of JSON."""
-    from ..core.plain_json import dumps as plain
+    from ..core.json_files import dumps as plain
 
     return plain(value)
 

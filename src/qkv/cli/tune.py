@@ -60,7 +60,7 @@ def tune(
     device: Device = "auto",
     json: Json = False,
 ) -> int:
-    """Search the best settings of a recipe over a declared space, with Optuna.
+    """Search the best settings of a recipe over a declared space, with Optuna; to compare given variants, `qkv ablate`.
 
     Each trial trains the recipe with other settings; poor trials are stopped early by their evaluations on the validation
     split. The directory gets `report.html` with the best settings as a command, the importance of each setting and all

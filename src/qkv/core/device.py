@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor, nn
 
+from .several import shown
 from .spec import counted, nearest
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -19,6 +20,8 @@ def choose(name: str | torch.device = "auto") -> torch.device:
         return name
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "mps" if _has_mps() else "cpu")
+    if not isinstance(name, str):
+        raise ValueError(f"a device is one of {', '.join(DEVICES)} or a torch.device, not {shown(name)}")
     kind, _, index = name.partition(":")
     if kind not in DEVICES[1:] or (index and not index.isdecimal()):
         raise ValueError(f"there is no device {name!r}; {nearest(kind, DEVICES)}")

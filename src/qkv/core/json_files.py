@@ -1,8 +1,13 @@
-"""Read text and JSON files that others wrote: of bounded size, checked by a schema, with errors that name file and place."""
+"""Read text and JSON files that others wrote: of bounded size, checked by a schema, with errors that name file and place.
+
+Write strict JSON: NaN and the infinities, which the format lacks, become null.
+"""
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -77,3 +82,17 @@ def _first_fault(error: ValidationError) -> str:
         return f"{place} {message.partition(' ')[2].replace(' after validation', '')}"
     kind = _KINDS.get(first["type"])
     return f"{place} {f'should be {kind}' if kind else message}, not {brief(first['input'])}"
+
+
+def dumps(value: Any, indent: int | None = None) -> str:
+    """Serialize a value, with characters outside ASCII unescaped."""
+    return json.dumps(finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def finite(value: Any) -> Any:
+    """A copy with None in place of every number that is not finite, at any depth."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    return [finite(item) for item in value] if isinstance(value, list | tuple) else value

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import torch
 
+from ..core import several
 from ..core.atomic import replacing_folder
 from ..families import family_of
 from ..hub import peft
@@ -31,7 +32,9 @@ def save_adapter(model: TransformerModel, path: Path | str, base: Path | str = "
     Raises ValueError, before anything is written, where the model has no adapter or is of no family of the Hub, whose names
     the format is made of, and where `path` holds anything but an adapter.
     """
-    folder = Path(path)
+    folder = several.path(path)
+    if not isinstance(model, TransformerModel):
+        raise ValueError(f"adapters belong to Transformers, and this model is {several.shown(model)}")
     generates = isinstance(model.spec.head, LanguageModel) and model.spec.decoder is not None
     task = ("SEQ_2_SEQ_LM" if model.spec.is_encoder_decoder else "CAUSAL_LM") if generates else None
     config, tensors = peft.to_theirs(model, _names(model)[0], str(base), task)
@@ -48,7 +51,7 @@ def load_adapter(model: Model, path: Path | str) -> Model:
     Raises ValueError, before anything is changed, where the directory asks for what is not known here or is of another
     model.
     """
-    folder = Path(path)
+    folder = several.path(path)
     for name in (peft.CONFIG, peft.WEIGHTS):
         if not (folder / name).is_file():
             raise ValueError(f"{folder} is no adapter's directory: it has no {name}")
@@ -71,8 +74,9 @@ def load_adapter(model: Model, path: Path | str) -> Model:
     raise refusal
 
 
-def save_merged(model: TransformerModel, path: Path) -> None:
+def save_merged(model: TransformerModel, path: Path | str) -> None:
     """Write the weights with the adapter merged into them; where they are quantized, dequantized one matrix at a time."""
+    path = several.path(path)
     if quantized(model):
         stream_tensors(path, [Later(*one) for one in merged(model)])
     else:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
+from ..core.device import choose
+from ..core.several import shown
 from ..generation.generation_mixin import GenerationMixin
 from ..models.base import ModelModule, ModelSpec
 from ..models.build import build as build_module
@@ -81,5 +83,8 @@ def build(
     initialized: bool = True,
 ) -> Any:
     """An initialized model from a spec; see `qkv.models.build.build` for what each argument means."""
+    if not isinstance(spec, ModelSpec):
+        raise ValueError(f"a spec is that of a model, such as qkv.preset('gpt2'), not {shown(spec)}")
     cls = next((cls for kind, cls in _CLASSES.items() if isinstance(spec, kind)), None)
-    return build_module(spec, device=device, dtype=dtype, seed=seed, initialized=initialized, cls=cls)
+    where = torch.device("meta") if device == "meta" else choose(device)
+    return build_module(spec, device=where, dtype=dtype, seed=seed, initialized=initialized, cls=cls)

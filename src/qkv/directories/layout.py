@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path, PurePath
 from typing import Any
 
-from ..core import atomic, plain_json
+from ..core import atomic, json_files
 from ..core.json_files import read_json, read_text  # noqa: F401  # used beside the functions that write them
 from ..tokenizers.tokenizer_json import CHAT_TEMPLATE
 from ..training.logging.wandb import RUN_ID
@@ -163,4 +163,4 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    write_text(path, plain_json.dumps(value, indent=2) + "\n")
+    write_text(path, json_files.dumps(value, indent=2) + "\n")

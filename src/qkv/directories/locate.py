@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..core import several
 from ..core.atomic import recover
 from ..core.spec import brief
 from ..hub import huggingface
@@ -22,7 +23,7 @@ SMALL_ENGLISH = "small-english"  # the model that comes with the package
 def locate(path: Path | str, revision: str | None = None, allow_pickle: bool = False) -> Path:
     """The directory at `path`, else the model of that name in the package, else the Hub's repository, downloaded into the
     cache. Raises ValueError for what can't be a path."""
-    folder = Path(path)
+    folder = several.path(path, "a run")
     named = str(path)
     try:
         exists = folder.exists()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from ..core import plain_json
+from ..core import json_files
 from ..core.batch import IGNORE, Batch
 from ..core.ranks import ALONE, Ranks, in_turns
 from ..core.spec import counted, nearest
@@ -87,7 +87,7 @@ class Evaluated:
 
     def to_json(self) -> str:
         """Return the result as JSON. NaN and the infinities, which JSON lacks, become null."""
-        return plain_json.dumps(self.to_dict(), indent=2)
+        return json_files.dumps(self.to_dict(), indent=2)
 
 
 class Fixed(Source, kind="fixed"):

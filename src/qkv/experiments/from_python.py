@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from ..core.several import shown
 from ..core.spec import Spec, brief
 from ..data.memory import Memory
 from ..data.memory_series import MemorySeries
@@ -76,7 +77,7 @@ def train(
     Ctrl-C saves, and then raises KeyboardInterrupt. Raises ValueError, in one sentence, if something does not fit together.
     """
     short = {"training.max_epochs": epochs, "training.max_steps": steps, "seed": seed}
-    changed, of_rows = dict(changes or {}), {}
+    changed, of_rows = dict(_mapping(changes, "changes")), {}
     if data is not None and not settings_of_source(data):
         of_rows = {key: changed.pop(key) for key in list(changed) if key.split(".")[0] == "data"}
     given = {"data": _data_settings(data, eval_data, columns), "changes": changed}
@@ -92,6 +93,14 @@ def train(
     if result.evaluation is None:
         raise KeyboardInterrupt(f"the run in {folder} is saved; continue it with resume=True")
     return load(folder, device)
+
+
+def _mapping(value: Mapping[str, Any] | None, what: str) -> Mapping[str, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise ValueError(
+            f"{what} are a dictionary of settings, such as {{'training.max_steps': 100}}, not {shown(value)}"
+        )
+    return value or {}
 
 
 def settings_of_source(data: Any) -> bool:

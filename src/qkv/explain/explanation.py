@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core import plain_json
+from ..core import json_files
 from ..core.atomic import write_file
 from . import page
 from .steps import Step, Table
@@ -25,7 +25,7 @@ class Explanation:
         """As JSON; numbers that are not finite (−∞ of a masked score) are null."""
         steps = [step.to_dict() for step in self.steps]
         tree = {"name": self.name, "title": self.title, "about": self.about, "steps": steps}
-        return dict(plain_json.finite(tree))
+        return dict(json_files.finite(tree))
 
     def to_html(self) -> str:
         """A self-contained page."""

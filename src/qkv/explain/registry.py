@@ -70,7 +70,7 @@ def explain(name: str, subject: Subject | None = None) -> Explanation:
 
 def check(name: str) -> None:
     """Raise ValueError with the nearest name for one that is unknown."""
-    if name not in EXPLANATIONS:
+    if not isinstance(name, str) or name not in EXPLANATIONS:
         raise ValueError(f"there is no explanation {name!r}; {nearest(name, EXPLANATIONS)}")
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..core import several
 from ..directories.build import build
 from ..directories.hub_save import in_hub_form
 from ..directories.origin import Origin
@@ -42,7 +43,7 @@ OUTPUT, EMBEDDING = "output.weight", "token_embd.weight"
 
 def save(
     model: nn.Module,
-    path: Path,
+    path: Path | str,
     kind: str | None = None,
     *,
     tokenizer: Tokenizer | None = None,
@@ -60,6 +61,9 @@ def save(
 
     Raises ValueError in one sentence that names the part and the nearest thing that works.
     """
+    path = several.path(path)
+    if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
+        raise ValueError(f"a tokenizer is a qkv.Tokenizer, not {several.shown(tokenizer)}")
     if not isinstance(model, TransformerModel):
         raise ValueError("GGUF holds Transformers, and this model is none; save it in qkv's own format with --to qkv")
     chosen = written_type(kind or str(model.dtype).removeprefix("torch.").replace("float", "f"))

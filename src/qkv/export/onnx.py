@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..core import several
 from ..core.atomic import remove, replacing_folder
 from ..inference.run import Run
 from ..models.recurrent.model import RecurrentModel
@@ -44,12 +45,13 @@ class Exported(NamedTuple):
     float_error: float | None = None
 
 
-def to_onnx(run: Run, target: Path, *, int8: bool = False, tell: Tell = lambda step: None) -> Exported:
+def to_onnx(run: Run, target: Path | str, *, int8: bool = False, tell: Tell = lambda step: None) -> Exported:
     """Write a run's model to the directory `target`. An earlier ONNX model there is replaced as a whole.
 
     Raises ValueError, before anything is written, for a missing library, a mechanism that a graph can't say, and a target
     that holds anything else; and where the graphs don't compute what the model computes.
     """
+    target = several.path(target)
     need("ONNX", "onnx", "onnx", "onnxscript", "onnxruntime")
     model = in_fp32(check(run.model, "ONNX"))
     with replacing_folder(target, FILES.check) as folder:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..core import atomic
+from ..core import atomic, several
 from ..inference.run import Run
 from ..kernels.native.compiler import compiler
 from ..models.recurrent.model import RecurrentModel
@@ -45,13 +45,16 @@ class Exported(NamedTuple):
     compiled: bool
 
 
-def to_torch_export(run: Run, target: Path, *, aot: bool | None = None, tell: Tell = lambda step: None) -> Exported:
+def to_torch_export(
+    run: Run, target: Path | str, *, aot: bool | None = None, tell: Tell = lambda step: None
+) -> Exported:
     """Write a run's model to the directory `target`. An earlier torch.export model there is replaced as a whole.
 
     `aot` is whether to compile packages; None: where there is a C++ compiler. Raises ValueError, before anything is written,
     for a mechanism that a graph can't say, where a compiler is missing, and for a target that holds anything else; and where
     the programs don't compute what the model computes.
     """
+    target = several.path(target)
     if aot and compiler() is None:
         raise ValueError("AOTInductor takes a C++ compiler, and there is none here: install g++, or leave --aot out")
     model = check(run.model, "torch.export")

@@ -123,7 +123,7 @@ def preset(name: str, **sizes: Any) -> Any:
     Raises ValueError with the nearest names for a preset or a size that does not exist.
     """
     known_presets = presets()
-    if name not in known_presets:
+    if not isinstance(name, str) or name not in known_presets:
         raise ValueError(f"there is no preset {brief(name)}; {nearest(name, known_presets)}")
     factory, named = known_presets[name]
     known = inspect.signature(factory).parameters

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ..core import several
 from .logits_processors import Processor
 from .result import Reason
 from .settings import Generation
@@ -15,7 +16,8 @@ Stop = Callable[[list[int]], bool]  # called with a row's new tokens; True ends 
 class StopStrings:
     """A stopping rule: a row ends when its decoded text contains one of the strings."""
 
-    def __init__(self, decode: Callable[[list[int]], str], strings: Sequence[str]) -> None:
+    def __init__(self, decode: Callable[[list[int]], str], strings: str | Sequence[str]) -> None:
+        strings = several.texts(strings, "stop strings")
         if not all(strings):
             raise ValueError("a stop string is empty; give the text that ends an output")
         self.decode, self.strings = decode, tuple(strings)
@@ -26,7 +28,7 @@ class StopStrings:
 
 
 def cut_at(text: str, strings: Sequence[str]) -> str:
-    """Return the text before the first stop string in it."""
+    """Return the text before the first of several stop strings in it."""
     return text[: min((at for string in strings if (at := text.find(string)) >= 0), default=len(text))]
 
 

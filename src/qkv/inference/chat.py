@@ -28,7 +28,7 @@ class Assistant(TextModel):
         conversations: Sequence[Messages],
         settings: Generation,
         *,
-        stop: Sequence[str] = (),
+        stop: str | Sequence[str] = (),
         scores: bool = False,
         tools: Sequence[Tools] | None = None,
     ) -> list[list[Output]]:
@@ -43,7 +43,7 @@ class Assistant(TextModel):
         settings: Generation,
         emit: Callable[[str], None],
         *,
-        stop: Sequence[str] = (),
+        stop: str | Sequence[str] = (),
         tools: Tools = None,
     ) -> Output:
         """Pass one reply to `emit` piece by piece, as it is generated."""
@@ -69,7 +69,7 @@ def chat(
     messages: Messages,
     emit: Callable[[str], None] | None = None,
     *,
-    stop: Sequence[str] = (),
+    stop: str | Sequence[str] = (),
     draft: LoadedModel | None = None,
     tools: Tools = None,
     **options: Unpack[GenerationOptions],

@@ -34,7 +34,7 @@ def classify(run: LoadedModel, texts: Sequence[str], pairs: Sequence[str] | None
     Raises ValueError if the model has no sequence classifier, or a text is empty.
     """
     names = classes_of(run)
-    return ranked(run, names, torch.stack(_scores(run, texts, pairs)))
+    return ranked(run, names, torch.stack(_scores(run, texts, pairs))) if texts else []
 
 
 def similarity(run: LoadedModel, a: Sequence[str], b: Sequence[str]) -> list[float]:

@@ -30,7 +30,7 @@ from .text import SLOTS, TextModel
 
 def as_pooling(name: str) -> Pooling:
     """Check the name of a pooling. Raises ValueError with the nearest names."""
-    if name not in get_args(Pooling):
+    if not isinstance(name, str) or name not in get_args(Pooling):
         raise ValueError(f"there is no pooling {name!r}; {nearest(name, get_args(Pooling))}")
     return cast("Pooling", name)
 
@@ -97,7 +97,7 @@ def _prompt(settings: Sentences, name: str | None, where: str) -> str:
     """The text of a prompt, or of the default prompt. Raises ValueError for an unknown name."""
     if name is None:
         return "" if settings.prompt is None else settings.prompts[settings.prompt]
-    if name not in settings.prompts:
+    if not isinstance(name, str) or name not in settings.prompts:
         known = nearest(name, settings.prompts) if settings.prompts else "it has no prompts; leave it out"
         raise ValueError(f"{where} has no prompt {name!r}; {known}")
     return settings.prompts[name]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..core.spec import brief
 from ..generation.prompts import length_groups
 from ..models.long_texts import reads_unpadded
 from ..tasks.framing import framed
@@ -43,8 +44,8 @@ def fill(run: LoadedModel, texts: Sequence[str], top_k: int = 5) -> list[Filled]
     """
     if not fills(run):
         raise ValueError(f"{run.name} is {kind_of(run)}, which fills in no masks; {advice(run)}")
-    if top_k < 1:
-        raise ValueError(f"top_k must be at least 1, not {top_k}")
+    if not isinstance(top_k, int) or top_k < 1:
+        raise ValueError(f"top_k must be at least 1, not {brief(top_k)}")
     tokenizer = run.text_model.tokenizer
     rows, mask = rows_with_masks(run, texts), tokenizer.mask_id
     assert mask is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from ..tasks.prediction import Prediction
+from ..tasks.prediction import Line, Prediction
 from .loaded import LoadedModel
 from .predict_by_head import prediction_of_head
 from .uses import advice
@@ -16,9 +16,10 @@ __all__ = ["Prediction", "predict", "predicts_without_input"]
 
 
 @torch.inference_mode()
-def predict(run: LoadedModel, inputs: Sequence[str | Path], **options: float) -> Iterator[Prediction]:
+def predict(run: LoadedModel, inputs: Sequence[str | Path | tuple[str, ...]], **options: float) -> Iterator[Prediction]:
     """Predict on each input by the run's task, or by the head of a Hub model. Inputs are texts, or the paths of pictures,
-    videos, series, sounds and music.
+    videos, series, sounds and music. Texts that belong together are one input: a tuple of them, or one text with tabs
+    between them.
 
     Options of some tasks:
 
@@ -27,7 +28,7 @@ def predict(run: LoadedModel, inputs: Sequence[str | Path], **options: float) ->
 
     Raises ValueError if an input can't be read, or the run's task does not predict.
     """
-    texts = [str(one) for one in inputs]
+    texts = [Line(one) if isinstance(one, tuple) else one if isinstance(one, str) else str(one) for one in inputs]
     for number, text in enumerate(texts, 1):
         if not text.strip():
             raise ValueError(f"input {number} is empty, so there is nothing to read")

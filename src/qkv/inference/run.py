@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..core import several
 from ..core.device import choose
 from ..core.spec import nearest
 from ..directories import hub_load
@@ -56,8 +57,6 @@ if TYPE_CHECKING:  # methods import what they need when they are called
     from .score import Score
     from .text import Output
 
-T = TypeVar("T")
-
 
 class Run(LoadedModel):
     """A trained model for inference; see `LoadedModel` for its fields."""
@@ -71,7 +70,7 @@ class Run(LoadedModel):
         self,
         texts: str,
         *,
-        stop: Sequence[str] = (),
+        stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
         num_samples: None = None,
         **options: Unpack[SingleOutputOptions],
@@ -81,7 +80,7 @@ class Run(LoadedModel):
         self,
         texts: Sequence[str],
         *,
-        stop: Sequence[str] = (),
+        stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
         num_samples: None = None,
         **options: Unpack[SingleOutputOptions],
@@ -91,7 +90,7 @@ class Run(LoadedModel):
         self,
         texts: str,
         *,
-        stop: Sequence[str] = (),
+        stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
         num_samples: int,
         **options: Unpack[SingleOutputOptions],
@@ -101,7 +100,7 @@ class Run(LoadedModel):
         self,
         texts: Sequence[str],
         *,
-        stop: Sequence[str] = (),
+        stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
         num_samples: int,
         **options: Unpack[SingleOutputOptions],
@@ -110,7 +109,7 @@ class Run(LoadedModel):
         self,
         texts: str | Sequence[str],
         *,
-        stop: Sequence[str] = (),
+        stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
         **options: Any,
     ) -> Any:
@@ -123,7 +122,7 @@ class Run(LoadedModel):
         """
         options = {name: value for name, value in options.items() if name != "num_samples" or value is not None}
         settings = self.settings(**options)
-        results = self.outputs(_listed(texts), settings, stop=stop, draft=draft)
+        results = self.outputs(several.texts(texts), settings, stop=stop, draft=draft)
         outputs = [[output.text for output in samples] for samples in results]
         return _one_or_all(texts, outputs if settings.num_samples > 1 else [samples[0] for samples in outputs])
 
@@ -132,7 +131,7 @@ class Run(LoadedModel):
         texts: Sequence[str],
         settings: Generation | None = None,
         *,
-        stop: Sequence[str] = (),
+        stop: str | Sequence[str] = (),
         scores: bool = False,
         draft: LoadedModel | None = None,
     ) -> list[list[Output]]:
@@ -147,11 +146,11 @@ class Run(LoadedModel):
         emit: Callable[[str], None],
         settings: Generation | None = None,
         *,
-        stop: Sequence[str] = (),
+        stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
     ) -> Output:
         """Pass one output to `emit` piece by piece, as it is generated, and return it."""
-        (ids,) = self._encoded([prompt])
+        (ids,) = self._encoded([several.text(prompt, "the prompt")])
         return with_draft(self, draft).stream_of(ids, settings or self.generation, emit, stop=stop)
 
     def chat(
@@ -159,7 +158,7 @@ class Run(LoadedModel):
         messages: Messages,
         emit: Callable[[str], None] | None = None,
         *,
-        stop: Sequence[str] = (),
+        stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
         tools: Tools = None,
         **options: Unpack[GenerationOptions],
@@ -177,7 +176,7 @@ class Run(LoadedModel):
         """Return the log-likelihood of texts (language model), or of targets given texts, per token and in total."""
         from .score import score
 
-        rows = self._encoded(_listed(texts))
+        rows = self._encoded(several.texts(texts))
         return _one_or_all(texts, score(self.text_model, rows, _beside(texts, targets, "targets")))
 
     @overload
@@ -202,13 +201,13 @@ class Run(LoadedModel):
         """Return embeddings, see `qkv.inference.embed.embed`: (M,) per text, or (T, M) if pooling is "none"."""
         from .embed import embed
 
-        return _one_or_all(texts, embed(self, _listed(texts), pooling, normalize, prompt))
+        return _one_or_all(texts, embed(self, several.texts(texts), pooling, normalize, prompt))
 
     def embed_array(self, texts: Sequence[str], **options: Any) -> NDArray[np.float32]:
         """Return the embeddings of all texts as one NumPy array (texts, M), with the options of `embed`."""
         from .embed import embed_array
 
-        return embed_array(self, _listed(texts), **options)
+        return embed_array(self, several.texts(texts), **options)
 
     @overload
     def fill(self, texts: str, top_k: int = 5) -> Filled: ...  # type: ignore[overload-overlap]
@@ -218,7 +217,7 @@ class Run(LoadedModel):
         """Return the likeliest tokens for each mask in each text, see `qkv.inference.fill.fill`."""
         from .fill import fill
 
-        return _one_or_all(texts, fill(self, _listed(texts), top_k))
+        return _one_or_all(texts, fill(self, several.texts(texts), top_k))
 
     @overload
     def classify(self, texts: str, pairs: str | None = None) -> Classified: ...  # type: ignore[overload-overlap]
@@ -230,7 +229,7 @@ class Run(LoadedModel):
         """Classify each text, or each pair of texts, with the probability of every class."""
         from .classify import classify
 
-        return _one_or_all(texts, classify(self, _listed(texts), _beside(texts, pairs, "pairs")))
+        return _one_or_all(texts, classify(self, several.texts(texts), _beside(texts, pairs, "pairs")))
 
     @overload
     def classify_files(self, paths: str | Path) -> Classified: ...  # type: ignore[overload-overlap]
@@ -240,17 +239,19 @@ class Run(LoadedModel):
         """Classify the picture, sound or video in each file, with the probability of every class."""
         from .classify_files import classify_files
 
-        return _one_or_all(paths, classify_files(self, _listed(paths)))
+        return _one_or_all(paths, classify_files(self, several.paths(paths, "paths")))
 
     @overload
     def predict(self, inputs: str | Path, **options: Any) -> Prediction: ...  # type: ignore[overload-overlap]
     @overload
-    def predict(self, inputs: Sequence[str | Path], **options: Any) -> list[Prediction]: ...
-    def predict(self, inputs: str | Path | Sequence[str | Path], **options: Any) -> Prediction | list[Prediction]:
+    def predict(self, inputs: Sequence[str | Path | tuple[str, ...]], **options: Any) -> list[Prediction]: ...
+    def predict(
+        self, inputs: str | Path | Sequence[str | Path | tuple[str, ...]], **options: Any
+    ) -> Prediction | list[Prediction]:
         """Predict on new inputs by the run's task or a Hub model's head, see `qkv.inference.predict.predict`."""
         from .predict import predict
 
-        return _one_or_all(inputs, list(predict(self, _listed(inputs), **options)))
+        return _one_or_all(inputs, list(predict(self, several.inputs(inputs), **options)))
 
     @overload
     def similarity(self, a: str, b: str) -> float: ...  # type: ignore[overload-overlap]
@@ -260,7 +261,7 @@ class Run(LoadedModel):
         """Return the similarity of two texts, or of a[i] and b[i], see `qkv.inference.classify.similarity`."""
         from .classify import similarity
 
-        return _one_or_all(a, similarity(self, _listed(a), _beside(a, b, "b") or []))
+        return _one_or_all(a, similarity(self, several.texts(a, "a"), _beside(a, b, "b") or []))
 
     def quantize(self, weights: Weights | Scheme, **options: Any) -> Self:
         """Return the run with quantized weights, which generates, evaluates and saves like this one; this run is unchanged.
@@ -331,7 +332,7 @@ class Run(LoadedModel):
         task = self.trained_on
         return save(
             self.model,
-            path,
+            several.path(path),
             to,
             tokenizer=self.tokenizer,
             generation=self.generation,
@@ -349,6 +350,7 @@ class Run(LoadedModel):
         """The ids that the model reads for each text, with a warning about what it has never seen in them."""
         if isinstance(texts, str):
             raise ValueError("texts are a list of strings here; put a single one into a list: [text]")
+        texts = several.texts(texts)
         rows = list(map(self.text_model.encode, texts))
         unknown_words.warn(self, texts, rows)
         return rows
@@ -431,10 +433,10 @@ def _scheme(weights: str | Scheme | None) -> Scheme | None:
 
 
 def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
-    if not isinstance(dtype, str):
+    if dtype is None or isinstance(dtype, torch.dtype):
         return dtype
     known = {"float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-    if dtype not in known:
+    if not isinstance(dtype, str) or dtype not in known:
         raise ValueError(f"there is no dtype {dtype!r} for weights; {nearest(dtype, known)}")
     return known[dtype]
 
@@ -482,18 +484,16 @@ def _has_tokenizer(folder: Path) -> bool:
     return not (isinstance(data, dict) and "tokenizer" in data and data["tokenizer"] is None)
 
 
-def _listed(inputs: T | Sequence[T]) -> Sequence[T]:
-    """The inputs as a list, whether one or several were given."""
-    return cast(Sequence[T], [inputs] if isinstance(inputs, str | Path) else inputs)
-
-
 def _one_or_all(inputs: Any, results: list[Any]) -> Any:
     """The only result if a single input was given, else all results."""
     return results[0] if isinstance(inputs, str | Path) else results
 
 
-def _beside(texts: str | Sequence[str], others: str | Sequence[str] | None, name: str) -> Sequence[str] | None:
+def _beside(texts: str | Sequence[str], others: str | Sequence[str] | None, name: str) -> list[str] | None:
     """The texts that go with `texts`, as a list. Raises ValueError if one is a single text and the other a list."""
-    if others is not None and isinstance(texts, str) != isinstance(others, str):
+    if others is None:
+        return None
+    listed = several.texts(others, name)
+    if isinstance(texts, str) != isinstance(others, str):
         raise ValueError(f"give the texts and {name} both as single texts or both as lists")
-    return None if others is None else _listed(others)
+    return listed

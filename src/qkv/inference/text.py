@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..core import several
 from ..directories.run_config import Use, start_of
 from ..generation import Acceptance, Generated, Generation, generate, row_seed
 from ..generation.logits_processors import Processor
@@ -99,7 +100,7 @@ class TextModel:
         texts: Sequence[str],
         settings: Generation,
         *,
-        stop: Sequence[str] = (),
+        stop: str | Sequence[str] = (),
         scores: bool = False,
         longest: int | None = None,
     ) -> list[list[Output]]:
@@ -116,7 +117,7 @@ class TextModel:
         prompts: Sequence[Sequence[int]],
         settings: Generation,
         *,
-        stop: Sequence[str] = (),
+        stop: str | Sequence[str] = (),
         scores: bool = False,
         numbers: Sequence[int] | None = None,
     ) -> list[list[Output]]:
@@ -124,6 +125,7 @@ class TextModel:
 
         numbers: of the prompts among more of them, on which the seeds of samples depend.
         """
+        stop = several.texts(stop, "stop strings")
         seed = settings.seed if settings.seed is not None else int(torch.randint(2**62, ()))
         rows = settings.num_beams if settings.num_beams > 1 else settings.num_samples
         outputs: list[list[Output]] = [[] for _ in prompts]
@@ -141,9 +143,15 @@ class TextModel:
         return outputs
 
     def stream_of(
-        self, prompt: Sequence[int], settings: Generation, emit: Callable[[str], None], *, stop: Sequence[str] = ()
+        self,
+        prompt: Sequence[int],
+        settings: Generation,
+        emit: Callable[[str], None],
+        *,
+        stop: str | Sequence[str] = (),
     ) -> Output:
         """Generate one output for a prompt of ids, and pass its text to `emit` in pieces, as tokens are generated."""
+        stop = several.texts(stop, "stop strings")
         held_back = max((len(item) for item in stop), default=1) - 1  # characters that may begin a stop string
         new: list[int] = []
         emitted = 0

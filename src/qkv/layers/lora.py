@@ -18,6 +18,7 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..core.several import shown
 from ..core.spec import Spec, nearest
 from .dropout import dropout
 from .linear import Linear
@@ -125,7 +126,15 @@ def adapt(model: Model, adapter: Adapter, *, seed: int = 0) -> Model:
 
     Raises ValueError if a pattern matches nothing, or the model has an adapter already.
     """
-    adapter.adapt(model, seed)
+    if not isinstance(adapter, Adapter):
+        raise ValueError(f"an adapter is a qkv.LoRA or another Adapter, not {shown(adapter)}")
+    adapter.adapt(_module(model), seed)
+    return model
+
+
+def _module(model: Model) -> Model:
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"a model is a PyTorch module, such as qkv.load(…).model, not {shown(model)}")
     return model
 
 
@@ -244,7 +253,7 @@ def _itself(tensor: Tensor) -> Tensor:
 
 def fold(model: Model) -> Model:
     """Merge adapters into the model's weights for good, in place, and make all parameters trainable. Returns the model."""
-    for name, layer in layers(model).items():
+    for name, layer in layers(_module(model)).items():
         _put(model, name, layer.plain())
     for parameter in model.parameters():
         parameter.requires_grad_(True)

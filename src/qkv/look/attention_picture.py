@@ -10,6 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from ..core import several
 from ..core.atomic import write_file
 from .attention_maps import AttentionMap
 from .head_grid import chosen_heads, diverged, rounded
@@ -79,13 +80,14 @@ class Picture:
 AnyPicture = Picture | PatchPicture
 
 
-def save(path: Path, pictures: Sequence[AnyPicture]) -> None:
+def save(path: Path | str, pictures: Sequence[AnyPicture]) -> None:
     """Write pictures to a JSON file (`attention.json`), weights to four decimals."""
-    write_file(path, json.dumps([asdict(p) for p in pictures], ensure_ascii=False).encode())
+    write_file(several.path(path), json.dumps([asdict(p) for p in pictures], ensure_ascii=False).encode())
 
 
-def load(path: Path) -> list[AnyPicture]:
+def load(path: Path | str) -> list[AnyPicture]:
     """Read a file of `save`; a missing file has no pictures. Raises ValueError for a file with other contents."""
+    path = several.path(path)
     if not path.exists():
         return []
     try:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..attention.multi_head import MultiHeadAttention
+from ..core.spec import brief
 from ..layers.patches import GridEmbedding
 from ..layers.quantized import check_not_quantized
 from ..positions.base import Position
@@ -62,6 +63,8 @@ def replace(model: Model, changes: Mapping[str, Any], *, seed: int = 0) -> Repla
 
     Raises ValueError if a path is not in the spec, or the changed spec is invalid.
     """
+    if not isinstance(model, TransformerModel) or not isinstance(changes, Mapping):
+        raise ValueError(f"give a Transformer and a dictionary of changes, not {brief(model)} and {brief(changes)}")
     check_not_quantized(model, "a change of the model")
     changed = build(model.spec.replace(changes), device=model.device, dtype=model.dtype, seed=seed, cls=type(model))
     before, after = _with_positions_of(changed.spec, model), changed.state_dict(keep_vars=True)

@@ -49,7 +49,7 @@ def scheme_of(weights: str | Scheme, **fields: object) -> Scheme:
     """A scheme, or that of a name with other fields. Raises ValueError for an unknown name."""
     if isinstance(weights, Scheme):
         return weights
-    if weights not in get_args(Weights):
+    if not isinstance(weights, str) or weights not in get_args(Weights):
         raise ValueError(f"weights are quantized to {', '.join(get_args(Weights))}, not {weights!r}")
     return Scheme(weights=weights, **fields)  # type: ignore[arg-type]
 

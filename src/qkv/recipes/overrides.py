@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from ..core import yamls
+from ..core import several, yamls
 
 
 def parse(text: str) -> tuple[str, Any]:
@@ -29,7 +29,7 @@ def apply(tree: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     Raises ValueError for a setting that would drop an earlier one, as `model=gpt` drops `model.d_model=64` before it.
     """
     earlier: list[tuple[list[str], str]] = []
-    for text in settings:
+    for text in several.texts(settings, "settings"):
         key, value = parse(text)
         place = _place(key.split("."))
         for other, dropped in earlier:

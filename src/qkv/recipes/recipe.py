@@ -14,7 +14,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, ValidationError
 
 from .. import families, tasks  # noqa: F401  (tasks registers the kinds of data, tasks and objectives)
-from ..core import yamls
+from ..core import several, yamls
 from ..core.installed_parts import import_installed
 from ..core.spec import Spec, counted, nearest
 from ..data.batching.settings import Batching
@@ -322,7 +322,7 @@ def tree(name: str | Path, *, imports: bool = True) -> dict[str, Any]:
 
 
 def _tree(name: str | Path, imports: bool) -> dict[str, Any]:
-    path, known = Path(name), packaged()
+    path, known = several.path(name, "a recipe"), packaged()
     if isinstance(name, str) and name in known:  # also where a file or directory has this name, which is ./name
         return deepcopy(_packaged_tree(name))
     if path.is_dir() and (path / RECIPE).is_file():
@@ -349,7 +349,7 @@ def _packaged_tree(name: str) -> dict[str, Any]:
 def override(recipe: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     """A recipe's tree with `key=value` settings. A part of which they change the kind (`data.kind=images`) keeps the values
     that the new kind has too. A preset that they name takes its own sizes, see `kept_sizes`, and a warning says so."""
-    settings = list(settings)
+    settings = several.texts(settings, "settings")
     paths = [overrides.parse(setting)[0].split(".") for setting in settings]
     changed = overrides.apply(_without_other_length(recipe, paths), settings)
     for *path, last in paths:

@@ -13,7 +13,7 @@ from ..core.spec import nearest
 from ..data.classes import class_name
 from ..data.source import Example, OnError, Skipped
 from ..data.task import Task
-from .prediction import Prediction, TrainedModel
+from .prediction import Prediction, TrainedModel, parts_of
 from .prediction_batches import predict_examples
 
 _MOST = 5  # classes in a line
@@ -80,10 +80,10 @@ def likeliest(result: Classified) -> str:
 
 def split_pairs(lines: Sequence[str]) -> tuple[Sequence[str], list[str] | None]:
     """Split lines that are all TEXT<tab>TEXT into texts and their pairs. Raises ValueError if only some are pairs."""
-    split = [line.split("\t") for line in lines]
+    split = [parts_of(line) for line in lines]
     widths = {len(parts) for parts in split}
-    if widths == {1}:
-        return lines, None
+    if widths <= {1}:
+        return [parts[0] for parts in split], None
     if widths != {2}:
         raise ValueError("give texts, or TEXT<tab>TEXT for every one of them")
     return [parts[0] for parts in split], [parts[1] for parts in split]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from ..core import several
 from ..core.atomic import write_file
 from ..data.batching.settings import Batching
 from ..data.source import Source
@@ -37,6 +38,22 @@ class TrainedModel:
         return self.tokenizer
 
 
+class Line(str):
+    """The texts of one input, joined by tabs, which keeps them apart where one of them has a tab itself."""
+
+    parts: tuple[str, ...]
+
+    def __new__(cls, parts: tuple[str, ...]) -> Self:
+        line = super().__new__(cls, "\t".join(parts))
+        line.parts = parts
+        return line
+
+
+def parts_of(line: str) -> list[str]:
+    """The texts of one input: those of a `Line`, or what the tabs of a text separate."""
+    return list(line.parts) if isinstance(line, Line) else line.split("\t")
+
+
 @dataclass(frozen=True, eq=False)
 class Prediction:
     """The prediction for one input.
@@ -61,15 +78,19 @@ class Prediction:
         """A number as the prediction for a line of text."""
         return cls(line, score, f"{score:.4f}", {"score": score})
 
-    def write(self, folder: Path) -> list[Path]:
+    def write(self, folder: Path | str, overwrite: bool = True) -> list[Path]:
         """Write the output files atomically into a folder, which is created if it is missing; return their paths.
 
-        Raises ValueError if there is nothing to write.
+        Raises ValueError if there is nothing to write, and without `overwrite` if one of the files exists.
         """
         if self.draw is None:
             raise ValueError("these predictions have no files to write; leave out --out, and use --json to keep them")
+        folder = several.path(folder, "the folder")
         folder.mkdir(parents=True, exist_ok=True)
         contents = {folder / f"{self.name}{suffix}": content for suffix, content in self.draw().items()}
+        existing = next((path for path in contents if path.exists()), None)
+        if existing is not None and not overwrite:
+            raise ValueError(f"{existing} already exists; replace it with --overwrite, or choose another --out")
         for path, content in contents.items():
             write_file(path, content)
         return list(contents)

@@ -14,7 +14,7 @@ from ..data.source import Example, Skipped
 from ..data.task import Item, RandomContext, Task
 from ..metrics.base import model_outputs
 from ..models.long_texts import reads_unpadded
-from .prediction import TrainedModel
+from .prediction import Line, TrainedModel
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ def in_parts(paths: Sequence[str]) -> Iterator[Sequence[str]]:
 
 def split_tabs(line: str, names: Sequence[str], where: str) -> list[str]:
     """Split a line at its tabs, one text for each name. Raises ValueError if there are fewer, or one is empty."""
-    parts = line.split("\t", len(names) - 1)
+    parts = list(line.parts) if isinstance(line, Line) else line.split("\t", len(names) - 1)
     if len(parts) != len(names) or not all(part.strip() for part in parts):
         raise ValueError(f"{where} is {line[:60]!r}, and this run reads {'<tab>'.join(names)}")
     return parts

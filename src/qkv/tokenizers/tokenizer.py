@@ -19,6 +19,7 @@ import tokenizers
 from tokenizers import models, processors
 
 from ..core.atomic import remove
+from ..core.several import shown
 from ..core.spec import nearest
 from . import subword_regularization, tokenizer_json
 from .chat.conversations import Conversations
@@ -47,16 +48,28 @@ def train(
     """
     if isinstance(texts, str):
         raise ValueError("texts is one string; give a list or an iterator of texts")
+    if isinstance(texts, bytes | Mapping) or not isinstance(texts, Iterable):
+        raise ValueError(f"texts are a list or an iterator of strings, not {shown(texts)}")
+    from .training.spec import TokenizerSpec
+
     if isinstance(spec, str):
         from . import from_file  # noqa: F401  # registers the kind `file`
-        from .training.spec import TokenizerSpec
 
         spec = TokenizerSpec.from_dict({"kind": spec})
-    with _watched(texts, progress) as watched, library_errors():
+    if not isinstance(spec, TokenizerSpec):
+        raise ValueError(f"a tokenizer is a kind such as 'bpe' or a TokenizerSpec, not {shown(spec)}")
+    with _watched(_all_texts(texts), progress) as watched, library_errors():
         raw, extra, _ = spec.parts(watched, trace)
     if spec.chat_template is not None:
         extra = replace(extra, config={**extra.config, "chat_template": spec.chat_template})
     return Tokenizer(raw, extra)
+
+
+def _all_texts(texts: Iterable[str]) -> Iterator[str]:
+    for number, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            raise ValueError(f"texts are strings, and number {number} of them is {shown(text)}")
+        yield text
 
 
 class Templated(NamedTuple):
@@ -294,7 +307,7 @@ class Tokenizer:
         """
         inputs = texts if pairs is None else list(zip(texts, pairs, strict=True))
         raw = self._reads_control if control else self.raw
-        with encoding_errors([*texts, *(pairs or ())]):
+        with encoding_errors(texts if pairs is None else [*texts, *pairs]):
             encoded = raw.encode_batch_fast(inputs, add_special_tokens=True)
         return [Templated(encoding.ids, encoding.type_ids) for encoding in encoded]
 
@@ -356,11 +369,13 @@ class Tokenizer:
 
     def decode_batch(self, rows: Iterable[Iterable[int]], skip_special: bool = True) -> list[str]:
         """`decode` for many rows at once."""
+        if not isinstance(rows, Iterable):
+            raise ValueError(f"rows are lists of ids, not {shown(rows)}")
         silent = self._silent if skip_special else frozenset()
         checked = map(self._checked, rows)
-        shown = [ids if silent.isdisjoint(ids) else [i for i in ids if i not in silent] for ids in checked]
+        kept = [ids if silent.isdisjoint(ids) else [i for i in ids if i not in silent] for ids in checked]
         with library_errors():
-            texts = self.raw.decode_batch(shown, skip_special_tokens=False)
+            texts = self.raw.decode_batch(kept, skip_special_tokens=False)
         return [_cleaned(text) for text in texts] if self._cleans_up else texts
 
     @cached_property
@@ -388,11 +403,15 @@ class Tokenizer:
         return any(stage is not None and b'"ByteLevel"' in stage.__getstate__() for stage in stages)
 
     def _checked(self, ids: Iterable[int]) -> list[int]:
-        ids = ids.tolist() if hasattr(ids, "tolist") else list(ids)
-        if ids and not 0 <= min(ids) <= max(ids) < self.vocab_size:
-            wrong = min(ids) if min(ids) < 0 else max(ids)
+        try:
+            listed = ids.tolist() if hasattr(ids, "tolist") else list(ids)
+            known = not listed or 0 <= min(listed) <= max(listed) < self.vocab_size
+        except TypeError:
+            raise ValueError(f"ids are a list of whole numbers, not {shown(ids)}") from None
+        if not known:
+            wrong = min(listed) if min(listed) < 0 else max(listed)
             raise ValueError(f"there is no token {int(wrong)}; the vocabulary has ids 0 to {self.vocab_size - 1}")
-        return ids
+        return listed
 
 
 _VALUE_OF = {symbol: byte for byte, symbol in enumerate(byte_symbols())}

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import tokenizers
 from tokenizers import AddedToken
 
-from ..core import atomic
+from ..core import atomic, several
+from ..core.several import shown
 from .pipelines import close_holes
 from .safety_limits import check
 
@@ -196,7 +197,7 @@ def add_tokens(raw: tokenizers.Tokenizer, tokens: Iterable[tuple[int | None, Add
 
 def place(path: str | Path) -> Path:
     """Return the path that a tokenizer is written to: `path` if it ends in .json, else the tokenizer.json in that folder."""
-    path = Path(path).expanduser()
+    path = several.path(path).expanduser()
     return path if path.suffix == ".json" else path / FILE
 
 
@@ -238,6 +239,8 @@ def encoding_errors(texts: Sequence[str]) -> Iterator[None]:
 def _unreadable(texts: Sequence[str], error: BaseException) -> BaseException:
     if isinstance(texts, str):
         return ValueError("texts is one string; give a list of texts, or use encode")
+    if isinstance(error, Exception) and not (isinstance(texts, Sequence) and not isinstance(texts, bytes)):
+        return ValueError(f"texts are a list of strings, not {shown(texts)}")
     for text in texts if isinstance(error, Exception) else ():
         if not isinstance(text, str):
             return ValueError(f"a text is a string, not {type(text).__name__}")

@@ -43,7 +43,7 @@ def quantize(
     examples: int = EXAMPLES,
     embeddings: bool = False,
     head: bool = False,
-    keep: Sequence[str] = (),
+    keep: str | Sequence[str] = (),
     evaluate: bool = True,
     max_examples: int | None = None,
     overwrite: bool = False,

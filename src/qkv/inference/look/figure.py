@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ...attention import tap
 from ...attention.multi_head import Mixer
+from ...core import several
 from ...generation import Generation
 from ...kernels.request import Request
 from ...look.activations import intervene
@@ -72,7 +73,7 @@ def look(
     Raises ValueError for an input that the run can't read, for tokens, layers, heads, words or neurons that are not there,
     and for a second text that doesn't fit.
     """
-    items = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    items = several.paths(inputs, "inputs", "a text or a path")
     if not items and neuron is None:
         raise ValueError("there is nothing to look at; give a text or a file")
     if patch is not None and len(items) != 1:

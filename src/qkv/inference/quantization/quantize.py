@@ -32,7 +32,7 @@ def quantized(
     examples: int = EXAMPLES,
     embeddings: bool = False,
     head: bool = False,
-    keep: Sequence[str] = (),
+    keep: str | Sequence[str] = (),
     tell: Tell | None = None,
 ) -> tuple[R, Quantized]:
     """Return a run with quantized weights, and what that did; the given run is unchanged. See `Run.quantize`."""

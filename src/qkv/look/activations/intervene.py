@@ -8,6 +8,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
+from ...core.several import shown
 from .changes import Change
 from .hooks import attached
 from .sites import Site, select, sites
@@ -31,6 +32,8 @@ def intervene(model: nn.Module, changes: Changes) -> Iterator[None]:
     Raises ValueError for a name that the model does not have, when the block is entered; for a selection outside an
     activation, when the model computes it.
     """
+    if not isinstance(changes, Mapping):
+        raise ValueError(f"changes are a dictionary from names of activations to changes, not {shown(changes)}")
     known = sites(model)
     with ExitStack() as stack:
         for pattern, change in changes.items():

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ...attention import tap
+from ...core import several
 from ...core.spec import nearest
 from ...kernels.request import Request
 from .hooks import attached, observed
@@ -80,7 +81,7 @@ def record(model: nn.Module, names: Iterable[str] | str | None = None) -> Iterat
     Raises ValueError for a name that the model does not have.
     """
     known = sites(model)
-    patterns = ["*"] if names is None else [names] if isinstance(names, str) else list(names)
+    patterns = ["*"] if names is None else several.texts(names, "names of activations")
     chosen = list(select(known, patterns))
     activations = Activations(known)
     in_graph = names is not None and torch.is_grad_enabled()

@@ -63,7 +63,7 @@ def quantize(
     *,
     embeddings: bool = False,
     head: bool = False,
-    keep: Sequence[str] = (),
+    keep: str | Sequence[str] = (),
     batches: Sequence[Batch] = (),
     forward: Forward | None = None,
     tell: Tell | None = None,

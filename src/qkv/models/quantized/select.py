@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ...core import several
 from ...core.spec import nearest
 from ...layers.embedding import TokenEmbedding
 from ...layers.grouped_linear import GroupedLinear
@@ -20,7 +21,7 @@ from ..transformer import TransformerModel
 
 
 def matrices(
-    model: nn.Module, embeddings: bool = False, head: bool = False, keep: Sequence[str] = ()
+    model: nn.Module, embeddings: bool = False, head: bool = False, keep: str | Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the layers to quantize by their paths: the linear layers of the stacks, experts included.
 
@@ -37,6 +38,7 @@ def matrices(
     if adapted_layers(model):
         raise ValueError("this model has an adapter; merge it into the model's weights by `fold` before quantization")
     found = {name: layer for name, layer in model.named_modules() if _is_chosen(name, layer, embeddings, head)}
+    keep = several.texts(keep, "keep")
     for pattern in keep:
         if not any(fnmatchcase(name, pattern) for name in found):
             raise ValueError(f"keep: {pattern!r} matches no layer that would be quantized; {nearest(pattern, found)}")

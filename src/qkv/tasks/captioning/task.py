@@ -16,7 +16,7 @@ from ...data.task import Item, RandomContext
 from ...metrics.base import Metric
 from ...tokenizers.protocol import Encoder
 from ..pictures import PictureTask
-from ..prediction import Prediction, TrainedModel
+from ..prediction import Prediction, TrainedModel, parts_of
 from ..prediction_batches import in_parts
 from .metric import CaptionMetric, written
 
@@ -87,7 +87,7 @@ def predict(task: Caption, trained: TrainedModel, lines: Sequence[str], **option
     """
     tokenizer = trained.words
     for part in in_parts(lines):
-        split = [(path, question.strip()) for path, _, question in (line.partition("\t") for line in part)]
+        split = [(path, " ".join(question).strip()) for path, *question in map(parts_of, part)]
         questions = tokenizer.encode_batch([question for _, question in split])
         prompts = [task.prompt(ids, tokenizer) for ids in questions]
         for (_, question), prompt in zip(split, prompts, strict=True):

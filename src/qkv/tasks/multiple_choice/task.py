@@ -16,7 +16,7 @@ from ...layers.losses import at_least_fp32
 from ...metrics.base import Metric
 from ...tokenizers.protocol import Encoder
 from ...training.objective import Objective
-from ..prediction import Prediction, TrainedModel
+from ..prediction import Prediction, TrainedModel, parts_of
 from ..prediction_batches import predict_examples
 from ..whole_texts import Sentences
 from .metric import ChoiceMetric, candidate_scores
@@ -83,7 +83,7 @@ def predict(task: Choice, trained: TrainedModel, lines: Sequence[str], **_: Any)
 
 
 def _example(line: str, where: str) -> Example:
-    text, *choices = line.split("\t")
+    text, *choices = parts_of(line)
     if len(choices) < 2 or not all(part.strip() for part in (text, *choices)):
         raise ValueError(f"{where} is {line[:60]!r}, and this run reads CONTEXT<tab>CHOICE<tab>CHOICE<tab>…")
     return {"text": text, "choices": choices, "where": where}

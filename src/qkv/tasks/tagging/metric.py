@@ -26,11 +26,13 @@ register("entity_recall", "Recall of entities", "fraction", higher_is_better=Tru
 
 @dataclass
 class Tagged:
-    """A text whose rows may come in several batches. `predicted` has "" for words in rows that have not come."""
+    """A text whose rows may come in several batches. `predicted` has "" for words in rows that have not come,
+    and `probabilities` are those of the predicted tags."""
 
     words: Sequence[str]
     tags: Sequence[str]
     predicted: list[str]
+    probabilities: list[float]
 
     @property
     def compared(self) -> tuple[list[str], list[str]]:
@@ -52,16 +54,23 @@ class TagMetric(Metric):
         self._all: dict[int, Tagged] = {}
 
     def update(self, outputs: Tensor, batch: Batch) -> None:
-        best = outputs.argmax(-1).tolist()
-        for row, example in zip(best, batch.texts, strict=True):
+        best, sure = outputs.argmax(-1).tolist(), outputs.float().softmax(-1).amax(-1).tolist()
+        for row, shares, example in zip(best, sure, batch.texts, strict=True):
             words = example["words"]
-            text = self._all.setdefault(id(words), Tagged(words, example.get("tags", ()), [""] * len(words)))
+            text = self._all.setdefault(
+                id(words), Tagged(words, example.get("tags", ()), [""] * len(words), [1.0] * len(words))
+            )
             first, at = example["first"], example["at"]
             text.predicted[first : first + len(at)] = [self._names[row[i]] if i >= 0 else "O" for i in at]
+            text.probabilities[first : first + len(at)] = [shares[i] if i >= 0 else 1.0 for i in at]
 
     def tags_of(self, words: Sequence[str]) -> list[str]:
         """Return the predicted tags of an example, whose "words" are the same object as in its rows."""
         return self._all[id(words)].predicted
+
+    def probabilities_of(self, words: Sequence[str]) -> list[float]:
+        """Return the probabilities of the tags of `tags_of`."""
+        return self._all[id(words)].probabilities
 
     def compute(self) -> dict[str, MetricValue]:
         compared = [one.compared for one in self._all.values()]

@@ -22,8 +22,8 @@ def predict(
     in_words: Callable[[str], Example] | None = None,
     **options: Any,
 ) -> list[Prediction]:
-    """Predict the tags of each text, one per word; `fields` also have the words and, if tags encode entities, each entity
-    with its type, its text and its words `start` … `stop` − 1.
+    """Predict the tags of each text, one per word; `fields` also have the words, the probability of each tag and, if
+    tags encode entities, each entity with its type, its text and its words `start` … `stop` − 1.
 
     Texts are split into words by `in_words`, or else at white space; if the task is on symbols, each symbol is a word.
     """
@@ -33,14 +33,14 @@ def predict(
     for _, batch in prediction_batches(trained, task, examples):
         metric.evaluate(trained.model, batch)
     return [
-        _prediction(task, text, example, metric.tags_of(example["words"]))
+        _prediction(task, text, example, metric.tags_of(example["words"]), metric.probabilities_of(example["words"]))
         for text, example in zip(texts, examples, strict=True)
     ]
 
 
-def _prediction(task: Tag, line: str, example: Example, tags: list[str]) -> Prediction:
+def _prediction(task: Tag, line: str, example: Example, tags: list[str], probabilities: list[float]) -> Prediction:
     text, words = example["text"], example["words"]
-    fields: dict[str, Any] = {"words": list(words), "tags": tags}
+    fields: dict[str, Any] = {"words": list(words), "tags": tags, "probabilities": probabilities}
     scheme = task.scheme or scheme_of(task.tags)
     if scheme != "plain":
         begins = places_of(text, words)

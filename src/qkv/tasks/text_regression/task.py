@@ -12,7 +12,7 @@ from ...data.task import Item
 from ...layers.embedding import Input
 from ...metrics.base import Metric
 from ...tokenizers.protocol import Encoder
-from ..prediction import Prediction, TrainedModel
+from ..prediction import Prediction, TrainedModel, parts_of
 from ..prediction_batches import predict_examples, split_tabs
 from ..whole_texts import Sentences, number
 from .metric import NumberMetric
@@ -64,7 +64,7 @@ def predict(task: Regress, trained: TrainedModel, lines: Sequence[str], **_: Any
     """Predict the score of each line TEXT or TEXT<tab>TEXT, in the units of the training data."""
     examples: list[Example] = []
     for i, line in enumerate(lines, 1):
-        texts = split_tabs(line, ("TEXT", "TEXT") if "\t" in line else ("TEXT",), f"text {i}")
+        texts = split_tabs(line, ("TEXT", "TEXT") if len(parts_of(line)) > 1 else ("TEXT",), f"text {i}")
         examples.append({**dict(zip(("text", "pair"), texts, strict=False)), "where": f"text {i}"})
     scores = predict_examples(trained, task, examples, lambda outputs, _: map(task.score, outputs.flatten().tolist()))
     return list(map(Prediction.of_number, lines, scores))

@@ -14,6 +14,7 @@ from pathlib import Path
 import tokenizers
 from tokenizers import AddedToken, normalizers, pre_tokenizers
 
+from ...core import several
 from .. import tokenizer_json
 from ..sentencepiece.model_file import Kind, Piece, SentencePiece, parse
 from ..sentencepiece.pipeline import pipeline
@@ -38,7 +39,7 @@ def read(path: str | Path) -> Parts:
 
     Raises ValueError in one sentence if there is none, or if it is broken.
     """
-    path = Path(path).expanduser()
+    path = several.path(path, "a tokenizer").expanduser()
     if path.is_dir():
         path = _find_file(path)
     elif not path.is_file():

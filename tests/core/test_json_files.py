@@ -3,7 +3,7 @@
 import json
 import math
 
-from qkv.core.plain_json import dumps, finite
+from qkv.core.json_files import dumps, finite
 
 
 def test_what_is_not_finite_is_null() -> None:

@@ -1,0 +1,66 @@
+"""Arguments that are one text or several, and those that are one path: a single one and a list mean what they say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Set
+from pathlib import Path
+from typing import Any
+
+from .spec import brief, with_article
+
+
+def texts(value: Any, what: str = "texts") -> list[str]:
+    """One text, or several in a list, tuple, array, column of a data frame or iterator, as a list.
+
+    Raises ValueError that names the first item that is no text: a string is one text, never its characters.
+    """
+    return _items(value, what, str, "a text")
+
+
+def paths(value: Any, what: str = "paths", named: str = "a path") -> list[str]:
+    """One path, or several, as a list of strings. Raises ValueError as `texts` does."""
+    return [os.fspath(item) for item in _items(value, what, (str, os.PathLike), named)]
+
+
+def inputs(value: Any, what: str = "inputs") -> list[str | tuple[str, ...]]:
+    """One text or path, or several in a list, in which a tuple of texts is one input. Raises ValueError as `texts` does."""
+    items = _items(
+        value, what, (str, os.PathLike, tuple), "a text, a path or a tuple of texts", alone=(str, os.PathLike)
+    )
+    return [tuple(texts(item, what)) if isinstance(item, tuple) else os.fspath(item) for item in items]
+
+
+def text(value: Any, what: str = "the text") -> str:
+    """A text. Raises ValueError for anything else."""
+    if not isinstance(value, str):
+        raise ValueError(f"{what} is a string, not {shown(value)}")
+    return value
+
+
+def path(value: Any, what: str = "the path") -> Path:
+    """A path that is given as a string or an object. Raises ValueError for anything else."""
+    if not isinstance(value, str | os.PathLike):
+        raise ValueError(f"{what} is a string or a path, not {shown(value)}")
+    if not (text := os.fspath(value)) or not isinstance(text, str) or "\0" in text:
+        raise ValueError(f"{what} is a string or a path, not {shown(value)}")
+    return Path(text)
+
+
+def shown(value: Any) -> str:
+    """A value of the wrong type for a message: `3, an int`; None is `None`."""
+    if value is None:
+        return "None"
+    return f"{' '.join(brief(value).split())}, {with_article(type(value).__name__)}"
+
+
+def _items(value: Any, what: str, allowed: Any, named: str, alone: Any = None) -> list[Any]:
+    if isinstance(value, alone or allowed):
+        return [value]
+    if isinstance(value, bytes | bytearray | Mapping | Set) or not isinstance(value, Iterable):
+        raise ValueError(f"{what} are {named} or a list, not {shown(value)}")
+    items = list(value)
+    wrong = next((i for i, item in enumerate(items) if not isinstance(item, allowed)), None)
+    if wrong is not None:
+        raise ValueError(f"{what} are {named} or a list, and number {wrong + 1} of them is {shown(items[wrong])}")
+    return items
