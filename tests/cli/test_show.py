@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from run_tiny import TINY
+from run_untrained import of, words
 
 from qkv.cli import main
 from qkv.directories.build import build
@@ -59,3 +60,10 @@ def test_a_preset_hidden_by_a_recipe_is_named_and_can_be_shown(capsys: pytest.Ca
     assert main(["show", "gptt"]) == 2
     err = capsys.readouterr().err
     assert "'gpt' or 'gpt' " not in err and "'gpt', 'gpt'" not in err and err.count("'gpt'") == 1
+
+
+def test_a_model_without_a_recipe_is_titled_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    of("gpt2", words(), "continue").save(tmp_path / "my-model", "hub")
+    assert main(["show", str(tmp_path / "my-model")]) == 0
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first.strip() == "my-model" and any("directory:" in line for line in rest)

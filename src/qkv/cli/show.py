@@ -163,7 +163,8 @@ def _print(tree: Mapping[str, Any], json: bool) -> None:
     from rich.markup import escape
     from rich.tree import Tree
 
-    root = Tree(f"[bold]{escape(str(tree.get('name') or tree.get('preset')))}[/]")
+    title = next(str(tree[key]) for key in ("name", "preset", "directory", "file") if tree.get(key))
+    root = Tree(f"[bold]{escape(title if 'name' in tree or 'preset' in tree else Path(title).resolve().name)}[/]")
     _grow(root, {key: value for key, value in tree.items() if key not in ("name", "preset")})
     console().print(root)
 
