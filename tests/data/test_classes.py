@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qkv.data.classes import class_index, class_name, classes_of_source, label_of, sorted_classes
+from qkv.data.classes import (
+    check_classes,
+    class_index,
+    class_name,
+    classes_of_source,
+    different,
+    label_of,
+    sorted_classes,
+    spellings,
+)
 from qkv.data.source import Skipped, Source, Split, Table
 
 
@@ -45,3 +54,21 @@ def test_another_class_is_refused_or_skipped() -> None:
     with pytest.raises(ValueError, match=r"row 7: there is no class 'dog' .* task.on_error=skip"):
         class_index(example, ("cat", "dogs"), "raise")
     assert isinstance(class_index(example, ("cat",), "skip"), Skipped)
+
+
+def test_classes_of_another_split_are_known_before_training() -> None:
+    source = Labels(labels=("a", "b", "c", "c"))
+    check_classes(source, "test", ("a", "b", "c", "d"))
+    with pytest.raises(ValueError, match=r"the test split has a class .* lack: 'c' \(2 examples, first row 2\)"):
+        check_classes(source, "test", ("a", "b"))
+    with pytest.raises(ValueError, match=r"2 classes .* examples of them, or skip such examples with task\.on_error"):
+        check_classes(source, "validation", ("a",))
+
+
+def test_spellings_of_one_class_are_found() -> None:
+    names = ["Business", "sport", "BUSINESS ", "business", "sci-fi", "Sci Fi", "1", "1.0", "01", "2", "ｓｐｏｒｔ"]
+    groups = [["Business", "BUSINESS ", "business"], ["sport", "ｓｐｏｒｔ"], ["sci-fi", "Sci Fi"], ["1", "1.0", "01"]]
+    assert spellings(names) == groups
+    assert different(groups[0]).startswith(
+        "'Business', 'BUSINESS ', 'business' are 3 classes that differ only in spelling"
+    )

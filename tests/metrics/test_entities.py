@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.metrics.entities import Entity, Scheme, agreement, entities, scheme_of
+from qkv.metrics.entities import Entity, Scheme, agreement, entities, misfit, scheme_of
 
 IOB2 = (
     [
@@ -55,6 +55,15 @@ def test_what_is_not_whole_is_no_entity() -> None:
         ("O B-PER I-PER B-LOC", "iob2"),
         ("O I-PER B-PER I-LOC", "conll"),
         ("O S-PER B-LOC E-LOC", "iobes"),
+        ("O U-PER B-LOC L-LOC I-LOC", "bilou"),
+        ("O B-PER M-PER E-PER S-PER", "iobes"),
+        ("O B I", "iob2"),
+        ("O B I E S", "iobes"),
+        ("O B_PER I_PER", "iob2"),
+        ("B E S T G H I C", "plain"),  # secondary structure
+        ("H E C", "plain"),
+        ("I O", "plain"),
+        ("B B-PER O", "plain"),
         ("NOUN VERB O", "plain"),
         ("O", "plain"),
     ],
@@ -82,3 +91,41 @@ def test_entities_that_were_spelled_are_found_again(parts: list[tuple[str, int]]
             tags += [f"B-{kind}", *[f"I-{kind}"] * (size - 1)]
     assert entities(tags, scheme) == wanted
     assert agreement([tags], [tags], scheme).f1 == (1.0 if wanted else 0.0)
+
+
+def test_iob1_is_told_from_iob2_by_sentences_and_counted_as_conlleval_does() -> None:
+    tags = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+    iob1 = [["I-PER", "I-PER", "O", "I-LOC"], ["I-LOC", "B-LOC", "I-LOC", "O", "I-PER"]]
+    iob2 = [["B-PER", "I-PER", "O", "B-LOC"], ["B-LOC", "B-LOC", "I-LOC", "O", "B-PER"]]
+    assert scheme_of(tags, iob1) == "iob1" and scheme_of(tags, iob2) == "iob2" == scheme_of(tags)
+    for one, other in zip(iob1, iob2, strict=True):
+        assert entities(one, "iob1") == entities(other, "iob2")
+
+
+def test_letters_of_other_schemes_and_bare_ones_are_read() -> None:
+    expected = [Entity("PER", 0, 1), Entity("LOC", 2, 5)]
+    for text, scheme in (
+        ("S-PER O B-LOC I-LOC E-LOC", "iobes"),
+        ("U-PER O B-LOC I-LOC L-LOC", "bilou"),
+        ("W-PER O B-LOC M-LOC E-LOC", "iobes"),
+        ("S_PER O B_LOC M_LOC E_LOC", "iobes"),
+    ):
+        assert entities(text.split(), scheme) == expected  # type: ignore[arg-type]
+    assert entities(["B", "I", "O", "B"], "iob2") == [Entity("", 0, 2), Entity("", 3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "tags", "said"),
+    [
+        ("iob2", "O S-PER B-LOC E-LOC", "'E-LOC' is a tag of iobes"),
+        ("iobes", "O B-PER I-PER", "no entity ends in them"),
+        ("iob2", "NOUN VERB", "'NOUN' is no tag of an entity"),
+        ("iob2", "O B I", None),
+        ("conll", "O I-PER B-PER", None),
+        ("bilou", "O U-PER", None),
+        ("plain", "O B-PER", None),
+    ],
+)
+def test_a_scheme_that_does_not_fit_the_tags_is_told(scheme: Scheme, tags: str, said: str | None) -> None:
+    found = misfit(scheme, tags.split())
+    assert found == said if said is None else said in str(found)

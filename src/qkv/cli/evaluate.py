@@ -72,6 +72,7 @@ def evaluate(
         max_examples=None if max_examples is None else _number(max_examples),
         score_each=out is not None,
         evaluation=evaluation or (),
+        baselines=True,
     )
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""`qkv train FILE_OR_FOLDER`: show the recipe that was guessed for the data, and ask before it is trained."""
+"""`qkv train FILE_OR_FOLDER …`: show the recipe that was guessed for the data, and ask before it is trained."""
 
 from __future__ import annotations
 
@@ -35,16 +35,21 @@ def without_replaced(guessed: Sequence[str], given: Sequence[str]) -> tuple[str,
 
 
 def confirmed(path: Path, settings: Sequence[str], yes: bool) -> tuple[str, list[str]]:
-    """The recipe and settings for the data: those that were guessed, followed by the user's.
+    """The recipe and settings for the data: those that were guessed, followed by the user's. `settings` that name existing
+    files are further files of data.
 
     Asks in a terminal. Raises ValueError if the answer is no, or if there is no terminal and no `--yes`.
     """
     from ..recipes.guess import guess
+    from ..recipes.recipe import Recipe
 
-    found = guess(path)
+    files = [text for text in settings if "=" not in text and Path(text).is_file()]
+    settings = [text for text in settings if text not in files]
+    found = guess(path, *map(Path, files), settings=settings)
     for line in found.seen:
         echo(f"Seen: {line}", err=True)
     found = replace(found, settings=without_replaced(found.settings, settings))
+    Recipe.load(found.recipe, [*found.settings, *settings])  # what is shown can be run
     command = found.command(settings)
     echo(f"Guessed: {command}", err=True)
     if not yes:

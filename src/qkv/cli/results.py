@@ -33,6 +33,8 @@ def show_saved(path: Path) -> None:
 def show(result: Mapping[str, Any]) -> None:
     out = console()
     out.print(_metrics(result))
+    if result.get("baselines"):
+        out.print(_baselines(result))
     if result["samples"]:
         out.print(_samples(result["samples"]))
     for note in result["notes"]:
@@ -50,6 +52,19 @@ def _metrics(result: Mapping[str, Any]) -> Table:
             details.insert(0, f"over {result['counts'][name]:,} examples")
         note = escape("; ".join(filter(None, details)))
         table.add_row(name.replace("_", " "), _number(name, value), f"[dim]{note}[/]")
+    return table
+
+
+def _baselines(result: Mapping[str, Any]) -> Table:
+    """The model's metrics above those of simple methods on the same examples."""
+    named = {name for row in result["baselines"] for name in row["metrics"]}
+    metrics = [name for name in result["metrics"] if name in named]
+    table = Table(title="beside simple methods, on the same examples", title_justify="left", box=None)
+    for heading in ("", *(name.replace("_", " ") for name in metrics), ""):
+        table.add_column(heading, justify="right" if heading else "left")
+    for row in ({"name": "this model", "metrics": result["metrics"], "about": ""}, *result["baselines"]):
+        values = (_number(name, row["metrics"][name]) if name in row["metrics"] else "" for name in metrics)
+        table.add_row(row["name"], *values, f"[dim]{escape(row['about'])}[/]")
     return table
 
 

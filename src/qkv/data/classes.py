@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+import unicodedata
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from ..core.spec import nearest
-from .source import Example, OnError, Skipped, Source
+from ..core.spec import counted, nearest
+from .source import Example, OnError, Skipped, Source, Split
 
+_LISTED = 5  # classes named in a message
 MOST = 10_000  # classes; more are likely numbers mistaken for classes
 
 
@@ -37,6 +42,52 @@ def classes_of_source(source: Source) -> tuple[str, ...]:
             f"the training data have {len(names):,} different labels, too many for classes; check the data"
         )
     return sorted_classes(names)
+
+
+def spellings(names: Iterable[str]) -> list[list[str]]:
+    """Groups of classes that differ only in case, spaces, hyphens or the form of a number: `Business` and `BUSINESS `."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(_spelling(name), []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def different(group: list[str]) -> str:
+    """A sentence on classes that `spellings` found."""
+    listed = ", ".join(map(repr, group[:_LISTED])) + (", …" if len(group) > _LISTED else "")
+    return f"{listed} are {len(group)} classes that differ only in spelling; spell them alike if they mean the same"
+
+
+def _spelling(name: str) -> str:
+    letters = re.sub(r"[\s_-]+", " ", unicodedata.normalize("NFKC", name).casefold()).strip()
+    with contextlib.suppress(ValueError):
+        return f"{float(letters):g}"
+    return letters
+
+
+def check_classes(source: Source, split: Split, classes: tuple[str, ...]) -> None:
+    """Raises ValueError if a split has classes that are not among these, which are those of the training data."""
+    labels = getattr(source.table(split), "labels", None)  # without reading pictures
+    examples = source.examples(split, shuffle=False) if labels is None else ({"label": label} for label in labels)
+    unknown, first, known = Counter[str](), dict[str, str](), frozenset(classes)
+    for example in examples:
+        if "label" not in example:
+            return
+        name = class_name(example["label"])
+        if name is not None and name not in known:
+            unknown[name] += 1
+            first.setdefault(name, f", first {example['where']}" if "where" in example else "")
+    if not unknown:
+        return
+    counts = [f"{name[:60]!r} ({counted(n, 'example')}{first[name]})" for name, n in unknown.most_common(_LISTED)]
+    listed = ", ".join(counts) + (", …" if len(unknown) > _LISTED else "")
+    what, them = ("a class", "it") if len(unknown) == 1 else (f"{len(unknown):,} classes", "them")
+    at_top = any(where.endswith(", line 1") for where in first.values())
+    header = "; if line 1 holds column names, give data.header=true" if at_top else ""
+    raise ValueError(
+        f"the {split} split has {what} that the training data lack: {listed}; give training examples of {them}, or skip "
+        f"such examples with task.on_error=skip{header}"
+    )
 
 
 def label_of(example: Example) -> str:

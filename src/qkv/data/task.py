@@ -13,13 +13,15 @@ from ..core.batch import IGNORE, Batch
 from ..core.spec import Spec
 from ..layers.embedding import Input
 from ..metrics.base import Metric
+from ..metrics.baselines import Baseline
 from ..tokenizers.protocol import Encoder
 from . import ascii_art
 from .batching.encoded import Encoded
 from .batching.numpy_batch import LAYOUTS, Array, NumpyBatch, PaddedLayout, count_labels
 from .batching.rows import Rows
 from .batching.settings import Batching
-from .source import TEXTS, Counts, Example, Skipped, Source
+from .classes import check_classes
+from .source import SPLITS, TEXTS, Counts, Example, Skipped, Source
 
 Predict = TypeVar("Predict", bound=Callable[..., Iterable[Any]])
 
@@ -125,6 +127,13 @@ class Task(Spec, role="task"):
                 f"the task {self.kind} reads {wanted}, and the data have {there or 'nothing'} but no {missing}; {advice} "
                 "another source"
             )
+
+    def check_labels(self, source: Source) -> None:
+        """Check, before training, the labels of the validation and test splits: by default that the training data have all
+        their classes. Raises ValueError that names those they lack, unless the task skips such examples."""
+        if getattr(self, "classes", ()) and getattr(self, "on_error", "raise") == "raise":
+            for split in SPLITS[1:]:
+                check_classes(source, split, getattr(self, "classes", ()))
 
     def with_global_tokens(self) -> Self:
         """The task for a model with global tokens, with its default choice of which tokens of a row are global. By
@@ -248,6 +257,11 @@ class Task(Spec, role="task"):
         """The number of labels in each term of the loss: "loss" for the head, others by the name of their target."""
         own = {} if labels is None else {"loss": count_labels(labels)}
         return own | {name: count_labels(target) for name, target in targets.items()}
+
+    def baselines(self, source: Source, examples: Iterable[Example]) -> list[Baseline]:
+        """The metrics of simple methods on evaluated examples, with which the model's are compared: the most frequent class,
+        naive Bayes. They may learn from the training split of the source."""
+        return []
 
     def metric(self, tokenizer: Encoder | None) -> Metric:
         """The metric that collects and evaluates the model's outputs."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,10 +29,13 @@ from ..metrics.base import model_outputs
 from ..metrics.extremes import Extremes, Ranking
 from ..models.build import AnyModel
 from ..recipes.evaluation import TEXT_METRICS, USUAL, Evaluation, Metric
+from ..recipes.recipe import Recipe
+from ..tasks.samples import evenly
 from ..tokenizers.chat.messages import text_of
 from ..tokenizers.tokenizer import Tokenizer
 from ..training.objective import Objective, terms_of
-from .example_counts import Clock, first, goods
+from .baselines import advice, baselines_of
+from .example_counts import Clock, first, goods, up_to
 from .likelihood import Likelihood, TermSums, TermValue, values_of
 
 if TYPE_CHECKING:
@@ -55,6 +58,7 @@ class Evaluated:
                 have their "messages" as well.
     notes:      what was skipped or truncated.
     confusions: of classification, (true class, predicted class, number of examples) of each pair that occurred.
+    baselines:  "name", "metrics" and "about" of simple methods on the same examples, see `Task.baselines`.
     extremes:   the best and the worst examples, by a score of each such as chrF or the probability of the true class; None
                 if there is no such score or no samples are kept. They are not part of the JSON.
     outputs:    of pairs, every generated output: "source", "hypothesis", "references" and "scores", its metrics. They are
@@ -72,6 +76,7 @@ class Evaluated:
     counts: dict[str, int] = field(default_factory=dict)
     confusions: list[tuple[str, str, int]] = field(default_factory=list)
     outputs: list[dict[str, Any]] = field(default_factory=list)
+    baselines: list[dict[str, Any]] = field(default_factory=list)
     extremes: Extremes | None = None
 
     @property
@@ -226,7 +231,7 @@ class Evaluator:
             examples,
             {name: result.value for name, result in results.items()},
             {name: result.details for name, result in results.items() if result.details},
-            spread(samples, kept),
+            evenly(samples, kept),
             notes,
             clock.seconds,
             None if left is None else examples + left,
@@ -266,7 +271,7 @@ class Evaluator:
                 values = values_of(terms_of(self.objective, model, moved))
                 return values, model_outputs(model, moved) if shared else None
 
-            chosen = _up_to(limit, batches, lambda batch: len(batch.texts) or batch.rows)
+            chosen = up_to(limit, batches, lambda batch: len(batch.texts) or batch.rows)
             for batch, (values, outputs) in in_turns(self.ranks, chosen, compute):
                 rows += len(batch.texts) or batch.rows
                 terms.add(values)
@@ -310,7 +315,7 @@ class Evaluator:
         batching = self.batching.replace(workers=0, shuffle=False)
         seq2seq = model.is_encoder_decoder
         with stream(source, self._words, batching, seq2seq=seq2seq, split=split, seed=self.seed, epochs=1) as batches:
-            chosen = _up_to(limit, batches, _rows)
+            chosen = up_to(limit, batches, _rows)
             for batch, (values, size) in in_turns(self.ranks, chosen, partial(self._likelihood_of, model)):
                 total.rows += _rows(batch)
                 total.size += size
@@ -430,16 +435,6 @@ def skip_notes(batches: Stream) -> list[str]:
     return [f"{warning}{report}"] if report.skipped or report.cut else []
 
 
-def _up_to(limit: int | None, batches: Iterable[Batch], rows_of: Callable[[Batch], int]) -> Iterator[Batch]:
-    """The batches with the first `limit` rows, and no more."""
-    rows = 0
-    for batch in batches:
-        rows += rows_of(batch)
-        yield batch
-        if limit is not None and rows >= limit:
-            return
-
-
 def _rows(batch: Batch) -> int:
     return len(batch.labels) if batch.labels is not None else 0
 
@@ -448,10 +443,14 @@ def task_of(model: AnyModel, pairs: bool) -> Use:
     return "translate" if model.is_encoder_decoder else "answer" if pairs else "continue"
 
 
-def spread(samples: Sequence[dict[str, Any]], count: int) -> list[dict[str, Any]]:
-    """Select `count` samples evenly from the whole list, because neighbors are often alike."""
-    count = min(count, len(samples))
-    return [samples[(2 * i + 1) * len(samples) // (2 * count)] for i in range(count)]
+def with_baselines(result: Evaluated, recipe: Recipe, split: Split, limit: int | None) -> Evaluated:
+    """The evaluation of the first `limit` examples of a split with simple methods beside it, and what to try."""
+    try:
+        found = baselines_of(recipe, split, limit, result.confusions)
+    except (ValueError, MemoryError) as error:  # the evaluation counts without a comparison
+        return replace(result, notes=[*result.notes, f"no simple method was compared: {error}"])
+    notes = advice(recipe, found, result.metrics, any("over-long cut" in note for note in result.notes))
+    return replace(result, baselines=[one._asdict() for one in found], notes=[*result.notes, *notes])
 
 
 def evaluate_run(
@@ -463,12 +462,13 @@ def evaluate_run(
     max_examples: int | Literal["all"] | None = None,
     score_each: bool = False,
     evaluation: Sequence[str] = (),
+    baselines: bool = False,
 ) -> Evaluated:
     """Evaluate a loaded run on a split of its data. `data` are settings of the data to change, such as `test_path=my.tsv`.
 
     `max_examples` is the number of examples, or "all"; by default the recipe's `evaluation.test_examples`.
     With `score_each`, the result has every output of pairs with its metrics. `evaluation` are settings of the evaluation to
-    change, such as `metrics=[bleu,ter]`.
+    change, such as `metrics=[bleu,ter]`. With `baselines`, simple methods are measured on the same examples.
     """
     if run.recipe is None:
         raise ValueError(f"{run.name} has no recipe.yaml, which names its data; give a run that qkv trained")
@@ -494,4 +494,5 @@ def evaluate_run(
     generation = run.generation if num_beams is None else run.settings(num_beams=num_beams)
     if recipe.task is not None and data:
         recipe.task.check_fields(next(recipe.data.examples(chosen, shuffle=False), {}), recipe.data)
-    return evaluator(run.model, chosen, limit, generation, score_each=score_each)
+    result = evaluator(run.model, chosen, limit, generation, score_each=score_each)
+    return with_baselines(result, recipe, chosen, limit) if baselines else result

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from ..core.batch import Batch
 from ..data.source import Example, Skipped, Table
 
 COUNTING = 2.0  # seconds that counting the examples beyond a limit may take; longer if the evaluation took longer
@@ -53,3 +54,13 @@ def goods(table: Table, start: int) -> Iterator[int]:
         entry = table[start]
         yield int(entry is not None and not isinstance(entry, Skipped))
         start += 1
+
+
+def up_to(limit: int | None, batches: Iterable[Batch], rows_of: Callable[[Batch], int]) -> Iterator[Batch]:
+    """The batches with the first `limit` rows, and no more."""
+    rows = 0
+    for batch in batches:
+        rows += rows_of(batch)
+        yield batch
+        if limit is not None and rows >= limit:
+            return

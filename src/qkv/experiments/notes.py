@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..core.spec import counted
-from ..data.source import SPLITS, Counts
+from ..data.classes import different, spellings
+from ..data.source import SPLITS, Counts, Example
 from ..inference.unknown_words import unknown_words
 from ..models.base import ModelSpec
 from ..recipes.recipe import Recipe
@@ -60,6 +61,18 @@ def small_splits(recipe: Recipe) -> Iterator[str]:
         if size < SMALL:
             effect = "too few to learn from" if split == "train" else "metrics on so few are mostly chance"
             yield f"Warning: the {split} split has {counted(size, 'example')}; {effect}."
+
+
+def of_the_task(recipe: Recipe, example: Example) -> Iterator[str]:
+    """Notes on how examples are read, and on classes that differ only in spelling. Raises ValueError if the validation or
+    test split has labels that the training data rule out."""
+    task = recipe.task
+    if task is None:
+        return
+    task.check_labels(recipe.data)
+    yield from (f"Task: {note}." for note in task.notes(example))
+    for group in spellings(getattr(task, "classes", ()) or getattr(task, "tags", ())):
+        yield f"Warning: {different(group)}."
 
 
 def of_the_model(recipe: Recipe, spec: ModelSpec) -> Iterator[str]:

@@ -66,10 +66,10 @@ from .admission import admit, check_context, check_machine, first_examples
 from .auto_settings import Chooser
 from .batch_preview import first_seen, sizes
 from .batch_shape import widest
-from .evaluate import Evaluated, Evaluator
+from .evaluate import Evaluated, Evaluator, with_baselines
 from .fingerprint import fingerprint
 from .memory_check import MemoryCheck, plan_of
-from .notes import TEXTS, data_summary, of_the_model, small_splits, tuning, unknown_notes
+from .notes import TEXTS, data_summary, of_the_model, of_the_task, small_splits, tuning, unknown_notes
 from .planning.rank_layout import lay_out
 from .pretrained import check_base, check_trainable, keep_base, model_of
 from .report.report import write_report
@@ -198,7 +198,7 @@ class Job:
             notes += sentence_transformers.of_a_tuned_model(locate(recipe.model.directory), getattr(spec, "head", None))
         recipe = recipe.resolve(spec.vocab_size)
         notes += small
-        notes += [] if recipe.task is None else [f"Task: {note}." for note in recipe.task.notes(example)]
+        notes += of_the_task(recipe, example)
         seen = first_seen(example, recipe, tokenizer, use == "translate")
         fields = ", ".join(name for name in example if name not in ("where", "piece"))
         counts = sizes(recipe.data, recipe.seed)
@@ -442,6 +442,7 @@ class Job:
         result = self.evaluator(model.eval(), "test", limit, score_each=self.keep_outputs and pairs)
         if not self.members.leads:
             return Trained(self.out, outcome, result)
+        result = with_baselines(result, self.recipe, "test", limit)
         if limit != most and result.limited:
             self._say(
                 f"Evaluated on {taken(result.to_dict())} of the test split, because training took only "

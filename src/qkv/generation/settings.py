@@ -13,6 +13,8 @@ from .speculation import Speculation
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
+MOST = 16_384  # beams, and results of a prompt: all are decoded together
+
 SAMPLING = ("temperature", "top_k", "top_p", "min_p")  # setting one of these turns sampling on
 
 
@@ -50,10 +52,10 @@ class Generation(Spec):
                {"kind": "sinks", "window": 1024}, with which a text may go on past the model's context.
     """
 
-    num_beams: int = Field(1, ge=1)
+    num_beams: int = Field(1, ge=1, le=MOST)
     length_penalty: Finite = Field(1.0, ge=-10, le=10)
     early_stopping: bool | Literal["never"] = False
-    num_samples: int = Field(1, ge=1)
+    num_samples: int = Field(1, ge=1, le=MOST)
     max_new_tokens: int = Field(128, ge=1)
     min_new_tokens: int = Field(0, ge=0)
     do_sample: bool | None = None

@@ -1,19 +1,24 @@
-"""Entities encoded by tags (IOB2, IOBES, CoNLL), and their precision, recall and F1 as in CoNLL's shared tasks (NER)."""
+"""Entities encoded by tags (IOB1, IOB2, IOBES, BILOU), and their precision, recall and F1 as in CoNLL (NER)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-Scheme = Literal["iob2", "iobes", "conll", "plain"]
-"""How tags encode entities.
+Scheme = Literal["iob2", "iobes", "bilou", "iob1", "conll", "plain"]
+"""How tags encode entities. The prefix may be alone, for entities of one type (`B`, `I`), or joined by `_`.
 
 iob2:  an entity of the type X is B-X (I-X)*; an I-X after neither is no entity (Tjong Kim Sang & Veenstra 1999).
 iobes: an entity is S-X, or B-X (I-X)* E-X; incomplete ones are none.
-conll: B-X begins an entity, and so does any tag of X after one that is not of X, as conlleval counts; also for files in
-       which I-X begins entities (IOB1).
+bilou: iobes with the letters U and L for S and E; M and W for I and S are read as well (BMES, BMEWO).
+iob1:  an entity is (I-X)+, and begins with B-X only behind another one of X (Ramshaw & Marcus 1995); counted as conll.
+conll: B-X begins an entity, and so does any tag of X after one that is not of X, as conlleval counts.
 plain: tags without entities, such as parts of speech.
 """
+_TAG = re.compile(r"([BIESLUMW])(?:[-_](.*))?", re.DOTALL)
+_LETTERS = {"L": "E", "U": "S", "M": "I", "W": "S"}
 
 
 class Entity(NamedTuple):
@@ -24,26 +29,56 @@ class Entity(NamedTuple):
     stop: int
 
 
-def scheme_of(tags: Iterable[str]) -> Scheme:
-    """Recognize the scheme of a set of tags."""
-    inside = {tag for tag in tags if tag != "O"}
-    prefixes = {tag[:2] for tag in inside}
-    if not inside or not prefixes <= {"B-", "I-", "E-", "S-"}:
+def scheme_of(tags: Iterable[str], sentences: Iterable[Sequence[str]] = ()) -> Scheme:
+    """Recognize the scheme of a set of tags; iob1 from iob2 by `sentences`, in which entities begin with I."""
+    inside = {tag for tag in tags if tag not in ("O", "")}
+    matches = [_TAG.fullmatch(tag) for tag in inside]
+    bare = {tag for tag in inside if len(tag) == 1}
+    if not inside or not all(matches) or (bare and not (bare == inside and "B" in bare and len(bare) > 1)):
         return "plain"
-    if prefixes & {"E-", "S-"}:
-        return "iobes"
-    begun = all(f"B-{tag[2:]}" in inside for tag in inside)
-    return "iob2" if begun else "conll"
+    letters = {tag[0] for tag in inside}
+    if letters & set("ESLUMW"):
+        return "bilou" if letters & set("LU") else "iobes"
+    if any(_split(tag)[1] not in {_split(one)[1] for one in inside if one[0] == "B"} for tag in inside):
+        return "conll"
+    begun = Counter(first for sentence in sentences for first in _beginnings(sentence))
+    return "iob1" if begun["I"] > begun["B"] else "iob2"
+
+
+def _beginnings(sentence: Sequence[str]) -> Iterator[str]:
+    """The first letter of each entity in a sentence, as conlleval counts."""
+    split = [_split(tag) for tag in sentence]
+    yield from (split[one.start][0] for one in _chunks(split))
+
+
+def misfit(scheme: Scheme, tags: Iterable[str]) -> str | None:
+    """Why tags don't follow a scheme; None if they may."""
+    inside = {tag for tag in tags if tag not in ("O", "")}
+    others = sorted(tag for tag in inside if not _TAG.fullmatch(tag))
+    if scheme != "plain" and (others or scheme_of(inside) == "plain"):
+        return f"{(others or sorted(inside) or ['O'])[0]!r} is no tag of an entity, such as 'B-X'"
+    closing = sorted(tag for tag in inside if tag[0] in "ESLUMW")
+    if scheme in ("iob2", "iob1") and closing:
+        return f"{closing[0]!r} is a tag of {scheme_of(inside)}"
+    if scheme in ("iobes", "bilou") and not closing:
+        return "no entity ends in them (E-X, S-X)"
+    return None
 
 
 def entities(tags: Sequence[str], scheme: Scheme) -> list[Entity]:
     """Return the entities in the tags of a sentence, from left to right."""
     if scheme == "plain":
         return []
-    split = [("O", "") if tag[1:2] != "-" else (tag[0], tag[2:]) for tag in tags]
-    if scheme == "conll":
+    split = [_split(tag) for tag in tags]
+    if scheme in ("conll", "iob1"):
         return _chunks(split)
-    return _complete(split, closed=scheme == "iobes")
+    return _complete(split, closed=scheme in ("iobes", "bilou"))
+
+
+def _split(tag: str) -> tuple[str, str]:
+    """The letter of a tag, as in iobes, and the type of its entity."""
+    match = _TAG.fullmatch(tag)
+    return ("O", "") if match is None else (_LETTERS.get(match[1], match[1]), match[2] or "")
 
 
 def _complete(split: list[tuple[str, str]], closed: bool) -> list[Entity]:

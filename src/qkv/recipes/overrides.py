@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from ..core import several, yamls
@@ -14,7 +15,8 @@ def parse(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     key = key.strip()
     if not equals or not key or not all(key.split(".")):
-        raise ValueError(f"{text!r} is not a setting; write key=value, for example training.max_steps=100")
+        file = f" (a file of data is given as data.path={text})" if not equals and Path(text).exists() else ""
+        raise ValueError(f"{text!r} is not a setting; write key=value, for example training.max_steps=100{file}")
     return key, yamls.load(value, name=f"the value of {key}")
 
 

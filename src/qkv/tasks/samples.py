@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Generic, TypeVar
 
 import numpy as np
 
-from ..data.source import Example
+from ..data.source import Example, Source
 
 T = TypeVar("T")
+
+
+LEARNED = 50_000  # training examples from which a simple method learns
+
+
+def learned(source: Source) -> list[Example]:
+    """Training examples from which a simple method learns: all, or some drawn by a fixed seed."""
+    return list(islice(source.examples("train", seed=0), LEARNED))
+
+
+def learned_from(examples: Sequence[object]) -> str:
+    """A clause on the examples from which a simple method learned."""
+    return f"learned from {'the training data' if len(examples) < LEARNED else f'{LEARNED:,} training examples'}"
 
 
 def evenly(items: Sequence[T], count: int) -> list[T]:

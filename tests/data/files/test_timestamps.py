@@ -16,10 +16,11 @@ def dated(path: Path, times: list[str]) -> Series:
 
 def test_time_goes_on(tmp_path: Path) -> None:
     days = [f"2024-01-{day:02}" for day in range(1, 32)]
-    assert dated(tmp_path / "a.csv", days).notes() == ()
-    assert dated(tmp_path / "m.csv", [f"{2020 + k // 12}-{k % 12 + 1:02}-01" for k in range(48)]).notes() == ()
-    assert dated(tmp_path / "n.csv", [f"day {k}" for k in range(30)]).notes() == ()
-    (note,) = dated(tmp_path / "b.csv", [*days[:10], *days[13:20], *days[24:]]).notes()
+    months = [f"{2020 + k // 12}-{k % 12 + 1:02}-01" for k in range(48)]
+    for times in (days, months, [f"day {k}" for k in range(30)]):
+        (header,) = dated(tmp_path / "a.csv", times).notes()
+        assert header.startswith("the first line of 'a.csv' is read as names, date, load")
+    note, _ = dated(tmp_path / "b.csv", [*days[:10], *days[13:20], *days[24:]]).notes()
     assert note.startswith(
         "2 of 24 rows come at another time than 1 day, 0:00:00 after the one before (row 12, is the first)"
     )

@@ -272,6 +272,37 @@ CASES: dict[Callable[[Path], Path], tuple[str, dict[str, str]]] = {
     sound_names: ("speech", {"data.label": "([^/_]+)_[^/]*$"}),
     music: ("music", {"data.kind": "scores"}),
 }
+
+
+def parallel(folder: Path) -> Path:
+    for ending, seed in (("cs", 0), ("en", 1)):
+        write(folder / "corpus" / f"train.{ending}", "".join(f"{text}\n" for text in texts(60, seed)))
+        write(folder / "corpus" / f"dev.{ending}", "".join(f"{text}\n" for text in texts(20, seed)))
+    return folder / "corpus"
+
+
+def table_per_split(folder: Path) -> Path:
+    for name, n in (("train", 200), ("valid", 30), ("test", 30)):
+        rows = (f"{'ham' if i % 3 else 'spam'}\t{text}\n" for i, text in enumerate(texts(n)))
+        write(folder / "sms" / f"{name}.tsv", "v1\tv2\n" + "".join(rows))
+    return folder / "sms"
+
+
+def midi(folder: Path) -> Path:
+    mido = pytest.importorskip("mido")
+    file = mido.MidiFile()
+    file.tracks.append(
+        mido.MidiTrack(mido.Message("note_on", note=60 + i % 9, velocity=90, time=200) for i in range(90))
+    )
+    (folder / "midi").mkdir(parents=True)
+    file.save(folder / "midi" / "tune.mid")
+    return folder / "midi" / "tune.mid"
+
+
+CASES |= {
+    parallel: ("translate", {}),
+    table_per_split: ("classify", {"data.text": "v2", "data.label": "v1"}),
+}
 SMALL = ("training.max_steps=1", "evaluation.examples=2", "evaluation.test_examples=2")
 
 
@@ -292,6 +323,99 @@ def test_what_is_guessed_makes_batches_as_it_is_printed(
 ) -> None:
     command = shlex.split(guess(make(tmp_path)).command())
     assert main(["show", *command[2:], "--data"]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("make", [*CASES, midi], ids=lambda make: make.__name__)
+def test_a_path_of_any_characters_is_read_back(make: Callable[[Path], Path], tmp_path: Path) -> None:
+    (tmp_path / (name := "a: b, [c] {d} #e = 'f' \"g\" é")).mkdir()
+    path = make(tmp_path / name)
+    command = shlex.split(guess(path).command())
+    data = Recipe.load(command[2], command[3:]).data
+    files = [value for name in type(data).path_fields if (value := getattr(data, name, None))]
+    assert any(str(path) in str(file) for file in files) and all(
+        Path(file).exists() for file in files if file != "masks"
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["true", "null", "12", "a: b", "[x]", "a, b", "#", "it's", 'say ""x""', "- x", "~", "1e3"]
+)
+def test_a_column_of_any_name_is_read_back(name: str, tmp_path: Path) -> None:
+    rows = (f"{text},{'good' if i % 3 else 'bad'}\n" for i, text in enumerate(texts(200)))
+    path = write(tmp_path / "x.csv", f'"{name}",label\n' + "".join(rows))
+    command = shlex.split(guess(path, settings=["data.header=true"]).command())
+    data: Any = Recipe.load(command[2], command[3:]).data
+    assert data.text == name.replace('""', '"')
+    assert {example["label"] for example in data.examples("train")} == {"good", "bad"}
+
+
+@pytest.mark.parametrize("header", ["text,text,label", ",,label"])
+def test_columns_whose_names_are_missing_or_equal_are_numbered(header: str, tmp_path: Path) -> None:
+    rows = (f"{text},{text},{'good' if i % 3 else 'bad'}\n" for i, text in enumerate(texts(200)))
+    found = guess(write(tmp_path / "x.csv", header + "\n" + "".join(rows)))
+    assert {"data.text=0", "data.label=2", "data.header=true"} <= set(found.settings)
+    data = Recipe.load(found.recipe, found.settings).data
+    assert {example["label"] for example in data.examples("train")} == {"good", "bad"}
+
+
+def test_the_decision_on_a_header_is_seen_and_overruled(tmp_path: Path) -> None:
+    path = reviews_csv(tmp_path)
+    assert any(
+        "read as names, id, text, sentiment" in line and "data.header=false" in line for line in guess(path).seen
+    )
+    found = guess(path, settings=["data.header=false"])
+    assert {"data.text=1", "data.label=2"} <= set(found.settings)
+    bare = write(tmp_path / "bare.csv", path.read_text().partition("\n")[2])
+    found = guess(bare)
+    assert any("read as data" in line and "data.header=true" in line for line in found.seen)
+    assert {"data.text=1", "data.label=2"} <= set(found.settings)
+
+
+@pytest.mark.parametrize("make", [reviews_csv, series, pairs_tsv, tagged, plain, labelled_lines, conversations])
+def test_what_is_not_utf_8_is_read_as_it_is_guessed(make: Callable[[Path], Path], tmp_path: Path) -> None:
+    path = make(tmp_path)
+    path.write_bytes(path.read_text().replace("dog", "b\u00e4r").replace("inside", "d\u00e4r").encode("latin-1"))
+    found = guess(path)
+    assert next(Recipe.load(found.recipe, found.settings).data.examples("train"))
+
+
+# -- several files --------------------------------------------------------------------------------------------------
+
+
+def test_two_texts_line_by_line_are_translations_from_the_first(tmp_path: Path) -> None:
+    cs, en = (
+        write(tmp_path / name, "".join(f"{t}\n" for t in texts(60, i))) for i, name in enumerate(("a.cs", "b.en"))
+    )
+    for one, other in ((cs, en), (en, cs)):
+        found = guess(one, other)
+        assert (found.recipe, found.settings) == ("translate", (f"data.source={one}", f"data.target={other}"))
+        assert f"{one.name} is translated to {other.name}" in found.seen[1]
+    short = write(tmp_path / "c.en", "one line\n")
+    with pytest.raises(
+        ValueError, match=r"a\.cs has 60 lines and c.en has 1 line, and line n of one must translate line n"
+    ):
+        guess(cs, short)
+    with pytest.raises(ValueError, match=r"a\.cs, b\.en, c\.en are 3 files; give two text files"):
+        guess(cs, en, short)
+
+
+def test_files_of_each_split_are_told_by_their_names(tmp_path: Path) -> None:
+    folder = parallel(tmp_path)
+    files = [folder / name for name in ("dev.cs", "train.cs", "train.en", "dev.en")]
+    expected = ("source=train.cs", "target=train.en", "validation_source=dev.cs", "validation_target=dev.en")
+    assert guess(*files).settings == guess(folder).settings
+    assert [one.replace(f"{folder}/", "").removeprefix("data.") for one in guess(*files).settings] == list(expected)
+    tables = table_per_split(tmp_path)
+    found = guess(tables / "test.tsv", tables / "train.tsv")
+    assert (
+        f"data.test_path={tables / 'test.tsv'}" in found.settings
+        and f"data.path={tables / 'train.tsv'}" in found.settings
+    )
+    write(folder / "train.de", "x\n")
+    with pytest.raises(ValueError, match="texts in parallel"):
+        write(folder / "dev.de", "x\n") and guess(folder)
+    with pytest.raises(ValueError, match=r"none of a_test\.csv, a_dev\.csv is for training by its name"):
+        guess(write(tmp_path / "a_test.csv", "a,b\n"), write(tmp_path / "a_dev.csv", "a,b\n"))
 
 
 @pytest.mark.slow  # the same commands, trained

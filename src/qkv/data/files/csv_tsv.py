@@ -11,10 +11,11 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator
 
+from ...core.spec import counted
 from .cache import Stamp, stamp_of
-from .csv_header import is_heading, short
+from .csv_header import Heading, heading, kind_of
 from .lines import LONGEST, Lines
 
 Form = Literal["csv", "tsv"]
@@ -42,7 +44,15 @@ Separator = Annotated[str, AfterValidator(_one_character)]
 """The character between the cells of a row, or its name."""
 _SNIFFED = 200_000  # lines inspected to detect quoting
 _AGAIN = 8  # times that the lines of a file are reread after an unterminated quotation
-_WIDE = 1000  # rows inspected to find the number of cells
+WIDE = "with more cells than columns"  # the reason to skip a row
+_INSPECTED = 1000  # rows inspected to find the number of cells and the header
+_BEGINNING = 50  # lines inspected to find the separator
+_LISTED = 5  # rows with too many cells whose lines are named
+_COMMON = 0.1  # the least share of rows whose number of cells may be that of a table without a header
+
+
+Widths = dict[int, tuple[list[int], int]]
+"""By number of cells, without empty ones at the end of a row: the first rows that have it, and how many do."""
 
 
 class Cells:
@@ -65,13 +75,15 @@ class Cells:
         form = "csv" if sep not in (None, "\t") else form
         self._lines = Lines(path, encoding, strict)
         at = path.expanduser().resolve(), stamp_of(path.expanduser()), encoding, strict
-        self.delimiter = sep or ("\t" if form == "tsv" else detected_separator(self._lines[0].partition("\r")[0]))
+        self._detected = not sep and form == "csv"
+        self.delimiter = sep or ("\t" if form == "tsv" else _separator(*at))
         self.marked = form == "tsv" and _marked(self._lines) is not None
         self.quoted = form == "csv" or (_looks_quoted(*at) if quoted is None else quoted)
         self._starts: NDArray[np.int64] | None = None
         self._wrong: dict[int, str] = {}
+        self._widths: Widths = {}
         if self.quoted:
-            self._starts, self._wrong = _starts(*at, self.delimiter)
+            self._starts, self._wrong, self._widths = _starts(*at, self.delimiter)
         self._at = at
 
     def __len__(self) -> int:
@@ -98,23 +110,76 @@ class Cells:
     @property
     def width(self) -> int:
         """The most common number of cells in a row."""
-        sizes = Counter[int]()
-        for i in range(min(len(self), _WIDE)):
-            with contextlib.suppress(*() if self._strict else (ValueError,)):
-                sizes[len(self[i])] += 1
-        del sizes[0]
+        sizes = self._sizes()
         return sizes.most_common(1)[0][0] if sizes else 0
 
-    def names(self, header: bool | None) -> tuple[str, ...]:
-        """The column names in the first row, if `header` says that it has them or if its cells look like names."""
-        first = [cell.strip() for cell in self[0]]
-        return tuple(first) if (is_heading(first) if header is None else header) else ()
+    def _sizes(self) -> Counter[int]:
+        sizes = Counter(map(len, self.some(0, min(len(self), _INSPECTED))))
+        del sizes[0]
+        return sizes
 
-    def notes(self, header: bool | None, quoted: bool | None) -> Iterator[str]:
-        """Notes on what was detected in the file."""
+    def some(self, start: int, stop: int, step: int = 1) -> Iterator[list[str]]:
+        """The rows start … stop − 1, in steps, without invalid ones unless the file is read strictly."""
+        for i in range(start, stop, step):
+            with contextlib.suppress(*() if self._strict else (ValueError,)):
+                yield self[i]
+
+    def names(self, header: bool | None) -> tuple[str, ...]:
+        """The column names in the first row, if `header` says that it has them or, by default, if its cells show it."""
+        if header is None:
+            return self.heading.names
+        return tuple(cell.strip() for cell in self[0]) if header else ()
+
+    @property
+    def heading(self) -> Heading:
+        """Whether the first row holds names, by the evidence of a sample of rows."""
+        return _heading(*self._at, self.delimiter, self.quoted)
+
+    # -- rows with too many cells ----------------------------------------------------------------------------------
+
+    def columns(self, names: Sequence[str]) -> int:
+        """The number of columns: of the names, or else the most cells that many rows have."""
+        sizes = self._sizes()
+        return len(names) or max((size for size, n in sizes.items() if n >= _COMMON * sizes.total()), default=0)
+
+    def check_width(self, names: Sequence[str]) -> None:
+        """Check that no row has more cells than there are columns; empty ones at its end don't count. Raises ValueError
+        that lists the lines, because a cell with an unquoted separator would shift those behind it."""
+        width = self.columns(names)
+        rows, total = self._wider(width)
+        if not total:
+            return
+        lines = ", ".join(f"{self.line(i):,}" for i in rows) + (", …" if total > len(rows) else "")
+        first = self.delimiter.join(self[rows[0]])
+        than = f"its header's {width}" if names else f"the {width} of other rows"
+        advice = f"quote cells that hold {named(self.delimiter)}, or skip such rows with data.on_error=skip"
+        if names and total >= len(self) - 1:
+            advice = "if the first column holds row numbers or names, begin the header with a name for it"
+        raise ValueError(
+            f"{str(self.path)!r} has {counted(total, 'row')} with more cells than {than}: line{'s' * (total > 1)} {lines} "
+            f"(the first is {first[:80]!r}); {advice}"
+        )
+
+    def _wider(self, width: int) -> tuple[list[int], int]:
+        """The first rows with more than `width` cells, and the number of all such rows."""
+        if self._starts is None:
+            wide = self._lines.having_more(self.delimiter.encode(), width - 1)
+            rows = [i for i in wide if filled(self._lines[i].split(self.delimiter)) > width]
+            return rows[:_LISTED], len(rows)
+        found = [(rows, n) for size, (rows, n) in self._widths.items() if size > width]
+        return sorted(i for rows, _ in found for i in rows)[:_LISTED], sum(n for _, n in found)
+
+    def notes(self, header: bool | None, quoted: bool | None, beside: Cells | None = None) -> Iterator[str]:
+        """Notes on what was detected in the file; `beside` the training file, only whether it alone begins with names."""
         name = repr(self.path.name)
-        if header is None and (names := self.names(None)):
-            yield f"the first line of {name} holds the names {', '.join(short(names))} (data.header=false reads it as data)"
+        if beside is not None:
+            if header is None and bool(self.heading.names) != bool(beside.heading.names):
+                yield self.heading.note(name)
+            return
+        if header is None:
+            yield self.heading.note(name)
+        if self._detected and self.delimiter != ",":
+            yield f"the cells of {name} are separated by {named(self.delimiter)} (data.sep=comma or another overrules it)"
         if quoted is None and self.marked:
             how, other = (
                 ("quoted as in CSV", "false") if self.quoted else ("not quoted, their quotation marks text", "true")
@@ -122,9 +187,63 @@ class Cells:
             yield f"the cells of {name} are {how} (data.quoted={other} reads them otherwise)"
 
 
-def detected_separator(first: str) -> str:
-    """The separator of a CSV, by its first line: a comma, or a semicolon, which is used in locales with a decimal comma."""
-    return ";" if ";" in first and "," not in first else ","
+def notes_of(tables: Iterable[Cells | None], header: bool | None, quoted: bool | None) -> Iterator[str]:
+    """Notes on what was detected in the table of each split, the training data first; None is a file of another form."""
+    first: Cells | None = None
+    for cells in tables:
+        if cells is not None:
+            yield from cells.notes(header, quoted, first)
+        first = cells if first is None else first
+
+
+def filled(row: Sequence[str]) -> int:
+    """The number of cells of a row without empty ones at its end."""
+    size = len(row)
+    while size and not row[size - 1].strip():
+        size -= 1
+    return size
+
+
+def detected_separator(text: str) -> str:
+    """The separator of a CSV, by its first lines: the one that divides the most of them into equally many cells; of several
+    that do, the one with the most numbers, since locales with a decimal comma use semicolons."""
+    lines = [line for line in re.split(r"[\r\n]+", text)[:_BEGINNING] if line.strip()]
+    return max(",;\t|", key=partial(_fit, lines)) if lines else ","
+
+
+def _fit(lines: list[str], separator: str) -> tuple[float, float]:
+    """The share of lines with the most common number of cells, if that is not one; and the share of cells with numbers."""
+    with contextlib.suppress(csv.Error):
+        rows = [row for row in csv.reader(lines, delimiter=separator) if row]
+        width, count = Counter(map(len, rows)).most_common(1)[0]
+        numbers = sum(kind_of(cell.strip()) == "number" for row in rows for cell in row)
+        return (count / len(rows), numbers / sum(map(len, rows))) if width > 1 else (0.0, 0.0)
+    return 0.0, 0.0
+
+
+def named(separator: str) -> str:
+    """The name of a separator, in the plural."""
+    names = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes", " ": "spaces"}
+    return names.get(separator, repr(separator))
+
+
+@lru_cache(maxsize=64)
+def _separator(path: Path, stamp: Stamp, encoding: str, strict: bool) -> str:
+    lines, beginning = Lines(path, encoding, strict), list[str]()
+    for i in range(min(len(lines), _BEGINNING)):
+        with contextlib.suppress(*() if strict else (ValueError,)):
+            beginning.append(lines[i])
+    return detected_separator("\n".join(beginning))
+
+
+@lru_cache(maxsize=64)
+def _heading(path: Path, stamp: Stamp, encoding: str, strict: bool, delimiter: str, quoted: bool) -> Heading:
+    """The decision on the first row, by the rows after it and others from the whole file."""
+    cells = Cells(path, "tsv", encoding, quoted, strict, delimiter)
+    near = 1 + _INSPECTED // 2
+    step = max(1, (len(cells) - near) // (_INSPECTED // 2))
+    rows = [*cells.some(1, min(near, len(cells))), *cells.some(near, len(cells), step)]
+    return heading(cells[0], rows)
 
 
 def _reader(lines: Iterator[str], delimiter: str) -> Any:
@@ -169,19 +288,22 @@ class _Feed:
 @lru_cache(maxsize=64)
 def _starts(
     path: Path, stamp: Stamp, encoding: str, strict: bool, delimiter: str
-) -> tuple[NDArray[np.int64], dict[int, str]]:
-    """The line at which each row begins, followed by the number of lines; and, unless strict, the errors of invalid rows.
-    Reading continues after the line in which a row turns out to be invalid."""
+) -> tuple[NDArray[np.int64], dict[int, str], Widths]:
+    """The line at which each row begins, followed by the number of lines; unless strict, the errors of invalid rows; and the
+    numbers of cells. Reading continues after the line in which a row turns out to be invalid."""
     lines = Lines(path, encoding, strict)
     feed = _Feed(lines)
     reader = _reader(feed, delimiter)
-    starts, wrong = array("q", [0]), dict[int, str]()
+    starts, wrong, widths = array("q", [0]), dict[int, str](), dict[int, tuple[list[int], int]]()
     again = 0
     while True:
         begin = starts[-1]
         try:
-            if next(reader, None) is None:
+            row = next(reader, None)
+            if row is None:
                 break
+            rows, count = widths.get(size := filled(row), ([], 0))
+            widths[size] = (rows if count >= _LISTED else [*rows, len(starts) - 1]), count + 1
         except (csv.Error, ValueError) as error:
             stop = begin + 1 if strict else feed.line  # skip all lines up to where the error shows
             message = str(error) if isinstance(error, ValueError) else _invalid(path, begin, stop, delimiter, error)
@@ -195,7 +317,7 @@ def _starts(
                 message = _invalid(path, begin, begin + 1, delimiter, error)
             wrong[len(starts) - 1] = message
         starts.append(feed.line if feed.whole else begin)
-    return np.frombuffer(starts, np.int64), wrong
+    return np.frombuffer(starts, np.int64), wrong, widths
 
 
 def _invalid(path: Path, begin: int, stop: int, delimiter: str, error: Exception) -> str:

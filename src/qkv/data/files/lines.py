@@ -62,6 +62,18 @@ class Lines:
         places = [at for at in (line_start or -1, within) if at >= 0]
         return int(np.searchsorted(self._ends, min(places))) if places else None
 
+    def having_more(self, mark: bytes, most: int) -> list[int]:
+        """The lines with more than `most` of a byte."""
+        found, begin, line = list[int](), 0, 0
+        while line < len(self):
+            stop = max(line + 1, int(np.searchsorted(self._ends, begin + cache.CHUNK)))
+            end = int(self._ends[stop - 1])
+            places = np.flatnonzero(np.frombuffer(self._data[begin:end], np.uint8) == mark[0]) + begin
+            counts = np.diff(np.searchsorted(places, self._ends[line:stop]), prepend=0)
+            found += (np.flatnonzero(counts > most) + line).tolist()
+            begin, line = end, stop
+        return found
+
     def blocks(self) -> NDArray[np.int64]:
         """(n, 2): the first line, and the line after the last, of each block of lines between empty lines."""
         lengths = np.diff(self._ends, prepend=-1) - 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -12,12 +12,12 @@ from typing import Any, Literal, Self
 from pydantic import model_validator
 
 from ...core.spec import brief, nearest
-from ..source import Example, Skipped, Split, Table
+from ..source import SPLITS, Example, Skipped, Split, Table
 from ..tables import ComputedTable
 from .cache import Stamp, stamp_of
 from .compressed import bare_name, existing
-from .csv_header import short
-from .csv_tsv import Cells, Form, Separator
+from .csv_header import check_names, short
+from .csv_tsv import WIDE, Cells, Form, Separator, filled, notes_of
 from .encodings import open_text
 from .json_lines import json_entries, json_object, json_value
 from .lines import Lines
@@ -44,8 +44,8 @@ class Records:
     """The records of a file.
 
     names: the column names, if the file has a header.
-    rows:  for each record its line number (in Parquet, that of its row), and its cells, its JSON object, or the error if
-           it is invalid.
+    rows:  for each record its line number (in Parquet, that of its row), and its cells, its JSON object, the error if it
+           is invalid, or the reason to skip it.
     """
 
     path: Path
@@ -97,14 +97,10 @@ class RecordFormat:
         """The rows of a CSV or TSV file."""
         return Cells(path, form, self.encoding, self.quoted, self.strict, self.sep)
 
-    def notes(self, path: Path, columns: Iterable[Column]) -> tuple[str, ...]:
-        """Notes on what was detected in a file."""
+    def table(self, path: Path) -> Cells | None:
+        """The rows of a file; None if it is in another format."""
         form = self.form(path)
-        if form not in ("csv", "tsv"):
-            return ()
-        named = any(isinstance(column, str) for column in columns)
-        cells = self.cells(path, form)
-        return tuple(cells.notes(True if named else self.header, self.quoted))
+        return self.cells(path, form) if form == "csv" or form == "tsv" else None
 
 
 def open_records(path: Path, columns: tuple[Column, ...], how: RecordFormat) -> Records:
@@ -118,11 +114,20 @@ def open_records(path: Path, columns: tuple[Column, ...], how: RecordFormat) -> 
         raise ValueError(f"data.header=false says that {str(path)!r} has no names; number its columns from 0")
     records = _read(path.resolve(), stamp_of(path), replace(how, header=True) if named else how)
     for column in columns if how.form(path) not in ("jsonl", "parquet") else ():
-        if isinstance(column, str) and column not in records.names:
-            raise ValueError(f"{str(path)!r} has no column {column!r}; {nearest(column, short(records.names))}")
+        if isinstance(column, str) and (found := records.names.count(column)) != 1:
+            raise ValueError(_why_no_column(path, column, records.names, found, how))
         if isinstance(column, int) and records.rows and column >= (width := len(records.names or records.rows[0][1])):
             raise ValueError(f"{str(path)!r} has no column {column}: its first line has {width}, numbered from 0")
     return records
+
+
+def _why_no_column(path: Path, column: str, names: Sequence[str], found: int, how: RecordFormat) -> str:
+    if found:
+        return f"{str(path)!r} has {found} columns {column!r}; rename one, or number the columns from 0"
+    cells, why = how.table(path), f"{str(path)!r} has no column {column!r}"
+    if cells is not None and how.header is None and not cells.heading.names:
+        return f"{why}; its first line looks like data: give it a line of names, or number the columns from 0"
+    return f"{why}; {nearest(column, short(names))}"
 
 
 class RecordFiles(FilePerSplit):
@@ -161,11 +166,21 @@ class RecordFiles(FilePerSplit):
         return RecordFormat(self.format, self.encoding, self.header, self.quoted, self.strict, self.sep)
 
     def notes(self) -> tuple[str, ...]:
-        return (*self._reading.notes(self.paths("train")[0], self.record_columns()), *super().notes())
+        named = any(isinstance(column, str) for column in self.record_columns())
+        tables = (self._reading.table(self.paths(split)[0]) for split in SPLITS if self.gives(split))
+        return (*notes_of(tables, True if named else self.header, self.quoted), *super().notes())
 
     def open(self, split: Split) -> Table:
-        records = open_records(self.paths(split)[0], self.record_columns(), self._reading)
-        return ComputedTable(len(records), lambda i: self.example(records, i))
+        columns = self.record_columns()
+        records = open_records(self.paths(split)[0], columns, self._reading)
+        first = records if split == "train" else open_records(self.paths("train")[0], columns, self._reading)
+        numbers = [column for column in columns if isinstance(column, int)]
+        check_names(records.path, records.names, first.path, first.names, numbers)
+        return ComputedTable(len(records), lambda i: self._entry(records, i))
+
+    def _entry(self, records: Records, i: int) -> Example | Skipped:
+        row = records.rows[i][1]
+        return Skipped(row, records.where(i)) if isinstance(row, Skipped) else self.example(records, i)
 
 
 @lru_cache(maxsize=8)
@@ -180,7 +195,15 @@ def _read(path: Path, stamp: Stamp, how: RecordFormat) -> Records:
     if form in ("csv", "tsv"):
         cells = how.cells(path, form)
         names = cells.names(how.header)
-        rows = _rows(cells.__getitem__, range(bool(names), len(cells)), cells.line, how.strict)
+        if how.strict:
+            cells.check_width(names)
+        width = cells.columns(names)
+
+        def cells_of(i: int) -> Any:
+            row = cells[i]
+            return Skipped(WIDE) if filled(row) > width else row
+
+        rows = _rows(cells_of, range(bool(names), len(cells)), cells.line, how.strict)
         return Records(path, names, tuple(rows))
     lines = Lines(path, how.encoding, how.strict)
 

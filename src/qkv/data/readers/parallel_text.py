@@ -10,8 +10,8 @@ from pydantic import model_validator
 
 from ...core.spec import nearest
 from ..files.compressed import bare_name
-from ..files.csv_header import short
-from ..files.csv_tsv import Cells, Separator
+from ..files.csv_header import check_names, short
+from ..files.csv_tsv import WIDE, Cells, Separator, filled, notes_of
 from ..files.documents import text_example
 from ..files.json_lines import json_field, json_value
 from ..files.lines import Lines
@@ -119,20 +119,24 @@ class Pairs(TextFiles, kind="pairs"):
         if form == "jsonl" or form == "parquet":
             fields = str(self.source_column or "source"), str(self.target_column or "target")
             return self.records(paths[0], lambda record, _: record_example(record, fields, tag))
-        test_has_own = self.gives("test")
-        return _Table(
-            self._cells(paths[0], form), self, tag, split == "test" or (split == "train" and not test_has_own)
-        )
+        required = split == "test" or (split == "train" and not self.gives("test"))
+        table = _Table(self._cells(paths[0], form), self, tag, required)
+        first = self._table_cells("train")
+        if split != "train" and first is not None:
+            table.check_names(first)
+        return table
 
     def notes(self) -> tuple[str, ...]:
-        paths = self.paths("train")
-        form = self._form(paths[0]) if len(paths) == 1 else "jsonl"
-        if form == "jsonl" or form == "parquet":
-            return super().notes()
         columns = self.source_column, self.target_column, *self.reference_columns
-        named = any(isinstance(column, str) for column in columns)
-        header = True if named else self.header
-        return (*self._cells(paths[0], form).notes(header, self.quoted), *super().notes())
+        header = True if any(isinstance(column, str) for column in columns) else self.header
+        tables = (self._table_cells(split) for split in SPLITS if self.gives(split))
+        return (*notes_of(tables, header, self.quoted), *super().notes())
+
+    def _table_cells(self, split: Split) -> Cells | None:
+        """The rows of a split in a CSV or TSV; None if it is in another form."""
+        paths = self.paths(split)
+        form = self._form(paths[0]) if len(paths) == 1 else "jsonl"
+        return self._cells(paths[0], form) if form == "csv" or form == "tsv" else None
 
     def _cells(self, path: Path, form: Literal["csv", "tsv"]) -> Cells:
         return Cells(path, form, self.encoding, self.quoted, self.strict, self.sep)
@@ -197,18 +201,20 @@ class _Table:
     """A TSV or CSV table. `references_required` says whether a missing reference column is an error."""
 
     def __init__(self, cells: Cells, spec: Pairs, tag: str, references_required: bool) -> None:
-        self._cells, self._tag = cells, tag
+        self._cells, self._tag, self._spec = cells, tag, spec
         columns = spec.source_column, spec.target_column
         named = any(isinstance(column, str) for column in (*columns, *spec.reference_columns))
         if named and spec.header is False:
             raise ValueError(f"data.header=false says that {str(cells.path)!r} has no names; number its columns from 0")
         self._names = cells.names(True if named else spec.header)
-        self._width = max(len(self._names), cells.width)
+        self._numbered = not (named or (columns == (None, None) and {"source", "target"} <= set(self._names)))
+        if spec.strict:
+            cells.check_width(self._names)
+        self._width = cells.columns(self._names)
         self._columns = self._chosen(*columns)
         self._references = [
             self._place(column) for column in spec.reference_columns if references_required or self._has(column)
         ]
-        self._only = columns == (None, None) and self._width == 2
 
     def _chosen(self, source: int | str | None, target: int | str | None) -> tuple[int, int]:
         names = self._names
@@ -227,11 +233,22 @@ class _Table:
         first = 1 - (second or 0) if first is None and second is not None else first or 0
         return first, 1 - first if second is None else second
 
+    def check_names(self, first: Cells) -> None:
+        """Check that columns that are not named are those of the training file. Raises ValueError."""
+        if self._numbered:
+            header = self._spec.header
+            check_names(self._cells.path, self._names, first.path, first.names(header), self._columns)
+
     def _has(self, column: int | str) -> bool:
         return column in self._names if isinstance(column, str) else 0 <= column < self._width
 
     def _place(self, column: int | str) -> int:
         if isinstance(column, str):
+            if self._names.count(column) > 1:
+                raise ValueError(
+                    f"{str(self._cells.path)!r} has {self._names.count(column)} columns {column!r}; rename one, or number "
+                    "the columns from 0"
+                )
             if column not in self._names:
                 raise ValueError(
                     f"{str(self._cells.path)!r} has no column {column!r}; {nearest(column, short(self._names))}"
@@ -248,9 +265,9 @@ class _Table:
         cells = self._cells[i + bool(self._names)]
         if not cells:
             return Skipped("empty")
+        if filled(cells) > self._width:
+            return Skipped(WIDE, f"{str(self._cells.path)!r}, line {self._cells.line(i + bool(self._names)):,}")
         if max(self._columns) >= len(cells):
             return Skipped("with one side missing")
-        if self._only and len(cells) > 2:
-            return Skipped("with more than two columns")
         references = [cells[column] for column in self._references if column < len(cells)]
         return pair(cells[self._columns[0]], cells[self._columns[1]], self._tag, references)

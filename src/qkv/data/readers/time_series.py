@@ -13,11 +13,16 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from ..files.cache import Stamp, stamp_of
 from ..files.compressed import bare_name
+from ..files.csv_header import heading
 from ..files.csv_tsv import Separator, detected_separator
+from ..files.encodings import Encoding
 from ..files.lines import whole_text
 from ..files.number_tables import DecimalMark, NumberFormat, Numbers, NumberTable, number_table
 from ..files.parquet import SUFFIX, ParquetRows
 from ..source import SPLITS, Example, Source, Split, Table, new_name_of_refuse
+
+_COMPARED = 1000  # rows with which the first is compared
+_BEGINNING = 10_000  # characters that show the separator
 
 
 class Windows:
@@ -100,6 +105,8 @@ class Series(SeriesSource, kind="series"):
     columns: the columns to read, by name or number from 0; by default all but a first column that isn't numbers (dates).
     gaps:    for cells without a number: "raise" an error, or "fill" them with the last value.
     rows:    the numbers of rows in the training, validation and test splits, in place of `shares`.
+    header:  whether the first row names the columns; by default detected.
+    encoding: the character encoding; UTF-16 and UTF-32 files with a byte-order mark are recognized.
     sep:     the character between cells, such as ";" or "|", or its name, such as "tab"; by default detected.
     decimal: the decimal mark of numbers, "." or ",".
     date_format: the format of dates in the first column, in the notation of `datetime.strptime`, such as
@@ -110,6 +117,8 @@ class Series(SeriesSource, kind="series"):
     columns: tuple[str | int, ...] | None = None
     gaps: Annotated[Literal["raise", "fill"], BeforeValidator(new_name_of_refuse)] = "raise"
     rows: tuple[int, int, int] | None = None
+    header: bool | None = None
+    encoding: Encoding = "utf-8"
     sep: Separator | None = None
     decimal: DecimalMark = "."
     date_format: str | None = None
@@ -134,23 +143,31 @@ class Series(SeriesSource, kind="series"):
             missing = f"there is no file {self.path!r}" if self.path else "no data"
             raise ValueError(f"{missing}; give data.path, a CSV file of numbers with one row per time")
         how = NumberFormat(self.columns, self.gaps == "fill", self.decimal, self.date_format)
-        return _read(path, self.sep, how, stamp_of(path))
+        return _read(path, self.header, self.sep, self.encoding, how, stamp_of(path))
 
 
 @lru_cache(maxsize=4)
-def _read(path: Path, sep: str | None, how: NumberFormat, stamp: Stamp) -> NumberTable:
+def _read(
+    path: Path, header: bool | None, sep: str | None, encoding: str, how: NumberFormat, stamp: Stamp
+) -> NumberTable:
     if path.suffix == SUFFIX:
         table = ParquetRows(path)
         return number_table(
             str(path), list(zip(*map(table.column, table.names), strict=True)), tuple(table.names), 1, how
         )
-    text = whole_text(path)
+    text = whole_text(path, encoding)
     try:
         rows = [row for row in csv.reader(io.StringIO(text), delimiter=sep or _separator(path, text, how)) if row]
     except csv.Error as error:
         raise ValueError(f"{path} is not valid CSV: {error}") from None
-    header = None if not rows or any(how.number(cell) is not None for cell in rows[0]) else tuple(rows.pop(0))
-    return number_table(str(path), rows, header, 1 + bool(header), how)
+    decided = heading(rows[0], rows[1:_COMPARED]) if len(rows) > 1 and header is None else None
+    if header is None and rows:  # a row without a number is no row of a series
+        header = bool(decided and decided.names) or all(how.number(cell) is None for cell in rows[0])
+    names = tuple(cell.strip() for cell in rows.pop(0)) if header and rows else None
+    numbers = number_table(str(path), rows, names, 1 + bool(names), how)
+    if decided is None or bool(decided.names) != bool(names):
+        return numbers
+    return numbers._replace(notes=(*numbers.notes, decided.note(repr(path.name))))
 
 
 def _separator(path: Path, text: str, how: NumberFormat) -> str:
@@ -160,4 +177,4 @@ def _separator(path: Path, text: str, how: NumberFormat) -> str:
         return "\t"
     if how.decimal == ",":
         return "\t" if "\t" in first and ";" not in first else ";"
-    return detected_separator(first)
+    return detected_separator(text[:_BEGINNING])

@@ -29,6 +29,7 @@ from .attention import attention
 from .confusions import confusions
 from .samples import best_and_worst, samples
 from .story import Section, Story
+from .table import table
 from .what_was_trained import what_was_trained
 
 
@@ -159,7 +160,20 @@ def results(story: Story) -> Section | None:
     if not rows:
         return None
     notes = [f"{story.evaluated_on}.", *(f"{note}." for note in story.evaluation.get("notes") or ())]
-    return Section("Results", Markup(render("metrics.html", rows=rows)), " ".join(notes))
+    return Section("Results", join(Markup(render("metrics.html", rows=rows)), _baselines(story)), " ".join(notes))
+
+
+def _baselines(story: Story) -> Markup:
+    """A table of the model's metrics above those of simple methods on the same examples."""
+    methods, own = story.evaluation.get("baselines") or (), metrics_of(story)
+    metrics = [key for key in own if any(key in method["metrics"] for method in methods)]
+
+    def cells(values: Mapping[str, Any]) -> list[str]:
+        return [shown(key, _number(values[key])) if key in values else "" for key in metrics]
+
+    rows = [("this model", cells(own)), *((str(method["name"]), cells(method["metrics"])) for method in methods)]
+    titles = [display_of(key).title for key in metrics]
+    return table("on the same examples", titles, rows, "Simple methods") if methods else Markup("")
 
 
 def _how(story: Story, key: str) -> str:

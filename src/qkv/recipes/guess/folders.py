@@ -9,20 +9,24 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from statistics import median
 
 from PIL import Image
 
 from ...core.spec import counted
-from ...data.files.compressed import open_bytes, open_tar
+from ...data.files.compressed import bare_name, open_bytes, open_tar
+from ...data.files.records import FORMATS, RecordFormat
 from ...data.media.audio import duration
 from ...data.media.exif import ORIENTATION, SWAPPED, UPRIGHT
 from ...data.media.image_files import ARCHIVES
 from ...data.media.image_files import SUFFIXES as IMAGES
 from ...data.media.video import SUFFIXES as VIDEOS
 from ...data.readers.audio import SUFFIXES as SOUNDS
-from .result import Guess
+from .files import of_file
+from .result import Guess, setting
+from .several import of_files, split_of
 
 LISTED = 20_000  # files of a folder that are looked at by name
 OPENED = 40  # files that are opened
@@ -65,10 +69,11 @@ def is_archive(path: Path) -> bool:
     return path.is_file() and path.name.lower().endswith(ARCHIVES)
 
 
-def of_folder(path: Path) -> Guess | str:
+def of_folder(path: Path, how: RecordFormat) -> Guess | str:
     """Guess a recipe for a folder or an archive, or return what was seen if nothing fits."""
     listing = Listing(path, tuple(_names(path)))
-    for kind in (_idx, _voc, _coco, _masks, _videos, _images, _sounds, _music, _texts):
+    of_tables = partial(_tables, how=how)
+    for kind in (_idx, _voc, _coco, _masks, _videos, _images, _sounds, _music, of_tables, _texts):
         found = kind(listing)
         if found is not None:
             return found
@@ -111,7 +116,7 @@ def _idx(listing: Listing) -> Guess | None:
         return None
     settings = (
         "data.kind=idx",
-        f"data.path={listing.place}",
+        setting("data.path", listing.place),
         "model.image=[28,28]",
         "model.patch=[4,4]",
         "batching.tokens=3200",
@@ -126,7 +131,7 @@ def _voc(listing: Listing) -> Guess | None:
     images = listing.having(IMAGES)
     settings, seen = _detection(listing, images)
     what = f"{counted(len(boxes), 'file')} of boxes in Pascal VOC's format, {counted(len(images), 'image')}"
-    return Guess("detect", ("data.kind=voc", f"data.path={listing.place}", *settings), (what, seen))
+    return Guess("detect", ("data.kind=voc", setting("data.path", listing.place), *settings), (what, seen))
 
 
 def _coco(listing: Listing) -> Guess | None:
@@ -138,7 +143,7 @@ def _coco(listing: Listing) -> Guess | None:
             images = listing.having(IMAGES)
             settings, seen = _detection(listing, images)
             folder = Path(listing.place, images[0]).parent if images else listing.place
-            place = (f"data.path={listing.place / name}", f"data.images={folder}")
+            place = (setting("data.path", listing.place / name), setting("data.images", folder))
             return Guess("detect", ("data.kind=coco", *place, *settings), (f"boxes in COCO's format in {name}", seen))
     return None
 
@@ -153,7 +158,7 @@ def _masks(listing: Listing) -> Guess | None:
     side = max(16, min(64, height // 8 * 8, width // 8 * 8))
     tokens = 32 * ((side // 8) ** 2 + 1)
     settings = (
-        *("data.kind=masks", f"data.path={listing.place}", f"data.images={pair[0]}", f"data.masks={pair[1]}"),
+        *("data.kind=masks", setting("data.path", listing.place), f"data.images={pair[0]}", f"data.masks={pair[1]}"),
         *(f"model.image=[{side},{side}]", f"model.channels={channels}", f"batching.tokens={tokens}"),
     )
     what = f"{counted(len(images), 'image')} of {height} × {width} in {pair[0]}, with masks in {pair[1]}"
@@ -169,7 +174,7 @@ def _videos(listing: Listing) -> Guess | None:
 def _clips(listing: Listing, classes: Counter[str], side: int, channels: int) -> Guess:
     """Videos of which 8 frames of side × side pixels are read, in tubelets of 2 frames."""
     settings = (
-        *("data.kind=clips", f"data.path={listing.place}", "task.frames=8", f"model.image=[{4 * side},{side}]"),
+        *("data.kind=clips", setting("data.path", listing.place), "task.frames=8", f"model.image=[{4 * side},{side}]"),
         *(f"model.patch=[{side // 4},{side // 4}]", f"model.channels={2 * channels}"),
         *(("data.color=gray",) if channels == 1 else ()),
     )
@@ -190,7 +195,7 @@ def _images(listing: Listing) -> Guess | None:
     rows, columns = (max(patch, round(side / patch) * patch) for side in (rows, columns))
     tokens = 64 * (rows // patch * (columns // patch) + 1)
     settings = (
-        *("data.kind=images", f"data.path={listing.place}", f"model.image=[{rows},{columns}]"),
+        *("data.kind=images", setting("data.path", listing.place), f"model.image=[{rows},{columns}]"),
         *(f"model.patch=[{patch},{patch}]", f"model.channels={channels}", f"batching.tokens={tokens}"),
     )
     sizes = f"images of about {height} × {width} pixels"
@@ -208,7 +213,7 @@ def _sounds(listing: Listing) -> Guess | None:
         classes = Counter(name.name.partition("_")[0] for name in sounds if "_" in name.name)
         if not 1 < len(classes) < len(sounds) / 5 or sum(classes.values()) < len(sounds):
             return None
-        by_name = (f"data.label={BY_NAME}",)
+        by_name = (setting("data.label", BY_NAME),)
     lengths, rates = [], Counter[int]()
     for content in listing.opened(sounds):
         if (found := duration(content)) is not None:  # damaged files are skipped in training too
@@ -221,7 +226,7 @@ def _sounds(listing: Listing) -> Guess | None:
     n_fft = 1 << max(6, (2 * hop).bit_length())
     settings: tuple[str, ...] = (
         "data.kind=sounds",
-        f"data.path={listing.place}",
+        setting("data.path", listing.place),
         *by_name,
         f"task.hop={hop}",
         f"task.n_fft={n_fft}",
@@ -237,8 +242,29 @@ def _music(listing: Listing) -> Guess | None:
     pieces = listing.having((".mid", ".midi"))
     if not pieces or not listing.place.is_dir():
         return None
-    settings = ("data.kind=scores", f"data.path={listing.place}", "data.steps=4")
+    settings = ("data.kind=scores", setting("data.path", listing.place), "data.steps=4")
     return Guess("music", settings, (counted(len(pieces), "MIDI file"),))
+
+
+def _tables(listing: Listing, how: RecordFormat) -> Guess | str | None:
+    """A table in a folder, or one for each split; or two parallel texts, such as `train.de` and `train.en`."""
+    files = [Path(listing.place, name) for name in listing.names if len(name.parts) == 1]
+    if not listing.place.is_dir() or not files:
+        return None
+    tables = [path for path in files if Path(bare_name(path)).suffix in FORMATS]
+    texts = [path for path in files if Path(bare_name(path)).suffix not in (*FORMATS, *TEXTS, "", ".json", ".yaml")]
+    if tables and (len(tables) == 1 or len({split_of(path) for path in tables} - {None}) == len(tables)):
+        return of_files(tables, how) if len(tables) > 1 else of_file(tables[0], how)
+    trained = [path for path in texts if split_of(path) == "train"]
+    languages = sorted({Path(bare_name(path)).suffix for path in trained or texts})
+    stems = Counter(Path(bare_name(path)).stem for path in texts)
+    alike = len({Path(bare_name(path)).stem for path in trained}) == 1
+    if tables or len(languages) < 2 or not (alike or set(stems.values()) == {len(languages)}):
+        return None
+    if len(languages) > 2 or set(stems.values()) != {2}:
+        listed = ", ".join(languages)
+        return f"it holds texts in parallel ({listed}); give the two files to translate between, the source first"
+    return of_files(texts, how)
 
 
 def _texts(listing: Listing) -> Guess | None:
@@ -246,8 +272,8 @@ def _texts(listing: Listing) -> Guess | None:
     if not files or not listing.place.is_dir():
         return None
     suffix, n = files.most_common(1)[0]
-    more = () if suffix == ".txt" else (f"data.suffixes=[{suffix}]",)
-    return Guess("lm", (f"data.path={listing.place}", *more), (f"{counted(n, suffix + ' file')} of text",))
+    more = () if suffix == ".txt" else (setting("data.suffixes", [suffix]),)
+    return Guess("lm", (setting("data.path", listing.place), *more), (f"{counted(n, suffix + ' file')} of text",))
 
 
 def _detection(listing: Listing, images: list[PurePosixPath]) -> tuple[tuple[str, ...], str]:

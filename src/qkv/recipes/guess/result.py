@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...core import yamls
 
 KNOWN = (
     "known are tables (.csv, .tsv, .jsonl) of text pairs, labelled texts, scores, conversations, questions or numbers, "
     "CoNLL and plain text files, and folders of images, videos or sounds by class, images with boxes or masks, MIDI or "
-    "text files. "
+    "text files; and two text files, line by line, as translations. "
     "Give a recipe and its settings instead (`qkv list recipes`)"
 )
+
+
+def setting(key: str, value: Any) -> str:
+    """`KEY=VALUE` that is read back as this text, path, number or list, whatever its characters."""
+    value = str(value) if isinstance(value, Path) else value
+    text = f"[{','.join(map(str, value))}]" if isinstance(value, list) else str(value)
+    try:
+        plain = yamls.load(text, name=key) == value
+    except ValueError:
+        plain = False
+    return f"{key}={text if plain else json.dumps(value, ensure_ascii=False)}"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 from statistics import median
 
 from ...core.spec import counted
-from .result import Guess
+from ...data.classes import different, spellings
+from .result import Guess, setting
 
 ROWS = 2000  # that are looked at
 LABELS = frozenset(
@@ -104,11 +105,15 @@ def is_number(cell: str) -> bool:
 
 def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ...], table: bool) -> Guess | str:
     """Guess a recipe for a table's columns, or return what was seen if nothing fits. `more` are settings of the source."""
+    names = [column.name for column in columns]
+    if "" in names or len(set(names)) < len(names):
+        columns = [Column(place, column.cells) for place, column in enumerate(columns)]
+        more = (*more, "data.header=true")
     columns = [column for column in columns if column.filled]
     listed = ", ".join(map(str, columns[:8])) + (" …" if len(columns) > 8 else "")
     seen: tuple[str, ...] = (f"{counted(rows, 'row')} of {counted(len(columns), 'column')}: {listed}",)
     texts = [column for column in columns if column.is_text]
-    place = f"data.path={path}"
+    place = setting("data.path", path)
     if table and not texts and (series := _series(place, columns, rows, seen)):
         return series
     label, score = _label_and_score([column for column in columns if column not in texts])
@@ -117,22 +122,23 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
         texts = texts[:2]
     if not texts:
         return f"{seen[0]}; that is neither pairs, labels, scores nor numbers"
-    labelled = ("data.kind=labelled", place, *more, f"data.text={texts[0].name}")
-    labelled += (f"data.pair={texts[1].name}",) if len(texts) == 2 else ()
+    labelled = ("data.kind=labelled", place, *more, setting("data.text", texts[0].name))
+    labelled += (setting("data.pair", texts[1].name),) if len(texts) == 2 else ()
     if label is not None:
-        return Guess("classify", (*labelled, f"data.label={label.name}"), (*seen, _classes(label)))
+        seen = (*seen, _classes(label), *map(different, spellings(dict.fromkeys(label.filled))))
+        return Guess("classify", (*labelled, setting("data.label", label.name)), seen)
     if score is not None and len(texts) == 2:
         values = [float(cell) for cell in score.filled if is_number(cell)]
         bounds = (f"task.low={min(values):g}", f"task.high={max(values):g}")
-        return Guess("similarity", (*labelled, f"data.score={score.name}", *bounds), seen)
+        return Guess("similarity", (*labelled, setting("data.score", score.name), *bounds), seen)
     if score is not None:
-        return Guess("classify", (*labelled, "task=regress", f"data.score={score.name}"), seen)
+        return Guess("classify", (*labelled, "task=regress", setting("data.score", score.name)), seen)
     if len(texts) == 2:
         first, second = (text.name for text in texts)
-        sides = (f"data.source_column={first}", f"data.target_column={second}")
+        sides = (setting("data.source_column", first), setting("data.target_column", second))
         return Guess("translate", (place, *more, *sides), (*seen, f"{first} is translated to {second}"))
     if not table:
-        return Guess("lm", ("data.kind=jsonl", place, f"data.text={texts[0].name}"), seen)
+        return Guess("lm", ("data.kind=jsonl", place, setting("data.text", texts[0].name)), seen)
     return f"{seen[0]}; one column of text alone is read from .jsonl or .txt"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -71,6 +71,12 @@ class TagMetric(Metric):
     def probabilities_of(self, words: Sequence[str]) -> list[float]:
         """Return the probabilities of the tags of `tags_of`."""
         return self._all[id(words)].probabilities
+
+    def scores(self, texts: Iterable[tuple[Sequence[str], Sequence[str], list[str]]]) -> dict[str, float]:
+        """The metrics of other predictions: words, true and predicted tags of each text."""
+        other = TagMetric(self._names, self._scheme)
+        other._all = {i: Tagged(*text, []) for i, text in enumerate(texts)}
+        return {name: one.value for name, one in other.compute().items()}
 
     def compute(self) -> dict[str, MetricValue]:
         compared = [one.compared for one in self._all.values()]

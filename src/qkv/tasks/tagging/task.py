@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Self
 
 import numpy as np
@@ -14,11 +15,16 @@ from ...data.batching.ragged import Index
 from ...data.source import Example, Skipped, Source
 from ...data.task import Item, RandomContext, Task
 from ...layers.embedding import Input
-from ...metrics.entities import Scheme, scheme_of
+from ...metrics.baselines import Baseline, usual_tags
+from ...metrics.entities import Scheme, entities, misfit, scheme_of
 from ...tokenizers.protocol import Encoder
 from ..framing import Framed, frame_of, framed
 from ..pieces import Pieces, pieces_of
+from ..samples import learned, learned_from
 from .metric import TagMetric
+
+_INSPECTED = 10_000  # sentences that show the scheme
+_NAMED = 8  # types of entities named in a note
 
 
 class Tag(Task, kind="tag"):
@@ -48,7 +54,19 @@ class Tag(Task, kind="tag"):
         if len(tags) < 2:
             raise ValueError(f"a tagger needs at least two tags to tell apart, and the data have {list(tags)}")
         symbols = _of_symbols(source) if self.symbols is None else self.symbols
-        return self.replace(tags=tags, scheme=self.scheme or scheme_of(tags), symbols=symbols)
+        if self.scheme is not None and (why := misfit(self.scheme, tags)):
+            raise ValueError(
+                f"task.scheme is {self.scheme}, and the data have other tags: {why}; leave it out, or change it"
+            )
+        sentences = (example["tags"] for example in islice(source.examples("train", shuffle=False), _INSPECTED))
+        return self.replace(tags=tags, scheme=self.scheme or scheme_of(tags, sentences), symbols=symbols)
+
+    def notes(self, example: Example) -> tuple[str, ...]:
+        if self.scheme in (None, "plain"):
+            return ()
+        types = sorted({one.type for tag in self.tags for one in entities([tag], "conll")} - {""})
+        named = f" of the types {', '.join(types[:_NAMED])}" + " …" * (len(types) > _NAMED) if types else ""
+        return (f"the tags are read as entities{named}, by the scheme {self.scheme} (task.scheme)",)
 
     @property
     def n_labels(self) -> int | None:
@@ -119,6 +137,21 @@ class Tag(Task, kind="tag"):
         """Make an example of a text without tags, in which words are separated by white space, or are single symbols."""
         words: Sequence[str] = text.strip() if self.symbols else text.split()
         return {"text": words if isinstance(words, str) else " ".join(words), "words": words}
+
+    def baselines(self, source: Source, examples: Iterable[Example]) -> list[Baseline]:
+        """The most frequent tag of all words, and of each word."""
+        training, known = learned(source), [one for one in examples if any(one.get("tags", ()))]
+        if not training or not known:
+            return []
+        tag_of, usual = usual_tags((one["words"], one["tags"]) for one in training)
+        metric = self.metric(None)
+        constant = metric.scores([(one["words"], one["tags"], [usual] * len(one["words"])) for one in known])
+        by_word = [(one["words"], one["tags"], [tag_of.get(word, usual) for word in one["words"]]) for one in known]
+        about = f"{usual!r} for unknown words, {learned_from(training)}"
+        return [
+            Baseline("the most frequent tag", constant, f"always {usual!r}"),
+            Baseline("the usual tag of each word", metric.scores(by_word), about),
+        ]
 
     def metric(self, tokenizer: Encoder | None) -> TagMetric:
         return TagMetric(self.tags, self.scheme or scheme_of(self.tags))

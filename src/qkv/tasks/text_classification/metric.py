@@ -7,14 +7,33 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ...core.batch import Batch
 from ...data.source import Example
 from ...metrics.base import Metric, MetricValue
+from ...metrics.baselines import Baseline
 from ...metrics.classification import f1, mcc
 from ...metrics.extremes import Extremes, Ranking
 from ..samples import evenly, read_of
+
+
+def scores(names: Sequence[str], table: NDArray[np.int64]) -> dict[str, float]:
+    """The metrics of a confusion matrix (true × predicted)."""
+    metric = ClassMetric(names)
+    metric._table += table
+    return {name: one.value for name, one in metric.compute().items()}
+
+
+def most_frequent(confusions: Sequence[tuple[str, str, int]]) -> Baseline:
+    """The class that is right most often, given to every example; from the true classes of `ClassMetric.confusions`."""
+    names = sorted({name for *pair, _ in confusions for name in pair})
+    table = np.zeros((len(names), len(names)), np.int64)
+    for truth, _, count in confusions:
+        table[names.index(truth), 0] += count
+    usual = int(table[:, 0].argmax())
+    return Baseline("the most frequent class", scores(names, np.roll(table, usual, 1)), f"always {names[usual]!r}")
 
 
 class ClassMetric(Metric):

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Self
+
+import numpy as np
 
 from ...data.classes import class_name, sorted_classes
 from ...data.source import Example, Skipped, Source
 from ...data.task import Item
 from ...layers.embedding import Input
 from ...metrics.base import Metric
+from ...metrics.baselines import Baseline, naive_bayes
 from ...tokenizers.protocol import Encoder
 from ..classes import class_predictions, known_class, split_pairs
 from ..prediction import Prediction, TrainedModel
+from ..samples import learned, learned_from, read_of
 from ..whole_texts import Sentences, number
-from .metric import ClassMetric
+from .metric import ClassMetric, scores
 
 _DECIMALS = 20  # decimal labels that may be classes, such as half stars; more are numbers to learn
 _NO_CLASS = "whose label is no class"
@@ -65,6 +69,20 @@ class Classify(Sentences, kind="classify"):
         if class_name(example.get("label")) is None:
             return self._refused(example, _why_no_class(example), _NO_CLASS)
         return known_class(example, self.classes, self.on_error)
+
+    def baselines(self, source: Source, examples: Iterable[Example]) -> list[Baseline]:
+        """Naive Bayes on the words of the texts."""
+        index = {name: i for i, name in enumerate(self.classes)}
+        training, known = (
+            [(read_of(one), index[name]) for one in part if (name := class_name(one.get("label"))) in index]
+            for part in (learned(source), examples)
+        )
+        if not training or not known:
+            return []
+        (texts, labels), (new, truth) = zip(*training, strict=True), zip(*known, strict=True)
+        table = np.zeros((len(index), len(index)), np.int64)
+        np.add.at(table, (list(truth), naive_bayes(texts, labels, new)), 1)
+        return [Baseline("naive Bayes", scores(self.classes, table), f"on words, {learned_from(training)}")]
 
     def metric(self, tokenizer: Encoder | None) -> Metric:
         return ClassMetric(self.classes)

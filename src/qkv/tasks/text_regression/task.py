@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ...data.source import Example, Skipped, Source
+from ...data.source import SPLITS, Example, Skipped, Source
 from ...data.task import Item
 from ...layers.embedding import Input
 from ...metrics.base import Metric
+from ...metrics.baselines import Baseline, ridge
+from ...metrics.correlation import correlations
 from ...tokenizers.protocol import Encoder
 from ..prediction import Prediction, TrainedModel, parts_of
 from ..prediction_batches import predict_examples, split_tabs
+from ..samples import learned, learned_from, read_of
 from ..whole_texts import Sentences, number
 from .metric import NumberMetric
 
@@ -40,6 +43,11 @@ class Regress(Sentences, kind="regress"):
         scores = scores_of(self, source)
         return self._filled(inputs, center=float(np.mean(scores)), spread=float(np.std(scores)) or 1.0)
 
+    def check_labels(self, source: Source) -> None:
+        for split in SPLITS[1:]:
+            for example in source.examples(split, shuffle=False):
+                score_of(self, example, self.low, self.high)
+
     @property
     def n_labels(self) -> int | None:
         return 1
@@ -51,6 +59,18 @@ class Regress(Sentences, kind="regress"):
     def score(self, output: float) -> float:
         """Convert the head's output to a score."""
         return output * (self.spread or 1) + (self.center or 0)
+
+    def baselines(self, source: Source, examples: Iterable[Example]) -> list[Baseline]:
+        """Ridge regression on the words of the texts; the mean of the scores has a correlation of 0."""
+        training = [one for one in learned(source) if number(one.get("score")) is not None]
+        known = [one for one in examples if number(one.get("score")) is not None]
+        if not training or not known:
+            return []
+        numbers = [float(one["score"]) for one in training]
+        predicted = ridge(list(map(read_of, training)), numbers, list(map(read_of, known))).tolist()
+        values = correlations([float(one["score"]) for one in known], predicted)
+        metrics = {name: one.value for name, one in values.items()}
+        return [Baseline("ridge regression", metrics, f"on words (TF-IDF), {learned_from(training)}")]
 
     def metric(self, tokenizer: Encoder | None) -> Metric:
         return NumberMetric(self.score)

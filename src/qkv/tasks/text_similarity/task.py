@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ...data.source import Example, Skipped, Source
+from ...data.source import SPLITS, Example, Skipped, Source
 from ...data.task import Item, RandomContext
 from ...layers.embedding import Input
 from ...metrics.base import Metric
+from ...metrics.baselines import Baseline, word_cosines
+from ...metrics.correlation import correlations
 from ...tokenizers.protocol import Encoder
 from ..prediction import Prediction, TrainedModel
 from ..prediction_batches import predict_examples, split_tabs
+from ..samples import learned
 from ..text_regression.task import score_of, scores_of
-from ..whole_texts import Sentences
+from ..whole_texts import Sentences, number
 from .metric import SimilarityMetric, cosines
 
 
@@ -52,6 +55,12 @@ class Similarity(Sentences, kind="similarity"):
             raise ValueError(f"every pair of the training data has the score {task.low:g}; there is nothing to learn")
         return task
 
+    def check_labels(self, source: Source) -> None:
+        for split in SPLITS[1:]:
+            for example in source.examples(split, shuffle=False):
+                if "score" in example:
+                    score_of(self, example, self.low, self.high)
+
     def measured(self, metric: str, source: Source) -> str:
         """Retrieval (`mrr`) in place of the correlation, for pairs without scores."""
         scored = "score" in next(source.examples("validation", shuffle=False), {"score": None})
@@ -83,6 +92,18 @@ class Similarity(Sentences, kind="similarity"):
 
     def repeats(self, tokenizer: Encoder | None) -> bool:
         return self.positive is None and super().repeats(tokenizer)
+
+    def baselines(self, source: Source, examples: Iterable[Example]) -> list[Baseline]:
+        """The cosine of counted words, for pairs with scores."""
+        known = [one for one in examples if number(one.get("score")) is not None and "pair" in one]
+        if not known:
+            return []
+        training = [text for one in learned(source) for text in (one["text"], one.get("pair")) if text]
+        predicted = word_cosines(training, [one["text"] for one in known], [one["pair"] for one in known])
+        values = correlations([float(one["score"]) for one in known], predicted.tolist())
+        return [
+            Baseline("cosine of words", {name: one.value for name, one in values.items()}, "TF-IDF, nothing learned")
+        ]
 
     def metric(self, tokenizer: Encoder | None) -> Metric:
         return SimilarityMetric()
