@@ -124,7 +124,7 @@ def snapshot(path: Path, varying: str) -> dict[str, bytes]:
     """The content of each file; of files that vary only that there is one."""
     if path.is_file():
         return {"": path.read_bytes()}
-    found = (file for file in path.rglob("*") if file.is_file() and file.name != ".lock")
+    found = (file for file in path.rglob("*") if file.is_file() and file.name not in (".lock", ".owner.json"))
     return {
         str(file.relative_to(path)): b"" if re.fullmatch(varying, file.name) else file.read_bytes() for file in found
     }

@@ -217,6 +217,7 @@ def beginning(target: Path) -> Iterator[Path]:
     If a folder is kept already, `target` is an unfinished replacement of it, and is deleted.
     """
     target = _real(target)
+    sweep(target)
     beside = _beside(target)
     beside.mkdir()
     try:
