@@ -229,7 +229,8 @@ def test_what_processes_that_are_gone_left_is_deleted_and_nothing_else(tmp_path:
     host, gone = atomic._host(), 2**22 + 1  # more than any process has
     mine = f".tmp-out-{host}-{os.getpid()}-00000000"
     elsewhere, other = f".tmp-out-00000000-{gone}-00000000", f".tmp-other-{host}-{gone}-00000000"
-    for name in (f".tmp-out-{host}-{gone}-00000000", mine, elsewhere, other, ".tmp-out"):
+    left = (f".tmp-out-{host}-{gone}-00000000", f".tmp-.old-out-{host}-{gone}-00000000")
+    for name in (*left, mine, elsewhere, other, ".tmp-out"):
         made(tmp_path / name)
     with atomic.replacing_folder(tmp_path / "out"):
         pass

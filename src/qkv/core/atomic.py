@@ -284,14 +284,10 @@ def sweep(target: Path) -> None:
     """Delete what processes of this machine that are gone left unfinished beside `target`."""
     if not target.parent.is_dir():
         return
+    names = (target.name[:_LONGEST], f".old-{target.name}"[:_LONGEST])
     for path in target.parent.glob(".tmp-*"):
         match = _UNFINISHED.fullmatch(path.name)
-        if (
-            match
-            and match["name"] == target.name[:_LONGEST]
-            and match["host"] == _host()
-            and not _alive(int(match["pid"]))
-        ):
+        if match and match["name"] in names and match["host"] == _host() and not _alive(int(match["pid"])):
             with contextlib.suppress(OSError):  # another process was faster
                 remove(path)
 
