@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,3 +81,12 @@ def test_targets_are_cut_as_their_side_is(trained: Path) -> None:
     tokenizer = Tokenizer(sides[0], Extra(target=json.loads(sides[1].to_str())))
     text_model = TextModel(load(trained, "cpu").model, tokenizer, "translate")
     assert score(text_model, [text_model.encode("a b")], ["b-a"])[0].tokens == ("b", "a", "</s>")
+
+
+def test_perplexity_is_infinite_where_it_overflows_and_nan_without_tokens() -> None:
+    from qkv.generation.log_likelihood import Scores
+    from qkv.inference.score import _score
+
+    assert _score(["a"], [-1e4]).perplexity == float("inf") and Scores([[-800.0, -700.0]]).perplexity == float("inf")
+    assert math.isnan(_score([], []).perplexity) and math.isnan(Scores([]).perplexity)
+    assert _score(["a", "b"], [-1.0, -2.0]).perplexity == pytest.approx(math.exp(1.5))

@@ -123,5 +123,7 @@ def quantize(
     else:
         echo("not evaluated" + (": there are no data; give a text file by --calibrate" if evaluate else ""))
     worst = ", ".join(f"{name} {error:.3g}" for name, error in result.worst(3).items())
+    if result.calibration:
+        echo(f"calibrated on {result.calibration}")
     echo(f"largest errors of {'outputs' if result.calibration else 'weights'}: {worst}")
     echo(f"{result.folder}: the quantized run; {result.folder / 'quantization.html'}: what it cost")

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..core.layout import Layout
+from ..metrics.text import perplexity
 from .model_interface import Decoder, evaluating
 from .prompts import length_groups, padded
 
@@ -45,7 +46,7 @@ class Scores:
     def perplexity(self) -> float:
         """exp of the mean negative log-likelihood of all tokens; NaN where there are none."""
         count = sum(len(row) for row in self.log_probs)
-        return math.exp(-math.fsum(self.totals) / count) if count else math.nan
+        return perplexity(-math.fsum(self.totals), count)
 
 
 def score(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..generation import score as score_ids
+from ..metrics.text import perplexity
 from .text import TextModel
 
 
@@ -51,5 +52,4 @@ def target_ids(text_model: TextModel, text: str) -> list[int]:
 
 def _score(tokens: Sequence[str], log_probs: Sequence[float]) -> Score:
     total = math.fsum(log_probs)
-    perplexity = math.exp(-total / len(log_probs)) if log_probs else math.nan
-    return Score(tuple(tokens), tuple(log_probs), total, perplexity)
+    return Score(tuple(tokens), tuple(log_probs), total, perplexity(-total, len(log_probs)))

@@ -167,9 +167,9 @@ def _words(text: str) -> list[str]:
 
 
 def perplexity(nll: float, count: int) -> float:
-    """exp of the mean negative log-likelihood (nats) per token; infinite if that overflows."""
-    mean = nll / count
-    return math.exp(mean) if mean < 700 else math.inf
+    """exp of the mean negative log-likelihood (nats) per token; infinite if that overflows, NaN without tokens."""
+    mean = nll / count if count else math.nan
+    return math.inf if mean >= 700 else math.exp(mean)
 
 
 def bits_per_byte(nll: float, size: int) -> float:

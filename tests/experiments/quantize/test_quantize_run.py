@@ -11,6 +11,7 @@ import torch
 from run_untrained import of, vit, words
 
 import qkv
+import tokenizers
 from qkv.cli import main
 from qkv.experiments.evaluate import evaluate_run
 from qkv.experiments.quantize import quantize
@@ -27,7 +28,7 @@ def test_a_translator(trained: Path, tmp_path: Path):
         trained, tmp_path / "small", weights="int4", group_size=16, method="gptq", examples=16, device="cpu"
     )
     run = qkv.load(result.folder, "cpu")
-    assert set(quantized(run.model)) == set(result.errors) and result.calibration == "train"
+    assert set(quantized(run.model)) == set(result.errors) and result.calibration == "train: 25 rows, 125 tokens"
     assert isinstance(run.generate("b a c"), str)
     measured = evaluate_run(run, "test")
     assert measured.metrics == pytest.approx(result.metrics["after"], rel=1e-5)
@@ -151,3 +152,33 @@ def test_matrices_that_a_family_joins_or_transposes(tmp_path: Path):
     tables = of("llama", words(), "continue", max_positions=32).quantize("int8", embeddings=True)
     with pytest.raises(ValueError, match="no quantized embeddings"):
         tables.save(tmp_path / "tables", "hub")
+
+
+def test_an_encoder_is_calibrated_on_lines_and_compared_with_the_original(tmp_path: Path):
+    vocabulary = ["[PAD]", "[UNK]", "[SEP]", *"abcdefgh"]
+    sizes = {"d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 24, "vocab_size": len(vocabulary), "max_positions": 16}
+    folder = qkv.build(qkv.preset("bert-base", **sizes, head=False, labels=0)).save(tmp_path / "bert")
+    raw = tokenizers.Tokenizer(tokenizers.models.WordLevel({word: i for i, word in enumerate(vocabulary)}, "[UNK]"))
+    raw.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    raw.add_special_tokens(vocabulary[:3])
+    raw.post_processor = tokenizers.processors.TemplateProcessing(single="$A [SEP]", special_tokens=[("[SEP]", 2)])
+    raw.save(str(folder / "tokenizer.json"))
+    roles = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "pad_token": "[PAD]",
+        "sep_token": "[SEP]",
+        "unk_token": "[UNK]",
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(roles))
+    run = qkv.load(folder, device="cpu")
+    lines = [" ".join("abcdefgh"[(i * n) % 8] for n in (1, 3, 5, 7)) for i in range(60)]
+    (tmp_path / "lines.txt").write_text("\n".join(lines))
+    data, options = tmp_path / "lines.txt", {"weights": "int8", "method": "gptq", "examples": 40}
+    result = quantize(run, tmp_path / "int8", calibrate=data, **options)
+    assert result.calibration == f"{data}: 40 rows, 200 tokens"
+    assert result.evaluated_on == "lines that calibration leaves" and result.examples == 20
+    before, after = (result.metrics[which] for which in ("before", "after"))
+    assert before["cosine"] == pytest.approx(1) and 0.99 < after["lowest cosine"] <= after["cosine"] < 1 + 1e-6
+    (tmp_path / "few.txt").write_text("a b c\n")
+    with pytest.warns(UserWarning, match=r"4 tokens in 1 rows, fewer than the widest layer has inputs \(24\)"):
+        quantize(run, tmp_path / "few", calibrate=tmp_path / "few.txt", **options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +9,8 @@ import torch
 
 from ...core.batch import IGNORE, Batch
 from ...inference.run import Run
+from ...metrics.text import perplexity
+from ...models.heads.sequence import pool
 from ..evaluate import evaluate_run
 
 
@@ -39,4 +40,17 @@ def of_rows(run: Run, batches: Sequence[Batch], where: str) -> Quality:
         labels = torch.cat([labels, torch.full_like(ids[:, :1], IGNORE)], 1)
         sums = run.model(ids=ids, layout=layout, labels=labels)
         nll, count, rows = nll + float(sums.nll), count + float(sums.n_labels), rows + batch.rows
-    return Quality({"loss": nll / count, "perplexity": math.exp(nll / count)}, int(rows), where)
+    return Quality({"loss": nll / count, "perplexity": perplexity(nll, int(count))}, int(rows), where)
+
+
+@torch.no_grad()
+def of_vectors(run: Run, other: Run, batches: Sequence[Batch], where: str) -> Quality:
+    """How close an encoder's text vectors, means of its last hidden states, are to the original's: mean and least cosine."""
+    cosines = [torch.cosine_similarity(_means(run, batch), _means(other, batch), dim=-1).cpu() for batch in batches]
+    found = torch.cat(cosines)
+    return Quality({"cosine": float(found.mean()), "lowest cosine": float(found.min())}, len(found), where)
+
+
+def _means(run: Run, batch: Batch) -> torch.Tensor:
+    layout = batch.inputs["layout"]
+    return pool(run.model.hidden(batch.inputs["ids"], layout=layout).float(), layout, "mean")

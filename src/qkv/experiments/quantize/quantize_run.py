@@ -13,16 +13,19 @@ from rich.console import Console
 from rich.progress import Progress
 
 from ...core.atomic import check_replaceable, check_room, replacing_folder
+from ...core.spec import counted
+from ...data.source import SPLITS
 from ...directories.layout import EVALUATION, MODEL, REPORT, Contents, refuse, write_json, write_text
 from ...inference.held_out import recipe_of
 from ...inference.quantization.calibration import Data, batched, text_rows
 from ...inference.quantization.quantize import EXAMPLES, quantized, usual_method
 from ...inference.run import Run, load
 from ...layers.quantized import check_not_quantized
+from ...models.quantized import Quantized
 from ...quantization.scheme import Activations, Method, Scheme, Weights, check_method, scheme_of
 from ...recipes.model_choice import ModelChoice
 from .page import PAGE, write_page
-from .quality import Quality, of_rows, of_test_split
+from .quality import Quality, of_rows, of_test_split, of_vectors
 from .result import QuantizedRun
 
 RESULT = "quantization.json"
@@ -90,7 +93,7 @@ def quantize(
         method,
         scheme.activations,
         done.groups,
-        "" if calibrate is None else _words(calibrate),
+        "" if calibrate is None else _words(calibrate, done),
         {path: round(error, 6) for path, error in done.errors.items()},
         done.weights,
         {} if before is None or after is None else {"before": before.metrics, "after": after.metrics},
@@ -105,8 +108,11 @@ def quantize(
     return result
 
 
-def _words(calibrate: Data) -> str:
-    return str(calibrate) if isinstance(calibrate, str | Path) else f"{len(calibrate)} texts"
+def _words(calibrate: Data, done: Quantized) -> str:
+    """What was read for calibration, and how much of it."""
+    data = str(calibrate) if isinstance(calibrate, str | Path) else f"{len(calibrate)} texts"
+    tokens = f", {counted(done.tokens, 'token')}" if done.tokens else ""
+    return f"{data}: {counted(done.rows, 'row')}{tokens}"
 
 
 def _usual_folder(run: Run, scheme: Scheme) -> Path:
@@ -122,6 +128,12 @@ def _measure(
     if run.recipe is not None:
         recipe = run.recipe
         return lambda each: of_test_split(replace(each, recipe=recipe), max_examples)
+    if calibrate is not None and run.task == "read" and (not isinstance(calibrate, str) or calibrate not in SPLITS):
+        rows = text_rows(run, calibrate)
+        held = rows[examples : examples + ROWS]
+        where = "lines that calibration leaves" if held else "the calibration text itself"
+        texts = batched(held or rows[:ROWS], run.model.device)
+        return lambda each: of_vectors(run, each, texts, where)
     if calibrate is None or run.task != "continue":
         return None
     rows = text_rows(run, calibrate)

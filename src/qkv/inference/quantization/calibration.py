@@ -40,7 +40,8 @@ def calibration(run: LoadedModel, data: Data, examples: int) -> tuple[list[Batch
 
 
 def text_rows(run: LoadedModel, data: Data) -> list[list[int]]:
-    """The ids of texts in rows of the same length, for a language model, or one text in a row, for an encoder."""
+    """The ids of texts in rows of the same length, for a language model, or one text in a row, for an encoder, to which each
+    line of a file is a text."""
     where, texts = _texts(data)
     if run.tokenizer is None or run.task not in ("continue", "read"):
         what = "has no tokenizer" if run.tokenizer is None else "was trained on pairs of texts"
@@ -48,6 +49,8 @@ def text_rows(run: LoadedModel, data: Data) -> list[list[int]]:
         raise ValueError(
             f"{run.name} {what}, so that it can't be calibrated with texts; give a split of its data: {advice}"
         )
+    if run.task == "read" and isinstance(data, str | Path):
+        texts = [line for text in texts for line in text.splitlines() if line.strip()]
     length = min(ROW, run.model.max_positions or ROW)
     rows = [run.text_model.encode(text) for text in texts]
     if run.task == "continue":
@@ -68,6 +71,13 @@ def _texts(data: Data) -> tuple[str, list[str]]:
         what = "is a folder" if path.is_dir() else "is not there"
         raise ValueError(f"calibration data are a split ({', '.join(SPLITS)}) or a text file, and {path} {what}")
     return str(path), [read_text(path)]
+
+
+def amount(found: Sequence[Batch]) -> tuple[int, int]:
+    """How many rows and tokens batches have; (rows, 0) for inputs other than tokens."""
+    layouts = [(batch.rows, batch.inputs.get("layout")) for batch in found]
+    tokens = sum(int(layout.valid.expand(n, -1).sum()) for n, layout in layouts if isinstance(layout, Layout))
+    return sum(batch.rows for batch in found), tokens
 
 
 def batched(rows: Sequence[Sequence[int]], device: torch.device) -> list[Batch]:

@@ -13,7 +13,7 @@ from ...models.quantized import Quantized, dequantize, quantize, select
 from ...models.quantized.quantize import Tell
 from ...quantization.scheme import Activations, Method, Scheme, Weights, check_method, scheme_of
 from ..loaded import LoadedModel
-from .calibration import Data, calibration
+from .calibration import Data, amount, calibration
 
 EXAMPLES = 128  # of calibration data
 
@@ -45,6 +45,7 @@ def quantized(
     else:
         select.group_sizes(select.matrices(run.model, embeddings, head, keep), scheme)  # before data are read
         batches, forward = calibration(run, "train" if calibrate is None else calibrate, examples)
+        _warn_of_few(run, batches)
     model = copy.deepcopy(run.model)
     done = quantize(
         model,  # type: ignore[arg-type]  # checked there
@@ -57,7 +58,20 @@ def quantized(
         forward=forward,
         tell=tell,
     )
+    rows, tokens = amount(batches)
+    done = replace(done, rows=rows, tokens=tokens)
     return replace(run, model=model), done
+
+
+def _warn_of_few(run: LoadedModel, batches: Sequence[Batch]) -> None:
+    """Warn of fewer tokens than a layer has inputs, from which its outputs can't be judged."""
+    (rows, tokens), widest = amount(batches), max(one.shape[-1] for one in run.model.parameters() if one.ndim == 2)
+    if 0 < tokens < widest:
+        warnings.warn(
+            f"the calibration data are {tokens:,} tokens in {rows:,} rows, fewer than the widest layer has inputs "
+            f"({widest:,}), and the result may be no better than rounding; give more text",
+            stacklevel=3,
+        )
 
 
 def quantized_with_warning(run: R, weights: Weights | Scheme, **options: Any) -> R:

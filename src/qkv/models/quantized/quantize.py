@@ -43,12 +43,15 @@ class Quantized:
     groups:  inputs of a row that share a scale, by layer.
     weights: bytes of all weights before and after.
     rounded: by layer, the experts that gptq or awq left to rounding, and how many tokens each got: too few.
+    rows, tokens: of the calibration data.
     """
 
     errors: dict[str, float] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
     weights: tuple[int, int] = (0, 0)
     rounded: dict[str, dict[int, int]] = field(default_factory=dict)
+    rows: int = 0
+    tokens: int = 0
 
     def worst(self, count: int = 5) -> dict[str, float]:
         """The layers with the largest errors."""
