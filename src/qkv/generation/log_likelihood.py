@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from ..core.layout import Layout
-from ..metrics.text import perplexity
 from .model_interface import Decoder, evaluating
 from .prompts import length_groups, padded
 
@@ -46,6 +45,8 @@ class Scores:
     def perplexity(self) -> float:
         """exp of the mean negative log-likelihood of all tokens; NaN where there are none."""
         count = sum(len(row) for row in self.log_probs)
+        from ..metrics.text import perplexity
+
         return perplexity(-math.fsum(self.totals), count)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..generation import score as score_ids
-from ..metrics.text import perplexity
 from .text import TextModel
 
 
@@ -51,5 +50,7 @@ def target_ids(text_model: TextModel, text: str) -> list[int]:
 
 
 def _score(tokens: Sequence[str], log_probs: Sequence[float]) -> Score:
+    from ..metrics.text import perplexity
+
     total = math.fsum(log_probs)
     return Score(tuple(tokens), tuple(log_probs), total, perplexity(-total, len(log_probs)))
