@@ -28,7 +28,7 @@ class Leaking(qkv.Mixer, kind="mutant-leaking"):
 
 class IndexedModule(PositionModule):
     def embed(self, layout: Layout) -> Tensor:
-        return torch.sin(torch.arange(layout.shape[1])[None, :, None] * torch.linspace(0.1, 1, 16, dtype=torch.float64))
+        return torch.sin(torch.arange(layout.shape[1])[None, :, None] * torch.linspace(0.1, 1, 32, dtype=torch.float64))
 
 
 class Indexed(qkv.Position, kind="mutant-indexed"):
@@ -64,6 +64,25 @@ class Untrained(qkv.Norm, kind="mutant-untrained"):
         return qkv.Cost(d)
 
 
+class InFloat64(nn.Module):
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(d))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * x.double()
+
+
+class Wide(qkv.Norm, kind="mutant-wide"):
+    """Its output is in fp64 whatever its input."""
+
+    def module(self, d: int) -> nn.Module:
+        return InFloat64(d)
+
+    def cost(self, d: int, tokens: int = 0) -> qkv.Cost:
+        return qkv.Cost(d)
+
+
 def outcomes(report: Report) -> dict[str, str]:
     return {check.name: check.outcome for check in report.checks}
 
@@ -93,10 +112,11 @@ def test_own_parts_pass(part: qkv.Spec) -> None:
 @pytest.mark.parametrize(
     "part, failures",
     [
-        (Leaking(), {"no later tokens", "batched = alone", "packed = separate", "cached = one pass"}),
-        (Indexed(), {"batched = alone", "packed = separate", "cached = one pass"}),
+        (Leaking(), {"no later tokens", "batched = alone", "packed = separate", "cached = one pass", "generates"}),
+        (Indexed(), {"batched = alone", "packed = separate", "cached = one pass", "generates"}),
         (Miscounted(), {"parameter count"}),
         (Untrained(), {"gradients"}),
+        (Wide(), {"fp32 = fp64", "generates", "runs in bf16", "compiled = eager"}),
     ],
     ids=lambda value: value.kind if isinstance(value, qkv.Spec) else "",
 )

@@ -60,7 +60,8 @@ def check(
 
     Every part has to survive its JSON form. A model, or a tiny model with the part in it, is checked in fp64: outputs do
     not depend on padding, packing or later tokens, decoding with a cache gives what one pass gives, backends agree,
-    gradients are finite, and `cost` counts the parameters. A pattern's `block` is checked against `allowed`; an optimizer
+    gradients are finite, and `cost` counts the parameters. It also runs in fp32 without gradients, where kernels compute
+    whole stacks, generates, and runs in bf16 and compiled. A pattern's `block` is checked against `allowed`; an optimizer
     has to follow its groups' learning rates and resume from its state; a schedule's factors are finite and not negative. A
     source gives the same entries for the same seed, in any order and in any process, and no example in two splits. A
     tokenizer gives the same ids alone and in batches, saved and loaded, and reads no control token from text.
@@ -137,7 +138,7 @@ def model_with(part: Spec) -> ModelSpec:
     """A tiny model with the part in it: a decoder, or an encoder for a pattern that lets tokens see later ones."""
     if isinstance(part, ModelSpec):
         return part
-    tiny = preset("llama", vocab_size=17, d_model=16, n_layers=2, n_heads=4, d_ff=24, max_positions=64)
+    tiny = preset("llama", vocab_size=17, d_model=32, n_layers=2, n_heads=4, d_ff=64, max_positions=64)
     if isinstance(part, Head):
         return tiny.replace({"head": part})
     places = next(places for role, places in PLACES.items() if isinstance(part, role))
@@ -148,5 +149,5 @@ def model_with(part: Spec) -> ModelSpec:
     pattern = part if isinstance(part, Pattern) else getattr(part, "pattern", None)
     if isinstance(pattern, Pattern) and pattern.looks_ahead(models.LENGTHS[1]):
         stack = stack.replace(dict.fromkeys(places, part))
-        return Transformer(vocab_size=17, d_model=16, max_positions=64, encoder=stack, head=tiny.head)
+        return Transformer(vocab_size=17, d_model=32, max_positions=64, encoder=stack, head=tiny.head)
     return tiny.replace({f"decoder.{place}": part for place in places})

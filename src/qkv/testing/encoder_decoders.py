@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from ..core.layout import Layout
-from .models import LENGTHS, ModelChecks, same
+from ..generation import generate
+from .models import LENGTHS, NEW, ModelChecks, check_likeliest, same
 from .report import NotChecked
 
 SOURCES = (4, 7, 6)  # lengths of the sources; those of the targets are LENGTHS
@@ -39,6 +40,18 @@ class EncoderDecoderChecks(ModelChecks):
         if not isinstance(outputs, Tensor) or outputs.shape[:2] != ids.shape:
             raise NotChecked("the model's outputs are not one vector for each target token")
         return outputs
+
+    def prompts(self) -> list[list[int]]:
+        return [row.tolist() for row in self.sources()]
+
+    def written(self, model: Any, prompts: list[list[int]]) -> list[list[int]]:
+        return generate(model, prompts, max_new_tokens=NEW, bos_id=0).best
+
+    def check_written(self, prompts: list[list[int]], written: list[list[int]]) -> None:
+        model = self.model()
+        for prompt, tokens in zip(prompts, written, strict=True):
+            logits = model(torch.tensor([prompt]), torch.tensor([[0, *tokens]]))[0, : len(tokens)]
+            check_likeliest(logits, tokens)
 
     @torch.no_grad()
     def batched(self) -> None:

@@ -1,4 +1,4 @@
-"""Checks of a tiny model with the part in it, in fp64: padding, packing, caches, backends, gradients, parameters."""
+"""Checks of a tiny model with the part in it: padding, packing, caches, backends, gradients, parameters in fp64; others."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from torch import Tensor, nn
 
 from ..core.layout import Layout
 from ..directories.build import build
+from ..generation import generate
 from ..kernels.backends import BACKENDS
 from ..models.base import ModelSpec
 from ..models.transformer import Transformer
 from .report import NotChecked
 
-TOLERANCE = 1e-8  # relative L2 distance, in fp64
-LENGTHS = (5, 9, 3)
+TOLERANCE, SINGLE = 1e-8, 1e-3  # relative L2 distance, in fp64 and in fp32
+NEW = 4  # tokens to generate
+LENGTHS = (5, 11, 3)  # the full rows have more tokens than the kernels of whole stacks need
 LARGEST = 20_000_000  # parameters of a model that is run
 
 
@@ -37,6 +39,10 @@ class ModelChecks:
             "cached = one pass": self.cached,
             "backends = reference": self.backends,
             "gradients": self.gradients,
+            "fp32 = fp64": self.single,
+            "generates": self.generates,
+            "runs in bf16": self.half,
+            "compiled = eager": self.compiled,
         }
         return {"parameter count": self.parameter_count, **{name: self._if_run(run) for name, run in checks.items()}}
 
@@ -53,12 +59,12 @@ class ModelChecks:
         return check
 
     @torch.no_grad()
-    def model(self, spec: ModelSpec | None = None) -> Any:
+    def model(self, spec: ModelSpec | None = None, dtype: torch.dtype = torch.float64) -> Any:
         model = build(spec or self.spec, dtype=torch.float64).eval()
         generator = torch.Generator().manual_seed(7)
         for parameter in model.parameters():
             parameter.add_(0.25 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
-        return model
+        return model if dtype == torch.float64 else model.to(dtype)
 
     def outputs(self, model: Any) -> Tensor:
         """Outputs for the full rows."""
@@ -151,6 +157,50 @@ class ModelChecks:
         odd = [name for name, p in parameters if p.grad is not None and not p.grad.isfinite().all()]
         assert not odd, f"gradients of {', '.join(odd)} are not finite"
 
+    @torch.no_grad()
+    def single(self) -> None:
+        """In fp32 without gradients, in which kernels in C++ compute whole stacks, outputs are those of fp64."""
+        expected = self.outputs(self.model())
+        found = self.outputs(self.model(dtype=torch.float32))
+        same(found.double(), expected, "outputs in fp32 without gradients differ from those in fp64", SINGLE)
+
+    @torch.no_grad()
+    def generates(self) -> None:
+        """Greedy generation in fp32 gives the likeliest tokens of passes over all tokens in fp64."""
+        self._needs_causal()
+        model = self.model(dtype=torch.float32)
+        if not hasattr(model, "start") or not hasattr(model, "step"):
+            raise NotChecked("the model has no `start` and `step`")
+        prompts = self.prompts()
+        written = self.written(model, prompts)
+        self.check_written(prompts, written)
+
+    def written(self, model: Any, prompts: list[list[int]]) -> list[list[int]]:
+        return generate(model, prompts, max_new_tokens=NEW).best
+
+    def prompts(self) -> list[list[int]]:
+        return [row.tolist() for row in self.rows()]
+
+    def check_written(self, prompts: list[list[int]], written: list[list[int]]) -> None:
+        model = self.model()
+        for prompt, tokens in zip(prompts, written, strict=True):
+            logits = _logits(model, torch.tensor([[*prompt, *tokens]]))[0, len(prompt) - 1 : -1]
+            check_likeliest(logits, tokens)
+
+    @torch.no_grad()
+    def half(self) -> None:
+        """In bf16 outputs are finite."""
+        found = self.outputs(self.model(dtype=torch.bfloat16))
+        assert found.isfinite().all(), "outputs in bf16 are not finite"
+
+    @torch.no_grad()
+    def compiled(self) -> None:
+        """`torch.compile` traces the model, and its outputs stay the same."""
+        model = self.model(dtype=torch.float32)
+        expected = self.outputs(model)
+        found = self.outputs(torch.compile(model, backend="eager"))
+        same(found, expected, "outputs of the compiled model differ", SINGLE)
+
     def _needs_causal(self) -> None:
         if not self.causal:
             raise NotChecked("the model is not a decoder, or its pattern lets tokens see later ones")
@@ -167,7 +217,16 @@ def _logits(model: Any, ids: Tensor, layout: Layout | None = None) -> Tensor:
     return logits
 
 
-def same(value: Tensor, expected: Tensor, message: str) -> None:
+def check_likeliest(logits: Tensor, tokens: list[int]) -> None:
+    """Each token has the largest logit of its place, but for rounding."""
+    for at, token in zip(logits, tokens, strict=True):
+        lacking = float(at.max() - at[token])
+        assert lacking <= SINGLE * float(at.abs().max()), (
+            f"greedy generation writes token {token}, whose logit is {lacking:.2g} below the largest of one pass"
+        )
+
+
+def same(value: Tensor, expected: Tensor, message: str, tolerance: float = TOLERANCE) -> None:
     assert value.shape == expected.shape, f"{message}: shapes {tuple(value.shape)} and {tuple(expected.shape)}"
     distance = float((value - expected).norm() / expected.norm().clamp(min=1e-12))
-    assert distance <= TOLERANCE, f"{message} by {distance:.2g} (relative L2 distance)"
+    assert distance <= tolerance, f"{message} by {distance:.2g} (relative L2 distance)"
