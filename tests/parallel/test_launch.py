@@ -197,15 +197,16 @@ def test_the_timeout_holds_for_every_group_of_ranks(tmp_path, scale):
         "training.accumulate=2",
     )
     process = start(
-        "train", "reverse", *settings, f"scale={scale}", "scale.timeout=8s", "--out", tmp_path / "run", "--nproc", 4
+        "train", "reverse", *settings, f"scale={scale}", "scale.timeout=20s", "--out", tmp_path / "run", "--nproc", 4
     )
     wait_for(tmp_path / "run/checkpoints/step-00000005", process, 200)
     stopped = rank(process, 3)
     stopped.suspend()
     began = time.monotonic()
     _, errors = process.communicate(timeout=100)
-    assert process.returncode == 1 and time.monotonic() - began < 60
-    assert errors.count("qkv:") == 1 and "rank 3 ended, or does not answer any more" in errors
+    assert process.returncode == 1 and time.monotonic() - began < 80
+    # Others may have ended before the last one looks.
+    assert errors.count("qkv:") == 1 and re.search(r"ranks? (\d, )*3 ended, or does not answer any more", errors)
     assert not stopped.is_running()
 
 

@@ -77,7 +77,7 @@ class Mesh:
         groups = [_process_group(self.group(axis)) for axis in axes]
         if len(groups) == 1:
             return DeviceMesh.from_group(groups[0], self.device.type, mesh_dim_names=axes)
-        place = [slice(None) if axis in axes else self.place[axis] for axis in AXES]
+        place = tuple(slice(None) if axis in axes else self.place[axis] for axis in AXES)
         return DeviceMesh.from_group(groups, self.device.type, self.grid[place], mesh_dim_names=axes)
 
 
