@@ -118,12 +118,12 @@ def _show_adapter(fits: AdapterFit) -> None:
     echo(f"\nLoRA of rank {fits.rank} over frozen {stored} weights fits: {rows} of {fits.shape.length:,} tokens.")
     echo(f"Training {fits.shape} in {fits.precision} takes:\n")
     table = Table(box=None, pad_edge=False)
-    for header in ("", "memory", "weights", "adapter", "activations", "1 row", "rows at most"):
-        table.add_column(header, justify="right" if header else "left", no_wrap=True)
+    for header in ("recompute", "memory", "weights", "adapter", "activations", "rows at most"):
+        table.add_column(header, justify="left" if header == "recompute" else "right", no_wrap=True)
     for one in fits.settings:
         memory = one.memory
-        parts = (memory.peak, memory.weights, memory.gradients + memory.optimizer, memory.activations, one.one_row)
-        table.add_row(f"recompute={one.recompute}", *map(_size, parts), f"{one.batch:,}")
+        parts = (memory.peak, memory.weights, memory.gradients + memory.optimizer, memory.activations)
+        table.add_row(one.recompute, *map(_size, parts), f"{one.batch:,}")
     console().print(table, highlight=False)
     quantized = f", weights: {fits.weights}" if fits.weights else ""
     echo(
