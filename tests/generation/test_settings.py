@@ -76,3 +76,9 @@ def test_json_keeps_what_was_left_unset() -> None:
         again = Generation.from_json(settings.to_json())
         assert again == settings
         assert again.samples == settings.samples
+
+
+@pytest.mark.parametrize("name", ["num_samples", "num_beams"])
+def test_more_rows_than_can_be_decoded_together_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="less than or equal to 16384"):
+        Generation.from_dict({name: 10**12})
