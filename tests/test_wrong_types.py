@@ -12,14 +12,29 @@ import pytest
 from run_untrained import TINY, bert, of, vit, words
 
 import qkv
+from qkv.directories.save import save
+from qkv.experiments.ablate.ablation import Ablation
+from qkv.experiments.ablate.study import run_ablation
+from qkv.experiments.compare.compare import compare
+from qkv.experiments.compare.comparison import Comparison
+from qkv.experiments.evaluate import evaluate_run
+from qkv.experiments.reproduce.entry import Entry, Figure
+from qkv.experiments.reproduce.reproduce import reproduce
+from qkv.experiments.scaling.scaling import scale
+from qkv.experiments.scaling.study import Study
+from qkv.experiments.tune.study import tune
+from qkv.experiments.tune.tuning import Tuning
 from qkv.export import gguf, onnx, torch_export
+from qkv.hub.gguf import container
 from qkv.inference.run import Run
 from qkv.layers.lora import LoRA
 from qkv.look import attention_picture
 from qkv.models.heads.sequence import SequenceClassifier
 from qkv.recipes.guess import guess
+from qkv.scaling.points import read_points
 from qkv.tokenizers.tokenizer import Tokenizer
 from qkv.tokenizers.tokenizer import train as train_tokenizer
+from qkv.training.logging.metrics_file import read_metrics
 
 WRONG = (None, 3, 2.5, b"ab", [None], [3], ["ab", None], {"a": 1}, {3}, object())
 
@@ -88,7 +103,58 @@ def calls(place: Path) -> dict[str, Call]:
         "to_torch_export": (lambda target: torch_export.to_torch_export(gpt, target), {"target": ""}),
         "pictures.save": (lambda path: attention_picture.save(path, []), {"path": str(new)}),
         "pictures.load": (attention_picture.load, {"path": str(new)}),
-        "guess": (guess, {"path": str(new)}),
+        "guess": (lambda path: guess(path), {"path": str(new)}),
+        "read_points": (read_points, {"path": str(new)}),
+        "read_metrics": (lambda path: list(read_metrics(path)), {"path": str(new)}),
+        "container.read": (container.read, {"path": str(new)}),
+        "container.read_file": (container.read_file, {"path": str(new)}),
+        "save": (lambda labels: save(gpt.model, new, labels=labels), {"labels": "a"}),
+        **studies(new),
+    }
+
+
+@cache
+def recorded() -> Run:
+    """A run with a recipe, whose data are generated."""
+    gpt, recipe = runs()["gpt"], qkv.Recipe.load("reverse")
+    return Run(gpt.model, gpt.tokenizer, task="continue", recipe=recipe)
+
+
+@cache
+def entry() -> Entry:
+    """A published result without commands; its figure stands in a file."""
+    figure = Figure(name="accuracy", published=1.0, file="found.json", key="accuracy")
+    about = {"name": "toy", "title": "A toy", "source": "Nobody", "link": "https://example.org", "minutes": 1.0}
+    return Entry(**about, steps=(), figures=(figure,), differences=("It is smaller.",))  # type: ignore[arg-type]
+
+
+RATES, SIZES = "training.optimizer.lr=0.1,0.2", {"sizes": "16x1", "budgets": 1e12, "hold_out": "none"}
+
+
+def studies(new: Path) -> dict[str, Call]:
+    """The functions of the studies. Those that train get nothing but wrong directories."""
+    ablation, tuning = Ablation.load("reverse", vary=RATES), Tuning.load("reverse", space=RATES)
+    comparison, ladder = Comparison.load("bottleneck"), Study.load("stdlib", **SIZES)
+    assert comparison is not None
+    return {
+        "Ablation.load": (Ablation.load, {"name": "reverse", "settings": (), "vary": RATES, "parts": "scale"}),
+        "Tuning.load": (Tuning.load, {"name": "reverse", "settings": (), "space": RATES}),
+        "Comparison.load": (Comparison.load, {"name": "bottleneck", "settings": ()}),
+        "Study.load": (Study.load, {"name": "stdlib", "settings": (), **SIZES}),
+        "Entry.load": (Entry.load, {"name": "listops"}),
+        "run_ablation": (lambda out: run_ablation(ablation, out), {"out": 3}),
+        "tune": (lambda out: tune(tuning, out), {"out": 3}),
+        "compare": (lambda out: compare(comparison, out), {"out": 3}),
+        "scale": (lambda out: scale(ladder, out), {"out": 3}),
+        "reproduce": (lambda data, out: reproduce(entry(), data, out), {"data": None, "out": str(new)}),
+        "prune, changes": (
+            lambda out, changes: qkv.prune(recorded(), out, changes=changes),
+            {"out": str(new), "changes": ()},
+        ),
+        "evaluate_run": (
+            lambda data, evaluation: evaluate_run(recorded(), "none", data, evaluation=evaluation),
+            {"data": "test=8", "evaluation": "examples=1"},
+        ),
     }
 
 
@@ -147,6 +213,42 @@ def test_texts_are_never_characters() -> None:
     assert gpt.stream("ab", pieces.append, settings, stop=stop).text == "".join(pieces) == whole[: whole.index(stop)]
     changed = qkv.Recipe.load("gpt", "training.max_steps=7")
     assert changed.training.max_steps == 7 == qkv.Recipe.load("gpt").change("training.max_steps=7").training.max_steps
+
+
+def test_one_text_is_one_setting_of_a_study(tmp_path: Path) -> None:
+    assert Ablation.load("reverse", vary=RATES) == Ablation.load("reverse", vary=[RATES])
+    assert Ablation.load("reverse", parts="scale") == Ablation.load("reverse", parts=["scale"])
+    assert Tuning.load("reverse", space=RATES) == Tuning.load("reverse", space=[RATES])
+    assert Study.load("stdlib", **SIZES) == Study.load("stdlib", **{**SIZES, "sizes": ["16x1"], "budgets": [1e12]})
+    for wrong in ("data", "evaluation"):
+        with pytest.raises(ValueError, match="there is no split 'none'"):
+            evaluate_run(recorded(), "none", **{wrong: "test=8" if wrong == "data" else "examples=1"})
+    with pytest.raises(ValueError, match="settings of the recipe are for the fine-tuning"):
+        qkv.prune(recorded(), tmp_path / "new", layers=1, changes="seed=1")
+    with pytest.warns(UserWarning, match="2 labels have no names: 1 name is given"):
+        save(runs()["classifier"].model, tmp_path / "one", "hub", labels="ab")
+    assert qkv.load(tmp_path / "one").model.spec.head == runs()["classifier"].model.spec.head
+
+
+def test_a_directory_of_a_study_is_a_string_or_a_path(tmp_path: Path) -> None:
+    (tmp_path / "found.json").write_text('{"accuracy": 0.5}')
+    comparison = Comparison.load("bottleneck")
+    assert comparison is not None
+    trains: tuple[Callable[[str], Any], ...] = (
+        lambda out: run_ablation(Ablation.load("reverse", vary=RATES), out),
+        lambda out: tune(Tuning.load("reverse", space=RATES), out),
+        lambda out: compare(comparison, out),
+        lambda out: scale(Study.load("scaling"), out),
+    )
+    for train in trains:
+        with pytest.raises(ValueError, match="holds something that is not"):
+            train(str(tmp_path))
+    done = reproduce(entry(), str(tmp_path), str(tmp_path))
+    assert done.result is not None and done.result.figures == {"accuracy": 0.5}
+    (tmp_path / "points.csv").write_text("parameters,tokens,loss\n10,200,3\n")
+    (tmp_path / "metrics.jsonl").write_text('{"type": "train", "step": 1}\n')
+    assert len(read_points(str(tmp_path / "points.csv"))) == 1
+    assert len(list(read_metrics(str(tmp_path / "metrics.jsonl")))) == 1
 
 
 def test_nothing_gives_nothing() -> None:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from ..core import several
 from ..core.atomic import check_replaceable, check_room, replacing_folder
+from ..core.spec import counted
 from ..generation import Generation
 from ..hub.equivalent import equivalent_specs
 from ..hub.files import open_weights
@@ -48,7 +50,7 @@ def save(
     generation: Generation | None = None,
     task: Use | None = None,
     recipe: HasYaml | None = None,
-    labels: Sequence[str] = (),
+    labels: str | Sequence[str] = (),
     origin: Origin | None = None,
     source: Path | None = None,
     max_shard_size: int | str = sharded.MAX_SHARD_SIZE,
@@ -59,7 +61,8 @@ def save(
 
     to:      "hub" writes what `transformers` loads, and raises ValueError where no Hub family matches the model; "qkv"
              writes our own model type. None means the Hub's format where a family matches, else ours, with a warning.
-    labels:  names of the classes or tags that the head tells apart.
+    labels:  names of the classes or tags that the head tells apart; if there are more or fewer of them, a warning says so
+             and none are saved.
     origin:  what the Hub directory said that the model was loaded from; source: that directory.
     max_shard_size: bytes, or "5GB"; larger weights in the Hub's format are split into several files.
     allow_pickle: whether weights of sentence-transformers' modules in `source` may be pickles, which become safetensors.
@@ -70,7 +73,7 @@ def save(
     """
     if to not in (None, "hub", "qkv"):
         raise ValueError(f"a directory is saved to 'hub' or 'qkv', not {to!r}")
-    size, target = sharded.parsed(max_shard_size), Path(path)
+    size, target, labels = sharded.parsed(max_shard_size), several.path(path), several.texts(labels, "labels")
     if source is not None and source.resolve() == target.resolve():
         raise ValueError(
             f"{target} is where the model was loaded from and is not replaced by it; choose another directory"
@@ -149,7 +152,13 @@ def _origin(model: TransformerModel, tokenizer: Tokenizer | None, task: Use, lab
         config = {f"{role}_token_id": getattr(tokenizer, f"{role}_id") for role in ("bos", "eos", "pad")}
         if model.is_encoder_decoder:
             config |= {"decoder_start_token_id": start_of(tokenizer, task), "forced_eos_token_id": None}
-    if labels and model.spec.head is not None and model.spec.head.n_labels == len(labels):
+    number = None if model.spec.head is None else model.spec.head.n_labels
+    if labels and number not in (None, len(labels)):
+        warnings.warn(
+            f"{number} labels have no names: {counted(len(labels), 'name')} {'is' if len(labels) == 1 else 'are'} given",
+            stacklevel=4,
+        )
+    if labels and number == len(labels):
         config["id2label"] = {str(i): name for i, name in enumerate(labels)}
         config["label2id"] = {name: i for i, name in enumerate(labels)}
     return Origin({**config, "qkv": {"task": task}})

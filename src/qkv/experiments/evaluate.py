@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from ..core import json_files
+from ..core import json_files, several
 from ..core.batch import IGNORE, Batch
 from ..core.ranks import ALONE, Ranks, in_turns
 from ..core.spec import counted, nearest
@@ -456,12 +456,12 @@ def with_baselines(result: Evaluated, recipe: Recipe, split: Split, limit: int |
 def evaluate_run(
     run: Run,
     split: str = "test",
-    data: Sequence[str] = (),
+    data: str | Sequence[str] = (),
     *,
     num_beams: int | None = None,
     max_examples: int | Literal["all"] | None = None,
     score_each: bool = False,
-    evaluation: Sequence[str] = (),
+    evaluation: str | Sequence[str] = (),
     baselines: bool = False,
 ) -> Evaluated:
     """Evaluate a loaded run on a split of its data. `data` are settings of the data to change, such as `test_path=my.tsv`.
@@ -474,7 +474,8 @@ def evaluate_run(
         raise ValueError(f"{run.name} has no recipe.yaml, which names its data; give a run that qkv trained")
     if isinstance(max_examples, int) and max_examples < 1:
         raise ValueError(f"max_examples is 'all' or a number of at least 1, not {max_examples}")
-    changes = [*(f"data.{item}" for item in data), *(f"evaluation.{item}" for item in evaluation)]
+    changes = [f"data.{item}" for item in several.texts(data, "data")]
+    changes += [f"evaluation.{item}" for item in several.texts(evaluation, "evaluation")]
     recipe = run.recipe.change(changes)
     evaluator = Evaluator(
         recipe.data,

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.several import path as path_of
 from ..core.spec import counted
 
 Values = NDArray[np.float64]
@@ -82,12 +83,13 @@ def _completed(row: Mapping[str, float], name: str) -> float:
     return row["flops"] / (FLOPS_PER_PARAMETER * row["parameters"])
 
 
-def read_points(path: Path) -> Points:
+def read_points(path: Path | str) -> Points:
     """Read a CSV table with the columns parameters, loss, and tokens or flops (or both). Rows without a loss are left out:
     they are runs that diverged.
 
     Raises ValueError for a missing column, a value that is not a number, and rows of several recipes.
     """
+    path = path_of(path, "a table of points")
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, cast, get_args
 
 from pydantic import Field
 
-from ...core import yamls
+from ...core import several, yamls
 from ...core.spec import Spec
 from ...recipes.recipe import ABLATE, BESIDE, COMPARE, MEASURE, Recipe, override, tree
 from ..compare import by_length, complexity  # noqa: F401  (registers their kinds of measures)
@@ -78,8 +78,8 @@ class Ablation(Spec):
         name: str | Path,
         settings: Iterable[str] = (),
         *,
-        vary: Sequence[str] = (),
-        parts: Sequence[str] = (),
+        vary: str | Sequence[str] = (),
+        parts: str | Sequence[str] = (),
         seeds: int | None = None,
         budget: Budget | None = None,
         sample: int | None = None,
@@ -93,6 +93,7 @@ class Ablation(Spec):
 
         Raises ValueError for a key that does not exist, a variant that is not a valid recipe, and variants that are equal.
         """
+        vary, parts = several.texts(vary, "vary"), several.texts(parts, "parts")
         data = override(tree(name), settings)
         plan = Plan.from_dict(data.get(ABLATE) or {})
         if data.get(COMPARE) and not plan.variants:
@@ -108,7 +109,7 @@ class Ablation(Spec):
         axes = [Axis.parse(text) for text in vary] if asked else [Axis.of(*item) for item in plan.vary.items()]
         axes = [in_full(axis, recipe) for axis in axes]
         _check_keys(axes)
-        dropped = list(parts) if asked else list(plan.drop)
+        dropped = parts if asked else list(plan.drop)
         check_parts(dropped)
         named = {} if asked else plan.variants
         if not (axes or dropped or named):

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from ...core.atomic import drop_old
 from ...core.device import choose
+from ...core.several import path as path_of
 from ...core.spec import counted
 from ...directories import layout
 from ...directories.layout import State
@@ -59,7 +60,7 @@ class Plan:
 
 def run_ablation(
     ablation: Ablation,
-    out: Path,
+    out: Path | str,
     *,
     resume: bool = False,
     overwrite: bool = False,
@@ -78,7 +79,7 @@ def run_ablation(
     Raises ValueError, before anything is written, if data are missing, if `out` can't be used, or if the prediction exceeds
     `limit`.
     """
-    console = console or Console(quiet=True)
+    console, out = console or Console(quiet=True), path_of(out, "out")
     _admit(ablation, out, resume, overwrite)
     check_data({variant.label: ablation.variant(name) for name, variant in ablation.variants.items()})
     plan = make_plan(ablation, device, measure=limit is not None)

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from ...core import yamls
 from ...core.atomic import drop_old
+from ...core.several import path as path_of
 from ...directories import layout
 from ...directories.layout import State
 from ...inference.run import load
@@ -47,7 +48,7 @@ class Compared:
 
 def compare(
     comparison: Comparison,
-    out: Path,
+    out: Path | str,
     *,
     resume: bool = False,
     overwrite: bool = False,
@@ -61,7 +62,7 @@ def compare(
 
     Raises ValueError, before anything is trained, if a variant is not a valid recipe or `out` holds something else.
     """
-    console = console or Console(quiet=True)
+    console, out = console or Console(quiet=True), path_of(out, "out")
     recipes = {name: comparison.variant(name) for name in comparison.variants}
     _admit(comparison, out, resume, overwrite)
     with begun(out, SETTINGS, comparison.to_yaml(), console, overwrite):

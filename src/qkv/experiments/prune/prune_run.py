@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
+from ...core import several
 from ...core.atomic import check_replaceable, check_room, replacing_folder
 from ...core.spec import nearest
 from ...directories.layout import MODEL, RUN, SHRUNK, Contents, refuse, write_text
@@ -55,7 +56,7 @@ def prune(
     finetune: str | int | None = None,
     examples: int = 512,
     curve: bool = True,
-    changes: Sequence[str] = (),
+    changes: str | Sequence[str] = (),
     overwrite: bool = False,
     device: str | torch.device = "auto",
     console: Console | None = None,
@@ -82,7 +83,7 @@ def prune(
     console = console or Console(quiet=True)
     run = run if isinstance(run, Run) else load(run, device)
     job = _Job(run, console, examples)
-    folder = Path(out)
+    folder, changes = several.path(out, "out"), several.texts(changes, "changes")
     measure: By = by or "gradient"
     if measure not in METHODS:
         raise ValueError(f"there is no measure of importance {by!r}; {nearest(measure, METHODS)}")

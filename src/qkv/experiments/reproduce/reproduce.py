@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 
 from ...core.atomic import write_file
+from ...core.several import path as path_of
 from ...directories.layout import write_json, write_text
 from ..report.start import processor
 from .entry import Entry, Kept, kept
@@ -34,13 +35,15 @@ class Reproduction:
     result: Kept | None = None
 
 
-def reproduce(entry: Entry, data: Path | None, out: Path, *, command: str = "", say: Say = print) -> Reproduction:
+def reproduce(
+    entry: Entry, data: Path | str | None, out: Path | str, *, command: str = "", say: Say = print
+) -> Reproduction:
     """Run the commands of an entry in `out` and write `comparison.md` and `comparison.json` there.
 
     Commands that train continue what an interrupted reproduction left in `out`. Raises ValueError if data are missing, or if
     a command fails.
     """
-    files = entry.files(data)
+    out, files = path_of(out, "out"), entry.files(None if data is None else path_of(data, "data"))
     out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     if entry.prepare:

@@ -15,6 +15,7 @@ from rich.console import Console
 from ...core import yamls
 from ...core.atomic import drop_old
 from ...core.device import choose
+from ...core.several import path as path_of
 from ...core.spec import counted
 from ...directories import layout
 from ...kernels.threads import set_threads
@@ -47,7 +48,7 @@ class Scaled:
 
 def scale(
     study: Study,
-    out: Path,
+    out: Path | str,
     *,
     jobs: int | None = None,
     seconds: float | None = None,
@@ -69,7 +70,7 @@ def scale(
     Raises ValueError, before anything is trained, if the ladder is not valid, would take longer than `seconds`, or gives too
     few points for a fit, or if `out` holds something else.
     """
-    console = console or Console(quiet=True)
+    console, out = console or Console(quiet=True), path_of(out, "out")
     where = choose(device)
     jobs = jobs or (torch.get_num_threads() if where.type == "cpu" else 1)
     rungs = ladder(study)

@@ -49,6 +49,11 @@ class Ladder(Spec):
     rate: str = "width^-0.5"
     hold_out: Literal["largest", "none"] = "largest"
 
+    @field_validator("budgets", "sizes", mode="before")
+    @classmethod
+    def _one_or_several(cls, given: Any) -> Any:
+        return (given,) if isinstance(given, str | int | float) else given
+
     @field_validator("budgets")
     @classmethod
     def _positive(cls, budgets: tuple[float, ...]) -> tuple[float, ...]:

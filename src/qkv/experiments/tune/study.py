@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from ...core.atomic import drop_old
+from ...core.several import path as path_of
 from ...core.spec import counted
 from ...directories import layout
 from ..studies.data import check_data
@@ -38,7 +39,7 @@ class Tuned:
 
 def tune(
     tuning: Tuning,
-    out: Path,
+    out: Path | str,
     *,
     recipe: str = "",
     settings: Sequence[str] = (),
@@ -59,7 +60,7 @@ def tune(
 
     Raises ValueError if Optuna or data are missing, if `out` can't be used, or if no trial could be trained.
     """
-    console = console or Console(quiet=True)
+    console, out = console or Console(quiet=True), path_of(out, "out")
     optuna()
     _admit(tuning, out, resume, overwrite)
     if not any(one.key.split(".")[0] == "data" for one in tuning.space):

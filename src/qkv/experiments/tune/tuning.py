@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field
 
-from ...core import yamls
+from ...core import several, yamls
 from ...core.spec import Spec
 from ...recipes.recipe import BESIDE, TUNE, Recipe, override, tree
 from ..ablate.ablation import BASELINE, Variant, content_of, recipe_of
@@ -51,7 +51,7 @@ class Tuning(Spec):
         name: str | Path,
         settings: Iterable[str] = (),
         *,
-        space: Sequence[str] = (),
+        space: str | Sequence[str] = (),
         trials: int | None = None,
         sampler: str | None = None,
         pruner: str | None = None,
@@ -65,7 +65,8 @@ class Tuning(Spec):
         search = Search.from_dict(data.get(TUNE) or {})
         shared = {key: value for key, value in data.items() if key not in BESIDE}
         recipe = Recipe.from_tree(shared)
-        given = [Dimension.parse(text) for text in space] or [Dimension.of(*item) for item in search.space.items()]
+        given = [Dimension.parse(text) for text in several.texts(space, "space")]
+        given = given or [Dimension.of(*item) for item in search.space.items()]
         if not given:
             raise ValueError(
                 f"the recipe {recipe.name} declares no space to search; give --space KEY=LOW..HIGH or "

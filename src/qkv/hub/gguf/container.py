@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.several import path as path_of
 from ..transforms import Shape
 from ..values import shown
 from .block_types import BY_ID, BlockType
@@ -101,12 +102,12 @@ def is_gguf(path: Path) -> bool:
         return file.read(4) == MAGIC
 
 
-def read(path: Path) -> Tensors:
+def read(path: Path | str) -> Tensors:
     """The header of a GGUF file, or of all files of a split model, given any of them.
 
     Raises ValueError naming the file and the field where one is damaged, cut short or not GGUF.
     """
-    paths = split_files(path)
+    paths = split_files(path_of(path, "a GGUF file"))
     metadata: dict[str, Any] = {}
     stored: dict[str, Stored] = {}
     for number, part in enumerate(paths):
@@ -147,8 +148,9 @@ def _check_split(path: Path, metadata: Mapping[str, Any], number: int, count: in
         )
 
 
-def read_file(path: Path) -> tuple[dict[str, Any], list[Stored]]:
+def read_file(path: Path | str) -> tuple[dict[str, Any], list[Stored]]:
     """The metadata and the tensors of one file. Raises ValueError naming the file and the field that is wrong."""
+    path = path_of(path, "a GGUF file")
     size = path.stat().st_size
     with path.open("rb") as file:
         if size < 24 or file.read(4) != MAGIC:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ...core.atomic import write_file
+from ...core.several import path as path_of
 
 
 def to_json(value: Any) -> Any:
@@ -43,9 +44,9 @@ def from_json(value: Any) -> Any:
     return [from_json(item) for item in value] if isinstance(value, list) else value
 
 
-def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
+def read_metrics(path: Path | str) -> Iterator[dict[str, Any]]:
     """The lines of a `metrics.jsonl`, numbers as numbers. A line that a killed process left unfinished is skipped."""
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with path_of(path, "a log of metrics").open(encoding="utf-8", errors="replace") as file:
         for line in file:
             try:
                 yield from_json(json.loads(line))
