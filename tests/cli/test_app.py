@@ -12,7 +12,10 @@ import typer
 
 from qkv.cli import main
 from qkv.cli.app import COMMANDS as COMMANDS_OF_GROUPS
-from qkv.cli.app import GROUPS, MEANINGS, app
+from qkv.cli.app import GROUPS, MEANINGS, WITHIN, app
+from qkv.families import presets
+from qkv.recipes.recipe import packaged
+from qkv.recipes.synonyms import RECIPES
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -104,7 +107,7 @@ def test_the_advice_names_commands_and_options_that_exist() -> None:
     names = [name for group in MEANINGS for name in group.split()]
     assert len(names) == len(set(names)) and not set(names) & set(COMMANDS_OF_GROUPS)
     root = typer.main.get_command(app)
-    for advice in MEANINGS.values():
+    for advice in [*MEANINGS.values(), *(advice for group in WITHIN.values() for advice in group.values())]:
         for line in re.findall("`qkv ([^`]*)`", advice):
             words = line.split()
             if words[0].startswith("-"):
@@ -115,6 +118,50 @@ def test_the_advice_names_commands_and_options_that_exist() -> None:
                 command = command.get_command(None, words[0])
             options = {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
             assert {word for word in words if word.startswith("--")} <= options, line
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "command"),
+    [
+        ("cost", "estimate", "cost predict"),
+        ("cost", "memory", "cost predict"),
+        ("cost", "vs", "cost compare"),
+        ("tokenizer", "fit", "tokenizer train"),
+        ("tokenizer", "Encode", "tokenizer show"),
+        ("vectors", "most_similar", "vectors nearest"),
+        ("scaling", "laws", "scaling fit"),
+    ],
+)
+def test_a_name_within_a_group_leads_to_what_does_it(
+    group: str, name: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([group, name, "x"]) == 2
+    told = capsys.readouterr().err
+    assert f"there is no command '{group} {name}': `qkv {command}" in told and len(told.splitlines()) == 1
+
+
+def test_the_names_within_a_group_are_not_taken() -> None:
+    root = typer.main.get_command(app)
+    for group, meanings in WITHIN.items():
+        names = [name for one in meanings for name in one.split()]
+        own = root.get_command(None, group).list_commands(None)  # type: ignore[attr-defined]
+        assert len(names) == len(set(names)) and not {*names} & {*own, *packaged(), *presets()}
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe"),
+    [("sentiment", "classify"), ("NER", "tag"), ("question_answering", "answer"), ("detr", "detect")],
+)
+@pytest.mark.parametrize("command", ["train", "show", "cost"])
+def test_the_name_of_a_task_leads_to_its_recipe(
+    command: str, name: str, recipe: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, name]) == 2
+    assert capsys.readouterr().err.endswith(f"{name!r}; the recipe for it is {recipe!r}\n")
+
+
+def test_the_recipes_of_tasks_exist() -> None:
+    assert {*RECIPES.values()} <= {*packaged()} and not {*RECIPES} & {*packaged(), *presets()}
 
 
 def test_a_misspelt_command_is_still_found_by_its_spelling(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -101,10 +102,41 @@ MEANINGS = {
     "help": "`qkv --help` lists the commands",
 }
 
+# The same for the commands of a group.
+WITHIN: dict[str, dict[str, str]] = {
+    "cost": {
+        "estimate profile memory vram ram flops time speed latency params parameters size summary info show": "`qkv cost "
+        "predict NAME` predicts the memory, FLOPs and time of a recipe or a preset",
+        "max largest batch batch-size max-batch gpu capacity fits": "`qkv cost fit NAME` finds what fits into a memory",
+        "diff versus vs": "`qkv cost compare NAME NAME` compares models",
+        "cluster gpus parallel ranks parallelism": "`qkv cost plan NAME` plans a training on many devices",
+        "attention complexity layer": "`qkv cost layers` compares kinds of layers",
+    },
+    "tokenizer": {
+        "fit learn build create new make": "`qkv tokenizer train FILES` trains one",
+        "encode tokenize tokenise split decode test try apply ids": "`qkv tokenizer show DIR WORD` shows the tokens "
+        "of a text",
+        "inspect describe summary stats vocab print": "`qkv tokenizer info DIR` describes one",
+        "export save import push": "`qkv tokenizer convert DIR DIR` writes one for other libraries",
+    },
+    "vectors": {
+        "fit learn build create": "`qkv vectors train TEXT` trains vectors",
+        "similar most-similar most_similar neighbors neighbours closest": "`qkv vectors nearest FILE WORD` lists the "
+        "nearest words",
+        "analogies": "`qkv vectors analogy` solves analogies",
+        "oov missing unknown check": "`qkv vectors coverage FILE DIR` tells which words have a vector",
+        "export save import": "`qkv vectors convert` writes another format",
+    },
+    "scaling": {
+        "law laws curve estimate regress": "`qkv scaling fit TABLE` fits the laws to a table of points",
+        "train ladder start": "`qkv scaling run RECIPE` trains a ladder of models",
+    },
+}
 
-def meaning(name: str) -> str | None:
+
+def meaning(name: str, meanings: dict[str, str] = MEANINGS) -> str | None:
     """What does what a name means that is no command; None if that is not known."""
-    return next((advice for names, advice in MEANINGS.items() if name.lower() in names.split()), None)
+    return next((advice for names, advice in meanings.items() if name.lower() in names.split()), None)
 
 
 class Commands(TyperGroup):
@@ -132,6 +164,10 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in COMMANDS and (advice := meaning(args[0])) is not None and not ctx.resilient_parsing:
             ctx.fail(f"there is no command {args[0]!r}: {advice}")
+        inner = args[1] if len(args) > 1 else ""
+        advice = None if ctx.resilient_parsing else meaning(inner, WITHIN.get(args[0], {}))
+        if advice is not None and not Path(inner).exists():
+            ctx.fail(f"there is no command '{args[0]} {inner}': {advice}")
         if args[0] not in COMMANDS:  # the message names the nearest of the commands that are imported
             for name in COMMANDS:
                 self.get_command(ctx, name)

@@ -111,10 +111,12 @@ def load_recipe(name: str, changes: list[str]) -> Recipe:
     from .. import families
     from ..core.spec import nearest
     from ..recipes.recipe import Recipe, packaged
+    from ..recipes.synonyms import recipe_for
 
     simple = len(Path(name).parts) == 1 and not name.endswith((".yaml", ".yml")) and not Path(name).exists()
     if simple and name not in packaged():
-        raise ValueError(f"there is no recipe or preset {name!r}; {nearest(name, [*packaged(), *families.presets()])}")
+        advice = recipe_for(name) or nearest(name, [*packaged(), *families.presets()])
+        raise ValueError(f"there is no recipe or preset {name!r}; {advice}")
     return Recipe.load(name, changes)
 
 

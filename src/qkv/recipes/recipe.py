@@ -42,6 +42,7 @@ from .imports import import_named, imports_of
 from .keys import explained, keys, spec_at
 from .model_choice import PRESET, REPLACE, ModelChoice
 from .sizes import kept_sizes, preset_note, sizes_of
+from .synonyms import recipe_for
 from .vectors import StaticVectors
 
 _OF_ONE_STACK = (SequenceClassifier, TokenClassifier, Span, SentenceVector)  # heads for a single stack
@@ -338,7 +339,8 @@ def _tree(name: str | Path, imports: bool) -> dict[str, Any]:
         raise ValueError(
             f"{path} is a folder without a {RECIPE}" if path.is_dir() else f"there is no recipe file {path}"
         )
-    raise ValueError(f"there is no recipe {str(name)!r}; {nearest(str(name), known)}")
+    advice = recipe_for(str(name)) or nearest(str(name), known)
+    raise ValueError(f"there is no recipe {str(name)!r}; {advice}")
 
 
 @cache

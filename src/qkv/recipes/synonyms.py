@@ -1,4 +1,4 @@
-"""Names of settings in other libraries and their keys in a recipe, for messages about unknown keys.
+"""Names of settings in other libraries and their keys in a recipe, for messages about unknown keys; recipes by task.
 
 The names are those of nanoGPT's scripts, of transformers' `TrainingArguments` and configurations, JoeyNMT, fairseq and
 Lightning.
@@ -80,12 +80,39 @@ _OPTIONS = {
     "--resume": "resume_from_checkpoint ckpt_path restore_file",
     "--device": "device devices accelerator use_cuda cpu gpu gpus",
 }
+_RECIPES = {
+    "classify": "sentiment imdb sst2 sst-2 spam intent intents topic emotion toxicity nli mnli text-classification "
+    "sequence-classification classification classifier labels",
+    "tag": "ner pos conll conll2003 tagging token-classification entities named-entities chunking",
+    "answer": "qa squad question-answering extractive-qa reading-comprehension",
+    "choose": "multiple-choice swag hellaswag copa",
+    "similarity": "sts stsb embedding embeddings sentence-similarity sentence-transformers sbert retrieval bi-encoder",
+    "translate": "translation translator mt nmt machine-translation wmt multi30k iwslt",
+    "summarize": "summary summarization summarisation cnn-dailymail xsum paraphrase text2text",
+    "chat": "sft instruct instruction instructions instruction-tuning dialog dialogue assistant alpaca sharegpt chatbot",
+    "lm": "text language-model language-modeling causal-lm clm text-generation wikitext finetune",
+    "nanogpt": "shakespeare tinyshakespeare char-lm charlm",
+    "bert": "mlm masked-lm fill-mask",
+    "vit": "image images pictures image-classification cifar cifar10 mnist imagenet",
+    "detect": "detection object-detection detr yolo coco boxes",
+    "segment": "segmentation semantic-segmentation mask masks",
+    "caption": "captioning captions image-captioning image-to-text vqa",
+    "speech": "sound sounds audio audio-classification speech-commands keyword-spotting",
+    "video": "videos video-classification action-recognition",
+    "music": "midi melody",
+    "forecast": "time-series timeseries series forecasting prediction",
+    "protein": "proteins secondary-structure",
+    "scaling": "scaling-laws chinchilla",
+}
 SYNONYMS = {
     name: place for table in (_MODEL, _TRAINING, _REST) for place, names in table.items() for name in names.split()
 }
 """The name elsewhere → the place in a recipe."""
 OPTIONS = {name: option for option, names in _OPTIONS.items() for name in names.split()}
 """The name elsewhere → the option of `qkv train`."""
+
+RECIPES = {name: recipe for recipe, names in _RECIPES.items() for name in names.split()}
+"""The name of a task or a data set → the recipe."""
 
 _REMARKS = {
     "batching.tokens": "counted in tokens, padding included; for rows give batching.max_rows",
@@ -107,3 +134,9 @@ def elsewhere(name: str) -> str | None:
         return None
     place = SYNONYMS[known]
     return f"it is {place} here" + (f" ({_REMARKS[place]})" if place in _REMARKS else "")
+
+
+def recipe_for(name: str) -> str | None:
+    """A clause that names the recipe for a task or a data set; None if the name is unknown."""
+    found = RECIPES.get(name.lower().replace("_", "-"))
+    return None if found is None else f"the recipe for it is {found!r}"
