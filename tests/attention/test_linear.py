@@ -269,7 +269,8 @@ def test_costs() -> None:
     assert spec.cost(M, T).flops == projections + T * 6 * (2 * 3 * 10 + 2 * 10 * 4)
     assert spec.cost(M, 2 * T, pairs=4 * T * T).flops == 2 * spec.cost(M, T).flops
     assert LinearAttention(n_heads=4).cost(M, T).flops == 2 * T * 4 * M * M + T * 8 * 2 * 3 * 4
-    assert spec.state_parts(M, T, 4) == {"sums over tokens": 4 * 2 * (10 * 4 + 1)}
+    assert spec.state_parts(M, T, 8) == {"sums over tokens": 8 * 2 * (10 * 4 + 1)}  # a model in fp64 sums in fp64
+    assert spec.state_parts(M, T, 2) == spec.state_parts(M, T, 4) == {"sums over tokens": 4 * 2 * (10 * 4 + 1)}
 
 
 def test_json() -> None:

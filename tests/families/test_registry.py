@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from qkv.families import FAMILIES
+import qkv
+from qkv.families import FAMILIES, family_of
 
 ONE = """
 import sys
@@ -31,3 +32,9 @@ def test_there_is_no_family_of_another_name() -> None:
     assert "gpt" not in FAMILIES and len(FAMILIES) == len(list(FAMILIES.values()))
     with pytest.raises(KeyError):
         FAMILIES["gpt"]
+
+
+def test_heads_that_do_not_divide_a_nested_width_are_a_difference() -> None:
+    spec = qkv.preset("deit-tiny-distilled", d_model=8, n_layers=1, n_heads=4, d_ff=1, position="rotary")
+    with pytest.raises(ValueError, match="no Hub family matches"):
+        family_of(spec)

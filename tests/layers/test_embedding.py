@@ -83,3 +83,11 @@ def test_token_types_without_a_row_or_for_other_tokens_are_refused() -> None:
         module(IDS, None, TYPES * 2)
     with pytest.raises(ValueError, match=r"token types have the shape \(2, 2\) and the ids \(2, 3\)"):
         module(IDS, None, TYPES[:, :2])
+
+
+def test_a_projection_costs_its_products_and_adds_its_bias_to_the_parameters_alone() -> None:
+    spec = Embedding(width=4)
+    assert spec.cost(8, 10, tokens=3).flops == 3 * 2 * 4 * 8
+    assert (
+        spec.cost(8, 10).parameters == sum(p.numel() for p in made(spec).parameters()) - 4 * made(spec).weight.shape[0]
+    )

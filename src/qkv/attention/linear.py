@@ -59,9 +59,9 @@ class LinearAttention(Attention, kind="linear-attention"):
         return LinearState()
 
     def state_parts(self, d_model: int, tokens: int, itemsize: int) -> dict[str, int] | None:
-        """Bytes of sums in fp32, and of the largest log of each head if features have logs."""
+        """Bytes of sums in fp32 (in fp64 where the model is), and of the largest log of each head if features have logs."""
         _, k, d, e = self.widths(d_model)
-        return {"sums over tokens": 4 * k * (self.features.width(d) * (e + 1) + self.features.has_log)}
+        return {"sums over tokens": max(itemsize, 4) * k * (self.features.width(d) * (e + 1) + self.features.has_log)}
 
     def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0) -> Cost:
         """4 · T · R · (E + 1) for each head where K = H: the sums over keys, and their products with queries."""

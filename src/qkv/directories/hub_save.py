@@ -29,6 +29,23 @@ from .origin import Origin, without_sentence_vector
 
 ROLES = tuple(f"{role}_token_id" for role in ("bos", "eos", "pad", "sep", "decoder_start", "forced_bos", "forced_eos"))
 
+DEFAULT_ROLES = {
+    "gpt2": {"bos_token_id": 50256, "eos_token_id": 50256},
+    "gpt_bigcode": {"bos_token_id": 50256, "eos_token_id": 50256},
+    "falcon": {"bos_token_id": 11, "eos_token_id": 11},
+    "phi3": {"pad_token_id": 32000, "eos_token_id": 32000},
+    "smollm3": {"pad_token_id": 128004, "bos_token_id": 128000, "eos_token_id": 128001},
+    "olmo2": {"eos_token_id": 50279},
+    "modernbert": {
+        "pad_token_id": 50283,
+        **dict.fromkeys(("bos_token_id", "cls_token_id"), 50281),
+        **dict.fromkeys(("eos_token_id", "sep_token_id"), 50282),
+    },
+    "big_bird": {"sep_token_id": 66},
+    "marian": {"pad_token_id": 58100},  # a null `decoder_start_token_id` is refused
+}
+"""Tokens that transformers takes for roles that a configuration doesn't name, where a small vocabulary may lack them."""
+
 
 def config_of(spec: Transformer, dtype: torch.dtype, origin: Origin | None = None) -> dict[str, Any]:
     """The Hub's `config.json` for a spec; key for key the origin's where the model is still the same.
@@ -53,6 +70,7 @@ def config_of(spec: Transformer, dtype: torch.dtype, origin: Origin | None = Non
         config = kept | family.labels.named(config, before)
     if "model_type" not in before and spec.encoder is None:
         config.setdefault("pad_token_id", None)  # the default in transformers may lie outside the vocabulary (SmolLM3)
+    config |= _roles_outside(config, spec.vocab_size, family.model_type)
     key = "torch_dtype" if "torch_dtype" in config else "dtype"
     if "model_type" not in before or config.get(key) is not None:
         config[key] = str(dtype).removeprefix("torch.")
@@ -62,6 +80,13 @@ def config_of(spec: Transformer, dtype: torch.dtype, origin: Origin | None = Non
     config.pop("qkv", None)
     config.pop(KEY, None)  # of the weights that were loaded; those that are saved say for themselves
     return config | ({"qkv": own} if own else {})
+
+
+def _roles_outside(config: Mapping[str, Any], vocab_size: int, model_type: str) -> dict[str, None]:
+    """Roles to write as null because transformers would otherwise take a token beyond the vocabulary, and refuse the model
+    where that is the padding."""
+    defaults = DEFAULT_ROLES.get(model_type, {})
+    return {key: None for key, token in defaults.items() if key not in config and token >= vocab_size}
 
 
 def in_hub_form(model: TransformerModel, origin: Origin | None) -> TransformerModel:

@@ -13,7 +13,7 @@ from ..core.layout import Layout
 from .beam_search import beam_search
 from .greedy_search import Stream, search
 from .logits_processors import Processor, processors_for
-from .model_interface import Decoder, evaluating
+from .model_interface import Decoder, check_predicts, evaluating
 from .prompts import Ids, Prompts, prepare
 from .result import Generated, Hypothesis
 from .sampling import row_seed
@@ -57,13 +57,17 @@ def generate(
     draft:     a smaller model with the same vocabulary that proposes tokens (`speculate="draft"`, the default with it).
     scores:    also return the tokens' log-probabilities and the sequences' scores.
 
-    Raises ValueError for an unknown option or one out of range, a prompt that leaves no room in the model's context,
+    Raises ValueError for a model without a language-model head, an unknown option or one out of range, a
+    prompt that leaves no room in the model's context,
     and an empty prompt without `bos_id`. A continuation that reaches the end of the context ends there, and `notes` says so.
     """
     settings = (settings or Generation()).replace(options)
     if draft is not None and settings.speculate is None:
         settings = settings.replace(speculate="draft")
     check_draft(settings.speculate, draft)
+    for each in (model, draft):
+        if each is not None:
+            check_predicts(each)
     eos = _eos(eos_id, model.vocab_size)
     if bos_id is not None and not 0 <= bos_id < model.vocab_size:
         raise ValueError(f"bos_id {bos_id} is not in the model's vocabulary of {model.vocab_size}")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..core.layout import Layout
-from .model_interface import Decoder, evaluating
+from .model_interface import Decoder, check_predicts, evaluating
 from .prompts import length_groups, padded
 
 LOGITS = 2**26  # the most logits of one forward pass; more rows are scored in several
@@ -62,12 +62,14 @@ def score(
     Encoder–decoder: `ids` are sources, `targets` the outputs (with their end-of-sequence token, if it is to count), and
     the decoder reads `bos_id` and the target. Decoder-only: `targets` continue `ids`; without targets every token of `ids`
     is scored given those before it, the first given `bos_id`, or not at all without one.
-    Raises ValueError if there is not one target for each row, and for a row with nothing to condition on.
+    Raises ValueError for a model without a language-model head, if there is not one target for each
+    row, and for a row with nothing to condition on.
     """
     if targets is not None and len(targets) != len(ids):
         raise ValueError(
             f"inputs and targets differ in number ({len(ids)} and {len(targets)}); give one target for each input"
         )
+    check_predicts(model)
     rows = [_row(model, i, ids, targets, bos_id) for i in range(len(ids))]
     result: list[list[float]] = [[] for _ in rows]
     with evaluating(model):

@@ -62,6 +62,24 @@ class ParallelDecoder(Decoder, Protocol):
     def step(self, ids: Tensor, cache: Any, layout: Layout | None = None, all_positions: bool = False) -> Tensor: ...
 
 
+def check_predicts(model: Decoder) -> None:
+    """Raise ValueError for a model that predicts no next tokens: an encoder, or one without a head for tokens."""
+    spec = getattr(model, "spec", None)
+    if getattr(spec, "decoder", spec) is None and spec is not None:
+        raise ValueError("an encoder alone does not decode: its tokens see those after them, and none is predicted")
+    head = getattr(spec, "head", spec)
+    if spec is not None and head is None:
+        raise ValueError(
+            "this model has no head, so it predicts no tokens to generate or score; load a checkpoint of a class with a "
+            "language-model head, or give it one by spec.replace(head=qkv.LanguageModel()) and train it"
+        )
+    if head is not None and not getattr(head, "predicts_tokens", True):
+        raise ValueError(
+            f"this model's head, {head.kind!r}, predicts no tokens to generate or score; load a checkpoint of a class "
+            "with a language-model head"
+        )
+
+
 @contextmanager
 def evaluating(model: Decoder) -> Iterator[None]:
     """Turn dropout and gradients off inside; afterwards every submodule is back in the mode it was in."""

@@ -15,6 +15,7 @@ from ..core.spec import Spec, nearest
 from ..layers.embedding import Embedding
 from ..models.heads.sequence import SequenceClassifier
 from ..models.heads.text import Head, TokenClassifier
+from ..models.heads.vision import MaskTokens, PixelDecoder
 from ..models.transformer import Transformer
 from ..positions.bias import T5Buckets
 from .keys import Config, Field, Labels, check_claimed, filled
@@ -288,6 +289,8 @@ def _leaves(node: Any, d_model: int, beside: frozenset[str], path: str = "") -> 
     else:
         yield path, list(node) if isinstance(node, tuple) else node
         return
+    if isinstance(node, PixelDecoder | MaskTokens):
+        d_model = node.width  # of its own stack
     for key, value in parts.items():
         if key not in beside:
             yield from _leaves(value, d_model, beside, f"{path}.{key}" if path else key)
@@ -301,7 +304,7 @@ def _spelled_out(spec: Spec, d_model: int, path: str) -> dict[str, Any]:
     if isinstance(spec, Attention):
         d_head = spec.d_head or d_model // spec.n_heads
         implied = {"n_kv_heads": spec.n_heads, "d_head": d_head, "d_value": d_head}
-        implied |= {"scale": d_head**-0.5, "out_bias": spec.bias}
+        implied |= {"scale": d_head**-0.5 if d_head else 0.0, "out_bias": spec.bias}  # a candidate may have no width
     elif isinstance(spec, Embedding):
         implied = {"width": d_model}
     elif isinstance(spec, T5Buckets):

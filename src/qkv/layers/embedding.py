@@ -77,8 +77,8 @@ class Embedding(Input, kind="embedding"):
 
     def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
         width = self.width_of(d_model)
-        projection = width * d_model + d_model if width != d_model else 0
-        return Cost(self.token_types * width + projection, 2 * projection * tokens) + self.norm.cost(width, tokens)
+        matrix, bias = (width * d_model, d_model) if width != d_model else (0, 0)
+        return Cost(self.token_types * width + matrix + bias, 2 * matrix * tokens) + self.norm.cost(width, tokens)
 
 
 class TokenEmbedding(InputModule):

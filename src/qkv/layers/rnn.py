@@ -142,12 +142,23 @@ class Recurrence(nn.Module):
             out, last = self.rnn(x, self._start(start))
             return out, _states(last)
         if finals or (self.directions == 2 and x.is_cuda):
-            packed = pack_padded_sequence(x, torch.tensor(rows.lengths), batch_first=True, enforce_sorted=False)
+            lengths = torch.tensor(rows.lengths)
+            packed = pack_padded_sequence(x, lengths.clamp(min=1), batch_first=True, enforce_sorted=False)
             out, last = self.rnn(packed, self._start(start))
-            return pad_packed_sequence(out, batch_first=True, total_length=x.shape[1])[0], _states(last)
+            out = pad_packed_sequence(out, batch_first=True, total_length=x.shape[1])[0]
+            return out, self._unmoved(_states(last), start, lengths == 0)
         if self.directions == 1:
             return self.rnn(x, self._start(start))[0], None
         return self._both_ways(x, rows), None
+
+    @staticmethod
+    def _unmoved(last: States, start: States | None, empty: Tensor) -> States:
+        """The states at row ends; rows without tokens, such as padding in a part of a prompt, stay where they started."""
+        if not bool(empty.any()):
+            return last
+        empty = empty.to(last[0].device)[:, None]
+        before = start or tuple(map(torch.zeros_like, last))
+        return tuple(torch.where(empty, a.to(b.dtype), b) for a, b in zip(before, last, strict=True))
 
     def _start(self, start: States | None) -> Any:
         return start if start is None or self.cell == "lstm" else start[0]

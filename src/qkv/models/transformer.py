@@ -477,9 +477,9 @@ class TransformerModel(nn.Module):
         With `layers`, only that many run before the head; remove the tokens (`Cache.rewind`) before a step of all layers.
         Without a layout each row goes on at its own next position. Prompts of unequal length are padded on the left.
         """
-        assert self.decoder is not None and self.head is not None
-        if self.head.takes_layout:
-            raise ValueError("this model's head judges whole sequences and predicts no next token to go on with")
+        assert self.decoder is not None
+        if self.head is None or self.head.takes_layout:
+            raise ValueError("this model has no head that predicts a next token; give it a language-model head")
         if len(ids) != cache.batch_size:
             raise ValueError(f"the cache holds {cache.batch_size} rows, and {len(ids)} were fed to it")
         layout = cache.admit(layout, ids.shape[1], ids.device)

@@ -219,6 +219,21 @@ def test_half_precision_is_near(context: Any, cell: str) -> None:
     assert float(losses[1].detach()) == pytest.approx(float(losses[0].detach()), rel=0.02)
 
 
+@pytest.mark.parametrize("cell", ["gru", "lstm", "rnn"])
+@pytest.mark.parametrize("context", ["final-state", "fixed-context", "bahdanau", "luong"])
+def test_a_row_may_be_all_padding_in_a_chunk_of_the_prompt(context: str, cell: str) -> None:
+    model = built(context=context, cell=cell)
+    source, target = ids(5).expand(2, -1), ids(6, 1).expand(2, -1)
+    layout = qkv.Layout.from_mask(torch.tensor([[0, 0, 0, 0, 1, 1], [1] * 6]))
+    whole = model.step(target, model.start(source=source), layout, all_positions=True)
+    cache = model.start(source=source)
+    chunks = [
+        model.step(target[:, i : i + 3], cache, qkv.Layout(layout.positions[:, i : i + 3]), all_positions=True)
+        for i in (0, 3)
+    ]
+    torch.testing.assert_close(torch.cat(chunks, 1)[layout.valid], whole[layout.valid])
+
+
 def test_a_fixed_vector_tells_no_tap() -> None:
     assert attention_maps.attention(built(context="fixed-context"), ids(4), ids(3), choose=attention_maps.cross) == []
 
