@@ -49,6 +49,12 @@ def test_unknown_words_are_counted_and_named() -> None:
     assert word.unknown([]) == (0, [])
 
 
+def test_a_long_unknown_word_is_shortened() -> None:
+    word = train_tokenizer("word", ["the cat sat"])
+    said = unknown_words(word, ["z" * 100_000])
+    assert said is not None and said.startswith("1 of 1 words is unknown") and len(said) < 300
+
+
 @pytest.mark.parametrize("kind", ["wordpiece", "char", "unigram"])
 def test_other_kinds_say_what_they_lack(kind: str) -> None:
     tokenizer = train_tokenizer(kind, ["the cat sat on the mat"] * 3)

@@ -88,11 +88,12 @@ def _drop_unwritable_output() -> None:
 @contextmanager
 def _one_line_warnings() -> Iterator[None]:
     """Print warnings for the user on one line, without their place in the code."""
+    from .errors import shortened
     from .say import warn
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **rest: Any) -> None:
         if category is UserWarning or category.__module__.startswith("qkv."):
-            warn(" ".join(str(message).split()))
+            warn(shortened(" ".join(str(message).split())))
         else:
             default(message, category, *place, **rest)
 

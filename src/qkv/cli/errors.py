@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import lzma
+import re
 import zipfile
 import zlib
 
@@ -11,11 +12,28 @@ from ..recipes.imports import imported
 
 USER, BUG = 2, 1
 INTERRUPTED = 130  # the shell's status of a program that was ended by Ctrl-C
+_LONGEST_WORD, _LONGEST = 400, 4000  # characters of a message
+_WORD = re.compile(rf"\S{{{_LONGEST_WORD + 1},}}")
 _DAMAGED = (zlib.error, lzma.LZMAError, zipfile.BadZipFile, EOFError)
 
 
 def describe(error: Exception) -> tuple[int, str]:
     """The exit status and message of an exception that ended a command; the message is empty if help was printed."""
+    status, text = _described(error)
+    return status, shortened(text)
+
+
+def shortened(text: str) -> str:
+    """A message in which long words (of what it quotes: a value, a path, a token) and a long whole lose their middle."""
+    words = _WORD.sub(lambda word: _without_middle(word[0], _LONGEST_WORD // 4), text)
+    return words if len(words) <= _LONGEST else _without_middle(words, _LONGEST // 2)
+
+
+def _without_middle(text: str, kept: int) -> str:
+    return f"{text[:kept]} … {len(text) - 2 * kept:,} characters … {text[-kept:]}"
+
+
+def _described(error: Exception) -> tuple[int, str]:
     if type(error).__name__ == "NoArgsIsHelpError":
         return USER, ""
     if hasattr(error, "format_message"):  # a wrong option or argument

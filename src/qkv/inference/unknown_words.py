@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Sequence
 
+from ..core.spec import brief
 from ..tokenizers.tokenizer import Tokenizer
 from .loaded import LoadedModel
 
@@ -46,7 +47,7 @@ def unknown_words(tokenizer: Tokenizer, texts: Sequence[str], where: str = "") -
 def _words_message(tokenizer: Tokenizer, count: int, unknown: Sequence[str], where: str = "") -> str:
     units = "words" if tokenizer.kind in ("word", "wordpiece") else "pieces"
     verb = "is" if len(unknown) == 1 else "are"
-    names = _listed([repr(word) for word in dict.fromkeys(unknown)])
+    names = _listed([brief(word) for word in dict.fromkeys(unknown)])
     return (
         f"{len(unknown):,} of {count:,} {units} {where}{verb} unknown to the tokenizer and read as "
         f"{tokenizer.roles.get('unk')}: {names}"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import several, yamls
+from ..core.spec import brief
 
 
 def parse(text: str) -> tuple[str, Any]:
@@ -16,7 +17,7 @@ def parse(text: str) -> tuple[str, Any]:
     key = key.strip()
     if not equals or not key or not all(key.split(".")):
         file = f" (a file of data is given as data.path={text})" if not equals and Path(text).exists() else ""
-        raise ValueError(f"{text!r} is not a setting; write key=value, for example training.max_steps=100{file}")
+        raise ValueError(f"{brief(text)} is not a setting; write key=value, for example training.max_steps=100{file}")
     return key, yamls.load(value, name=f"the value of {key}")
 
 
