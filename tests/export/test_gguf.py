@@ -196,7 +196,7 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "a mechanism": ("gpt2", {**LENGTH, "position": "alibi"}, "no Hub family matches this model; "),
-    "a family": ("openai-gpt", LENGTH, "llama.cpp has no architecture for 'openai-gpt'; GGUF is written for gpt2, "),
+    "a family": ("openai-gpt", LENGTH, "qkv writes no GGUF files of 'openai-gpt'; it writes them of gpt2, "),
     "a scaling": (
         "llama",
         {**LLAMA, "position": Rotary(scaling=DynamicNTK(factor=2.0, original_max_positions=32))},

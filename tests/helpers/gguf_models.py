@@ -46,6 +46,18 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
             "position": Rotary(base=5e5, scaling=Llama3Scaling(factor=8.0, original_max_positions=8192)),
         },
     ),
+    "llama3, other factors": (
+        "llama",
+        {
+            **LLAMA,
+            "d_head": 32,
+            "position": Rotary(
+                scaling=Llama3Scaling(
+                    factor=3.0, low_freq_factor=1.5, high_freq_factor=20.0, original_max_positions=500
+                )
+            ),
+        },
+    ),
     "mistral": ("mistral-7b", {**LLAMA, "windows": 64}),
     "mixtral": ("mixtral-8x7b", {**LLAMA, "n_experts": 4}),
     "qwen2": ("qwen2-7b", LLAMA),

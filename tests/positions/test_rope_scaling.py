@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from qkv.core.layout import Layout
 from qkv.families import preset
+from qkv.inference.run import load
 from qkv.models.build import build
 from qkv.models.transformer import TransformerModel
 from qkv.patterns.documents import document_lengths, document_numbers
@@ -198,3 +200,31 @@ def test_one_pair_has_no_base_to_change(scaling: Scaling) -> None:
 def test_longrope_has_a_factor_for_each_pair() -> None:
     with pytest.raises(ValueError, match="short_factor has to be 16 numbers above 0, one for each pair of the 32"):
         Rotary(scaling=LONG).module(WIDTHS._replace(d_head=32))
+
+
+def test_dynamic_ntk_reads_past_the_context_as_transformers_does(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=40,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=12,
+        rope_parameters={"rope_type": "dynamic", "rope_theta": 1000.0, "factor": 2.0},
+    )
+    theirs = LlamaForCausalLM(config).eval()
+    theirs.save_pretrained(tmp_path)
+    ours = load(tmp_path, "cpu").model
+    assert ours.spec.max_positions == 12 and ours.max_positions is None
+    with torch.no_grad():
+        for length in (8, 12, 13, 30):
+            x = torch.randint(40, (1, length))
+            torch.testing.assert_close(ours(x), theirs(x).logits, atol=1e-5, rtol=1e-4)
+        x = torch.randint(40, (1, 10))
+        expected = theirs.generate(x, max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=0)
+        assert ours.generate(x, max_new_tokens=12).tolist() == expected.tolist()
+        kept = load(tmp_path, "cpu")
+        kept.save(tmp_path / "again", to="hub")
+    assert json.loads((tmp_path / "again" / "config.json").read_text())["max_position_embeddings"] == 12

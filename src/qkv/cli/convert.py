@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from ..core.device import short_name
 from .say import console, echo, progress_bar
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def convert(
         ),
     ] = None,
     dtype: Annotated[
-        str | None, typer.Option("--dtype", help="The dtype, such as bfloat16. [default: the file's]")
+        str | None, typer.Option("--dtype", help="The dtype, such as bf16 or bfloat16. [default: the file's]")
     ] = None,
     revision: Annotated[str | None, typer.Option("--revision", help="Branch, tag or commit on the Hub.")] = None,
     allow_pickle: Annotated[
@@ -198,7 +199,7 @@ def _check_options(to: str | None, form: Format, dtype: str | None, given: dict[
     for option in (name for name, value in given.items() if value and name not in form.options):
         others = " or ".join(f"--to {name}" for name, other in FORMATS.items() if option in other.options)
         raise ValueError(f"{option} is for {others}, and the format is {to or 'hub or qkv'}; leave it out")
-    if form.fixed is not None and dtype not in (None, form.fixed):
+    if form.fixed is not None and short_name(dtype) not in (None, short_name(form.fixed)):
         raise ValueError(f"weights in the format {to} are {form.fixed}, not {dtype}; leave --dtype out")
 
 

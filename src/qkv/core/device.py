@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -55,3 +55,22 @@ class KeepsDtype(nn.Module):
             if constant and torch.promote_types(now.dtype, tensor.dtype) != now.dtype:
                 setattr(self, name, tensor.to(now.device))
         return self
+
+
+DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+"""Dtypes of numbers by their short names, of weights and of what is computed in."""
+LONG_NAMES = {
+    "float64": "fp64",
+    "double": "fp64",
+    "float32": "fp32",
+    "float": "fp32",
+    "float16": "fp16",
+    "half": "fp16",
+}
+LONG_NAMES |= {"bfloat16": "bf16"}
+"""PyTorch's names of the same. A dtype or precision may be given by either."""
+
+
+def short_name(dtype: Any) -> Any:
+    """The short name of a dtype that is given by one of its names; anything else as it is."""
+    return LONG_NAMES.get(dtype, dtype) if isinstance(dtype, str) else dtype

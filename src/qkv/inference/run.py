@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core import several
-from ..core.device import choose
+from ..core.device import DTYPES, LONG_NAMES, choose, short_name
 from ..core.spec import nearest
 from ..directories import hub_load
 from ..directories import weights as weight_files
@@ -435,10 +435,10 @@ def _scheme(weights: str | Scheme | None) -> Scheme | None:
 def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
     if dtype is None or isinstance(dtype, torch.dtype):
         return dtype
-    known = {"float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-    if not isinstance(dtype, str) or dtype not in known:
-        raise ValueError(f"there is no dtype {dtype!r} for weights; {nearest(dtype, known)}")
-    return known[dtype]
+    name = short_name(dtype)
+    if not isinstance(name, str) or name not in DTYPES:
+        raise ValueError(f"there is no dtype {dtype!r} for weights; {nearest(dtype, [*LONG_NAMES, *DTYPES])}")
+    return DTYPES[name]
 
 
 def _recipe(folder: Path) -> Recipe | None:

@@ -53,6 +53,11 @@ class Stack(Spec, kind="stack"):
     norm: Norm = NoNorm()
     drop_path: float = Field(default=0.0, ge=0, lt=1)
 
+    def bound(self, max_positions: int | None) -> int | None:
+        """The longest context: `max_positions`, but None where positions rescale themselves for any length."""
+        scaling = getattr(self.position, "scaling", None)
+        return None if scaling is not None and scaling.unbounded else max_positions
+
     @model_validator(mode="after")
     def _one_rule(self) -> Stack:
         if self.drop_path and any(block.drop_path for block in self.blocks):

@@ -228,8 +228,8 @@ class TransformerModel(nn.Module):
 
     @property
     def max_positions(self) -> int | None:
-        """The longest context of the output stack; None where nothing bounds it."""
-        return self.spec.max_positions
+        """The longest context of the output stack; None where nothing bounds it, as with dynamic NTK."""
+        return self.spec.output.bound(self.spec.max_positions)
 
     @property
     def device(self) -> torch.device:

@@ -49,6 +49,8 @@ class Scaling(Spec, role="scaling"):
     """
 
     by_length: ClassVar[bool] = False
+    unbounded: ClassVar[bool] = False
+    """Whether texts may be longer than the model's `max_positions`, which the rates then follow."""
 
     def check(self, turn: Turn) -> None:
         """Raise ValueError if this scaling can't be applied."""
@@ -94,10 +96,12 @@ class NTK(Scaling, kind="ntk"):
 class DynamicNTK(Scaling, kind="dynamic"):
     """base′ = base · (s · n/L − (s − 1))^(R/(R−2)) at a length n > L, else base (emozilla 2023).
 
-    n is the length of each row or packed document, so that none depends on the others of its batch.
+    n is the length of each row or packed document, so that none depends on the others of its batch. Texts may be longer
+    than the model's `max_positions`.
     """
 
     by_length: ClassVar[bool] = True
+    unbounded: ClassVar[bool] = True
 
     factor: float = Field(gt=0)
     original_max_positions: int = Field(gt=0)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from ..core.device import short_name
 from ..core.spec import Spec, brief
 from .logging.wandb import WandB, read_wandb
 from .mixed_precision import PrecisionChoice
@@ -96,7 +97,7 @@ class Training(Spec):
 
     optimizer: Optimizer = AdamW()
     schedule: Schedule = InverseSquareRoot()
-    precision: PrecisionChoice = "auto"
+    precision: Annotated[PrecisionChoice, BeforeValidator(short_name)] = "auto"
     accumulate: Count = 1
     clip_norm: Positive | None = 1.0
     clip_value: Positive | None = None

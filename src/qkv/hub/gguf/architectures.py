@@ -274,10 +274,10 @@ ARCHITECTURES: tuple[Architecture, ...] = (
 
 
 def of_model_type(model_type: str) -> Architecture:
-    """The architecture of a family of the Hub. Raises ValueError where llama.cpp has none."""
+    """The architecture of a family of the Hub. Raises ValueError where qkv writes none."""
     known = {entry.model_type: entry for entry in ARCHITECTURES}
     if model_type not in known:
-        raise ValueError(f"llama.cpp has no architecture for {model_type!r}; GGUF is written for {', '.join(known)}")
+        raise ValueError(f"qkv writes no GGUF files of {model_type!r}; it writes them of {', '.join(known)}")
     return known[model_type]
 
 

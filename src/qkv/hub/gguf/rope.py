@@ -1,7 +1,8 @@
 """Rotary parameters of the Hub as GGUF's metadata and tensors, and back.
 
-Linear scaling and YaRN are metadata. Llama 3's frequencies and LongRoPE's are tensors that divide the rates; Llama 3's
-parameters are found again by trying the published ones.
+Linear scaling and YaRN are metadata. Llama 3's frequencies and LongRoPE's are tensors that divide the rates. Llama 3's
+parameters are written beside them, under keys that llama.cpp doesn't read; in other files they are the published ones, or
+those that the factors follow from.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from .keys import Config, Metadata, decimal, scalar
 FREQUENCIES = "rope_freqs.weight"
 LONG, SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
 ORIGINAL = "original_max_position_embeddings"
+LLAMA3_ENDS = ("low_freq_factor", "high_freq_factor")
 _LLAMA3 = ((1.0, 4.0, 8192),)  # low and high frequency factors, and the context of training, as published
 
 
@@ -59,8 +61,11 @@ def scaling_keys(rope: Mapping[str, Any], config: Config, long: bool = False) ->
     """The base and the scaling, as metadata. Raises ValueError for a scaling that llama.cpp lacks."""
     metadata: Metadata = {"rope.freq_base": float(rope["rope_theta"])}
     kind = rope.get("rope_type", "default")
-    if kind in ("default", "llama3"):
+    if kind == "default":
         return metadata
+    if kind == "llama3":  # llama.cpp reads the tensor of factors alone; what made them is for reading it back
+        metadata |= {"rope.scaling.original_context_length": rope[ORIGINAL]}
+        return metadata | {f"rope.scaling.{name}": float(rope[name]) for name in LLAMA3_ENDS}
     if kind == "linear":
         return metadata | {"rope.scaling.type": "linear", "rope.scaling.factor": float(rope["factor"])}
     if kind == "yarn" and not rope.get("mscale") and rope.get("truncate", True):
@@ -91,7 +96,8 @@ def read_scaling(metadata: Config) -> dict[str, Any]:
         factor = scalar(metadata, "rope.scale_linear")
         kind = None if factor in (None, 1.0) else "linear"
     if kind in (None, "none", "longrope"):  # LongRoPE's factors are tensors
-        for name, key in (("original_context_length", ORIGINAL), ("attn_factor", "attention_factor")):
+        keys = {"original_context_length": ORIGINAL, "attn_factor": "attention_factor"} | {n: n for n in LLAMA3_ENDS}
+        for name, key in keys.items():
             if f"rope.scaling.{name}" in metadata:
                 rope[key] = scalar(metadata, f"rope.scaling.{name}")
         return rope
@@ -165,13 +171,17 @@ def with_factors(config: dict[str, Any], tensors: Mapping[str, Tensor]) -> dict[
         if _is_usual(rope, config.get("max_position_embeddings")):
             del rope["attention_factor"]
         return config | {"rope_parameters": rope, **beside}
+    said: tuple[Any, ...] = (None, None, None)
     if rope.get("rope_type") == "default":
+        said = tuple(rope.pop(name, None) for name in (*LLAMA3_ENDS, ORIGINAL))
         rope.pop("attention_factor", None)
         config = config | {"rope_parameters": rope}
     if FREQUENCIES not in tensors or bool((tensors[FREQUENCIES] == 1).all()):
         return config
     factors = tensors[FREQUENCIES].float()
-    for low, high, original in _LLAMA3:
+    for low, high, original in (said, *_LLAMA3, *_solved(factors, rope["rope_theta"])):
+        if low is None or high is None or original is None:
+            continue
         tried = {
             **rope,
             "rope_type": "llama3",
@@ -183,4 +193,19 @@ def with_factors(config: dict[str, Any], tensors: Mapping[str, Tensor]) -> dict[
         expected = _llama3_factors(tried, 2 * len(factors))
         if torch.allclose(expected, factors, rtol=1e-4):
             return config | {"rope_parameters": tried}
-    raise ValueError(f"{FREQUENCIES} holds factors that are not those of Llama 3.1, the only ones that are read")
+    raise ValueError(
+        f"{FREQUENCIES} holds factors that no scaling of Llama 3's kind gives, the only ones that are read"
+    )
+
+
+def _solved(factors: Tensor, base: float) -> list[tuple[float, float, int]]:
+    """The ends of the ramp by two factors within it, for a context of 8,192: only their quotients by it matter."""
+    s, turns = factors.double().max(), Turn(base, 2 * len(factors)).rates().double() * (8192 / (2 * math.pi))
+    keep = (1 / factors.double() - 1 / s) / (1 - 1 / s)
+    inside = ((keep > 1e-4) & (keep < 1 - 1e-4)).nonzero().flatten().tolist()
+    if len(inside) < 2:
+        return []
+    i, j = inside[0], inside[-1]
+    slope = float((turns[i] - turns[j]) / (keep[i] - keep[j]))
+    low = float(turns[i]) - slope * float(keep[i])
+    return [(low, low + slope, 8192)] if 0 < low < low + slope else []
