@@ -84,7 +84,7 @@ def subject(
     quoted = text if len(text) <= 60 else f"{text[:59]}…"
     return Subject(
         name=run.name,
-        about=f"Numbers of {run.name} for the text “{quoted}”.",
+        about=f"Numbers of {run.title} for the text “{quoted}”.",
         model=run.model,
         ids=tuple(ids),
         tokens=tuple(reader.tokens(ids)),

@@ -70,6 +70,11 @@ class LoadedModel:
         """The run's directory, or the name of the model in the package, for messages."""
         return "this run" if self.path is None else name_of(self.path)
 
+    @property
+    def title(self) -> str:
+        """The name of the run's directory, without the path to it, for pages."""
+        return self.name if self.path is None else self.path.resolve().name
+
     @cached_property
     def warned_about(self) -> set[tuple[str, str]]:
         """("word", …) and ("tag", …) for what `unknown_words.warn` has warned about."""

@@ -260,3 +260,7 @@ def test_4096_tokens_take_less_than_two_gigabytes() -> None:
     )
     assert done.returncode == 0, done.stderr[-1000:]
     assert int(done.stdout.split()[-1]) < 2_000_000_000
+
+
+def test_a_page_is_titled_by_the_name_of_the_run_and_not_by_the_path_to_it(trained_lm: Path) -> None:
+    assert look(load(trained_lm, "cpu"), "the cat").title == trained_lm.name

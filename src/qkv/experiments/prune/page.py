@@ -33,7 +33,7 @@ def write_page(result: Pruned, sizes: Mapping[str, int], folder: Path) -> Path:
         "report.html",
         eyebrow="pruning report",
         title=result.folder.name,
-        lead=f"{result.source} {_words(result)}",
+        lead=f"{Path(result.source).name} {_words(result)}",
         warning=None,
         facts=[
             ("parameters", f"{after:,}", f"{before:,} before"),

@@ -27,7 +27,7 @@ def write_page(result: QuantizedRun, folder: Path) -> Path:
         "report.html",
         eyebrow="quantization report",
         title=result.folder.name,
-        lead=f"{result.source} with {result.weights} weights{_activations(result)}, by {result.method.upper()}",
+        lead=f"{Path(result.source).name} with {result.weights} weights{_activations(result)}, by {result.method.upper()}",
         warning=None,
         facts=[
             ("weights", size(after), f"{size(before)} before"),

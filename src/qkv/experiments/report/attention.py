@@ -95,7 +95,7 @@ def _look(story: Story) -> tuple[list[AnyPicture], Figure]:
     run = load(story.run_dir, device="cpu")
     if story.task:
         seen = list(islice(_of_task(story, run), _PICTURED))
-        return [picture for picture, _ in seen], Figure(run.name, tuple(view for _, view in seen), run.model)
+        return [picture for picture, _ in seen], Figure(run.title, tuple(view for _, view in seen), run.model)
     samples, note = choose(story.samples), ""
     if not samples:
         samples = choose([{**one, "output": one["target"]} for one in story.samples if one.get("target")])
@@ -103,7 +103,7 @@ def _look(story: Story) -> tuple[list[AnyPicture], Figure]:
     views = (_view(run, sample) for sample in samples)
     pictures = [_of_sample(run, sample) for sample in samples]
     pictures = [replace(one, note=". ".join(filter(None, (note, one.note)))) for one in pictures]
-    return [*pictures], Figure(run.name, tuple(view for view in views if view is not None), run.model)
+    return [*pictures], Figure(run.title, tuple(view for view in views if view is not None), run.model)
 
 
 # -- samples of texts and pairs -----------------------------------------------------------------------------------

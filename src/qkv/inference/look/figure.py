@@ -93,7 +93,7 @@ def look(
     first = None if layers is None and heads is None else ((layers or [0])[0], (heads or [0])[0])
     for view in views if kind is not None else ():
         view.group(kind)  # raises ValueError for a kind that is not there
-    return Figure(run.name, views, run.model, first, kind)
+    return Figure(run.title, views, run.model, first, kind)
 
 
 def _with_panel(views: tuple[View, ...], panel: Panel) -> tuple[View, ...]:
