@@ -200,7 +200,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "a scaling": (
         "llama",
         {**LLAMA, "position": Rotary(scaling=DynamicNTK(factor=2.0, original_max_positions=32))},
-        "llama.cpp has no rotary scaling like this model's",
+        "qkv writes no GGUF of a rotary scaling like this model's",
     ),
     "an activation": ("llama", {**LLAMA, "activation": "relu"}, "hidden_act has to be silu or swish there, and this"),
     "biases": ("qwen3-0.6b", {**LLAMA, "attention_bias": True}, "attention of this family has no biases"),
@@ -229,7 +229,9 @@ def test_what_llama_cpp_cannot_say_is_refused(name: str, tmp_path: Path) -> None
 
 def test_tokenizers_that_llama_cpp_lacks_are_refused(tmp_path: Path) -> None:
     model = build(preset("gpt2", **LENGTH))
-    with pytest.raises(ValueError, match=r"no tokenizer of the kind 'word'.*train with tokenizer.kind=bpe"):
+    with pytest.raises(
+        ValueError, match=r"qkv writes no GGUF tokenizers of the kind 'word'.*train with tokenizer.kind=bpe"
+    ):
         save(model, tmp_path / "m.gguf", tokenizer=train(Word(vocab_size=90), TEXT))
     model = build(preset("gpt2", **{**LENGTH, "vocab_size": 300}))
     with pytest.raises(ValueError, match=r"doesn't change text before it cuts it.*by Lowercase"):

@@ -58,7 +58,7 @@ class RopeKeys:
 
 
 def scaling_keys(rope: Mapping[str, Any], config: Config, long: bool = False) -> Metadata:
-    """The base and the scaling, as metadata. Raises ValueError for a scaling that llama.cpp lacks."""
+    """The base and the scaling, as metadata. Raises ValueError for a scaling that is not written."""
     metadata: Metadata = {"rope.freq_base": float(rope["rope_theta"])}
     kind = rope.get("rope_type", "default")
     if kind == "default":
@@ -83,7 +83,7 @@ def scaling_keys(rope: Mapping[str, Any], config: Config, long: bool = False) ->
         metadata |= {"rope.scaling.original_context_length": rope[ORIGINAL]}
         return metadata | {"rope.scaling.attn_factor": scaling.magnitude()}
     raise ValueError(
-        f"llama.cpp has no rotary scaling like this model's ({shown(dict(rope))}); linear, yarn (with its usual "
+        f"qkv writes no GGUF of a rotary scaling like this model's ({shown(dict(rope))}); linear, yarn (with its usual "
         f"attention factor) and llama3 are written{' and longrope' if long else ''}"
     )
 

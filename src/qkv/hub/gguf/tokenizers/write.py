@@ -20,7 +20,8 @@ def tokenizer_metadata(
 
     around: the special tokens before and after a text.
 
-    Raises ValueError naming what llama.cpp's tokenizers can't do; warns about texts that it would cut otherwise.
+    Raises ValueError naming what llama.cpp's tokenizers can't do, or what qkv doesn't write; warns about texts that
+    llama.cpp would cut otherwise.
     """
     if tokenizer is None:
         return {MODEL: "none", f"{architecture}.vocab_size": vocab_size}
@@ -33,7 +34,7 @@ def tokenizer_metadata(
         kind = sentencepiece.to_metadata(data, tokenizer.raw, tokens, types, tokenizer.unk_id, notes)
     else:
         raise ValueError(
-            f"llama.cpp has no tokenizer of the kind {tokenizer.kind!r}, which this model has; train with "
+            f"qkv writes no GGUF tokenizers of the kind {tokenizer.kind!r}, which this model has; train with "
             "tokenizer.kind=bpe (byte-level)"
         )
     for note in notes:
