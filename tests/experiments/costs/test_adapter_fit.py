@@ -66,6 +66,17 @@ def test_the_answer_is_the_counts_and_one_more_row_is_too_much() -> None:
         assert training_memory(spec, Shape(round(1.03 * one.batch) + 1, 64), plan).peak > limit
 
 
+@pytest.mark.parametrize("rows", [1, 8])
+def test_the_largest_batch_is_the_same_whatever_the_rows_of_the_question(rows: int) -> None:
+    spec, limit = spec_of("llama-2-7b", d_model=256, n_layers=4, vocab_size=4096), 300 * MB
+    fits = adapter_fit("llama", spec, limit, "lora", rows=rows, length=128)
+    for one in fits.settings:
+        training = Training(precision="bf16", recompute=one.recompute)
+        plan = replace(plan_of(training, spec, torch.device("cpu"), adapter=LoRA()), for_gpu=True)
+        taken = [memory_by_layers(spec, Shape(n, 128), plan).peak for n in (one.batch, one.batch + 1)]
+        assert taken[0] <= limit < taken[1]
+
+
 @pytest.mark.slow
 def test_a_7b_on_24_gb(capsys: pytest.CaptureFixture[str]) -> None:
     """Frozen in fp32 its weights take 4 bytes each; in nf4 the matrices of its blocks take half a byte and a scale."""

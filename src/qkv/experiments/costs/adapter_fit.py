@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import Any
 
 import torch
 
-from ...cost.fit import MOST_ROWS, memory_by_layers
+from ...cost.fit import MOST_ROWS, largest, memory_by_layers
 from ...cost.flops import Shape
 from ...cost.memory import Memory, Plan
 from ...layers.lora import LoRA
@@ -90,12 +91,16 @@ def adapter_fit(
 
 
 def _setting(spec: ModelSpec, shape: Shape, plan: Plan, memory: int) -> Setting:
-    """Memory grows linearly with the rows, as the batch does."""
-    more = replace(shape, rows=max(shape.rows, 2))
-    one, several = (memory_by_layers(spec, each, plan) for each in (replace(shape, rows=1), more))
-    by_row = max((several.peak - one.peak) / (more.rows - 1), 1)
-    batch = 0 if one.peak > memory else min(1 + int((memory - one.peak) / by_row), MOST_ROWS)
-    return Setting(plan.recompute, one if shape.rows == 1 else several, one.peak, batch)
+    """What a policy takes, and the most rows that fit: each batch that is tried is counted, because memory grows faster at
+    some sizes than at others."""
+
+    @cache
+    def counted(rows: int) -> Memory:
+        return memory_by_layers(spec, replace(shape, rows=rows), plan)
+
+    one = counted(1).peak
+    batch = 0 if one > memory else largest(lambda n: counted(n).peak, memory, MOST_ROWS, shape.rows, convex=True)
+    return Setting(plan.recompute, counted(shape.rows), one, batch)
 
 
 def _too_small(name: str, spec: ModelSpec, shape: Shape, memory: int, adapter: str, least: Setting, plan: Plan) -> str:
