@@ -46,7 +46,7 @@ def test_what_is_no_series_names_its_row() -> None:
 
 def test_the_recipe_forecast_takes_a_frame() -> None:
     recipe = Recipe.load("forecast", ["data.history=8", "data.horizon=2"])
-    source = from_python._with_source(recipe, ROWS, None, None).data
+    source = from_python._with_source(recipe, ROWS, None, None, {}).data
     assert isinstance(source, MemorySeries) and (source.history, source.horizon, source.length) == (8, 2, 60)
     with pytest.raises(ValueError, match="a series is split by time"):
-        from_python._with_source(recipe, ROWS, ROWS, None)
+        from_python._with_source(recipe, ROWS, ROWS, None, {})

@@ -87,13 +87,18 @@ def _drop_unwritable_output() -> None:
 
 @contextmanager
 def _one_line_warnings() -> Iterator[None]:
-    """Print warnings for the user on one line, without their place in the code."""
+    """Print each warning for the user once, on one line, without its place in the code."""
     from .errors import shortened
     from .say import warn
 
+    said: set[str] = set()
+
     def show(message: Warning | str, category: type[Warning], *place: Any, **rest: Any) -> None:
         if category is UserWarning or category.__module__.startswith("qkv."):
-            warn(shortened(" ".join(str(message).split())))
+            text = shortened(" ".join(str(message).split()))
+            if text not in said:
+                said.add(text)
+                warn(text)
         else:
             default(message, category, *place, **rest)
 

@@ -97,7 +97,10 @@ def _trained(folder: Path, family: str, **sizes: Any) -> Path:
     tokenizer = train(spec, iter([s[key] for s in SAMPLES for key in ("source", "target")]))
     sizes = {"vocab_size": tokenizer.vocab_size, "d_model": 16, "n_layers": 2, "n_heads": 2, **sizes}
     task: Use = "translate" if family == "transformer" else "continue"
-    Run(build(preset(family, **sizes), seed=0).eval(), tokenizer, task=task).save(folder)
+    Run(build(preset(family, **sizes), seed=0).eval(), tokenizer, task=task).save(folder / "model")
+    for file in (folder / "model").iterdir():
+        file.rename(folder / file.name)
+    (folder / "model").rmdir()
     (folder / "recipe.yaml").unlink(missing_ok=True)  # the fixture's is only a name
     return folder
 
