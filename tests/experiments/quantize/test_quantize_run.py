@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import shutil
+from itertools import islice
 from pathlib import Path
 
 import pytest
 import torch
 from run_untrained import of, vit, words
+from small_recipes import RECIPES, SMALL
 
 import qkv
 import tokenizers
 from qkv.cli import main
 from qkv.experiments.evaluate import evaluate_run
 from qkv.experiments.quantize import quantize
+from qkv.experiments.train import train
 from qkv.inference.run import Run
 from qkv.layers.quantized import QuantizedMatrix, quantized
+from qkv.recipes.recipe import Recipe
 
 
 def codes(model: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -182,3 +186,16 @@ def test_an_encoder_is_calibrated_on_lines_and_compared_with_the_original(tmp_pa
     (tmp_path / "few.txt").write_text("a b c\n")
     with pytest.warns(UserWarning, match=r"4 tokens in 1 rows, fewer than the widest layer has inputs \(24\)"):
         quantize(run, tmp_path / "few", calibrate=tmp_path / "few.txt", **options)
+
+
+def test_an_embedder_is_compared_by_its_metric_and_its_embeddings(tmp_path: Path):
+    name, settings = RECIPES["similarity"]
+    train(Recipe.load(name, [*SMALL, *settings]), tmp_path / "run", device="cpu")
+    result = quantize(tmp_path / "run", tmp_path / "small", weights="int4", group_size=8, device="cpu")
+    before, after = result.metrics["before"], result.metrics["after"]
+    assert before["cosine"] == pytest.approx(1) and after["lowest cosine"] <= after["cosine"] < 1
+    texts = list(islice(Recipe.load(tmp_path / "run").data.texts("test"), 64))
+    vectors = [run.embed(texts) for run in (qkv.load(tmp_path / "run", "cpu"), qkv.load(tmp_path / "small", "cpu"))]
+    cosines = [float(torch.cosine_similarity(*pair, dim=0)) for pair in zip(*vectors, strict=True)]
+    assert after["cosine"] == pytest.approx(sum(cosines) / len(cosines), abs=1e-5)
+    assert before.keys() - {"cosine", "lowest cosine"}  # the recipe's own metrics

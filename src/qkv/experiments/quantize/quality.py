@@ -1,4 +1,4 @@
-"""The quality of a run before and after quantization: its metrics on the test split, or its perplexity on a text."""
+"""The quality of a run before and after quantization: metrics of a split, perplexity of a text, cosines of embeddings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import torch
 from ...core.batch import IGNORE, Batch
 from ...inference.run import Run
 from ...metrics.text import perplexity
-from ...models.heads.sequence import pool
 from ..evaluate import evaluate_run
 
 
@@ -43,14 +42,16 @@ def of_rows(run: Run, batches: Sequence[Batch], where: str) -> Quality:
     return Quality({"loss": nll / count, "perplexity": perplexity(nll, int(count))}, int(rows), where)
 
 
-@torch.no_grad()
-def of_vectors(run: Run, other: Run, batches: Sequence[Batch], where: str) -> Quality:
-    """How close an encoder's text vectors, means of its last hidden states, are to the original's: mean and least cosine."""
-    cosines = [torch.cosine_similarity(_means(run, batch), _means(other, batch), dim=-1).cpu() for batch in batches]
-    found = torch.cat(cosines)
-    return Quality({"cosine": float(found.mean()), "lowest cosine": float(found.min())}, len(found), where)
+def of_vectors(run: Run, other: Run, texts: Sequence[str], where: str) -> Quality:
+    """How close an encoder's embeddings, pooled as `run.embed` pools them, are to the original's: mean and least cosine."""
+    cosines = torch.stack(
+        [
+            torch.cosine_similarity(*pair, dim=0).cpu()
+            for pair in zip(_embedded(run, texts), _embedded(other, texts), strict=True)
+        ]
+    )
+    return Quality({"cosine": float(cosines.mean()), "lowest cosine": float(cosines.min())}, len(texts), where)
 
 
-def _means(run: Run, batch: Batch) -> torch.Tensor:
-    layout = batch.inputs["layout"]
-    return pool(run.model.hidden(batch.inputs["ids"], layout=layout).float(), layout, "mean")
+def _embedded(run: Run, texts: Sequence[str]) -> list[torch.Tensor]:
+    return [vector.float() for vector in run.embed(list(texts))]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,11 @@ from ...inference.quantization.calibration import Data, batched, text_rows
 from ...inference.quantization.quantize import EXAMPLES, quantized, usual_method
 from ...inference.run import Run, load
 from ...layers.quantized import check_not_quantized
+from ...models.heads.sequence import SentenceVector
 from ...models.quantized import Quantized
 from ...quantization.scheme import Activations, Method, Scheme, Weights, check_method, scheme_of
 from ...recipes.model_choice import ModelChoice
+from ...recipes.recipe import Recipe
 from .page import PAGE, write_page
 from .quality import Quality, of_rows, of_test_split, of_vectors
 from .result import QuantizedRun
@@ -126,13 +130,13 @@ def _measure(
 ) -> Callable[[Run], Quality] | None:
     """How the quality is measured; None if there is nothing to measure it on."""
     if run.recipe is not None:
-        recipe = run.recipe
-        return lambda each: of_test_split(replace(each, recipe=recipe), max_examples)
+        return partial(_of_recipe, run, run.recipe, max_examples)
     if calibrate is not None and run.task == "read" and (not isinstance(calibrate, str) or calibrate not in SPLITS):
         rows = text_rows(run, calibrate)
         held = rows[examples : examples + ROWS]
         where = "lines that calibration leaves" if held else "the calibration text itself"
-        texts = batched(held or rows[:ROWS], run.model.device)
+        assert run.tokenizer is not None
+        texts = run.tokenizer.decode_batch(held or rows[:ROWS])
         return lambda each: of_vectors(run, each, texts, where)
     if calibrate is None or run.task != "continue":
         return None
@@ -141,6 +145,15 @@ def _measure(
     where = "the rest of the calibration text" if held else "the calibration text itself"
     some = batched(held or rows[:ROWS], run.model.device)
     return lambda each: of_rows(each, some, where)
+
+
+def _of_recipe(run: Run, recipe: Recipe, max_examples: int | None, each: Run) -> Quality:
+    """The metrics of the recipe; of an embedder, also how close its embeddings of the same texts are to the original's."""
+    quality = of_test_split(replace(each, recipe=recipe), max_examples)
+    if not isinstance(run.model.spec.head, SentenceVector):
+        return quality
+    texts = list(islice(recipe.data.texts("test"), ROWS))
+    return replace(quality, metrics=quality.metrics | of_vectors(run, each, texts, "").metrics)
 
 
 def _told(console: Console, measure: Callable[[Run], Quality], run: Run) -> Quality:
