@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from qkv.directories import layout as directory
-from qkv.directories.layout import State
+from qkv.directories.layout import State, check_own
 
 LEFT = (".tmp-recipe.yaml", ".tokenizer.json.4711", ".chat_template.jinja.12")
 
@@ -29,3 +29,12 @@ def test_a_stub_has_taken_no_step(tmp_path: Path, line: str, stub: bool) -> None
     assert directory.is_stub(tmp_path) is stub
     (tmp_path / directory.CHECKPOINTS / "step-00000001").mkdir(parents=True)
     assert not directory.is_stub(tmp_path)
+
+
+@pytest.mark.parametrize(("known", "name"), [("config.json", "tokenizer.json"), ("recipe.yaml", "metrics.jsonl")])
+def test_a_file_of_a_model_or_a_run_is_not_replaced_by_itself(tmp_path: Path, known: str, name: str) -> None:
+    for file in (known, name, "table.csv"):
+        (tmp_path / file).write_text("{}")
+    check_own(tmp_path / "table.csv")
+    with pytest.raises(ValueError, match=f"{name} is part of a"):
+        check_own(tmp_path / name)

@@ -232,6 +232,10 @@ def _check_target(target: Path, to: str | None, suffix: str, *, overwrite: bool)
         raise ValueError(f"{target} is a file; a model is a directory")
     if exists and not overwrite:
         raise ValueError(f"{target} already exists; choose another target, or replace it with --overwrite")
+    if exists and suffix:
+        from ..directories.layout import check_own
+
+        check_own(target)
 
 
 def _check_source(source: str, target: Path) -> None:

@@ -181,9 +181,13 @@ def convert(
 
 
 def _check_free(out: Path | None, overwrite: bool) -> None:
+    from ..directories.layout import check_own
     from ..tokenizers.tokenizer_json import place
 
-    if out is not None and place(out).exists() and not overwrite:
+    if out is None:
+        return
+    check_own(place(out))
+    if place(out).exists() and not overwrite:
         raise ValueError(f"{place(out)} already exists; replace it with --overwrite, or choose another folder")
 
 

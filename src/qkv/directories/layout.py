@@ -119,6 +119,16 @@ def refuse(folder: Path) -> None:
 MODULES = "modules.json"
 EMBEDDING = (MODULES, "config_sentence_transformers.json", "sentence_bert_config.json", "[0-9]*_*/config.json")
 """How sentence-transformers embeds texts."""
+
+
+def check_own(path: Path) -> None:
+    """Raise ValueError if a file that is to be replaced is part of a model or a run."""
+    folder = path.resolve().parent
+    for contents in (MODEL, RUN):
+        if path.exists() and (folder / contents.needs).is_file() and contents.allows(PurePath(path.name)):
+            raise ValueError(f"{path} is part of {contents.what} and is not replaced by itself; choose another place")
+
+
 SETTINGS_OF_MODELS = (
     *(CONFIG, GENERATION, RECIPE, TOKENIZER, CHAT_TEMPLATE, "tokenizer_config.json", "special_tokens_map.json"),
     *("added_tokens.json", "preprocessor_config.json", "source.spm", "target.spm", "vocab.json", *EMBEDDING),

@@ -73,7 +73,7 @@ class LoadedModel:
     @property
     def title(self) -> str:
         """The name of the run's directory, without the path to it, for pages."""
-        return self.name if self.path is None else self.path.resolve().name
+        return self.name if self.path is None else self.path.absolute().name
 
     @cached_property
     def warned_about(self) -> set[tuple[str, str]]:

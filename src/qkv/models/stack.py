@@ -55,8 +55,7 @@ class Stack(Spec, kind="stack"):
 
     def bound(self, max_positions: int | None) -> int | None:
         """The longest context: `max_positions`, but None where positions rescale themselves for any length."""
-        scaling = getattr(self.position, "scaling", None)
-        return None if scaling is not None and scaling.unbounded else max_positions
+        return None if self.position.unbounded else max_positions
 
     @model_validator(mode="after")
     def _one_rule(self) -> Stack:

@@ -42,6 +42,11 @@ class Position(Spec, role="position"):
         # Straight into the instance's dictionary, where a graph compiler finds it without pydantic's attribute hooks.
         self.__dict__["text"] = json.dumps(self.to_dict(), sort_keys=True)
 
+    @property
+    def unbounded(self) -> bool:
+        """Whether positions rescale themselves for texts of any length."""
+        return False
+
     def module(self, widths: Widths) -> PositionModule:
         return PositionModule()
 

@@ -28,6 +28,10 @@ class Rotary(Position, kind="rotary"):
     fraction: float = Field(default=1.0, gt=0, le=1)
     scaling: Scaling = NoScaling()
 
+    @property
+    def unbounded(self) -> bool:
+        return self.scaling.unbounded
+
     def width(self, d_head: int) -> int:
         """Return R. Raises ValueError if it is odd or 0."""
         width = int(d_head * self.fraction)

@@ -171,6 +171,8 @@ class ModelChecks:
         model = self.model(dtype=torch.float32)
         if not hasattr(model, "start") or not hasattr(model, "step"):
             raise NotChecked("the model has no `start` and `step`")
+        if not getattr(model.spec, "predicts_tokens", True):
+            raise NotChecked("the model's head predicts no tokens")
         prompts = self.prompts()
         written = self.written(model, prompts)
         self.check_written(prompts, written)

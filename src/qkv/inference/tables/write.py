@@ -13,6 +13,7 @@ from ...core.atomic import write_file
 from ...core.json_files import dumps
 from ...data.files.records import FORMATS
 from ...data.optional_libraries import optional_library
+from ...directories.layout import check_own
 from ...tasks.classes import Classified
 from ...tasks.prediction import Prediction
 from .read import Row, Table
@@ -35,6 +36,7 @@ def check_output(path: Path, inputs: Iterable[Path], overwrite: bool, more: Sequ
         raise ValueError(f"{path} is the input, which is never written over; give --out another name")
     if path.is_dir():
         raise ValueError(f"{path} is a folder; give --out the name of a file")
+    check_own(path)
     if path.exists() and not overwrite:
         raise ValueError(f"{path} already exists; replace it with --overwrite, or choose another name")
     if not path.parent.is_dir():
