@@ -160,3 +160,10 @@ def test_the_message_on_a_file_calls_it_a_file() -> None:
 
     with pytest.raises(ValueError, match=r"^file 1, 'a\.png': there is no file 'a\.png'$"):
         list(each(["a.png"], answer, noun="file"))
+
+
+def test_a_table_that_is_not_there_is_an_error_and_no_text(
+    trained_lm: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["generate", str(trained_lm), "nofile.csv"]) == 2
+    assert "there is no file 'nofile.csv'; correct the name" in capsys.readouterr().err

@@ -109,6 +109,13 @@ class Asked:
         )
 
 
+def _names_a_table(text: str) -> bool:
+    """Whether a text is one word with the ending of a table, such as in.csv."""
+    from ..inference.tables.read import is_table
+
+    return not any(map(str.isspace, text)) and len(text) < 256 and is_table(Path(text))
+
+
 def asked(
     texts: Sequence[str] | None,
     run: Run,
@@ -121,11 +128,16 @@ def asked(
 
     Raises ValueError for options that don't fit, and before anything is computed if `out` can't be written.
     """
+    from ..core.spec import brief
     from ..inference.tables import read as tables
     from ..inference.tables.columns import files_of, reads_files
     from ..inference.tables.write import check_output
 
     existing = [path for text in texts or () if (path := _existing(text)) is not None]
+    if missing := [text for text in texts or () if _existing(text) is None and _names_a_table(text)]:
+        raise ValueError(
+            f"there is no file {brief(missing[0])}; correct the name, or give a text of this form on standard input"
+        )
     if out is not None:
         check_output(out, existing, overwrite)
     elif overwrite:
