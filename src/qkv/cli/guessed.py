@@ -27,7 +27,7 @@ def is_data(name: str) -> bool:
 
 
 def without_replaced(guessed: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
-    """The guessed settings without those that a given one replaces with all that they belong to, as `data={…}` does."""
+    """The guessed settings, without any that a given setting replaces as a whole, as `data={…}` does."""
     from ..recipes.overrides import parse
 
     wholes = [f"{parse(setting)[0]}." for setting in given]

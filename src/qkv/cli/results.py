@@ -56,7 +56,7 @@ def _metrics(result: Mapping[str, Any]) -> Table:
 
 
 def _baselines(result: Mapping[str, Any]) -> Table:
-    """The model's metrics above those of simple methods on the same examples."""
+    """The model's metrics above the metrics of simple methods on the same examples."""
     named = {name for row in result["baselines"] for name in row["metrics"]}
     metrics = [name for name in result["metrics"] if name in named]
     table = Table(title="beside simple methods, on the same examples", title_justify="left", box=None)

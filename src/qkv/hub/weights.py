@@ -238,7 +238,7 @@ def common_dtype(reading: Reading, weights: Weights, where: str, whole: Collecti
 
 
 def other_copies(reading: Reading, weights: Weights) -> list[Entry]:
-    """The further copies of shared tensors that are other than what is read, without those that nothing computes with."""
+    """Further copies of shared tensors that differ from the copy that is read, if the model computes with them."""
     return [entry for entry in reading.again if not entry.copied and not _equal(entry, reading, weights)]
 
 

@@ -112,7 +112,7 @@ OPTIONS = {name: option for option, names in _OPTIONS.items() for name in names.
 """The name elsewhere → the option of `qkv train`."""
 
 RECIPES = {name: recipe for recipe, names in _RECIPES.items() for name in names.split()}
-"""The name of a task or a data set → the recipe."""
+"""Recipes by the names of tasks and data sets."""
 
 _REMARKS = {
     "batching.tokens": "counted in tokens, padding included; for rows give batching.max_rows",

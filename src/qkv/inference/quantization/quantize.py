@@ -64,7 +64,7 @@ def quantized(
 
 
 def _warn_of_few(run: LoadedModel, batches: Sequence[Batch]) -> None:
-    """Warn of fewer tokens than a layer has inputs, from which its outputs can't be judged."""
+    """Warn if there are fewer tokens than a layer has inputs: too few to judge its outputs."""
     (rows, tokens), widest = amount(batches), max(one.shape[-1] for one in run.model.parameters() if one.ndim == 2)
     if 0 < tokens < widest:
         warnings.warn(

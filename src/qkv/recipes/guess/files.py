@@ -43,7 +43,7 @@ def of_file(path: Path, how: RecordFormat) -> Guess | str:
 
 
 def is_utf8(path: Path) -> bool:
-    """Whether a file begins as UTF-8 does; UTF-16 is for its reader to tell."""
+    """Whether a file begins as valid UTF-8. Files in UTF-16 are left to their reader."""
     beginning = bytes(open_bytes(path)[:BEGINNING])
     try:
         beginning.decode("utf-8")
