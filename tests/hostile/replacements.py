@@ -228,16 +228,19 @@ def programs(home: Path) -> dict[str, Program]:
         prune(trained(home), path, overwrite=True, examples=8, curve=False, device="cpu", **how)
 
     return {
-        "hub": Program(lambda path: one.save(path, "hub"), lambda path: other.save(path, "hub")),
+        "hub": Program(lambda path: one.save(path, "hub"), lambda path: other.save(path, "hub", overwrite=True)),
         "shards": Program(
             lambda path: one.save(path, "hub", max_shard_size="4KB"),
-            lambda path: other.save(path, "hub", max_shard_size="6KB"),
+            lambda path: other.save(path, "hub", max_shard_size="6KB", overwrite=True),
         ),
         "one-file": Program(
-            lambda path: one.save(path, "hub", max_shard_size="4KB"), lambda path: sentence.save(path, "hub")
+            lambda path: one.save(path, "hub", max_shard_size="4KB"),
+            lambda path: sentence.save(path, "hub", overwrite=True),
         ),
-        "qkv": Program(lambda path: one.save(path, "hub"), lambda path: other.save(path, "qkv")),
-        "adapter": Program(lambda path: save_adapter(adapters[0], path), lambda path: save_adapter(adapters[1], path)),
+        "qkv": Program(lambda path: one.save(path, "hub"), lambda path: other.save(path, "qkv", overwrite=True)),
+        "adapter": Program(
+            lambda path: save_adapter(adapters[0], path), lambda path: save_adapter(adapters[1], path, overwrite=True)
+        ),
         "safetensors": Program(
             lambda path: replace_tensors(path, model_tensors(one.model)),
             lambda path: replace_tensors(path, model_tensors(other.model)),
@@ -269,10 +272,12 @@ def programs(home: Path) -> dict[str, Program]:
             varying=report,
             long=True,
         ),
-        "onnx": Program(lambda path: to_onnx(one, path), lambda path: to_onnx(other, path), varying=r".*\.onnx"),
+        "onnx": Program(
+            lambda path: to_onnx(one, path), lambda path: to_onnx(other, path, overwrite=True), varying=r".*\.onnx"
+        ),
         "torch-export": Program(
             lambda path: to_torch_export(one, path, aot=False),
-            lambda path: to_torch_export(other, path, aot=False),
+            lambda path: to_torch_export(other, path, aot=False, overwrite=True),
             varying=r".*\.pt2",
         ),
     }

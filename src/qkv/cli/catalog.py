@@ -102,11 +102,11 @@ def _patterns() -> list[Row]:
 
 def _save_positions(folder: Path) -> None:
     """Draw every position scheme that has something to show before training."""
-    from ..core.atomic import write_file
+    from ..core.atomic import make_folder, write_file
     from ..look.position_pictures import picture
     from ..positions.base import Position
 
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     names, without = [], []
     for name, kind in Position.kinds.items():
         try:
@@ -160,9 +160,10 @@ def _draw() -> None:
 
 def _save(folder: Path) -> None:
     """Write a picture of every pattern, named after its expression."""
+    from ..core.atomic import make_folder
     from ..patterns.gallery import GALLERY
 
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for example in GALLERY:
         name = "-".join(re.findall(r"[A-Za-z0-9_]+|~", example.spelling)).replace("~", "not").lower()
         for ending in ("svg", "png"):

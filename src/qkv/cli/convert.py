@@ -40,21 +40,22 @@ class Format(NamedTuple):
 
 
 def _hub(run: Run, target: Path, settings: Settings) -> None:
-    run.save(target, to="hub", max_shard_size=settings.max_shard_size)
+    run.save(target, to="hub", max_shard_size=settings.max_shard_size, overwrite=True)
 
 
 def _qkv(run: Run, target: Path, settings: Settings) -> None:
-    run.save(target, to="qkv")
+    run.save(target, to="qkv", overwrite=True)
 
 
 def _usual(run: Run, target: Path, settings: Settings) -> None:
-    run.save(target, max_shard_size=settings.max_shard_size)
+    run.save(target, max_shard_size=settings.max_shard_size, overwrite=True)
 
 
 def _safetensors(run: Run, target: Path, settings: Settings) -> None:
+    from ..core.atomic import make_folder
     from ..training.checkpoints.weights import model_tensors, replace_tensors
 
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     replace_tensors(target, model_tensors(run.model))
 
 
@@ -79,7 +80,7 @@ def _onnx(run: Run, target: Path, settings: Settings) -> str:
     from ..export.onnx import to_onnx
 
     with _steps() as tell:
-        made = to_onnx(run, target, int8=settings.int8, tell=tell)
+        made = to_onnx(run, target, int8=settings.int8, overwrite=True, tell=tell)
     files = ", ".join(f"{name}.onnx" for name in made.graphs)
     said = f"{target}: {files}, {made.size / 1e6:,.1f} MB; outputs differ from qkv's by {made.error:.1e} of the largest"
     if made.float_size is not None and made.float_error is not None:
@@ -93,7 +94,7 @@ def _torch_export(run: Run, target: Path, settings: Settings) -> str:
     from ..export.torch_export import to_torch_export
 
     with _steps() as tell:
-        made = to_torch_export(run, target, aot=settings.aot, tell=tell)
+        made = to_torch_export(run, target, aot=settings.aot, overwrite=True, tell=tell)
     files = ", ".join(f"{name}.pt2" for name in made.graphs)
     compiled = "compiled too" if made.compiled else "not compiled (--aot takes a C++ compiler)"
     return (

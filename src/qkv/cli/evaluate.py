@@ -53,13 +53,17 @@ def evaluate(
     of that task.
     """
     from ..core import json_files
-    from ..core.atomic import write_file
+    from ..core.atomic import check_above, make_folder, write_file
+    from ..directories.layout import check_own
     from ..experiments.evaluate import evaluate_run
     from ..inference.run import load
     from .results import show_evaluation
 
     if out is not None and out.exists() and not overwrite:
         raise ValueError(f"{out} already exists; replace it with --overwrite, or choose another name")
+    if out is not None:
+        check_above(out)
+        check_own(out)
     loaded = load(run, device=device)
     splits = [item for item in data or () if "=" not in item]
     if len(splits) > 1:
@@ -75,7 +79,7 @@ def evaluate(
         baselines=True,
     )
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(out.parent)
         write_file(out, "".join(json_files.dumps(row) + "\n" for row in result.outputs).encode())
     if json:
         echo(result.to_json())

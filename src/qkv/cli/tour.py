@@ -75,10 +75,10 @@ def _html(folder: Path | None, show: bool) -> None:
 def _notebooks(chosen: tuple[Page, ...], folder: Path) -> None:
     import json
 
-    from ..core.atomic import write_file
+    from ..core.atomic import make_folder, write_file
     from ..tour.notebook import notebook
 
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for one in chosen:
         path = folder / f"{one.name}.ipynb"
         write_file(path, (json.dumps(notebook(one, DOCUMENTS), indent=1, ensure_ascii=False) + "\n").encode())

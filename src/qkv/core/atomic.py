@@ -38,8 +38,13 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
     The content is synced to disk before the rename. Several processes may write the same `path`: each uses its own file.
     A link is followed. What is no regular file, such as /dev/stdout or a pipe, is written to.
+
+    Raises ValueError if `path` is a directory, or below a file.
     """
     path = Path(path)
+    check_above(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a directory, and a file is written; name a file")
     path = path.resolve() if path.is_symlink() else path
     if path.exists() and not path.is_file() and not path.is_dir():
         with _copied_into(path) as content:
@@ -69,6 +74,19 @@ def _copied_into(stream: Path) -> Iterator[Path]:
         yield content
         with content.open("rb") as file, stream.open("wb") as out:
             shutil.copyfileobj(file, out)
+
+
+def check_above(path: Path) -> None:
+    """Raise ValueError if a file takes the place of a folder above `path`."""
+    above = next((folder for folder in path.parents if folder.exists()), None)
+    if above is not None and not above.is_dir():
+        raise ValueError(f"{above} is a file, so {path} can't be written; choose another place")
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, where they are missing. Raises ValueError if one of them is a file."""
+    check_above(path / "anything")
+    path.mkdir(parents=True, exist_ok=True)
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -119,7 +137,7 @@ def replacing_folder(target: str | Path, check: Callable[[Path], None] = lambda 
     check: called with `target` before the block and after it, if there is such a folder; raises ValueError if it may not be
         replaced. An empty folder is always replaced.
 
-    Raises ValueError if `target` is a file, the working directory or a mount point.
+    Raises ValueError if `target` is a file, below a file, the working directory or a mount point.
     """
     target = _real(target)
     if _UNFINISHED.fullmatch(target.name):  # what such a block is writing is not in its place yet
@@ -127,7 +145,7 @@ def replacing_folder(target: str | Path, check: Callable[[Path], None] = lambda 
         return
     check_replaceable(target, check)
     sweep(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     beside = _beside(target)
     beside.mkdir()
     try:
@@ -144,6 +162,7 @@ def replacing_folder(target: str | Path, check: Callable[[Path], None] = lambda 
 def check_replaceable(target: Path, check: Callable[[Path], None] = lambda folder: None) -> None:
     """Raise ValueError if a folder can't take the place of `target`, or if `check` refuses the folder that is there."""
     target = _real(target)
+    check_above(target)
     recover(target)
     if not target.exists():
         return

@@ -19,18 +19,19 @@ from ..models.transformer import TransformerModel
 from ..training.checkpoints.streaming import Later, stream_tensors
 from ..training.checkpoints.weights import model_tensors, read_tensors, replace_tensors
 from .build import build
-from .layout import Contents, read_json, write_json
+from .layout import Contents, note_written, read_json, replaceable, write_json
 
 Model = TypeVar("Model", bound=TransformerModel)
 ADAPTER_FILES = Contents("an adapter's directory", (peft.CONFIG, peft.WEIGHTS), needs=peft.CONFIG)
 
 
-def save_adapter(model: TransformerModel, path: Path | str, base: Path | str = "") -> Path:
+def save_adapter(model: TransformerModel, path: Path | str, base: Path | str = "", *, overwrite: bool = False) -> Path:
     """Write `adapter_config.json` and `adapter_model.safetensors`, which `PeftModel.from_pretrained` loads.
 
-    `base` is written down as the model that the adapter belongs to. An earlier adapter in `path` is replaced as a whole.
-    Raises ValueError, before anything is written, where the model has no adapter or is of no family of the Hub, whose names
-    the format is made of, and where `path` holds anything but an adapter.
+    `base` is written down as the model that the adapter belongs to. An adapter in `path` is replaced as a whole if
+    `overwrite` allows it, or if this process saved it from the same model. Raises ValueError, before anything is written,
+    where the model has no adapter or is of no family of the Hub, whose names the format is made of, and where `path` holds
+    an adapter that may not be replaced, or anything else.
     """
     folder = several.path(path)
     if not isinstance(model, TransformerModel):
@@ -38,9 +39,10 @@ def save_adapter(model: TransformerModel, path: Path | str, base: Path | str = "
     generates = isinstance(model.spec.head, LanguageModel) and model.spec.decoder is not None
     task = ("SEQ_2_SEQ_LM" if model.spec.is_encoder_decoder else "CAUSAL_LM") if generates else None
     config, tensors = peft.to_theirs(model, _names(model)[0], str(base), task)
-    with replacing_folder(folder, ADAPTER_FILES.check) as beside:
+    with replacing_folder(folder, replaceable(ADAPTER_FILES, model, overwrite)) as beside:
         replace_tensors(beside / peft.WEIGHTS, tensors)
         write_json(beside / peft.CONFIG, config)
+    note_written(model, folder)
     return folder
 
 

@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 class Saves:
     """Mixin with `save`, for a model without a run."""
 
-    def save(self, path: Path | str, to: Format | None = None) -> Path:
+    def save(self, path: Path | str, to: Format | None = None, *, overwrite: bool = False) -> Path:
         """Write a directory that `qkv.load` reads: `qkv.load(path).model` is this model. It has no tokenizer.
 
-        `to` is as in `Run.save`; by default it is the Hub's format where a Hub family matches the model, else our own.
+        `to` and `overwrite` are as in `Run.save`; by default the format is the Hub's where a Hub family matches the model,
+        else our own.
         """
         from .save import save
 
-        return save(self, path, to)
+        return save(self, path, to, overwrite=overwrite)
 
 
 class Model(TransformerModel, GenerationMixin, Saves):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path, PurePath
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ..core import atomic, json_files
 from ..core.json_files import read_json, read_text  # noqa: F401  # used beside the functions that write them
@@ -29,8 +31,17 @@ REPORT = "report.html"
 ADAPTER = "adapter"
 MAX_SHARD_SIZE = "5GB"  # default size limit of a weight file in the Hub's format
 BASE = "base.json"  # what an adapter was trained over
+MODULES = "modules.json"  # how sentence-transformers embeds texts
 
 FOLDERS = (ADAPTER, CHECKPOINTS, "tensorboard", "wandb", "logs")
+IN_FOLDERS = (
+    *(f"{ADAPTER}/adapter_config.json", f"{ADAPTER}/adapter_model.safetensors", "logs/rank-*.log"),
+    *(
+        f"{CHECKPOINTS}/{name}"
+        for name in ("best", "last", "*step-*/*.safetensors", "*step-*/state.json", ".*", ".*/*")
+    ),
+    *("tensorboard/*tfevents*", "tensorboard/*/*tfevents*", "wandb/**"),
+)
 FILES = (
     *(EVALUATION, REPORT, "attention.json", "attention.html", "senses.json", "start.json", "machine.json"),
     *(SAMPLES, EXTREMES, WEIGHTS, *FOLDERS, BASE, METRICS, RUN_ID),
@@ -65,7 +76,8 @@ def _unfinished(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a directory of one kind may hold. A new one replaces it as a whole only if it holds nothing else.
+    """What a directory of one kind may hold. A new one replaces it as a whole only if it holds nothing else: no file of
+    another name, and no file that has the name and other content (`is_written`).
 
     what:  the kind, with its article.
     files: patterns of the files, relative to the directory; `NAME/**` allows everything in a folder.
@@ -76,8 +88,9 @@ class Contents:
     files: tuple[str, ...]
     needs: str = ""
 
-    def check(self, folder: Path, inside: Mapping[Path, Contents] | None = None) -> None:
-        """Raise ValueError if a directory holds anything else. `inside`: the contents of some of its folders."""
+    def check(self, folder: Path, inside: Mapping[Path, Contents] | None = None) -> bool:
+        """Whether a directory holds anything. Raises ValueError if that is anything else than it may hold. `inside`: the
+        contents of some of its folders."""
         refusal = f"so {folder} is not replaced; move that away, or choose another directory"
         own = False
         for path in sorted(folder.rglob("*")):
@@ -90,9 +103,14 @@ class Contents:
                 continue
             if not contents.allows(relative):
                 raise ValueError(f"{path} is not part of {contents.what}, {refusal}")
+            if not is_written(path, relative):
+                raise ValueError(
+                    f"{path} has the name of a file of {contents.what}, but holds something else, {refusal}"
+                )
             own = True
         if own and self.needs and not (folder / self.needs).is_file():
             raise ValueError(f"{folder} has no {self.needs}, which {self.what} has, {refusal}")
+        return own
 
     def allows(self, path: PurePath) -> bool:
         """Whether a directory of this kind may hold the file."""
@@ -110,13 +128,128 @@ def _passing(path: PurePath) -> bool:
     return path.name in (LOCK, OWNER) or _unfinished(Path(path.parts[0]))
 
 
+# -- files known by their content ------------------------------------------------------------------------------------------
+
+_ANY: dict[str, tuple[str, ...]] = {
+    CONFIG: ("model_type", "architectures"),
+    GENERATION: (
+        *("max_new_tokens", "max_length", "num_beams", "do_sample", "bos_token_id", "eos_token_id", "pad_token_id"),
+        *("decoder_start_token_id", "transformers_version", "_from_model_config"),
+    ),
+    "tokenizer_config.json": (
+        *("tokenizer_class", "model_max_length", "added_tokens_decoder", "clean_up_tokenization_spaces"),
+    ),
+    "special_tokens_map.json": tuple(f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")),
+    "preprocessor_config.json": (
+        *("image_mean", "image_processor_type", "feature_extractor_type", "do_resize", "do_normalize"),
+    ),
+    "config_sentence_transformers.json": ("__version__", "prompts", "similarity_fn_name", "default_prompt_name"),
+    "sentence_bert_config.json": ("max_seq_length", "do_lower_case", "transformer_task", "modality_config"),
+}
+"""JSON objects: keys of which a file has at least one."""
+_ALL: dict[str, tuple[str, ...]] = {
+    EVALUATION: ("split", "metrics"),
+    EXTREMES: ("by", "best", "worst"),
+    "senses.json": ("trained", "untrained"),
+    "start.json": ("device",),
+    "machine.json": ("processor",),
+    TOKENIZER: ("model",),
+    "model.safetensors.index.json": ("weight_map",),
+    "pruning.json": ("source", "folder"),
+    "quantization.json": ("source", "folder"),
+    "adapter_config.json": ("peft_type",),
+    "state.json": ("state",),
+}
+"""JSON objects: keys that each file has."""
+_ENTRIES: dict[str, tuple[str, ...]] = {
+    SAMPLES: ("source", "output"),
+    "attention.json": ("layers",),
+    MODULES: ("type",),
+}
+"""JSON lists of objects, each with one of the keys."""
+_IDS = ("vocab.json", "added_tokens.json")  # JSON objects of whole numbers
+_MARKS: dict[str, re.Pattern[bytes]] = {
+    RECIPE: re.compile(rb"^(data|model|training|task|batching):", re.M),
+    METRICS: re.compile(rb'\A{("type": |"?t?y?p?e?"?\Z)'),  # a killed process leaves a part of a line
+    CHAT_TEMPLATE: re.compile(rb"{[{%]"),
+    RUN_ID: re.compile(rb"\A\S{1,200}\s*\Z"),
+    "*.html": re.compile(rb"qkv</title>"),
+    "*.spm": re.compile(rb"\A\n"),
+    "*.safetensors": re.compile(rb"\A.{8}{", re.S),
+    "*.pt2": re.compile(rb"\APK"),
+    "*.onnx": re.compile(rb"\A\x08"),
+}
+"""What is found at the beginning of other files."""
+_BEGINNING = 1 << 16  # bytes
+
+
+def is_written(path: Path, relative: PurePath) -> bool:
+    """Whether a file, at its place in a directory, holds what qkv writes under its name. Empty files, and names of which
+    nothing more is known, do."""
+    if path.is_symlink() or not path.is_file() or not path.stat().st_size:
+        return True
+    mark = next((mark for pattern, mark in _MARKS.items() if relative.match(pattern)), None)
+    if mark is None:
+        return relative.suffix != ".json" or _is_known_json(path, relative)
+    with path.open("rb") as file:
+        return mark.search(file.read(_BEGINNING)) is not None
+
+
+def _is_known_json(path: Path, relative: PurePath) -> bool:
+    try:
+        value = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return False
+    name = relative.name
+    if not value:
+        return True
+    if name in _ENTRIES:
+        keys = _ENTRIES[name]
+        return isinstance(value, list) and all(
+            isinstance(one, dict) and not one.keys().isdisjoint(keys) for one in value
+        )
+    if not isinstance(value, dict):
+        return False
+    if name in _IDS:
+        return all(type(number) is int for number in value.values())
+    if name in _ANY and not (
+        name == CONFIG and len(relative.parts) > 1
+    ):  # modules of sentence-transformers have others
+        return not value.keys().isdisjoint(_ANY[name])
+    return value.keys() >= set(_ALL.get(name, ()))
+
+
+# -- whether to replace --------------------------------------------------------------------------------------------------
+
+_written: WeakKeyDictionary[Any, dict[Path, int]] = WeakKeyDictionary()
+"""The directories that were written for each model of this process, with the numbers by which the file system knows them."""
+
+
+def replaceable(contents: Contents, model: Any, overwrite: bool) -> Callable[[Path], None]:
+    """The check of a function that writes a directory for a model: what is there was written for the same model by this
+    process, or `overwrite` allows to replace it."""
+
+    def check(folder: Path) -> None:
+        same = _written.get(model, {}).get(folder.resolve()) == folder.stat().st_ino
+        if contents.check(folder) and not (overwrite or same):
+            raise ValueError(
+                f"{folder} is {contents.what} already; replace it with overwrite=True, or choose another directory"
+            )
+
+    return check
+
+
+def note_written(model: Any, folder: Path) -> None:
+    """Note that a directory was written for a model."""
+    _written.setdefault(model, {})[folder.resolve()] = folder.stat().st_ino
+
+
 def refuse(folder: Path) -> None:
     """The check of a command without `--overwrite`."""
     if State.of(folder) is not State.FREE:
         raise ValueError(f"{folder} already exists; choose another directory, or replace it with --overwrite")
 
 
-MODULES = "modules.json"
 EMBEDDING = (MODULES, "config_sentence_transformers.json", "sentence_bert_config.json", "[0-9]*_*/config.json")
 """How sentence-transformers embeds texts."""
 
@@ -142,7 +275,9 @@ MODEL = Contents(
     needs=CONFIG,
 )
 RESULTS = ("pruning.json", "pruning.html", "quantization.json", "quantization.html", "ablation.json")
-RUN = Contents("a run", (*FILES, *RESULTS, *EMBEDDING, *(f"{name}/**" for name in FOLDERS)), needs=RECIPE)
+RUN = Contents(
+    "a run", (*(name for name in FILES if name not in FOLDERS), *RESULTS, *EMBEDDING, *IN_FOLDERS), needs=RECIPE
+)
 SHRUNK = Contents("a pruned or quantized run", (*MODEL.files, *RESULTS, EVALUATION, REPORT), needs=CONFIG)
 
 

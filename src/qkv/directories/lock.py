@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 
-from ..core.atomic import recover, remove
+from ..core.atomic import make_folder, recover, remove
 
 LOCK, OWNER = ".lock", ".owner.json"
 
@@ -31,7 +31,7 @@ def locked(folder: Path) -> Iterator[Callable[[Path], None]]:
 
     recover(folder)
     new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     locks = [FileLock(folder / LOCK)]
     try:
         locks[0].acquire(blocking=False)

@@ -23,7 +23,7 @@ from ..tokenizers.hub_export import save_for_hub
 from ..tokenizers.tokenizer import Tokenizer
 from ..training.checkpoints.weights import model_tensors, replace_tensors
 from . import hub_save, sentence_transformers, sharded
-from .layout import MODEL, RECIPE, TOKENIZER, WEIGHTS, read_text, write_text
+from .layout import MODEL, RECIPE, TOKENIZER, WEIGHTS, note_written, read_text, replaceable, write_text
 from .origin import MODEL_TYPE, Origin
 from .run_config import Use, start_of, usual_task, write_settings
 
@@ -56,8 +56,9 @@ def save(
     max_shard_size: int | str = sharded.MAX_SHARD_SIZE,
     allow_pickle: bool = False,
     with_weights: bool = True,
+    overwrite: bool = False,
 ) -> Path:
-    """Write a directory that `qkv.load` reads back. It replaces an earlier model in `path` as a whole, when it is complete.
+    """Write a directory that `qkv.load` reads back. It replaces a model in `path` as a whole, when it is complete.
 
     to:      "hub" writes what `transformers` loads, and raises ValueError where no Hub family matches the model; "qkv"
              writes our own model type. None means the Hub's format where a family matches, else ours, with a warning.
@@ -67,9 +68,11 @@ def save(
     max_shard_size: bytes, or "5GB"; larger weights in the Hub's format are split into several files.
     allow_pickle: whether weights of sentence-transformers' modules in `source` may be pickles, which become safetensors.
     with_weights: whether to write the model's weights; formats of other programs have their own (`qkv.export`).
+    overwrite: whether to replace a model that is in `path`. One that was saved from `model` by this process is replaced
+             anyway.
 
-    Raises ValueError, before anything is written, if `path` holds anything but a model, or is `source`; OSError if the disk
-    has no room.
+    Raises ValueError, before anything is written, if `path` holds a model that may not be replaced, or anything else, or is
+    `source`; OSError if the disk has no room.
     """
     if to not in (None, "hub", "qkv"):
         raise ValueError(f"a directory is saved to 'hub' or 'qkv', not {to!r}")
@@ -78,7 +81,8 @@ def save(
         raise ValueError(
             f"{target} is where the model was loaded from and is not replaced by it; choose another directory"
         )
-    check_replaceable(target, MODEL.check)
+    saved, check = model, replaceable(MODEL, model, overwrite)
+    check_replaceable(target, check)
     if to != "qkv" and isinstance(model, TransformerModel):
         model = published(model)
         if to == "hub":  # unasked, a model is saved as it is, to the last bit
@@ -91,7 +95,7 @@ def save(
     task, generation = task or usual_task(model.spec), generation or Generation()
     if with_weights:
         check_room(target, sum(tensor.nbytes for tensor in model_tensors(model).values()))
-    with replacing_folder(target, MODEL.check) as folder:
+    with replacing_folder(target, check) as folder:
         _save_tokenizer(folder, tokenizer, model, None if to == "qkv" else _template(model.spec, task, origin))
         if origin is not None and source is not None:
             _copy(source, folder, allow_pickle)
@@ -112,6 +116,7 @@ def save(
             hub_save.save(folder, model, generation.to_dict(), origin, size, with_weights)
         if with_weights:
             open_weights(folder)  # what was written can be read
+    note_written(saved, target)
     return target
 
 

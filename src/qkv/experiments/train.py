@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from ..core.atomic import beginning, drop_old, old, put_back, remove
+from ..core.atomic import beginning, drop_old, make_folder, old, put_back, remove
 from ..core.batch import Batch
 from ..core.device import choose
 from ..core.ranks import ALONE
@@ -378,14 +378,14 @@ class Job:
     def _deliver(self, model: Any) -> None:
         """Save the adapter by itself, and the model with the adapter merged into its weights."""
         try:
-            save_adapter(model, self.out / ADAPTER, self.recipe.model.directory or "")
+            save_adapter(model, self.out / ADAPTER, self.recipe.model.directory or "", overwrite=True)
         except ValueError as error:
             self._say(f"The adapter is merged into the model's weights and not saved by itself: {error}.")
         save_merged(model, self.out / WEIGHTS)
 
     def write(self, out: Path) -> None:
         """Write the first files of the run; the recipe first, because it marks the directory as a run."""
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
         write_text(out / RECIPE, self.recipe.to_yaml())
         if self.recipe.adapter is not None and self.recipe.model.directory:
             keep_base(out, self.recipe.model.directory)

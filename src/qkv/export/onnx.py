@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..core import several
 from ..core.atomic import remove, replacing_folder
+from ..directories.layout import note_written, replaceable
 from ..inference.run import Run
 from ..models.recurrent.model import RecurrentModel
 from . import recurrent, verification
@@ -45,16 +46,19 @@ class Exported(NamedTuple):
     float_error: float | None = None
 
 
-def to_onnx(run: Run, target: Path | str, *, int8: bool = False, tell: Tell = lambda step: None) -> Exported:
-    """Write a run's model to the directory `target`. An earlier ONNX model there is replaced as a whole.
+def to_onnx(
+    run: Run, target: Path | str, *, int8: bool = False, overwrite: bool = False, tell: Tell = lambda step: None
+) -> Exported:
+    """Write a run's model to the directory `target`. An ONNX model there is replaced as a whole if `overwrite` allows it, or
+    if this process wrote it from the same model.
 
     Raises ValueError, before anything is written, for a missing library, a mechanism that a graph can't say, and a target
-    that holds anything else; and where the graphs don't compute what the model computes.
+    that may not be replaced or holds anything else; and where the graphs don't compute what the model computes.
     """
     target = several.path(target)
     need("ONNX", "onnx", "onnx", "onnxscript", "onnxruntime")
     model = in_fp32(check(run.model, "ONNX"))
-    with replacing_folder(target, FILES.check) as folder:
+    with replacing_folder(target, replaceable(FILES, run.model, overwrite)) as folder:
         is_hub = write_settings(run, folder)
         graphs = recurrent.graphs_of(model) if isinstance(model, RecurrentModel) else graphs_of(model, by_products)
         for graph in graphs:
@@ -71,7 +75,9 @@ def to_onnx(run: Run, target: Path | str, *, int8: bool = False, tell: Tell = la
             )
         names = tuple(graph.name for graph in graphs)
         exported = Exported(names, _size(folder), error, is_hub)
-        return _quantized(model, folder, exported, tell) if int8 else exported
+        exported = _quantized(model, folder, exported, tell) if int8 else exported
+    note_written(run.model, target)
+    return exported
 
 
 def in_fp32(model: Exportable) -> Exportable:

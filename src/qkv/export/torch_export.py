@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ..core import atomic, several
+from ..directories.layout import note_written, replaceable
 from ..inference.run import Run
 from ..kernels.native.compiler import compiler
 from ..models.recurrent.model import RecurrentModel
@@ -46,13 +47,19 @@ class Exported(NamedTuple):
 
 
 def to_torch_export(
-    run: Run, target: Path | str, *, aot: bool | None = None, tell: Tell = lambda step: None
+    run: Run,
+    target: Path | str,
+    *,
+    aot: bool | None = None,
+    overwrite: bool = False,
+    tell: Tell = lambda step: None,
 ) -> Exported:
-    """Write a run's model to the directory `target`. An earlier torch.export model there is replaced as a whole.
+    """Write a run's model to the directory `target`. A torch.export model there is replaced as a whole if `overwrite` allows
+    it, or if this process wrote it from the same model.
 
     `aot` is whether to compile packages; None: where there is a C++ compiler. Raises ValueError, before anything is written,
-    for a mechanism that a graph can't say, where a compiler is missing, and for a target that holds anything else; and where
-    the programs don't compute what the model computes.
+    for a mechanism that a graph can't say, where a compiler is missing, and for a target that may not be replaced or holds
+    anything else; and where the programs don't compute what the model computes.
     """
     target = several.path(target)
     if aot and compiler() is None:
@@ -64,7 +71,7 @@ def to_torch_export(
             "alone are written then"
         )
     aot = compiler() is not None and not isinstance(model, RecurrentModel) if aot is None else aot
-    with atomic.replacing_folder(target, FILES.check) as folder:
+    with atomic.replacing_folder(target, replaceable(FILES, run.model, overwrite)) as folder:
         write_settings(run, folder)
         graphs = _graphs(model)
         for graph in graphs:
@@ -86,7 +93,8 @@ def to_torch_export(
                 "nothing was written; please report the model's spec"
             )
         size = sum(path.stat().st_size for path in folder.glob(f"*{PROGRAM}"))
-        return Exported(tuple(described), size, error, aot)
+    note_written(run.model, target)
+    return Exported(tuple(described), size, error, aot)
 
 
 def _graphs(model: verification.Exportable, every_expert: bool = False) -> list[Graph]:

@@ -319,8 +319,10 @@ class Run(LoadedModel):
         *,
         max_shard_size: int | str = MAX_SHARD_SIZE,
         with_weights: bool = True,
+        overwrite: bool = False,
     ) -> Path:
-        """Write a directory that `load` reads. An earlier model there is replaced as a whole; anything else is refused.
+        """Write a directory that `load` reads. If it holds another model, `overwrite` replaces that as a whole; a directory
+        that holds anything else is refused. What this process saved there from the same model is replaced unasked.
 
         "hub" writes the format of `transformers`, and raises ValueError if no Hub family matches the model; "qkv" writes
         qkv's own model type. The default is "hub" if a family matches, else "qkv" with a warning that says why. Weights in
@@ -344,6 +346,7 @@ class Run(LoadedModel):
             max_shard_size=max_shard_size,
             allow_pickle=self.allow_pickle,
             with_weights=with_weights,
+            overwrite=overwrite,
         )
 
     def _encoded(self, texts: Sequence[str]) -> list[list[int]]:

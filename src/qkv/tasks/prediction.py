@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ..core import several
-from ..core.atomic import write_file
+from ..core.atomic import make_folder, write_file
 from ..data.batching.settings import Batching
 from ..data.source import Source
 from ..models.build import AnyModel
@@ -86,7 +86,7 @@ class Prediction:
         if self.draw is None:
             raise ValueError("these predictions have no files to write; leave out --out, and use --json to keep them")
         folder = several.path(folder, "the folder")
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         contents = {folder / f"{self.name}{suffix}": content for suffix, content in self.draw().items()}
         existing = next((path for path in contents if path.exists()), None)
         if existing is not None and not overwrite:

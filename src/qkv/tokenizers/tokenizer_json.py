@@ -213,7 +213,7 @@ def write_text(path: Path, text: str) -> Path:
 
 def write_bytes(path: Path, data: bytes) -> Path:
     """Write bytes like `write_text`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.make_folder(path.parent)
     atomic.write_file(path, data)
     return path
 

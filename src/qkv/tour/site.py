@@ -7,7 +7,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from ..core.atomic import write_file
+from ..core.atomic import make_folder, write_file
 from ..look.html import render
 from .notebook import with_links, with_pictures
 from .pages import folder, pages
@@ -22,7 +22,7 @@ class _Markdown(MarkdownIt):
 
 def write(out: Path, documents: str) -> Path:
     """Write the pages into a folder; links to other documents lead to `documents`. Returns the first page."""
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     every = pages()
     index = (folder() / "index.md").read_text(encoding="utf-8")
     _write(out / "index.html", _page("The tour", index, documents, [(page.title, page.name) for page in every[:1]]))

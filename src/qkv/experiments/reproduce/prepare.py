@@ -11,7 +11,7 @@ from random import Random
 
 import numpy as np
 
-from ...core.atomic import write_file
+from ...core.atomic import make_folder, write_file
 from ...data.synthetic.listops import Tree, value, write
 from ...directories.layout import write_json
 
@@ -123,5 +123,5 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     write_file(path, text.encode("utf-8"))

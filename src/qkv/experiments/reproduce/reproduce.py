@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from ...core.atomic import write_file
+from ...core.atomic import make_folder, write_file
 from ...core.several import path as path_of
 from ...directories.layout import write_json, write_text
 from ..report.start import processor
@@ -44,7 +44,7 @@ def reproduce(
     a command fails.
     """
     out, files = path_of(out, "out"), entry.files(None if data is None else path_of(data, "data"))
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     began = time.monotonic()
     if entry.prepare:
         PREPARATIONS[entry.prepare](files, out)

@@ -51,7 +51,7 @@ def begun(out: Path, settings: str, content: str, console: Console, overwrite: b
             f"What was in {out} is kept in {atomic.old(out)} until this is finished.", soft_wrap=True, highlight=False
         )
     else:
-        out.mkdir(parents=True, exist_ok=True)
+        atomic.make_folder(out)
         layout.write_text(out / settings, content)
     try:
         yield

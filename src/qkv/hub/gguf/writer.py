@@ -49,7 +49,7 @@ def write(
     """Write a file under a temporary name, then rename it. `advance` is called with the bytes of each tensor written."""
     header = _header(metadata, tensors)
     atomic.check_room(path, len(header) + sum(tensor.size for tensor in tensors))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.make_folder(path.parent)
     with atomic.replacing(path) as beside, beside.open("wb") as file:
         file.write(header)
         _pad(file)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...core.atomic import write_file
+from ...core.atomic import check_above, write_file
 from ...core.json_files import dumps
 from ...data.files.records import FORMATS
 from ...data.optional_libraries import optional_library
@@ -36,6 +36,7 @@ def check_output(path: Path, inputs: Iterable[Path], overwrite: bool, more: Sequ
         raise ValueError(f"{path} is the input, which is never written over; give --out another name")
     if path.is_dir():
         raise ValueError(f"{path} is a folder; give --out the name of a file")
+    check_above(path)
     check_own(path)
     if path.exists() and not overwrite:
         raise ValueError(f"{path} already exists; replace it with --overwrite, or choose another name")

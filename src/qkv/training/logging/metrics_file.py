@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from ...core.atomic import write_file
+from ...core.atomic import make_folder, write_file
 from ...core.several import path as path_of
 
 
@@ -83,7 +83,7 @@ class MetricsLog:
     ) -> None:
         lines = read_metrics(path) if after and path.exists() else ()
         kept = [line for line in lines if _stays(line, after, pending)]
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         write_file(path, "".join(_line(line) for line in kept).encode())
         self._file = path.open("a", encoding="utf-8")
         self._loggers, self._callbacks = loggers, callbacks
