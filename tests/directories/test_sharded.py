@@ -87,7 +87,7 @@ def test_transformers_loads_them(run: Run, tmp_path: Path) -> None:
 def test_what_an_earlier_save_left_is_gone(run: Run, tmp_path: Path, sizes: tuple[str, str]) -> None:
     other = Run(build(run.model.spec, seed=3).eval(), None, task="continue")
     other.save(tmp_path / "same", to="hub", max_shard_size=sizes[0])
-    run.save(tmp_path / "same", to="hub", max_shard_size=sizes[1])
+    run.save(tmp_path / "same", to="hub", max_shard_size=sizes[1], overwrite=True)
     alone = run.save(tmp_path / "alone", to="hub", max_shard_size=sizes[1])
     assert weights(tmp_path / "same") == weights(alone)
     assert torch.equal(load(tmp_path / "same", device="cpu").model(IDS), run.model(IDS))

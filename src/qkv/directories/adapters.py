@@ -42,7 +42,7 @@ def save_adapter(model: TransformerModel, path: Path | str, base: Path | str = "
     with replacing_folder(folder, replaceable(ADAPTER_FILES, model, overwrite)) as beside:
         replace_tensors(beside / peft.WEIGHTS, tensors)
         write_json(beside / peft.CONFIG, config)
-    note_written(model, folder)
+    note_written(ADAPTER_FILES, model, folder)
     return folder
 
 

@@ -221,8 +221,8 @@ def _is_known_json(path: Path, relative: PurePath) -> bool:
 
 # -- whether to replace --------------------------------------------------------------------------------------------------
 
-_written: WeakKeyDictionary[Any, dict[Path, int]] = WeakKeyDictionary()
-"""The directories that were written for each model of this process, with the numbers by which the file system knows them."""
+_written: WeakKeyDictionary[Any, dict[Path, tuple[int, int]]] = WeakKeyDictionary()
+"""The directories that this process wrote for each model, with the identities of their settings (`_identity`)."""
 
 
 def replaceable(contents: Contents, model: Any, overwrite: bool) -> Callable[[Path], None]:
@@ -230,7 +230,7 @@ def replaceable(contents: Contents, model: Any, overwrite: bool) -> Callable[[Pa
     process, or `overwrite` allows to replace it."""
 
     def check(folder: Path) -> None:
-        same = _written.get(model, {}).get(folder.resolve()) == folder.stat().st_ino
+        same = _written.get(model, {}).get(folder.resolve()) == _identity(contents, folder)
         if contents.check(folder) and not (overwrite or same):
             raise ValueError(
                 f"{folder} is {contents.what} already; replace it with overwrite=True, or choose another directory"
@@ -239,9 +239,15 @@ def replaceable(contents: Contents, model: Any, overwrite: bool) -> Callable[[Pa
     return check
 
 
-def note_written(model: Any, folder: Path) -> None:
+def note_written(contents: Contents, model: Any, folder: Path) -> None:
     """Note that a directory was written for a model."""
-    _written.setdefault(model, {})[folder.resolve()] = folder.stat().st_ino
+    _written.setdefault(model, {})[folder.resolve()] = _identity(contents, folder)
+
+
+def _identity(contents: Contents, folder: Path) -> tuple[int, int]:
+    """What changes when another process writes the directory: number and time of its settings; (0, 0) without them."""
+    path = folder / contents.needs
+    return (path.stat().st_ino, path.stat().st_mtime_ns) if path.exists() else (0, 0)
 
 
 def refuse(folder: Path) -> None:

@@ -116,7 +116,7 @@ def save(
             hub_save.save(folder, model, generation.to_dict(), origin, size, with_weights)
         if with_weights:
             open_weights(folder)  # what was written can be read
-    note_written(saved, target)
+    note_written(MODEL, saved, target)
     return target
 
 

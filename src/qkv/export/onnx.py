@@ -76,7 +76,7 @@ def to_onnx(
         names = tuple(graph.name for graph in graphs)
         exported = Exported(names, _size(folder), error, is_hub)
         exported = _quantized(model, folder, exported, tell) if int8 else exported
-    note_written(run.model, target)
+    note_written(FILES, run.model, target)
     return exported
 
 

@@ -93,7 +93,7 @@ def to_torch_export(
                 "nothing was written; please report the model's spec"
             )
         size = sum(path.stat().st_size for path in folder.glob(f"*{PROGRAM}"))
-    note_written(run.model, target)
+    note_written(FILES, run.model, target)
     return Exported(tuple(described), size, error, aot)
 
 
