@@ -130,7 +130,7 @@ def remove(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def replacing_folder(target: str | Path, check: Callable[[Path], None] = lambda folder: None) -> Iterator[Path]:
+def replacing_folder(target: str | Path, check: Callable[[Path], object] = lambda folder: None) -> Iterator[Path]:
     """Yield an empty folder beside `target`. It takes the place of `target` at the end of the block, or is deleted if the
     block fails.
 
@@ -159,7 +159,7 @@ def replacing_folder(target: str | Path, check: Callable[[Path], None] = lambda 
         raise
 
 
-def check_replaceable(target: Path, check: Callable[[Path], None] = lambda folder: None) -> None:
+def check_replaceable(target: Path, check: Callable[[Path], object] = lambda folder: None) -> None:
     """Raise ValueError if a folder can't take the place of `target`, or if `check` refuses the folder that is there."""
     target = _real(target)
     check_above(target)
