@@ -321,13 +321,12 @@ class Run(LoadedModel):
         with_weights: bool = True,
         overwrite: bool = False,
     ) -> Path:
-        """Write a directory that `load` reads. If it holds another model, `overwrite` replaces that as a whole; a directory
-        that holds anything else is refused. What this process saved there from the same model is replaced unasked.
+        """Write a directory that `load` reads. `overwrite` replaces a model that is there as a whole; what this process saved
+        there from the same model is replaced unasked, and a directory that holds anything else is refused.
 
         "hub" writes the format of `transformers`, and raises ValueError if no Hub family matches the model; "qkv" writes
-        qkv's own model type. The default is "hub" if a family matches, else "qkv" with a warning that says why. Weights in
-        the Hub's format are one file, or several of at most `max_shard_size` (bytes, or "5GB"); `with_weights=False` leaves
-        them out.
+        qkv's own model type; the default is "hub" if a family matches, else "qkv" with a warning that says why. Weights in
+        the Hub's format are files of at most `max_shard_size` (bytes, or "5GB"); `with_weights=False` leaves them out.
         """
         from ..directories.save import save
 
