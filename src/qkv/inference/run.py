@@ -330,7 +330,6 @@ class Run(LoadedModel):
         """
         from ..directories.save import save
 
-        task = self.trained_on
         return save(
             self.model,
             several.path(path),
@@ -339,7 +338,7 @@ class Run(LoadedModel):
             generation=self.generation,
             task=self.task,
             recipe=self.recipe,
-            labels=getattr(task, "classes", None) or getattr(task, "tags", None) or (),
+            labels=getattr(self.trained_on, "classes", None) or getattr(self.trained_on, "tags", None) or (),
             origin=self.origin,
             source=self.path,
             max_shard_size=max_shard_size,
