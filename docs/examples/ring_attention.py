@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from qkv import Layout, attend, causal
-from qkv.attention.attend import check, check_axes, layouts_of
+from qkv.attention.attend import check_layouts, check_options, check_tensors, layouts_of
 from qkv.attention.ring import Order, Parcel, Problem, Schedule, attend_shards
 from qkv.kernels.plan import allowed_mask
 from qkv.patterns.basic import Full, Pattern
@@ -61,9 +61,10 @@ def ring(
     """
     if dropout:
         raise ValueError(f"ring attention has no dropout of attention weights, and got {dropout}; leave it at 0")
-    check_axes(q, k, v)
+    check_tensors(q, k, v)
     layout, kv_layout = layouts_of(q, k, pattern, layout, kv_layout, bias)
-    check(q, k, v, layout, kv_layout, bias, dropout, softcap)
+    check_layouts(q, k, layout, kv_layout)
+    check_options(q, k, bias, scale, dropout, softcap)
     queries, keys = (Schedule(x.shape[1], shards, order) for x in (q, k))
     problem = Problem(queries, keys, layout, kv_layout, pattern, bias, scale, softcap, backend)
     ranks = range(shards)

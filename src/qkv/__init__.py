@@ -87,10 +87,6 @@ _HOME = {
 }
 _NAMES = {name: f"qkv.{module}" for module, names in _HOME.items() for name in names}
 _EXAMPLES = {"ring": "ring_attention", "pool": "attention_pooling", "KernelRegression": "attention_pooling"}
-_REPLACED = {
-    "Pooler": "qkv.SequenceClassifier(labels=None)",
-    "Classifier": "qkv.SequenceClassifier(labels=…)",
-}
 
 __all__ = sorted(_NAMES)
 
@@ -100,8 +96,6 @@ if not TYPE_CHECKING:  # where checkers see it, they take every misspelt name fo
     def __getattr__(name: str) -> Any:
         if name in _EXAMPLES:
             raise AttributeError(f"qkv.{name} is now an example: docs/examples/{_EXAMPLES[name]}.py")
-        if name in _REPLACED:
-            raise AttributeError(f"qkv.{name} is now {_REPLACED[name]}, the classification_head of a qkv.Transformer")
         if name not in _NAMES:
             raise AttributeError(f"module 'qkv' has no attribute {name!r}")
         value = getattr(importlib.import_module(_NAMES[name]), name)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import pytest
 from pydantic import Field, ValidationError
 
@@ -186,32 +184,6 @@ def test_costs_add_up() -> None:
 )
 def test_nearest(given: str, known: list[str], said: str) -> None:
     assert nearest(given, known) == said
-
-
-class Sheet(Spec, role="sheet", kind="sheet"):
-    renamed: ClassVar[dict[str, str]] = {"colour": "color"}
-
-    color: str = "white"
-
-
-class RuledSheet(Sheet, kind="ruled-sheet"):
-    renamed: ClassVar[dict[str, str]] = {"gap": "spacing"}
-
-    spacing: int = 8
-
-
-def test_a_field_is_read_under_its_old_name_with_a_warning() -> None:
-    with pytest.warns(UserWarning, match="'colour' is now called 'color'"):
-        assert Sheet.from_dict({"kind": "sheet", "colour": "red"}) == Sheet(color="red")
-    with pytest.warns(UserWarning, match="ruled-sheet: 'gap' is now called 'spacing'"):
-        assert RuledSheet(colour="red", gap=5) == RuledSheet(color="red", spacing=5)
-    with pytest.warns(UserWarning, match="'colour'"):
-        assert Sheet().replace({"colour": "red"}).to_dict() == {"kind": "sheet", "color": "red"}
-
-
-def test_a_field_given_under_both_names_is_refused() -> None:
-    with pytest.raises(ValueError, match="'colour' is the old name of 'color', and both are given"):
-        Sheet.from_dict({"kind": "sheet", "colour": "red", "color": "blue"})
 
 
 def test_a_number_and_its_noun() -> None:

@@ -14,20 +14,6 @@ class Greetings(Source, kind="greetings"):
         return [{"source": f"hello {i}", "target": f"bonjour {i}"} for i in range(50)]
 
 
-@pytest.mark.parametrize(
-    ("old", "name", "value"),
-    [
-        ({"kind": "pairs", "damaged": "refuse"}, "on_error", "raise"),
-        ({"kind": "cloze", "damaged": "skip"}, "on_error", "skip"),
-        ({"kind": "scores", "bad": "refuse"}, "on_error", "raise"),
-    ],
-)
-def test_the_policy_for_bad_examples_is_read_by_its_old_names(old: dict[str, str], name: str, value: str) -> None:
-    with pytest.warns(UserWarning, match="is now called 'on_error'"):
-        assert getattr(Source.from_dict(old), name) == value
-    assert Source.from_dict({"kind": "series", "gaps": "refuse"}) == Source.from_dict({"kind": "series"})
-
-
 def test_the_kinds() -> None:
     kinds = {"localise", "pairs", "text", "jsonl", "stdlib", "copy", "reverse", "sort", "greetings"}
     assert kinds <= Source.kinds.keys()

@@ -101,7 +101,7 @@ def test_the_kernels_of_tiled_read_any_memory(
     pattern: Pattern, favored: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(block_sparse, "is_favored", lambda q: favored)
-    monkeypatch.setattr(block_sparse, "_MIN_SCORES", 1)
+    monkeypatch.setattr(block_sparse, "MIN_SCORES", 1)
     t = 80
     seen = torch.ones(t, t, dtype=torch.bool) if pattern == Full() else lower(t, t)
     seen = seen & ~lower(t, t).tril(-9) if pattern == causal() & window(9) else seen

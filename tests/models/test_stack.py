@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,26 +45,6 @@ def test_blocks_are_read_as_they_were_written_before_placements_were_open() -> N
         (block,) = Stack.from_dict({"blocks": [old]}).blocks
         assert block.placement == Placement.from_dict({"kind": placement}) and block.residual_multiplier == 1.0
     assert gpt().replace({"decoder.blocks.*.placement": "post"}).decoder.blocks[0].placement == PostNorm()  # type: ignore[union-attr]
-
-
-OLD_SPECS = json.loads((Path(__file__).parent / "old_specs.json").read_text(encoding="utf-8"))
-OLD_SIZES: dict[str, dict[str, Any]] = {
-    "transformer": {"d_ff": 12},
-    "pythia-160m": {"d_ff": 12, "max_positions": 16},
-    "gemma-2-2b": {"d_ff": 12, "n_kv_heads": 2, "d_head": 4, "windows": 8},
-    "bert-base": {"d_ff": 12, "max_positions": 16},
-    "gpt": {"max_positions": 16},
-}
-
-
-@pytest.mark.parametrize("name", OLD_SIZES)
-def test_specs_of_an_older_version_are_those_of_todays_presets(name: str) -> None:
-    """JSON that commit 7448025 wrote, where `placement` is a word."""
-    spec = preset(name, vocab_size=11, d_model=8, n_layers=2, n_heads=2, **OLD_SIZES[name])
-    if name == "gpt":
-        spec = spec.replace({"decoder.blocks.*.placement": "reversible"})
-    assert Transformer.from_dict(OLD_SPECS[name]) == spec
-    assert Transformer.from_json(spec.to_json()) == spec
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from ..core.forward_mode import in_forward_mode
 from ..core.layout import Layout
 from ..kernels import backends, quantized_kv, reference
 from ..kernels.plan import Plan
-from ..kernels.request import Comparison, Request, Result, Weights, default_scale
+from ..kernels.request import Comparison, Request, Result, Weights
 from ..kv_cache.quantization import QuantizedKV
 from ..patterns.basic import Full, Pattern
 from ..positions.base import Bias
@@ -119,17 +119,14 @@ def attend(
     Returns (B, T, H, E) in q's dtype, or the pair of it and the log-sum-exp. A query that sees no key gets 0, and a
     log-sum-exp of −∞. Raises ValueError for shapes that don't fit together, and if an alignment had to be guessed.
     """
-    check_axes(q, k, v)
-    check_dtypes(q, k, v)
-    if plan is None and not torch.compiler.is_compiling():  # not called by a layer
-        _warn_about_heads(q)
+    check_tensors(q, k, v, by_layer=plan is not None)
     layout, kv_layout = layouts_of(q, k, pattern, layout, kv_layout, bias)
-    check(q, k, v, layout, kv_layout, bias, dropout, softcap)
-    if scale is not None and not math.isfinite(scale):
-        raise ValueError(f"scale is a finite number, not {scale}")
-    check_weighting(weighting, sinks, return_lse, q.shape[2])
+    check_layouts(q, k, layout, kv_layout)
+    check_options(q, k, bias, scale, dropout, softcap)
+    if weighting is not None or sinks is not None:
+        check_weighting(weighting, sinks, return_lse, q.shape[2])
     pattern = _sized(pattern, q, k) if pattern.unsized else pattern
-    scale = default_scale(q.shape[-1]) if scale is None else scale
+    scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
     lse = return_lse or sinks is not None
     plan = plan or Plan()
     options = (pattern, layout, kv_layout, bias, scale, dropout, softcap, lse, plan, name, score, weighting, sinks)
@@ -137,13 +134,15 @@ def attend(
     may_stay = backend == "auto" and clean and plain and not tap.recording() and not in_forward_mode(q)
     result: Result | None = _over_quantized(q, k, v, options) if may_stay else None
     if result is None:
-        k, v = (x.dequantize() if isinstance(x, QuantizedKV) else x for x in (k, v))
+        k = k.dequantize() if isinstance(k, QuantizedKV) else k
+        v = v.dequantize() if isinstance(v, QuantizedKV) else v
         if kv_layout.padding != "none" and not clean:
             hidden = ~kv_layout.valid[:, :, None, None]  # kernels multiply what they mask: 0 · NaN is NaN
             k, v = k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
         if layout.padding != "none" and torch.is_grad_enabled():
             q = q.masked_fill(~layout.valid[:, :, None, None], 0.0)  # as do the gradients of keys and values
-        request = tap.offer(Request(q, k, v, *options))
+        request = Request(q, k, v, *options)
+        request = tap.offer(request) if tap.blocks else request
         if request.edits:
             result = reference.run(request)
         if observe is not None:
@@ -237,7 +236,9 @@ def layouts_of(
     return layout or Layout.full(t, device=q.device), kv_layout
 
 
-def check_axes(q: Tensor, k: Tensor | QuantizedKV, v: Tensor | QuantizedKV) -> None:
+def check_tensors(q: Tensor, k: Tensor | QuantizedKV, v: Tensor | QuantizedKV, by_layer: bool = False) -> None:
+    """Raise ValueError for queries, keys and values that don't fit together. Warn about axes in PyTorch's order, unless a
+    layer gives them."""
     if q.ndim != 4 or k.ndim != 4 or v.ndim != 4:
         raise ValueError(f"q, k, v are (batch, length, heads, width); got {q.ndim}, {k.ndim} and {v.ndim} axes")
     if 0 in (*q.shape[2:], *k.shape[2:], v.shape[2]):
@@ -245,9 +246,22 @@ def check_axes(q: Tensor, k: Tensor | QuantizedKV, v: Tensor | QuantizedKV) -> N
             "q, k, v are (batch, length, heads, width) with at least one head of width 1 or more; got "
             f"{tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
         )
+    if not (q.dtype == k.dtype == v.dtype and q.is_floating_point() and q.device == k.device == v.device):
+        _check_dtypes(q, k, v)
+    if not by_layer and q.shape[2] > _MOST_HEADS and not torch.compiler.is_compiling():
+        _warn_about_heads(q)
+    if k.shape[:3] != v.shape[:3] or q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
+        raise ValueError(
+            f"shapes (batch, length, heads, width) don't fit together: q {tuple(q.shape)}, k {tuple(k.shape)}, "
+            f"v {tuple(v.shape)}"
+        )
+    if q.shape[2] % k.shape[2]:
+        raise ValueError(
+            f"{k.shape[2]} key-value heads can't share {q.shape[2]} query heads: the first must divide the second"
+        )
 
 
-def check_dtypes(q: Tensor, k: Tensor | QuantizedKV, v: Tensor | QuantizedKV) -> None:
+def _check_dtypes(q: Tensor, k: Tensor | QuantizedKV, v: Tensor | QuantizedKV) -> None:
     """Raise ValueError for dtypes or devices that differ; autocast unifies dtypes by itself."""
     dtypes = [x.dtype for x in (q, k, v)]
     names = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
@@ -261,40 +275,33 @@ def check_dtypes(q: Tensor, k: Tensor | QuantizedKV, v: Tensor | QuantizedKV) ->
 
 def _warn_about_heads(q: Tensor) -> None:
     _, tokens, heads, _ = q.shape
-    if heads > max(_MOST_HEADS, tokens):
+    if heads > tokens:
         warnings.warn(
             f"attend() got {tokens} tokens of {heads} heads: axes are (batch, length, heads, width), heads third; for "
             "PyTorch's order (batch, heads, length, width), give q.transpose(1, 2), and the same for k and v",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
-def check(
-    q: Tensor,
-    k: Tensor | QuantizedKV,
-    v: Tensor | QuantizedKV,
-    layout: Layout,
-    kv_layout: Layout,
-    bias: Tensor | Bias | None,
-    dropout: float,
-    softcap: float | None,
-) -> None:
-    if k.shape[:3] != v.shape[:3] or q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
-        raise ValueError(
-            f"shapes (batch, length, heads, width) don't fit together: q {tuple(q.shape)}, k {tuple(k.shape)}, "
-            f"v {tuple(v.shape)}"
-        )
-    if q.shape[2] % k.shape[2]:
-        raise ValueError(
-            f"{k.shape[2]} key-value heads can't share {q.shape[2]} query heads: the first must divide the second"
-        )
+def check_layouts(q: Tensor, k: Tensor | QuantizedKV, layout: Layout, kv_layout: Layout) -> None:
     for what, where, x in (("layout", layout, q), ("kv_layout", kv_layout, k)):
         b, t = where.shape
         if t != x.shape[1] or b not in (1, x.shape[0]):
             raise ValueError(f"{what} is for {b} rows of {t} tokens, the tensor has {x.shape[0]} of {x.shape[1]}")
-    scores = (q.shape[0], q.shape[2], q.shape[1], k.shape[1])
+
+
+def check_options(
+    q: Tensor,
+    k: Tensor | QuantizedKV,
+    bias: Tensor | Bias | None,
+    scale: float | None,
+    dropout: float,
+    softcap: float | None,
+) -> None:
     if isinstance(bias, Tensor):
-        _check_bias(bias, scores)
+        _check_bias(bias, (q.shape[0], q.shape[2], q.shape[1], k.shape[1]))
+    if scale is not None and not math.isfinite(scale):
+        raise ValueError(f"scale is a finite number, not {scale}")
     if not 0.0 <= dropout < 1.0:
         raise ValueError(f"dropout is a probability in [0, 1), not {dropout}")
     if softcap is not None and not (softcap > 0 and math.isfinite(softcap)):

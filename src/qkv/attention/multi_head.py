@@ -60,7 +60,7 @@ class Pass:
 
     @classmethod
     def over(cls, layout: Layout, position: PositionModule, plan: Plan | None = None) -> Pass:
-        return cls(layout, position, plan or Plan(), position.tables(layout), position.bias(layout.device))
+        return cls(layout, position, plan or Plan(), position.tables(layout), position.bias(layout.positions.device))
 
     def rotate_queries(self, q: Float[Tensor, "B T H D"]) -> Float[Tensor, "B T H D"]:
         return q if self.tables is None else self.position.rotate_queries(q, self.tables)

@@ -30,7 +30,7 @@ class _Block:
     requests: list[Request] = field(default_factory=list)
 
 
-_blocks: list[_Block] = []  # of all threads; almost always empty, which compiled models can trace
+blocks: list[_Block] = []  # of all threads; almost always empty, which compiled models can trace
 
 
 @contextmanager
@@ -56,23 +56,23 @@ def intercept(function: Interceptor) -> Iterator[None]:
 def _entered(function: Interceptor | None) -> Iterator[_Block]:
     with own_calls() as is_own:
         block = _Block(is_own, function)
-        _blocks.append(block)
+        blocks.append(block)
         try:
             yield block
         finally:
-            _blocks.remove(block)
+            blocks.remove(block)
 
 
 def recording() -> bool:
     """Whether requests of the caller are being recorded or intercepted."""
-    return bool(_blocks) and any(block.is_own() for block in tuple(_blocks))
+    return bool(blocks) and any(block.is_own() for block in tuple(blocks))
 
 
 def offer(request: Request) -> Request:
     """Record a request, and return it with the edits of interceptors; called by `attend`."""
-    if not _blocks:
+    if not blocks:
         return request
-    own = [block for block in tuple(_blocks) if block.is_own()]
+    own = [block for block in tuple(blocks) if block.is_own()]
     for block in own:
         edits = None if block.intercept is None else block.intercept(request)
         if edits is not None:

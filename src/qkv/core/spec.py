@@ -13,7 +13,6 @@ from __future__ import annotations
 import difflib
 import json
 import reprlib
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -27,11 +26,7 @@ SCHEMA = 1  # of the JSON form; raised when an older file needs translation
 
 
 class Spec(BaseModel):
-    """A frozen value. Compare with `==`, print, hash, save with `to_json`, change with `replace`.
-
-    renamed: what fields of the class were called before, `{"turn": "vertical_flip"}`. A key under its old name is read
-             with a warning, so that recipes and run directories of earlier versions load.
-    """
+    """A frozen value. Compare with `==`, print, hash, save with `to_json`, change with `replace`."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, protected_namespaces=(), defer_build=True
@@ -40,11 +35,9 @@ class Spec(BaseModel):
     kind: ClassVar[str] = ""
     kinds: ClassVar[dict[str, type[Spec]]]  # the registry of the role this class belongs to
     role: ClassVar[str] = ""
-    renamed: ClassVar[dict[str, str]] = {}
 
     def __init_subclass__(cls, *, kind: str = "", role: str = "", **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls.renamed = {old: new for base in reversed(cls.__mro__) for old, new in vars(base).get("renamed", {}).items()}
         if role:
             cls.role, cls.kinds, cls.kind = role, {}, ""
         if kind:
@@ -119,27 +112,7 @@ class Spec(BaseModel):
                 if target is None or not issubclass(target, cls):
                     raise ValueError(f"there is no {cls.role} {brief(kind)}; {nearest(kind, cls.kinds)}")
                 return target.model_validate(value)
-        return handler(cls._with_new_names(value) if isinstance(value, Mapping) else value)
-
-    @classmethod
-    def _with_new_names(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Fields under their present names. Raises ValueError where one is given under both."""
-        fields: dict[str, Any] = {}
-        for given, value in values.items():
-            name = cls._new_name(given)
-            if name != given and name in values:
-                raise ValueError(f"{given!r} is the old name of {name!r}, and both are given; leave out {given!r}")
-            fields[name] = value
-        return fields
-
-    @classmethod
-    def _new_name(cls, name: str) -> str:
-        """The present name of a field, with a warning for an old one."""
-        if name not in cls.renamed:
-            return name
-        new = cls.renamed[name]
-        warnings.warn(f"{cls.kind or cls.__name__}: {name!r} is now called {new!r}", stacklevel=3)
-        return new
+        return handler(value)
 
     @model_serializer(mode="plain")
     def _serialize(self) -> dict[str, Any]:
@@ -239,7 +212,6 @@ def _replaced(node: Any, changes: dict[tuple[str, ...], Any], where: str) -> Any
         raise ValueError(f"there is nothing below {where!r} (it is {node!r}), so {path!r} can't be set there")
     grouped: dict[str, dict[tuple[str, ...], Any]] = {}
     for (head, *rest), value in changes.items():
-        head = node._new_name(head) if isinstance(node, Spec) else head
         if head == "*":
             heads = [n for n in names if _has(items[n], rest)] if isinstance(node, Spec) else names
             if not heads:

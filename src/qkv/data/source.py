@@ -10,22 +10,15 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, Protocol, get_args
+from typing import Any, ClassVar, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator
 
 from ..core.shuffle import Shuffle, mix
 from ..core.spec import Spec, counted
 
-
-def new_name_of_refuse(value: Any) -> Any:
-    """`raise` was called `refuse` in earlier versions."""
-    return "raise" if value == "refuse" else value
-
-
-OnError = Annotated[Literal["raise", "skip"], BeforeValidator(new_name_of_refuse)]
+OnError = Literal["raise", "skip"]
 """What happens to a bad example: "raise" an error that names its place, or "skip" and count it."""
 
 Split = Literal["train", "validation", "test"]

@@ -13,7 +13,6 @@ from ..hub.names import Names, Row
 from ..hub.quantized import QuantizedWeights, layout_of
 from ..hub.weights import check_depth, place
 from ..models.base import ModelSpec
-from ..models.renamed import renamed_tensors
 from ..quantization.scheme import Scheme
 from .build import build
 
@@ -37,6 +36,5 @@ def load(
         weights = QuantizedWeights(weights, layout_of(quantization, str(path.parent)), str(path))
     check_depth(spec, weights, str(path))
     model = build(spec, device="meta")
-    renamed = [Row(f"{old}*", f"{new}*") for old, new in renamed_tensors(model).items()]
-    place(model, Names.of([OWN, *renamed], model), weights, where=str(path), device=device, dtype=dtype, scheme=scheme)
+    place(model, Names.of([OWN], model), weights, where=str(path), device=device, dtype=dtype, scheme=scheme)
     return model.eval()

@@ -53,47 +53,45 @@ def choose(request: Request, backend: str = "auto") -> str:
     if backend != "auto":
         if backend not in BACKENDS:
             raise ValueError(f"there is no backend {backend!r}; {nearest(backend, ['auto', *BACKENDS])}")
-        reason = None if backend == "reference" else _refuses_any_kernel(request)
+        reason = None if backend == "reference" else _needs_reference(request)
         reason = reason or BACKENDS[backend].refuses(request)
         if reason is not None:
             raise ValueError(f"backend {backend!r} can't serve this request: {reason}; choose another, or 'auto'")
         return backend
-    if request.score is not None or request.weighting is not None or _forward(request):
+    if _needs_reference(request) is not None:
         return "reference"
-    if few_queries.suits(request):
+    few = request.q.shape[1] == 1 or request.q.shape[1] * few_queries.FEWEST_KEYS <= request.k.shape[1]
+    if few and request.q.is_cpu and few_queries.refuses(request) is None:
         return "decode"
-    size = request.q.shape[0] * request.n_heads * request.q.shape[1] * request.k.shape[1] * 4
-    if BACKENDS["capped"].refuses(request) is None and size <= _DENSE >> 2:
+    n_scores = request.q.shape[0] * request.q.shape[2] * request.q.shape[1] * request.k.shape[1]
+    if request.softcap is not None and softcap.refuses(request) is None and 4 * n_scores <= _DENSE >> 2:
         return "capped"
-    if BACKENDS["sdpa"].refuses(request) is not None:
-        return "reference" if size <= _DENSE >> 6 else "tiled"
-    if bf16_amx.expected(request) or (size > _DENSE and _holds_all_weights(request)):
+    if sdpa.refuses(request) is not None:
+        return "reference" if 4 * n_scores <= _DENSE >> 6 else "tiled"
+    if request.q.dtype == torch.bfloat16 and bf16_amx.expected(request):
         return "tiled"
-    return "tiled" if block_sparse.beats_fused(request) or _is_sparse(request) else "sdpa"
+    if 4 * n_scores > _DENSE and _holds_all_weights(request):
+        return "tiled"
+    if n_scores >= block_sparse.MIN_SCORES and block_sparse.beats_fused(request):
+        return "tiled"
+    return "tiled" if request.q.shape[1] >= 64 and _is_sparse(request) else "sdpa"
 
 
-def _refuses_any_kernel(request: Request) -> str | None:
+def _needs_reference(request: Request) -> str | None:
     """Why only `reference` serves a request; None where others may."""
     if request.weighting is not None:
         return f"it computes a soft-max, and only 'reference' has the weighting {request.weighting.kind!r}"
     if request.score is not None:
         return f"it computes dot products, and only 'reference' has the score {type(request.score).__name__}"
-    if _forward(request):
+    bias = request.bias
+    if in_forward_mode(request.q, request.k, request.v, *(bias.tensors if isinstance(bias, Bias) else (bias,))):
         return "its kernels have no forward-mode derivatives, which 'reference' has"
     return None
-
-
-def _forward(request: Request) -> bool:
-    """Whether forward-mode derivatives are wanted."""
-    bias = request.bias
-    return in_forward_mode(request.q, request.k, request.v, *(bias.tensors if isinstance(bias, Bias) else (bias,)))
 
 
 def _is_sparse(request: Request) -> bool:
     """Whether computing only the needed blocks takes less time than computing all scores with a mask."""
     narrow = request.q.dtype == torch.bfloat16
-    if request.q.shape[1] < 64:
-        return False
     if request.q.device.type == "cpu" and sdpa.needs_mask(request) and tiled.compiled(request):
         return tiled.share(request) < _SPARSE_BY_KERNEL[narrow]
     return request.k.shape[1] >= 1024 and tiled.share(request) < _SPARSE[narrow]

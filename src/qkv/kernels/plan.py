@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch
@@ -14,14 +15,14 @@ from ..patterns.basic import And, Causal, Full, Interval, Pattern
 Value = TypeVar("Value")
 
 
+@dataclass(eq=False)
 class Plan:
     """A cache for one forward pass. `once(what, about, make)` calls `make` the first time only.
 
     The objects `about` which it is are compared by identity, in a list: graph compilers can trace that, but not ids.
     """
 
-    def __init__(self) -> None:
-        self._entries: list[tuple[str, tuple[Any, ...], Any]] = []
+    _entries: list[tuple[str, tuple[Any, ...], Any]] = field(default_factory=list, init=False)
 
     def once(self, what: str, about: tuple[Any, ...], make: Callable[[], Value]) -> Value:
         for key, objects, value in self._entries:
@@ -54,11 +55,13 @@ def first_position(layout: Layout) -> int:
 
 def needed_parts(pattern: Pattern, layout: Layout, kv_layout: Layout) -> tuple[Pattern, ...]:
     """The parts (of an And) that may forbid some pair of these layouts, decided on the host."""
-    parts = pattern.parts if isinstance(pattern, And) else (pattern,)
     q, k = host_interval(layout), host_interval(kv_layout)
-    if q is None or k is None:
-        return tuple(part for part in parts if not isinstance(part, Full))
-    return tuple(part for part in parts if not bool(part.block(q, k)[1]))
+    needed: list[Pattern] = []
+    for part in pattern.parts if isinstance(pattern, And) else (pattern,):
+        allows_all = isinstance(part, Full) if q is None or k is None else bool(part.block(q, k)[1])
+        if not allows_all:
+            needed.append(part)
+    return tuple(needed)
 
 
 def is_aligned_causal(parts: tuple[Pattern, ...], layout: Layout, kv_layout: Layout) -> bool:

@@ -115,7 +115,8 @@ class TokenEmbedding(InputModule):
                 )
             else:
                 x = x + _rows(self.types, token_types, "token types", "the table of token types")
-        x = dropout(self.norm(x), self.dropout, self.training)
+        x = self.norm(x)
+        x = dropout(x, self.dropout) if self.training and self.dropout else x
         return x if self.project is None else self.project(x)
 
     def rows(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T W"]:

@@ -112,4 +112,4 @@ class FeedForwardNet(nn.Module):
         else:
             gate, up = together(x, self.gate, self.up)
             hidden = self.activation(gate) * up
-        return self.down(dropout(hidden, self.dropout, self.training))
+        return self.down(dropout(hidden, self.dropout) if self.training and self.dropout else hidden)

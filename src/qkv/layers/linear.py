@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeGuard
-
 import torch
 from torch import Tensor, nn
 
+from ..kernels.products.dense import dense_product
 from ..kernels.products.plain import is_plain
 from ..kernels.products.several import products
-from .quantized import linear
 
 
 class Linear(nn.Module):
@@ -31,21 +29,28 @@ class Linear(nn.Module):
         self.bias = nn.Parameter(torch.empty(d_out)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        return linear(x, self.weight, self.bias)
+        return product(x, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         return f"{self.d_in} → {self.d_out}, bias={self.bias is not None}"
 
 
+def product(x: Tensor, weight: Tensor | nn.Module, bias: Tensor | None = None) -> Tensor:
+    """x Wᵀ + bias, where W is a tensor or a `QuantizedMatrix`."""
+    if isinstance(weight, Tensor):
+        return dense_product(x, weight, bias)
+    out: Tensor = weight(x, bias)
+    return out
+
+
 def together(x: Tensor, *layers: nn.Module) -> list[Tensor]:
     """Return what each layer gives for x. Plain linear layers are one product where a kernel takes several matrices."""
-    own = [layer for layer in layers if _is_bare(layer)]
-    if len(own) < len(layers) or not is_plain(x):
-        return [layer(x) for layer in layers]
-    return products(x, [layer.weight for layer in own], [layer.bias for layer in own])
+    if is_plain(x) and all(map(_is_bare, layers)):
+        return products(x, [layer.weight for layer in layers], [layer.bias for layer in layers])  # type: ignore[misc]
+    return [layer(x) for layer in layers]
 
 
-def _is_bare(layer: nn.Module) -> TypeGuard[Linear]:
+def _is_bare(layer: nn.Module) -> bool:
     """Whether a layer computes x Wᵀ + b and nothing else: no adapter, no hooks, nothing in the place of its parts."""
     return (
         type(layer) is Linear

@@ -21,8 +21,8 @@ from torch.nn import functional as F
 from ..core.several import shown
 from ..core.spec import Spec, nearest
 from .dropout import dropout
-from .linear import Linear
-from .quantized import QuantizedMatrix, dense, linear, quantized
+from .linear import Linear, product
+from .quantized import QuantizedMatrix, dense, quantized
 
 Model = TypeVar("Model", bound=nn.Module)
 Patterns = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
@@ -88,9 +88,9 @@ class LoRALinear(Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.merged:
-            return linear(x, self.weight, self.bias)
+            return product(x, self.weight, self.bias)
         low = F.linear(dropout(x, self.dropout, self.training), self.lora_a)
-        y = linear(x, self.weight, self.bias)
+        y = product(x, self.weight, self.bias)
         out = torch.addmm(y.reshape(-1, self.d_out), low.reshape(-1, self.rank), self.lora_b.T, alpha=self.scale)
         return out.view_as(y)
 

@@ -113,6 +113,7 @@ class BlockModule(nn.Module):
         self.norm = each("sum", self.sublayers) if self.norms_sum else each("before", before)
         self.norm_after = each("after", self.sublayers)
         self.norm_sum = nn.ModuleDict() if self.norms_sum else each("sum", self.sublayers)
+        self.norms_before = frozenset() if self.norms_sum else frozenset(self.norm)
         scaled = self.sublayers if spec.layer_scale is not None else []
         self.scale = nn.ModuleDict({s: LayerScale(d_model, spec.layer_scale or 1.0) for s in scaled})
 
@@ -123,12 +124,21 @@ class BlockModule(nn.Module):
         state: LayerState | None = None,
         cross_state: CrossState | None = None,
     ) -> Float[Tensor, "B T M"]:
-        """Apply the layer. A placement with several residual streams takes and returns (streams, B, T, M)."""
-        return self.placement.forward(self, x, run, {"attention": state, "cross": cross_state})
+        """Apply the layer: with f a sublayer, x ← norm_sum(α · x + f(norm(x))), or as the placement says.
+
+        A placement with several residual streams takes and returns (streams, B, T, M).
+        """
+        states = {"attention": state, "cross": cross_state}
+        if not self.placement.in_turn:
+            return self.placement.forward(self, x, run, states)
+        for name in self.sublayers:
+            y = self.norm[name](x) if name in self.norms_before else x
+            x = self.add(name, x, self.sublayer(name, y, run, states.get(name)))
+        return x
 
     def before(self, name: str, x: Tensor, without: Tensor) -> Tensor:
         """Normalize the input of a sublayer; without such a norm return `without`."""
-        return self.norm[name](x) if not self.norms_sum and name in self.norm else without
+        return self.norm[name](x) if name in self.norms_before else without
 
     def branch(self, name: str, x: Tensor, run: Pass, state: LayerState | None = None) -> Tensor:
         """Normalize x and apply a sublayer: the summand of the residual stream."""
@@ -136,8 +146,15 @@ class BlockModule(nn.Module):
 
     def sublayer(self, name: str, y: Tensor, run: Pass, state: LayerState | None = None) -> Tensor:
         """Apply a sublayer, its output norm, dropout, scales and stochastic depth to a normalized input."""
-        y = self._part(name, y, run, state)
-        y = dropout(self.norm_after[name](y) if name in self.norm_after else y, self.dropout, self.training)
+        part = getattr(self, name)
+        if run.split is not None:
+            y = run.split.apply(part, y, run, mixes=name != "feedforward")
+        elif name == "feedforward":
+            y = part(y, run) if getattr(part, "takes_pass", False) else part(y)
+        else:
+            y = recomputed(part, y, run, state) if isinstance(state, InputState) else part(y, run, state)
+        y = self.norm_after[name](y) if name in self.norm_after else y
+        y = dropout(y, self.dropout) if self.training and self.dropout else y
         y = y if self.multiplier == 1.0 else y * self.multiplier
         y = self.scale[name](y) if name in self.scale else y
         return stochastic_depth(y, self.drop_path, run.layout) if self.training and self.drop_path else y
@@ -148,18 +165,6 @@ class BlockModule(nn.Module):
             y = x + y if self.skip == 1.0 else self.skip * x + y
         norm = self.norm if self.norms_sum else self.norm_sum
         return norm[name](y) if name in norm else y
-
-    def _part(self, name: str, y: Tensor, run: Pass, state: LayerState | None = None) -> Tensor:
-        if run.split is not None:
-            return run.split.apply(getattr(self, name), y, run, mixes=name != "feedforward")
-        if name == "attention":
-            if isinstance(state, InputState):
-                return recomputed(self.attention, y, run, state)
-            return self.attention(y, run, state)
-        if name == "cross":
-            assert self.cross is not None
-            return self.cross(y, run, state)
-        return self.feedforward(y, run) if getattr(self.feedforward, "takes_pass", False) else self.feedforward(y)
 
 
 class LayerScale(nn.Module):

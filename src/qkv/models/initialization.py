@@ -1,6 +1,6 @@
 """Weight initialization: Glorot, GPT-2's, T5's and DeepNorm's schemes, seeded by (seed, parameter name).
 
-The initial values of a parameter depend on its name (`renamed.old_name`) and the seed alone, not on the rest of the model,
+The initial values of a parameter depend on its name and the seed alone, not on the rest of the model,
 the order in which it is built or its sharding. Values that a module defines or fills in itself are kept.
 """
 
@@ -22,7 +22,6 @@ from ..positions.absolute import LearnedEmbedding
 from ..positions.bias import T5Bias
 from .heads.text import LanguageModelHead
 from .placement import deepnorm_constants
-from .renamed import old_name
 from .unfilled import unfilled
 
 Draw = tuple[str, Any]  # ("normal", std), ("uniform", bound) or ("constant", a number or a tensor)
@@ -161,9 +160,20 @@ def initialize(model: nn.Module, scheme: Initialization, seed: int, n_layers: in
             left = torch.ones_like(value, dtype=torch.bool) if _initialize_whole(module, name) else unfilled(value)
             if bool(left.any()):
                 path = f"{prefix}.{name}" if prefix else name
-                drawn = _start(scheme.draw(module, path, value, n_layers), value, seed, old_name(model, path))
+                drawn = _start(scheme.draw(module, path, value, n_layers), value, seed, _drawn_as(path))
                 start = drawn.to(value)
                 value.copy_(start if bool(left.all()) else torch.where(left, start, value))
+
+
+def _drawn_as(path: str) -> str:
+    """The name by which the numbers of a parameter are drawn, which stays the same if the parameter is renamed."""
+    for now, before in (
+        ("classification_head.dense.", "pooler.dense."),
+        ("classification_head.out.", "classifier.out."),
+    ):
+        if path.startswith(now):
+            return before + path.removeprefix(now)
+    return path
 
 
 def _initialize_whole(module: nn.Module, name: str) -> bool:
@@ -179,7 +189,7 @@ def _start(draw: Draw, value: Tensor, seed: int, path: str) -> Tensor:
                 f"initial() returned shape {tuple(constant.shape)} for {path}, whose shape is {tuple(value.shape)}"
             )
         return constant.expand(value.shape)
-    generator = torch.Generator().manual_seed(parameter_seed(seed, path))
+    generator = torch.Generator().manual_seed(parameter_seed(seed, _drawn_as(path)))
     start = torch.empty(value.shape, dtype=torch.float32)
     if kind == "normal":
         return start.normal_(0, size, generator=generator)

@@ -41,11 +41,20 @@ class Placement(Spec, role="placement"):
     """Base class of norm placements: where a block's norms are applied, and how its sublayers are connected.
 
     With f a sublayer: x ← sum(α · x + after(f(before(x)))), one sublayer after another. A subclass says which of the three
-    norms there are, or overrides `forward`. With several residual `streams`, x is (streams, B, T, M): `enter` makes the
+    norms there are, or defines `forward`. With several residual `streams`, x is (streams, B, T, M): `enter` makes the
     streams from the embeddings, and `leave` makes hidden states from the streams.
     """
 
     streams: ClassVar[int] = 1
+    in_turn: ClassVar[bool] = (
+        True  # whether sublayers follow one another in one stream; False where `forward` is defined
+    )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        if "forward" in vars(cls):
+            cls.in_turn = False
 
     def norms(self, norm: Norm) -> NormsOf:
         """Return the norms of each sublayer; `norm` is that of the block."""
@@ -60,9 +69,8 @@ class Placement(Spec, role="placement"):
         """Raise ValueError if a block with cross-attention, or one without residual connections, can't have this kind."""
 
     def forward(self, block: Sublayers, x: Stream, run: Pass, states: Mapping[str, Any]) -> Stream:
-        for name in block.sublayers:
-            x = block.add(name, x, block.branch(name, x, run, states.get(name)))
-        return x
+        """The output of a block whose sublayers don't follow one another in one stream."""
+        raise NotImplementedError
 
     def enter(self, x: Tensor) -> Tensor:
         return torch.stack([x] * self.streams)

@@ -332,23 +332,18 @@ class StackModule(nn.Module):
         if self.part is not None:
             return self._partly(self.part, ids, layout, token_types, memory, runs, split, extras)
         x = self._begin(ids, layout, token_types, split)
-        if split is None:
-            fused = self._fused(x, layout, runs, cache, len(runs) if layers is None else layers)
+        count = len(runs) if layers is None else layers
+        if split is None and not torch.is_grad_enabled():  # one kernel for all layers, if it serves them
+            fused = None if cache is None else fused_step(self, x, layout, runs, cache, count)
+            fused = fused_encoding(self, x, layout, runs, count, cache) if fused is None else fused
             if fused is not None:
                 return fused
         with nullcontext() if split is None else split.own_randomness():
             if self.reversible and cache is None and torch.is_grad_enabled():
                 x = reversible(self.layers, x, runs)
             else:
-                x = self._through(range(len(runs) if layers is None else layers), x, layout, runs, split, cache)
+                x = self._through(range(count), x, layout, runs, split, cache)
         return self._end(x, split)
-
-    def _fused(
-        self, x: Tensor, layout: Layout, runs: list[Pass], cache: Cache | None, count: int
-    ) -> Float[Tensor, "B T M"] | None:
-        """The output by kernels for all layers, where there are any for the layers and tokens."""
-        step = None if cache is None else fused_step(self, x, layout, runs, cache, count)
-        return fused_encoding(self, x, layout, runs, count, cache) if step is None else step
 
     def _partly(
         self,
@@ -390,14 +385,14 @@ class StackModule(nn.Module):
     ) -> Tensor:
         """Apply some of the layers in turn."""
         for i in layers:
-            block, run = self.block(self.block_of[i]), runs[i]
+            block, run = self.blocks[self.block_of[i]], runs[i]
             if i and len(self.between):
                 further = cast(GridEmbedding, self.between[i - 1]).embed(layout).to(x.dtype)
                 x = x + (further if split is None else split.own(further))
             if cache is not None:
                 x = block(x, run, cache.layers[i], cache.cross[i] if cache.cross else None)
-            elif self.training and not self.reversible and self._recomputes(i):
-                x = _checkpointed(block, x, run)
+            elif self.training and not self.reversible and self.recompute != "none" and self._recomputes(i):
+                x = _checkpointed(cast(BlockModule, block), x, run)
             else:
                 x = block(x, run)
         return x
@@ -416,12 +411,13 @@ class StackModule(nn.Module):
         split: TokenSplit | None = None,
     ) -> list[Pass]:
         """Return the `Pass` of each layer: layers with the same position scheme share one, and all share a plan."""
-        plan = Plan()
-        runs = [Pass.over(layout, scheme, plan) for scheme in self.positions]
-        for run in runs:
+        plan, runs = Plan(), []
+        for scheme in (self.position, *self.block_positions):
+            run = Pass.over(layout, scheme, plan)  # type: ignore[arg-type]
             run.memory, run.memory_layout, run.extras = memory, memory_layout, extras
             if split is not None:
                 split.share(run)
+            runs.append(run)
         return [runs[i] for i in self.position_of]
 
     @property

@@ -23,10 +23,9 @@ from ..layers.patches import PatchEmbedding
 from ..positions.absolute import Learned
 from .base import ModelSpec
 from .heads import pixel_masks, series, vision  # noqa: F401  # registers their heads
-from .heads.sequence import RENAMED_TENSORS, SequenceClassifier, SequenceClassifierHead, with_classification_head
+from .heads.sequence import SequenceClassifier, SequenceClassifierHead
 from .heads.text import Head, HeadModule, LanguageModel
 from .initialization import Glorot, Initialization
-from .renamed import rename_tensors
 from .stack import Recompute, Stack, StackModule
 
 
@@ -88,13 +87,6 @@ class Transformer(ModelSpec, kind="transformer"):
                 "or give it a transform of that width"
             )
         return self
-
-    @classmethod
-    def _with_new_names(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        return super()._with_new_names(with_classification_head(values))
-
-    def replace(self, changes: Mapping[str, Any] | None = None, /, **fields: Any) -> Self:
-        return super().replace(with_classification_head({**(changes or {}), **fields}, self.classification_head))
 
     def _check_vocabulary(self) -> None:
         reads = [name for name, stack in self.stacks() if stack.embedding.table(1, self.d_model)]
@@ -177,6 +169,8 @@ class TransformerModel(nn.Module):
     def __init__(self, spec: Transformer) -> None:
         super().__init__()
         self.spec = spec
+        # The longest context of the output stack; None where nothing bounds it, as with dynamic NTK.
+        self.max_positions = spec.output.bound(spec.max_positions)
         for name in ("encoder", "decoder"):
             stack = getattr(spec, name)
             module = stack and StackModule(stack, spec._vocabulary(name), spec.d_model, spec.max_positions, name)
@@ -185,14 +179,12 @@ class TransformerModel(nn.Module):
         second = spec.classification_head
         self.classification_head = None if second is None else second.module(spec.d_model)
         self.tie()
-        self.register_load_state_dict_pre_hook(rename_tensors)
         self.register_load_state_dict_post_hook(_tie_again)
 
     encoder: StackModule | None
     decoder: StackModule | None
     head: HeadModule | None
     classification_head: SequenceClassifierHead | None
-    renamed_tensors = RENAMED_TENSORS
 
     def tie(self) -> None:
         """Make shared tables one parameter; again after anything that replaces parameters."""
@@ -227,11 +219,6 @@ class TransformerModel(nn.Module):
         return self.spec.vocab_size
 
     @property
-    def max_positions(self) -> int | None:
-        """The longest context of the output stack; None where nothing bounds it, as with dynamic NTK."""
-        return self.spec.output.bound(self.spec.max_positions)
-
-    @property
     def device(self) -> torch.device:
         return next(self.parameters()).device
 
@@ -264,13 +251,12 @@ class TransformerModel(nn.Module):
         Where the first stack reads patches, `ids` are pixels, and a layout names the patches that are shown.
         """
         ids, layout = self._laid(ids, layout, attention_mask)
-        if not self.is_encoder_decoder:
+        if self.encoder is None or self.decoder is None:
             if target is not None:
                 raise ValueError("a target is for encoder–decoders; this model has one stack and takes ids alone")
             return self._output(ids, layout, token_types=token_types, extras=extras)
         if target is None:
             raise ValueError("an encoder–decoder takes the source ids and the target (decoder input) ids")
-        assert self.encoder is not None and self.decoder is not None
         target_layout = self._layout(target, target_layout, target_mask)
         memory = self.encoder(ids, layout, token_types=token_types, extras=extras)
         return self.decoder(target, target_layout, memory, layout, extras=extras)
@@ -367,7 +353,8 @@ class TransformerModel(nn.Module):
 
     def _laid(self, ids: Tensor, layout: Layout | None, mask: Tensor | None) -> tuple[Tensor, Layout]:
         """What the first stack reads, and its layout: patches instead of pixels."""
-        first = self.encoder if self.encoder is not None else self._output
+        first = self.encoder if self.encoder is not None else self.decoder
+        assert first is not None
         if not isinstance(first.embedding, PatchEmbedding):
             return ids, self._layout(ids, layout, mask)
         if mask is not None:

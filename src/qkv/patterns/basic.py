@@ -197,8 +197,11 @@ class Documents(Pattern, kind="documents"):
         return maybe, maybe & surely
 
 
+_CAUSAL = Causal()
+
+
 def causal() -> Pattern:
-    return Causal()
+    return _CAUSAL
 
 
 def window(size: int, ahead: int | None = None) -> Pattern:

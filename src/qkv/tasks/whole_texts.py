@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 from pydantic import Field
@@ -52,8 +52,6 @@ class Sentences(Task):
     global_tokens: which token of a row has global attention, in a model that has it: the `first`, from which classes are
                 predicted, and the default there (Longformer, Beltagy et al. 2020, §3); or `none`.
     """
-
-    renamed: ClassVar[dict[str, str]] = {"strange": "on_error"}
 
     longest: int = Field(default=128, ge=4)
     over_long: Literal["cut", "skip"] = "cut"

@@ -13,7 +13,7 @@ from ..core.ranks import Ranks
 from .checkpoints import checkpoint, rng
 from .checkpoints.checkpoint import AVERAGE, MODEL, OPTIMIZER, STATE, Checkpoints, Damaged
 from .checkpoints.state import State
-from .checkpoints.weights import Tensors, load_model, load_optimizer, with_new_names
+from .checkpoints.weights import Tensors, load_model, load_optimizer
 from .early_stopping import BestEvaluation
 from .logging.step_metrics import StepMetrics
 from .settings import Training
@@ -71,12 +71,11 @@ def restore(
             f"resume with {before!r}, or start a new run"
         )
     strategy = stepper.strategy
-    tensors = with_new_names(model, checkpoint.load_tensors(path, MODEL))
-    load_model(model, strategy.model_part(tensors), str(path / MODEL))
-    tensors = with_new_names(model, checkpoint.load_tensors(path, OPTIMIZER))
-    _restore_optimizer(path, strategy.optimizer_part(tensors), stepper, training, settings)
+    load_model(model, strategy.model_part(checkpoint.load_tensors(path, MODEL)), str(path / MODEL))
+    tensors = strategy.optimizer_part(checkpoint.load_tensors(path, OPTIMIZER))
+    _restore_optimizer(path, tensors, stepper, training, settings)
     if average and checkpoint.has_tensors(path, AVERAGE):
-        average.load(strategy.model_part(with_new_names(model, checkpoint.load_tensors(path, AVERAGE))))
+        average.load(strategy.model_part(checkpoint.load_tensors(path, AVERAGE)))
     return state, saved
 
 

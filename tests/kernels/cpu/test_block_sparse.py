@@ -80,7 +80,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         calls.append(sum(map(len, self.rows)))
         return forward(self)
 
-    monkeypatch.setattr(block_sparse, "_MIN_SCORES", 0)
+    monkeypatch.setattr(block_sparse, "MIN_SCORES", 0)
     monkeypatch.setattr(BlockSparse, "forward", counted)
     return calls
 

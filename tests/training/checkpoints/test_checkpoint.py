@@ -103,13 +103,6 @@ def test_a_best_that_is_no_checkpoint_is_none(tmp_path, name):
     assert store.best() is None
 
 
-def test_of_checkpoints_from_before_the_state_named_the_best_the_file_does(tmp_path):
-    store = Checkpoints(tmp_path)
-    best = save(store, 1, best=True)
-    rewrite(save(store, 2), best=...)
-    assert store.best() == best
-
-
 def rewrite(path: Path, **changes) -> None:
     """Change a checkpoint's state.json and make its checksum fit; `...` takes a part out."""
     content = json.loads((path / STATE).read_text())

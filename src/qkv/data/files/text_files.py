@@ -27,8 +27,6 @@ class TextFiles(FileSource):
               warning for the first few; all are counted.
     """
 
-    renamed: ClassVar[dict[str, str]] = {"damaged": "on_error"}
-
     encoding: Encoding = "utf-8"
     on_error: OnError = "raise"
 

@@ -6,14 +6,14 @@ import re
 from collections.abc import Hashable
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import Field, field_validator
 
 from ..holdout import HoldOutSource
 from ..media.audio import MOST_SAMPLES, Wave, decode, resampled
 from ..media.image_files import Files, open_image_files, stamp_of
-from ..source import Example, Skipped, Split, Table, new_name_of_refuse
+from ..source import Example, Skipped, Split, Table
 
 _FORMATS = "wav wave flac ogg oga opus mp3 aif aiff aifc au snd caf w64 rf64"
 SUFFIXES = frozenset(f".{name}" for name in _FORMATS.split())
@@ -36,7 +36,7 @@ class Sounds(HoldOutSource, kind="sounds"):
     validation: str | None = None
     test: str | None = None
     rate: int | None = Field(default=None, gt=0)
-    rates: Annotated[Literal["raise", "skip", "resample"], BeforeValidator(new_name_of_refuse)] = "raise"
+    rates: Literal["raise", "skip", "resample"] = "raise"
     cache: int = Field(default=256, ge=0)
 
     @field_validator("label", "validation", "test")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-from pydantic import BeforeValidator
+from typing import Literal
 
 from ..files.number_tables import NumberFormat, Numbers, NumberTable, number_table
-from ..source import new_name_of_refuse
 from .hub_datasets import Datasets, part_of
 from .time_series import SeriesSource
 
@@ -30,7 +27,7 @@ class DatasetSeries(SeriesSource, kind="dataset-series"):
     revision: str | None = None
     split: str = "train"
     columns: tuple[str | int, ...] | None = None
-    gaps: Annotated[Literal["raise", "fill"], BeforeValidator(new_name_of_refuse)] = "raise"
+    gaps: Literal["raise", "fill"] = "raise"
 
     def values(self) -> tuple[Numbers, tuple[str, ...]]:
         return self._table()[:2]

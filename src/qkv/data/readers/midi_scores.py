@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 
@@ -36,8 +36,6 @@ class Scores(FileSource, kind="scores"):
     shortest: minimum number of frames in a piece; shorter ones are skipped.
     on_error: "skip" and count MIDI files that can't be read, or "raise" an error.
     """
-
-    renamed: ClassVar[dict[str, str]] = {"bad": "on_error"}
 
     path: str | None = None
     validation_path: str | None = None

@@ -6,10 +6,10 @@ import csv
 import io
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from ..files.cache import Stamp, stamp_of
 from ..files.compressed import bare_name
@@ -19,7 +19,7 @@ from ..files.encodings import Encoding
 from ..files.lines import whole_text
 from ..files.number_tables import DecimalMark, NumberFormat, Numbers, NumberTable, number_table
 from ..files.parquet import SUFFIX, ParquetRows
-from ..source import SPLITS, Example, Source, Split, Table, new_name_of_refuse
+from ..source import SPLITS, Example, Source, Split, Table
 
 _COMPARED = 1000  # rows with which the first is compared
 _BEGINNING = 10_000  # characters that show the separator
@@ -115,7 +115,7 @@ class Series(SeriesSource, kind="series"):
 
     path: str = ""
     columns: tuple[str | int, ...] | None = None
-    gaps: Annotated[Literal["raise", "fill"], BeforeValidator(new_name_of_refuse)] = "raise"
+    gaps: Literal["raise", "fill"] = "raise"
     rows: tuple[int, int, int] | None = None
     header: bool | None = None
     encoding: Encoding = "utf-8"

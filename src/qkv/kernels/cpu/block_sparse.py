@@ -18,7 +18,7 @@ from ..request import Request
 from . import block_plan
 from .block_plan import Plans, Tokens
 
-_MIN_SCORES = 1 << 20  # from which the kernels are called, and built if they aren't yet
+MIN_SCORES = 1 << 20  # from which the kernels are called, and built if they aren't yet
 _MOST_FULL = 1024  # tokens up to which they are faster than the fused function where no block is left out
 
 
@@ -62,12 +62,12 @@ class BlockSparse:
 def find_plans(q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: Tokens) -> tuple[Plans, ...] | None:
     """The plans with which the kernels serve these; None where they can't, or where there is too little work for them."""
     n_scores = q.shape[2] * q.shape[1] * k.shape[1] * (len(q) if tokens.alike else 1)
-    if rule.per_head or n_scores < _MIN_SCORES or not native.fits(q, k, v):
+    if rule.per_head or n_scores < MIN_SCORES or not native.fits(q, k, v):
         return None
     plans = block_plan.plans(rule, tokens)
     if plans is None:
         return None
-    enough = not tokens.alike or len(q) * q.shape[2] * block_plan.n_scores(plans[0]) >= _MIN_SCORES
+    enough = not tokens.alike or len(q) * q.shape[2] * block_plan.n_scores(plans[0]) >= MIN_SCORES
     return plans if enough and native.serves(q, k, v) else None
 
 
@@ -80,15 +80,14 @@ def find(
 
 
 def beats_fused(request: Request) -> bool:
-    """Whether the kernels are faster than PyTorch's fused function without a mask, as far as the host can tell.
+    """Whether the kernels are faster than PyTorch's fused function without a mask, from `MIN_SCORES` scores on, as far as
+    the host can tell.
 
     They are on AMD's processors with AVX-512, where the function multiplies by MKL; most of all in training in bf16, in
     which its backward pass takes each head of each row by itself.
     """
     q, k, v = request.q, request.k, request.v
     if request.bias is not None or request.softcap or request.dropout or not (is_favored(q) and native.takes(q, v)):
-        return False
-    if len(q) * q.shape[2] * q.shape[1] * k.shape[1] < _MIN_SCORES:
         return False
     layouts = request.layout, request.kv_layout
     parts = needed_parts(request.pattern, *layouts)

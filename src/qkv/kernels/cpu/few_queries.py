@@ -45,12 +45,6 @@ def is_readable(*tensors: Tensor) -> bool:
     ) and all(type(x) in (Tensor, torch.nn.Parameter) for x in tensors)
 
 
-def suits(request: Request) -> bool:
-    """Whether to take it where it may be chosen: few queries over many keys."""
-    few = request.q.shape[1] == 1 or request.q.shape[1] * FEWEST_KEYS <= request.k.shape[1]
-    return request.q.device.type == "cpu" and few and refuses(request) is None
-
-
 def run(request: Request) -> Result:
     q = request.q
     lse = q.new_empty(q.shape[0], q.shape[2], q.shape[1], dtype=torch.float32) if request.return_lse else None

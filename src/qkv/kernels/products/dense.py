@@ -27,7 +27,7 @@ def dense_product(
         matrices = (native.Matrix(weight, bias),)
         if not torch.is_grad_enabled() and native.serves(x, matrices):
             return native.products(x, matrices)
-        if onednn.serves(x, weight):
+        if x.numel() * weight.shape[0] >= onednn.LEAST and onednn.serves(x, weight):
             out: Tensor = onednn.Linear.apply(x, weight, bias)
             return out
     return F.linear(x, weight, bias)

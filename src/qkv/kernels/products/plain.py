@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-_PLAIN = (Tensor, torch.nn.Parameter, torch.nn.Buffer)
+_PLAIN = frozenset({Tensor, torch.nn.Parameter, torch.nn.Buffer})
 
 
 def is_plain(*tensors: Tensor) -> bool:
@@ -24,4 +24,4 @@ def is_unwatched(*tensors: Tensor) -> bool:
         or forward_ad._current_level >= 0
         or torch._C._get_tracing_state() is not None
         or torch.is_autocast_enabled("cpu")
-    ) and all(type(x) in _PLAIN for x in tensors)
+    ) and _PLAIN.issuperset(map(type, tensors))

@@ -1,5 +1,4 @@
-"""`QuantizedMatrix`: the weight of a linear layer, an embedding or a head as codes and scales; `linear` multiplies by any
-weight.
+"""`QuantizedMatrix`: the weight of a linear layer, an embedding or a head as codes and scales.
 
 It takes the place of the parameter `weight` of such a layer, and is no parameter: its tensors are buffers, which are saved
 but not trained. They keep their dtype when a model is cast.
@@ -13,7 +12,6 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from ...kernels.products.dense import dense_product
 from ...quantization.formats import Packed
 from ...quantization.product import product
 from ...quantization.scheme import Activations
@@ -92,14 +90,6 @@ class QuantizedMatrix(nn.Module):
     def extra_repr(self) -> str:
         groups = "per channel" if self.scales.shape[1] == 1 else f"groups of {self.packed.group}"
         return f"{self.shape[1]} → {self.shape[0]}, {self.format.name}, {groups}"
-
-
-def linear(x: Tensor, weight: Tensor | nn.Module, bias: Tensor | None = None) -> Tensor:
-    """Return x Wᵀ + bias, where W is a tensor or a `QuantizedMatrix`."""
-    if isinstance(weight, Tensor):
-        return dense_product(x, weight, bias)
-    out: Tensor = weight(x, bias)
-    return out
 
 
 def dense(weight: Tensor | nn.Module) -> Tensor:

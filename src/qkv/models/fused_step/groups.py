@@ -101,6 +101,10 @@ class OwnGroup(Group):
         if self._is_described(shape) and self.keys <= self.slots and _hold(self.states, self.buffers):
             return True
         self.shape = None
+        for own, state in zip(self.described, self.states, strict=True):
+            if state.is_empty:
+                rows, heads = shape[0], own.kv_heads
+                state.first_buffers((rows, heads, own.width), (rows, heads, own.values), shape[2], padded=False)
         found = [state.buffers(shape[1]) for state in self.states]
         self.buffers = [each for each in found if each is not None]
         if len(self.buffers) < len(found) or not all(_is_plain(x, shape[2]) for both in self.buffers for x in both):

@@ -23,7 +23,7 @@ from ...positions.base import PositionModule
 from ...positions.rotary import RotaryTurn
 from ...quantization.product import integers
 from ..block import BlockModule
-from ..placement import Parallel, Placement
+from ..placement import Parallel
 
 _NAMES = ("attention", "cross", "feedforward")
 _DTYPES = (torch.float32, torch.bfloat16)
@@ -128,11 +128,10 @@ def layer(block: nn.Module, known: Described) -> native.Layer:
     """A block. Raises `Unfit` where the kernels can't do the same."""
     if type(block) is not BlockModule or len(block.scale) or block.training:
         raise Unfit
-    forward = type(block.placement).forward
-    if forward not in (Placement.forward, Parallel.forward) or block.placement.streams > 1:
-        raise Unfit
     made = native.Layer(skip=block.skip, multiplier=block.multiplier, adds=block.residual)
-    made.parallel = forward is Parallel.forward
+    made.parallel = type(block.placement).forward is Parallel.forward
+    if not (block.placement.in_turn or made.parallel) or block.placement.streams > 1:
+        raise Unfit
     before = {} if block.norms_sum else dict(block.norm.items())
     total = block.norm if block.norms_sum else block.norm_sum
     for i, name in enumerate(_NAMES):
@@ -200,7 +199,10 @@ def is_simple(position: PositionModule) -> bool:
 
 def are_original() -> bool:
     """Whether nobody has replaced a method of the classes that the kernels stand for."""
-    return all(getattr(cls, name) is method for cls, name, method in _METHODS)
+    for cls, name, method in _METHODS:  # noqa: SIM110  # a generator is slower, and this is asked before every search
+        if getattr(cls, name) is not method:
+            return False
+    return True
 
 
 def settings_of(modules: Iterable[nn.Module]) -> list[dict[str, Any]]:

@@ -1,11 +1,10 @@
-"""Heads for whole sequences: class scores, numbers, or one vector; and how earlier versions wrote them."""
+"""Heads for whole sequences: class scores, numbers, or one vector."""
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -135,53 +134,3 @@ def pool(hidden: Float[Tensor, "B T M"], layout: Layout, method: str) -> Float[T
         raise ValueError(f"pooling is mean, max, first or last, not {method!r}")
     index = valid.long().argmax(1) if method == "first" else valid.shape[1] - 1 - valid.flip(1).long().argmax(1)
     return hidden[torch.arange(hidden.shape[0], device=hidden.device), index]
-
-
-# -- earlier versions --------------------------------------------------------------------------------------------------
-
-RENAMED_TENSORS = {"pooler.dense.": "classification_head.dense.", "classifier.out.": "classification_head.out."}
-
-_DEFAULTS: dict[str, dict[str, Any]] = {"pooler": {"method": "first", "dense": True}, "classifier": {"labels": 2}}
-
-
-def with_classification_head(values: Mapping[str, Any], head: SequenceClassifier | None = None) -> dict[str, Any]:
-    """Fields of a Transformer with `classification_head` in place of the fields `pooler` and `classifier` of earlier
-    versions, with a warning. Keys may be paths (`classifier.labels`), as in changes to a spec that has the head `head`.
-
-    Raises ValueError for a classifier without a pooler, or where old and new fields are mixed.
-    """
-    old = {path: value for path, value in values.items() if path.partition(".")[0] in _DEFAULTS}
-    fields = {path: value for path, value in values.items() if path not in old}
-    if not old:
-        return fields
-    if any(value is not None for value in old.values()):
-        warnings.warn(
-            "transformer: 'pooler' and 'classifier' are now one field, 'classification_head', a sequence-classifier",
-            stacklevel=4,
-        )
-    if any(path.partition(".")[0] == "classification_head" for path in fields):
-        raise ValueError(
-            f"{next(iter(old))!r} is an old name of 'classification_head', and both are given; leave it out"
-        )
-    new = None if head is None else head.to_dict()
-    for path in sorted(old, key=lambda path: (not path.startswith("pooler"), path)):
-        part, _, name = path.partition(".")
-        if old[path] is None and not name:
-            new = None if part == "pooler" or new is None else {**new, "labels": None}
-            continue
-        if new is None and part == "classifier":
-            raise ValueError(
-                f"{path}: a classifier reads what a pooler gives; give the spec a classification_head instead"
-            )
-        # its kind alone, such as "pooler", was short for the defaults
-        if not name and not isinstance(old[path], Mapping) and old[path] != part:
-            raise ValueError(f"{path}: it is a mapping, such as {_DEFAULTS[part]}, or null, not {old[path]!r}")
-        own = old[path] if isinstance(old[path], Mapping) else {}
-        new = {**(new or {"labels": None}), **_as_now({name: old[path]} if name else {**_DEFAULTS[part], **own})}
-    return {**fields, "classification_head": new}
-
-
-def _as_now(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of an old pooler or classifier as those of `SequenceClassifier`."""
-    new = {{"method": "pool"}.get(name, name): value for name, value in fields.items() if name not in ("kind", "dense")}
-    return {**new, "activation": "tanh" if fields["dense"] else None} if "dense" in fields else new

@@ -15,11 +15,10 @@ from ...core.spec import Cost, Spec
 from ...layers.dropout import dropout
 from ...layers.embedding import Input
 from ...layers.feedforward import ACTIVATIONS, Activation, FeedForwardLayer
-from ...layers.linear import Linear
+from ...layers.linear import Linear, product
 from ...layers.losses import LossSums, at_least_fp32, cross_entropy, linear_cross_entropy
 from ...layers.norm import LayerNorm, Norm
 from ...layers.quantized import dense
-from ...layers.quantized import linear as product
 
 
 class Head(Spec, role="head"):
@@ -168,7 +167,8 @@ class LanguageModelHead(HeadModule):
             self.weight = stack.embedding.weight
 
     def forward(self, hidden: Float[Tensor, "B T M"]) -> Float[Tensor, "B T V"]:
-        logits = product(self.transformed(hidden), self.weight, self.bias)
+        hidden = hidden if self.transform is None and self.scale == 1.0 else self.transformed(hidden)
+        logits = product(hidden, self.weight, self.bias)
         return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
 
     def loss(

@@ -35,7 +35,6 @@ class ImageClassify(AugmentedTask, kind="image-classify"):
              it is, or "skip" and count it.
     """
 
-    renamed: ClassVar[dict[str, str]] = {"strange": "on_error"}
     tells_classes: ClassVar[bool] = True
     reads: ClassVar[str] = "image"  # the key of the picture in an example
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise, product
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,8 +45,6 @@ class Segment(SceneTask, kind="segment"):
     A mask of the stored pixels of a picture that its EXIF data turn is turned with it. Pictures smaller than the model's
     input are padded with black, which isn't counted.
     """
-
-    renamed: ClassVar[dict[str, str]] = {"turn": "rotate"}
 
     classes: tuple[str, ...] = ()
     values: tuple[int, ...] = ()

@@ -47,7 +47,6 @@ class Sound(Task, kind="sound"):
     fields = ("audio", "rate", "label")
     pool: ClassVar[int] = 512
     needs_tokenizer: ClassVar[bool] = False
-    renamed: ClassVar[dict[str, str]] = {"unseen": "on_error"}
     tells_classes: ClassVar[bool] = True
 
     n_fft: int = Field(default=256, ge=16)

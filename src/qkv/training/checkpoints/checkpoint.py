@@ -301,21 +301,17 @@ def _check(path: Path, known: Mapping[str, Any]) -> None:
 
 
 def _best_of(newest: Path) -> str | None:
-    """The name of the best checkpoint; in checkpoints of earlier versions it is in the file `best`."""
-    content = _verified(newest)
-    pointer = newest.parent / "best"
-    if "best" in content or not pointer.is_file():
-        return content.get("best")
-    return pointer.read_text(encoding="utf-8", errors="replace").strip()
+    """The name of the best checkpoint."""
+    return _verified(newest).get("best")
 
 
 def _is_temporary(checkpoint: Path) -> bool:
-    """Whether the next save deletes it; earlier versions kept that in the state."""
+    """Whether the next save deletes it."""
     try:
         content = _verified(checkpoint)
     except Damaged:
         return False
-    return bool(content.get("temporary", content["state"].get("temporary", False)))
+    return bool(content.get("temporary", False))
 
 
 def _verified(checkpoint: Path) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from ...core import checksums
 from ...core.spec import nearest
 from ...layers.lora import trained
-from ...models.renamed import new_name
 from ..optimizers.state import Eager
 from .streaming import Later, stream_tensors
 
@@ -47,18 +46,13 @@ def local(tensor: Tensor) -> Tensor:
     return tensor if to_local is None else to_local()
 
 
-def with_new_names(model: nn.Module, tensors: Tensors) -> dict[str, Tensor]:
-    """Tensors that an earlier version saved, under the names that the model has for them now."""
-    return {new_name(model, name): tensor for name, tensor in tensors.items()}
-
-
 @torch.no_grad()
 def load_model(model: nn.Module, tensors: Tensors, where: str = "the weights") -> None:
     """Copy tensors into the model in place, so that tied parameters stay tied.
 
     Raises ValueError where a name or a shape doesn't fit, before anything is changed.
     """
-    mine, tensors = model_tensors(model), with_new_names(model, tensors)
+    mine = model_tensors(model)
     missing, unknown = [n for n in mine if n not in tensors], [n for n in tensors if n not in mine]
     if unknown:
         raise ValueError(f"{where} hold {unknown[0]!r}, which this model lacks; {nearest(unknown[0], mine)}")
