@@ -117,7 +117,7 @@ def test_truncated_sources_are_counted(trained: Path, monkeypatch: pytest.Monkey
     pairs = list(run.recipe.data.examples("test", shuffle=False))
     long = sum(len(pair["source"].split()) + 1 > 6 for pair in pairs)
     short = run.recipe.change(["batching.max_length=6", "generation.max_new_tokens=4"])
-    monkeypatch.setattr(type(run.model), "max_positions", 6)
+    monkeypatch.setattr(run.model, "max_positions", 6)
     found = evaluate_run(replace(run, recipe=short, generation=short.generation))
     assert long > 0 and any(f"truncated {long} of 20 sources to the model's context" in note for note in found.notes)
 

@@ -126,7 +126,7 @@ def check(name: str, content: bytes, folder: Path) -> str | None:
     options = SOUND[_sound(name)][1]
     ways: list[dict[str, Any]] = [{}]
     if options["kind"] != "series":
-        ways = [{}, {"damaged": "skip"}, {"validation_path": str(path), "test_path": str(path)}]
+        ways = [{}, {"on_error": "skip"}, {"validation_path": str(path), "test_path": str(path)}]
     for way in ways:
         begin = time.perf_counter()
         wrong = _read(source_of(path, way), path)
