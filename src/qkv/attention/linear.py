@@ -7,7 +7,9 @@ chunk to chunk; decoding is a recurrence with that sum as its state.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -19,6 +21,7 @@ from torch.nn import functional as F
 from ..core.device import KeepsDtype
 from ..core.layout import Layout
 from ..core.spec import Cost
+from ..kernels.hidden_nan import confined, may_have_nan
 from ..kv_cache.full import LayerState, SlotTables
 from ..patterns.algebra import parts_of
 from ..patterns.basic import Causal, Documents, Full, Pattern
@@ -144,9 +147,8 @@ class LinearState:
     Where features have a `log`, the sum is of φ · e^(−top) with the largest log so far, `top`.
     """
 
-    def __init__(self) -> None:
-        self.sums: Float[Tensor, "B K R E1"] | None = None
-        self.top: Float[Tensor, "B K"] | None = None
+    def __init__(self, sums: Float[Tensor, "B K R E1"] | None = None, top: Float[Tensor, "B K"] | None = None) -> None:
+        self.sums, self.top = sums, top
 
     def reorder(self, rows: Int[Tensor, " N"]) -> None:
         if self.sums is not None:
@@ -192,23 +194,68 @@ def linear_attention(
 
     s runs over the real tokens of t's document, with `causal` over those up to t. Tokens are in order of position, and
     documents follow one another. K key-value heads serve H query heads, K dividing H. A query whose denominator is 0 gets
-    0, as does padding. A `state` has the sums over earlier tokens, and is updated.
+    0, as does padding. A `state` has the sums over earlier tokens, and is updated. On CPUs, NaN and infinities reach only
+    the queries that see them.
 
     Raises ValueError for a state with rows of several documents, or without `causal`.
     """
-    docs = document_numbers(layout)
+    docs, tokens = document_numbers(layout), v.shape[1]
     if state is not None and (docs is not None or not causal):
         raise ValueError("a decoding state needs causal=True and one document a row; give a layout without segments")
-    tokens = v.shape[1]
+    before = None if state is None or tokens == 1 else LinearState(state.sums, state.top)
+    attended = partial(_by_strips, layout=layout, docs=docs, causal=causal, chunk=chunk)
     with torch.autocast(v.device.type, enabled=False):
-        if not causal or docs is not None or tokens <= STRIP:
-            return _attended(q, k, v, layout, docs, causal, state, chunk)
-        carried = LinearState() if state is None else state
-        parts = zip(_split(q), _split(k), v.split(STRIP, 1), range(0, tokens, STRIP), strict=True)
-        done = [
-            _attended(q, k, v, layout.slice(at, at + v.shape[1]), None, True, carried, chunk) for q, k, v, at in parts
-        ]
-        return torch.cat(done, 1)
+        out = attended(q, k, v, state)
+        if tokens > 1 and (causal or docs is not None) and may_have_nan(out):
+            out = _confined(out, q, k, v, before, attended)
+    return out
+
+
+def _by_strips(
+    q: Features,
+    k: Features,
+    v: Tensor,
+    state: LinearState | None,
+    layout: Layout,
+    docs: Tensor | None,
+    causal: bool,
+    chunk: int,
+) -> Float[Tensor, "B T H E"]:
+    """`_attended`, a strip of a long causal row at a time."""
+    if not causal or docs is not None or v.shape[1] <= STRIP:
+        return _attended(q, k, v, layout, docs, causal, state, chunk)
+    carried = LinearState() if state is None else state
+    parts = zip(_split(q), _split(k), v.split(STRIP, 1), range(0, v.shape[1], STRIP), strict=True)
+    return torch.cat(
+        [_attended(q, k, v, layout.slice(at, at + v.shape[1]), None, True, carried, chunk) for q, k, v, at in parts], 1
+    )
+
+
+def _confined(
+    out: Float[Tensor, "B T H E"],
+    q: Features,
+    k: Features,
+    v: Float[Tensor, "B T K E"],
+    before: LinearState | None,
+    attended: Callable[[Features, Features, Tensor, LinearState | None], Tensor],
+) -> Float[Tensor, "B T H E"]:
+    """`out`, with NaN and infinities only of queries that see such tokens: `attended` says which, by a feature of 1 and
+    values of 1 for such tokens."""
+    (q, bad_q), (k, bad_k) = _finite(q), _finite(k)
+    bad = ~v.isfinite()
+    clean = attended(q, k, v.masked_fill(bad, 0.0), before)
+    q, k = (Features(torch.ones_like(x.values[..., :1])) for x in (q, k))
+    seen = attended(q, k, (bad | bad_k[..., None]).float(), None) > 0
+    return confined(out, clean, seen | bad_q[..., None])
+
+
+def _finite(x: Features) -> tuple[Features, Tensor]:
+    """Features with zeros for tokens that have some that are not finite, and which tokens these are."""
+    values, log = x
+    bad = ~values.isfinite().all(-1)
+    bad = bad if log is None else bad | ~log.isfinite()
+    log = None if log is None else log.masked_fill(bad, LOW)
+    return Features(values.masked_fill(bad[..., None], 0.0), log), bad
 
 
 def sums_over(k: Features, v: Float[Tensor, "B T K E"], layout: Layout) -> Float[Tensor, "B K R E1"]:

@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from ..core.graphs import untraced
 from ..core.layout import Layout
 from ..core.spec import Cost
+from ..kernels.hidden_nan import confined, may_have_nan
 from ..kernels.plan import Plan
 from ..kv_cache.full import KeyValueState, LayerState, SlotTables
 from ..layers.dropout import dropout
@@ -250,7 +251,8 @@ def lsh_attention(
     A pair that occurs in N_ij rounds counts once: each of them lowers its score by log N_ij (the paper's appendix A). A
     document of at most `chunk` tokens is one bucket, which is exact: if it crosses the border of a chunk, its tokens see the
     next chunk too. Padding is sorted after all tokens and each document has separate buckets, so neither padding nor other
-    documents are attended to, and the width of padding changes nothing. Padded queries give 0.
+    documents are attended to, and the width of padding changes nothing. Padded queries give 0. On CPUs, NaN and infinities
+    reach only the queries that see them.
     """
     length = -(-qk.shape[1] // chunk) * chunk
     more = length + 1 - qk.shape[1]  # one more token than slots: padding before the first chunk
@@ -258,10 +260,13 @@ def lsh_attention(
     queries, values = (F.pad(x.masked_fill(hidden, 0.0), (0, 0, 0, 0, 0, more)).transpose(1, 2) for x in (qk, v))
     at = F.pad(layout.positions[..., 0], (0, more), value=-1)
     sort = _sorted(hashed(queries, rotations), at, layout, chunk, rotations.shape[-1] * 2, causal)
-    out, lse = _within_chunks(queries, unit(queries), values, at, sort, causal, dropout)
-    mixed = out.gather(3, sort.slot[..., None].expand(*sort.slot.shape, out.shape[-1]))
-    share = lse.gather(3, sort.slot).softmax(2)[..., None]
-    return (share * mixed).sum(2)[:, :, : qk.shape[1]].transpose(1, 2).to(v.dtype)
+    out = _over_rounds(queries, values, at, sort, causal, dropout)
+    if may_have_nan(out):
+        bad, bad_v = ~queries.isfinite().all(-1, keepdim=True), ~values.isfinite()
+        clean = (queries.masked_fill(bad, 0.0), values.masked_fill(bad_v, 0.0))
+        seen = _over_rounds(torch.zeros_like(queries), (bad | bad_v).to(queries.dtype), at, sort, causal, 0.0) > 0
+        out = confined(out, _over_rounds(*clean, at, sort, causal, dropout), seen | bad[:, :, :length])
+    return out[:, :, : qk.shape[1]].transpose(1, 2).to(v.dtype)
 
 
 class _Sorted(NamedTuple):
@@ -292,6 +297,21 @@ def _sorted(
     if causal or layout.segments is None:  # a document that is alone in its row begins with the first chunk
         return _Sorted(bucket, slot, own, torch.cat(seen, -1), None)
     return _Sorted(bucket, slot, own, torch.cat([*seen, torch.cat([own[..., 1:, :], beyond], -2)], -1), fits)
+
+
+def _over_rounds(
+    queries: Float[Tensor, "B H L+1 D"],
+    values: Float[Tensor, "B H L+1 E"],
+    at: Int[Tensor, "B L+1"],
+    sort: _Sorted,
+    causal: bool,
+    dropped: float,
+) -> Float[Tensor, "B H L E"]:
+    """The attention of all rounds, each weighted by its share of the sum of exponentials."""
+    out, lse = _within_chunks(queries, unit(queries), values, at, sort, causal, dropped)
+    mixed = out.gather(3, sort.slot[..., None].expand(*sort.slot.shape, out.shape[-1]))
+    share = lse.gather(3, sort.slot).softmax(2)[..., None]
+    return (share * mixed).sum(2)
 
 
 def _within_chunks(

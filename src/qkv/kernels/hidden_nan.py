@@ -22,3 +22,8 @@ def may_have_nan(x: Tensor) -> bool:
         return False
     x = x.detach()
     return not math.isfinite(x.sum(dtype=torch.float32 if x.dtype in _HALVES else x.dtype).item())
+
+
+def confined(whole: Tensor, clean: Tensor, seen: Tensor) -> Tensor:
+    """`clean`, a result without NaN and infinities, with those of `whole` where a query sees them."""
+    return clean + torch.where(seen, whole - clean, 0.0).detach()  # gradients of `whole` are NaN everywhere
