@@ -67,7 +67,13 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "olmo2": ("olmo-2-7b", LLAMA),
     "smollm3": ("smollm3-3b", LLAMA),
     "granite": ("granite-3.1-2b", LLAMA),
+    "granite with biases": ("granite-3.1-2b", {**LLAMA, "attention_bias": True, "feedforward_bias": True}),
+    "granite, llama3": (
+        "granite-3.1-2b",
+        {**LLAMA, "position": Rotary(scaling=Llama3Scaling(factor=4.0, original_max_positions=64))},
+    ),
     "phi3": ("phi-3-mini", {**LLAMA, "windows": None}),
+    "phi3, a part of each head": ("phi-3-mini", {**LLAMA, "windows": None, "position": Rotary(fraction=0.75)}),
     "longrope": ("phi-3-mini", {**LLAMA, "max_positions": 1024, "windows": None, "position": Rotary(scaling=LONG)}),
     "gemma2": ("gemma-2-2b", GEMMA),
     "gemma3": ("gemma-3-1b", GEMMA),

@@ -97,8 +97,8 @@ def to_theirs(
         raise ValueError("this model has no LoRA adapter; `qkv.adapt(model, qkv.LoRA())` gives it one")
     if spec.train:
         raise ValueError(
-            f"the adapter also trains {', '.join(spec.train)}, which has no place in PEFT's format; save the whole model, "
-            "whose weights hold all of it"
+            f"the adapter also trains {', '.join(spec.train)}, which qkv doesn't write in PEFT's format; save the "
+            "whole model, whose weights hold all of it"
         )
     tensors: dict[str, Tensor] = {}
     ranks: dict[str, int] = {}
@@ -114,7 +114,9 @@ def to_theirs(
         ranks[part.name], scales[part.name] = len(a), scale
         turned.add(part.turned)
     if ours:
-        raise ValueError(f"PEFT's format has no name for the adapter of {next(iter(ours))!r} in this family")
+        raise ValueError(
+            f"qkv has no PEFT name for the adapter of {next(iter(ours))!r} in this family; save the whole model"
+        )
     return _config(spec, ranks, scales, turned, base, task), tensors
 
 

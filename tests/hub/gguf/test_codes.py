@@ -65,7 +65,7 @@ def test_what_is_not_kept_or_written() -> None:
         (rtn(matrix, format_of("int4"), 16, True), "int4 weights of 64 inputs in groups of 16"),
     ):
         with pytest.raises(
-            ValueError, match=rf"no type for {said} \(blk.0.x\); it has one for symmetric int8 and int4"
+            ValueError, match=rf"qkv writes no GGUF of {said} \(blk.0.x\); it writes symmetric int8 and int4"
         ):
             type_of(packed, "blk.0.x")
     sorted_ = rtn(matrix, format_of("int4"), 32, True)

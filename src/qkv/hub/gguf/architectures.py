@@ -80,9 +80,8 @@ SIZES = (
     Same("block_count", "num_hidden_layers"),
     Same("feed_forward_length", "intermediate_size", optional=True),
 )
-LLAMA: tuple[Entry, ...] = (*SIZES, RMS, SILU, Heads(), RopeKeys())
-DIVIDED: tuple[Entry, ...] = (*SIZES, RMS, SILU, Heads(head_dim=None), RopeKeys(head_dim=None))
-UNBIASED = Says("attention_bias", (False,), "attention of this family has no biases")
+LLAMA: tuple[Entry, ...] = (*SIZES, RMS, SILU)
+UNBIASED = Says("attention_bias", (False,), "attention of this family has no bias of its output")
 GPT2: tuple[Entry, ...] = (
     Same("context_length", "n_positions"),
     Same("embedding_length", "n_embd"),
@@ -92,6 +91,7 @@ GPT2: tuple[Entry, ...] = (
 )
 TANH = "gelu_pytorch_tanh"
 GELU = "feed-forward layers of this family use GELU"
+FREQUENCIES = ("llama3",)
 EXPERT_KEYS: tuple[Entry, ...] = (
     Same("expert_count", "num_experts"),
     Same("expert_used_count", "num_experts_per_tok"),
@@ -100,9 +100,11 @@ EXPERT_KEYS: tuple[Entry, ...] = (
 
 
 def _llama(name: str, model_type: str, hub_class: str, *own: Entry, **more: Any) -> Architecture:
-    """One of Llama's kind; `divided`: the heads divide the width."""
-    rows, shared = more.pop("rows", neighbors), DIVIDED if more.pop("divided", False) else LLAMA
-    return Architecture(name, model_type, hub_class, (*shared, *own), rows, **more)
+    """One of Llama's kind. `divided`: the heads divide the width; `tensors`: see `RopeKeys`."""
+    head_dim = None if more.pop("divided", False) else "head_dim"
+    heads = Heads(head_dim=head_dim), RopeKeys(tensors=more.pop("tensors", ()), head_dim=head_dim)
+    rows = more.pop("rows", neighbors)
+    return Architecture(name, model_type, hub_class, (*LLAMA, *heads, *own), rows, **more)
 
 
 VOCABULARY = Same("vocab_size", "vocab_size", 0)
@@ -193,10 +195,33 @@ ARCHITECTURES: tuple[Architecture, ...] = (
         ),
         falcon,
     ),
-    _llama("llama", "llama", "LlamaForCausalLM", VOCABULARY, *BIASES, tells=lambda said: not said.get("expert_count")),
-    _llama("llama", "mistral", "MistralForCausalLM", VOCABULARY, Narrowed(), tells=lambda said: False),
-    _llama("llama", "mixtral", "MixtralForCausalLM", *MIXTRAL, tells=lambda said: bool(said.get("expert_count"))),
-    _llama("qwen2", "qwen2", "Qwen2ForCausalLM", Narrowed(), rows=halves),
+    _llama(
+        "llama",
+        "llama",
+        "LlamaForCausalLM",
+        VOCABULARY,
+        *BIASES,
+        tensors=FREQUENCIES,
+        tells=lambda said: not said.get("expert_count"),
+    ),
+    _llama(
+        "llama",
+        "mistral",
+        "MistralForCausalLM",
+        VOCABULARY,
+        Narrowed(),
+        tensors=FREQUENCIES,
+        tells=lambda said: False,
+    ),
+    _llama(
+        "llama",
+        "mixtral",
+        "MixtralForCausalLM",
+        *MIXTRAL,
+        tensors=FREQUENCIES,
+        tells=lambda said: bool(said.get("expert_count")),
+    ),
+    _llama("qwen2", "qwen2", "Qwen2ForCausalLM", Narrowed(), rows=halves, divided=True),
     _llama("qwen3", "qwen3", "Qwen3ForCausalLM", UNBIASED, Narrowed(), rows=halves),
     _llama(
         "qwen2moe",
@@ -209,6 +234,7 @@ ARCHITECTURES: tuple[Architecture, ...] = (
         SPARSE_STEP,
         Narrowed(),
         rows=halves,
+        divided=True,
         untied=True,
     ),
     _llama(
@@ -234,14 +260,15 @@ ARCHITECTURES: tuple[Architecture, ...] = (
         number("residual_scale", "residual_multiplier", 1.0),
         number("logit_scale", "logits_scaling", 1.0),
         VOCABULARY,
-        UNBIASED,
+        *BIASES,
         divided=True,
+        tensors=FREQUENCIES,
     ),
     Architecture(
         "phi3",
         "phi3",
         "Phi3ForCausalLM",
-        (*SIZES, Heads(head_dim=None), RMS, SILU, RopeKeys(long=True, head_dim=None), Narrowed()),
+        (*SIZES, Heads(head_dim=None), RMS, SILU, RopeKeys(True, ("longrope",), head_dim=None), Narrowed()),
         phi3,
     ),
     Architecture(

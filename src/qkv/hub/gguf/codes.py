@@ -59,8 +59,8 @@ def type_of(packed: Packed, name: str) -> BlockType:
     else:
         return BY_NAME[WRITTEN[what]]
     raise ValueError(
-        f"GGUF has no type for {what} ({name}); it has one for symmetric int8 and int4 in groups of {BLOCK} or multiples of "
-        "it: quantize the run so, or convert the run that it was made from with --type q8_0"
+        f"qkv writes no GGUF of {what} ({name}); it writes symmetric int8 and int4 in groups of {BLOCK} or multiples of it: "
+        "quantize the run so, or convert the run that it was made from with --type q8_0"
     )
 
 

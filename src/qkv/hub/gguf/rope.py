@@ -1,8 +1,8 @@
 """Rotary parameters of the Hub as GGUF's metadata and tensors, and back.
 
-Linear scaling and YaRN are metadata. Llama 3's frequencies and LongRoPE's are tensors that divide the rates. Llama 3's
-parameters are written beside them, under keys that llama.cpp doesn't read; in other files they are the published ones, or
-those that the factors follow from.
+Linear scaling and YaRN are metadata. Llama 3's frequencies and LongRoPE's are tensors that divide the rates; llama.cpp
+refuses a file with them in an architecture that doesn't read them. Llama 3's parameters are written beside them, under keys
+that llama.cpp doesn't read; in other files they are the published ones, or those that the factors follow from.
 """
 
 from __future__ import annotations
@@ -28,21 +28,27 @@ _LLAMA3 = ((1.0, 4.0, 8192),)  # low and high frequency factors, and the context
 
 @dataclass(frozen=True)
 class RopeKeys:
-    """`rope_parameters` as `rope.*`. `fraction`: the family rotates a part of each head. `long`: it may have LongRoPE."""
+    """`rope_parameters` as `rope.*`.
+
+    fraction: the family rotates a part of each head.
+    tensors:  scalings that llama.cpp reads as a tensor of factors in this family.
+    """
 
     fraction: bool = False
-    long: bool = False
+    tensors: tuple[str, ...] = ()
     head_dim: str | None = "head_dim"
 
     def write(self, config: Config) -> Metadata:
         rope = config["rope_parameters"]
-        return {**self._width(config, rope), **scaling_keys(rope, config, self.long)}
+        return {**self._width(config, rope), **scaling_keys(rope, config, self.tensors)}
 
     def _width(self, config: Config, rope: Mapping[str, Any]) -> Metadata:
         d_head = (self.head_dim and config.get(self.head_dim)) or config["hidden_size"] // config["num_attention_heads"]
         fraction = rope.get("partial_rotary_factor", 1.0)
         if fraction != 1.0 and not self.fraction:
-            raise ValueError(f"llama.cpp rotates whole heads in this family, and this model a fraction of {fraction}")
+            raise ValueError(
+                f"qkv writes GGUF of this family with whole heads rotated, and this model rotates {fraction} of each"
+            )
         return {"rope.dimension_count": int(fraction * d_head)}
 
     def read(self, metadata: Config) -> dict[str, Any]:
@@ -57,13 +63,15 @@ class RopeKeys:
         return {"rope_parameters": rope}
 
 
-def scaling_keys(rope: Mapping[str, Any], config: Config, long: bool = False) -> Metadata:
+def scaling_keys(rope: Mapping[str, Any], config: Config, tensors: tuple[str, ...] = ()) -> Metadata:
     """The base and the scaling, as metadata. Raises ValueError for a scaling that is not written."""
     metadata: Metadata = {"rope.freq_base": float(rope["rope_theta"])}
     kind = rope.get("rope_type", "default")
     if kind == "default":
         return metadata
-    if kind == "llama3":  # llama.cpp reads the tensor of factors alone; what made them is for reading it back
+    if (
+        kind == "llama3" and kind in tensors
+    ):  # llama.cpp reads the tensor of factors alone; what made them is for reading it back
         metadata |= {"rope.scaling.original_context_length": rope[ORIGINAL]}
         return metadata | {f"rope.scaling.{name}": float(rope[name]) for name in LLAMA3_ENDS}
     if kind == "linear":
@@ -74,7 +82,7 @@ def scaling_keys(rope: Mapping[str, Any], config: Config, long: bool = False) ->
         metadata |= {f"rope.scaling.yarn_{name}": float(rope[name]) for name in ("beta_fast", "beta_slow")}
         if rope.get("attention_factor") is None:
             return metadata
-    if kind == "longrope" and long:
+    if kind == "longrope" and kind in tensors:
         from ...positions.rope_scaling import LongRoPE
 
         names = {ORIGINAL: "original_max_positions"}
@@ -83,8 +91,8 @@ def scaling_keys(rope: Mapping[str, Any], config: Config, long: bool = False) ->
         metadata |= {"rope.scaling.original_context_length": rope[ORIGINAL]}
         return metadata | {"rope.scaling.attn_factor": scaling.magnitude()}
     raise ValueError(
-        f"qkv writes no GGUF of a rotary scaling like this model's ({shown(dict(rope))}); linear, yarn (with its usual "
-        f"attention factor) and llama3 are written{' and longrope' if long else ''}"
+        f"qkv writes no GGUF of this family with a rotary scaling like this model's ({shown(dict(rope))}); "
+        f"{', '.join(('linear', *tensors))} and yarn (with its usual attention factor) are written"
     )
 
 

@@ -1,4 +1,8 @@
-"""Sliding windows that llama.cpp computes: Gemma's, where all layers but the last of each period have one."""
+"""Sliding windows that llama.cpp computes: Gemma's, where all layers but the last of each period have one.
+
+Other layouts are read, from a list with one entry for each layer. They are not written: versions of llama.cpp before 2026
+ignore the list.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +30,8 @@ class Windows:
             window, types = config["max_position_embeddings"], [FULL] * len(types)
         elif types != self._usual(len(types)):
             raise ValueError(
-                f"llama.cpp's layers slide in this family but for the last of each {self.period}, and this model's "
-                f"layer_types are {shown(types)}"
+                f"qkv writes GGUF of this family whose layers slide but for the last of each {self.period}, which every "
+                f"version of llama.cpp computes, and this model's layer_types are {shown(types)}"
             )
         return {"attention.sliding_window": window}
 

@@ -41,8 +41,8 @@ def to_metadata(data: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     name = name_of(data.get("pre_tokenizer"), bool(model.get("ignore_merges")))
     if name is None:
         raise ValueError(
-            "llama.cpp has no pre-tokenizer that cuts words as this tokenizer does; it has those of "
-            f"{', '.join(PUBLISHED)}; BPE that is trained here with split_digits: false cuts as gpt-2"
+            f"qkv writes GGUF of tokenizers that cut words as {', '.join(PUBLISHED)} do, and this one cuts them otherwise; "
+            "BPE that is trained here with split_digits: false cuts as gpt-2"
         )
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
     return {MODEL: "gpt2", PRE: name, MERGES: merges}
