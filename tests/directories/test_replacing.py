@@ -124,6 +124,6 @@ def test_below_a_file_nothing_is_written(tmp_path: Path, below: str) -> None:
     for write in (model().save, lambda path: atomic.write_file(path, b""), atomic.make_folder):
         with pytest.raises(ValueError, match=said):
             write(place)
-    with pytest.raises(ValueError, match="is a directory, and a file is written"):
+    with pytest.raises(ValueError, match="is a directory; give the name of a file"):
         atomic.write_file(tmp_path, b"")
     assert [path.name for path in tmp_path.iterdir()] == ["c.txt"]

@@ -171,5 +171,5 @@ def test_empty_sides_give_empty_or_zero(sizes: tuple[int, int, int], backend: st
 @pytest.mark.parametrize("scale", [float("nan"), float("inf"), -float("inf")])
 def test_a_scale_is_finite(scale: float) -> None:
     q = torch.randn(1, 3, 2, 8)
-    with pytest.raises(ValueError, match=f"scale is a finite number, not {scale}"):
+    with pytest.raises(ValueError, match=f"scale must be finite, not {scale}"):
         attend(q, q, q, scale=scale)

@@ -15,7 +15,7 @@ from ..core.forward_mode import in_forward_mode
 from ..core.layout import Layout
 from ..kernels import backends, quantized_kv, reference
 from ..kernels.plan import Plan
-from ..kernels.request import Comparison, Request, Result, Weights
+from ..kernels.request import Comparison, Request, Result, Weights, default_scale
 from ..kv_cache.quantization import QuantizedKV
 from ..patterns.basic import Full, Pattern
 from ..positions.base import Bias
@@ -126,7 +126,7 @@ def attend(
     if weighting is not None or sinks is not None:
         check_weighting(weighting, sinks, return_lse, q.shape[2])
     pattern = _sized(pattern, q, k) if pattern.unsized else pattern
-    scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
+    scale = default_scale(q.shape[-1]) if scale is None else scale
     lse = return_lse or sinks is not None
     plan = plan or Plan()
     options = (pattern, layout, kv_layout, bias, scale, dropout, softcap, lse, plan, name, score, weighting, sinks)
@@ -237,8 +237,10 @@ def layouts_of(
 
 
 def check_tensors(q: Tensor, k: Tensor | QuantizedKV, v: Tensor | QuantizedKV, by_layer: bool = False) -> None:
-    """Raise ValueError for queries, keys and values that don't fit together. Warn about axes in PyTorch's order, unless a
-    layer gives them."""
+    """Raise ValueError if the shapes, dtypes or devices of queries, keys and values don't match.
+
+    Warns if the axes look like PyTorch's order, except `by_layer`, which is for calls by layers.
+    """
     if q.ndim != 4 or k.ndim != 4 or v.ndim != 4:
         raise ValueError(f"q, k, v are (batch, length, heads, width); got {q.ndim}, {k.ndim} and {v.ndim} axes")
     if 0 in (*q.shape[2:], *k.shape[2:], v.shape[2]):
@@ -284,6 +286,7 @@ def _warn_about_heads(q: Tensor) -> None:
 
 
 def check_layouts(q: Tensor, k: Tensor | QuantizedKV, layout: Layout, kv_layout: Layout) -> None:
+    """Raise ValueError if a layout is not for the rows and tokens of its tensor."""
     for what, where, x in (("layout", layout, q), ("kv_layout", kv_layout, k)):
         b, t = where.shape
         if t != x.shape[1] or b not in (1, x.shape[0]):
@@ -298,10 +301,11 @@ def check_options(
     dropout: float,
     softcap: float | None,
 ) -> None:
+    """Raise ValueError if an option is out of range, or the bias does not broadcast to the scores."""
     if isinstance(bias, Tensor):
         _check_bias(bias, (q.shape[0], q.shape[2], q.shape[1], k.shape[1]))
     if scale is not None and not math.isfinite(scale):
-        raise ValueError(f"scale is a finite number, not {scale}")
+        raise ValueError(f"scale must be finite, not {scale}")
     if not 0.0 <= dropout < 1.0:
         raise ValueError(f"dropout is a probability in [0, 1), not {dropout}")
     if softcap is not None and not (softcap > 0 and math.isfinite(softcap)):

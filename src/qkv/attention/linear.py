@@ -221,7 +221,7 @@ def _by_strips(
     causal: bool,
     chunk: int,
 ) -> Float[Tensor, "B T H E"]:
-    """`_attended`, a strip of a long causal row at a time."""
+    """Compute `_attended`. A long causal row is computed in strips, which carry the state."""
     if not causal or docs is not None or v.shape[1] <= STRIP:
         return _attended(q, k, v, layout, docs, causal, state, chunk)
     carried = LinearState() if state is None else state
@@ -239,8 +239,10 @@ def _confined(
     before: LinearState | None,
     attended: Callable[[Features, Features, Tensor, LinearState | None], Tensor],
 ) -> Float[Tensor, "B T H E"]:
-    """`out`, with NaN and infinities only of queries that see such tokens: `attended` says which, by a feature of 1 and
-    values of 1 for such tokens."""
+    """Recompute `out` so that NaN and infinities reach only the queries that see them.
+
+    To find these queries, `attended` is computed with features of 1, and values of 1 where a token is not finite.
+    """
     (q, bad_q), (k, bad_k) = _finite(q), _finite(k)
     bad = ~v.isfinite()
     clean = attended(q, k, v.masked_fill(bad, 0.0), before)
@@ -250,7 +252,7 @@ def _confined(
 
 
 def _finite(x: Features) -> tuple[Features, Tensor]:
-    """Features with zeros for tokens that have some that are not finite, and which tokens these are."""
+    """Replace the features of tokens that are not finite by zeros. Returns the features and a mask of these tokens."""
     values, log = x
     bad = ~values.isfinite().all(-1)
     bad = bad if log is None else bad | ~log.isfinite()

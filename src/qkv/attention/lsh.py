@@ -307,7 +307,7 @@ def _over_rounds(
     causal: bool,
     dropped: float,
 ) -> Float[Tensor, "B H L E"]:
-    """The attention of all rounds, each weighted by its share of the sum of exponentials."""
+    """Average the attention of all rounds, weighted by the soft-max over their log-sum-exps."""
     out, lse = _within_chunks(queries, unit(queries), values, at, sort, causal, dropped)
     mixed = out.gather(3, sort.slot[..., None].expand(*sort.slot.shape, out.shape[-1]))
     share = lse.gather(3, sort.slot).softmax(2)[..., None]

@@ -44,7 +44,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     path = Path(path)
     check_above(path)
     if path.is_dir():
-        raise ValueError(f"{path} is a directory, and a file is written; name a file")
+        raise ValueError(f"{path} is a directory; give the name of a file")
     path = path.resolve() if path.is_symlink() else path
     if path.exists() and not path.is_file() and not path.is_dir():
         with _copied_into(path) as content:
@@ -77,7 +77,7 @@ def _copied_into(stream: Path) -> Iterator[Path]:
 
 
 def check_above(path: Path) -> None:
-    """Raise ValueError if a file takes the place of a folder above `path`."""
+    """Raise ValueError if `path` is below a file."""
     above = next((folder for folder in path.parents if folder.exists()), None)
     if above is not None and not above.is_dir():
         raise ValueError(f"{above} is a file, so {path} can't be written; choose another place")

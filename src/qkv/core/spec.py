@@ -26,7 +26,8 @@ SCHEMA = 1  # of the JSON form; raised when an older file needs translation
 
 
 class Spec(BaseModel):
-    """A frozen value. Compare with `==`, print, hash, save with `to_json`, change with `replace`."""
+    """Base class of frozen values. They can be compared, hashed and printed; `to_json` saves them, and `replace` returns a
+    changed copy."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, protected_namespaces=(), defer_build=True

@@ -28,8 +28,8 @@ ADAPTER_FILES = Contents("an adapter's directory", (peft.CONFIG, peft.WEIGHTS), 
 def save_adapter(model: TransformerModel, path: Path | str, base: Path | str = "", *, overwrite: bool = False) -> Path:
     """Write `adapter_config.json` and `adapter_model.safetensors`, which `PeftModel.from_pretrained` loads.
 
-    `base` is written down as the model that the adapter belongs to. An adapter in `path` is replaced as a whole if
-    `overwrite` allows it, or if this process saved it from the same model. Raises ValueError, before anything is written,
+    `base` is written down as the model that the adapter belongs to. An adapter in `path` is replaced only if
+    `overwrite` is true, or if this process saved it from the same model. Raises ValueError, before anything is written,
     where the model has no adapter or is of no family of the Hub, whose names the format is made of, and where `path` holds
     an adapter that may not be replaced, or anything else.
     """

@@ -31,7 +31,7 @@ REPORT = "report.html"
 ADAPTER = "adapter"
 MAX_SHARD_SIZE = "5GB"  # default size limit of a weight file in the Hub's format
 BASE = "base.json"  # what an adapter was trained over
-MODULES = "modules.json"  # how sentence-transformers embeds texts
+MODULES = "modules.json"  # the modules of a sentence-transformers model
 
 FOLDERS = (ADAPTER, CHECKPOINTS, "tensorboard", "wandb", "logs")
 IN_FOLDERS = (
@@ -76,8 +76,9 @@ def _unfinished(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a directory of one kind may hold. A new one replaces it as a whole only if it holds nothing else: no file of
-    another name, and no file that has the name and other content (`is_written`).
+    """The files that a directory of one kind may hold.
+
+    A directory is replaced only if it holds no other files, judged by name and by content (`is_written`).
 
     what:  the kind, with its article.
     files: patterns of the files, relative to the directory; `NAME/**` allows everything in a folder.
@@ -89,8 +90,10 @@ class Contents:
     needs: str = ""
 
     def check(self, folder: Path, inside: Mapping[Path, Contents] | None = None) -> bool:
-        """Whether a directory holds anything. Raises ValueError if that is anything else than it may hold. `inside`: the
-        contents of some of its folders."""
+        """Return whether a directory holds any files. Raises ValueError if it holds a file of another kind.
+
+        inside: the contents of some of its folders, if they are of other kinds.
+        """
         refusal = f"so {folder} is not replaced; move that away, or choose another directory"
         own = False
         for path in sorted(folder.rglob("*")):
@@ -128,7 +131,7 @@ def _passing(path: PurePath) -> bool:
     return path.name in (LOCK, OWNER) or _unfinished(Path(path.parts[0]))
 
 
-# -- files known by their content ------------------------------------------------------------------------------------------
+# -- recognizing files by their content ----------------------------------------------------------------------------------
 
 _ANY: dict[str, tuple[str, ...]] = {
     CONFIG: ("model_type", "architectures"),
@@ -137,16 +140,23 @@ _ANY: dict[str, tuple[str, ...]] = {
         *("decoder_start_token_id", "transformers_version", "_from_model_config"),
     ),
     "tokenizer_config.json": (
-        *("tokenizer_class", "model_max_length", "added_tokens_decoder", "clean_up_tokenization_spaces"),
+        "tokenizer_class",
+        "model_max_length",
+        "added_tokens_decoder",
+        "clean_up_tokenization_spaces",
     ),
     "special_tokens_map.json": tuple(f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")),
     "preprocessor_config.json": (
-        *("image_mean", "image_processor_type", "feature_extractor_type", "do_resize", "do_normalize"),
+        "image_mean",
+        "image_processor_type",
+        "feature_extractor_type",
+        "do_resize",
+        "do_normalize",
     ),
     "config_sentence_transformers.json": ("__version__", "prompts", "similarity_fn_name", "default_prompt_name"),
     "sentence_bert_config.json": ("max_seq_length", "do_lower_case", "transformer_task", "modality_config"),
 }
-"""JSON objects: keys of which a file has at least one."""
+"""Keys of JSON objects. A file has at least one of its keys."""
 _ALL: dict[str, tuple[str, ...]] = {
     EVALUATION: ("split", "metrics"),
     EXTREMES: ("by", "best", "worst"),
@@ -160,13 +170,13 @@ _ALL: dict[str, tuple[str, ...]] = {
     "adapter_config.json": ("peft_type",),
     "state.json": ("state",),
 }
-"""JSON objects: keys that each file has."""
+"""Keys of JSON objects. A file has all of its keys."""
 _ENTRIES: dict[str, tuple[str, ...]] = {
     SAMPLES: ("source", "output"),
     "attention.json": ("layers",),
     MODULES: ("type",),
 }
-"""JSON lists of objects, each with one of the keys."""
+"""Keys of the objects in JSON lists. Each object has at least one of the keys."""
 _IDS = ("vocab.json", "added_tokens.json")  # JSON objects of whole numbers
 _MARKS: dict[str, re.Pattern[bytes]] = {
     RECIPE: re.compile(rb"^(data|model|training|task|batching):", re.M),
@@ -179,13 +189,15 @@ _MARKS: dict[str, re.Pattern[bytes]] = {
     "*.pt2": re.compile(rb"\APK"),
     "*.onnx": re.compile(rb"\A\x08"),
 }
-"""What is found at the beginning of other files."""
+"""Patterns that match the beginning of files that are not JSON."""
 _BEGINNING = 1 << 16  # bytes
 
 
 def is_written(path: Path, relative: PurePath) -> bool:
-    """Whether a file, at its place in a directory, holds what qkv writes under its name. Empty files, and names of which
-    nothing more is known, do."""
+    """Return whether the content of a file is what qkv writes under its name.
+
+    relative: the path of the file in its directory. Empty files, and names without a known content, pass.
+    """
     if path.is_symlink() or not path.is_file() or not path.stat().st_size:
         return True
     mark = next((mark for pattern, mark in _MARKS.items() if relative.match(pattern)), None)
@@ -212,22 +224,24 @@ def _is_known_json(path: Path, relative: PurePath) -> bool:
         return False
     if name in _IDS:
         return all(type(number) is int for number in value.values())
-    if name in _ANY and not (
-        name == CONFIG and len(relative.parts) > 1
-    ):  # modules of sentence-transformers have others
+    is_module = name == CONFIG and len(relative.parts) > 1  # of sentence-transformers, whose keys vary
+    if name in _ANY and not is_module:
         return not value.keys().isdisjoint(_ANY[name])
     return value.keys() >= set(_ALL.get(name, ()))
 
 
-# -- whether to replace --------------------------------------------------------------------------------------------------
+# -- replacing a model ---------------------------------------------------------------------------------------------------
 
 _written: WeakKeyDictionary[Any, dict[Path, tuple[int, int]]] = WeakKeyDictionary()
-"""The directories that this process wrote for each model, with the identities of their settings (`_identity`)."""
+"""The directories that this process saved from each model, each with the `_identity` of what was written."""
 
 
 def replaceable(contents: Contents, model: Any, overwrite: bool) -> Callable[[Path], None]:
-    """The check of a function that writes a directory for a model: what is there was written for the same model by this
-    process, or `overwrite` allows to replace it."""
+    """Return the check for a function that saves a model to a directory.
+
+    The check raises ValueError if the directory holds other files than `contents`, or if it holds another model and
+    `overwrite` is false.
+    """
 
     def check(folder: Path) -> None:
         same = _written.get(model, {}).get(folder.resolve()) == _identity(contents, folder)
@@ -240,12 +254,13 @@ def replaceable(contents: Contents, model: Any, overwrite: bool) -> Callable[[Pa
 
 
 def note_written(contents: Contents, model: Any, folder: Path) -> None:
-    """Note that a directory was written for a model."""
+    """Record that this process saved a model to a directory."""
     _written.setdefault(model, {})[folder.resolve()] = _identity(contents, folder)
 
 
 def _identity(contents: Contents, folder: Path) -> tuple[int, int]:
-    """What changes when another process writes the directory: number and time of its settings; (0, 0) without them."""
+    """Return the inode and time of the settings file, which change when the directory is written again; (0, 0) if there is
+    no such file."""
     path = folder / contents.needs
     return (path.stat().st_ino, path.stat().st_mtime_ns) if path.exists() else (0, 0)
 
@@ -257,7 +272,7 @@ def refuse(folder: Path) -> None:
 
 
 EMBEDDING = (MODULES, "config_sentence_transformers.json", "sentence_bert_config.json", "[0-9]*_*/config.json")
-"""How sentence-transformers embeds texts."""
+"""Files with which sentence-transformers describes how texts become vectors."""
 
 
 def check_own(path: Path) -> None:

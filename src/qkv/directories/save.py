@@ -68,8 +68,8 @@ def save(
     max_shard_size: bytes, or "5GB"; larger weights in the Hub's format are split into several files.
     allow_pickle: whether weights of sentence-transformers' modules in `source` may be pickles, which become safetensors.
     with_weights: whether to write the model's weights; formats of other programs have their own (`qkv.export`).
-    overwrite: whether to replace a model that is in `path`. One that was saved from `model` by this process is replaced
-             anyway.
+    overwrite: whether to replace a model that is in `path`. A directory that this process saved from `model` is replaced
+             in any case.
 
     Raises ValueError, before anything is written, if `path` holds a model that may not be replaced, or anything else, or is
     `source`; OSError if the disk has no room.

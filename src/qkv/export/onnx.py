@@ -49,8 +49,8 @@ class Exported(NamedTuple):
 def to_onnx(
     run: Run, target: Path | str, *, int8: bool = False, overwrite: bool = False, tell: Tell = lambda step: None
 ) -> Exported:
-    """Write a run's model to the directory `target`. An ONNX model there is replaced as a whole if `overwrite` allows it, or
-    if this process wrote it from the same model.
+    """Write a run's model to the directory `target`. An ONNX model that is there is replaced only if `overwrite` is
+    true, or if this process wrote it from the same model.
 
     Raises ValueError, before anything is written, for a missing library, a mechanism that a graph can't say, and a target
     that may not be replaced or holds anything else; and where the graphs don't compute what the model computes.

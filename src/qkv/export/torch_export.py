@@ -54,8 +54,8 @@ def to_torch_export(
     overwrite: bool = False,
     tell: Tell = lambda step: None,
 ) -> Exported:
-    """Write a run's model to the directory `target`. A torch.export model there is replaced as a whole if `overwrite` allows
-    it, or if this process wrote it from the same model.
+    """Write a run's model to the directory `target`. A torch.export model that is there is replaced only if `overwrite` is
+    true, or if this process wrote it from the same model.
 
     `aot` is whether to compile packages; None: where there is a C++ compiler. Raises ValueError, before anything is written,
     for a mechanism that a graph can't say, where a compiler is missing, and for a target that may not be replaced or holds

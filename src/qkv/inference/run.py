@@ -321,8 +321,8 @@ class Run(LoadedModel):
         with_weights: bool = True,
         overwrite: bool = False,
     ) -> Path:
-        """Write a directory that `load` reads. `overwrite` replaces a model there as a whole; what this process saved there
-        from the same model is replaced unasked, and a directory that holds anything else is refused.
+        """Write a directory that `load` reads. A model that is there is replaced only if `overwrite` is true, or
+        if this process saved it from the same model. A directory that holds anything else is refused.
 
         "hub" writes the format of `transformers`, and raises ValueError if no Hub family matches the model; "qkv" writes
         qkv's own model type; the default is "hub" if a family matches, else "qkv" with a warning that says why. Weights in

@@ -25,5 +25,6 @@ def may_have_nan(x: Tensor) -> bool:
 
 
 def confined(whole: Tensor, clean: Tensor, seen: Tensor) -> Tensor:
-    """`clean`, a result without NaN and infinities, with those of `whole` where a query sees them."""
-    return clean + torch.where(seen, whole - clean, 0.0).detach()  # gradients of `whole` are NaN everywhere
+    """Return `whole` where a query has `seen` a token that is not finite, and `clean`, the result without such tokens,
+    elsewhere. Gradients are those of `clean`, because those of `whole` are NaN everywhere."""
+    return clean + torch.where(seen, whole - clean, 0.0).detach()

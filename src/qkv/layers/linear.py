@@ -36,7 +36,7 @@ class Linear(nn.Module):
 
 
 def product(x: Tensor, weight: Tensor | nn.Module, bias: Tensor | None = None) -> Tensor:
-    """x Wᵀ + bias, where W is a tensor or a `QuantizedMatrix`."""
+    """Return x Wᵀ + bias for a weight W that is a tensor or a `QuantizedMatrix`."""
     if isinstance(weight, Tensor):
         return dense_product(x, weight, bias)
     out: Tensor = weight(x, bias)

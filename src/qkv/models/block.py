@@ -113,7 +113,6 @@ class BlockModule(nn.Module):
         self.norm = each("sum", self.sublayers) if self.norms_sum else each("before", before)
         self.norm_after = each("after", self.sublayers)
         self.norm_sum = nn.ModuleDict() if self.norms_sum else each("sum", self.sublayers)
-        self.norms_before = frozenset() if self.norms_sum else frozenset(self.norm)
         scaled = self.sublayers if spec.layer_scale is not None else []
         self.scale = nn.ModuleDict({s: LayerScale(d_model, spec.layer_scale or 1.0) for s in scaled})
 
@@ -124,7 +123,8 @@ class BlockModule(nn.Module):
         state: LayerState | None = None,
         cross_state: CrossState | None = None,
     ) -> Float[Tensor, "B T M"]:
-        """Apply the layer: with f a sublayer, x ← norm_sum(α · x + f(norm(x))), or as the placement says.
+        """Apply the layer. For each sublayer f in turn, x ← norm_sum(α · x + f(norm(x))), with the norms that the placement
+        has; other placements define their own `forward`.
 
         A placement with several residual streams takes and returns (streams, B, T, M).
         """
@@ -132,13 +132,13 @@ class BlockModule(nn.Module):
         if not self.placement.in_turn:
             return self.placement.forward(self, x, run, states)
         for name in self.sublayers:
-            y = self.norm[name](x) if name in self.norms_before else x
+            y = self.norm[name](x) if not self.norms_sum and name in self.norm else x
             x = self.add(name, x, self.sublayer(name, y, run, states.get(name)))
         return x
 
     def before(self, name: str, x: Tensor, without: Tensor) -> Tensor:
         """Normalize the input of a sublayer; without such a norm return `without`."""
-        return self.norm[name](x) if name in self.norms_before else without
+        return self.norm[name](x) if not self.norms_sum and name in self.norm else without
 
     def branch(self, name: str, x: Tensor, run: Pass, state: LayerState | None = None) -> Tensor:
         """Normalize x and apply a sublayer: the summand of the residual stream."""

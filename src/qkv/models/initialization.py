@@ -1,7 +1,7 @@
 """Weight initialization: Glorot, GPT-2's, T5's and DeepNorm's schemes, seeded by (seed, parameter name).
 
-The initial values of a parameter depend on its name and the seed alone, not on the rest of the model,
-the order in which it is built or its sharding. Values that a module defines or fills in itself are kept.
+The initial values of a parameter depend on its name and the seed alone, not on the rest of the model, the order in which it
+is built or its sharding. Values that a module defines or fills in itself are kept.
 """
 
 from __future__ import annotations
@@ -160,13 +160,14 @@ def initialize(model: nn.Module, scheme: Initialization, seed: int, n_layers: in
             left = torch.ones_like(value, dtype=torch.bool) if _initialize_whole(module, name) else unfilled(value)
             if bool(left.any()):
                 path = f"{prefix}.{name}" if prefix else name
-                drawn = _start(scheme.draw(module, path, value, n_layers), value, seed, _drawn_as(path))
+                drawn = _start(scheme.draw(module, path, value, n_layers), value, seed, path)
                 start = drawn.to(value)
                 value.copy_(start if bool(left.all()) else torch.where(left, start, value))
 
 
 def _drawn_as(path: str) -> str:
-    """The name by which the numbers of a parameter are drawn, which stays the same if the parameter is renamed."""
+    """Return the name that seeds a parameter's draws. It stays the same when a parameter is renamed, so that a seed keeps
+    giving the same model."""
     for now, before in (
         ("classification_head.dense.", "pooler.dense."),
         ("classification_head.out.", "classifier.out."),

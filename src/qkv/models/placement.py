@@ -41,14 +41,12 @@ class Placement(Spec, role="placement"):
     """Base class of norm placements: where a block's norms are applied, and how its sublayers are connected.
 
     With f a sublayer: x ← sum(α · x + after(f(before(x)))), one sublayer after another. A subclass says which of the three
-    norms there are, or defines `forward`. With several residual `streams`, x is (streams, B, T, M): `enter` makes the
-    streams from the embeddings, and `leave` makes hidden states from the streams.
+    norms there are, or defines `forward`, which sets `in_turn` to False. With several residual `streams`, x is
+    (streams, B, T, M): `enter` makes the streams from the embeddings, and `leave` makes hidden states from the streams.
     """
 
     streams: ClassVar[int] = 1
-    in_turn: ClassVar[bool] = (
-        True  # whether sublayers follow one another in one stream; False where `forward` is defined
-    )
+    in_turn: ClassVar[bool] = True  # whether the block applies the equation above
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -69,8 +67,8 @@ class Placement(Spec, role="placement"):
         """Raise ValueError if a block with cross-attention, or one without residual connections, can't have this kind."""
 
     def forward(self, block: Sublayers, x: Stream, run: Pass, states: Mapping[str, Any]) -> Stream:
-        """The output of a block whose sublayers don't follow one another in one stream."""
-        raise NotImplementedError
+        """Apply the block's sublayers. Only placements with another equation define it."""
+        raise NotImplementedError(f"{type(self).__name__} has no `forward`; the block applies its sublayers in turn")
 
     def enter(self, x: Tensor) -> Tensor:
         return torch.stack([x] * self.streams)

@@ -80,8 +80,8 @@ def find(
 
 
 def beats_fused(request: Request) -> bool:
-    """Whether the kernels are faster than PyTorch's fused function without a mask, from `MIN_SCORES` scores on, as far as
-    the host can tell.
+    """Whether the kernels are expected to be faster than PyTorch's fused function without a mask. Call it for at least
+    `MIN_SCORES` scores.
 
     They are on AMD's processors with AVX-512, where the function multiplies by MKL; most of all in training in bf16, in
     which its backward pass takes each head of each row by itself.

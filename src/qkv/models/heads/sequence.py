@@ -1,4 +1,4 @@
-"""Heads for whole sequences: class scores, numbers, or one vector."""
+"""Heads that predict class scores, numbers or one vector for a whole sequence."""
 
 from __future__ import annotations
 
