@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 import qkv
+from qkv.cli import main
 from qkv.core import atomic
 from qkv.directories.layout import MODEL, RUN
 from qkv.models.transformer import TransformerModel
@@ -117,7 +119,7 @@ def test_another_model_is_replaced_only_if_asked(saved: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("below", ["x", "x/y"])
-def test_below_a_file_nothing_is_written(tmp_path: Path, below: str) -> None:
+def test_below_a_file_nothing_is_written(tmp_path: Path, below: str, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "c.txt").write_text("mine")
     said = r"c.txt is a file, so .* can't be written; choose another place"
     place = tmp_path / "c.txt" / below
@@ -126,4 +128,8 @@ def test_below_a_file_nothing_is_written(tmp_path: Path, below: str) -> None:
             write(place)
     with pytest.raises(ValueError, match="is a directory; give the name of a file"):
         atomic.write_file(tmp_path, b"")
+    with pytest.raises(OSError, match=said):  # as the disk's own errors, for callers that can do without the file
+        atomic.write_file(place, b"")
+    assert main(["list", "patterns", "--out", str(place)]) == 2
+    assert re.match(rf"qkv: .*{said}\n$", capsys.readouterr().err)
     assert [path.name for path in tmp_path.iterdir()] == ["c.txt"]

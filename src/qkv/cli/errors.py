@@ -38,7 +38,7 @@ def _described(error: Exception) -> tuple[int, str]:
         return USER, ""
     if hasattr(error, "format_message"):  # a wrong option or argument
         return USER, _usage(error)
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and not isinstance(error, ValueError):
         return USER, _os(error)
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or _is_out_of_memory(error):
         return USER, "out of memory; use smaller batches (batching.tokens) or a smaller model"

@@ -29,6 +29,18 @@ from pathlib import Path
 _UNFINISHED = re.compile(r"\.tmp-(?P<name>.+)-(?P<host>[0-9a-f]{8})-(?P<pid>\d+)-[0-9a-f]{8}")
 _LONGEST = 180  # characters of a name that a temporary name repeats; file systems allow 255 bytes
 
+
+class WrongPlace(OSError, ValueError):
+    """A path can't be written because of what is there. `strerror` is the system's reason, and the text a whole sentence."""
+
+    def __init__(self, code: int, sentence: str) -> None:
+        super().__init__(code, os.strerror(code))
+        self.sentence = sentence
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
 # -- files ---------------------------------------------------------------------------------------------------------------
 
 
@@ -39,12 +51,12 @@ def replacing(path: str | Path) -> Iterator[Path]:
     The content is synced to disk before the rename. Several processes may write the same `path`: each uses its own file.
     A link is followed. What is no regular file, such as /dev/stdout or a pipe, is written to.
 
-    Raises ValueError if `path` is a directory, or below a file.
+    Raises WrongPlace, a ValueError and OSError, if `path` is a directory, or below a file.
     """
     path = Path(path)
     check_above(path)
     if path.is_dir():
-        raise ValueError(f"{path} is a directory; give the name of a file")
+        raise WrongPlace(errno.EISDIR, f"{path} is a directory; give the name of a file")
     path = path.resolve() if path.is_symlink() else path
     if path.exists() and not path.is_file() and not path.is_dir():
         with _copied_into(path) as content:
@@ -77,14 +89,14 @@ def _copied_into(stream: Path) -> Iterator[Path]:
 
 
 def check_above(path: Path) -> None:
-    """Raise ValueError if `path` is below a file."""
+    """Raise WrongPlace if `path` is below a file."""
     above = next((folder for folder in path.parents if folder.exists()), None)
     if above is not None and not above.is_dir():
-        raise ValueError(f"{above} is a file, so {path} can't be written; choose another place")
+        raise WrongPlace(errno.ENOTDIR, f"{above} is a file, so {path} can't be written; choose another place")
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it, where they are missing. Raises ValueError if one of them is a file."""
+    """Make a folder, and those above it, where they are missing. Raises WrongPlace if one of them is a file."""
     check_above(path / "anything")
     path.mkdir(parents=True, exist_ok=True)
 
