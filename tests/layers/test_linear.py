@@ -40,7 +40,8 @@ def test_hooks_and_other_layers_are_called() -> None:
     hooked.register_forward_hook(lambda module, inputs, out: 2 * out)
     other.forward = lambda x: x[..., :3]  # type: ignore[method-assign]
     adapted, x = LoRALinear(filled(Linear(32, 8)), Size(2, 1.0)), torch.randn(1, 32)
-    torch.nn.init.normal_(adapted.lora_b)
+    for factor in (adapted.lora_a, adapted.lora_b):
+        torch.nn.init.normal_(factor)
     with torch.no_grad():
         for layer in (hooked, other, adapted, torch.nn.Identity()):
             one, two = together(x, plain, layer)
