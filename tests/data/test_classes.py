@@ -18,6 +18,13 @@ from qkv.data.classes import (
     spellings,
 )
 from qkv.data.source import Skipped, Source, Split, Table
+from qkv.data.task import Task
+from qkv.tasks.detection.task import Detect
+from qkv.tasks.multiple_choice.task import Choice
+from qkv.tasks.segmentation.task import Segment
+from qkv.tasks.tagging.task import Tag
+from qkv.tasks.text_classification.task import Classify
+from qkv.tasks.text_regression.task import Regress
 
 
 class Labels(Source, kind="labels-test"):
@@ -72,3 +79,66 @@ def test_spellings_of_one_class_are_found() -> None:
     assert different(groups[0]).startswith(
         "'Business', 'BUSINESS ', 'business' are 3 classes that differ only in spelling"
     )
+
+
+class Splits(Source, kind="splits-test"):
+    """The same examples in each split, but with `other` in the test split."""
+
+    rows: tuple[dict[str, Any], ...]
+    other: dict[str, Any]
+
+    def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
+        return [*self.rows, *([{**self.other, "where": "row 7"}] if split == "test" else [])]
+
+
+@pytest.mark.parametrize(
+    ("task", "train", "other", "said"),
+    [
+        (Classify(classes=("a",)), {"text": "x", "label": "a"}, {"text": "y", "label": None}, "row 7 has no label"),
+        (Classify(classes=("a",)), {"text": "x", "label": "a"}, {"text": "y"}, "row 7 has no label"),
+        (
+            Classify(classes=("a",)),
+            {"text": "x", "label": "a"},
+            {"label": 1.5},
+            "row 7 has the label 1.5, which is no class",
+        ),
+        (
+            Choice(),
+            {"text": "q", "choices": ["a", "b"], "answer": 1},
+            {"text": "q", "choices": ["a", "b"], "answer": 2},
+            "row 7: the answer is 2, and there are 2 candidates",
+        ),
+        (
+            Detect(classes=("cat",)),
+            {"names": ["cat"]},
+            {"names": ["cow"]},
+            r"the test split has objects of classes that the training data lack: 'cow' \(1 object, first row 7\)",
+        ),
+        (
+            Segment(classes=("a", "b"), values=(0, 1)),
+            {"mask": np.zeros((2, 2), np.uint8)},
+            {"mask": np.full((2, 2), 9, np.uint8)},
+            "row 7: the mask holds 9, and the classes are 0, 1",
+        ),
+        (
+            Regress(),
+            {"text": "x", "score": 1.0},
+            {"text": "x", "score": "inf"},
+            "row 7: the score is 'inf', which is no number",
+        ),
+    ],
+    ids=lambda value: getattr(value, "kind", None),
+)
+def test_labels_of_all_splits_are_checked_before_training(task: Task, train: Any, other: Any, said: str) -> None:
+    assert task.check_labels(Splits(rows=(train,), other=train)) == []
+    with pytest.raises(ValueError, match=said):
+        task.check_labels(Splits(rows=(train,), other=other))
+    if "on_error" in type(task).model_fields:
+        task.replace(on_error="skip").check_labels(Splits(rows=(train,), other=other))
+
+
+def test_tags_that_training_lacks_are_told() -> None:
+    train, other = ({"words": ["a", "b"], "tags": [tag, "O"]} for tag in ("B-X", "B-Y"))
+    (note,) = Tag(tags=("O", "B-X")).check_labels(Splits(rows=(train,), other=other))
+    assert note.startswith("the test split has 1 tag that the training data lack, and which therefore count as errors")
+    assert note.endswith(": 'B-Y' (1 word, first row 7)")

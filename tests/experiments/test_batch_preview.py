@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from run_tiny import LANGUAGE_MODEL, TINY, write_text
 
+from qkv.experiments import batch_preview
 from qkv.experiments.batch_preview import preview, sizes
 from qkv.recipes.recipe import Recipe
 
@@ -33,3 +35,17 @@ def test_the_sizes_of_splits_are_told_and_that_few_examples_choose_by_chance() -
         "of the best weights is partly chance"
     )
     assert sizes(Recipe.load("reverse").data) == "20,000 for training, 500 for validation, 500 for test"
+
+
+def test_the_sizes_of_splits_leave_out_rows_that_are_skipped(tmp_path: Path) -> None:
+    """In files and in memory; a table too long to be read is told as such."""
+    rows = [f"a text {i},{'x' if i % 5 else 'nan'}" for i in range(400)]
+    (tmp_path / "t.csv").write_text("\n".join(["text,label", *rows]))
+    source = Recipe.load("classify", [f"data.path={tmp_path / 't.csv'}", "data.kind=labelled"]).data
+    held = 320 // 10
+    assert sizes(source).startswith(
+        f"{320 - 2 * held} for training (80 skipped), {held} for validation, {held} for test"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch_preview, "READ", 100)
+        assert sizes(source).startswith(f"up to {400 - 2 * held} for training, {held} for validation")

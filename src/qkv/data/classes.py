@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ..core.spec import counted, nearest
+from ..core.spec import brief, counted, nearest
 from .source import Example, OnError, Skipped, Source, Split
 
 _LISTED = 5  # classes named in a message
 MOST = 10_000  # classes; more are likely numbers mistaken for classes
+_MISSING = "#N/A N/A,#N/A,#NA,<NA>,N/A,NA,n/a,NULL,null,None,NaN,nan,-NaN,-nan,1.#IND,-1.#IND,1.#QNAN,-1.#QNAN"
+MISSING = tuple(_MISSING.split(","))
+"""Texts that stand for a missing value: those of `pandas.read_csv`."""
 
 
 def class_name(label: Any) -> str | None:
@@ -66,28 +69,49 @@ def _spelling(name: str) -> str:
 
 
 def check_classes(source: Source, split: Split, classes: tuple[str, ...]) -> None:
-    """Raises ValueError if a split has classes that are not among these, which are those of the training data."""
+    """Raises ValueError if an example of a split has no class, or one that is not among these, which are those of the
+    training data."""
     labels = getattr(source.table(split), "labels", None)  # without reading pictures
     examples = source.examples(split, shuffle=False) if labels is None else ({"label": label} for label in labels)
-    unknown, first, known = Counter[str](), dict[str, str](), frozenset(classes)
+    unknown, known = Others(), frozenset(classes)
     for example in examples:
-        if "label" not in example:
-            return
-        name = class_name(example["label"])
-        if name is not None and name not in known:
-            unknown[name] += 1
-            first.setdefault(name, f", first {example['where']}" if "where" in example else "")
-    if not unknown:
+        name = class_name(example.get("label"))
+        if not name:
+            label = example.get("label")
+            what = "no label" if label in (None, "") else f"the label {brief(label)}, which is no class"
+            raise ValueError(
+                f"{example.get('where', f'an example of the {split} split')} has {what}; give it one, or skip such examples "
+                "with task.on_error=skip"
+            )
+        if name not in known:
+            unknown.add(name, example)
+    if not unknown.counts:
         return
-    counts = [f"{name[:60]!r} ({counted(n, 'example')}{first[name]})" for name, n in unknown.most_common(_LISTED)]
-    listed = ", ".join(counts) + (", …" if len(unknown) > _LISTED else "")
-    what, them = ("a class", "it") if len(unknown) == 1 else (f"{len(unknown):,} classes", "them")
-    at_top = any(where.endswith(", line 1") for where in first.values())
+    what, them = ("a class", "it") if len(unknown.counts) == 1 else (f"{len(unknown.counts):,} classes", "them")
+    at_top = any(where.endswith(", line 1") for where in unknown.first.values())
     header = "; if line 1 holds column names, give data.header=true" if at_top else ""
     raise ValueError(
-        f"the {split} split has {what} that the training data lack: {listed}; give training examples of {them}, or skip "
-        f"such examples with task.on_error=skip{header}"
+        f"the {split} split has {what} that the training data lack: {unknown.listed('example')}; give training examples of "
+        f"{them}, or skip such examples with task.on_error=skip{header}"
     )
+
+
+class Others:
+    """Names in a split that the training data lack: how often each occurs, and where it does so first."""
+
+    def __init__(self) -> None:
+        self.counts, self.first = Counter[str](), dict[str, str]()
+
+    def add(self, name: str, example: Example) -> None:
+        self.counts[name] += 1
+        self.first.setdefault(name, f", first {example['where']}" if "where" in example else "")
+
+    def listed(self, unit: str) -> str:
+        """The most frequent ones in words; `unit` is what was counted."""
+        shown = [
+            f"{brief(name)} ({counted(n, unit)}{self.first[name]})" for name, n in self.counts.most_common(_LISTED)
+        ]
+        return ", ".join(shown) + (", …" if len(self.counts) > _LISTED else "")
 
 
 def label_of(example: Example) -> str:

@@ -128,12 +128,14 @@ class Task(Spec, role="task"):
                 "another source"
             )
 
-    def check_labels(self, source: Source) -> None:
+    def check_labels(self, source: Source) -> list[str]:
         """Check, before training, the labels of the validation and test splits: by default that the training data have all
-        their classes. Raises ValueError that names those they lack, unless the task skips such examples."""
+        their classes. Returns sentences for the user on labels that are allowed. Raises ValueError that names the classes
+        that the training data lack, unless the task skips such examples."""
         if getattr(self, "classes", ()) and getattr(self, "on_error", "raise") == "raise":
             for split in SPLITS[1:]:
                 check_classes(source, split, getattr(self, "classes", ()))
+        return []
 
     def with_global_tokens(self) -> Self:
         """The task for a model with global tokens, with its default choice of which tokens of a row are global. By

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from ..core.batch import IGNORE, Batch
 from ..core.spec import counted
 from ..data.holdout import HoldOutSource
 from ..data.loader.stream import stream
-from ..data.source import SPLITS, TEXTS, Example, Source
+from ..data.source import SPLITS, TEXTS, Example, Skipped, Source, Split, Table
 from ..directories.layout import TOKENIZER
 from ..recipes.recipe import Recipe
 from ..tokenizers.tokenizer import Tokenizer
@@ -21,6 +22,7 @@ from .evaluate import Fixed
 from .tokenizer import make
 
 ROWS = 4
+READ = 50_000  # rows of text that are read to count those that are skipped
 FEW = 100  # with fewer validation examples, a difference between two evaluations is mostly noise
 
 
@@ -123,18 +125,41 @@ def first_seen(
 
 
 def sizes(source: Source, seed: int = 0) -> str:
-    """The number of examples of each split, where the table knows it without reading the data."""
+    """The number of examples of each split, if the table knows it without reading the data. Up to `READ` rows of text are
+    read, and those that are skipped are counted apart."""
     tables = {split: source.table(split, seed=seed) for split in SPLITS}
     known = {split: len(table) for split, table in tables.items() if not getattr(table, "sequential", False)}
     if isinstance(source, HoldOutSource) and "train" in known:
         known["train"] -= sum(known.get(split, 0) for split in SPLITS[1:] if not source.gives(split))
-    listed = ", ".join(f"{n:,} for {'training' if split == 'train' else split}" for split, n in known.items())
-    if getattr(tables["train"], "weight", 1) > 1:
+    weight, skipped = getattr(tables["train"], "weight", 1), dict[Split, int]()
+    if weight == 1 and isinstance(source, HoldOutSource) and not _decodes(source):
+        skipped = {split: _skipped(tables[split]) for split, n in known.items() if n <= READ}
+
+    def said(split: Split, n: int) -> str:
+        bad, name = skipped.get(split, 0), "training" if split == "train" else split
+        if skipped and split not in skipped:
+            return f"up to {n:,} for {name}"
+        return f"{n - bad:,} for {name}" + (f" ({bad:,} skipped)" if bad else "")
+
+    listed = ", ".join(said(split, n) for split, n in known.items())
+    if weight > 1:
         return f"{listed} (pieces of text)"
-    few = known.get("validation", FEW) < FEW
+    few = known.get("validation", FEW) - skipped.get("validation", 0) < FEW
     return (
         f"{listed}; with so few validation examples, the choice of the best weights is partly chance" if few else listed
     )
+
+
+def _decodes(source: Source) -> bool:
+    """Whether reading an example decodes a file: a picture, a sound, a video or music."""
+    first = next(source.examples("train", shuffle=False), {})
+    return not first.keys().isdisjoint(("image", "mask", "audio", "video", "frames"))
+
+
+def _skipped(table: Table) -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # training warns of the same rows
+        return sum(isinstance(table[i], Skipped) for i in range(len(table)))
 
 
 def _short(text: str, width: int) -> str:

@@ -69,7 +69,7 @@ def of_the_task(recipe: Recipe, example: Example) -> Iterator[str]:
     task = recipe.task
     if task is None:
         return
-    task.check_labels(recipe.data)
+    yield from (f"Note: {note}." for note in task.check_labels(recipe.data))
     yield from (f"Task: {note}." for note in task.notes(example))
     for group in spellings(getattr(task, "classes", ()) or getattr(task, "tags", ())):
         yield f"Warning: {different(group)}."

@@ -12,6 +12,8 @@ import pytest
 from PIL import Image
 
 from qkv.data.files.compressed import _reader
+from qkv.data.files.records import RecordFormat
+from qkv.data.media.image_files import Listed
 from qkv.data.readers.images import Images, ImageSource
 from qkv.data.source import SPLITS, Counts, Split, read
 
@@ -161,3 +163,38 @@ def test_files_are_known_by_every_ending_that_pillow_reads(tmp_path: Path) -> No
             Image.new("RGB", (32, 32), (10 * i, 0, 0)).save(tmp_path / name / f"{i}{ending}")
     source = Images(path=str(tmp_path), validation_path=str(tmp_path), test_path=str(tmp_path))
     assert len(list(source.examples("test"))) == 14
+
+
+LISTED = [(f"{i}.png", ("red", "black")[i % 2]) for i in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("first", "sep", "header"),
+    [("", ",", None), ("image,label", ",", None), ("bild;klasse", ";", None), ("x.png,y", ",", True), ("", ";", None)],
+)
+def test_a_table_has_names_by_the_decision_for_all_tables(
+    tmp_path: Path, first: str, sep: str, header: bool | None
+) -> None:
+    lines = ([first] if first else []) + [sep.join(row) for row in LISTED]
+    (tmp_path / "list.csv").write_text("\n".join(lines))
+    files = Listed(
+        tmp_path / "list.csv", None, 1 if first and "label" not in first else None, how=RecordFormat(header=header)
+    )
+    assert [(name, files.label(i)) for i, name in enumerate(files.names)] == LISTED
+    assert bool(header) or any("the first line of 'list.csv'" in note for note in files.notes)
+
+
+def test_more_cells_than_columns_are_refused_or_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "list.csv"
+    path.write_text("image,label\n" + "".join(f"{a},{b}\n" for a, b in LISTED) + "a,b.png,red\n")
+    with pytest.raises(ValueError, match=r"1 row with more cells than its header's 2: line 14 .*data.on_error=skip"):
+        Listed(path, None, None)
+    files = Listed(path, None, None, how=RecordFormat(strict=False))
+    assert files.read(12) == "with more cells than columns" and len(files.names) == 13
+
+
+@pytest.mark.parametrize("label", ["", "nan", "NA"])
+def test_a_missing_label_is_no_class(tmp_path: Path, label: str) -> None:
+    (tmp_path / "list.csv").write_text(f"image,label\na.png,{label}\nb.png,x\n")
+    files = Listed(tmp_path / "list.csv", None, None)
+    assert [files.label(i) for i in range(2)] == [None, "x"]

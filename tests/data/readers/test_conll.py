@@ -70,3 +70,16 @@ def test_a_line_of_other_spaces_in_a_sentence_is_named(tmp_path: Path) -> None:
     source = Columns(path=str(tmp_path / "x.conllu"), validation_path="v", test_path="t")
     with pytest.raises(ValueError, match=r"x\.conllu', line 2: a word and its tag are columns 1 and 3 .* has 0"):
         source.table("train")[0]
+
+
+def test_a_line_with_another_number_of_columns_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.conll").write_text("EU B-ORG\nNew York B-LOC\n\none O\n\nthree columns O\nhere too O\n")
+    table = Columns(path=str(tmp_path / "x.conll")).open("train")
+    with pytest.raises(
+        ValueError, match=r"line 2 has 3 columns, and the lines before it in the sentence have 2: 'New York"
+    ):
+        table[0]
+    assert [len(table[i]["words"]) for i in (1, 2)] == [1, 2]
+    skipped = Columns(path=str(tmp_path / "x.conll"), on_error="skip").readable("train")
+    with pytest.warns(UserWarning, match="line 2 has 3 columns"):
+        assert skipped[0] == "damaged"

@@ -160,6 +160,33 @@ class Cells:
             f"(the first is {first[:80]!r}); {advice}"
         )
 
+    def ragged(self, names: Sequence[str]) -> Iterator[str]:
+        """Notes on rows with more or fewer cells than there are columns."""
+        width = self.columns(names)
+        rows, total = self._wider(width)
+        if total:
+            lines = ", ".join(f"{self.line(i):,}" for i in rows) + (", …" if total > len(rows) else "")
+            yield (
+                f"{counted(total, 'row')} of {self.path.name!r} with more cells than the {width} columns (line {lines}) are "
+                "refused; quote such cells, or skip the rows with data.on_error=skip"
+            )
+        begin, stop = int(bool(names)), min(len(self), _INSPECTED)
+        sizes = {i: len(row) for i, row in zip(range(begin, stop), self._tolerated(begin, stop), strict=True) if row}
+        if short := [i for i, size in sizes.items() if size < width]:
+            lines = ", ".join(f"{self.line(i):,}" for i in short[:_LISTED]) + (", …" if len(short) > _LISTED else "")
+            yield (
+                f"{counted(len(short), 'row')} of the first {len(sizes):,} of {self.path.name!r} with fewer cells than the "
+                f"{width} columns (line {lines}); those that lack a cell which is read are skipped"
+            )
+
+    def _tolerated(self, start: int, stop: int) -> Iterator[list[str]]:
+        """The rows start … stop − 1; empty in place of invalid ones."""
+        for i in range(start, stop):
+            try:
+                yield self[i]
+            except ValueError:
+                yield []
+
     def _wider(self, width: int) -> tuple[list[int], int]:
         """The first rows with more than `width` cells, and the number of all such rows."""
         if self._starts is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from typing import Any, Literal, Self
 from pydantic import model_validator
 
 from ...core.spec import brief, nearest
+from ..classes import MISSING
 from ..source import SPLITS, Example, Skipped, Split, Table
 from ..tables import ComputedTable
 from .cache import Stamp, stamp_of
@@ -80,7 +82,7 @@ class Records:
 @dataclass(frozen=True)
 class RecordFormat:
     """How a file is read: its format (by default from its name), encoding, whether it has a header and quoted cells and how
-    cells are separated (by default detected), and whether bad records are errors."""
+    cells are separated (by default detected), whether bad records are errors, and which texts stand for a missing label."""
 
     format: Format | None = None
     encoding: str = "utf-8"
@@ -88,6 +90,7 @@ class RecordFormat:
     quoted: bool | None = None
     strict: bool = True
     sep: str | None = None
+    missing: tuple[str, ...] = MISSING
 
     def form(self, path: Path) -> Format:
         other: Format = "csv" if self.sep else "lines"
@@ -137,12 +140,14 @@ class RecordFiles(FilePerSplit):
     header: whether the first line of a table holds column names; by default detected.
     quoted: whether the cells of a TSV are quoted as in CSV; by default detected, see `files.csv_tsv`.
     sep:    the character between cells, such as ";" or "|", or its name, such as "tab"; by default detected.
+    missing: texts in a table that stand for no label; by default those of pandas, such as "nan", "NA" and "None".
     """
 
     format: Format | None = None
     header: bool | None = None
     quoted: bool | None = None
     sep: Separator | None = None
+    missing: tuple[str, ...] | None = None
 
     @abstractmethod
     def record_columns(self) -> tuple[Column, ...]:
@@ -162,18 +167,32 @@ class RecordFiles(FilePerSplit):
         return self
 
     @property
-    def _reading(self) -> RecordFormat:
-        return RecordFormat(self.format, self.encoding, self.header, self.quoted, self.strict, self.sep)
+    def reading(self) -> RecordFormat:
+        """How the files are read."""
+        return RecordFormat(self.format, self.encoding, self.header, self.quoted, self.strict, self.sep, self._no_label)
+
+    @property
+    def _no_label(self) -> tuple[str, ...]:
+        return MISSING if self.missing is None else self.missing
+
+    def truth(self, records: Records, i: int, column: Column) -> Any | Skipped:
+        """The label, score or answer in a column; or why the record is skipped: it has none."""
+        value = records.get(i, column)
+        value = value.strip() if isinstance(value, str) else value
+        if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+            return Skipped(f"without a {column!r}")
+        listed = isinstance(records.rows[i][1], list) and value in self._no_label
+        return Skipped(f"whose {column!r} is {value!r} (one of data.missing)") if listed else value
 
     def notes(self) -> tuple[str, ...]:
         named = any(isinstance(column, str) for column in self.record_columns())
-        tables = (self._reading.table(self.paths(split)[0]) for split in SPLITS if self.gives(split))
+        tables = (self.reading.table(self.paths(split)[0]) for split in SPLITS if self.gives(split))
         return (*notes_of(tables, True if named else self.header, self.quoted), *super().notes())
 
     def open(self, split: Split) -> Table:
         columns = self.record_columns()
-        records = open_records(self.paths(split)[0], columns, self._reading)
-        first = records if split == "train" else open_records(self.paths("train")[0], columns, self._reading)
+        records = open_records(self.paths(split)[0], columns, self.reading)
+        first = records if split == "train" else open_records(self.paths("train")[0], columns, self.reading)
         numbers = [column for column in columns if isinstance(column, int)]
         check_names(records.path, records.names, first.path, first.names, numbers)
         return ComputedTable(len(records), lambda i: self._entry(records, i))
@@ -230,12 +249,16 @@ class _NumberedRows(Sequence[tuple[int, Any]]):
 
     def __init__(self, rows: ParquetRows) -> None:
         self._rows = rows
+        self._last: tuple[int, dict[str, Any]] | None = None
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __getitem__(self, i: Any) -> Any:
-        return i + 1, self._rows[i]
+        last = self._last
+        if last is None or last[0] != i + 1:  # an example reads its row several times
+            self._last = last = (i + 1, self._rows[i])
+        return last
 
 
 def _rows(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import lzma
 import mmap
 import os
@@ -17,8 +15,10 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Protocol
 
 from ...core.spec import nearest
-from ..files.compressed import PACKED, open_bytes, open_tar
+from ..files.compressed import PACKED, open_tar
+from ..files.csv_tsv import WIDE, Cells, filled
 from ..files.inside import inside
+from ..files.records import Column, RecordFormat
 from ..source import SPLITS, Skipped, Split
 
 # The formats that Pillow reads by itself, see `images.NOT_READ`. Asking Pillow would import forty modules.
@@ -34,6 +34,8 @@ MOST_BYTES = 256 << 20  # in one file
 _MOST_UNPACKED = 1 << 30  # bytes in an archive that has to be read into memory
 
 _OTHER_NAMES: dict[str, Split] = {"training": "train", "testing": "test", "valid": "validation", "val": "validation"}
+_INSPECTED = 1000  # rows that show whether the first has names
+AS_DETECTED = RecordFormat()  # how a table is read
 _SPLITS: dict[str, Split] = {split: split for split in SPLITS} | _OTHER_NAMES
 
 
@@ -55,12 +57,13 @@ class Files(Hashable, Protocol):
 def open_image_files(
     path: Path,
     stamp: tuple[int, int],
-    columns: tuple[str | None, str | None] = (None, None),
+    columns: tuple[Column | None, Column | None] = (None, None),
     suffixes: frozenset[str] = SUFFIXES,
     folder: Path | None = None,
+    how: RecordFormat = AS_DETECTED,
 ) -> Files:
     """Open the images (or files with other `suffixes`) of a folder, archive or table. `stamp`, its size and time, renews the
-    cached result. Files that a table names lie in `folder`, by default that of the table.
+    cached result. Files that a table names lie in `folder`, by default that of the table; `how` is how it is read.
 
     Raises ValueError if it is none of these, or without images.
     """
@@ -68,7 +71,7 @@ def open_image_files(
     if path.is_dir():
         files: Files = Folder(path, suffixes)
     elif name.endswith(TABLES):
-        files = Listed(path, *columns, folder)
+        files = Listed(path, *columns, folder, how, suffixes)
     elif name.endswith(".zip"):
         files = Zip(path, suffixes)
     elif name.endswith(ARCHIVES):
@@ -265,43 +268,85 @@ def unpacked_tar(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
 class _Row(NamedTuple):
     image: str
     label: str | None
+    skipped: str = "without a name"
+
+
+def names_of(cells: Cells, header: bool | None, suffixes: frozenset[str]) -> tuple[str, ...]:
+    """The column names in the first row of a table of files, if it has any: a row with the name of a file is data, and one
+    without above names of files holds names."""
+
+    def files(row: Sequence[str]) -> bool:
+        return any(PurePosixPath(cell.strip()).suffix.lower() in suffixes for cell in row)
+
+    if header is None and (below := list(cells.some(1, min(len(cells), _INSPECTED)))):
+        if files(cells[0]):
+            return ()
+        header = True if sum(map(files, below)) > len(below) / 2 else None
+    return cells.names(header)
 
 
 class Listed:
-    """Files listed in a CSV or TSV with a header, by paths relative to a folder, by default that of the table.
+    """Files listed in a CSV or TSV by paths relative to a folder, by default that of the table.
 
-    Files outside of the folder are not read. By default, the column of images is `image`, `path`, `file` or `filename`, or
-    else the first, and that of classes `label` or `class`, if there is one.
+    Files outside of the folder are not read. Columns are names, or numbers from 0. By default, the column of images is
+    `image`, `path`, `file` or `filename`, or else the first, and that of classes `label` or `class`, if there is one; in a
+    table without names the second. Whether the first row holds names is detected, as in other tables
+    (`RecordFormat.header`); a row with the name of a file is data.
     """
 
-    def __init__(self, path: Path, image: str | None, label: str | None, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        image: Column | None,
+        label: Column | None,
+        folder: Path | None = None,
+        how: RecordFormat = AS_DETECTED,
+        suffixes: frozenset[str] = SUFFIXES,
+    ) -> None:
         self.path, self.folder = path, folder or path.parent
-        try:
-            text = bytes(open_bytes(path)).decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{str(path)!r} is not valid UTF-8, at byte {error.start:,}") from None
-        rows = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if ".tsv" in path.name.lower() else ",")
-        header = next(rows, [])
-        images = self._column(header, image, ("image", "path", "file", "filename"))
-        labels = self._column(header, label, ("label", "class"))
-        self.notes: tuple[str, ...] = ()
-        self._rows = [self._row(row, images or 0, labels, rows.line_num) for row in rows if row]
+        cells = how.cells(path, "tsv" if ".tsv" in path.name.lower() else "csv")
+        names = names_of(cells, how.header, suffixes)
+        if how.strict:
+            cells.check_width(names)
+        self.notes: tuple[str, ...] = tuple(cells.notes(how.header, how.quoted))
+        if how.header is None and bool(names) != bool(cells.heading.names):
+            what = "names no file, and is read as names" if names else "names a file, and is read as data"
+            self.notes = (
+                f"the first line of {path.name!r} {what} (data.header)",
+                *cells.notes(bool(names), how.quoted),
+            )
+        images = self._column(names, image, ("image", "path", "file", "filename"))
+        labels = self._column(names, label, ("label", "class"))
+        if not names and labels is None and cells.columns(names) == 2:
+            labels = 1 - (images or 0)
+        width, rows = cells.columns(names), [(cells.line(i), cells[i]) for i in range(bool(names), len(cells))]
+        self._rows = [
+            _Row("", None, WIDE) if filled(row) > width else self._row(row, images or 0, labels, line, how.missing)
+            for line, row in rows
+            if row
+        ]
         self.names: Sequence[str] = [row.image for row in self._rows]
 
-    def _column(self, header: list[str], name: str | None, defaults: tuple[str, ...]) -> int | None:
-        """The index of a column by its name or, without one, by the default names."""
-        if name is not None and name not in header:
-            raise ValueError(f"{str(self.path)!r} has no column {name!r}; {nearest(name, header)}")
-        name = name or next((default for default in defaults if default in header), None)
-        return None if name is None else header.index(name)
+    def _column(self, names: Sequence[str], wanted: Column | None, defaults: tuple[str, ...]) -> int | None:
+        """The index of a column by its name or number or, without one, by the default names."""
+        if isinstance(wanted, int):
+            return wanted
+        if wanted is not None and wanted not in names:
+            known = nearest(wanted, names) if names else "its first line is read as data (data.header=true: as names)"
+            raise ValueError(f"{str(self.path)!r} has no column {wanted!r}; {known}")
+        name = wanted or next((default for default in defaults if default in names), None)
+        return None if name is None else names.index(name)
 
-    def _row(self, row: list[str], image: int, label: int | None, line: int) -> _Row:
+    def _row(self, row: list[str], image: int, label: int | None, line: int, missing: tuple[str, ...]) -> _Row:
         if len(row) <= max(image, label or 0):
-            raise ValueError(f"{str(self.path)!r}, line {line:,}, has {len(row)} cells, fewer than the header names")
+            raise ValueError(
+                f"{str(self.path)!r}, line {line:,}, has {len(row)} cells, fewer than the columns that are read"
+            )
         name = row[image].strip()
         if name:
             inside(self.folder, name, f"{str(self.path)!r}, line {line:,},", "data.images=FOLDER names another")
-        return _Row(name, None if label is None else row[label].strip() or None)
+        named = "" if label is None else row[label].strip()
+        return _Row(name, None if not named or named in missing else named)
 
     def label(self, i: int) -> str | None:
         return self._rows[i].label
@@ -311,4 +356,4 @@ class Listed:
 
     def read(self, i: int) -> bytes | Skipped:
         name = self._rows[i].image
-        return content_of(self.folder / name) if name else Skipped("without a name")
+        return content_of(self.folder / name) if name else Skipped(self._rows[i].skipped)

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from ..files.records import RecordFormat
 from ..holdout import HoldOutSource
 from ..media.audio import MOST_SAMPLES, Wave, decode, resampled
 from ..media.image_files import Files, open_image_files, stamp_of
@@ -24,6 +25,7 @@ class Sounds(HoldOutSource, kind="sounds"):
     """Audio files in a folder or an archive (.zip, .tar, .tar.gz …), each in a folder named after its class, optionally
     below `train`, `validation` and `test`. Files that can't be read are skipped and counted.
 
+    header: whether the first line of a table of sounds holds column names; by default detected.
     label: a regular expression for the path, in place of folders; its first group, or the whole match, is the class.
     validation, test: regular expressions; a file whose path matches belongs to that split.
     rate:  the sample rate in Hz; by default that of the first file.
@@ -32,6 +34,7 @@ class Sounds(HoldOutSource, kind="sounds"):
     """
 
     path: str = ""
+    header: bool | None = None
     label: str | None = None
     validation: str | None = None
     test: str | None = None
@@ -55,7 +58,9 @@ class Sounds(HoldOutSource, kind="sounds"):
         if not self.path:
             raise ValueError("no training data: give data.path, a folder or an archive of sounds")
         path = Path(self.path).expanduser()
-        return open_image_files(path, stamp_of(path), suffixes=SUFFIXES)
+        return open_image_files(
+            path, stamp_of(path), suffixes=SUFFIXES, how=RecordFormat(header=self.header, strict=False)
+        )
 
     def split_of(self, name: str, placed: Split | None) -> Split:
         for split, pattern in (("test", self.test), ("validation", self.validation)):

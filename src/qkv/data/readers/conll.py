@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from ...core.spec import counted
 from ..files.compressed import bare_name
 from ..files.lines import Lines
 from ..files.text_files import FilePerSplit
@@ -19,7 +20,8 @@ class Columns(FilePerSplit, kind="columns"):
     word, tag: the columns, from 0; −1 is the last. By default the first and the last; of a `.conllu` file (plain or
                compressed) the second and the fourth, words and their universal parts of speech.
 
-    In CoNLL-U, lines that begin with `#` are comments; multiword tokens ("3-4") and empty nodes ("5.1") are skipped.
+    All lines of a sentence have the same number of columns. In CoNLL-U, lines that begin with `#` are comments; multiword
+    tokens ("3-4") and empty nodes ("5.1") are skipped.
     """
 
     expects: ClassVar[str] = "a file with a word and its tag on each line"
@@ -46,13 +48,19 @@ class _Sentences:
 
     def __getitem__(self, i: int) -> Example | Skipped:
         start, stop = self._blocks[i].tolist()
-        words, tags = [], []
+        words, tags, width = [], [], 0
         for n, line in enumerate(self._lines.text(start, stop).split("\n"), start):
             cells = line.removesuffix("\r").split("\t") if "\t" in line else line.split()
             if self._universal and (line.startswith("#") or (cells and not cells[0].isdigit())):
                 continue
             words.append(self._cell(cells, self._word, n))
             tags.append(self._cell(cells, self._tag, n))
+            if width and len(cells) != width:
+                raise ValueError(
+                    f"{self._lines.where(n)} has {counted(len(cells), 'column')}, and the lines before it in the sentence "
+                    f"have {width}: {' '.join(cells)[:60]!r}; mend it, or skip such sentences with data.on_error=skip"
+                )
+            width = len(cells)
         if not words or words == [_DOCUMENT]:
             return Skipped("without words")
         return {"text": " ".join(words), "words": words, "tags": tags, "where": self._lines.where(start)}

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ...core.shuffle import text_hash
+from ..files.csv_tsv import Separator
+from ..files.records import Column, RecordFormat
 from ..holdout import MOST, SHARE
 from ..media.image_files import SUFFIXES, Files, open_image_files, stamp_of
 from ..media.images import MOST_PIXELS, Color, Pixels, decode, depth
-from ..source import SPLITS, Example, Skipped, Source, Split
+from ..source import SPLITS, Example, OnError, Skipped, Source, Split
 
 _SAMPLED = 16  # files inspected to detect the bit depth of gray images
 Indices = NDArray[np.int64]
@@ -150,19 +152,25 @@ def _split_up(store: Store, splits: tuple[Split, ...]) -> dict[Split, Indices]:
 class ImageFiles(ImageSource):
     """Image or video files in folders, archives or tables.
 
+    header: whether the first line of a table holds column names; by default detected. `sep`: the character between its
+            cells, such as ";", or its name; by default detected.
+    on_error: for a row of a table that has more cells than columns: "raise" an error, or "skip" and count it.
     bits: how many bits 16-bit gray files use, 8, 12 or 16; by default detected from some training files.
     """
 
     path: str | None = None
     validation_path: str | None = None
     test_path: str | None = None
+    header: bool | None = None
+    sep: Separator | None = None
+    on_error: OnError = "raise"
     color: Color = "rgb"
     bits: int | None = Field(default=None, ge=8, le=16)
     most_pixels: int = Field(default=MOST_PIXELS, ge=1)
     cache: int = Field(default=256, ge=0)
 
     @property
-    def columns(self) -> tuple[str | None, str | None]:
+    def columns(self) -> tuple[Column | None, Column | None]:
         """The columns of a table with the images and the classes."""
         return None, None
 
@@ -170,6 +178,11 @@ class ImageFiles(ImageSource):
     def listed_in(self) -> Path | None:
         """The folder of the files that a table names; None for that of the table."""
         return None
+
+    @property
+    def reading(self) -> RecordFormat:
+        """How a table is read."""
+        return RecordFormat(header=self.header, sep=self.sep, strict=self.on_error == "raise")
 
     @property
     def suffixes(self) -> frozenset[str]:
@@ -202,7 +215,7 @@ class ImageFiles(ImageSource):
         if name is None:
             raise ValueError(f"no {self.holds}s are given: data.path=… is a folder of them, an archive, or a table")
         path = Path(name).expanduser().resolve()
-        return open_image_files(path, stamp_of(path), self.columns, self.suffixes, self.listed_in)
+        return open_image_files(path, stamp_of(path), self.columns, self.suffixes, self.listed_in, self.reading)
 
 
 class Images(ImageFiles, kind="images"):
@@ -221,12 +234,12 @@ class Images(ImageFiles, kind="images"):
 
     path_fields: ClassVar[tuple[str, ...]] = ("path", "validation_path", "test_path", "images")
 
-    image_column: str | None = None
-    label_column: str | None = None
+    image_column: Column | None = None
+    label_column: Column | None = None
     images: str | None = None
 
     @property
-    def columns(self) -> tuple[str | None, str | None]:
+    def columns(self) -> tuple[Column | None, Column | None]:
         return self.image_column, self.label_column
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ..files.number_tables import DecimalMark
 from ..files.records import Column, RecordFiles, Records
@@ -19,7 +19,7 @@ class Labelled(RecordFiles, kind="labelled"):
         nested), else numbers from 0. By default `text`, and `label` unless there is a `score` or a `pair`. A `pair` is the
         second text, a `score` a number.
     decimal: the decimal mark of scores in CSV and TSV, "." or ",".
-    format, header, quoted, sep: see `RecordFiles`.
+    format, header, quoted, sep, missing: see `RecordFiles`.
     """
 
     expects: ClassVar[str] = "a file with a text and its label in each row"
@@ -45,20 +45,12 @@ class Labelled(RecordFiles, kind="labelled"):
     def example(self, records: Records, i: int) -> Example | Skipped:
         example: Example = {"where": records.where(i)}
         for name, column in self.columns.items():
-            value = records.text(i, column) if name in ("text", "pair") else _label(records, i, column)
+            value = records.text(i, column) if name in ("text", "pair") else self.truth(records, i, column)
             if isinstance(value, Skipped):
                 return value
+            if isinstance(value, int):  # of JSON
+                value = str(value).lower()
             if name == "score" and isinstance(value, str):
                 value = value.replace(self.decimal, ".")
             example[name] = value
         return example
-
-
-def _label(records: Records, i: int, column: Column) -> Any:
-    """A label or a score as it is in the file; integers and booleans of JSON as they are written there."""
-    value = records.get(i, column)
-    if isinstance(value, str):
-        value = value.strip()
-    if value is None or value == "":
-        return Skipped(f"without a {column!r}")
-    return str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, int) else value

@@ -18,7 +18,7 @@ class Choices(RecordFiles, kind="choices"):
     text:    the column of the question, or of the text to be continued.
     choices: the columns of the candidates; in JSON, the field with a list of them, or several fields.
     answer:  the column with the right answer: its number from 0, its letter from A, or the candidate itself.
-    format, header, quoted, sep: see `RecordFiles`.
+    format, header, quoted, sep, missing: see `RecordFiles`.
     """
 
     expects: ClassVar[str] = "a file with a question and its candidates in each row"
@@ -36,7 +36,12 @@ class Choices(RecordFiles, kind="choices"):
             return text
         values = [records.get(i, column) for column in self.choices]
         listed = values[0] if len(values) == 1 and isinstance(values[0], list) else values
-        return choice_example(text, listed, records.get(i, self.answer), records.where(i))
+        answer = records.get(i, self.answer)
+        if answer not in listed:  # a candidate may be called "None"
+            answer = self.truth(records, i, self.answer)
+        if isinstance(answer, Skipped):
+            return answer
+        return choice_example(text, listed, answer, records.where(i))
 
 
 def choice_example(text: str, candidates: Sequence[Any], answer: Any, where: str) -> Example | Skipped:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...core.spec import counted
 from ...data.files.compressed import bare_name, open_bytes
-from ...data.files.csv_tsv import Form
+from ...data.files.csv_tsv import Form, filled
 from ...data.files.json_lines import json_entries, json_object
 from ...data.files.lines import Lines
 from ...data.files.parquet import SUFFIX, ParquetRows
@@ -75,14 +75,14 @@ def _table(path: Path, form: Form, how: RecordFormat) -> Guess | str:
             rows.append(cells[i])
         except ValueError:  # a bad row is the training's business
             continue
-    rows = [row for row in rows if row]
+    rows = [row for row in rows if row and filled(row) <= cells.columns(names)]
     columns = [
-        Column(names[i] if i < len(names) else i, [row[i].strip() for row in rows if i < len(row)])
+        Column(names[i] if i < len(names) else i, [row[i].strip() for row in rows if i < len(row)], how.missing)
         for i in range(cells.columns(names))
     ]
     more = () if Path(bare_name(path)).suffix in (".csv", ".tsv") else (f"data.format={form}",)
     found = of_columns(path, columns, len(cells) - bool(names), more, table=True)
-    notes = tuple(cells.notes(how.header, how.quoted))
+    notes = (*cells.notes(how.header, how.quoted), *cells.ragged(names))
     return "; ".join((found, *notes)) if isinstance(found, str) else replace(found, seen=(*found.seen, *notes))
 
 

@@ -154,7 +154,7 @@ def _masks(listing: Listing) -> Guess | None:
     if pair is None or not listing.place.is_dir():
         return None
     images = [name for name in listing.having(IMAGES) if name.parts[0] == pair[0]]
-    height, width, channels = _sizes(listing, images)
+    height, width, channels = picture_sizes(listing, images)
     side = max(16, min(64, height // 8 * 8, width // 8 * 8))
     tokens = 32 * ((side // 8) ** 2 + 1)
     settings = (
@@ -187,20 +187,27 @@ def _images(listing: Listing) -> Guess | None:
     classes = _classes(images)
     if not classes:
         return None
-    height, width, channels = _sizes(listing, images)
+    height, width, channels = picture_sizes(listing, images)
     if _animated(listing, images):
         return _clips(listing, classes, 16 if max(height, width) <= 24 else 32, channels)
+    settings, sizes = classified(height, width, channels)
+    settings = ("data.kind=images", setting("data.path", listing.place), *settings)
+    return Guess("vit", settings, (_shown(classes, "image"), sizes))
+
+
+def classified(height: int, width: int, channels: int) -> tuple[tuple[str, ...], str]:
+    """Settings of the recipe `vit` for images of about this size, and what they are based on."""
     patch = 2 if max(height, width) <= 12 else 4 if max(height, width) <= 40 else 8
     rows, columns = (height, width) if patch < 8 else (64, 64)
     rows, columns = (max(patch, round(side / patch) * patch) for side in (rows, columns))
     tokens = 64 * (rows // patch * (columns // patch) + 1)
     settings = (
-        *("data.kind=images", setting("data.path", listing.place), f"model.image=[{rows},{columns}]"),
-        *(f"model.patch=[{patch},{patch}]", f"model.channels={channels}", f"batching.tokens={tokens}"),
+        *(f"model.image=[{rows},{columns}]", f"model.patch=[{patch},{patch}]", f"model.channels={channels}"),
+        f"batching.tokens={tokens}",
     )
     sizes = f"images of about {height} × {width} pixels"
     sizes += "" if (rows, columns) == (height, width) else f", resized to {rows} × {columns} (model.image)"
-    return Guess("vit", settings, (_shown(classes, "image"), sizes))
+    return settings, sizes
 
 
 def _sounds(listing: Listing) -> Guess | None:
@@ -278,7 +285,7 @@ def _texts(listing: Listing) -> Guess | None:
 
 def _detection(listing: Listing, images: list[PurePosixPath]) -> tuple[tuple[str, ...], str]:
     """Sizes for the recipe `detect`: images of at most 192 pixels, in patches with a stem of convolutions."""
-    height, width, channels = _sizes(listing, images)
+    height, width, channels = picture_sizes(listing, images)
     scale = min(1.0, 192 / max(height, width))
     patch = 8 if max(height, width) * scale <= 96 else 16
     rows, columns = (max(patch, round(side * scale / patch) * patch) for side in (height, width))
@@ -291,7 +298,7 @@ def _detection(listing: Listing, images: list[PurePosixPath]) -> tuple[tuple[str
     return settings, f"images of about {height} × {width} pixels, resized to {rows} × {columns} (model.image)"
 
 
-def _sizes(listing: Listing, images: list[PurePosixPath]) -> tuple[int, int, int]:
+def picture_sizes(listing: Listing, images: list[PurePosixPath]) -> tuple[int, int, int]:
     """The median height and width of some images, and 3 channels if one of them has colors, else 1."""
     sizes, colors = [], False
     for content in listing.opened(images):

@@ -39,14 +39,26 @@ DATE = re.compile(r"\d{4}-\d{2}-\d{2}|\d{1,2}[./]\d{1,2}[./]\d{2,4}|\d{1,2}:\d{2
 
 @dataclass(frozen=True)
 class Column:
-    """A column by its name or number, and some of its values."""
+    """A column by its name or number, and some of its values. `missing` are texts that stand for no value."""
 
     name: str | int
     cells: list[str]
+    missing: tuple[str, ...] = ()
 
     @cached_property
     def filled(self) -> list[str]:
-        return [cell for cell in self.cells if cell.strip()]
+        return [cell for cell in self.cells if cell.strip() and cell.strip() not in self.missing]
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """A sentence on values that are missing, if there are any."""
+        if not (lacking := len(self.cells) - len(self.filled)):
+            return ()
+        how = ", ".join(sorted({cell.strip() or "empty" for cell in self.cells} - {*map(str.strip, self.filled)}))
+        return (
+            f"{lacking:,} of {len(self.cells):,} cells of {self.name} that were looked at are missing ({how}); their "
+            "rows are skipped",
+        )
 
     @cached_property
     def numbers(self) -> float:
@@ -116,7 +128,7 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
     place = setting("data.path", path)
     if table and not texts and (series := _series(place, columns, rows, seen)):
         return series
-    label, score = _label_and_score([column for column in columns if column not in texts])
+    label, score = label_and_score([column for column in columns if column not in texts])
     if len(texts) > 2:
         seen += (f"of {len(texts)} columns of text the first two are used",)
         texts = texts[:2]
@@ -125,13 +137,15 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
     labelled = ("data.kind=labelled", place, *more, setting("data.text", texts[0].name))
     labelled += (setting("data.pair", texts[1].name),) if len(texts) == 2 else ()
     if label is not None:
-        seen = (*seen, _classes(label), *map(different, spellings(dict.fromkeys(label.filled))))
+        seen = (*seen, classes_in(label), *label.lacking, *map(different, spellings(dict.fromkeys(label.filled))))
         return Guess("classify", (*labelled, setting("data.label", label.name)), seen)
     if score is not None and len(texts) == 2:
         values = [float(cell) for cell in score.filled if is_number(cell)]
         bounds = (f"task.low={min(values):g}", f"task.high={max(values):g}")
+        seen += score.lacking
         return Guess("similarity", (*labelled, setting("data.score", score.name), *bounds), seen)
     if score is not None:
+        seen += score.lacking
         return Guess("classify", (*labelled, "task=regress", setting("data.score", score.name)), seen)
     if len(texts) == 2:
         first, second = (text.name for text in texts)
@@ -142,7 +156,7 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
     return f"{seen[0]}; one column of text alone is read from .jsonl or .txt"
 
 
-def _label_and_score(columns: list[Column]) -> tuple[Column | None, Column | None]:
+def label_and_score(columns: list[Column]) -> tuple[Column | None, Column | None]:
     """The column of the class, or that of a number to predict: by their names, else by their values."""
     labels = sorted((c for c in columns if c.is_label), key=lambda c: (not c.is_called(LABELS), c.distinct))
     scores = sorted(
@@ -155,7 +169,7 @@ def _label_and_score(columns: list[Column]) -> tuple[Column | None, Column | Non
     return (labels[0], None) if labels else (None, None)
 
 
-def _classes(label: Column) -> str:
+def classes_in(label: Column) -> str:
     classes = Counter(label.filled).most_common()
     listed = ", ".join(f"{name} ({n:,})" for name, n in classes[:6]) + (" …" if len(classes) > 6 else "")
     return f"{label.name} is the class, one of {len(classes)}: {listed}"

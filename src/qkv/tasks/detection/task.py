@@ -13,9 +13,10 @@ from pydantic import Field
 from ...core.batch import IGNORE, Batch
 from ...core.spec import nearest
 from ...data.batching.numpy_batch import Array, NumpyBatch
+from ...data.classes import Others
 from ...data.media.exif import UPRIGHT, turned_boxes
 from ...data.media.images import Pixels
-from ...data.source import Example, OnError, Skipped, Source
+from ...data.source import SPLITS, Example, OnError, Skipped, Source
 from ...data.task import Item, RandomContext
 from ...layers.embedding import Input
 from ...metrics.base import Metric
@@ -61,6 +62,20 @@ class Detect(SceneTask, kind="detect"):
     @property
     def n_labels(self) -> int:
         return len(self.classes)
+
+    def check_labels(self, source: Source) -> list[str]:
+        for split in SPLITS[1:] if self.on_error == "raise" else ():
+            unknown, known = Others(), frozenset(self.classes)
+            for example in source.examples(split, shuffle=False):
+                for name in example.get("names", ()):
+                    if name not in known:
+                        unknown.add(name, example)
+            if unknown.counts:
+                raise ValueError(
+                    f"the {split} split has objects of classes that the training data lack: {unknown.listed('object')}; "
+                    "give training pictures of them, or skip such objects with task.on_error=skip"
+                )
+        return []
 
     def inputs(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
         """Return the picture alone, for prediction."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from torch import nn
 from torch.nn import functional as F
 
 from ...core.batch import Batch, Term, Terms
-from ...data.source import Example, Skipped
+from ...data.source import SPLITS, Example, Skipped, Source
 from ...data.task import Item
+from ...layers.embedding import Input
 from ...layers.losses import at_least_fp32
 from ...metrics.base import Metric
 from ...tokenizers.protocol import Encoder
@@ -36,7 +37,22 @@ class Choice(Sentences, kind="choice"):
     def sides(self, example: Example) -> list[tuple[str, ...]]:
         return [(example["text"], candidate) for candidate in example["choices"]]
 
+    def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
+        for example in source.examples("train", shuffle=False):
+            self._answer(example)
+        return super().resolve(source, tokenizer, inputs)
+
+    def check_labels(self, source: Source) -> list[str]:
+        for split in SPLITS[1:]:
+            for example in source.examples(split, shuffle=False):
+                self._answer(example)
+        return []
+
     def labels(self, example: Example, inputs: Item) -> Any | Skipped:
+        return self._answer(example)
+
+    def _answer(self, example: Example) -> np.int64 | Skipped:
+        """The index of the right candidate, or why the example is skipped."""
         answer, count = example["answer"], len(example["choices"])
         if type(answer) is not int:
             what = (

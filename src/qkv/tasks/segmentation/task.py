@@ -17,7 +17,7 @@ from ...data import ascii_art
 from ...data.media.exif import UPRIGHT, orientation, turned_mask
 from ...data.media.images import Pixels, Size
 from ...data.readers.segmentation_masks import Mask, read_mask
-from ...data.source import Example, Skipped, Source
+from ...data.source import SPLITS, Example, Skipped, Source
 from ...data.task import Item, RandomContext, Task
 from ...layers.embedding import Input
 from ...metrics.base import Metric
@@ -88,12 +88,23 @@ class Segment(SceneTask, kind="segment"):
         pictures = ((one, self.pixels(one)) for one in examples)
         return [p if isinstance(p, Skipped) else list(self._tiles(one, p)) for one, p in pictures]
 
+    def check_labels(self, source: Source) -> list[str]:
+        """Check the values of some masks of each split, before pictures are read."""
+        for split in SPLITS:
+            for example in islice(source.examples(split, shuffle=False), _MASKS_SAMPLE):
+                self._indices(mask_of(example), example.get("where", "an example"))
+        return []
+
     def _labels(self, example: Example, pixels: Pixels) -> NDArray[np.int64]:
         """(H, W): the class index of each pixel. Raises ValueError if the mask's size or values are wrong."""
         mask, where = self._upright(example, pixels), example.get("where", "an example")
         if mask.shape != pixels.shape[1:]:
             sizes = (f"{size[1]} × {size[0]}" for size in (mask.shape, pixels.shape[1:]))
             raise ValueError("{}: the mask is of {} pixels, the picture of {}".format(where, *sizes))
+        return self._indices(mask, where)
+
+    def _indices(self, mask: Mask, where: str) -> NDArray[np.int64]:
+        """The class index of each pixel of a mask. Raises ValueError if it has another value."""
         table = np.full(256, _UNKNOWN)
         if VOID not in self.values:
             table[VOID] = IGNORE

@@ -10,9 +10,10 @@ import numpy as np
 from pydantic import Field
 
 from ...core.batch import IGNORE, Batch
-from ...core.spec import nearest
+from ...core.spec import counted, nearest
 from ...data.batching.ragged import Index
-from ...data.source import Example, Skipped, Source
+from ...data.classes import Others
+from ...data.source import SPLITS, Example, Skipped, Source
 from ...data.task import Item, RandomContext, Task
 from ...layers.embedding import Input
 from ...metrics.baselines import Baseline, usual_tags
@@ -60,6 +61,22 @@ class Tag(Task, kind="tag"):
             )
         sentences = (example["tags"] for example in islice(source.examples("train", shuffle=False), _INSPECTED))
         return self.replace(tags=tags, scheme=self.scheme or scheme_of(tags, sentences), symbols=symbols)
+
+    def check_labels(self, source: Source) -> list[str]:
+        """Name tags that the training data lack: they count as errors in evaluation."""
+        notes = []
+        for split in SPLITS[1:]:
+            unknown, known = Others(), {"", *self.tags}
+            for example in source.examples(split, shuffle=False):
+                for tag in example.get("tags", ()):
+                    if tag not in known:
+                        unknown.add(tag, example)
+            if unknown.counts:
+                notes.append(
+                    f"the {split} split has {counted(len(unknown.counts), 'tag')} that the training data lack, and which "
+                    f"therefore count as errors: {unknown.listed('word')}"
+                )
+        return notes
 
     def notes(self, example: Example) -> tuple[str, ...]:
         if self.scheme in (None, "plain"):

@@ -43,10 +43,11 @@ class Regress(Sentences, kind="regress"):
         scores = scores_of(self, source)
         return self._filled(inputs, center=float(np.mean(scores)), spread=float(np.std(scores)) or 1.0)
 
-    def check_labels(self, source: Source) -> None:
+    def check_labels(self, source: Source) -> list[str]:
         for split in SPLITS[1:]:
             for example in source.examples(split, shuffle=False):
                 score_of(self, example, self.low, self.high)
+        return []
 
     @property
     def n_labels(self) -> int | None:

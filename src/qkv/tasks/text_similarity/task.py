@@ -55,11 +55,12 @@ class Similarity(Sentences, kind="similarity"):
             raise ValueError(f"every pair of the training data has the score {task.low:g}; there is nothing to learn")
         return task
 
-    def check_labels(self, source: Source) -> None:
+    def check_labels(self, source: Source) -> list[str]:
         for split in SPLITS[1:]:
             for example in source.examples(split, shuffle=False):
                 if "score" in example:
                     score_of(self, example, self.low, self.high)
+        return []
 
     def measured(self, metric: str, source: Source) -> str:
         """Retrieval (`mrr`) in place of the correlation, for pairs without scores."""

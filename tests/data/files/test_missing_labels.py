@@ -1,0 +1,93 @@
+"""Labels that are missing: what pandas and people write for them, in every form of file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+from pandas._libs.parsers import STR_NA_VALUES
+
+from qkv.data.classes import MISSING
+from qkv.data.readers.labelled_text import Labelled
+from qkv.data.readers.multiple_choice import Choices
+from qkv.data.source import Skipped
+from qkv.recipes.guess import guess
+
+
+def entries(source: Any) -> list[Any]:
+    table = source.open("train")
+    return [table[i] for i in range(len(table))]
+
+
+def test_missing_texts_are_those_of_pandas() -> None:
+    assert set(MISSING) == STR_NA_VALUES - {""}
+
+
+def frame() -> pandas.DataFrame:
+    return pandas.DataFrame(
+        {"text": [f"a text {i}" for i in range(6)], "label": ["x", "y", None, "x", float("nan"), "y"]}
+    )
+
+
+@pytest.mark.parametrize("form", ["csv", "nan.csv", "tsv", "jsonl", "parquet"])
+def test_what_pandas_writes_for_missing_labels_is_skipped(tmp_path: Path, form: str) -> None:
+    path = tmp_path / f"t.{form}"
+    if form == "parquet":
+        frame().to_parquet(path)
+    elif form == "jsonl":
+        frame().to_json(path, orient="records", lines=True)
+    else:
+        frame().to_csv(path, index=False, sep="\t" if form == "tsv" else ",", na_rep="nan" if "nan" in form else "")
+    read = entries(Labelled(path=str(path), text="text", label="label"))
+    labels = [one["label"] for one in read if not isinstance(one, Skipped)]
+    assert labels == list(frame()["label"].dropna()) == ["x", "y", "x", "y"]
+    reasons = {str(one) for one in read if isinstance(one, Skipped)}
+    assert reasons <= {"without a 'label'", "whose 'label' is 'nan' (one of data.missing)"}
+
+
+@pytest.mark.parametrize("missing", MISSING)
+def test_a_text_for_no_label_may_be_a_class_where_the_user_says_so(tmp_path: Path, missing: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"text,label\none text,x\nanother text,{missing}\n")
+    skipped, kept = (entries(Labelled(path=str(path), header=True, missing=given)) for given in (None, ()))
+    assert isinstance(skipped[1], Skipped) and kept[1]["label"] == missing
+    path = tmp_path / "t.jsonl"
+    path.write_text(json.dumps({"text": "a", "label": missing}) + "\n")
+    assert entries(Labelled(path=str(path)))[0]["label"] == missing  # JSON has null for none
+
+
+@pytest.mark.parametrize("score", ["", "nan", "NA"])
+def test_missing_scores_are_skipped(tmp_path: Path, score: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"text,score\na,1.5\nb,{score}\n")
+    first, second = entries(Labelled(path=str(path), text="text", score="score"))
+    assert first["score"] == "1.5" and isinstance(second, Skipped)
+
+
+def test_missing_answers_are_skipped_unless_a_candidate_has_the_name(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("text,a,b,answer\nq,None,all,None\nq,one,two,None\nq,one,two,\nq,one,two,two\n")
+    read = entries(Choices(path=str(path), choices=("a", "b")))
+    assert read[0]["answer"] == 0 and read[3]["answer"] == 1
+    assert [str(one) for one in read[1:3]] == [
+        "whose 'answer' is 'None' (one of data.missing)",
+        "without a 'answer'",
+    ]
+
+
+def test_the_guess_counts_missing_labels_and_ragged_rows(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = [f"this is the text {i},{('ham', 'spam', 'nan', '')[i % 4]}" for i in range(80)]
+    rows[10] += ",more"
+    rows[20] = "only a text"
+    path.write_text("\n".join(["text,label", *rows]))
+    seen = "\n".join(guess(path).seen)
+    assert "label is the class, one of 2: spam (20), ham (19)" in seen
+    assert "39 of 78 cells of label that were looked at are missing (empty, nan)" in seen
+    assert "1 row of 't.csv' with more cells than the 2 columns (line 12) are refused" in seen
+    assert "1 row of the first 80 of 't.csv' with fewer cells than the 2 columns (line 22)" in seen
+    kept = guess(path, settings=["data.missing=[]"]).seen
+    assert "one of 3" in "\n".join(kept)
