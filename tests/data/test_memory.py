@@ -118,7 +118,7 @@ def test_pictures_conversations_and_answers_have_the_form_that_tasks_read() -> N
 def test_the_json_form_finds_its_rows_while_they_are_in_use_and_says_what_is_missing() -> None:
     source = Memory.of([{"text": f"{n} unlike the others"} for n in range(5)])
     saved = source.to_dict()
-    assert set(saved) == {"kind", "fingerprint", "train", "validation", "test"}
+    assert set(saved) == {"kind", "fingerprint", "train", "validation", "test", "missing"}
     again = Source.from_dict(saved)
     assert again == source and examples(again) == examples(source)
     assert examples(pickle.loads(pickle.dumps(source))) == examples(source)

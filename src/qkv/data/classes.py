@@ -6,7 +6,7 @@ import contextlib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,33 @@ _LISTED = 5  # classes named in a message
 MOST = 10_000  # classes; more are likely numbers mistaken for classes
 _MISSING = "#N/A N/A,#N/A,#NA,<NA>,N/A,NA,n/a,NULL,null,None,NaN,nan,-NaN,-nan,1.#IND,-1.#IND,1.#QNAN,-1.#QNAN"
 MISSING = tuple(_MISSING.split(","))
-"""Texts that stand for a missing value: those of `pandas.read_csv`."""
+"""Texts that stand for a missing label: those of `pandas.read_csv`."""
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a cell is empty: None, or a data frame's NaN, NA or NaT."""
+    return (
+        value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
+    )
+
+
+def missing_label(value: Any, column: Any, missing: Container[str] | None = None) -> Skipped | None:
+    """Why an example with this label, score or answer in a column is skipped: it is empty, or one of the texts that are
+    `missing`, by default `MISSING`. None if it has one."""
+    value = value.strip() if isinstance(value, str) else value
+    if is_missing(value) or value == "":
+        return Skipped(f"without a {column!r}")
+    listed = isinstance(value, str) and value in (MISSING if missing is None else missing)
+    return Skipped(f"whose {column!r} is {value!r} (one of data.missing)") if listed else None
 
 
 def class_name(label: Any) -> str | None:
-    """A class name, from a string or an integer; None for anything else."""
+    """A class name, from a string or a whole number (which data frames with missing ones hold as 1.0); None for anything
+    else, such as a missing label, which is a `Skipped` with the reason."""
     if isinstance(label, str):
-        return label
-    return str(int(label)) if isinstance(label, int | np.integer) and not isinstance(label, bool) else None
+        return None if isinstance(label, Skipped) else label
+    whole = isinstance(label, int | np.integer) or (isinstance(label, float | np.floating) and label.is_integer())
+    return str(int(label)) if whole and not isinstance(label, bool) else None
 
 
 def sorted_classes(names: Iterable[str]) -> tuple[str, ...]:
@@ -35,7 +54,8 @@ def sorted_classes(names: Iterable[str]) -> tuple[str, ...]:
 
 def classes_of_source(source: Source) -> tuple[str, ...]:
     """The classes in the training data. Raises ValueError if an example has none, or if there are too few or too many."""
-    names = {label_of(example) for example in source.examples("train", shuffle=False)}
+    examples = source.examples("train", shuffle=False)
+    names = {label_of(example) for example in examples if not isinstance(example.get("label"), Skipped)}
     if len(names) < 2:
         raise ValueError(
             f"the training data have {len(names)} class ({', '.join(names)}); there have to be two or more"
@@ -70,11 +90,13 @@ def _spelling(name: str) -> str:
 
 def check_classes(source: Source, split: Split, classes: tuple[str, ...]) -> None:
     """Raises ValueError if an example of a split has no class, or one that is not among these, which are those of the
-    training data."""
+    training data. Examples whose label is missing are skipped in training."""
     labels = getattr(source.table(split), "labels", None)  # without reading pictures
     examples = source.examples(split, shuffle=False) if labels is None else ({"label": label} for label in labels)
     unknown, known = Others(), frozenset(classes)
     for example in examples:
+        if isinstance(example.get("label"), Skipped):
+            continue
         name = class_name(example.get("label"))
         if not name:
             label = example.get("label")
@@ -124,6 +146,8 @@ def label_of(example: Example) -> str:
 
 def class_index(example: Example, classes: tuple[str, ...], on_error: OnError) -> int | Skipped:
     """The index of an example's class. Raises ValueError for an unknown class, unless `on_error` skips it."""
+    if isinstance(missing := example.get("label"), Skipped):
+        return missing
     label = label_of(example)
     if label in classes:
         return classes.index(label)

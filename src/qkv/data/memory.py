@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -30,12 +31,15 @@ class Memory(HoldOutSource, kind="memory"):
 
     A recipe or a run directory has only the fingerprint (a checksum of all rows) and the number of rows of each split; 0 is
     a split that is held out of the training rows. To use the data again, pass the same rows again.
+
+    missing: texts that stand for no label; by default those of pandas, such as "nan", "NA" and "None".
     """
 
     fingerprint: str
     train: int = Field(ge=0)
     validation: int = Field(0, ge=0)
     test: int = Field(0, ge=0)
+    missing: tuple[str, ...] | None = None
 
     _rows: Rows | None = PrivateAttr(None)
 
@@ -64,14 +68,14 @@ class Memory(HoldOutSource, kind="memory"):
     @property
     def first(self) -> Example | Skipped:
         """The first training example."""
-        return self._held().example("train", 0)
+        return self._held().example("train", 0, self.missing)
 
     def gives(self, split: Split) -> bool:
         return getattr(self, split) > 0
 
     def open(self, split: Split) -> Table:
         rows = self._held()
-        return ComputedTable(getattr(self, split), lambda i: rows.example(split, i))
+        return ComputedTable(getattr(self, split), lambda i: rows.example(split, i, self.missing))
 
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
         return row_hold_out_key(example) or super().hold_out_key(table, i, example)
@@ -106,9 +110,10 @@ class Rows:
                 digest.update(_bytes_of(self.example(split, i)) + b"\0")
         self.fingerprint = digest.hexdigest()
 
-    def example(self, split: Split, i: int) -> Example | Skipped:
+    def example(self, split: Split, i: int, missing: tuple[str, ...] | None = ()) -> Example | Skipped:
         where = f"row {i}" if split == "train" else f"row {i} of the {split} rows"
-        return self._readers[split].example(self._record(self._splits[split][i], where), where)
+        reader = replace(self._readers[split], missing=missing)
+        return reader.example(self._record(self._splits[split][i], where), where)
 
     def _record(self, row: Any, where: str) -> dict[str, Any]:
         if isinstance(row, Mapping):

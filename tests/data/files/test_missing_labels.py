@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,14 @@ import pandas
 import pytest
 from pandas._libs.parsers import STR_NA_VALUES
 
-from qkv.data.classes import MISSING
+from qkv.data.classes import MISSING, class_name
+from qkv.data.memory import Memory
 from qkv.data.readers.labelled_text import Labelled
 from qkv.data.readers.multiple_choice import Choices
+from qkv.data.readers.parquet import Parquet
 from qkv.data.source import Skipped
 from qkv.recipes.guess import guess
+from qkv.tasks.text_classification.task import Classify
 
 
 def entries(source: Any) -> list[Any]:
@@ -49,14 +51,51 @@ def test_what_pandas_writes_for_missing_labels_is_skipped(tmp_path: Path, form: 
 
 
 @pytest.mark.parametrize("missing", MISSING)
-def test_a_text_for_no_label_may_be_a_class_where_the_user_says_so(tmp_path: Path, missing: str) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text(f"text,label\none text,x\nanother text,{missing}\n")
-    skipped, kept = (entries(Labelled(path=str(path), header=True, missing=given)) for given in (None, ()))
-    assert isinstance(skipped[1], Skipped) and kept[1]["label"] == missing
-    path = tmp_path / "t.jsonl"
-    path.write_text(json.dumps({"text": "a", "label": missing}) + "\n")
-    assert entries(Labelled(path=str(path)))[0]["label"] == missing  # JSON has null for none
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "rows of parquet", "frame"])
+def test_a_text_for_no_label_may_be_a_class_if_the_user_says_so(tmp_path: Path, form: str, missing: str) -> None:
+    table, path = pandas.DataFrame({"text": ["one text", "another"], "label": ["x", missing]}), tmp_path / "t"
+    if form == "csv":
+        table.to_csv(path, index=False)
+    elif form == "jsonl":
+        table.to_json(path, orient="records", lines=True)
+    elif "parquet" in form:
+        table.to_parquet(path)
+    columns: dict[str, Any] = {"text": "text", "label": "label"}
+    if form == "frame":
+        sources = [Memory.of(table, columns=columns).replace(missing=given) for given in (None, ())]
+    elif form == "rows of parquet":
+        sources = [Parquet(path=str(path), missing=given, **columns) for given in (None, ())]
+    else:
+        sources = [Labelled(path=str(path), format=form, missing=given, **columns) for given in (None, ())]  # type: ignore[arg-type]
+    skipped, kept = map(entries, sources)
+    why = getattr(skipped[1], "get", lambda _: skipped[1])("label")
+    assert skipped[0]["label"] == "x" and why == Skipped(f"whose 'label' is {missing!r} (one of data.missing)")
+    assert kept[1]["label"] == missing
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("form", ["parquet", "frame"])
+def test_rows_without_a_label_are_skipped_whether_or_not_its_column_is_named(
+    tmp_path: Path, form: str, named: bool
+) -> None:
+    columns = {"text": "text", "label": "label"} if named else {}
+    frame().to_parquet(tmp_path / "t.parquet")
+    source = (
+        Memory.of(frame(), columns=columns) if form == "frame" else Parquet(path=str(tmp_path / "t.parquet"), **columns)  # type: ignore[arg-type]
+    )
+    task = Classify(classes=("x", "y"))
+    read = [one if isinstance(one, Skipped) else task.labels(one, None) for one in entries(source)]  # type: ignore[arg-type]
+    assert [("x", "y")[int(one)] for one in read if not isinstance(one, Skipped)] == list(frame()["label"].dropna())
+    assert {str(one) for one in read if isinstance(one, Skipped)} == {"without a 'label'"}
+    task.check_labels(source)
+
+
+def test_numbers_of_classes_stay_whole_beside_missing_ones() -> None:
+    """A data frame holds whole numbers beside missing ones as floating-point numbers."""
+    table = pandas.DataFrame({"text": list("abcd"), "label": [1, None, 0, 3]})
+    names = [class_name(one["label"]) for one in entries(Memory.of(table))]
+    assert names[0] == "1" and names[1] is None and names[2:] == ["0", "3"]
+    assert class_name(1.5) is None and class_name(float("inf")) is None
 
 
 @pytest.mark.parametrize("score", ["", "nan", "NA"])
@@ -74,7 +113,7 @@ def test_missing_answers_are_skipped_unless_a_candidate_has_the_name(tmp_path: P
     assert read[0]["answer"] == 0 and read[3]["answer"] == 1
     assert [str(one) for one in read[1:3]] == [
         "whose 'answer' is 'None' (one of data.missing)",
-        "without a 'answer'",
+        "without an answer",
     ]
 
 

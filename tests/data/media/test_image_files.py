@@ -15,7 +15,7 @@ from qkv.data.files.compressed import _reader
 from qkv.data.files.records import RecordFormat
 from qkv.data.media.image_files import Listed
 from qkv.data.readers.images import Images, ImageSource
-from qkv.data.source import SPLITS, Counts, Split, read
+from qkv.data.source import SPLITS, Counts, Skipped, Split, read
 
 
 def picture(number: int) -> np.ndarray:
@@ -197,4 +197,6 @@ def test_more_cells_than_columns_are_refused_or_skipped(tmp_path: Path) -> None:
 def test_a_missing_label_is_no_class(tmp_path: Path, label: str) -> None:
     (tmp_path / "list.csv").write_text(f"image,label\na.png,{label}\nb.png,x\n")
     files = Listed(tmp_path / "list.csv", None, None)
-    assert [files.label(i) for i in range(2)] == [None, "x"]
+    assert isinstance(files.label(0), Skipped) and files.label(1) == "x"
+    kept = Listed(tmp_path / "list.csv", None, None, how=RecordFormat(missing=()))
+    assert kept.label(0) == (label or Skipped("without a 'label'"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from typing import Any, Literal, Self
 from pydantic import model_validator
 
 from ...core.spec import brief, nearest
-from ..classes import MISSING
+from ..classes import missing_label
 from ..source import SPLITS, Example, Skipped, Split, Table
 from ..tables import ComputedTable
 from .cache import Stamp, stamp_of
@@ -90,7 +89,7 @@ class RecordFormat:
     quoted: bool | None = None
     strict: bool = True
     sep: str | None = None
-    missing: tuple[str, ...] = MISSING
+    missing: tuple[str, ...] | None = None
 
     def form(self, path: Path) -> Format:
         other: Format = "csv" if self.sep else "lines"
@@ -140,7 +139,7 @@ class RecordFiles(FilePerSplit):
     header: whether the first line of a table holds column names; by default detected.
     quoted: whether the cells of a TSV are quoted as in CSV; by default detected, see `files.csv_tsv`.
     sep:    the character between cells, such as ";" or "|", or its name, such as "tab"; by default detected.
-    missing: texts in a table that stand for no label; by default those of pandas, such as "nan", "NA" and "None".
+    missing: texts that stand for no label; by default those of pandas, such as "nan", "NA" and "None".
     """
 
     format: Format | None = None
@@ -169,20 +168,13 @@ class RecordFiles(FilePerSplit):
     @property
     def reading(self) -> RecordFormat:
         """How the files are read."""
-        return RecordFormat(self.format, self.encoding, self.header, self.quoted, self.strict, self.sep, self._no_label)
-
-    @property
-    def _no_label(self) -> tuple[str, ...]:
-        return MISSING if self.missing is None else self.missing
+        return RecordFormat(self.format, self.encoding, self.header, self.quoted, self.strict, self.sep, self.missing)
 
     def truth(self, records: Records, i: int, column: Column) -> Any | Skipped:
         """The label, score or answer in a column; or why the record is skipped: it has none."""
         value = records.get(i, column)
         value = value.strip() if isinstance(value, str) else value
-        if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
-            return Skipped(f"without a {column!r}")
-        listed = isinstance(records.rows[i][1], list) and value in self._no_label
-        return Skipped(f"whose {column!r} is {value!r} (one of data.missing)") if listed else value
+        return missing_label(value, column, self.missing) or value
 
     def notes(self) -> tuple[str, ...]:
         named = any(isinstance(column, str) for column in self.record_columns())

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Protocol
 
 from ...core.spec import nearest
+from ..classes import missing_label
 from ..files.compressed import PACKED, open_tar
 from ..files.csv_tsv import WIDE, Cells, filled
 from ..files.inside import inside
@@ -45,7 +46,8 @@ class Files(Hashable, Protocol):
     names: Sequence[str]
     notes: tuple[str, ...]
 
-    def label(self, i: int) -> str | None: ...
+    def label(self, i: int) -> str | None:
+        """The class; None if there is none, or a `Skipped` with the reason if it is missing in a table."""
 
     def split(self, i: int) -> Split | None:
         """The split of a file, if its folder names one."""
@@ -303,9 +305,9 @@ class Listed:
         how: RecordFormat = AS_DETECTED,
         suffixes: frozenset[str] = SUFFIXES,
     ) -> None:
-        self.path, self.folder = path, folder or path.parent
+        self.path, self.folder, self._missing = path, folder or path.parent, how.missing
         cells = how.cells(path, "tsv" if ".tsv" in path.name.lower() else "csv")
-        names = names_of(cells, how.header, suffixes)
+        self._names = names = names_of(cells, how.header, suffixes)
         if how.strict:
             cells.check_width(names)
         self.notes: tuple[str, ...] = tuple(cells.notes(how.header, how.quoted))
@@ -321,7 +323,7 @@ class Listed:
             labels = 1 - (images or 0)
         width, rows = cells.columns(names), [(cells.line(i), cells[i]) for i in range(bool(names), len(cells))]
         self._rows = [
-            _Row("", None, WIDE) if filled(row) > width else self._row(row, images or 0, labels, line, how.missing)
+            _Row("", None, WIDE) if filled(row) > width else self._row(row, images or 0, labels, line)
             for line, row in rows
             if row
         ]
@@ -337,7 +339,7 @@ class Listed:
         name = wanted or next((default for default in defaults if default in names), None)
         return None if name is None else names.index(name)
 
-    def _row(self, row: list[str], image: int, label: int | None, line: int, missing: tuple[str, ...]) -> _Row:
+    def _row(self, row: list[str], image: int, label: int | None, line: int) -> _Row:
         if len(row) <= max(image, label or 0):
             raise ValueError(
                 f"{str(self.path)!r}, line {line:,}, has {len(row)} cells, fewer than the columns that are read"
@@ -345,8 +347,10 @@ class Listed:
         name = row[image].strip()
         if name:
             inside(self.folder, name, f"{str(self.path)!r}, line {line:,},", "data.images=FOLDER names another")
-        named = "" if label is None else row[label].strip()
-        return _Row(name, None if not named or named in missing else named)
+        if label is None:
+            return _Row(name, None)
+        named = row[label].strip()
+        return _Row(name, missing_label(named, self._names[label] if self._names else label, self._missing) or named)
 
     def label(self, i: int) -> str | None:
         return self._rows[i].label

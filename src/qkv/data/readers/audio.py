@@ -26,6 +26,7 @@ class Sounds(HoldOutSource, kind="sounds"):
     below `train`, `validation` and `test`. Files that can't be read are skipped and counted.
 
     header: whether the first line of a table of sounds holds column names; by default detected.
+    missing: texts in such a table that stand for no class; by default those of pandas, such as "nan", "NA" and "None".
     label: a regular expression for the path, in place of folders; its first group, or the whole match, is the class.
     validation, test: regular expressions; a file whose path matches belongs to that split.
     rate:  the sample rate in Hz; by default that of the first file.
@@ -35,6 +36,7 @@ class Sounds(HoldOutSource, kind="sounds"):
 
     path: str = ""
     header: bool | None = None
+    missing: tuple[str, ...] | None = None
     label: str | None = None
     validation: str | None = None
     test: str | None = None
@@ -59,7 +61,10 @@ class Sounds(HoldOutSource, kind="sounds"):
             raise ValueError("no training data: give data.path, a folder or an archive of sounds")
         path = Path(self.path).expanduser()
         return open_image_files(
-            path, stamp_of(path), suffixes=SUFFIXES, how=RecordFormat(header=self.header, strict=False)
+            path,
+            stamp_of(path),
+            suffixes=SUFFIXES,
+            how=RecordFormat(header=self.header, strict=False, missing=self.missing),
         )
 
     def split_of(self, name: str, placed: Split | None) -> Split:
@@ -112,8 +117,8 @@ class _Sounds:
     def _read(self, i: int) -> Example | Skipped:
         source, name = self._source, self._files.names[i]
         label = source.class_of(name, self._files.label(i))
-        if label is None:
-            return Skipped("without a class", name)
+        if label is None or isinstance(label, Skipped):
+            return Skipped(label or "without a class", name)
         sound = _decoded(self._files, i)
         if isinstance(sound, Skipped):
             return Skipped(sound, name)

@@ -154,6 +154,7 @@ class ImageFiles(ImageSource):
 
     header: whether the first line of a table holds column names; by default detected. `sep`: the character between its
             cells, such as ";", or its name; by default detected.
+    missing: texts in a table that stand for no class; by default those of pandas, such as "nan", "NA" and "None".
     on_error: for a row of a table that has more cells than columns: "raise" an error, or "skip" and count it.
     bits: how many bits 16-bit gray files use, 8, 12 or 16; by default detected from some training files.
     """
@@ -163,6 +164,7 @@ class ImageFiles(ImageSource):
     test_path: str | None = None
     header: bool | None = None
     sep: Separator | None = None
+    missing: tuple[str, ...] | None = None
     on_error: OnError = "raise"
     color: Color = "rgb"
     bits: int | None = Field(default=None, ge=8, le=16)
@@ -182,7 +184,7 @@ class ImageFiles(ImageSource):
     @property
     def reading(self) -> RecordFormat:
         """How a table is read."""
-        return RecordFormat(header=self.header, sep=self.sep, strict=self.on_error == "raise")
+        return RecordFormat(header=self.header, sep=self.sep, strict=self.on_error == "raise", missing=self.missing)
 
     @property
     def suffixes(self) -> frozenset[str]:

@@ -37,7 +37,7 @@ class Choices(RecordFiles, kind="choices"):
         values = [records.get(i, column) for column in self.choices]
         listed = values[0] if len(values) == 1 and isinstance(values[0], list) else values
         answer = records.get(i, self.answer)
-        if answer not in listed:  # a candidate may be called "None"
+        if answer and answer not in listed:  # a candidate may be called "None"
             answer = self.truth(records, i, self.answer)
         if isinstance(answer, Skipped):
             return answer

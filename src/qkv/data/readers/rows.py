@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, model_validator
 from ...core.json_files import checked
 from ...core.shuffle import text_hash
 from ...core.spec import brief, nearest
+from ..classes import is_missing, missing_label
 from ..files.csv_header import short
 from ..files.documents import text_example
 from ..files.inside import inside
@@ -82,6 +83,8 @@ class RowSource(HoldOutSource):
                               its letter from A, or its text.
     image, mask:              a picture, and the class of each of its pixels.
     audio, video:             a sound; a video.
+
+    missing: texts that stand for no label; by default those of pandas, such as "nan", "NA" and "None".
     """
 
     text: str | None = None
@@ -104,6 +107,7 @@ class RowSource(HoldOutSource):
     mask: str | None = None
     audio: str | None = None
     video: str | None = None
+    missing: tuple[str, ...] | None = None
 
     @model_validator(mode="after")
     def _columns_agree(self) -> Self:
@@ -143,7 +147,7 @@ class RowSource(HoldOutSource):
         name are read from these folders only."""
         columns = self.columns_among(existing, where)
         named = [name for name in _REQUIRED if getattr(self, name) is not None]
-        return RowReader(columns, class_names_of(features or {}, flat(columns)), named, folders)
+        return RowReader(columns, class_names_of(features or {}, flat(columns)), named, folders, self.missing)
 
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
         return row_hold_out_key(example) or super().hold_out_key(table, i, example)
@@ -172,24 +176,32 @@ class RowReader:
     class_names: the names of classes by column, where rows have their numbers.
     required:    fields without which a row is skipped.
     folders:     the folders of the files that rows may name; None if the rows are the user's own.
+    missing:     texts that stand for no label, unless they are the names of classes; by default `classes.MISSING`.
     """
 
     columns: Columns = field(default_factory=dict)
     class_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     required: Sequence[str] = ()
     folders: tuple[Path, ...] | None = None
+    missing: tuple[str, ...] | None = None
 
     def example(self, row: Mapping[str, Any], where: str) -> Example | Skipped:
-        """The example in a row, in the form that file sources give, or the reason to skip it."""
+        """The example in a row, in the form that file sources give, or the reason to skip it. A label or a score that is
+        missing in a column that was not named is a `Skipped`, for tasks that need it."""
         columns = self.columns or {name: name for name in row}
         fields = {name: self._value(row, column, where) for name, column in columns.items()}
+        for name in ("label", "score"):
+            if name in fields and (lacking := self._lacking(fields[name], columns[name])):
+                if name in self.required:
+                    return Skipped(lacking, where)
+                fields[name] = lacking
         fields = {name: value for name, value in fields.items() if not is_missing(value)}
         for name in _FILES if self.folders is not None else ():
             if isinstance(path := _content(fields.get(name)), str):
                 fields[name] = self._located(path, f"{where}: {columns[name]}")
         for name in self.required:
             if name not in fields:
-                return Skipped(f"without a {'' if name in ('label', 'score') else 'text '}{columns[name]!r}", where)
+                return Skipped(f"without a text {columns[name]!r}", where)
         try:
             return _example(fields, where)
         except ValueError as error:
@@ -217,8 +229,14 @@ class RowReader:
 
     def label(self, value: Any) -> Any:
         """The label of a row with this value in the column of labels."""
-        names = self.class_names.get(str(self.columns.get("label", "label")))
-        return _label(value if names is None else _named(value, names))
+        column = self.columns.get("label", "label")
+        names = self.class_names.get(str(column))
+        value = value if names is None else _named(value, names)
+        return self._lacking(value, column) or _label(value)
+
+    def _lacking(self, value: Any, column: str | tuple[str, ...]) -> Skipped | None:
+        """Why a label is missing; None if it isn't."""
+        return missing_label(value, column, () if column in self.class_names else self.missing)
 
     def _value(self, row: Mapping[str, Any], column: str | tuple[str, ...], where: str) -> Any:
         if not isinstance(column, str):
@@ -282,13 +300,6 @@ def as_files(data: Any) -> Any:
         if getattr(feature, "decode", False) and hasattr(feature, "decode_example"):
             data = data.cast_column(column, type(feature)(decode=False))
     return data
-
-
-def is_missing(value: Any) -> bool:
-    """Whether a cell is empty: None, or a data frame's NaN, NA or NaT."""
-    return (
-        value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
-    )
 
 
 def row_hold_out_key(example: Example) -> int | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.spec import counted
+from ...data.classes import class_name
 from ...data.files.compressed import bare_name, open_bytes
 from ...data.files.csv_tsv import Form, filled
 from ...data.files.json_lines import json_entries, json_object
@@ -30,7 +31,7 @@ def of_file(path: Path, how: RecordFormat) -> Guess | str:
     `how` says otherwise."""
     if path.suffix == SUFFIX:
         rows = ParquetRows(path)
-        return _records(path, [rows[i] for i in range(min(len(rows), ROWS))], len(rows))
+        return _records(path, [rows[i] for i in range(min(len(rows), ROWS))], len(rows), how.missing)
     if path.name.lower().endswith((".mid", ".midi")):
         return Guess("music", ("data.kind=scores", setting("data.path", path), "data.steps=4"), ("a MIDI file",))
     if how.encoding != "utf-8" or is_utf8(path):
@@ -57,9 +58,9 @@ def _in_encoding(path: Path, how: RecordFormat) -> Guess | str:
     if how.sep or how.format in ("csv", "tsv") or name.endswith((".csv", ".tsv")):
         return _table(path, "tsv" if how.form(path) == "tsv" else "csv", how)
     if name.endswith((".jsonl", ".ndjson")):
-        return _json_lines(path, encoding)
+        return _json_lines(path, how)
     if name.endswith(".json"):
-        return _json(path)
+        return _json(path, how.missing)
     if name.endswith((".fasta", ".fa", ".faa")):
         return "it is FASTA, whose labels are in another file (qkv train protein data.kind=fasta data.labels=…)"
     if name.endswith((".conll", ".conllu", ".bio", ".iob")):
@@ -86,16 +87,16 @@ def _table(path: Path, form: Form, how: RecordFormat) -> Guess | str:
     return "; ".join((found, *notes)) if isinstance(found, str) else replace(found, seen=(*found.seen, *notes))
 
 
-def _json_lines(path: Path, encoding: str) -> Guess | str:
-    lines = Lines(path, encoding, False)
+def _json_lines(path: Path, how: RecordFormat) -> Guess | str:
+    lines = Lines(path, how.encoding, False)
     records: list[dict[str, Any]] = []
     for i in range(min(len(lines), ROWS)):
         if lines[i].strip() and isinstance(record := json_object(lines[i], lines.where(i)), dict):
             records.append(record)
-    return _records(path, records, len(lines))
+    return _records(path, records, len(lines), how.missing)
 
 
-def _records(path: Path, records: list[dict[str, Any]], count: int) -> Guess | str:
+def _records(path: Path, records: list[dict[str, Any]], count: int, missing: tuple[str, ...] | None) -> Guess | str:
     """Guess a recipe for `count` records, of which these are the first."""
     fields = list(dict.fromkeys(name for record in records for name in record))
     kept = {name: [record[name] for record in records if record.get(name) is not None] for name in fields}
@@ -116,10 +117,14 @@ def _records(path: Path, records: list[dict[str, Any]], count: int) -> Guess | s
         fields_ = setting("data.text", text), setting("data.choices", [lists[0]])
         settings = ("data.kind=choices", setting("data.path", path), *fields_)
         return Guess("choose", settings, (f"{counted(count, 'line')}; {lists[0]!r} holds candidates",))
-    columns = [
-        Column(name, [str(value) for value in kept[name] if isinstance(value, str | int | float)]) for name in fields
-    ]
+    columns = [Column(name, [_cell(record.get(name)) for record in records], missing) for name in fields]
     return of_columns(path, columns, count, (), table=False)
+
+
+def _cell(value: Any) -> str:
+    """A value as in a table; empty for none and for what is no text or number."""
+    name = class_name(value)
+    return name if name is not None else str(value) if isinstance(value, bool | float) else ""
 
 
 def _is_conversation(value: Any) -> bool:
@@ -129,7 +134,7 @@ def _is_conversation(value: Any) -> bool:
     return all({"from", "value"} <= keys or ("role" in keys and keys & {"content", "tool_calls"}) for keys in turns)
 
 
-def _json(path: Path) -> Guess | str:
+def _json(path: Path, missing: tuple[str, ...] | None) -> Guess | str:
     content = open_bytes(path)
     if content.find(b'"paragraphs"') >= 0 and content.find(b'"qas"') >= 0:
         return Guess("answer", ("data.kind=questions", setting("data.path", path)), ("questions in SQuAD's format",))
@@ -137,7 +142,7 @@ def _json(path: Path) -> Guess | str:
         return "it has boxes in COCO's format; give its folder, with the images beside it"
     if not PIECES.match(bytes(content[:1000])) and (entries := json_entries(path)) is not None:
         records = [entry for entry in entries[:ROWS] if isinstance(entry, dict)]
-        return _records(path, records, len(entries)) if records else "it is a list of no objects"
+        return _records(path, records, len(entries), missing) if records else "it is a list of no objects"
     if PIECES.match(bytes(content[:1000])):
         seen = ("pieces of music as chords of MIDI numbers",)
         return Guess("music", ("data.kind=scores", setting("data.path", path)), seen)

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 
 from ...core.spec import counted
-from ...data.classes import different, spellings
+from ...data.classes import different, missing_label, spellings
 from .result import Guess, setting
 
 ROWS = 2000  # that are looked at
@@ -43,11 +43,11 @@ class Column:
 
     name: str | int
     cells: list[str]
-    missing: tuple[str, ...] = ()
+    missing: tuple[str, ...] | None = None
 
     @cached_property
     def filled(self) -> list[str]:
-        return [cell for cell in self.cells if cell.strip() and cell.strip() not in self.missing]
+        return [cell for cell in self.cells if missing_label(cell, self.name, self.missing) is None]
 
     @property
     def lacking(self) -> tuple[str, ...]:

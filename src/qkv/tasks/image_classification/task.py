@@ -97,6 +97,8 @@ class ImageClassify(AugmentedTask, kind="image-classify"):
         return stack.with_skipped(map(item, stack.kept, pictures, labels))
 
     def _label(self, example: Example) -> np.int64 | Skipped:
+        if isinstance(missing := example.get("label"), Skipped):
+            return missing
         if class_name(example.get("label")) is None:
             problem = f"the label is {example.get('label')!r}, and not a class"
             return skip_or_raise(example, self.on_error, problem, "without a class")

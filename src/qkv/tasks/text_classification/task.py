@@ -44,6 +44,8 @@ class Classify(Sentences, kind="classify"):
             return self._filled(inputs)
         names: set[str] = set()
         for example in source.examples("train", shuffle=False):
+            if isinstance(example.get("label"), Skipped):
+                continue
             name = class_name(example.get("label"))
             if name is None and _only_scored(example):
                 raise ValueError(_why_no_class(example))  # skipping would leave no example
@@ -66,6 +68,8 @@ class Classify(Sentences, kind="classify"):
         return len(self.classes) or None
 
     def labels(self, example: Example, inputs: Item) -> Any | Skipped:
+        if isinstance(missing := example.get("label"), Skipped):
+            return missing
         if class_name(example.get("label")) is None:
             return self._refused(example, _why_no_class(example), _NO_CLASS)
         return known_class(example, self.classes, self.on_error)

@@ -93,6 +93,8 @@ def predict(task: Regress, trained: TrainedModel, lines: Sequence[str], **_: Any
 
 def score_of(task: Sentences, example: Example, low: float | None, high: float | None) -> float | Skipped:
     """Return the score of an example, or why it is skipped."""
+    if isinstance(missing := example.get("score"), Skipped):
+        return missing
     score = number(example.get("score"))
     if score is None:
         what = f"the score is {example['score']!r}, which is no number" if "score" in example else "there is no score"

@@ -85,10 +85,11 @@ class Similarity(Sentences, kind="similarity"):
         items = super().items(examples, tokenizer, randomness)
         if self.positive is None or not randomness.training:
             return items
-        positive = (float(example["score"]) >= self.positive for example in examples)
         return [
-            item if isinstance(item, Skipped) or fits else Skipped("too unlike to belong together")
-            for item, fits in zip(items, positive, strict=True)
+            item
+            if isinstance(item, Skipped) or float(example["score"]) >= self.positive
+            else Skipped("too unlike to belong together")
+            for item, example in zip(items, examples, strict=True)
         ]
 
     def repeats(self, tokenizer: Encoder | None) -> bool:
