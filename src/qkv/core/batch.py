@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,6 +22,12 @@ class Counts(dict[str, int]):
                 f"this batch has no labels that a term {name!r} could count; it counts: {', '.join(self) or 'nothing'}"
             )
         return self["loss"]
+
+
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """Move a tensor to a device, without waiting for it."""
+    staged = tensor.pin_memory() if device.type == "cuda" and tensor.device.type == "cpu" else tensor
+    return staged.to(device, non_blocking=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,15 +61,19 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """Move to a device. For a GPU the tensors are pinned first, so that the copy is asynchronous."""
-        device = torch.device(device)
-
-        def move(tensor: Tensor) -> Tensor:
-            staged = tensor.pin_memory() if device.type == "cuda" and tensor.device.type == "cpu" else tensor
-            return staged.to(device, non_blocking=True)
-
+        target = torch.device(device)
         moving = (self.inputs, self.labels, self.targets)
+        move = partial(to_device, device=target)
         inputs, labels, targets = _pytree.tree_map_only(Tensor, move, moving)  # a Layout is a pytree
         return replace(self, inputs=inputs, labels=labels, targets=targets)
+
+    @property
+    def shapes(self) -> tuple[Any, ...]:
+        """The names of the inputs and targets, and the shapes of their tensors: batches that agree in these make hidden
+        states of the same shapes."""
+        leaves = _pytree.tree_leaves((self.inputs, self.labels, self.targets))
+        shapes = (tuple(leaf.shape) if isinstance(leaf, Tensor) else None for leaf in leaves)
+        return (*self.inputs, *self.targets, *shapes)
 
     @property
     def rows(self) -> int:

@@ -241,11 +241,15 @@ class Mixture(nn.Module):
         self.load += stats.load
 
     @torch.no_grad()
-    def rebalance(self) -> None:
-        """After each optimizer step: b_e ← b_e + γ · sign(mean load − load_e). Loads are those of all ranks."""
+    def rebalance(self, empty: Tensor | None = None) -> None:
+        """After each optimizer step: b_e ← b_e + γ · sign(mean load − load_e). Loads are those of all ranks.
+
+        empty: true if the step had nothing to learn from, and then nothing changes.
+        """
         if self.router.bias is None or self.load is None or not self.spec.bias_rate:
             return
-        self.router.bias += self.spec.bias_rate * torch.sign(self.load.mean() - self.load).to(self.router.bias.dtype)
+        change = self.spec.bias_rate * torch.sign(self.load.mean() - self.load).to(self.router.bias.dtype)
+        self.router.bias += change if empty is None else change.masked_fill(empty, 0.0)
         self.load.zero_()
 
 

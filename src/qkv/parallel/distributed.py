@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import torch
 import torch.distributed as dist
@@ -30,6 +30,7 @@ class Distributed(Strategy):
         self.stages = mesh.size("pipeline")
         self.number = mesh.index(*self.model_axes)
         self.shards_model = self.mesh.size(*self.model_axes) > 1
+        self._names: dict[Hashable, list[str]] = {}  # of reported values, by the terms that a step counts
 
     model_axes: tuple[Axis, ...]  # over which the model is divided
     optimizer_axes: tuple[Axis, ...]  # over which the optimizer's state is divided
@@ -61,18 +62,27 @@ class Distributed(Strategy):
 
     def run(
         self,
-        n: int,
+        shapes: Sequence[Hashable],
         forward: Callable[[int], Tensor],
         around: Around,
         backward: Callable[[Tensor], None],
     ) -> None:
         run = super().run if self.division.pipeline is None else self.division.pipeline.run
-        run(n, forward, around, backward)
+        run(shapes, forward, around, backward)
 
-    def agreed(self, names: list[str]) -> list[str]:
+    def agreed(self, names: list[str], counted: Hashable) -> list[str]:
         if self.stages == 1:
             return names
-        return list(dict.fromkeys(name for some in self.mesh.group("pipeline").gather(names) for name in some))
+        if counted not in self._names:
+            every = self.mesh.group("pipeline").gather(names)
+            self._names[counted] = list(dict.fromkeys(name for some in every for name in some))
+        unknown = [name for name in names if name not in self._names[counted]]
+        if unknown:
+            raise ValueError(
+                f"the objective reports {unknown[0]!r} for some batches only, of which the other stages of scale.pipeline "
+                "don't know; report it for all batches, or use other axes"
+            )
+        return self._names[counted]
 
     def norm(self, parameters: list[nn.Parameter]) -> Tensor:
         """Every rank adds its share of the squares: those of a parameter that several ranks have are divided by their

@@ -17,7 +17,7 @@ class Mesh:
     """Ranks in a grid of `sizes`. Neighbors in the last axis have consecutive numbers, so that they are on one machine.
 
     A group of axes holds the ranks that differ from this one in these axes only. Groups are made when they are first asked
-    for, which every rank has to do in the same order.
+    for, which every rank has to do in the same order. Those of GPUs have NCCL alone; all ranks together have gloo too.
     """
 
     def __init__(self, ranks: Ranks, sizes: Sizes, device: torch.device) -> None:
@@ -26,6 +26,10 @@ class Mesh:
         (place,) = (self.grid == ranks.rank).nonzero().tolist()
         self.place: dict[Axis, int] = dict(zip(AXES, place, strict=True))
         self._groups: dict[tuple[Axis, ...], Ranks] = {}
+
+    @property
+    def _backend(self) -> str | None:
+        return "nccl" if self.device.type == "cuda" else None  # that of all ranks
 
     def size(self, *axes: Axis) -> int:
         """How many ranks a group of axes has."""
@@ -57,7 +61,7 @@ class Mesh:
             last = [AXES.index(axis) for axis in wanted]
             first = [i for i in range(len(AXES)) if i not in last]
             for members in self.grid.permute(*first, *last).reshape(-1, self.size(*wanted)).tolist():
-                group = dist.new_group(members, timeout=World.timeout)
+                group = dist.new_group(members, timeout=World.timeout, backend=self._backend)
                 if self.ranks.rank in members:
                     self._groups[wanted] = World(group)
         return self._groups[wanted]

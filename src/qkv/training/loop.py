@@ -44,6 +44,8 @@ from .step import Stepper
 from .strategy import Strategy
 from .weight_averaging import AveragedModel, ExponentialMovingAverage, LastCheckpoints, mean
 
+AGREEMENT = 1.0  # seconds between two agreements of the ranks
+
 OpenStream = Callable[[dict[str, Any] | None], Iterator[Batch]]
 Evaluate = Callable[[nn.Module, int], dict[str, float]]
 
@@ -115,7 +117,10 @@ class Trainer:
 
     utilization: float | None = None  # MFU per (token per second)
     callbacks: Sequence[Callback] = ()
-    _agreed: float | None = None  # the time of all ranks
+    _agreed: float | None = (
+        None  # the time of all ranks at their last agreement, and the steps until then and to the next
+    )
+    _agreed_at = _apart = 0
     _told = False  # that checkpoints are written in the background
 
     def __init__(
@@ -191,22 +196,17 @@ class Trainer:
         passed = batches[-1].position.get("passed") or 0.0
         taken = self.stepper.take(batches, self.training.lr(state.step, self.elapsed, passed))
         state.move(batches[-1].position)
-        state.tokens, self.unsaved = state.tokens + taken.tokens, True
-        if taken.count:
-            self.meter.add(
-                StepRecord(state.step, taken.count, before), taken.loss, taken.grad_norm, taken.bad, taken.values
-            )
-        else:
-            self._synchronize()
-            state.guard.refuse(state.step, "empty")
-            self.log.empty_step(state.step, before)
+        self.unsaved = True
+        known, later = (taken.counted, None) if isinstance(taken.counted, tuple) else ((0, 0), taken.counted)
+        record = StepRecord(state.step, known[0], before, tokens=known[1])
+        self.meter.add(record, taken.loss, taken.grad_norm, taken.bad, taken.values, later)
         if self.running:
             self.running.update(state.step)
         logs = self._falls_on(self.training.log_every)
         if logs or self.stepper.device.type == "cpu":
             self._synchronize()
         seconds = time.perf_counter() - began
-        self.meter.time(taken.tokens, seconds)
+        self.meter.time(seconds)
         if self.threads is not None:
             self.threads.watch(taken.tokens, seconds)
         if logs:
@@ -227,7 +227,11 @@ class Trainer:
     def _synchronize(self) -> None:
         """Read the steps that the device has finished, and look for those that made no update."""
         for done in self.meter.synchronize():
-            if not done.bad:
+            self.state.tokens += done.tokens
+            if not done.count:
+                self.state.guard.refuse(done.step, "empty")
+                self.log.empty_step(done.step, done.position)
+            elif not done.bad:
                 self.state.guard.updated()
             elif math.isfinite(done.loss) and self.stepper.mixed.scaling:
                 self.state.guard.overflows += 1
@@ -265,6 +269,7 @@ class Trainer:
     def evaluate(self) -> None:
         """Evaluate, and see whether it is the best yet. Where that fails, what was trained is saved first."""
         state, training = self.state, self.training
+        self._apart = 0
         with self._saving_first():
             with self.running.in_place() if self.running else nullcontext():
                 metrics = self._measure()
@@ -428,16 +433,29 @@ class Trainer:
     def agree(self, interrupted: bool) -> bool:
         """Whether any rank was interrupted. With several ranks, also set the time on which all act until the next call.
 
-        A save in the background is finished here when all ranks have written their files.
+        Ranks ask each other about once a second, all after the same step, and then after each evaluation. A save in the
+        background is finished here when all ranks have written their files.
         """
         anywhere: float = interrupted
         writing: float = self.store.writing
         if self.ranks.size > 1:
+            if self.state.step < self._agreed_at + self._apart:
+                return False
             mine = [interrupted, time.monotonic() - self._born, writing]
-            anywhere, self._agreed, writing = self.ranks.max(mine)
+            anywhere, now, writing = self.ranks.max(mine)
+            self._apart = self._steps_apart(now)
+            self._agreed, self._agreed_at = now, self.state.step
         if not writing:
             self.store.finish()
         return bool(anywhere)
+
+    def _steps_apart(self, now: float) -> int:
+        """After how many steps the ranks agree again: those of a second, and before the time is up."""
+        steps = self.state.step - self._agreed_at
+        if self._agreed is None or steps < 1:
+            return 1
+        left = AGREEMENT if self.training.max_time is None else min(AGREEMENT, self.training.max_time - now)
+        return max(1, min(2 * steps, int(left * steps / max(now - self._agreed, 1e-9))))
 
     @property
     def elapsed(self) -> float:

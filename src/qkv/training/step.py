@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..core.batch import Batch
+from ..core.batch import Batch, to_device
 from ..core.ranks import Ranks, Split, splitting
 from ..layers.moe import Mixture
 from ..models.base import ModelModule
 from ..models.transformer import TransformerModel
 from .checkpoints import rng
 from .compiling import compiled
-from .gradients.accumulation import over_labels, reported, weighed
+from .gradients.accumulation import Totals, over_labels, reported, weighed
 from .gradients.clipping import update
 from .mixed_precision import MixedPrecision, autocast_dtype
 from .objective import LabelObjective, Objective, terms_of
@@ -29,19 +29,27 @@ from .strategy import Strategy
 class StepResult:
     """The result of an optimizer step. The tensors stay on the device and are not synchronized.
 
-    count:     items that the loss is over; 0 if every label was ignored, and then there was no update.
-    tokens:    real tokens in the batches.
+    counted:   how many items the loss is over (0 if every label was ignored, and then there was no update), and how many
+               real tokens the batches have. With several ranks it is a tensor.
     loss:      the minimized loss, per item; `values` are the reported values of the terms.
     grad_norm: before clipping.
     bad:       1.0 where loss or gradients were NaN or infinite and no update was made.
     """
 
-    count: int
-    tokens: int
+    counted: tuple[int, int] | Tensor
     loss: Tensor
     grad_norm: Tensor
     bad: Tensor
     values: dict[str, Tensor]
+
+    @property
+    def count(self) -> int:
+        """The number of items. With several ranks this waits for the device, as `tokens` does."""
+        return int(self.counted[0])
+
+    @property
+    def tokens(self) -> int:
+        return int(self.counted[1])
 
 
 class Stepper:
@@ -79,16 +87,17 @@ class Stepper:
     def take(self, batches: list[Batch], lr: float) -> StepResult:
         """Minimize Σ_terms weight · Σ_batches,ranks sum ÷ Σ_batches,ranks count at one learning rate."""
         self._set_lr(lr)
-        totals, tokens = self._totals(batches)
-        if not any(totals.values()):
+        totals, counted = self._totals(batches)
+        if isinstance(counted, tuple) and not counted[0]:
             nothing = torch.zeros((), device=self.device)
-            return StepResult(0, tokens, nothing, nothing, nothing, {})
+            return StepResult(counted, nothing, nothing, nothing, {})
         loss, values = self._backward(batches, totals)
         clips = self.training.clip_norm, self.training.clip_value
-        done = update(self.optimizer, loss, self.mixed, self.strategy, *clips)
+        empty = counted[0] == 0 if isinstance(counted, Tensor) else None
+        done = update(self.optimizer, loss, self.mixed, self.strategy, *clips, empty=empty)
         for module in self.balanced:
-            module.rebalance()
-        return StepResult(max(totals.values()) // self.strategy.copies, tokens, loss, done.grad_norm, done.bad, values)
+            module.rebalance(empty)
+        return StepResult(counted, loss, done.grad_norm, done.bad, values)
 
     def rehearse(self, batch: Batch) -> None:
         """Run forward and backward over a batch as a step does, and leave no trace: for timing, on one rank."""
@@ -115,22 +124,24 @@ class Stepper:
         for group in self.optimizer.param_groups:
             group["lr"] = lr * group.get("scale", 1.0)
 
-    def _totals(self, batches: list[Batch]) -> tuple[dict[str, int], int]:
-        """The divisor of each term in this step, over all batches and ranks, and the number of tokens."""
+    def _totals(self, batches: list[Batch]) -> tuple[Totals, tuple[int, int] | Tensor]:
+        """The divisor of each term in this step, over all batches and ranks, and `StepResult.counted`.
+
+        With several ranks these stay on the device, for which the host would have to wait.
+        """
         totals: Counter[str] = Counter()
         for batch in batches:
             totals.update(self.objective.counts(batch))
         tokens = sum(batch.tokens for batch in batches)
-        if self.ranks.size > 1:
-            numbers = torch.tensor([tokens, *totals.values()], device=self.device)
-            tokens, *summed = self.ranks.sum(numbers).tolist()
-            stages = self.strategy.stages  # every one of which counts the labels, of which the last has the loss
-            return {
-                name: n // stages for name, n in zip(totals, summed, strict=True)
-            }, tokens // stages // self.strategy.copies
-        return dict(totals), tokens
+        if self.ranks.size == 1:
+            return dict(totals), (max(totals.values(), default=0), tokens)
+        numbers = to_device(torch.tensor([tokens, *totals.values()], dtype=torch.float64), self.device)
+        # Every stage counts the labels, of which the last has the loss.
+        tokens_everywhere, *summed = (self.ranks.sum(numbers) / self.strategy.stages).unbind()
+        counted = torch.stack([torch.stack(summed).max(), tokens_everywhere]) / self.strategy.copies
+        return dict(zip(totals, summed, strict=True)), counted
 
-    def _backward(self, batches: list[Batch], totals: dict[str, int]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _backward(self, batches: list[Batch], totals: Totals) -> tuple[Tensor, dict[str, Tensor]]:
         """Compute the gradients of a step. Returns its loss, and the reported values of the terms."""
         losses, reports = [], []
         counts = [self.objective.counts(batch) for batch in batches]
@@ -155,9 +166,9 @@ class Stepper:
                 if complete:
                     self.strategy.after_backward(last)
 
-        self.strategy.run(len(counted), forward, around, self.mixed.backward)
+        self.strategy.run([batches[i].shapes for i in counted], forward, around, self.mixed.backward)
         seen = [*totals, *self.names, *(name for report in reports for name in report)]
-        self.names = self.strategy.agreed(list(dict.fromkeys(seen)))
+        self.names = self.strategy.agreed(list(dict.fromkeys(seen)), frozenset(totals))
         zero = torch.zeros((), device=self.device)
         parts = [sum(losses, zero), *(sum((r[name] for r in reports if name in r), zero) for name in self.names)]
         sums = torch.stack(parts)
@@ -167,7 +178,7 @@ class Stepper:
     def _splitting(self, batch: Batch) -> AbstractContextManager[None]:
         return splitting(Split(self.strategy.peers, self.strategy.rows, batch.idle))
 
-    def _loss(self, batch: Batch, counts: dict[str, int], totals: dict[str, int]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch, counts: dict[str, int], totals: Totals) -> tuple[Tensor, dict[str, Tensor]]:
         """A batch's share of the loss, and of the reported values of the terms."""
         with self.mixed.autocast():
             terms = over_labels(terms_of(self.objective, self.model, batch.to(self.device)), counts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -67,24 +67,26 @@ class Strategy:
 
     def run(
         self,
-        n: int,
+        shapes: Sequence[Hashable],
         forward: Callable[[int], Tensor],
         around: Around,
         backward: Callable[[Tensor], None],
     ) -> None:
-        """The forward and backward passes of a step of n batches.
+        """The forward and backward passes of a step.
 
+        shapes:   of the tensors of each batch.
         forward:  the loss of a batch, given its number.
         around:   a context for the backward pass of a batch, or for a part of it.
         backward: the backward pass from a loss.
         """
-        for i in range(n):
+        for i in range(len(shapes)):
             loss = forward(i)
             with around(i):
                 backward(loss)
 
-    def agreed(self, names: list[str]) -> list[str]:
-        """The names of the reported values, which only the last stage of a pipeline knows."""
+    def agreed(self, names: list[str], counted: Hashable) -> list[str]:
+        """The names of the reported values in a step that counts these terms. Only the last stage of a pipeline knows
+        them."""
         return names
 
     def before_backward(self, last: bool) -> None:

@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from ...core.batch import to_device
 from ...training.optimizers.base import Optimizer
 from ...training.optimizers.state import Eager
 from ..model_parallel.division import Division, Part, StandIns, shares
@@ -68,10 +69,10 @@ class Assembled(Eager):
     def step(self, closure: Callable[[], float] | None = None) -> Any:
         loss = None if closure is None else torch.enable_grad()(closure)()
         kept = {p for group in self.param_groups for p in group["params"]}
-        mine = [own for own in self.whole_of if own in kept]
-        moving = [own for own, there in zip(mine, self._with_gradients(mine), strict=True) if there]
+        moving = [own for own in self.whole_of if own in kept]
+        used = self._with_gradients(moving)
         for own in moving:
-            self._gather(own)
+            self._gather(own, used)
         for group, inner in zip(self.param_groups, self.inner.param_groups, strict=True):
             inner.update({key: value for key, value in group.items() if key not in _OWN})
         self.inner.step()
@@ -79,12 +80,17 @@ class Assembled(Eager):
             self._scatter(own)
         return loss
 
-    def _with_gradients(self, mine: list[nn.Parameter]) -> list[bool]:
-        """Which parameters have a gradient, on any rank that has a part of them."""
-        there: list[float] = [own.grad is not None for own in mine]
+    def _with_gradients(self, mine: list[nn.Parameter]) -> set[nn.Parameter]:
+        """The parameters that have a gradient, on any rank that has a part of them. Waits for the device only if this rank
+        has none for some."""
+        used = {own for own in mine if own.grad is not None}
         for axis in sorted({self.division.parts[self.names[own]].axis for own in mine}):
-            there = self.division.mesh.group(axis).max(there)
-        return [bool(found) for found in there]
+            some = [own for own in mine if self.division.parts[self.names[own]].axis == axis]
+            flags = torch.tensor([own in used for own in some], dtype=torch.int32)
+            flags = self.division.mesh.group(axis).sum(to_device(flags, self.division.mesh.device))
+            if not used.issuperset(some):
+                used |= {own for own, ranks in zip(some, flags.tolist(), strict=True) if ranks}
+        return used
 
     def _place(self, own: nn.Parameter) -> tuple[Part, World, int]:
         part = self.division.parts[self.names[own]]
@@ -92,8 +98,8 @@ class Assembled(Eager):
         assert isinstance(ranks, World)
         return part, ranks, self.owner_of[self.names[own]]
 
-    def _gather(self, own: nn.Parameter) -> None:
-        """Make the whole weights and gradient at the owner."""
+    def _gather(self, own: nn.Parameter, used: Set[nn.Parameter]) -> None:
+        """Make the whole weights and gradient at the owner; no gradient of a parameter that was not used."""
         part, ranks, owner = self._place(own)
         gradient = torch.zeros_like(own) if own.grad is None else own.grad
         for i, x in enumerate((own.detach(), gradient)):
@@ -109,6 +115,8 @@ class Assembled(Eager):
                     target = whole.grad if i else whole
                     assert target is not None
                     target.narrow(part.dim, start, length).copy_(piece[:length].movedim(0, part.dim))
+        if own not in used and ranks.rank == owner:
+            self.whole_of[own].grad = None
 
     def _scatter(self, own: nn.Parameter) -> None:
         """Take this rank's part of the updated weights."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from ...core.batch import to_device
 from ..direct import Handle
 from ..scale import Axis
 
@@ -25,10 +26,11 @@ class Bucket:
     owner: int
     axes: tuple[Axis, ...]
     parameters: list[nn.Parameter]
-    flat: Tensor | None = None
+    flat: list[Tensor] = field(default_factory=list)  # see `flatten`
     values: Tensor | None = None  # of the parameters, which are `views` of it, see `join`
     views: list[Tensor] = field(default_factory=list)
-    work: Handle | None = None
+    works: list[Handle] = field(default_factory=list)
+    used: list[bool] = field(default_factory=list)  # which parameters have a gradient on this rank
     waiting: set[int] = field(default_factory=set)  # ids of parameters whose gradient is not there yet
 
     @torch.no_grad()
@@ -51,16 +53,21 @@ class Bucket:
         assert self.values is not None
         return self.values
 
-    def flatten(self) -> Tensor:
-        """The gradients one after the other, zeros where there is none; then for each parameter whether it has one."""
-        there = torch.tensor([p.grad is not None for p in self.parameters])
+    def flatten(self) -> list[Tensor]:
+        """Take the gradients out of the parameters, one after the other, zeros where there is none; at the end, or of a
+        single parameter apart, so that it is not copied, whether each has one."""
+        self.used = [p.grad is not None for p in self.parameters]
         parts = [(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in self.parameters]
-        return torch.cat([*parts, there.to(parts[0], non_blocking=True)])
+        there = to_device(torch.tensor(self.used, dtype=parts[0].dtype), parts[0].device)
+        for parameter in self.parameters:
+            parameter.grad = None
+        return [*parts, there] if len(parts) == 1 else [torch.cat([*parts, there])]
 
-    def gradients(self, flat: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
-        """The parameters that have a gradient on some rank, with views of a sum of `flatten`."""
-        there = flat[-len(self.parameters) :].tolist()
-        for parameter, gradient, ranks in zip(self.parameters, self.unflatten(flat), there, strict=True):
+    def gradients(self, flat: list[Tensor]) -> Iterator[tuple[nn.Parameter, Tensor]]:
+        """The parameters that have a gradient on some rank, with views of a sum of `flatten`. Waits for the device only if
+        this rank has none for some."""
+        there = self.used if all(self.used) else flat[-1][-len(self.parameters) :].tolist()
+        for parameter, gradient, ranks in zip(self.parameters, self.unflatten(flat[0]), there, strict=True):
             if ranks:
                 yield parameter, gradient
 
@@ -72,7 +79,7 @@ class Bucket:
 
 
 Communicate = Callable[[Bucket, Tensor], Handle | None]
-"""Starts communicating a bucket's flat tensor. Returns a handle to wait for, or None if there is nothing to wait for."""
+"""Starts communicating a flat tensor of a bucket. Returns a handle to wait for, or None if there is nothing to wait for."""
 
 
 def buckets_of(parameters: Sequence[nn.Parameter], key_of: Callable[[nn.Parameter], Key]) -> list[Bucket]:
@@ -118,9 +125,9 @@ class Reducer:
         for bucket in self.buckets[self._next :]:
             self._send(bucket)
         for bucket in self.buckets:
-            if bucket.work is not None:
-                bucket.work.wait()
-                bucket.work = None
+            for work in bucket.works:
+                work.wait()
+            bucket.works = []
 
     def _ready(self, parameter: Tensor) -> None:
         if not self._active:
@@ -132,6 +139,5 @@ class Reducer:
 
     def _send(self, bucket: Bucket) -> None:
         bucket.flat = bucket.flatten()
-        for parameter in bucket.parameters:
-            parameter.grad = None
-        bucket.work = self.communicate(bucket, bucket.flat)
+        started = [self.communicate(bucket, flat) for flat in bucket.flat]
+        bucket.works = [work for work in started if work is not None]

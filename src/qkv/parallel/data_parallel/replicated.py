@@ -107,12 +107,13 @@ class Replicated(Distributed):
         """Take the sums out of the buckets, and drop the gradients that they were made of."""
         self.reducer.finish()
         for bucket in self.buckets:
-            flat, bucket.flat = bucket.flat, None
-            if flat is None or (self.stage and bucket.owner != self.mine):
+            flat, bucket.flat = bucket.flat, []
+            if not flat or (self.stage and bucket.owner != self.mine):
                 continue
             ranks = self.mesh.group(*bucket.axes)
             if self.stage and ranks.size > 1:
-                dist.all_reduce(flat, group=group_of(ranks))
+                for part in flat:
+                    dist.all_reduce(part, group=group_of(ranks))
             for parameter, gradient in bucket.gradients(flat):
                 self.sums[parameter] = self.sums[parameter] + gradient if parameter in self.sums else gradient
 

@@ -146,8 +146,8 @@ class Division:
             self.set(path, whole[own])
         for turn in self._switches:
             turn(True)
-        for path, home in self.homes.items():
-            self._fetch(path, home)
+        if self.homes:
+            self._fetch()
 
     def scatter(self) -> None:
         """Undo `gather`."""
@@ -186,26 +186,31 @@ class Division:
         """The parts of all ranks as one tensor. They differ in size where the ranks don't divide it."""
         ranks = self.mesh.group(part.axis)
         assert isinstance(ranks, World)
-        lengths = ranks.gather(part.length)
+        lengths = [length for _, length in shares(part.whole, part.unit, ranks.size)]
         padded = own.movedim(part.dim, 0)
         padded = torch.cat([padded, padded.new_zeros(max(lengths) - part.length, *padded.shape[1:])]).contiguous()
         parts = [torch.empty_like(padded) for _ in lengths]
         dist.all_gather(parts, padded, group=ranks.group)
         return torch.cat([p[:n] for p, n in zip(parts, lengths, strict=True)]).movedim(0, part.dim).contiguous()
 
-    def _fetch(self, path: str, home: int) -> None:
-        """Get a parameter or buffer from the stage that has it."""
-        ranks, module, name = self.mesh.group("pipeline"), *self._find(path)
+    def _fetch(self) -> None:
+        """Get the parameters and buffers of the other stages."""
+        ranks = self.mesh.group("pipeline")
         assert isinstance(ranks, World)
-        mine = getattr(module, name)
-        kind = None if mine is None else (mine.shape, mine.dtype, isinstance(mine, nn.Parameter), mine.requires_grad)
-        shape, dtype, trained, gradient = next(k for k in ranks.gather(kind) if k is not None)
-        tensor = (
-            torch.empty(shape, dtype=dtype, device=self.mesh.device) if mine is None else mine.detach().contiguous()
-        )
-        dist.broadcast(tensor, group=ranks.group, group_src=home)
-        if mine is None:
-            setattr(module, name, nn.Parameter(tensor, gradient) if trained else tensor)
+        own = {path: getattr(*self._find(path)) for path in self.homes if self.has(path)}
+        kinds: dict[str, tuple[Any, ...]] = {}
+        for some in ranks.gather(
+            {path: (x.shape, x.dtype, isinstance(x, nn.Parameter), x.requires_grad) for path, x in own.items()}
+        ):
+            kinds |= some
+        for path, home in self.homes.items():
+            shape, dtype, trained, gradient = kinds[path]
+            mine = own.get(path)
+            tensor = torch.empty(shape, dtype=dtype, device=self.mesh.device) if mine is None else mine.detach()
+            tensor = tensor.contiguous()
+            dist.broadcast(tensor, group=ranks.group, group_src=home)
+            if mine is None:
+                setattr(*self._find(path), nn.Parameter(tensor, gradient) if trained else tensor)
 
     def _remove(self, path: str) -> None:
         module, name = self._find(path)

@@ -6,16 +6,18 @@ forward pass there (`HandedOver`). Gradients travel back the same way.
 
 `schedules.turns` says in which order passes run and messages start. A rank may have several stages, whose forward passes it
 runs one at a time.
+
+A receiver has to know the shapes of what it receives. Batches of the same shapes make hidden states of the same shapes, so
+that the sender tells them once for each kind of batch (`Contents`), for which the host waits, and never again.
 """
 
 from __future__ import annotations
 
 import itertools
-import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -52,13 +54,22 @@ class Microbatch:
         return [*self.states, *(x for _, record in self.reports for x in record)]
 
 
+class Contents(NamedTuple):
+    """What a forward message consists of: how many hidden states, the name and the number of tensors of each report, and
+    the shape, dtype and need of a gradient of every tensor."""
+
+    states: int
+    reports: tuple[tuple[str, int], ...]
+    tensors: tuple[tuple[tuple[int, ...], torch.dtype, bool], ...]
+
+
 @dataclass
 class Arriving:
-    """A message that is being received: its tensors, and what to wait for. contents: what a forward message says of them."""
+    """A message that is being received: its tensors, and what to wait for. contents: of a forward message."""
 
     tensors: list[Tensor]
     works: list[dist.Work | None]
-    contents: tuple[int, list[tuple[str, int]]] = (0, [])
+    contents: Contents | None = None
 
 
 class Pipeline:
@@ -74,6 +85,9 @@ class Pipeline:
         self.deferred: Deferred | None = None  # where backward passes are split
         self.kept: dict[tuple[int, int], Microbatch] = {}  # of (microbatch, chunk)
         self.ready: dict[Message, list[Tensor]] = {}  # tensors of messages to send
+        self.described: dict[Message, Contents] = {}  # forward messages to send
+        self.shapes: Sequence[Hashable] = ()  # of the batches of this step
+        self.known: dict[tuple[int, Hashable], Contents] = {}  # by the edge of a message and the shapes of its batch
         self.arriving: dict[Message, Arriving] = {}
         self.travelling: list[tuple[dist.Work | None, Tensor]] = []
         self.met = False
@@ -82,7 +96,7 @@ class Pipeline:
         """Exchange a message with both neighbors, since NCCL connects two ranks when they first send and receive. All ranks
         do this in one order, so that none waits in a circle."""
         self.met, rank, size = True, self.ranks.rank, self.ranks.size
-        x = torch.zeros(1, device=next(self.model.parameters()).device)
+        x = torch.zeros(1, device=self.device)
         for sender in range(size if self.stages > size and size > 2 else size - 1):
             receiver = (sender + 1) % size
             if rank == sender:
@@ -92,15 +106,16 @@ class Pipeline:
 
     def run(
         self,
-        n: int,
+        shapes: Sequence[Hashable],
         forward: Callable[[int], Tensor],
         around: Around,
         backward: Callable[[Tensor], None],
     ) -> None:
-        """The forward and backward passes of n microbatches, see `training.strategy.Strategy.run`."""
+        """The forward and backward passes of a step, see `training.strategy.Strategy.run`."""
+        self.shapes = shapes
         if not self.met:
             self._meet()
-        for turn in turns(self.schedule, n, self.ranks.size, self.ranks.rank):
+        for turn in turns(self.schedule, len(shapes), self.ranks.size, self.ranks.rank):
             kind, i, chunk = turn.action
             self.turn, self.number, self.chunk, key = turn, i, chunk, (i, chunk)
             self._start(turn.before)
@@ -132,10 +147,14 @@ class Pipeline:
         if extras is not None:
             extras.terms()  # layers count their loads here
         tensors = self.current.sent = [*states, *(x for _, record in reports for x in record)]
-        header = [(tuple(x.shape), x.dtype, x.requires_grad) for x in tensors]
-        contents = pickle.dumps((len(states), [(name, len(record)) for name, record in reports], header))
-        described = [torch.tensor([len(contents)]), torch.frombuffer(bytearray(contents), dtype=torch.uint8)]
-        self._produced([*described, *(x.detach() for x in tensors)])
+        _, produced = messages_of(self.turn.action, self.ranks.rank, self.ranks.size, self.stages)
+        assert produced is not None
+        self.described[produced] = Contents(
+            len(states),
+            tuple((name, len(record)) for name, record in reports),
+            tuple((tuple(x.shape), x.dtype, x.requires_grad) for x in tensors),
+        )
+        self._produced([x.detach() for x in tensors])
         raise HandedOver
 
     def _received(self) -> Microbatch:
@@ -144,7 +163,8 @@ class Pipeline:
         if needed is None:
             return Microbatch()
         message = self._arrived(needed)
-        states, lengths = message.contents
+        assert message.contents is not None
+        states, lengths, _ = message.contents
         rest = iter(message.tensors[states:])
         return Microbatch(message.tensors[:states], [(name, tuple(itertools.islice(rest, n))) for name, n in lengths])
 
@@ -188,27 +208,75 @@ class Pipeline:
         """Start to send and receive messages, in order. What is sent is kept until the end of the step."""
         for message in messages:
             if message.sender % self.ranks.size == self.ranks.rank:
-                peer = message.receiver % self.ranks.size
-                for x in map(Tensor.contiguous, self.ready.pop(message)):
-                    self.travelling.append((dist.isend(x, group=self.ranks.group, group_dst=peer), x))
+                self._send(message, message.receiver % self.ranks.size)
             else:
                 self.arriving[message] = self._receive(message, message.sender % self.ranks.size)
 
+    def _send(self, message: Message, peer: int) -> None:
+        tensors = [x.contiguous() for x in self.ready.pop(message)]
+        if not message.back:
+            contents, key = self.described.pop(message), self._key(message)
+            if key not in self.known:
+                self.known[key] = contents
+                encoded = _encoded(contents, [*self.names.values()])
+                tensors = [*(x.to(self.device) for x in (torch.tensor([len(encoded)]), encoded)), *tensors]
+            elif self.known[key] != contents:
+                raise ValueError(
+                    "layers of the model hand over other tensors for a batch than for one of the same shapes before, which "
+                    "scale.pipeline does not support; use other axes"
+                )
+        for x in tensors:
+            self.travelling.append((dist.isend(x, group=self.ranks.group, group_dst=peer), x))
+
     def _receive(self, message: Message, peer: int) -> Arriving:
-        """Start to receive a message. Waits for what a forward message says of its tensors."""
+        """Start to receive a message. Waits for its contents if they are not known."""
         if message.back:
             sent = self.kept[message.microbatch, message.edge // self.ranks.size].sent
             shaped = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in sent if x.requires_grad]
             return Arriving(shaped, [dist.irecv(x, group=self.ranks.group, group_src=peer) for x in shaped])
-        length, device = torch.empty(1, dtype=torch.int64), next(self.model.parameters()).device
-        dist.recv(length, group=self.ranks.group, group_src=peer)
-        contents = torch.empty(int(length), dtype=torch.uint8)
-        dist.recv(contents, group=self.ranks.group, group_src=peer)
-        states, lengths, header = pickle.loads(contents.numpy().tobytes())
-        tensors = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype, _ in header]
+        key = self._key(message)
+        if key not in self.known:
+            length = torch.empty(1, dtype=torch.int64, device=self.device)
+            dist.recv(length, group=self.ranks.group, group_src=peer)
+            encoded = torch.empty(int(length), dtype=torch.int64, device=self.device)
+            dist.recv(encoded, group=self.ranks.group, group_src=peer)
+            self.known[key] = _decoded(encoded.tolist(), [*self.names.values()])
+        contents = self.known[key]
+        tensors = [torch.empty(shape, dtype=dtype, device=self.device) for shape, dtype, _ in contents.tensors]
         works = [dist.irecv(x, group=self.ranks.group, group_src=peer) for x in tensors]
-        trained = [x.requires_grad_(needs) for x, (_, _, needs) in zip(tensors, header, strict=True)]
-        return Arriving(trained, works, (states, lengths))
+        trained = [x.requires_grad_(needs) for x, (_, _, needs) in zip(tensors, contents.tensors, strict=True)]
+        return Arriving(trained, works, contents)
+
+    def _key(self, message: Message) -> tuple[int, Hashable]:
+        return message.edge, self.shapes[message.microbatch]
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32, torch.bool)
+
+
+def _encoded(contents: Contents, names: list[str]) -> Tensor:
+    """Contents as integers, which travel as other tensors do."""
+    numbers = [contents.states, len(contents.reports)]
+    for name, n in contents.reports:
+        numbers += [names.index(name), n]
+    for shape, dtype, needs in contents.tensors:
+        numbers += [_DTYPES.index(dtype), needs, len(shape), *shape]
+    return torch.tensor(numbers)
+
+
+def _decoded(numbers: list[int], names: list[str]) -> Contents:
+    rest = iter(numbers)
+    states, n = next(rest), next(rest)
+    reports = tuple((names[next(rest)], next(rest)) for _ in range(n))
+    tensors = []
+    for dtype in rest:
+        needs, axes = bool(next(rest)), next(rest)
+        tensors.append((tuple(itertools.islice(rest, axes)), _DTYPES[dtype], needs))
+    return Contents(states, reports, tuple(tensors))
 
 
 class Part:

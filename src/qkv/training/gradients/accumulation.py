@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from ...core.batch import Terms
+
+Totals = Mapping[str, int] | Mapping[str, Tensor]
+"""By what the sum of each term is divided: the items in all batches of a step, on all ranks."""
 
 
 def over_labels(terms: Terms, counts: dict[str, int]) -> Terms:
@@ -18,7 +23,7 @@ def over_labels(terms: Terms, counts: dict[str, int]) -> Terms:
     }
 
 
-def weighed(terms: Terms, totals: dict[str, int]) -> Tensor:
+def weighed(terms: Terms, totals: Totals) -> Tensor:
     """Σ weight · sum ÷ total over the terms of one batch."""
     loss: Tensor | None = None
     for name, term in terms.items():
@@ -26,14 +31,23 @@ def weighed(terms: Terms, totals: dict[str, int]) -> Tensor:
             raise ValueError(
                 f"the objective's term {name!r} has no count before the forward pass; its counts() must say"
             )
-        part = term.sum * (term.weight / max(totals[term.over or name], 1))
+        part = term.sum * _share(term.weight, totals[term.over or name], term.sum)
         loss = part if loss is None else loss + part
     if loss is None:
         raise ValueError("the objective gave no loss term")
     return loss
 
 
-def reported(terms: Terms, totals: dict[str, int]) -> dict[str, Tensor]:
+def reported(terms: Terms, totals: Totals) -> dict[str, Tensor]:
     """One batch's share of what each term reports."""
     values = {name: term.sum if term.value is None else term.value for name, term in terms.items()}
-    return {name: value.detach() / max(totals[terms[name].over or name], 1) for name, value in values.items()}
+    return {
+        name: value.detach() * _share(1.0, totals[terms[name].over or name], value) for name, value in values.items()
+    }
+
+
+def _share(weight: float, total: int | Tensor, of: Tensor) -> float | Tensor:
+    """weight ÷ total, or ÷ 1 if there is nothing, by which a sum is multiplied."""
+    if isinstance(total, Tensor):
+        return (weight / total.clamp(min=1.0)).to(torch.promote_types(of.dtype, torch.float32))
+    return weight / max(total, 1)

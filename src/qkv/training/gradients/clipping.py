@@ -27,8 +27,10 @@ def update(
     strategy: Strategy,
     clip_norm: float | None = None,
     clip_value: float | None = None,
+    empty: Tensor | None = None,
 ) -> Update:
-    """Move the weights, unless the loss or any gradient is NaN or infinite. The gradients are gone afterwards.
+    """Move the weights, unless the loss or any gradient is NaN or infinite, or the step is `empty`. The gradients are gone
+    afterwards.
 
     The guard looks before the clipping, which would turn an infinite gradient into an honest-looking one. Clipping is
     by value (each gradient into ±clip_value), then by the norm over all parameters (g ← g · min(1, clip_norm / ‖g‖)).
@@ -36,7 +38,8 @@ def update(
     parameters = strategy.reduce(optimizer)
     mixed.unscale(optimizer)
     grad_norm = norm = strategy.norm(parameters)
-    bad = 1.0 - (torch.isfinite(grad_norm) & torch.isfinite(loss)).float()
+    sound = torch.isfinite(grad_norm) & torch.isfinite(loss)
+    bad = 1.0 - (sound if empty is None else sound & ~empty).float()
     if clip_value is not None:
         clip_grad_value_(parameters, clip_value)
         norm = strategy.norm(parameters) if clip_norm is not None else norm

@@ -13,7 +13,8 @@ from .metrics_file import from_json, to_json
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One optimizer step. `loss` is what was minimized, `values` what each term reports, per counted item.
+    """One optimizer step over `count` items, in batches of so many real tokens. `loss` is what was minimized, `values` what
+    each term reports, per counted item.
 
     `position` is where the stream stood before the step: opened there, it gives the step's batches again.
     """
@@ -25,6 +26,7 @@ class StepRecord:
     grad_norm: float = float("nan")
     bad: bool = False
     values: dict[str, float] | None = None
+    tokens: int = 0
 
 
 class StepMetrics:
@@ -36,31 +38,49 @@ class StepMetrics:
 
     def __init__(self) -> None:
         self._pending: list[tuple[StepRecord, list[str], Tensor]] = []
+        self._counted: list[Tensor] = []
         self._window: list[StepRecord] = []
         self._tokens = 0
         self._seconds = 0.0
 
-    def add(self, step: StepRecord, loss: Tensor, grad_norm: Tensor, bad: Tensor, values: dict[str, Tensor]) -> None:
-        """Remember a step's numbers without asking the device for them."""
+    def add(
+        self,
+        step: StepRecord,
+        loss: Tensor,
+        grad_norm: Tensor,
+        bad: Tensor,
+        values: dict[str, Tensor],
+        counted: Tensor | None = None,
+    ) -> None:
+        """Remember a step's numbers without asking the device for them. counted: the items and tokens of the step, if the
+        host does not know them."""
         numbers = torch.stack([t.float() for t in (loss, grad_norm, bad, *values.values())])
         self._pending.append((step, list(values), numbers))
+        if counted is not None:
+            self._counted.append(counted)
 
-    def time(self, tokens: int, seconds: float) -> None:
-        self._tokens += tokens
+    def time(self, seconds: float) -> None:
+        """Add the time of a step, whose tokens `synchronize` adds."""
         self._seconds += seconds
 
     def synchronize(self) -> list[StepRecord]:
-        """Ask the device, once, for every number that waits there; gives the steps since the last time."""
+        """Ask the device for every number that waits there, once; gives the steps since the last time. Those without an item
+        count in no mean."""
         if not self._pending:
             return []
+        counted = iter(torch.stack(self._counted).tolist() if self._counted else ())
         numbers = iter(torch.cat([numbers for *_, numbers in self._pending]).tolist())
         settled = []
         for step, names, _ in self._pending:
             loss, grad_norm, bad = next(numbers), next(numbers), next(numbers)
             values = {name: next(numbers) for name in names}
-            settled.append(replace(step, loss=loss, grad_norm=grad_norm, bad=bad > 0, values=values))
+            count, tokens = next(counted, (step.count, step.tokens))
+            known = replace(step, count=round(count), tokens=round(tokens))
+            settled.append(replace(known, loss=loss, grad_norm=grad_norm, bad=bad > 0, values=values))
         self._pending.clear()
-        self._window += settled
+        self._counted.clear()
+        self._window += [step for step in settled if step.count]
+        self._tokens += sum(step.tokens for step in settled)
         return settled
 
     @property
