@@ -29,6 +29,12 @@ def sum_and_scatter(x: Tensor, ranks: World, axis: int) -> Tensor:
     return out
 
 
+def shared(x: Tensor, ranks: World) -> Tensor:
+    """A tensor that all ranks have. The backward pass sums their gradients, in fp32."""
+    out: Tensor = _Shared.apply(x, ranks)
+    return out
+
+
 def exchange(x: Tensor, ranks: World, sent: list[int], received: list[int]) -> Tensor:
     """Send the first sent[0] rows to rank 0, the next sent[1] to rank 1 and so on; received[i] rows come from rank i."""
     out: Tensor = _Exchange.apply(x, ranks, sent, received)
@@ -89,6 +95,18 @@ class _SumAndScatter(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
         return _gathered(gradient, *ctx.arguments), None, None
+
+
+class _Shared(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, ranks: World) -> Tensor:
+        ctx.ranks = ranks
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        wide = gradient.to(torch.promote_types(gradient.dtype, torch.float32))
+        return ctx.ranks.sum(wide).to(gradient.dtype), None
 
 
 class _Exchange(torch.autograd.Function):

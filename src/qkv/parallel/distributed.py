@@ -91,7 +91,7 @@ class Distributed(Strategy):
         by_copies: defaultdict[int, list[nn.Parameter]] = defaultdict(list)
         for parameter in parameters:
             axes = [axis for axis in self.sharers(names[parameter]) if axis not in self.divided_updates]
-            by_copies[self.mesh.size(*axes)].append(parameter)
+            by_copies[self.mesh.size(*axes) * self.division.copies_of(names[parameter])].append(parameter)
         if set(by_copies) == {self.ranks.size}:
             return super().norm(parameters)
         squares = torch.zeros((), device=self.mesh.device)

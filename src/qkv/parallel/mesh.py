@@ -25,7 +25,7 @@ class Mesh:
         self.grid = torch.arange(ranks.size).view(*sizes)
         (place,) = (self.grid == ranks.rank).nonzero().tolist()
         self.place: dict[Axis, int] = dict(zip(AXES, place, strict=True))
-        self._groups: dict[tuple[Axis, ...], Ranks] = {}
+        self._groups: dict[tuple[Axis, ...] | tuple[Axis, int], Ranks] = {}
 
     @property
     def _backend(self) -> str | None:
@@ -58,13 +58,27 @@ class Mesh:
         if self.size(*wanted) == self.ranks.size:
             return self.ranks
         if wanted not in self._groups:
-            last = [AXES.index(axis) for axis in wanted]
-            first = [i for i in range(len(AXES)) if i not in last]
-            for members in self.grid.permute(*first, *last).reshape(-1, self.size(*wanted)).tolist():
-                group = dist.new_group(members, timeout=World.timeout, backend=self._backend)
-                if self.ranks.rank in members:
-                    self._groups[wanted] = World(group)
+            self._groups[wanted] = self._new(wanted, self.size(*wanted))
         return self._groups[wanted]
+
+    def neighbors(self, axis: Axis, size: int) -> Ranks:
+        """So many consecutive ranks along an axis, of which this is one. They have to divide the axis."""
+        if size in (1, self.size(axis)):
+            return ALONE if size == 1 else self.group(axis)
+        if (axis, size) not in self._groups:
+            self._groups[axis, size] = self._new((axis,), size)
+        return self._groups[axis, size]
+
+    def _new(self, axes: tuple[Axis, ...], size: int) -> Ranks:
+        """The group of this rank, of those with so many consecutive ranks along the axes."""
+        last = [AXES.index(axis) for axis in axes]
+        first = [i for i in range(len(AXES)) if i not in last]
+        own: Ranks = ALONE
+        for members in self.grid.permute(*first, *last).reshape(-1, size).tolist():
+            group = dist.new_group(members, timeout=World.timeout, backend=self._backend)
+            if self.ranks.rank in members:
+                own = World(group)
+        return own
 
     def make(self, groups: Iterable[tuple[Axis, ...]]) -> None:
         """Make groups of several sets of axes. Each rank may want others, as stages of a pipeline do."""

@@ -80,7 +80,7 @@ def test_a_layout_that_does_not_fit_names_the_nearest_that_does(llama: Work) -> 
             Layout(data=2, tensor=8),
             r"data 2 × tensor 8 = 16 ranks, not 8; data × tensor can be 8 × 1, 4 × 2, 2 × 4, 1 × 8",
         ),
-        (Layout(tensor=8), r"scale.tensor=8 does not divide the heads of gpt2, 12; it can be 1, 2, 3, 4, 6, 12"),
+        (Layout(tensor=8), r"scale.tensor=8 does not divide the 12 heads of gpt2; it can be 1, 2, 3, 4, 6, 12"),
         (Layout(expert=8), r"scale.expert=8 divides the experts of mixtures, and this model has none"),
         (Layout(pipeline=16, data=1), r"16 ranks, not 8"),
         (

@@ -65,6 +65,7 @@ class RankMemory:
 def memory(model: Work, layout: Layout, how: Execution) -> RankMemory:
     """Predict the bytes of the fullest rank."""
     p, first = layout.pipeline, dict[object, int]()
+    model = model.over(layout.tensor)
     for stage, layers in enumerate(model.stages(p)[:-1]):
         first.setdefault((layers, stage == 0), stage)  # the first of equal stages has the most microbatches in flight
     return max((of_stage(model, layout, how, stage) for stage in (*first.values(), p - 1)), key=lambda one: one.total)
@@ -72,6 +73,7 @@ def memory(model: Work, layout: Layout, how: Execution) -> RankMemory:
 
 def of_stage(model: Work, layout: Layout, how: Execution, stage: int) -> RankMemory:
     """Predict the bytes of the ranks of one stage of the pipeline."""
+    model = model.over(layout.tensor)
     layers = [(model.kinds[kind], count) for kind, count in model.stages(layout.pipeline)[stage]]
     t, first, last = layout.tensor, stage == 0, stage == layout.pipeline - 1
     blocks = [layer.whole + layer.divided / t + layer.experts / layout.expert for layer, _ in layers]

@@ -84,11 +84,13 @@ def check_tokens(tensor: int, context: int, model: str, stacks: bool, drops_path
 
 
 def check_heads(tensor: int, heads: int, kv_heads: int, name: str) -> None:
-    """Check that the number of `tensor` ranks divides the number of key-value heads."""
-    if kv_heads % tensor:
-        allowed = ", ".join(map(str, divisors(kv_heads)))
-        what = "heads" if kv_heads == heads else "key-value heads"
-        raise ValueError(f"scale.tensor={tensor} does not divide the {what} of {name}, {kv_heads}; it can be {allowed}")
+    """Check that the `tensor` ranks divide the heads, and divide the key-value heads or have them several times each."""
+    allowed = [n for n in divisors(heads) if kv_heads % n == 0 or n % kv_heads == 0]
+    if tensor not in allowed:
+        what = f"the {heads} heads" if kv_heads == heads else f"the {heads} heads and {kv_heads} key-value heads"
+        raise ValueError(
+            f"scale.tensor={tensor} does not divide {what} of {name}; it can be {', '.join(map(str, allowed))}"
+        )
 
 
 def check_experts(expert: int, experts: dict[str, int]) -> None:

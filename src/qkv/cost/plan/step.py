@@ -163,6 +163,7 @@ class _Times:
 def step(model: Work, layout: Layout, machine: Machine) -> Step:
     """Predict the time of a training step."""
     how, m, p = machine.how, layout.microbatches, layout.pipeline
+    model = model.over(layout.tensor)
     of_kind = [_layer(layer, layout, machine) for layer in model.kinds]
     parts, stages = model.stages(p), []
     for stage in dict.fromkeys(parts[:-1]):

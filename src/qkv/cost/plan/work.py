@@ -73,6 +73,15 @@ class LayerWork:
         """Of a forward pass of a row."""
         return self.mixing + self.products + self.scores
 
+    def over(self, tensor: int) -> LayerWork:
+        """The layer on so many tensor ranks, each of which computes a key-value head: those that several ranks have count
+        that often."""
+        more = (tensor - self.kv_heads) * 2 * self.d_model * self.d_head
+        if not self.heads or more <= 0:
+            return self
+        divided = self.divided + (more if self.divided else 0)
+        return replace(self, kv_heads=tensor, divided=divided, mixing=self.mixing + 2.0 * self.tokens * more)
+
 
 @dataclass(frozen=True, eq=False)
 class Work:
@@ -114,6 +123,17 @@ class Work:
     def kinds(self) -> tuple[LayerWork, ...]:
         """The different layers."""
         return tuple(dict.fromkeys(self.layers))
+
+    def over(self, tensor: int) -> Work:
+        """The model on so many tensor ranks, see `LayerWork.over`."""
+        if tensor not in self._over:
+            layers = tuple(layer.over(tensor) for layer in self.layers)
+            self._over[tensor] = self if layers == self.layers else replace(self, layers=layers)
+        return self._over[tensor]
+
+    @cached_property
+    def _over(self) -> dict[int, Work]:
+        return {}
 
     def stages(self, number: int) -> tuple[tuple[tuple[int, int], ...], ...]:
         """For each stage of a pipeline, which kinds of layers it has, and how many of each. The dearest stage costs the

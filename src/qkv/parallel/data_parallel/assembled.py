@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ...core.batch import to_device
 from ...training.optimizers.base import Optimizer
 from ...training.optimizers.state import Eager
-from ..model_parallel.division import Division, Part, StandIns, shares
+from ..model_parallel.division import Division, Part, StandIns
 from ..world import World
 
 _OWN = ("params", "param_names")  # entries of groups that are not shared
@@ -111,7 +111,7 @@ class Assembled(Eager):
                 storage.resize_(whole.numel() * whole.element_size())
                 if i:
                     whole.grad = torch.empty_like(whole)
-                for piece, (start, length) in zip(parts, _places(part, ranks), strict=True):
+                for piece, (start, length) in zip(parts, part.places(ranks.size), strict=True):
                     target = whole.grad if i else whole
                     assert target is not None
                     target.narrow(part.dim, start, length).copy_(piece[:length].movedim(0, part.dim))
@@ -125,7 +125,7 @@ class Assembled(Eager):
         if ranks.rank == owner:
             whole = self.whole_of[own]
             parts = _empty(own, part, ranks)
-            for piece, (start, length) in zip(parts, _places(part, ranks), strict=True):
+            for piece, (start, length) in zip(parts, part.places(ranks.size), strict=True):
                 piece[:length].copy_(whole.detach().narrow(part.dim, start, length).movedim(part.dim, 0))
             whole.grad = None
             whole.untyped_storage().resize_(0)
@@ -159,13 +159,8 @@ def _shared(group: dict[str, Any], own_of: Mapping[Tensor, nn.Parameter]) -> dic
     return {**rest, "params": [(name, own_of.get(p, p)) for name, p in pairs]}
 
 
-def _places(part: Part, ranks: World) -> list[tuple[int, int]]:
-    """The start and length of every rank's part."""
-    return shares(part.whole, part.unit, ranks.size)
-
-
 def _longest(part: Part, ranks: World) -> int:
-    return max(length for _, length in _places(part, ranks))
+    return max(length for _, length in part.places(ranks.size))
 
 
 def _empty(own: Tensor, part: Part, ranks: World) -> list[Tensor]:

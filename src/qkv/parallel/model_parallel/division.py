@@ -27,7 +27,8 @@ StandIns = dict[nn.Parameter, nn.Parameter]
 class Part:
     """The slice that this rank has of a parameter: `length` of the `whole` from `start` on, along dimension `dim`.
 
-    axis: the axis of the mesh over which the parameter is divided. unit: how many rows stay together.
+    axis: the axis of the mesh over which the parameter is divided. unit: how many rows stay together. copies: how many
+    consecutive ranks have the same slice, where there are fewer units than ranks.
     """
 
     axis: Axis
@@ -36,12 +37,18 @@ class Part:
     length: int
     whole: int
     unit: int = 1
+    copies: int = 1
 
     @classmethod
-    def of(cls, mesh: Mesh, axis: Axis, dim: int, whole: int, unit: int = 1) -> Part:
+    def of(cls, mesh: Mesh, axis: Axis, dim: int, whole: int, unit: int = 1, copies: int = 1) -> Part:
         """An equal share, in units of rows that stay together (a head's)."""
-        start, length = shares(whole, unit, mesh.size(axis))[mesh.index(axis)]
-        return cls(axis, dim, start, length, whole, unit)
+        start, length = shares(whole, unit, mesh.size(axis) // copies)[mesh.index(axis) // copies]
+        return cls(axis, dim, start, length, whole, unit, copies)
+
+    def places(self, ranks: int) -> list[tuple[int, int]]:
+        """The start and length of the part of every rank of the axis."""
+        each = shares(self.whole, self.unit, ranks // self.copies)
+        return [each[rank // self.copies] for rank in range(ranks)]
 
     def piece(self, shape: torch.Size) -> Piece:
         """Where a tensor of this shape is in the whole one."""
@@ -122,6 +129,10 @@ class Division:
         """The part of a parameter, or of a state `<parameter>/<state>` like it; None where it is whole."""
         return self.parts.get(path) or self.parts.get(path.rpartition("/")[0])
 
+    def copies_of(self, name: str) -> int:
+        """How many ranks of the axis over which a parameter is divided have the same part of it."""
+        return self.parts[name].copies if name in self.parts else 1
+
     def axes_of(self, name: str) -> tuple[Axis, ...]:
         """The axes over which a parameter is divided."""
         return (self.parts[name].axis,) if name in self.parts else ()
@@ -186,12 +197,13 @@ class Division:
         """The parts of all ranks as one tensor. They differ in size where the ranks don't divide it."""
         ranks = self.mesh.group(part.axis)
         assert isinstance(ranks, World)
-        lengths = [length for _, length in shares(part.whole, part.unit, ranks.size)]
+        lengths = [length for _, length in part.places(ranks.size)]
         padded = own.movedim(part.dim, 0)
         padded = torch.cat([padded, padded.new_zeros(max(lengths) - part.length, *padded.shape[1:])]).contiguous()
         parts = [torch.empty_like(padded) for _ in lengths]
         dist.all_gather(parts, padded, group=ranks.group)
-        return torch.cat([p[:n] for p, n in zip(parts, lengths, strict=True)]).movedim(0, part.dim).contiguous()
+        own_ones = [p[:n] for p, n in zip(parts, lengths, strict=True)][:: part.copies]
+        return torch.cat(own_ones).movedim(0, part.dim).contiguous()
 
     def _fetch(self) -> None:
         """Get the parameters and buffers of the other stages."""

@@ -4,6 +4,9 @@
 divided by its outputs, so that each rank computes some heads or neurons, and the last one by its inputs, so that each rank
 has a summand of the output (`tokens.Tokens` sums them). What the plan does not name is computed on every rank: norms,
 routers, and attention other than plain multi-head attention.
+
+Where there are fewer key-value heads than ranks, consecutive ranks have the same one, which their query heads share. Each
+computes its keys and values for itself, and the backward pass sums the gradients of these ranks.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from ...layers.linear import Linear
 from ...layers.losses import LossSums
 from ...layers.moe import Mixture
 from ...models.heads.text import LanguageModelHead
+from .. import collectives
 from ..mesh import Mesh
 from ..world import World
 from .division import Division, Part
@@ -100,24 +104,38 @@ def _linear(module: nn.Module, *names: str) -> bool:
 def _divide_heads(module: MultiHeadAttention, mesh: Mesh, division: Division) -> None:
     number, ranks = mesh.index("tensor"), mesh.size("tensor")
     kept = module.kept_heads or tuple(range(module.n_heads))
-    _place(module, mesh, division)
+    copies = max(1, ranks // module.n_kv_heads)
+    _place(module, mesh, division, copies)
     own = module.n_heads // ranks
     division.switch(module, "kept_heads", kept[number * own : (number + 1) * own])
     division.switch(module, "n_heads", own)
-    division.switch(module, "n_kv_heads", module.n_kv_heads // ranks)
+    division.switch(module, "n_kv_heads", module.n_kv_heads * copies // ranks)
     if module.sinks is not None and not isinstance(module.sinks, nn.Parameter):
         division.switch(module, "sinks", module.sinks[number * own : (number + 1) * own])
+    if copies > 1:
+        group = mesh.neighbors("tensor", copies)
+        assert isinstance(group, World)
+        for layer in (module.k, module.v):
+            assert isinstance(layer, Linear)
+            division.switch(layer, "forward", partial(_with_copies, layer, group))
 
 
-def _place(module: nn.Module, mesh: Mesh, division: Division) -> None:
-    """Divide the parameters of a module by the plan."""
+def _with_copies(layer: Linear, ranks: World, x: Tensor) -> Tensor:
+    """A linear layer that several ranks have, each of which uses it for something else."""
+    bias = None if layer.bias is None else collectives.shared(layer.bias, ranks)
+    return F.linear(x, collectives.shared(layer.weight, ranks), bias)
+
+
+def _place(module: nn.Module, mesh: Mesh, division: Division, copies: int = 1) -> None:
+    """Divide the parameters of a module by the plan. copies: how many ranks have the same keys and values."""
     for path, placement in PLAN[type(module)].items():
         inner, _, name = path.rpartition(".")
         owner = getattr(module, inner) if inner else module
         parameter = None if owner is None else getattr(owner, name)
         if isinstance(parameter, nn.Parameter):
             unit = 1 if placement.unit is None else getattr(module, placement.unit)
-            part = Part.of(mesh, "tensor", placement.dim, parameter.shape[placement.dim], unit)
+            n = copies if inner in ("k", "v") else 1
+            part = Part.of(mesh, "tensor", placement.dim, parameter.shape[placement.dim], unit, n)
             division.divide(owner, name, part)
 
 

@@ -18,7 +18,7 @@ from ...core.batch import IGNORE
 from ...layers.losses import LossSums, check, rows_at_once, sum_dtype, wants_gradients
 from .. import collectives
 from ..world import World
-from .division import Part, shares
+from .division import Part
 
 
 class Vocabulary:
@@ -26,7 +26,7 @@ class Vocabulary:
 
     def __init__(self, ranks: World, part: Part) -> None:
         self.ranks, self.part = ranks, part
-        self.lengths = [length for _, length in shares(part.whole, part.unit, ranks.size)]
+        self.lengths = [length for _, length in part.places(ranks.size)]
 
     def embed(self, table: Float[Tensor, "v W"], ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T W"]:
         """The rows of the whole table at `ids`."""
