@@ -226,13 +226,13 @@ def _check_heads(spec: Stack, scheme: Position, position: PositionModule, d_mode
     heads = _heads(blocks, d_model)
     own = scheme != spec.position
     name = f"{name}.blocks.{spec.blocks.index(blocks[0])}" if own else name
-    if own and _does(position, "embed"):
+    if own and does(position, "embed"):
         raise ValueError(
             f"{name}.position {scheme!r} is added to the input, which only the stack's position can be; give the block "
             "rotary or biased positions, or none"
         )
-    turns = any(_does(position, what) for what in ("rotate", "rotate_queries", "rotate_keys"))
-    biases = _does(position, "bias")
+    turns = any(does(position, what) for what in ("rotate", "rotate_queries", "rotate_keys"))
+    biases = does(position, "bias")
     unequal = len(heads) > 1 if biases else len({width for _, width in heads}) > 1
     if (turns or biases) and unequal:
         shown = ", ".join(f"{h} of width {d}" for h, d in sorted(heads))
@@ -245,7 +245,7 @@ def _check_heads(spec: Stack, scheme: Position, position: PositionModule, d_mode
             "learned positions"
         )
     tied = next((mixer for mixer in mixers if mixer.ties_queries_and_keys), None)
-    if tied is not None and (_does(position, "rotate_queries") or _does(position, "rotate_keys")):
+    if tied is not None and (does(position, "rotate_queries") or does(position, "rotate_keys")):
         raise ValueError(
             f"{name}.position {scheme!r} rotates queries and keys differently, and in {tied.kind} they are the same "
             "vectors; take rotary positions"
@@ -259,7 +259,7 @@ def _check_heads(spec: Stack, scheme: Position, position: PositionModule, d_mode
         )
 
 
-def _does(position: PositionModule, what: str) -> bool:
+def does(position: PositionModule, what: str) -> bool:
     """Whether a position module overrides a method, in its class or as an attribute."""
     return getattr(getattr(position, what), "__func__", None) is not getattr(PositionModule, what)
 

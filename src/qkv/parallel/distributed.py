@@ -79,8 +79,8 @@ class Distributed(Strategy):
         unknown = [name for name in names if name not in self._names[counted]]
         if unknown:
             raise ValueError(
-                f"the objective reports {unknown[0]!r} for some batches only, of which the other stages of scale.pipeline "
-                "don't know; report it for all batches, or use other axes"
+                f"the objective reports {unknown[0]!r} for some batches only, which scale.pipeline does not support; report "
+                "it for all batches, or use other axes"
             )
         return self._names[counted]
 

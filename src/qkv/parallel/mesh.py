@@ -17,7 +17,8 @@ class Mesh:
     """Ranks in a grid of `sizes`. Neighbors in the last axis have consecutive numbers, so that they are on one machine.
 
     A group of axes holds the ranks that differ from this one in these axes only. Groups are made when they are first asked
-    for, which every rank has to do in the same order. Those of GPUs have NCCL alone; all ranks together have gloo too.
+    for, which every rank has to do in the same order. On GPUs, groups of some ranks have NCCL only; the group of all ranks
+    has gloo too.
     """
 
     def __init__(self, ranks: Ranks, sizes: Sizes, device: torch.device) -> None:
@@ -29,7 +30,7 @@ class Mesh:
 
     @property
     def _backend(self) -> str | None:
-        return "nccl" if self.device.type == "cuda" else None  # that of all ranks
+        return "nccl" if self.device.type == "cuda" else None  # None is the backend of all ranks
 
     def size(self, *axes: Axis) -> int:
         """How many ranks a group of axes has."""
@@ -62,7 +63,7 @@ class Mesh:
         return self._groups[wanted]
 
     def neighbors(self, axis: Axis, size: int) -> Ranks:
-        """So many consecutive ranks along an axis, of which this is one. They have to divide the axis."""
+        """The group of `size` consecutive ranks along an axis that has this rank. `size` has to divide the axis."""
         if size in (1, self.size(axis)):
             return ALONE if size == 1 else self.group(axis)
         if (axis, size) not in self._groups:
@@ -70,7 +71,7 @@ class Mesh:
         return self._groups[axis, size]
 
     def _new(self, axes: tuple[Axis, ...], size: int) -> Ranks:
-        """The group of this rank, of those with so many consecutive ranks along the axes."""
+        """Make the groups of `size` consecutive ranks along the axes, and return this rank's."""
         last = [AXES.index(axis) for axis in axes]
         first = [i for i in range(len(AXES)) if i not in last]
         own: Ranks = ALONE

@@ -50,8 +50,8 @@ class Foreign(ValueError):
 class World:
     """The ranks of a process group, by default of all ranks, see `core.ranks.Ranks`.
 
-    Tensors on a CPU travel over gloo, those on a GPU over NCCL. Groups of some GPUs have no gloo, so that `max` and
-    `barrier` are for all ranks.
+    Tensors on a CPU travel over gloo, those on a GPU over NCCL. Groups of some GPUs have NCCL only, and can't call `max`
+    and `barrier`.
 
     timeout: after which an operation of any group fails; None is PyTorch's. operations: how many this process has begun.
     """

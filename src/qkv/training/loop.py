@@ -117,10 +117,8 @@ class Trainer:
 
     utilization: float | None = None  # MFU per (token per second)
     callbacks: Sequence[Callback] = ()
-    _agreed: float | None = (
-        None  # the time of all ranks at their last agreement, and the steps until then and to the next
-    )
-    _agreed_at = _apart = 0
+    _agreed: float | None = None  # the time of all ranks at their last agreement
+    _agreed_at = _apart = 0  # its step, and the number of steps until the next
     _told = False  # that checkpoints are written in the background
 
     def __init__(
@@ -433,7 +431,7 @@ class Trainer:
     def agree(self, interrupted: bool) -> bool:
         """Whether any rank was interrupted. With several ranks, also set the time on which all act until the next call.
 
-        Ranks ask each other about once a second, all after the same step, and then after each evaluation. A save in the
+        The ranks ask one another about once a second, after the same step, and after each evaluation. A save in the
         background is finished here when all ranks have written their files.
         """
         anywhere: float = interrupted
@@ -450,7 +448,7 @@ class Trainer:
         return bool(anywhere)
 
     def _steps_apart(self, now: float) -> int:
-        """After how many steps the ranks agree again: those of a second, and before the time is up."""
+        """The number of steps until the next agreement: those of a second, and none after the time is up."""
         steps = self.state.step - self._agreed_at
         if self._agreed is None or steps < 1:
             return 1

@@ -29,8 +29,8 @@ from .strategy import Strategy
 class StepResult:
     """The result of an optimizer step. The tensors stay on the device and are not synchronized.
 
-    counted:   how many items the loss is over (0 if every label was ignored, and then there was no update), and how many
-               real tokens the batches have. With several ranks it is a tensor.
+    counted:   the number of items that the loss is over (0 if every label was ignored, and then there was no update), and
+               the number of real tokens in the batches. With several ranks it is a tensor.
     loss:      the minimized loss, per item; `values` are the reported values of the terms.
     grad_norm: before clipping.
     bad:       1.0 where loss or gradients were NaN or infinite and no update was made.
@@ -127,7 +127,7 @@ class Stepper:
     def _totals(self, batches: list[Batch]) -> tuple[Totals, tuple[int, int] | Tensor]:
         """The divisor of each term in this step, over all batches and ranks, and `StepResult.counted`.
 
-        With several ranks these stay on the device, for which the host would have to wait.
+        With several ranks these stay on the device, so the host does not wait for them.
         """
         totals: Counter[str] = Counter()
         for batch in batches:

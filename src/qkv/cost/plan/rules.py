@@ -84,7 +84,7 @@ def check_tokens(tensor: int, context: int, model: str, stacks: bool, drops_path
 
 
 def check_heads(tensor: int, heads: int, kv_heads: int, name: str) -> None:
-    """Check that the `tensor` ranks divide the heads, and divide the key-value heads or have them several times each."""
+    """Check that `tensor` divides the heads, and that it divides the key-value heads or is a multiple of their number."""
     allowed = [n for n in divisors(heads) if kv_heads % n == 0 or n % kv_heads == 0]
     if tensor not in allowed:
         what = f"the {heads} heads" if kv_heads == heads else f"the {heads} heads and {kv_heads} key-value heads"

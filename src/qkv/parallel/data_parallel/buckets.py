@@ -54,8 +54,9 @@ class Bucket:
         return self.values
 
     def flatten(self) -> list[Tensor]:
-        """Take the gradients out of the parameters, one after the other, zeros where there is none; at the end, or of a
-        single parameter apart, so that it is not copied, whether each has one."""
+        """Take the gradients out of the parameters, as one tensor with zeros for parameters without one. At its end is 1 for
+        each parameter that has a gradient, and 0 for others. If there is one parameter, its gradient is not copied, and
+        this number is a second tensor."""
         self.used = [p.grad is not None for p in self.parameters]
         parts = [(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in self.parameters]
         there = to_device(torch.tensor(self.used, dtype=parts[0].dtype), parts[0].device)

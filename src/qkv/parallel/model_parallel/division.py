@@ -28,7 +28,7 @@ class Part:
     """The slice that this rank has of a parameter: `length` of the `whole` from `start` on, along dimension `dim`.
 
     axis: the axis of the mesh over which the parameter is divided. unit: how many rows stay together. copies: how many
-    consecutive ranks have the same slice, where there are fewer units than ranks.
+    consecutive ranks have the same slice, if there are fewer units than ranks.
     """
 
     axis: Axis

@@ -7,8 +7,8 @@ forward pass there (`HandedOver`). Gradients travel back the same way.
 `schedules.turns` says in which order passes run and messages start. A rank may have several stages, whose forward passes it
 runs one at a time.
 
-A receiver has to know the shapes of what it receives. Batches of the same shapes make hidden states of the same shapes, so
-that the sender tells them once for each kind of batch (`Contents`), for which the host waits, and never again.
+A receiver has to know the shapes of what it receives. Batches of the same shapes make hidden states of the same shapes. The
+sender tells them once for each kind of batch (`Contents`), and the host waits for them that once.
 """
 
 from __future__ import annotations
@@ -222,8 +222,8 @@ class Pipeline:
                 tensors = [*(x.to(self.device) for x in (torch.tensor([len(encoded)]), encoded)), *tensors]
             elif self.known[key] != contents:
                 raise ValueError(
-                    "layers of the model hand over other tensors for a batch than for one of the same shapes before, which "
-                    "scale.pipeline does not support; use other axes"
+                    "a stage of scale.pipeline has hidden states of other shapes than for an earlier batch of the same "
+                    "shapes, which is not supported; use other axes"
                 )
         for x in tensors:
             self.travelling.append((dist.isend(x, group=self.ranks.group, group_dst=peer), x))

@@ -8,8 +8,9 @@ from torch import Tensor, nn
 
 from ...cost.plan.rules import PipelineSchedule, check_layers, check_schedule, check_stacks, chunks_of
 from ...cost.plan.stages import balanced
-from ...models.stack import pairs
+from ...models.stack import does, pairs
 from ...models.transformer import Transformer, TransformerModel
+from ...positions.base import PositionModule
 from ..mesh import Mesh
 from ..world import World
 from .deferred import defer
@@ -52,7 +53,8 @@ def divide_layers(model: nn.Module, mesh: Mesh, division: Division, schedule: Pi
         use(stack.norm, stage_of[-1])
         for i, stage in enumerate(stage_of):
             use(stack.block(stack.block_of[i]), stage)
-        for module in (stack.position, stack.block_positions, stack.between):
+        use(stack.position, *(stage_of[:1] if _only_embeds(stack.position) else stage_of))
+        for module in (stack.block_positions, stack.between):
             use(module, *stage_of)
         division.switch(stack, "part", Part(pipeline, edges, offset, len(stage_of)))
         offset += len(stage_of)
@@ -66,6 +68,11 @@ def divide_layers(model: nn.Module, mesh: Mesh, division: Division, schedule: Pi
     if schedule == "zb-h1":
         pipeline.deferred = defer(model, division.switch)
     division.place({path: min(some) for path, some in by_path.items() if len(some) == 1})
+
+
+def _only_embeds(position: PositionModule) -> bool:
+    """Whether a position scheme only adds to the embeddings, and layers do not use it."""
+    return not any(does(position, what) for what in ("tables", "rotate", "rotate_queries", "rotate_keys", "bias"))
 
 
 def costs(spec: Transformer) -> list[float]:

@@ -5,8 +5,8 @@ divided by its outputs, so that each rank computes some heads or neurons, and th
 has a summand of the output (`tokens.Tokens` sums them). What the plan does not name is computed on every rank: norms,
 routers, and attention other than plain multi-head attention.
 
-Where there are fewer key-value heads than ranks, consecutive ranks have the same one, which their query heads share. Each
-computes its keys and values for itself, and the backward pass sums the gradients of these ranks.
+If there are fewer key-value heads than ranks, consecutive ranks have the same one. Each computes its keys and values, and
+the backward pass sums the gradients of these ranks.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _divide_heads(module: MultiHeadAttention, mesh: Mesh, division: Division) ->
 
 
 def _with_copies(layer: Linear, ranks: World, x: Tensor) -> Tensor:
-    """A linear layer that several ranks have, each of which uses it for something else."""
+    """A linear layer of which several ranks have the same part, and use it for different query heads."""
     bias = None if layer.bias is None else collectives.shared(layer.bias, ranks)
     return F.linear(x, collectives.shared(layer.weight, ranks), bias)
 

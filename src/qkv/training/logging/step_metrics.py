@@ -64,8 +64,8 @@ class StepMetrics:
         self._seconds += seconds
 
     def synchronize(self) -> list[StepRecord]:
-        """Ask the device for every number that waits there, once; gives the steps since the last time. Those without an item
-        count in no mean."""
+        """Read all numbers from the device at once. Returns the steps since the last time. Steps without an item are left
+        out of the means."""
         if not self._pending:
             return []
         counted = iter(torch.stack(self._counted).tolist() if self._counted else ())
