@@ -116,6 +116,25 @@ def test_ridge_regression_beside_a_regression_and_cosines_beside_similarity() ->
     assert cosine.metrics["spearman"] > 0.9
 
 
+def test_retrieval_by_words_beside_pairs_without_scores() -> None:
+    """By the metric that chooses the best weights, so that what to try can be said."""
+    draw = random.Random(0)
+    texts = [f"{' '.join(draw.choices(WORDS, k=6))} {i}" for i in range(80)]
+    pairs = [{"text": text, "pair": f"{text.split()[-1]} {text.split()[0]}"} for text in texts]
+    train, test = pairs[:60], pairs[60:]
+    loaded = Recipe.load("similarity", ["data={kind: labelled, path: x.csv}", "objective=contrastive"])
+    chosen = loaded.training.replace(metric=Similarity().measured(loaded.training.metric, source(train, test)))
+    unscored = loaded.model_copy(update={"data": source(pairs, test), "task": Similarity(), "training": chosen})
+    poor = Evaluated("test", 20, {"mrr": 0.2, "loss": 3.0}, {}, [], [], 1.0, 20)
+    found = with_baselines(poor, unscored, "test", None)
+    (cosine,) = found.baselines
+    assert cosine["name"] == "cosine of words" and cosine["metrics"]["mrr"] == 1  # the numbers occur in one pair each
+    assert found.notes[0].startswith("cosine of words has 1 in mrr on these examples, and the model 0.2; try")
+    assert (
+        Similarity().baselines(source(train, test), [{"text": text} for text in texts]) == []
+    )  # paired with themselves
+
+
 def test_a_task_without_simple_methods_and_no_task_have_none() -> None:
     plain = recipe().model_copy(update={"task": None})
     assert with_baselines(evaluated(0.5), plain, "test", None).baselines == []

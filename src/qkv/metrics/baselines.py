@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+
+from .retrieval import ROWS, metrics_of, ranks_of
 
 Label = TypeVar("Label", bound=Hashable)
 _WORD = re.compile(
@@ -90,6 +93,20 @@ def word_cosines(texts: Sequence[str], first: Sequence[str], second: Sequence[st
     vectors = TfIdf(texts)
     cosines: NDArray[Any] = np.asarray(vectors(first).multiply(vectors(second)).sum(1)).ravel()
     return cosines
+
+
+def word_retrieval(texts: Sequence[str], queries: Sequence[str], documents: Sequence[str]) -> dict[str, float]:
+    """The metrics of `Retrieval` if documents are ranked by the cosine of `TfIdf` vectors, with the weights of training
+    texts. Document i is relevant to query i; equal texts are one query or document."""
+    vectors, answers = TfIdf(texts), defaultdict[str, set[int]](set)
+    place = {document: i for i, document in enumerate(dict.fromkeys(documents))}
+    for query, document in zip(queries, documents, strict=True):
+        answers[query].add(place[document])
+    asked, held = vectors(list(answers)), vectors(list(place)).T
+    starts = range(0, len(answers), ROWS)
+    blocks = (torch.from_numpy((asked[start : start + ROWS] @ held).toarray()) for start in starts)
+    ranks = ranks_of(blocks, [sorted(right) for right in answers.values()])
+    return {name: one.value for name, one in metrics_of(ranks, len(place)).items()}
 
 
 def usual_tags(sentences: Iterable[tuple[Sequence[str], Sequence[str]]]) -> tuple[dict[str, str], str]:

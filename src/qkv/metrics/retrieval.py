@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from .base import MetricValue
 from .display import register
 
 CUTOFFS = (1, 5, 10)  # the k of recall@k; NDCG takes the last
-_ROWS = 256  # queries compared with all documents at once
+ROWS = 256  # queries compared with all documents at once
 
 register("mrr", "MRR", "fraction", higher_is_better=True, about="mean of 1 ÷ rank of the first relevant document")
 register(
@@ -54,35 +54,39 @@ class Retrieval:
 
     def compute(self) -> dict[str, MetricValue]:
         """Return the metrics by name; empty if there are no queries."""
-        if not self._queries:
-            return {}
-        ranks = self.ranks()
-        scores = {
-            "mrr": [1 / places[0] for places in ranks],
-            "ndcg@10": [_ndcg(places, CUTOFFS[-1]) for places in ranks],
-            **{f"recall@{k}": [sum(rank <= k for rank in places) / len(places) for places in ranks] for k in CUTOFFS},
-            "mean_average_precision": [
-                sum(j / rank for j, rank in enumerate(places, 1)) / len(places) for places in ranks
-            ],
-        }
-        details = f"queries:{len(ranks)}|documents:{len(self._documents)}|score:cosine"
-        return {name: MetricValue(math.fsum(values) / len(values), details) for name, values in scores.items()}
+        return metrics_of(self.ranks(), len(self._documents)) if self._queries else {}
 
     def ranks(self) -> list[list[int]]:
         """Return the ranks of each query's relevant documents, from 1, ascending."""
-        documents = torch.stack(list(self._documents.values()))
+        documents, queries = (torch.stack(list(side.values())) for side in (self._documents, self._queries))
         row_of = {key: i for i, key in enumerate(self._documents)}
-        keys, ranks = list(self._queries), []
-        for start in range(0, len(keys), _ROWS):
-            part = keys[start : start + _ROWS]
-            scores = torch.stack([self._queries[key] for key in part]) @ documents.T
-            for key, row in zip(part, scores, strict=True):
-                relevant = torch.tensor(sorted(row_of[other] for other in self._relevant[key]))
-                best_first = row[relevant].sort(descending=True).values
-                row[relevant] = -math.inf
-                before = (row >= best_first[:, None]).sum(-1)
-                ranks.append((before + torch.arange(1, len(relevant) + 1)).tolist())
-        return ranks
+        relevant = [[row_of[other] for other in self._relevant[key]] for key in self._queries]
+        return ranks_of((part @ documents.T for part in queries.split(ROWS)), relevant)
+
+
+def ranks_of(blocks: Iterable[Tensor], relevant: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The ranks of each query's relevant documents, from 1, ascending. `blocks` are rows of scores (queries, documents), a
+    part of the queries each; `relevant` has the indices of each query's documents."""
+    ranks = []
+    for row, right in zip((row for block in blocks for row in block), relevant, strict=True):
+        places = torch.tensor(sorted(right))
+        best_first = row[places].sort(descending=True).values
+        row[places] = -math.inf
+        before = (row >= best_first[:, None]).sum(-1)
+        ranks.append((before + torch.arange(1, len(places) + 1)).tolist())
+    return ranks
+
+
+def metrics_of(ranks: Sequence[Sequence[int]], documents: int) -> dict[str, MetricValue]:
+    """The metrics of `Retrieval` from the ranks of each query's relevant ones among so many documents."""
+    scores = {
+        "mrr": [1 / places[0] for places in ranks],
+        "ndcg@10": [_ndcg(places, CUTOFFS[-1]) for places in ranks],
+        **{f"recall@{k}": [sum(rank <= k for rank in places) / len(places) for places in ranks] for k in CUTOFFS},
+        "mean_average_precision": [sum(j / rank for j, rank in enumerate(places, 1)) / len(places) for places in ranks],
+    }
+    details = f"queries:{len(ranks)}|documents:{documents}|score:cosine"
+    return {name: MetricValue(math.fsum(values) / len(values), details) for name, values in scores.items()}
 
 
 def _ndcg(ranks: Sequence[int], k: int) -> float:

@@ -11,7 +11,7 @@ from ...data.source import SPLITS, Example, Skipped, Source
 from ...data.task import Item, RandomContext
 from ...layers.embedding import Input
 from ...metrics.base import Metric
-from ...metrics.baselines import Baseline, word_cosines
+from ...metrics.baselines import Baseline, word_cosines, word_retrieval
 from ...metrics.correlation import correlations
 from ...tokenizers.protocol import Encoder
 from ..prediction import Prediction, TrainedModel
@@ -96,16 +96,20 @@ class Similarity(Sentences, kind="similarity"):
         return self.positive is None and super().repeats(tokenizer)
 
     def baselines(self, source: Source, examples: Iterable[Example]) -> list[Baseline]:
-        """The cosine of counted words, for pairs with scores."""
-        known = [one for one in examples if number(one.get("score")) is not None and "pair" in one]
-        if not known:
+        """The cosine of counted words; of pairs without scores, the retrieval of each second text by it."""
+        pairs = [one for one in examples if "pair" in one]
+        known = [one for one in pairs if number(one.get("score")) is not None]
+        pairs = known or [one for one in pairs if "score" not in one]
+        if not pairs:
             return []
         training = [text for one in learned(source) for text in (one["text"], one.get("pair")) if text]
-        predicted = word_cosines(training, [one["text"] for one in known], [one["pair"] for one in known])
-        values = correlations([float(one["score"]) for one in known], predicted.tolist())
-        return [
-            Baseline("cosine of words", {name: one.value for name, one in values.items()}, "TF-IDF, nothing learned")
-        ]
+        sides = [one["text"] for one in pairs], [one["pair"] for one in pairs]
+        if known:
+            predicted, truth = word_cosines(training, *sides).tolist(), [float(one["score"]) for one in known]
+            metrics = {name: one.value for name, one in correlations(truth, predicted).items()}
+        else:
+            metrics = word_retrieval(training, *sides)
+        return [Baseline("cosine of words", metrics, "TF-IDF, nothing learned")]
 
     def metric(self, tokenizer: Encoder | None) -> Metric:
         return SimilarityMetric()
