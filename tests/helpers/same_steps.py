@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 import small_recipes
 import torch
+from allocations import Allocations
 from torch.utils import _pytree
 
 from qkv.core.batch import IGNORE, Batch
@@ -26,8 +27,9 @@ from qkv.models.build import build
 from qkv.parallel.scale import Scale
 from qkv.parallel.team import Team
 from qkv.recipes.recipe import Recipe
+from qkv.training import loop
 from qkv.training.checkpoints.pieces import Piece
-from qkv.training.checkpoints.weights import model_tensors
+from qkv.training.checkpoints.weights import model_tensors, optimizer_tensors
 from qkv.training.loop import fit
 from qkv.training.step import Stepper
 
@@ -219,6 +221,36 @@ def train_to(
         resume=resume,
         evaluate=evaluate if evaluates else None,
     ).ending
+
+
+def bytes_of_a_resume(ranks: Ranks, folder: str, scale: dict[str, Any]) -> tuple[int, int, int]:
+    """Resume a run of 3 steps and take no other. Returns the bytes that reading the checkpoint allocates, those of this
+    rank's part of the model and the optimizer, and those of delivering the weights again."""
+    restore, deliver, counted = loop.restore, loop.Trainer.deliver, []
+
+    def counting(*given: Any) -> Any:
+        with Allocations() as made:
+            result = restore(*given)
+        stepper = given[2]
+        parts = {**model_tensors(given[1]), **optimizer_tensors(stepper.optimizer)}
+        counted.extend([made.total, sum(t.numel() * t.element_size() for t in parts.values())])
+        return result
+
+    def delivering(*given: Any) -> Any:
+        gather = given[0].stepper.strategy.gather
+        given[0].stepper.strategy.gather = lambda: None
+        with Allocations() as made:
+            result = deliver(*given)
+        given[0].stepper.strategy.gather = gather
+        counted.append(made.total)
+        return result
+
+    loop.restore, loop.Trainer.deliver = counting, delivering  # type: ignore[assignment,method-assign]
+    try:
+        train_to(ranks, folder, 3, scale, ("training.optimizer={kind: adamw}",), resume=True)
+    finally:
+        loop.restore, loop.Trainer.deliver = restore, deliver  # type: ignore[method-assign]
+    return counted[0], counted[1], counted[2]
 
 
 def flip_a_bit(ranks: Ranks, folder: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from fast_subset import fast
 from safetensors.torch import load_file
-from same_steps import flip_a_bit, nan_on_one_rank, train_to
+from same_steps import bytes_of_a_resume, flip_a_bit, nan_on_one_rank, train_to
 
 from qkv.core.ranks import ALONE
 from qkv.training.checkpoints.checkpoint import Damaged, load_tensors
@@ -126,3 +126,12 @@ def test_a_corrupted_copy_of_the_weights_is_found_before_it_is_saved(two, tmp_pa
 
 def test_nan_on_one_rank_stops_the_step_on_all(two):
     assert two.run(nan_on_one_rank) == [("unchanged", 1.0)] * 2
+
+
+@pytest.mark.parametrize("layout", fast(["zero 3", "pipeline", "tensor"], "zero 3"))
+def test_a_resume_and_a_delivery_allocate_the_rank_s_part_alone(two, tmp_path, layout):
+    two.run(train_to, str(tmp_path), 3, LAYOUTS[layout], ("training.optimizer={kind: adamw}",))
+    for rank, (resumed, part, delivered) in enumerate(two.run(bytes_of_a_resume, str(tmp_path), LAYOUTS[layout])):
+        assert resumed <= 1.05 * part
+        # A third of it is the model. Rank 0 writes the whole, one tensor at a time.
+        assert delivered <= 0.5 * part if rank else delivered <= 1.2 * part

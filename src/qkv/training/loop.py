@@ -22,6 +22,7 @@ from .causal_check import warn_of_lookahead
 from .checkpoints import checkpoint, rng
 from .checkpoints.background import snapshot_bytes
 from .checkpoints.checkpoint import AVERAGE, MODEL, OPTIMIZER, Checkpoints, Damaged
+from .checkpoints.slices import Parts
 from .checkpoints.state import State
 from .checkpoints.weights import (
     Tensors,
@@ -30,7 +31,6 @@ from .checkpoints.weights import (
     load_model,
     model_tensors,
     optimizer_tensors,
-    replace_tensors,
 )
 from .logging.metrics_file import Callback
 from .logging.progress_bar import ProgressBar
@@ -42,7 +42,7 @@ from .run_log import RunLog, check_loggers
 from .settings import Training
 from .step import Stepper
 from .strategy import Strategy
-from .weight_averaging import AveragedModel, ExponentialMovingAverage, LastCheckpoints, mean
+from .weight_averaging import AveragedModel, ExponentialMovingAverage, LastCheckpoints, mean_of, replace_by_mean
 
 AGREEMENT = 1.0  # seconds between two agreements of the ranks
 
@@ -378,42 +378,45 @@ class Trainer:
         self.log.end(state.step, ending)
         if ending == "bad steps" or not self._finite(model_tensors(self.model)):
             raise Diverged(state, self.store.newest())
-        tensors, source, metrics = self._choose()
-        if not self._finite(tensors):
+        sets, source, metrics = self._choose()
+        own = mean_of([self.stepper.strategy.model_part(tensors) for tensors in sets])
+        if not self._finite(own):
             raise Diverged(state, self.store.newest())
-        load_model(self.model, self.stepper.strategy.model_part(tensors))
+        load_model(self.model, own)
+        del own
         if isinstance(self.training.average, LastCheckpoints) and self.evaluator and ending != "interrupted":
             metrics = self._measure()
             self.log.final(state.step, metrics, self.elapsed, source)
         weights = self.out / MODEL
         if self.ranks.rank == 0:
-            replace_tensors(weights, tensors)
+            replace_by_mean(weights, sets)
         self.stepper.strategy.gather()
         self.ranks.barrier()
         return TrainingResult(ending, state, metrics, self.store.newest(), weights, source)
 
-    def _choose(self) -> tuple[Tensors, str, dict[str, float]]:
-        """The weights to deliver, what they are, and their evaluation where there was one."""
+    def _choose(self) -> tuple[list[Parts], str, dict[str, float]]:
+        """The sets of tensors whose mean to deliver, what they are, and their evaluation where there was one."""
         average, newest = self.training.average, self.store.newest()
         if newest is None and not self.stepper.strategy.shards_model:
-            return model_tensors(self.model), "the weights as they are", self.state.metrics
+            return [model_tensors(self.model)], "the weights as they are", self.state.metrics
         if newest is None:
             raise ValueError("no step was taken, so that there are no weights to deliver; raise training.max_steps")
         if isinstance(average, LastCheckpoints):
             paths = list(self._sound(self.store.all()[-average.last :]))
-            return mean(checkpoint.load_tensors(p, MODEL) for p in paths), f"the mean of {len(paths)} checkpoints", {}
+            sets = [checkpoint.saved_tensors(path, MODEL) for path in paths]
+            return [*sets], f"the mean of {len(paths)} checkpoints", {}
         best = self.store.best() if self.training.final == "best" else None
         chosen = next(self._sound([best, newest] if best else [newest]))
         name, what = (AVERAGE, "running average") if self.running else (MODEL, "weights")
         step = checkpoint.step_of(chosen)
         known = {self.state.evaluated: self.state.metrics, self.state.best.step: self.state.best.metrics}
-        return checkpoint.load_tensors(chosen, name), f"the {what} of step {step:,}", known.get(step, {})
+        return [checkpoint.saved_tensors(chosen, name)], f"the {what} of step {step:,}", known.get(step, {})
 
     def _sound(self, paths: list[Path]) -> Iterator[Path]:
         """The checkpoints that can be read, of which the last must be; of the others it is told."""
         for path in paths:
             try:
-                checkpoint.check(path)
+                checkpoint.check(path, self.ranks)
             except Damaged as error:
                 if path == paths[-1]:
                     raise

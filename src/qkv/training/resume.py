@@ -12,8 +12,9 @@ from torch import nn
 from ..core.ranks import Ranks
 from .checkpoints import checkpoint, rng
 from .checkpoints.checkpoint import AVERAGE, MODEL, OPTIMIZER, STATE, Checkpoints, Damaged
+from .checkpoints.slices import Parts
 from .checkpoints.state import State
-from .checkpoints.weights import Tensors, load_model, load_optimizer
+from .checkpoints.weights import load_model, load_optimizer
 from .early_stopping import BestEvaluation
 from .logging.step_metrics import StepMetrics
 from .settings import Training
@@ -53,7 +54,7 @@ def restore(
 
     Raises Damaged where the files are broken, ValueError where the optimizer's settings do not fit its state.
     """
-    checkpoint.check(path)
+    checkpoint.check(path, stepper.ranks)
     saved = checkpoint.load_state(path)
     try:
         state = State.from_dict(saved["run"])
@@ -71,11 +72,11 @@ def restore(
             f"resume with {before!r}, or start a new run"
         )
     strategy = stepper.strategy
-    load_model(model, strategy.model_part(checkpoint.load_tensors(path, MODEL)), str(path / MODEL))
-    tensors = strategy.optimizer_part(checkpoint.load_tensors(path, OPTIMIZER))
+    load_model(model, strategy.model_part(checkpoint.saved_tensors(path, MODEL)), str(path / MODEL))
+    tensors = strategy.optimizer_part(checkpoint.saved_tensors(path, OPTIMIZER))
     _restore_optimizer(path, tensors, stepper, training, settings)
     if average and checkpoint.has_tensors(path, AVERAGE):
-        average.load(strategy.model_part(checkpoint.load_tensors(path, AVERAGE)))
+        average.load(strategy.model_part(checkpoint.saved_tensors(path, AVERAGE)))
     return state, saved
 
 
@@ -92,7 +93,7 @@ def restore_rng(saved: dict[str, Any], strategy: Strategy) -> None:
 
 
 def _restore_optimizer(
-    path: Path, tensors: Tensors, stepper: Stepper, training: Training, before: dict[str, Any]
+    path: Path, tensors: Parts, stepper: Stepper, training: Training, before: dict[str, Any]
 ) -> None:
     now = training.optimizer.to_dict()
     try:
@@ -139,7 +140,7 @@ def forget_lost_best(store: Checkpoints, state: State, newest: Path, say: Say) -
     try:
         if best is None:
             raise Damaged(f"the best checkpoint, of step {state.best.step:,}, is gone")
-        checkpoint.check(best)
+        checkpoint.check(best, store.ranks)
     except Damaged as error:
         state.best = BestEvaluation(stale=state.best.stale)
         say(f"Note: {error}. The best weights are those of the best evaluation from here on.")

@@ -12,6 +12,7 @@ from torch.nn.utils import get_total_norm
 
 from ..core.ranks import Ranks
 from .checkpoints.pieces import Piece, Shard
+from .checkpoints.slices import Parts, Saved
 from .checkpoints.weights import model_tensors
 from .optimizers.base import Optimizer
 
@@ -140,11 +141,11 @@ class Strategy:
         """Where this rank's tensors are in the whole ones; those that are whole are left out."""
         return {}
 
-    def model_part(self, tensors: Tensors) -> dict[str, Tensor]:
+    def model_part(self, tensors: Parts) -> dict[str, Tensor | Saved]:
         """This rank's part of the whole tensors of a model."""
         return dict(tensors)
 
-    def optimizer_part(self, tensors: Tensors) -> dict[str, Tensor]:
+    def optimizer_part(self, tensors: Parts) -> dict[str, Tensor | Saved]:
         """This rank's part of the whole tensors of an optimizer."""
         return dict(tensors)
 

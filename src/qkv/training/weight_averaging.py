@@ -5,8 +5,10 @@ Averaged weights lie nearer the middle of the valley that training walks along, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import torch
@@ -14,6 +16,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ..core.spec import Spec
+from .checkpoints.slices import Parts, loaded
+from .checkpoints.streaming import Later, stream_tensors
 from .checkpoints.weights import Tensors, load_model, model_tensors
 
 
@@ -56,9 +60,9 @@ class AveragedModel:
         torch._foreach_lerp_(self._mine, self._live, 1.0 - decay)
 
     @torch.no_grad()
-    def load(self, tensors: Tensors) -> None:
+    def load(self, tensors: Parts) -> None:
         for name, tensor in self.tensors.items():
-            tensor.copy_(tensors[name])
+            tensor.copy_(loaded(tensors[name]))
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
@@ -85,3 +89,19 @@ def mean(sets: Iterable[Tensors]) -> dict[str, Tensor]:
                 total[name] = tensor.double() if tensor.is_floating_point() else tensor
             kinds[name] = tensor.dtype
     return {name: (t / count).to(kinds[name]) if kinds[name].is_floating_point else t for name, t in total.items()}
+
+
+def mean_of(sets: Sequence[Parts]) -> dict[str, Tensor]:
+    """The mean of sets of tensors that may still be in files, of which one is read at a time."""
+    read = ({name: loaded(tensor) for name, tensor in tensors.items()} for tensors in sets)
+    return next(read) if len(sets) == 1 else mean(read)
+
+
+def replace_by_mean(path: Path, sets: Sequence[Parts]) -> None:
+    """Atomically write the mean of sets of tensors, with checksums, one tensor at a time."""
+
+    def of(name: str) -> Tensor:
+        return mean_of([{name: tensors[name]} for tensors in sets])[name]
+
+    named = sorted(sets[0].items())
+    stream_tensors(path, [Later(name, t.dtype, tuple(t.shape), partial(of, name)) for name, t in named])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from ...layers.linear import Linear
 from ...models.block import BlockModule
 from ...models.heads.text import LanguageModelHead
 from ...training.checkpoints.pieces import Piece, rows_of
+from ...training.checkpoints.slices import Parts, Saved
 from ...training.checkpoints.weights import local
 from ...training.optimizers.base import Optimizer
 from ..direct import DirectGather, DirectScatter
@@ -140,14 +141,14 @@ class FullySharded(Distributed):
         part = self.division.part_of(path)
         return rows if part is None else rows.within(part.piece(torch.Size(rows.shape)))
 
-    def model_part(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def model_part(self, tensors: Parts) -> dict[str, Tensor | Saved]:
         return self._cut(tensors)
 
-    def optimizer_part(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def optimizer_part(self, tensors: Parts) -> dict[str, Tensor | Saved]:
         return self._cut(tensors)
 
-    def _cut(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        parts = {}
+    def _cut(self, tensors: Parts) -> dict[str, Tensor | Saved]:
+        parts: dict[str, Tensor | Saved] = {}
         for name, tensor in tensors.items():
             if not self.division.has(name):
                 continue

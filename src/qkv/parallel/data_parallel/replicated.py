@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -11,6 +9,7 @@ from torch import Tensor, nn
 from ...core.ranks import Ranks
 from ...layers.moe import Mixture
 from ...training.checkpoints.pieces import Piece
+from ...training.checkpoints.slices import Parts, Saved
 from ...training.optimizers.base import Optimizer
 from ..direct import Handle, is_direct, reduce
 from ..distributed import Distributed
@@ -139,12 +138,12 @@ class Replicated(Distributed):
         """Whether a state `<parameter>/<state>` is of a whole parameter, and not of this rank's part of one."""
         return self.assembled is not None and path.rpartition("/")[0] in self.assembled.owner_of
 
-    def model_part(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def model_part(self, tensors: Parts) -> dict[str, Tensor | Saved]:
         return {path: self._cut(path, tensor) for path, tensor in tensors.items() if self.division.has(path)}
 
-    def optimizer_part(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def optimizer_part(self, tensors: Parts) -> dict[str, Tensor | Saved]:
         mine = {name for p, name in self.names.items() if not self.stage or self.owner.get(p) == self.mine}
-        parts = {}
+        parts: dict[str, Tensor | Saved] = {}
         for path, tensor in tensors.items():
             name = path.rpartition("/")[0]
             if self.assembled is not None and name in self.assembled.owner_of:
@@ -154,7 +153,7 @@ class Replicated(Distributed):
                 parts[path] = self._cut(path, tensor)
         return parts
 
-    def _cut(self, path: str, tensor: Tensor) -> Tensor:
+    def _cut(self, path: str, tensor: Tensor | Saved) -> Tensor | Saved:
         """This rank's part of a whole tensor of the model or the optimizer."""
         part = self.division.part_of(path)
         return tensor if part is None or not tensor.ndim else tensor.narrow(part.dim, part.start, part.length)

@@ -32,8 +32,9 @@ from torch import Tensor
 from ...core import atomic
 from ...core.ranks import ALONE, Ranks
 from .background import Writing
-from .pieces import Shard, joined, read_pieces, shards_of, to_metadata
-from .weights import Tensors, read_tensors, write_tensors
+from .pieces import Shard, shards_of, to_metadata
+from .slices import Saved, saved_in
+from .weights import Tensors, write_tensors
 
 MODEL, OPTIMIZER, AVERAGE, STATE = "model.safetensors", "optimizer.safetensors", "average.safetensors", "state.json"
 _NAME = re.compile(r"step-(\d{8,})")
@@ -264,19 +265,32 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
 def load_tensors(checkpoint: Path, name: str) -> dict[str, Tensor]:
     """Load the tensors of one file, or of its shards, to the host. Raises Damaged, with the file's name, if it was changed
     since."""
+    tensors = saved_tensors(checkpoint, name)
     files = _verified(checkpoint)["files"]
+    for part in _files_of(checkpoint, name, files):
+        _check(checkpoint / part, files[part])
+    return {path: tensor.read() for path, tensor in tensors.items()}
+
+
+def saved_tensors(checkpoint: Path, name: str) -> dict[str, Saved]:
+    """The tensors of one file, or of its shards, which are read later. Raises Damaged, with the file's name, if one is
+    missing; `Checkpoints.check` finds those that were changed."""
+    files = _verified(checkpoint)["files"]
+    names = _files_of(checkpoint, name, files)
+    for part in names:
+        _check_size(checkpoint / part, files[part])
+    paths = [checkpoint / part for part in names]
+    try:
+        return saved_in(paths, f"the shards of {checkpoint / name}" if len(paths) > 1 else str(paths[0]))
+    except ValueError as error:
+        raise Damaged(str(error)) from None
+
+
+def _files_of(checkpoint: Path, name: str, files: Mapping[str, Any]) -> list[str]:
     names = [name] if name in files else shards_of(name, files)
     if not names:
         raise Damaged(f"the checkpoint {checkpoint} has no {name}")
-    for part in names:
-        _check(checkpoint / part, files[part])
-    if names == [name]:
-        return read_tensors(checkpoint / name)
-    shards = ((read_tensors(checkpoint / part), read_pieces(checkpoint / part)) for part in names)
-    try:
-        return joined(shards, f"the shards of {checkpoint / name}")
-    except ValueError as error:
-        raise Damaged(str(error)) from None
+    return names
 
 
 def has_tensors(checkpoint: Path, name: str) -> bool:
@@ -285,17 +299,33 @@ def has_tensors(checkpoint: Path, name: str) -> bool:
     return name in files or bool(shards_of(name, files))
 
 
-def check(checkpoint: Path) -> None:
-    """Check that every file is as it was saved. Raises Damaged, with the name of the first that isn't."""
-    for name, known in _verified(checkpoint)["files"].items():
-        _check(checkpoint / name, known)
+def check(checkpoint: Path, ranks: Ranks = ALONE) -> None:
+    """Check that every file is as it was saved. Several ranks, all of which call it, read different files.
+
+    Raises Damaged, on every rank, with the name of the first that isn't.
+    """
+    error = None
+    try:
+        for i, (name, known) in enumerate(_verified(checkpoint)["files"].items()):
+            _check_size(checkpoint / name, known)
+            if i % ranks.size == ranks.rank:
+                _check(checkpoint / name, known)
+    except Damaged as raised:
+        error = str(raised)
+    found = next((text for text in ranks.gather(error) if text is not None), None)
+    if found is not None:
+        raise Damaged(found)
 
 
-def _check(path: Path, known: Mapping[str, Any]) -> None:
+def _check_size(path: Path, known: Mapping[str, Any]) -> None:
     if not path.is_file():
         raise Damaged(f"{path} is missing")
     if path.stat().st_size != known["bytes"]:
         raise Damaged(f"{path} holds {path.stat().st_size} bytes, not the {known['bytes']} written")
+
+
+def _check(path: Path, known: Mapping[str, Any]) -> None:
+    _check_size(path, known)
     if atomic.sha256(path) != known["sha256"]:
         raise Damaged(f"{path} was changed after it was saved (its SHA-256 differs)")
 

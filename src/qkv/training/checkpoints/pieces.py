@@ -1,4 +1,4 @@
-"""Pieces of tensors in the sharded files of a checkpoint, and their reassembly."""
+"""Pieces of tensors in the sharded files of a checkpoint."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from safetensors import safe_open
 from torch import Tensor
+
+Sliceable = TypeVar("Sliceable", bound="CanBeCut")
+
+
+class CanBeCut(Protocol):
+    """A tensor, or one in a file (`slices.Saved`)."""
+
+    def __getitem__(self, places: tuple[slice, ...], /) -> Any: ...
+
 
 _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\.[a-z]+)")
 KEY = "pieces"
@@ -21,9 +29,10 @@ class Piece(NamedTuple):
     start: tuple[int, ...]
     shape: tuple[int, ...]
 
-    def of(self, whole: Tensor, shape: Sequence[int]) -> Tensor:
+    def of(self, whole: Sliceable, shape: Sequence[int]) -> Sliceable:
         """The block of this shape in the whole tensor."""
-        return whole[tuple(slice(at, at + n) for at, n in zip(self.start, shape, strict=True))]
+        block: Sliceable = whole[tuple(slice(at, at + n) for at, n in zip(self.start, shape, strict=True))]
+        return block
 
     def within(self, outer: Piece) -> Piece:
         """The same block as one of the tensor of which `outer` is a block."""
@@ -54,38 +63,15 @@ def to_metadata(pieces: Mapping[str, Piece]) -> dict[str, str]:
     return {KEY: json.dumps(pieces)} if pieces else {}
 
 
-def read_pieces(path: Path) -> dict[str, Piece]:
-    """The pieces that a safetensors file names. Raises ValueError if the entry is malformed."""
-    with safe_open(path, "pt") as file:
-        text = (file.metadata() or {}).get(KEY, "{}")
+def pieces_in(metadata: Mapping[str, str] | None, path: Path) -> dict[str, Piece]:
+    """The pieces that the metadata of a safetensors file names. Raises ValueError if the entry is malformed."""
+    text = (metadata or {}).get(KEY, "{}")
     try:
         return {
             str(name): Piece(*(tuple(map(int, axes)) for axes in piece)) for name, piece in json.loads(text).items()
         }
     except (ValueError, TypeError, AttributeError):
         raise ValueError(f"{path} has a malformed entry {KEY!r} in its metadata") from None
-
-
-def joined(shards: Iterable[tuple[Mapping[str, Tensor], Mapping[str, Piece]]], where: str) -> dict[str, Tensor]:
-    """Whole tensors from the shards of all ranks. Raises ValueError if rows are missing."""
-    whole: dict[str, Tensor] = {}
-    numbers: dict[str, dict[tuple[int, ...], int]] = {}
-    for tensors, pieces in shards:
-        for name, tensor in tensors.items():
-            if name not in pieces:
-                whole[name] = tensor
-                continue
-            piece = pieces[name]
-            if name not in numbers:
-                whole[name], numbers[name] = tensor.new_empty(piece.shape), {}
-            piece.of(whole[name], tensor.shape).copy_(tensor)
-            numbers[name][piece.start] = tensor.numel()  # copies of a block count once
-    for name, blocks in numbers.items():
-        if sum(blocks.values()) != whole[name].numel():
-            raise ValueError(
-                f"{where} hold {sum(blocks.values())} of the {whole[name].numel()} numbers of {name}; a shard is missing"
-            )
-    return whole
 
 
 def rows_of(shape: Sequence[int], size: int, number: int) -> tuple[tuple[int, ...], Piece]:

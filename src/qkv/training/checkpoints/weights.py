@@ -17,6 +17,7 @@ from ...core import checksums
 from ...core.spec import nearest
 from ...layers.lora import trained
 from ..optimizers.state import Eager
+from .slices import Parts, loaded
 from .streaming import Later, stream_tensors
 
 Tensors = Mapping[str, Tensor]
@@ -47,7 +48,7 @@ def local(tensor: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def load_model(model: nn.Module, tensors: Tensors, where: str = "the weights") -> None:
+def load_model(model: nn.Module, tensors: Parts, where: str = "the weights") -> None:
     """Copy tensors into the model in place, so that tied parameters stay tied.
 
     Raises ValueError where a name or a shape doesn't fit, before anything is changed.
@@ -59,11 +60,11 @@ def load_model(model: nn.Module, tensors: Tensors, where: str = "the weights") -
     if missing:
         raise ValueError(f"{where} lack {_listed(missing)}, which this model has")
     for name, tensor in mine.items():
-        if tensor.shape != tensors[name].shape:
+        if tensor.shape != tuple(tensors[name].shape):
             given, wanted = tuple(tensors[name].shape), tuple(tensor.shape)
             raise ValueError(f"{where} hold {name} of shape {given}; this model's is {wanted}")
     for name, tensor in mine.items():
-        tensor.copy_(tensors[name])
+        tensor.copy_(loaded(tensors[name]))
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -76,7 +77,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors, where: str = "the optimizer's state") -> None:
+def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Parts, where: str = "the optimizer's state") -> None:
     """Copy the state that `optimizer_tensors` named into the optimizer's own.
 
     Raises ValueError where it fits other weights, or another kind of state, before anything is changed.
@@ -86,14 +87,14 @@ def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors, where: st
         return
     mine = optimizer_tensors(optimizer)
     for path, tensor in tensors.items():
-        if path not in mine or tensor.shape != mine[path].shape:
+        if path not in mine or tuple(tensor.shape) != mine[path].shape:
             problem = f"{where} hold {path!r} of shape {tuple(tensor.shape)}"
             raise ValueError(f"{problem}, which doesn't fit: {_kept(mine, path.rpartition('/')[0])}")
     missing = [path for path in mine if path not in tensors]
     if missing:
         raise ValueError(f"{where} lack {_listed(missing)}, which this optimizer keeps")
     for path, tensor in mine.items():
-        tensor.copy_(tensors[path])
+        tensor.copy_(loaded(tensors[path]))
 
 
 def _kept(mine: Tensors, name: str) -> str:
@@ -103,16 +104,16 @@ def _kept(mine: Tensors, name: str) -> str:
     return f"of {name!r} this optimizer keeps {', '.join(f'{key} {shape}' for key, shape in kept.items())}"
 
 
-def _load_unmade(optimizer: torch.optim.Optimizer, tensors: Tensors, where: str) -> None:
+def _load_unmade(optimizer: torch.optim.Optimizer, tensors: Parts, where: str) -> None:
     """The same for an optimizer that makes its state at its first step, so that only weights can be compared."""
     names = {name: i for i, (name, _) in enumerate(_named(optimizer))}
     shapes = {name: parameter.shape for name, parameter in _named(optimizer)}
     states: dict[int, dict[str, Tensor]] = {}
     for path, tensor in tensors.items():
         name, _, key = path.rpartition("/")
-        if name not in names or tensor.shape not in (shapes[name], torch.Size(())):
+        if name not in names or torch.Size(tensor.shape) not in (shapes[name], torch.Size(())):
             raise ValueError(f"{where} hold {path!r} of shape {tuple(tensor.shape)}, which doesn't fit this model")
-        states.setdefault(names[name], {})[key] = tensor
+        states.setdefault(names[name], {})[key] = loaded(tensor)
     optimizer.load_state_dict({**optimizer.state_dict(), "state": states})
 
 
