@@ -28,6 +28,51 @@ with Heartbeat(world, 3.0, watches=True):
 """
 
 
+# With and without the watch: gloo raises an exception after the timeout of the group.
+STOPS = """
+import os, signal, sys, torch
+from qkv.parallel.heartbeat import Heartbeat, is_communication
+from qkv.parallel.world import World
+watches = sys.argv[1] == "watched"
+world = World.join(torch.device("cpu"), 1000.0 if watches else 3.0)
+with Heartbeat(world, 3.0, watches=watches) as heartbeat:
+    world.barrier()
+    if world.rank == 0:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    try:
+        world.barrier()
+    except RuntimeError as error:
+        assert is_communication(error)
+        print(heartbeat.lost(error), file=sys.stderr, flush=True)
+        os._exit(1)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["watched", "by gloo"])
+def test_the_others_end_when_rank_0_is_stopped_which_has_the_store(how: str) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    stopped, other = (
+        subprocess.Popen(
+            [sys.executable, "-c", STOPS, how],
+            env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    )
+    try:
+        _, errors = other.communicate(timeout=60)
+    finally:
+        stopped.kill()
+        stopped.communicate()
+        other.kill()
+    assert "rank 0 ended, or does not answer any more" in errors and other.returncode == 1
+
+
 @pytest.mark.slow
 def test_a_rank_that_waits_for_ever_names_the_one_that_hangs_and_ends() -> None:
     with socket.socket() as listener:

@@ -12,6 +12,9 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 
@@ -41,34 +44,47 @@ class Heartbeat:
         self._seen: tuple[int, str] | None = None
         self._since = time.monotonic()
         self._stop, self._main = threading.Event(), threading.get_ident()
-        self._store = dist.TCPStore(os.environ[ADDRESS], int(os.environ[PORT]), is_master=False, wait_for_workers=False)
-        self._thread = threading.Thread(target=self._beat, daemon=True)
+        self._store = dist.TCPStore(
+            os.environ[ADDRESS],
+            int(os.environ[PORT]),
+            is_master=False,
+            wait_for_workers=False,
+            timeout=timedelta(seconds=timeout),
+        )
+        acts = (self._beat, self._watch) if watches else (self._beat,)
+        self._threads = [threading.Thread(target=act, daemon=True) for act in acts]
 
     def __enter__(self) -> Heartbeat:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(2 * self.interval)
+        for thread in self._threads:
+            thread.join(2 * self.interval)
 
     def _beat(self) -> None:
         beat = 0
         while not self._stop.is_set():
             beat += 1
-            place, waiting = where(sys._current_frames().get(self._main))
             try:
-                self._store.set(_key(self.world.rank), json.dumps([beat, place, waiting]))
+                self._store.set(_key(self.world.rank), json.dumps([beat, *self._where()]))
             except RuntimeError:  # rank 0, which has the store, has ended
                 if self.watches:
                     self._give_up()
                 return
-            if self.watches and self._stuck(place, waiting):
-                self.watches = False
-                threading.Thread(
-                    target=self._give_up, daemon=True
-                ).start()  # this one goes on to tell that the rank lives
             self._stop.wait(self.interval)
+
+    def _watch(self) -> None:
+        """In a thread of its own, as the other one waits for ever if rank 0 is stopped."""
+        while not self._stop.wait(self.interval):
+            if self._stuck(*self._where()):
+                self._give_up()
+                return
+
+    def _where(self) -> tuple[str, bool]:
+        return where(sys._current_frames().get(self._main))
 
     def _stuck(self, place: str, waiting: bool) -> bool:
         """Whether the rank has been waiting in one place for longer than the timeout, without another operation."""
@@ -88,12 +104,11 @@ class Heartbeat:
     def lost(self, error: Exception) -> RankLost:
         """The error to raise for a failed communication, which names the ranks that hang or are silent."""
         others = [rank for rank in range(self.world.size) if rank != self.world.rank]
-        try:
-            before = {rank: self._read(rank) for rank in others}
-            time.sleep(1.5 * self.interval)
-            now = {rank: self._read(rank) for rank in others}
-        except RuntimeError:
-            return RankLost("the connection to rank 0 was lost: it ended, or its machine can't be reached")
+        before = self._answers(others)
+        time.sleep(1.5 * self.interval)
+        now = self._answers(others)
+        if before is None or now is None:
+            return RankLost("rank 0 ended, or does not answer any more, or its machine can't be reached")
         silent = [rank for rank in others if now[rank] is None or now[rank] == before[rank]]
         if silent:
             named = ", ".join(map(str, silent))
@@ -103,6 +118,20 @@ class Heartbeat:
             rank, state = busy[0]
             return RankLost(f"rank {rank} hangs in {state[1]}, for which the others wait")
         return RankLost(f"the communication between the ranks failed: {' '.join(str(error).split())[:200]}")
+
+    def _answers(self, ranks: Sequence[int]) -> dict[int, tuple[int, str, bool] | None] | None:
+        """The last heartbeat of each rank; None if rank 0, which has the store, does not answer. A store whose process is
+        stopped would be waited for without an end, and so another thread asks it."""
+        found: dict[int, tuple[int, str, bool] | None] = {}
+
+        def ask() -> None:
+            with suppress(RuntimeError):
+                found.update({rank: self._read(rank) for rank in ranks})
+
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        thread.join(self.interval)
+        return found if len(found) == len(ranks) else None
 
     def _read(self, rank: int) -> tuple[int, str, bool] | None:
         if not self._store.check([_key(rank)]):
