@@ -159,7 +159,7 @@ def kills(*options: str, script: str = "kills.py") -> Callable[[int, int], Tally
 
     def suite(seed: int, count: int) -> Tally:
         with tempfile.TemporaryDirectory() as folder:
-            at_random = "moments" in options or script == "rank_kills.py"
+            at_random = "moments" in options or script in ("rank_kills.py", "rank_ends.py")
             scale = ["--kills" if at_random else "--every", str(count)]
             command = [sys.executable, str(HERE / script), folder, "--seed", str(seed), *scale, *options]
             done = subprocess.run(command, capture_output=True, text=True)
@@ -185,6 +185,7 @@ SUITES = {
     "moments": Suite(kills("--only", "moments"), 10, 0.1),
     "replacements": Suite(kills(script="replacements.py"), 3, 0.1, repeats=False),
     "ranks": Suite(kills(script="rank_kills.py"), 50, 0.05),
+    "rank-ends": Suite(kills("--stops", "4", script="rank_ends.py"), 10, 0.05),
     "directories": Suite(directories, 300, 0.15),
     "configs": Suite(configs, 2000, 0.08),
     "tokenizers": Suite(tokenizers, 1000, 0.08),

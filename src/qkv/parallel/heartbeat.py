@@ -77,7 +77,7 @@ class Heartbeat:
             self._stop.wait(self.interval)
 
     def _watch(self) -> None:
-        """In a thread of its own, as the other one waits for ever if rank 0 is stopped."""
+        """Run in a second thread, because the first one waits without end if rank 0 is stopped."""
         while not self._stop.wait(self.interval):
             if self._stuck(*self._where()):
                 self._give_up()
@@ -120,8 +120,8 @@ class Heartbeat:
         return RankLost(f"the communication between the ranks failed: {' '.join(str(error).split())[:200]}")
 
     def _answers(self, ranks: Sequence[int]) -> dict[int, tuple[int, str, bool] | None] | None:
-        """The last heartbeat of each rank; None if rank 0, which has the store, does not answer. A store whose process is
-        stopped would be waited for without an end, and so another thread asks it."""
+        """The last heartbeat of each rank; None if rank 0, which has the store, does not answer. A thread asks it, because
+        a call to the store of a stopped process does not return."""
         found: dict[int, tuple[int, str, bool] | None] = {}
 
         def ask() -> None:
