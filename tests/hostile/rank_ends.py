@@ -3,7 +3,7 @@
     python tests/hostile/rank_ends.py FOLDER --seed 0 --kills 50 --stops 20 --minutes 30
 
 A run of two ranks of `qkv train --nproc` is started or resumed, and one of its ranks, or the launcher, gets the signal at a
-moment drawn by the seed. Within a margin of `scale.timeout` and the time that ranks have to end, the launcher has to end with
+moment drawn by the seed. Within `scale.timeout`, the time that ranks have to end, and a margin, the launcher has to end with
 one sentence that names the rank, and no process may be left. Prints one JSON object.
 """
 
@@ -86,9 +86,8 @@ def one(ends: Ends, out: Path, settings: list[str], sent: int, victim: str | int
     what = f"{signal.Signals(sent).name} of {victim} after {moment:.1f} s, {out.name}"
     try:
         time.sleep(moment)
-        family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-        target = family[0] if victim == "launcher" else _rank(family[1:], victim)
-        if process.poll() is not None or target is None:
+        family, target = _family(process, victim)
+        if target is None:
             ends.wrong.append(f"{what}: it ended by itself, with {process.communicate(timeout=10)[1][-600:]!r}")
             return
         began = time.monotonic()
@@ -112,6 +111,19 @@ def one(ends: Ends, out: Path, settings: list[str], sent: int, victim: str | int
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def _family(process: subprocess.Popen[str], victim: str | int) -> tuple[list[psutil.Process], psutil.Process | None]:
+    """The processes of a run, and the one that gets the signal, for which this waits; None if the run is over."""
+    while process.poll() is None:
+        with suppress(psutil.Error):
+            launcher = psutil.Process(process.pid)
+            ranks = launcher.children(recursive=True)
+            target = launcher if victim == "launcher" else _rank(ranks, victim)
+            if target is not None:
+                return [launcher, *ranks], target
+        time.sleep(0.1)
+    return [], None
 
 
 def _rank(processes: list[psutil.Process], rank: str | int) -> psutil.Process | None:
