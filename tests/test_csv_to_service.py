@@ -18,6 +18,8 @@ import yaml
 
 import qkv
 from qkv.cli import main
+from qkv.inference.classify import _rows
+from tokenizers import Tokenizer
 
 PAGE = Path(__file__).parents[1] / "docs" / "csv-to-service.md"
 TINY = ["model.d_model=16", "model.d_ff=32", "model.n_layers=1", "model.n_heads=2", "training.max_steps=20"]
@@ -88,7 +90,7 @@ def test_the_guess_and_the_sizes_are_what_the_page_says(page: dict[str, Any]) ->
     assert all(f"{team} ({teams.count(team)})" in text for team in set(teams))
     recipe = yaml.safe_load((page["folder"] / "runs/teams/recipe.yaml").read_text(encoding="utf-8"))
     assert (recipe["data"]["text"], recipe["data"]["label"]) == ("message", "team")
-    assert f"max_length={recipe['task']['longest']})" in text
+    assert f"`task.longest`, {recipe['task']['longest']} in this run" in text
 
 
 def test_the_table_keeps_its_columns(page: dict[str, Any]) -> None:
@@ -113,14 +115,16 @@ def test_onnxruntime_answers_as_qkv_also_where_a_text_is_cut(page: dict[str, Any
     assert isinstance(expected[0], qkv.inference.classify.Classified)
     for (label, probability), ours in zip(page["onnx"]["classify"](MESSAGES), expected, strict=True):
         assert label == ours.label and probability == pytest.approx(ours.probabilities[ours.label], abs=1e-5)
-    assert len(page["onnx"]["tokenizer"].encode(MESSAGES[2]).ids) == 128
 
 
-def test_without_truncation_more_tokens_than_positions_are_an_error(page: dict[str, Any]) -> None:
-    tokenizer = page["onnx"]["tokenizer"]
+def test_the_tokenizer_beside_the_graph_cuts_as_the_run_does(page: dict[str, Any]) -> None:
+    """Texts of the run's limit, one token more, and far more."""
+    tokenizer = Tokenizer.from_file(str(page["folder"] / "exported" / "tokenizer.json"))
+    words = MESSAGES[2].split()
+    lengths = {len(tokenizer.encode(" ".join(words[:n])).ids): n for n in range(1, len(words))}
+    texts = [" ".join(words[:n]) for n in (5, lengths[127], lengths[127] + 1, lengths[127] + 2, len(words))]
+    expected = [ids for ids, _ in _rows(page["handler"]["run"], texts, None)]
+    assert [row.ids for row in tokenizer.encode_batch(texts)] == expected
+    assert [len(ids) for ids in expected[1:]] == [127, 128, 128, 128]
     tokenizer.no_truncation()
-    try:
-        with pytest.raises(Exception, match=r"indices element out of data bounds"):
-            page["onnx"]["classify"]([MESSAGES[2] * 2])
-    finally:
-        tokenizer.enable_truncation(max_length=128)
+    assert len(tokenizer.encode(texts[-1]).ids) > 200

@@ -13,6 +13,7 @@ import torch
 import qkv
 from qkv.directories import sentence_transformers as sentences
 from qkv.directories.build import build
+from qkv.export.folder import write_settings
 from qkv.families import preset
 from qkv.inference.run import Run, load
 from qkv.models.heads.sequence import SentenceVector
@@ -107,6 +108,18 @@ def test_long_texts_are_cut_with_a_word(folder: Path) -> None:
     with pytest.warns(UserWarning, match=r"1 of 3 texts are longer than max_seq_length \(5\) and cut there"):
         made = run.embed(["A B c", "d", "c c a b d a"])
     torch.testing.assert_close(torch.stack(made), theirs(folder, TEXTS, "mean_tokens", 5), rtol=1e-4, atol=1e-5)
+
+
+def test_the_tokenizer_beside_an_exported_model_cuts_where_the_run_does(folder: Path, tmp_path: Path) -> None:
+    run = load(laid_out(folder, sentence_bert_config={"max_seq_length": 5}), "cpu")
+    (tmp_path / "exported").mkdir()
+    write_settings(run, tmp_path / "exported")
+    exported = Tokenizer.from_file(str(tmp_path / "exported" / "tokenizer.json"))
+    whole = [run.text_model.encode(text) for text in TEXTS]
+    assert [one.ids for one in exported.encode_batch(TEXTS)] == [
+        ids if len(ids) <= 5 else [*ids[:4], ids[-1]] for ids in whole
+    ]
+    assert max(map(len, whole)) > 5
 
 
 def test_a_prompt_stands_before_every_text(folder: Path) -> None:

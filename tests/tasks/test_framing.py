@@ -55,6 +55,22 @@ def test_the_longer_text_gives_way_first(a: int, b: int, room: int, template: st
         assert abs(kept[0] - kept[1]) <= 1 or kept[0 if a < b else 1] == min(a, b)
 
 
+@given(st.integers(1, 12), st.integers(0, 12), st.integers(6, 20), st.sampled_from(["bert", "roberta"]))
+def test_texts_are_cut_as_the_library_cuts_them(a: int, b: int, room: int, template: str) -> None:
+    """`enable_truncation`, longest first, which transformers uses."""
+    made, texts = tokenizer(template), (" ".join("abcdef"[i % 6] for i in range(n)) for n in (a, b))
+    first, second = texts
+    if room < 4 + 2 * (template == "roberta") or made.raw.num_special_tokens_to_add(True) + 2 > room:
+        return
+    made.raw.enable_truncation(room)
+    try:
+        theirs = made.raw.encode(first, second) if b else made.raw.encode(first)
+    finally:
+        made.raw.no_truncation()
+    ours = framed(made, made.encode(first), made.encode(second) if b else None, room=room)
+    assert ours.ids.tolist() == theirs.ids and ours.token_types.tolist() == theirs.type_ids
+
+
 def test_one_text_alone_can_be_cut() -> None:
     found = framed(tokenizer(), [5] * 4, [6] * 4, room=9, cut="second")
     assert found.ids.tolist() == [2, 5, 5, 5, 5, 3, 6, 6, 3] and found.cut == 2

@@ -81,6 +81,14 @@ def embed_array(run: LoadedModel, texts: Sequence[str], **options: Any) -> NDArr
     return joined(vectors).numpy() if vectors else np.empty((0, run.model.spec.d_model), np.float32)
 
 
+def longest_embedded(run: LoadedModel) -> int | None:
+    """The most tokens of a text that `embed` reads; None if longer texts are not cut, or the run can't embed."""
+    try:
+        return _settings(run, None).longest
+    except ValueError:
+        return None
+
+
 def _settings(run: LoadedModel, pooling: Pooling | None) -> Sentences:
     """How the run computes embeddings, by its files or its head. With an explicit `pooling`, no other setting counts."""
     if pooling is not None:

@@ -53,8 +53,8 @@ def framed(
     They are those of the template in the tokenizer's own file. Without a template they are the tokens for the beginning
     and the end of a sequence, as far as the tokenizer has them: `<s> a </s>` and `<s> a </s> b </s>`.
 
-    room: the most tokens of the result. Excess tokens are cut from the end of the longest text, one by one, or of the
-          first or the second text alone.
+    room: the most tokens of the result. Excess tokens are cut from the end of the longer text, then of both, as the
+          library `tokenizers` cuts the longest first, or of the first or the second text alone.
 
     Raises ValueError if there is no room for a token of each text that is not empty, or no token to separate two texts.
     """
@@ -117,11 +117,9 @@ def _fitting(sizes: list[int], room: int | None, cut: str, frame: int) -> list[i
         return sizes
     kept = list(sizes)
     if cut == "longest" and len(kept) == 2:
-        gap = kept[0] - kept[1]
-        alone = min(excess, abs(gap))  # until both are of one length
-        kept[0 if gap > 0 else 1] -= alone
-        kept[1] -= (excess - alone + 1) // 2
-        kept[0] -= (excess - alone) // 2
+        shorter, left = int(kept[1] < kept[0]), sum(kept) - excess
+        kept[shorter] = min(kept[shorter], left // 2)
+        kept[1 - shorter] = left - kept[shorter]
     else:
         kept[1 if cut == "second" and len(kept) == 2 else 0] -= excess
     if any(left <= 0 < size for left, size in zip(kept, sizes, strict=True)):

@@ -136,14 +136,16 @@ class Tokenizer:
     def templated(self, bos: bool = True) -> Self:
         """Return the same tokenizer with a template if it has none: `<s> a </s>`, and `<s> a </s> b </s>` for pairs, so that
         other libraries add the special tokens as well. Without `bos`, `<s>` is left out."""
-        if self.raw.post_processor is not None or self.eos_id is None:
+        other = self.raw.post_processor  # may trim offsets alone, as that of byte-level BPE
+        if self.eos_id is None or (other is not None and self.raw.num_special_tokens_to_add(False)):
             return self
         before = self.bos_id if bos else None
         ends = {str(self.raw.id_to_token(i)): i for i in (before, self.eos_id) if i is not None}
         eos = str(self.raw.id_to_token(self.eos_id))
         single = f"$A {eos}" if before is None else f"{self.raw.id_to_token(before)} $A {eos}"
         raw = tokenizers.Tokenizer.from_str(self.raw.to_str())
-        raw.post_processor = processors.TemplateProcessing(single, f"{single} $B:1 {eos}:1", list(ends.items()))
+        template = processors.TemplateProcessing(single, f"{single} $B:1 {eos}:1", list(ends.items()))
+        raw.post_processor = template if other is None else processors.Sequence([other, template])
         return type(self)(raw, self._extra)
 
     # -- files ----------------------------------------------------------------------------------------------------
