@@ -14,7 +14,7 @@ from qkv.cli import main
 from qkv.cli.app import COMMANDS as COMMANDS_OF_GROUPS
 from qkv.cli.app import GROUPS, MEANINGS, WITHIN, app
 from qkv.families import presets
-from qkv.recipes.recipe import packaged
+from qkv.recipes.packaged import packaged
 from qkv.recipes.synonyms import RECIPES
 
 pytestmark = pytest.mark.usefixtures("elsewhere")

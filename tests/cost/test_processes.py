@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from qkv.recipes.recipe import packaged
+from qkv.recipes.packaged import packaged
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/status").exists(), reason="needs the kernel's account of a process"

@@ -12,7 +12,7 @@ from qkv import families
 from qkv.directories.locate import SHIPPED, SMALL_ENGLISH, locate, name_of
 from qkv.inference.run import Run
 from qkv.recipes.model_choice import ModelChoice
-from qkv.recipes.recipe import packaged
+from qkv.recipes.packaged import packaged
 
 ROOT = Path(__file__).parents[2]
 

@@ -18,10 +18,15 @@ ROWS = re.findall(rf"^\| `qkv (cost fit [^`]+)` \|{NUMBER * 4}$", PAGE, re.MULTI
 
 @pytest.mark.parametrize("row", fast(ROWS, ROWS[0]), ids=lambda row: row[0])
 def test_a_row_is_what_its_command_answers(row: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*row[0].split(), "--json"]) == 0
-    settings = {one["recompute"]: one for one in json.loads(capsys.readouterr().out)["settings"]}
-    whole, blocks = settings["none"], settings["blocks"]
-    sizes = whole["memory"]["weights"], whole["one_row"], blocks["one_row"], blocks["memory"]["peak"]
+    memory = {}
+    for rows in (1, 8):
+        assert main([*row[0].split(), "--rows", str(rows), "--json"]) == 0
+        for one in json.loads(capsys.readouterr().out)["settings"]:
+            memory[rows, one["recompute"]] = one["memory"]
+    sizes = [
+        memory[1, "none"]["weights"],
+        *(memory[which]["peak"] for which in ((1, "none"), (1, "blocks"), (8, "blocks"))),
+    ]
     assert [f"{size / 2**30:.1f}" for size in sizes] == list(row[1:])
 
 

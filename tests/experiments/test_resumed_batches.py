@@ -15,7 +15,8 @@ from torch.utils import _pytree
 from qkv.core.batch import Batch
 from qkv.data.loader.stream import stream
 from qkv.experiments.tokenizer import make
-from qkv.recipes.recipe import Recipe, packaged
+from qkv.recipes.packaged import packaged
+from qkv.recipes.recipe import Recipe
 
 FILES = ("ablate-table3", "chat", "lm", "nanogpt", "translate")  # which read the user's own
 CORRUPTED = {

@@ -21,7 +21,8 @@ from qkv.directories.layout import State
 from qkv.experiments import memory_check
 from qkv.experiments.train import train
 from qkv.inference.run import load
-from qkv.recipes.recipe import ABLATE, COMPARE, Recipe, packaged, tree
+from qkv.recipes.packaged import packaged
+from qkv.recipes.recipe import ABLATE, COMPARE, Recipe, tree
 from qkv.training.logging.metrics_file import read_metrics
 from qkv.training.mixed_precision import LEAST_WIDTHS
 from qkv.training.step import Stepper

@@ -13,7 +13,8 @@ from qkv.data.readers.coco_voc import Voc
 from qkv.experiments.tokenizer import make
 from qkv.positions.bias import ALiBi
 from qkv.positions.rotary import Rotary
-from qkv.recipes.recipe import Recipe, packaged
+from qkv.recipes.packaged import packaged
+from qkv.recipes.recipe import Recipe
 
 
 @pytest.mark.parametrize("name", sorted(packaged()))

@@ -69,9 +69,9 @@ def list_(
 
 def _recipes() -> list[Row]:
     from ..core import yamls
-    from ..recipes import recipe
+    from ..recipes.packaged import packaged
 
-    return [(name, str(yamls.load(text, name)["description"])) for name, text in recipe.packaged().items()]
+    return [(name, str(yamls.load(text, name)["description"])) for name, text in packaged().items()]
 
 
 def _parameters(spec: Any) -> str:

@@ -15,7 +15,7 @@ from .say import echo, visible
 def is_data(name: str) -> bool:
     """Whether what was given in place of a recipe is a file or folder of data: no recipe, YAML file or run directory."""
     from ..directories.layout import RECIPE
-    from ..recipes.recipe import packaged
+    from ..recipes.packaged import packaged
 
     path = Path(name)
     if not path.exists() or path.suffix.lower() in (".yaml", ".yml"):

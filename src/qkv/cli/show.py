@@ -94,7 +94,7 @@ def _check_bare(path: Path, data: bool, changes: list[str]) -> None:
 def preset_of(name: str) -> str | None:
     """The preset that a name means; None for a recipe. A name of both is the recipe's, and `preset:gpt` the preset."""
     from .. import families
-    from ..recipes.recipe import packaged
+    from ..recipes.packaged import packaged
 
     if name.startswith(PRESET):
         return name.removeprefix(PRESET)
@@ -110,7 +110,8 @@ def load_recipe(name: str, changes: list[str]) -> Recipe:
     """Load a recipe with changes. Raises ValueError with the nearest recipes and presets for an unknown name."""
     from .. import families
     from ..core.spec import nearest
-    from ..recipes.recipe import Recipe, packaged
+    from ..recipes.packaged import packaged
+    from ..recipes.recipe import Recipe
     from ..recipes.synonyms import recipe_for
 
     simple = len(Path(name).parts) == 1 and not name.endswith((".yaml", ".yml")) and not Path(name).exists()

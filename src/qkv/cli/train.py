@@ -209,7 +209,7 @@ def _say_threads(record: Mapping[str, Any]) -> None:
 def _folder(recipe: str, loaded: Recipe) -> Path:
     """The directory of a run by default: its own where it goes on, else one in `runs`."""
     from ..directories.layout import RECIPE
-    from ..recipes.recipe import packaged
+    from ..recipes.packaged import packaged
 
     is_run = recipe not in packaged() and (Path(recipe) / RECIPE).is_file()
     return Path(recipe) if is_run else Path("runs") / loaded.name

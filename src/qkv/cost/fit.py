@@ -6,7 +6,8 @@ All sizes are those of `cost.memory` and `cost.kv_cache`; nothing here multiplie
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -25,12 +26,15 @@ from ..models.stack import Stack
 from ..models.transformer import Transformer
 from .flops import Shape
 from .kv_cache import cache_bytes
-from .memory import Memory, Plan, predict
+from .memory import Count, Memory, Plan, count
 from .memory_tracking import Live, without_contents
 
 Model = TypeVar("Model", bound=ModelSpec)
 
+Between = Callable[[int, int], Callable[[int], float] | None]
+
 MOST_ROWS, MOST_TOKENS, MOST_LAYERS, MOST_HEADS = 1 << 20, 1 << 17, 4096, 4096
+SLACK = 4096  # bytes by which sizes on a line may be rounded
 GROUP = 128  # weights that share a scale where weights are quantized
 
 _UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
@@ -48,55 +52,90 @@ def read_size(text: str) -> int:
     return size
 
 
-def largest(size: Callable[[int], int], limit: int, most: int, first: int = 8, convex: bool = False) -> int:
+def largest(
+    size: Callable[[int], int],
+    limit: int,
+    most: int,
+    first: int = 8,
+    *,
+    convex: bool = False,
+    base: int = 0,
+    between: Between | None = None,
+) -> int:
     """The largest n from 1 to `most` with size(n) ≤ limit, 0 if there is none, for a size that grows with n.
 
-    `first` is tried first, then what interpolation of the sizes known so far gives. Where each step adds no less than the
-    one before (`convex`), the size of n + 1 is not computed if the slope up to n says that it is too large.
+    `first` is tried first, then what interpolation of the sizes known so far gives; n = 0 has about `base`. Where each step
+    adds no less than the one before (`convex`), the size of n + 1 is not computed if the slope up to n says that it is too
+    large. `between(low, high)` gives the sizes between two known ones, where these say what they are, up to SLACK.
     """
-    known = {1: size(1)}
-    if known[1] > limit or most == 1:
-        return int(known[1] <= limit)
-    low, high, tried = 1, most + 1, max(2, min(first, most))
+    known: dict[int, int] = {}
+    low, high, tried = 0, most + 1, max(1, min(first, most))
     while high - low > 1:
         known[tried] = size(tried)
         low, high = (tried, high) if known[tried] <= limit else (low, tried)
+        if low in known and high in known and between is not None and (line := between(low, high)) is not None:
+            n = low + bisect_right(range(low + 1, high), float(limit), key=line)
+            if line(n) < limit - SLACK and line(n + 1) > limit + SLACK:
+                return n
         below = max((n for n in known if n < low), default=None)
         rise = 0.0 if below is None else (known[low] - known[below]) / (low - below)
-        if convex and known[low] + rise > limit:
+        if convex and known.get(low, 0) + rise > limit:
             return low
-        slope = (known[high] - known[low]) / (high - low) if high in known else rise
-        ahead = (limit - known[low]) / slope if slope > 0 else 64 * low
-        tried = min(max(low + int(min(ahead, 64 * low)), low + 1), high - 1)
+        tried = _next({0: base, **known}, low, high, rise, limit)
     return low
+
+
+def _next(known: Mapping[int, int], low: int, high: int, rise: float, limit: int) -> int:
+    """The n to try between `low`, which fits, and `high`, which does not, by the slopes known so far."""
+    if high in known:
+        rise = (known[high] - known[low]) / (high - low)
+    elif not rise:
+        rise = (known[low] - known[0]) / low
+    ahead = (limit - known[low]) / rise if rise > 0 else 64.0 * low
+    return min(max(low + int(min(ahead, 64.0 * low) if low else ahead), low + 1), high - 1)
 
 
 # -- training ----------------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=512)
-def training_memory(spec: ModelSpec, shape: Shape, plan: Plan) -> Memory:
-    """Memory of a training step. Raises ValueError for a model whose memory can't be predicted."""
-    memory = predict(spec, shape, plan)
-    if memory is None:
+def _counted(spec: ModelSpec, shape: Shape, plan: Plan) -> Count:
+    counted = count(spec, shape, plan)
+    if counted is None:
         raise ValueError(
             "the memory of this model can't be predicted: its control flow depends on the values of tensors; "
             "train it for a few steps and look at the peak"
         )
-    return memory
+    return counted
+
+
+def training_memory(spec: ModelSpec, shape: Shape, plan: Plan) -> Memory:
+    """Memory of a training step. Raises ValueError for a model whose memory can't be predicted."""
+    return _counted(spec, shape, plan).memory
 
 
 def memory_by_layers(spec: ModelSpec, shape: Shape, plan: Plan) -> Memory:
     """Memory of a training step, from steps of two models of few layers: each further layer adds as much as between them.
     A model whose layers don't repeat, or are few, is counted as it is."""
+    models = _few_layers(spec)
+    counted = (astuple(training_memory(model, shape, plan)) for model in models)
+    return Memory(*(round(_all_layers(spec, models, sizes)) for sizes in zip(*counted, strict=True)))
+
+
+def _all_layers(spec: ModelSpec, models: Sequence[ModelSpec], sizes: Sequence[float]) -> float:
+    """The size of a model, by the sizes of its `_few_layers`."""
+    if len(models) == 1:
+        return sizes[0]
+    period = models[0].n_layers
+    return sizes[0] + (sizes[1] - sizes[0]) * ((spec.n_layers - period) / period)
+
+
+def _few_layers(spec: ModelSpec) -> tuple[ModelSpec, ...]:
+    """The models that `memory_by_layers` counts."""
     period = _period(spec)
     if period is None or spec.n_layers <= 2 * period:
-        return training_memory(spec, shape, plan)
-    few, twice = (training_memory(with_layers(spec, n), shape, plan) for n in (period, 2 * period))
-    times = (spec.n_layers - period) / period
-    return Memory(
-        *(a + round((b - a) * times) for a, b in zip(astuple(few), astuple(twice), strict=True)),
-    )
+        return (spec,)
+    return with_layers(spec, period), with_layers(spec, 2 * period)
 
 
 def _period(spec: ModelSpec) -> int | None:
@@ -110,11 +149,34 @@ def _period(spec: ModelSpec) -> int | None:
     return None
 
 
-def largest_batch(spec: ModelSpec, shape: Shape, plan: Plan, limit: int, saved: int = 0) -> int:
-    """The most rows of the shape's length that training fits in `limit` bytes; `saved` bytes are elsewhere."""
-    return largest(
-        lambda n: _peak(spec, replace(shape, rows=n), plan) - saved, limit, MOST_ROWS, shape.rows, convex=True
-    )
+def largest_batch(
+    spec: ModelSpec, shape: Shape, plan: Plan, limit: int, saved: int = 0, *, by_layers: bool = False
+) -> int:
+    """The most rows of the shape's length that training fits in `limit` bytes; `saved` bytes are elsewhere. With `by_layers`
+    few layers are counted (`memory_by_layers`)."""
+    models = _few_layers(spec) if by_layers else (spec,)
+    memory = memory_by_layers if by_layers else training_memory
+
+    def counted(rows: int) -> Memory:
+        return memory(spec, replace(shape, rows=rows), plan)
+
+    def between(low: int, high: int) -> Callable[[int], float] | None:
+        rows = [[_counted(model, replace(shape, rows=n), plan) for n in (low, high)] for model in models]
+        if plan.batch is not None or any(one.program != other.program for one, other in rows):
+            return None
+
+        def size(n: int) -> float:
+            peaks = [one.peak_towards(other, (n - low) / (high - low)) for one, other in rows]
+            return _all_layers(spec, models, peaks) - saved
+
+        return size
+
+    first = counted(shape.rows)
+    base = (
+        first.peak - first.activations - saved
+    )  # activations grow with rows; how far other memory does is not known yet
+    size = lambda n: counted(n).peak - saved  # noqa: E731
+    return largest(size, limit, MOST_ROWS, shape.rows, base=base, between=between)
 
 
 def longest_rows(spec: ModelSpec, shape: Shape, plan: Plan, limit: int) -> int:

@@ -7,7 +7,7 @@ So every layer, norm, dropout, precision, recomputation or optimizer counts with
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -71,6 +71,23 @@ class Memory:
     peak: int
 
 
+@dataclass(frozen=True, eq=False)
+class Count:
+    """Memory of a step, a hash of the operators that it ran, and the live bytes at each."""
+
+    memory: Memory
+    program: int
+    sizes: Sequence[int]
+
+    def peak_towards(self, other: Count, share: float) -> float:
+        """The peak of a batch between two that run the same operators, `share` of the way to the other: every tensor grows
+        linearly with the rows of a batch, so the bytes at each operator are on a line."""
+        live = max(a + share * (b - a) for a, b in zip(self.sizes, other.sizes, strict=True))
+        mine, its = self.memory, other.memory
+        factor = (its.peak - mine.peak) / (its.live - mine.live) if its.live != mine.live else 0.0
+        return mine.peak + factor * (live - max(self.sizes))
+
+
 @dataclass(frozen=True)
 class Plan:
     """Training settings that memory depends on.
@@ -107,7 +124,12 @@ def predict(spec: ModelSpec, shape: Shape, plan: Plan | None = None) -> Memory |
     If the model or the loss depends on the values of tensors (ELECTRA's samples, a detector's matches), a step is run on the
     plan's batch and measured instead. Returns None if there is no batch or if that step might not fit.
     """
-    plan = plan or Plan()
+    counted = count(spec, shape, plan or Plan())
+    return None if counted is None else counted.memory
+
+
+def count(spec: ModelSpec, shape: Shape, plan: Plan) -> Count | None:
+    """`predict`, with what was counted."""
     try:
         with without_contents():
             return _run(spec, shape, plan)
@@ -134,7 +156,7 @@ def ceiling(spec: ModelSpec, shape: Shape, plan: Plan) -> int:
     return _libraries(plan) + weights + round(WORST * 4 * shape.rows * (floats + logits))
 
 
-def _run(spec: ModelSpec, shape: Shape, plan: Plan, real: bool = False) -> Memory:
+def _run(spec: ModelSpec, shape: Shape, plan: Plan, real: bool = False) -> Count:
     model = build(spec, device=plan.device, initialized=real).train()
     if plan.prepare is not None:
         plan.prepare(model)
@@ -146,7 +168,8 @@ def _run(spec: ModelSpec, shape: Shape, plan: Plan, real: bool = False) -> Memor
     with live:
         optimizer = _OptimizerStep(model, plan)
         optimizer.step()  # so that its state exists in the step that is measured
-        state, activations, live.peak = live.now - weights, 0, live.now
+        state, activations = live.now - weights, 0
+        live.restart()
         for _ in range(min(plan.accumulate, 2)):
             before = live.now
             with _autocast(plan):
@@ -160,7 +183,8 @@ def _run(spec: ModelSpec, shape: Shape, plan: Plan, real: bool = False) -> Memor
     temporary = gradients + max(live.peak - permanent - gradients, 0) * share
     live_bytes = permanent + copies + round(temporary)
     peak = _libraries(plan) + permanent + copies + round(_fragmentation(plan, bool(quantized(model))) * temporary)
-    return Memory(weights + copies, gradients, state, activations, live_bytes, peak)
+    memory = Memory(weights + copies, gradients, state, activations, live_bytes, peak)
+    return Count(memory, live.program, live.sizes)
 
 
 def _narrow(plan: Plan) -> bool:

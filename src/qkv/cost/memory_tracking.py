@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_leaves
 
 from ..kernels.products import onednn
@@ -59,12 +65,16 @@ COPIES: dict[str, Callable[..., int]] = {
 # Errors of programs that read the values of a fake tensor.
 ASKS: tuple[type[Exception], ...] = (DataDependentOutputException, DynamicOutputShapeException)
 
+_MADE: dict[Hashable, tuple[int, torch.Size, torch.dtype]] = {}  # by `Live.once`: temporary bytes, shape and dtype
+_DEVICE = torch.ops.prim.device.default
+
 
 class Live(TorchDispatchMode):
     """Context that counts the bytes of live storages, `now` and at `peak`.
 
     Enter it within a `FakeTensorMode`: operators then run on shapes alone, as PyTorch's autograd and autocast call them, so
-    any model is measured as it is. With `copies`, those of products on this CPU count too.
+    any model is measured as it is. With `copies`, those of products on this CPU count too. `sizes` are the bytes at
+    each operator, and `program` is a hash of which operators ran, with which temporary bytes.
     """
 
     def __init__(self, copies: bool = False) -> None:
@@ -72,16 +82,46 @@ class Live(TorchDispatchMode):
         self.now = self.peak = 0
         self._copies = copies
         self._known: weakref.WeakSet[torch.UntypedStorage] = weakref.WeakSet()
+        self.program, self.sizes = 0, array("q")
+
+    def restart(self) -> None:
+        """Forget the peak, and which operators ran."""
+        self.peak = self.now
+        self.program, self.sizes = 0, array("q", [self.now])
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(out):
+        if func is _DEVICE and isinstance(args[0], FakeTensor):  # most calls by far
+            return args[0].fake_device
+        out, name = func(*args, **(kwargs or {})), func.name()
+        for tensor in (out,) if isinstance(out, Tensor) else tree_leaves(out):
             if isinstance(tensor, Tensor):
                 self.hold(tensor)
-        tables = (WORKSPACE, COPIES) if self._copies else (WORKSPACE,)
-        passing = sum(table[func.name()](*args) for table in tables if func.name() in table)
-        self.peak = max(self.peak, self.now + passing)
+        passing = WORKSPACE[name](*args) if name in WORKSPACE else 0
+        if self._copies and name in COPIES:
+            passing += COPIES[name](*args)
+        self._pass(name, passing)
         return out
+
+    def once(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
+        """What `make` returns: of each key it runs once, and then an empty tensor and the same temporary bytes count."""
+        if key not in _MADE:
+            before, peak, program, operators = self.now, self.peak, self.program, len(self.sizes)
+            self.peak = self.now
+            made = make()
+            assert self.now - before == made.nbytes, "another tensor stays, or this one looks into a larger one"
+            _MADE[key] = self.peak - self.now, made.shape, made.dtype
+            del made, self.sizes[operators:]
+            self.peak, self.program = peak, program
+        passing, shape, dtype = _MADE[key]
+        made = torch.empty(shape, dtype=dtype)
+        self._pass(key, passing)
+        return made
+
+    def _pass(self, name: Hashable, passing: int) -> None:
+        """Count temporary bytes."""
+        self.program = hash((self.program, name, passing))
+        self.sizes.append(self.now + passing)
+        self.peak = max(self.peak, self.now + passing)
 
     def hold(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
@@ -102,7 +142,10 @@ class Live(TorchDispatchMode):
 
 
 class _WithoutContents(FakeTensorMode):
-    counts_memory = True  # read by `quantization.product`
+    def once(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
+        """`Live.once` where memory is counted, as `quantization.product` does for each matrix."""
+        modes = [mode for mode in _get_current_dispatch_mode_stack() if isinstance(mode, Live)]
+        return modes[-1].once(key, make) if modes else make()
 
 
 def without_contents() -> FakeTensorMode:

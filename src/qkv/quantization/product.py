@@ -62,7 +62,7 @@ class _Product(torch.autograd.Function):
         flat = grad.flatten(0, -2)
         out = grad.new_zeros(len(flat), matrix.shape[1])
         for rows in _pieces(matrix):
-            out.addmm_(flat[:, rows], matrix.rows(rows).dense(grad.dtype))
+            out.addmm_(flat[:, rows], _dense(matrix.rows(rows), grad.dtype))
         return out.view(*grad.shape[:-1], -1), None
 
 
@@ -72,10 +72,10 @@ def _multiplied(x: Tensor, matrix: Packed) -> Tensor:
         return integer_product(x, codes, None, "float")
     pieces = _pieces(matrix)
     if len(pieces) == 1:
-        return dense_product(x, matrix.dense(x.dtype))
+        return dense_product(x, _dense(matrix, x.dtype))
     out = x.new_empty(*x.shape[:-1], matrix.shape[0])
     for rows in pieces:
-        out[..., rows] = dense_product(x, matrix.rows(rows).dense(x.dtype))
+        out[..., rows] = dense_product(x, _dense(matrix.rows(rows), x.dtype))
     return out
 
 
@@ -97,13 +97,27 @@ def _pieces(matrix: Packed) -> list[slice]:
     d_out, d_in = matrix.shape
     step = max(1, PIECE // d_in)
     starts: Sequence[int] = range(0, d_out, step)
-    if len(starts) > 2 and not torch.compiler.is_compiling() and _counts_memory(matrix.codes):
+    if len(starts) > 2 and _counting(matrix.codes) is not None:
         starts = (0, starts[-1])
     return [slice(start, start + step) for start in starts]
 
 
-def _counts_memory(tensor: Tensor) -> bool:
-    return getattr(getattr(tensor, "fake_mode", None), "counts_memory", False)
+def _dense(matrix: Packed, dtype: torch.dtype) -> Tensor:
+    """`matrix.dense(dtype)`. While memory is counted, once for all matrices of a size."""
+    counting = _counting(matrix.codes)
+    if counting is None:
+        return matrix.dense(dtype)
+    sizes = tuple((name, tensor.shape, tensor.dtype) for name, tensor in matrix.tensors().items())
+    dense: Tensor = counting.once((matrix.format.name, sizes, dtype), lambda: matrix.dense(dtype))
+    return dense
+
+
+def _counting(tensor: Tensor) -> Any:
+    """The mode that counts memory on tensors without contents, if this is one of them."""
+    if torch.compiler.is_compiling():
+        return None
+    mode = getattr(tensor, "fake_mode", None)
+    return mode if hasattr(mode, "once") else None
 
 
 def _in_order(matrix: Packed) -> Packed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import inspect
 import warnings
 from collections.abc import Iterable
@@ -41,6 +40,7 @@ from .evaluation import Evaluation
 from .imports import import_named, imports_of
 from .keys import explained, keys, spec_at
 from .model_choice import PRESET, REPLACE, ModelChoice
+from .packaged import packaged
 from .sizes import kept_sizes, preset_note, sizes_of
 from .synonyms import recipe_for
 from .vectors import StaticVectors
@@ -301,14 +301,6 @@ def _without_defaults(spec: Spec, tree: dict[str, Any]) -> dict[str, Any]:
     explicit = {key: value for key, value in tree.items() if key == "kind" or key in spec.model_fields_set}
     parts = {key: value for key in explicit if isinstance(value := getattr(spec, key), Spec)}
     return {**explicit, **{key: _without_defaults(part, explicit[key]) for key, part in parts.items()}}
-
-
-@cache
-def packaged() -> dict[str, str]:
-    """The texts of the recipes that come with qkv, by name."""
-    folder = importlib.resources.files("qkv.recipes")
-    names = sorted(item.name for item in folder.iterdir() if item.name.endswith(".yaml"))
-    return {name.removesuffix(".yaml"): folder.joinpath(name).read_text(encoding="utf-8") for name in names}
 
 
 def argument_of(folder: Path) -> str:

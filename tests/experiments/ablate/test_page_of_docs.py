@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from qkv.cli import main
-from qkv.recipes.recipe import ABLATE, packaged, tree
+from qkv.recipes.packaged import packaged
+from qkv.recipes.recipe import ABLATE, tree
 
 PAGE = (Path(__file__).parents[3] / "docs" / "ablations.md").read_text(encoding="utf-8")
 LINES = [

@@ -8,7 +8,8 @@ import pytest
 
 from qkv.experiments.ablate.ablation import Ablation
 from qkv.experiments.ablate.study import run_ablation
-from qkv.recipes.recipe import ABLATE, packaged, tree
+from qkv.recipes.packaged import packaged
+from qkv.recipes.recipe import ABLATE, tree
 
 SHORT = [
     *("training.max_steps=2", "training.eval_every=null", "evaluation.examples=4", "evaluation.test_examples=4"),

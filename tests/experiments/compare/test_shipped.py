@@ -8,7 +8,7 @@ import pytest
 
 from qkv.experiments.compare.compare import compare
 from qkv.experiments.compare.comparison import Comparison
-from qkv.recipes.recipe import packaged
+from qkv.recipes.packaged import packaged
 
 TINY = {
     "extrapolate": [

@@ -10,9 +10,11 @@ import torch
 
 import qkv
 from qkv.cli import main
-from qkv.cost.fit import memory_by_layers, training_memory
+from qkv.cost import fit
+from qkv.cost.fit import largest_batch, memory_by_layers, training_memory
 from qkv.cost.flops import Shape
-from qkv.experiments.costs.adapter_fit import adapter_fit
+from qkv.cost.memory import count, predict
+from qkv.experiments.costs.adapter_fit import WEIGHTS, adapter_fit
 from qkv.experiments.memory_check import plan_of
 from qkv.layers.lora import LoRA
 from qkv.quantization import product
@@ -50,31 +52,57 @@ def test_the_first_and_the_last_piece_of_quantized_weights_stand_for_all(monkeyp
     monkeypatch.setattr(product, "PIECE", 1 << 10)
     spec = spec_of("gpt2", n_layers=1)
     plan = plan_of(Training(), spec, torch.device("cpu"), adapter=LoRA(), weights="nf4")
-    few = training_memory.__wrapped__(spec, Shape(2, 32), plan)
-    monkeypatch.setattr(product, "_counts_memory", lambda _: False)
-    assert few == training_memory.__wrapped__(spec, Shape(2, 32), plan)
+    few = predict(spec, Shape(2, 32), plan)
+    monkeypatch.setattr(product, "_counting", lambda _: None)
+    assert few == predict(spec, Shape(2, 32), plan)
 
 
-def test_the_answer_is_the_counts_and_one_more_row_is_too_much() -> None:
-    spec = spec_of("gpt2", n_layers=3)
-    limit = 200 * MB
-    fits = adapter_fit("gpt2", spec, limit, "lora", rows=4, length=64)
-    for one in fits.settings:
-        training = Training(precision="bf16", recompute=one.recompute)
-        plan = replace(plan_of(training, spec, torch.device("cpu"), adapter=LoRA()), for_gpu=True)
-        assert training_memory(spec, Shape(round(0.97 * one.batch), 64), plan).peak <= limit
-        assert training_memory(spec, Shape(round(1.03 * one.batch) + 1, 64), plan).peak > limit
+EXACT = [
+    ("gpt2", {}, "lora", "none"),
+    ("qwen2-7b", {"n_kv_heads": 2}, "qlora", "blocks"),
+    *(
+        pytest.param(name, sizes, adapter, recompute, marks=pytest.mark.slow)
+        for name, sizes in [
+            ("gpt2", {"vocab_size": 9000}),
+            ("bert-base", {}),
+            ("t5-small", {}),
+            ("transformer-base", {}),
+            ("mixtral-8x7b", {"n_kv_heads": 2}),
+            ("gemma-2-2b", {"n_kv_heads": 2, "d_head": 16, "n_layers": 6}),
+        ]
+        for adapter in ("lora", "qlora")
+        for recompute in ("none", "blocks")
+    ),
+]
 
 
-@pytest.mark.parametrize("rows", [1, 8])
-def test_the_largest_batch_is_the_same_whatever_the_rows_of_the_question(rows: int) -> None:
-    spec, limit = spec_of("llama-2-7b", d_model=256, n_layers=4, vocab_size=4096), 300 * MB
-    fits = adapter_fit("llama", spec, limit, "lora", rows=rows, length=128)
-    for one in fits.settings:
-        training = Training(precision="bf16", recompute=one.recompute)
-        plan = replace(plan_of(training, spec, torch.device("cpu"), adapter=LoRA()), for_gpu=True)
-        taken = [memory_by_layers(spec, Shape(n, 128), plan).peak for n in (one.batch, one.batch + 1)]
-        assert taken[0] <= limit < taken[1]
+@pytest.mark.parametrize(("name", "sizes", "adapter", "recompute"), EXACT)
+def test_the_largest_batch_is_that_of_counting_every_batch(
+    name: str, sizes: dict[str, Any], adapter: str, recompute: str
+) -> None:
+    spec, weights = spec_of(name, **sizes), WEIGHTS[adapter]
+    training = Training(precision="bf16", recompute=recompute)
+    encodes = spec.is_encoder_decoder
+    plan = plan_of(training, spec, torch.device("cpu"), padded=encodes, adapter=LoRA(), weights=weights)
+    plan, source = replace(plan, for_gpu=True), 48 * encodes
+    one, at, above = (memory_by_layers(spec, Shape(n, 48, source), plan).peak for n in (1, 9, 10))
+    for limit, counted in ((at, 9), (at - 1, 8), ((at + above) // 2, 9), (one - 1, 0)):
+        found = largest_batch(spec, Shape(2, 48, source), plan, limit, by_layers=True)
+        assert found == counted, limit
+
+
+def test_two_batches_of_each_policy_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the sizes of a 7B, of which two models of few layers are counted."""
+    counted = []
+
+    def counting(*about: Any) -> Any:
+        counted.append(about)
+        return count(*about)
+
+    monkeypatch.setattr(fit, "count", counting)
+    spec = spec_of("qwen2-7b", n_kv_heads=2, vocab_size=5000)
+    fits = adapter_fit("qwen2-7b", spec, 500 * MB, "qlora", rows=8, length=512)
+    assert all(one.batch > 1 for one in fits.settings) and len(counted) == 8
 
 
 @pytest.mark.slow

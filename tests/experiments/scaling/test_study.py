@@ -10,7 +10,8 @@ from small_study import small_study, written_study
 
 from qkv.core import yamls
 from qkv.experiments.scaling.study import Size, Study
-from qkv.recipes.recipe import Recipe, packaged, tree
+from qkv.recipes.packaged import packaged
+from qkv.recipes.recipe import Recipe, tree
 
 
 def test_sizes_keep_the_proportions_of_the_recipe() -> None:

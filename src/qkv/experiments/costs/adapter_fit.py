@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from functools import cache
 from typing import Any
 
 import torch
 
-from ...cost.fit import MOST_ROWS, largest, memory_by_layers
+from ...cost.fit import largest_batch, memory_by_layers
 from ...cost.flops import Shape
 from ...cost.memory import Memory, Plan
 from ...layers.lora import LoRA
@@ -25,11 +24,10 @@ GIB = 1 << 30
 
 @dataclass(frozen=True)
 class Setting:
-    """Memory of training with one policy of recomputation: of the question's rows, of one row, and the rows that fit."""
+    """Memory of training with one policy of recomputation: of the question's rows, and the most rows that fit."""
 
     recompute: str
     memory: Memory
-    one_row: int
     batch: int
 
 
@@ -83,7 +81,7 @@ def adapter_fit(
     plan = replace(plan, for_gpu=for_gpu)
     least = _setting(spec, shape, plan, memory)
     if not least.batch:
-        raise ValueError(_too_small(name, spec, shape, memory, adapter, least, plan))
+        raise ValueError(_too_small(name, spec, shape, memory, adapter, plan))
     most = _setting(spec, shape, replace(plan, recompute="none"), memory)
     return AdapterFit(
         name, spec.n_parameters, memory, adapter, lora.rank, WEIGHTS[adapter], settings.precision, shape, [most, least]
@@ -91,28 +89,23 @@ def adapter_fit(
 
 
 def _setting(spec: ModelSpec, shape: Shape, plan: Plan, memory: int) -> Setting:
-    """What a policy takes, and the most rows that fit: each batch that is tried is counted, because memory grows faster at
-    some sizes than at others."""
-
-    @cache
-    def counted(rows: int) -> Memory:
-        return memory_by_layers(spec, replace(shape, rows=rows), plan)
-
-    one = counted(1).peak
-    batch = 0 if one > memory else largest(lambda n: counted(n).peak, memory, MOST_ROWS, shape.rows, convex=True)
-    return Setting(plan.recompute, counted(shape.rows), one, batch)
+    """What a policy takes, and the most rows that fit."""
+    return Setting(
+        plan.recompute, memory_by_layers(spec, shape, plan), largest_batch(spec, shape, plan, memory, by_layers=True)
+    )
 
 
-def _too_small(name: str, spec: ModelSpec, shape: Shape, memory: int, adapter: str, least: Setting, plan: Plan) -> str:
-    stored = WEIGHTS[adapter] or "fp32"
+def _too_small(name: str, spec: ModelSpec, shape: Shape, memory: int, adapter: str, plan: Plan) -> str:
+    stored, row = WEIGHTS[adapter] or "fp32", replace(shape, rows=1)
+    least = memory_by_layers(spec, row, plan)
     message = (
         f"training {adapter} on {name} does not fit into {memory / 1e9:,.4g} GB: one row of {shape.length:,} tokens takes "
-        f"{least.one_row / GIB:.1f} GiB, {least.memory.weights / GIB:.1f} GiB of it the frozen weights in {stored}"
+        f"{least.peak / GIB:.1f} GiB, {least.weights / GIB:.1f} GiB of it the frozen weights in {stored}"
     )
     if adapter == "qlora":
         return f"{message}; take a smaller model or shorter rows (--length)"
     weights = scheme_of(NF4)
     plan = replace(plan, prepare=lambda model: blank(model, weights))
-    quantized = memory_by_layers(spec, replace(shape, rows=1), plan).peak
+    quantized = memory_by_layers(spec, row, plan).peak
     does = "does" if quantized <= memory else "does not either"
     return f"{message}; --adapter qlora, which keeps them in nf4, {does}: {quantized / GIB:.1f} GiB"
