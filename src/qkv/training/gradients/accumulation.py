@@ -31,7 +31,7 @@ def weighed(terms: Terms, totals: Totals) -> Tensor:
             raise ValueError(
                 f"the objective's term {name!r} has no count before the forward pass; its counts() must say"
             )
-        part = term.sum * _share(term.weight, totals[term.over or name], term.sum)
+        part = term.sum * (term.weight / _divisor(totals[term.over or name], term.sum))
         loss = part if loss is None else loss + part
     if loss is None:
         raise ValueError("the objective gave no loss term")
@@ -41,13 +41,11 @@ def weighed(terms: Terms, totals: Totals) -> Tensor:
 def reported(terms: Terms, totals: Totals) -> dict[str, Tensor]:
     """One batch's share of what each term reports."""
     values = {name: term.sum if term.value is None else term.value for name, term in terms.items()}
-    return {
-        name: value.detach() * _share(1.0, totals[terms[name].over or name], value) for name, value in values.items()
-    }
+    return {name: value.detach() / _divisor(totals[terms[name].over or name], value) for name, value in values.items()}
 
 
-def _share(weight: float, total: int | Tensor, of: Tensor) -> float | Tensor:
-    """weight ÷ total, or ÷ 1 if there is nothing, by which a sum is multiplied."""
+def _divisor(total: int | Tensor, of: Tensor) -> int | Tensor:
+    """The total by which a sum is divided, or 1 if there is nothing."""
     if isinstance(total, Tensor):
-        return (weight / total.clamp(min=1.0)).to(torch.promote_types(of.dtype, torch.float32))
-    return weight / max(total, 1)
+        return total.clamp(min=1.0).to(torch.promote_types(of.dtype, torch.float32))
+    return max(total, 1)
