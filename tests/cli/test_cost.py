@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from run_tiny import TINY
 
+import qkv
 from qkv.cli import main
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
@@ -123,3 +125,25 @@ def test_parameters_are_written_as_in_papers(capsys: pytest.CaptureFixture[str])
     printed = capsys.readouterr().out
     assert re.search(r"mixtral-8x7b +46\.7B +12\.9B +25\.6G +93\.4GB", printed)
     assert re.search(r"gpt2 +124M +124M +257M +249MB", printed)
+
+
+def test_a_model_in_a_directory_without_a_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = qkv.preset("gpt2", n_layers=1, d_model=32, n_heads=2, vocab_size=300, max_positions=64)
+    qkv.build(spec).save(tmp_path / "hub", to="hub")
+    weights, folder = f"{spec.n_parameters:,}", str(tmp_path / "hub")
+    for command in (["cost", folder], ["cost", "fit", folder, "--for", "decoding"]):
+        assert main(command) == 0, command
+        assert weights in capsys.readouterr().out, command
+    assert main(["cost", "fit", folder, "--adapter", "lora", "--for", "training", "--rows", "2", "--length", "16"]) == 0
+    assert "LoRA of rank 8 over frozen fp32 weights fits" in capsys.readouterr().out
+    assert main(["cost", "compare", folder, "gpt2", "--length", "64"]) == 0
+    assert "hub" in capsys.readouterr().out
+    assert main(["cost", folder, "n_layers=2"]) == 2
+    assert "is a model without a recipe; leave out 'n_layers=2'" in capsys.readouterr().err
+
+
+def test_averages_over_two_stacks_are_called_averages(capsys: pytest.CaptureFixture[str]) -> None:
+    said = "FLOPs/token of an encoder–decoder are averages over as many tokens of the source as of the target"
+    for names, expected in ((["gpt2", "t5-small"], True), (["gpt2", "bert-base"], False)):
+        assert main(["cost", "compare", *names, "--length", "64"]) == 0
+        assert (said in capsys.readouterr().out) is expected

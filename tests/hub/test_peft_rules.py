@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import qkv
+from qkv.core import expressions
 from qkv.hub import peft as ours
 from qkv.inference.run import load
 
@@ -133,13 +134,13 @@ def test_targets_without_tensors_are_told(base: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rules", "said"),
     [
-        ({"target_modules": "(q_proj"}, "target_modules has no regular expression"),
+        ({"target_modules": "(q_proj"}, "target_modules: .* is not a regular expression"),
         ({"target_modules": 3}, "target_modules is a list of names or one regular expression"),
         ({"exclude_modules": [1]}, "exclude_modules is a list"),
         ({"target_modules": ["q_proj"], "layers_to_transform": "one"}, "layers_to_transform is"),
         ({"alpha_pattern": {"q_proj": "much"}}, "alpha_pattern is an object of positive numbers"),
         ({"alpha_pattern": ["q_proj"]}, "alpha_pattern is an object of positive numbers"),
-        ({"rank_pattern": {"*": 3}}, "rank_pattern has no regular expression"),
+        ({"rank_pattern": {"*": 3}}, "rank_pattern: .* is not a regular expression"),
         (
             {"target_modules": ["q_proj"], "layers_to_transform": [0], "layers_pattern": ["h"]},
             "targets no linear layer",
@@ -171,3 +172,19 @@ def test_the_rules_agree_with_peft_s_on_many_names() -> None:
         for name in names:
             wanted = bool(peft.tuners.tuners_utils.check_target_module_exists(theirs, name))
             assert ours.targets(config)(name) == wanted, (config, name)
+
+
+@pytest.mark.parametrize(
+    "key", ["target_modules", "exclude_modules", "alpha_pattern", "rank_pattern", "layers_pattern"]
+)
+def test_an_endless_expression_is_refused(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`adapter_config.json` comes from anyone."""
+    monkeypatch.setattr(expressions, "SECONDS", 0.05)
+    endless, name = r"(.|..)+$\d", "model.layers.0.self_attn.a_long_name_of_a_projection"
+    lists = {"target_modules": ["q_proj", name.rpartition(".")[2]], "layers_to_transform": [0]}
+    config = {key: {endless: 2}} if key.endswith("_pattern") and key != "layers_pattern" else {**lists, key: endless}
+    with pytest.raises(ValueError, match=f"{key}: the regular expression .* took longer than"):
+        if key in ("alpha_pattern", "rank_pattern"):
+            ours.pattern_of(config, key, name)
+        else:
+            ours.targets(config)(name)

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..core.forward_mode import in_forward_mode
+from ..core.graphs import in_forward_mode
 from ..core.layout import Layout
 from ..kernels import backends, quantized_kv, reference
 from ..kernels.plan import Plan

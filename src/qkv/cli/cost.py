@@ -90,13 +90,13 @@ def cost(
     from ..cost.whole_run import whole_run
     from ..experiments.costs import training as costs
     from ..experiments.costs.generation import of_generation
-    from .show import load_preset, load_recipe, preset_of
+    from .show import bare_model, load_recipe, model_of, preset_of
 
     target, changes = choose(device), list(settings or ())
-    if (preset := preset_of(name)) is not None:
-        prediction = costs.of_preset(preset, load_preset(preset, changes), target, rows, length)
-    else:
+    if preset_of(name) is None and bare_model(name) is None:
         prediction = costs.of_recipe(load_recipe(name, changes), target, rows, length, data)
+    else:
+        prediction = costs.of_preset(*model_of(name, changes)[:2], target, rows, length)
     where = accelerator(described(hardware, "--hardware") or "this", target)
     kind = precision or _precision(prediction, where)
     generation = of_generation(

@@ -188,17 +188,17 @@ def _question(
 ) -> Question:
     from ..cost.accelerators import accelerator
     from ..experiments.planning.many_ranks import machine, of_preset, of_recipe
-    from .show import load_preset, load_recipe, preset_of
+    from .show import model_of
 
     device, joined, changes = (
         accelerator(described(hardware, "--hardware")),
         described(network, "--network"),
         list(settings or ()),
     )
-    if (preset := preset_of(name)) is not None:
+    title, spec, recipe = model_of(name, changes)
+    if recipe is None:
         where = machine(device, joined, compiled=compile)
-        return of_preset(preset, load_preset(preset, changes), where, gpus, length, batch, layout)
-    recipe = load_recipe(name, changes)
+        return of_preset(title, spec, where, gpus, length, batch, layout)
     where = machine(device, joined, recipe.training.precision, compile or recipe.training.compile is True)
     return of_recipe(recipe, where, gpus, length, batch, layout)
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from ..cost.sweep import ModelCosts
-    from ..models.base import ModelSpec
 
 Names = Annotated[
     list[str],
@@ -27,9 +26,10 @@ Length = Annotated[int, typer.Option(metavar="N", help="Tokens per row, on each 
 def compare(names: Names, length: Length = 512, json: Json = False) -> None:
     """Show the costs of several models side by side: parameters, FLOPs of a token, weights and cache in bf16."""
     from ..cost.sweep import costs_of
+    from .show import model_of
 
     models, changes = _split(names)
-    rows = [costs_of(name, _spec(name, changes), length) for name in models]
+    rows = [costs_of(*model_of(name, changes)[:2], length) for name in models]
     if json:
         echo_json([{"model": row.name, **_fields(row)} for row in rows])
     else:
@@ -51,6 +51,7 @@ def sweep(
     """Show the costs of models for sizes that double: tokens, or any size of a preset."""
     from ..core.atomic import write_file
     from ..cost.sweep import costs_of, read_range
+    from .show import model_of
 
     key, sizes = read_range(over)
     if out is not None and out.suffix not in (".svg", ".html"):
@@ -61,8 +62,8 @@ def sweep(
     rows = []
     for name in models:
         for size in sizes:
-            spec = _spec(name, changes if key == "tokens" else [*changes, f"{key}={size}"])
-            rows.append((name, size, costs_of(name, spec, size if key == "tokens" else length)))
+            title, spec, _ = model_of(name, changes if key == "tokens" else [*changes, f"{key}={size}"])
+            rows.append((title, size, costs_of(title, spec, size if key == "tokens" else length)))
     if json:
         echo_json([{"model": name, key: size, **_fields(costs)} for name, size, costs in rows])
     else:
@@ -74,14 +75,6 @@ def sweep(
 
 def _split(names: list[str]) -> tuple[list[str], list[str]]:
     return [name for name in names if "=" not in name], [name for name in names if "=" in name]
-
-
-def _spec(name: str, changes: list[str]) -> ModelSpec:
-    from .show import load_preset, load_recipe, preset_of
-
-    if (preset := preset_of(name)) is not None:
-        return load_preset(preset, changes)
-    return load_recipe(name, changes).spec()
 
 
 def _fields(costs: ModelCosts) -> dict[str, object]:
@@ -107,6 +100,8 @@ def _print(rows: list[ModelCosts], key: str = "", sizes: list[str] | None = None
         cache = "" if row.cache is None else f"{readable(row.cache)}B"
         table.add_row(row.name, *([sizes[i]] if sizes else []), *counts, cache)
     console().print(table)
+    if any(row.two_stacks for row in rows):
+        echo("FLOPs/token of an encoder–decoder are averages over as many tokens of the source as of the target.")
 
 
 def _drawing(rows: list[tuple[str, int, ModelCosts]], key: str, suffix: str) -> str:

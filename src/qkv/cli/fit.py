@@ -29,7 +29,9 @@ def fit(
     length: Annotated[
         int | None, typer.Option(metavar="N", help="Tokens per row. [default: 512, or the context]", min=1)
     ] = None,
-    ranks: Annotated[int, typer.Option(metavar="N", help="Number of GPUs that ZeRO divides by.", min=1)] = 8,
+    ranks: Annotated[
+        int | None, typer.Option(metavar="N", help="Number of GPUs that ZeRO divides by. [default: 8]", min=1)
+    ] = None,
     purpose: Annotated[Literal["both", "training", "decoding"], typer.Option("--for", help="What is to fit.")] = "both",
     on: Annotated[
         Literal["gpu", "cpu"],
@@ -50,18 +52,19 @@ def fit(
     from ..cost.fit import read_size
     from ..cost.images import image_tokens
     from ..experiments.costs.fit import of_preset
-    from .show import load_preset, load_recipe, preset_of
+    from .show import model_of
 
-    size, changes, training, lora = read_size(memory), list(settings or ()), None, None
-    if (preset := preset_of(name)) is not None:
-        name, spec = preset, load_preset(preset, changes)
-    else:
-        recipe = load_recipe(name, changes)
-        spec, training, lora = recipe.spec(), recipe.training, recipe.adapter
+    size = read_size(memory)
+    name, spec, recipe = model_of(name, list(settings or ()))
+    training, lora = (None, None) if recipe is None else (recipe.training, recipe.adapter)
     tokens = length or image_tokens(spec) or min(512, spec.max_positions or 512)
     if adapter is not None:
-        if purpose != "both" or ranks != 8:
-            raise ValueError("--adapter is about training on one GPU; leave out --for and --ranks")
+        if purpose == "decoding":
+            raise ValueError(
+                "an adapter changes what training takes, not what decoding takes; leave out --adapter or --for decoding"
+            )
+        if ranks is not None:
+            raise ValueError("--adapter is about training on one GPU; leave out --ranks")
         _fit_adapter(name, spec, size, adapter, rows, tokens, training, lora, on == "gpu", json)
         return
     if not json and purpose != "decoding":
@@ -72,7 +75,7 @@ def fit(
         size,
         rows=rows,
         length=tokens,
-        ranks=ranks,
+        ranks=ranks or 8,
         purpose=purpose,
         for_gpu=on == "gpu",
         training=training,

@@ -29,8 +29,6 @@ def show(
     json: Json = False,
 ) -> None:
     """Show a recipe, a preset, or a model in the Hub's format or a GGUF file, with its number of parameters."""
-    from ..directories.layout import CONFIG, RECIPE
-    from ..directories.locate import SHIPPED, SMALL_ENGLISH
     from ..hub.gguf.container import is_gguf
 
     changes = list(settings or ())
@@ -40,12 +38,8 @@ def show(
         spec = load_preset(preset, changes)
         _print({"preset": preset, **_parameters(spec), "model": spec.to_dict()}, json)
         return
-    folder = SHIPPED / name if name == SMALL_ENGLISH and not Path(name).exists() else Path(name)
-    if (folder / CONFIG).is_file() and not (folder / RECIPE).is_file():
-        _show_directory(folder, data, changes, json)
-        return
-    if is_gguf(folder):
-        _show_gguf(folder, data, changes, json)
+    if (model := bare_model(name)) is not None:
+        (_show_gguf if is_gguf(model) else _show_directory)(model, data, changes, json)
         return
     loaded = load_recipe(name, changes)
     if data:
@@ -104,6 +98,31 @@ def preset_of(name: str) -> str | None:
         echo(f"{name} is a recipe and a preset; this is the recipe, and {PRESET}{name} is the preset", err=True)
         return None
     return name
+
+
+def bare_model(name: str) -> Path | None:
+    """The directory or GGUF file of a model without a recipe that a name means, if it means one."""
+    from ..directories.layout import CONFIG, RECIPE
+    from ..directories.locate import SHIPPED, SMALL_ENGLISH
+    from ..hub.gguf.container import is_gguf
+
+    path = SHIPPED / name if name == SMALL_ENGLISH and not Path(name).exists() else Path(name)
+    is_bare = (path / CONFIG).is_file() and not (path / RECIPE).is_file()
+    return path if is_bare or is_gguf(path) else None
+
+
+def model_of(name: str, changes: list[str]) -> tuple[str, ModelSpec, Recipe | None]:
+    """The name and spec of a preset, of a model in a directory or GGUF file, or of a recipe's model, with the recipe."""
+    from ..directories.locate import name_of
+    from ..directories.spec import spec_of
+
+    if (preset := preset_of(name)) is not None:
+        return preset, load_preset(preset, changes), None
+    if (model := bare_model(name)) is not None:
+        _check_bare(model, False, changes)
+        return name_of(model), spec_of(str(model)), None
+    recipe = load_recipe(name, changes)
+    return name, recipe.spec(), recipe
 
 
 def load_recipe(name: str, changes: list[str]) -> Recipe:

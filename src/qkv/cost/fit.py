@@ -52,6 +52,16 @@ def read_size(text: str) -> int:
     return size
 
 
+def shape_of(name: str, spec: ModelSpec, rows: int, length: int) -> Shape:
+    """Rows of a length, on each side of a pair. Raises ValueError for rows longer than the model's context."""
+    if spec.max_positions is not None and length > spec.max_positions:
+        raise ValueError(
+            f"rows of {length:,} tokens are longer than {name}'s context of {spec.max_positions:,}; give --length "
+            f"{spec.max_positions} or less"
+        )
+    return Shape(rows, length, length if spec.is_encoder_decoder else 0)
+
+
 def largest(
     size: Callable[[int], int],
     limit: int,

@@ -23,7 +23,7 @@ class ModelCosts:
     """Costs of a model for rows of `tokens` tokens.
 
     active:        parameters that a token uses.
-    forward:       FLOPs of a forward pass per token.
+    forward:       FLOPs of a forward pass per token; with two stacks, the average over tokens of source and target.
     training:      FLOPs of a training step of one row.
     weights:       bytes of the weights in bf16.
     cache:         bytes of one row's cache in bf16; None for a model without one.
@@ -37,6 +37,7 @@ class ModelCosts:
     training: int
     weights: int
     cache: int | None
+    two_stacks: bool = False
 
 
 def costs_of(name: str, spec: ModelSpec, tokens: int) -> ModelCosts:
@@ -63,6 +64,7 @@ def costs_of(name: str, spec: ModelSpec, tokens: int) -> ModelCosts:
         training_flops(spec, shape),
         2 * cost.parameters,
         cache,
+        spec.is_encoder_decoder,
     )
 
 

@@ -9,15 +9,16 @@ and that layer's rows of B. Both are exact.
 from __future__ import annotations
 
 import math
-import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import regex
 import torch
 from torch import Tensor, nn
 
+from ..core import expressions
 from ..core.spec import nearest
 from ..layers.linear import Linear
 from ..layers.lora import LoRA, LoRALinear, Size, layers
@@ -290,11 +291,11 @@ def _means(key: str, modules: str | list[str], name: str) -> bool:
     return name in modules or any(name.endswith(f".{end}") for end in modules)
 
 
-def _match(key: str, pattern: str, name: str) -> re.Match[str] | None:
+def _match(key: str, pattern: str, name: str) -> regex.Match[str] | None:
     try:
-        return re.match(pattern, name)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"{key} has no regular expression: {shown(pattern)} ({error})") from None
+        return expressions.match(pattern, name)
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from None
 
 
 def _modules(config: Mapping[str, Any], key: str) -> str | list[str]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from ..core.forward_mode import in_forward_mode
+from ..core.graphs import in_forward_mode
 from ..core.spec import nearest
 from ..positions.base import Bias
 from . import flash, flex, reference, sdpa, softcap

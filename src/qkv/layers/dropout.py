@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..core.forward_mode import in_forward_mode
+from ..core.graphs import in_forward_mode
 from ..core.layout import Layout
 from ..patterns.documents import document_numbers
 

@@ -9,8 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..core.forward_mode import in_forward_mode
-from ..core.graphs import operator
+from ..core.graphs import in_forward_mode, operator
 from ..kernels.products import onednn
 from .quantized import QuantizedMatrix
 

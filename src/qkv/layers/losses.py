@@ -12,8 +12,7 @@ from torch.nn import functional as F
 
 from ..core.batch import IGNORE
 from ..core.extras import Extra
-from ..core.forward_mode import in_forward_mode
-from ..core.graphs import operator
+from ..core.graphs import in_forward_mode, operator
 from ..kernels.products import onednn
 
 CHUNK_BYTES = 1 << 28  # logits of one chunk; each chunk reads and writes the whole gradient of the weight once

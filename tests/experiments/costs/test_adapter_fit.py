@@ -124,4 +124,4 @@ def test_what_does_not_fit_is_told_with_what_does(capsys: pytest.CaptureFixture[
     assert "…" not in out and "rows at most" in out  # nothing is cut
     assert "training.precision=bf16 training.recompute=blocks" in out and "'adapter={kind: lora, rank: 8}'" in out
     assert main(["cost", "fit", "gpt2", "--adapter", "lora", "--for", "decoding"]) == 2
-    assert "leave out --for and --ranks" in capsys.readouterr().err
+    assert "leave out --adapter or --for decoding" in capsys.readouterr().err

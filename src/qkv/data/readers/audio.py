@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable
 from functools import lru_cache
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from ...core import expressions
 from ..files.records import RecordFormat
 from ..holdout import HoldOutSource
 from ..media.audio import MOST_SAMPLES, Wave, decode, resampled
@@ -47,10 +47,7 @@ class Sounds(HoldOutSource, kind="sounds"):
     @field_validator("label", "validation", "test")
     @classmethod
     def _compiles(cls, value: str | None) -> str | None:
-        try:
-            re.compile(value or "")
-        except re.error as error:
-            raise ValueError(f"{value!r} is not a regular expression: {error}") from None
+        expressions.check(value or "")
         return value
 
     def stamp(self) -> tuple[Hashable, ...]:
@@ -69,14 +66,14 @@ class Sounds(HoldOutSource, kind="sounds"):
 
     def split_of(self, name: str, placed: Split | None) -> Split:
         for split, pattern in (("test", self.test), ("validation", self.validation)):
-            if pattern is not None and re.search(pattern, name):
+            if pattern is not None and expressions.search(pattern, name):
                 return split  # type: ignore[return-value]
         return placed or "train"
 
     def class_of(self, name: str, placed: str | None) -> str | None:
         if self.label is None:
             return placed
-        match = re.search(self.label, name)
+        match = expressions.search(self.label, name)
         return None if match is None else match[1] if match.re.groups else match[0]
 
     def notes(self) -> tuple[str, ...]:

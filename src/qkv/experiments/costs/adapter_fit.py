@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...cost.fit import largest_batch, memory_by_layers
+from ...cost.fit import largest_batch, memory_by_layers, shape_of
 from ...cost.flops import Shape
 from ...cost.memory import Memory, Plan
 from ...layers.lora import LoRA
@@ -63,12 +63,7 @@ def adapter_fit(
 ) -> AdapterFit:
     """What fits into `memory` bytes with the adapter `lora` or `qlora`. A few layers are counted, and the others take as
     much. Raises ValueError, with what would fit, if not even one row does."""
-    if spec.max_positions is not None and length > spec.max_positions:
-        raise ValueError(
-            f"rows of {length:,} tokens are longer than {name}'s context of {spec.max_positions:,}; give --length "
-            f"{spec.max_positions} or less"
-        )
-    shape = Shape(rows, length, length if spec.is_encoder_decoder else 0)
+    shape = shape_of(name, spec, rows, length)
     settings, lora = training or Training(precision="bf16"), lora or LoRA()
     plan = plan_of(
         settings.replace(recompute="blocks"),

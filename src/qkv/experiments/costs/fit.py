@@ -19,6 +19,7 @@ from ...cost.fit import (
     longest_rows,
     longest_text,
     prompt_bytes,
+    shape_of,
     sharded_savings,
     training_memory,
     weights_bytes,
@@ -238,12 +239,7 @@ def of_preset(
     training: Training | None = None,
 ) -> Fit:
     """What of a model fits into `memory` bytes. Raises ValueError for rows longer than its context, and if nothing fits."""
-    if spec.max_positions is not None and length > spec.max_positions:
-        raise ValueError(
-            f"rows of {length:,} tokens are longer than {name}'s context of {spec.max_positions:,}; give --length "
-            f"{spec.max_positions} or less"
-        )
-    shape = Shape(rows, length, length if spec.is_encoder_decoder else 0)
+    shape = shape_of(name, spec, rows, length)
     settings = training or Training(precision="fp32")
     trained, decoded, misfits = None, None, list[str]()
     decodes = isinstance(spec, Transformer) and spec.decoder is not None

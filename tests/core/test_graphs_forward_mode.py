@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from qkv.attention.attend import attend
-from qkv.core.forward_mode import in_forward_mode
+from qkv.core.graphs import in_forward_mode
 from qkv.layers.dropout import dropout
 from qkv.layers.grouped_linear import GroupedLinear
 from qkv.layers.losses import linear_cross_entropy
