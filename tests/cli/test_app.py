@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import typer
@@ -166,3 +168,30 @@ def test_the_recipes_of_tasks_exist() -> None:
 
 def test_a_misspelt_command_is_still_found_by_its_spelling(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trian"]) == 2 and "Did you mean 'train'" in capsys.readouterr().err
+
+
+def options(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every option of every command."""
+    command = command or typer.main.get_command(app)
+    if hasattr(command, "list_commands"):
+        for name in command.list_commands(None):
+            yield from options(command.get_command(None, name), (*path, name))
+    else:
+        yield from ((path, one) for one in command.params if one.param_type_name == "option")
+
+
+def test_every_command_warns_of_an_option_that_is_given_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    single = {path: one for path, one in options() if not (one.multiple or one.is_flag or one.is_eager)}
+    assert len(single) > 30
+    for path, option in single.items():
+        main([*path, option.opts[0], "1", option.opts[0], "2", "--help"])
+        assert f"{option.opts[0]} is given twice; the last counts" in capsys.readouterr().err, path
+
+
+def test_a_repeatable_option_and_a_flag_may_be_given_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--help", "--help"]) == 0
+    path, option = next((path, one) for path, one in options() if one.multiple)
+    assert main([*path, option.opts[0], "1", option.opts[0], "2", "--help"]) == 0
+    assert "twice" not in capsys.readouterr().err
+    assert main(["embed", "--normalize", "--no-normalize", "--help"]) == 0
+    assert "--normalize/--no-normalize is given twice" in capsys.readouterr().err

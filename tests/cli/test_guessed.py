@@ -44,9 +44,9 @@ def test_without_a_terminal_the_command_is_printed_and_nothing_is_trained(
     assert not trained
 
 
-def test_yes_trains_and_settings_come_after_the_guess(table: Path, trained: list[tuple[str, list[str]]]) -> None:
+def test_yes_trains_and_settings_replace_what_was_guessed(table: Path, trained: list[tuple[str, list[str]]]) -> None:
     assert main(["train", str(table), "--yes", "data.label=text", "--max-steps", "3"]) == 0
-    assert trained == [("classify", [*GUESSED, "data.label=text", "training.max_steps=3"])]
+    assert trained == [("classify", [*GUESSED[:-1], "data.label=text", "training.max_steps=3"])]
 
 
 @pytest.mark.parametrize(("answer", "status"), [(True, 0), (False, 2)])

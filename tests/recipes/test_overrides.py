@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import re
+import warnings
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.recipes.overrides import apply, as_setting, parse
+from qkv.recipes.overrides import apply, as_setting, parse, without_replaced
 
 
 def test_values_are_yaml() -> None:
@@ -49,6 +52,32 @@ def test_a_setting_that_would_drop_an_earlier_one_is_refused() -> None:
         ValueError, match=r"and with it model\.decoder\.position, given before; give model\.replace first"
     ):
         apply(tree, ["model.decoder.position=alibi", "model.replace={}"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["a.b=1", "a.b=2"], "a.b is given twice, as 1 and as 2; the last counts"),
+        (["a.b=1", "a.b=true"], "a.b is given twice, as 1 and as True"),
+        (["a.b=1", "a.b=1.0"], "a.b is given twice"),
+        (["a={b: 1, c: 2}", "a.b=3"], "a.b is given twice, as 1 and as 3"),
+        (["a=x", "a.kind=y"], "a.kind is given twice, as 'x' and as 'y'"),
+        (["model.decoder.position=alibi", "model.replace.decoder.position=rotary"], "decoder.position is given twice"),
+    ],
+)
+def test_of_a_setting_that_is_given_twice_the_last_value_counts_with_a_warning(settings: list[str], said: str) -> None:
+    first, last = settings
+    with pytest.warns(UserWarning, match=re.escape(said)):
+        assert apply({}, settings) == apply(apply({}, [first]), [last])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert apply({}, [first, first]) == apply({}, [first])
+
+
+def test_settings_that_are_replaced_are_left_out() -> None:
+    settings = ["data.path=a", "data.kind=pairs", "model.decoder.position=alibi", "seed=1"]
+    assert without_replaced(settings, ["seed=2", "data.path=b"]) == settings[1:3]
+    assert without_replaced(settings, ["data={kind: text}", "model.replace={}"]) == ["seed=1"]
 
 
 WORDS = st.text(st.characters(exclude_categories=("C", "Z")))

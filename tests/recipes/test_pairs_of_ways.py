@@ -105,6 +105,10 @@ def test_what_is_refused_is_refused_for_a_contradiction(asked: list[Recipe]) -> 
             r"path is given twice, as 'a\.txt' by data and as 'b' by",
         ),
         ({"data": files, "changes": {"data.path": "b"}}, r"data\.path is given twice"),
+        (
+            {"changes": {"training.max_steps": 3, "training": {"max_steps": 4}}},
+            r"training replaces all of training, and with it training\.max_steps",
+        ),
         ({"changes": {"training": {"max_steps": 3}}, "steps": 4}, r"training\.max_steps is given twice"),
         ({"data": "a.txt", "changes": {"data": {"path": "b"}}}, r"data\.path is given twice"),
         ({"data": "a.txt", "changes": {"data.path": "b"}}, r"data\.path is given twice"),
@@ -112,6 +116,8 @@ def test_what_is_refused_is_refused_for_a_contradiction(asked: list[Recipe]) -> 
     ):
         with pytest.raises(ValueError, match=message):
             qkv.train("lm", **arguments)
+    with pytest.warns(UserWarning, match="max_steps is given twice, as 4 and as 3"), pytest.raises(KeyboardInterrupt):
+        qkv.train("lm", data=files, changes={"training": {"max_steps": 4}, "training.max_steps": 3})
     source = Recipe.load("lm", ["data.path=a.txt"]).data
     with pytest.raises(ValueError, match="documnts"):
         qkv.train("lm", data=source, changes={"data.documnts": "line"})

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from . import allocator, completion, consent, waiting
 
@@ -139,6 +141,21 @@ def meaning(name: str, meanings: dict[str, str] = MEANINGS) -> str | None:
     return next((advice for names, advice in meanings.items() if name.lower() in names.split()), None)
 
 
+class Once(TyperCommand):
+    """A command that warns of an option that is given twice, of which the last value counts, unless it is repeatable."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing:
+            _, _, order = self.make_parser(ctx).parse_args(list(args))
+            for option, times in Counter(order).items():
+                flag = getattr(option, "is_flag", False) and not option.secondary_opts
+                if times > 1 and not (getattr(option, "multiple", False) or flag):
+                    names = "/".join((*option.opts, *option.secondary_opts))
+                    often = "twice" if times == 2 else f"{times} times"
+                    warnings.warn(f"{names} is given {often}; the last counts", stacklevel=2)
+        return super().parse_args(ctx, args)
+
+
 class Commands(TyperGroup):
     """The commands of `COMMANDS`; the module of one is imported when it is asked for."""
 
@@ -155,6 +172,8 @@ class Commands(TyperGroup):
             if not isinstance(found, typer.Typer):
                 function, found = found, typer.Typer(add_completion=False, rich_markup_mode=MARKUP)
                 found.command(cmd_name, help=getattr(imported, f"{cmd_name}_help", None))(function)
+            for registered in found.registered_commands:
+                registered.cls = Once
             self.commands[cmd_name] = typer.main.get_command(found)
             self.commands[cmd_name].name = cmd_name
             group = next(title for title, commands in GROUPS.items() if cmd_name in commands)

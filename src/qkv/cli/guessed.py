@@ -26,14 +26,6 @@ def is_data(name: str) -> bool:
     return path.is_file() or not any((path / file).exists() for file in (RECIPE, "config.json", "metrics.jsonl"))
 
 
-def without_replaced(guessed: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
-    """The guessed settings, without any that a given setting replaces as a whole, as `data={…}` does."""
-    from ..recipes.overrides import parse
-
-    wholes = [f"{parse(setting)[0]}." for setting in given]
-    return tuple(setting for setting in guessed if not parse(setting)[0].startswith(tuple(wholes)))
-
-
 def confirmed(path: Path, settings: Sequence[str], yes: bool) -> tuple[str, list[str]]:
     """The recipe and settings for the data: those that were guessed, followed by the user's. `settings` that name existing
     files are further files of data.
@@ -41,6 +33,7 @@ def confirmed(path: Path, settings: Sequence[str], yes: bool) -> tuple[str, list
     Asks in a terminal. Raises ValueError if the answer is no, or if there is no terminal and no `--yes`.
     """
     from ..recipes.guess import guess
+    from ..recipes.overrides import without_replaced
     from ..recipes.recipe import Recipe
 
     files = [text for text in settings if "=" not in text and Path(text).is_file()]
@@ -48,7 +41,7 @@ def confirmed(path: Path, settings: Sequence[str], yes: bool) -> tuple[str, list
     found = guess(path, *map(Path, files), settings=settings)
     for line in found.seen:
         echo(f"Seen: {line}", err=True)
-    found = replace(found, settings=without_replaced(found.settings, settings))
+    found = replace(found, settings=tuple(without_replaced(found.settings, settings)))
     Recipe.load(found.recipe, [*found.settings, *settings])  # what is shown can be run
     command = found.command(settings)
     echo(f"Guessed: {command}", err=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +30,48 @@ def as_setting(key: str, value: Any) -> str:
 def apply(tree: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     """A copy of `tree` with all settings applied. The values are validated later, by the recipe.
 
-    Raises ValueError for a setting that would drop an earlier one, as `model=gpt` drops `model.d_model=64` before it.
+    Of a setting that is given twice with different values, the last counts, with a warning. Raises ValueError for a setting
+    that would drop an earlier one, as `model=gpt` drops `model.d_model=64` before it.
     """
     earlier: list[tuple[list[str], str]] = []
+    values: dict[tuple[str, ...], Any] = {}
     for text in several.texts(settings, "settings"):
         key, value = parse(text)
         place = _place(key.split("."))
+        for leaf, given in _leaves(tuple(place), value):
+            before, values[leaf] = values.get(leaf, given), given
+            if before != given or type(before) is not type(given):
+                name = ".".join(leaf).removeprefix("model.replace.")
+                said = f"{name} is given twice, as {brief(before)} and as {brief(given)}; the last counts"
+                warnings.warn(said, stacklevel=3)
         for other, dropped in earlier:
             if len(other) > len(place) and other[: len(place)] == place:
                 raise ValueError(f"{key} replaces all of {key}, and with it {dropped}, given before; give {key} first")
         earlier.append((place, key))
         tree = _put(tree, place, key, value)
     return tree
+
+
+def without_replaced(settings: Iterable[str], given: Iterable[str]) -> list[str]:
+    """The settings, without any that a given setting replaces: of the same key, or, as `data={…}` does, of a part of it."""
+    places = [tuple(_place(parse(setting)[0].split("."))) for setting in given]
+
+    def stays(setting: str) -> bool:
+        place = tuple(_place(parse(setting)[0].split(".")))
+        return not any(place[: len(other)] == other for other in places)
+
+    return [setting for setting in settings if stays(setting)]
+
+
+def _leaves(place: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The single values of a setting with their places; `schedule=cosine` is `schedule.kind=cosine`, too."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _leaves((*place, str(name)), item)
+        return
+    yield place, value
+    if isinstance(value, str):
+        yield (*place, "kind"), value
 
 
 def put(tree: dict[str, Any], key: str, value: Any) -> dict[str, Any]:

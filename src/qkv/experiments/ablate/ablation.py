@@ -10,6 +10,7 @@ from pydantic import Field
 
 from ...core import several, yamls
 from ...core.spec import Spec
+from ...recipes.overrides import without_replaced
 from ...recipes.recipe import ABLATE, BESIDE, COMPARE, MEASURE, Recipe, override, tree
 from ..compare import by_length, complexity  # noqa: F401  (registers their kinds of measures)
 from ..compare.measures import Measure
@@ -223,7 +224,7 @@ def recipe_of(shared: dict[str, Any], variant: Variant, seed: int | None = None)
     """The recipe of a variant. Raises ValueError, beginning with its label, if it is not valid."""
     seeds = [] if seed is None else [f"seed={seed}"]
     try:
-        recipe = Recipe.from_tree(override(shared, [*variant.settings, *seeds]))
+        recipe = Recipe.from_tree(override(shared, [*without_replaced(variant.settings, seeds), *seeds]))
         recipe.spec()
         return recipe
     except ValueError as error:

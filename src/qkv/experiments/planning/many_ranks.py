@@ -113,6 +113,8 @@ def _layout(text: str | None, model: Work, ranks: int, batch: int) -> Layout | N
             raise ValueError(
                 f"{key} of --layout is {' or '.join(kinds) if key == 'recompute' else 'a number'}, not {value!r}"
             )
+        if key in values:
+            raise ValueError(f"{key} is given twice in --layout; give it once")
         values[key] = value if key == "recompute" else int(value)
     if values.get("zero", 0) > 3 or 0 in [values.get(axis, 1) for axis in AXES]:
         raise ValueError("axes of --layout are at least 1, and zero is 0, 1, 2 or 3")

@@ -27,6 +27,7 @@ from ...pruning.low_rank import Rank, factorize, input_covariances, ranks_of
 from ...pruning.remove import remove_heads, remove_layers, remove_neurons
 from ...pruning.units import AttentionLayer, Heads, attention_layers, check_heads, feedforward_layers, spec_of
 from ...recipes.model_choice import ModelChoice
+from ...recipes.overrides import without_replaced
 from ...recipes.recipe import Recipe
 from ..evaluate import Evaluated, evaluate_run
 from ..train import train
@@ -316,12 +317,12 @@ def _finetuning(run: Run, length: str | int, changes: Sequence[str]) -> list[str
     by_steps = isinstance(length, int) or str(length).isdecimal()
     rate = recipe.training.optimizer.lr / 3
     schedule = "{kind: linear, warmup: 20" + ("}" if by_steps else ", unit: time}")
-    return [
+    defaults = [
         "training.max_epochs=null",
         "training.patience=null",
         f"training.max_steps={length if by_steps else 'null'}",
         f"training.max_time={'null' if by_steps else length}",
         f"training.optimizer.lr={rate:.3g}",
         f"training.schedule={schedule}",
-        *changes,
     ]
+    return [*without_replaced(defaults, changes), *changes]
