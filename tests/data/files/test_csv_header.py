@@ -253,3 +253,43 @@ def test_lines_of_a_tsv_without_a_header_are_compared_with_each_other(tmp_path: 
     with pytest.raises(ValueError, match=r"1 row with more cells than the 2 of other rows: line 21 .*hold tabs"):
         spec.table("train")
     assert len(list(spec.replace(on_error="skip").examples("train"))) == 49
+
+
+def read_by_pandas(text: str, **options: Any) -> list[tuple[str, str]]:
+    frame = pandas.read_csv(io.StringIO(text), **options)
+    return [(row.iloc[0], row.iloc[1]) for _, row in frame.iterrows()]
+
+
+@pytest.mark.parametrize(
+    ("above", "sep", "options"),
+    [("\n\n", ",", {}), (" \n\n", ",", {}), ("sep=;\n", ";", {"skiprows": 1}), ('"sep=;"\n\n', ";", {"skiprows": 1})],
+)
+def test_empty_lines_and_the_separator_of_excel_above_a_table_are_left_out(
+    tmp_path: Path, above: str, sep: str, options: dict[str, Any]
+) -> None:
+    table = "".join(f'"{text}"{sep}{name}\n' for text, name in zip(texts(60), classes(60), strict=True))
+    text = f"{above}arvio{sep}luokka\n{table}"
+    (tmp_path / "t.csv").write_text(text)
+    cells = Cells(tmp_path / "t.csv", "csv", "utf-8")
+    assert cells.delimiter == sep and cells.names(None) == ("arvio", "luokka")
+    assert cells.line(0) == above.count("\n") + 1 and cells.line(1) == above.count("\n") + 2
+    read = [tuple(cells[i]) for i in range(1, len(cells))]
+    assert read == read_by_pandas(text, sep=sep, skip_blank_lines=True, **options)
+    (tmp_path / "t.csv").write_text(f"{text}a{sep}b{sep}c\n")
+    with pytest.raises(ValueError, match=f"1 row with more cells than its header's 2: line {text.count(chr(10)) + 1}"):
+        cells = Cells(tmp_path / "t.csv", "csv", "utf-8")
+        cells.check_width(cells.names(None))
+
+
+def test_names_that_stand_again_between_rows_are_no_data(tmp_path: Path) -> None:
+    """As in files that were written one after another."""
+    table = "review,label\n" + "".join(f"{text},{name}\n" for text, name in zip(texts(60), classes(60), strict=True))
+    (tmp_path / "t.csv").write_text(table + table)
+    source = Labelled(path=str(tmp_path / "t.csv"), text="review", label="label")
+    rows = source.open("train")
+    read = [rows[i] for i in range(len(rows))]
+    good = [(row["text"], row["label"]) for row in read if isinstance(row, dict)]
+    assert Cells(tmp_path / "t.csv", "csv", "utf-8").names(None) == ("review", "label")
+    assert good == read_by_pandas(table) * 2
+    assert [str(row) for row in read if not isinstance(row, dict)] == ["with the column names again"]
+    assert heading(["hello", "hallo"], [["bye", "tschüss"], ["hello", "hallo"], ["yes", "ja"]]).names == ()

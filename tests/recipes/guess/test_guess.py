@@ -492,3 +492,17 @@ def test_a_table_of_pictures_is_no_table_of_texts(tmp_path: Path) -> None:
 def test_nothing_to_guess_from_is_said() -> None:
     with pytest.raises(ValueError, match="give the data: a file, a folder or an archive"):
         guess()
+
+
+def test_numbers_with_decimal_commas_are_scores(tmp_path: Path) -> None:
+    rows = "".join(f"this is the text {i};{i % 7},{i % 10}\n" for i in range(80))
+    found = guess(write(tmp_path / "a.csv", f"text;score\n{rows}"))
+    assert {"task=regress", "data.score=score", "data.decimal=','"} <= set(found.settings)
+    source = Recipe.load(found.recipe, found.settings).data
+    assert all(float(example["score"]) < 7 for example in source.examples("train"))
+
+
+def test_why_no_row_of_a_table_can_be_read_is_said(tmp_path: Path) -> None:
+    rows = "".join(f'"a \\"text\\", {i}",x\n' for i in range(40))
+    with pytest.raises(ValueError, match=r"no row can be read \(.*line 2, is not valid CSV"):
+        guess(write(tmp_path / "a.csv", f"text,label\n{rows}"))

@@ -78,6 +78,8 @@ def heading(first: Sequence[str], rows: Sequence[Sequence[str]]) -> Heading:
     rows = [[cell.strip() for cell in row] for row in rows if any(cell.strip() for cell in row)]
     if not any(cells):
         return Heading((), "", False)
+    if all(map(_is_known, cells)):  # files with names, one after another
+        rows = [row for row in rows if row != cells]
     evidence = [*_of_row(cells, rows), *_of_sniffer(cells, rows)]
     counted = _is_range(cells, rows)
     for j, cell in enumerate(cells):

@@ -56,7 +56,8 @@ Widths = dict[int, tuple[list[int], int]]
 
 
 class Cells:
-    """The rows of a file. A row is a line, or several if a quoted cell contains line ends.
+    """The rows of a file. A row is a line, or several if a quoted cell contains line ends. Empty lines at the beginning, and
+    Excel's line `sep=;` with the separator, are left out.
 
     Raises ValueError that names the line of an invalid row in a quoted file; with `strict=False` only when that row is
     read. Rows of quoted files may end with a lone carriage return, as on old Macs.
@@ -85,12 +86,25 @@ class Cells:
         if self.quoted:
             self._starts, self._wrong, self._widths = _starts(*at, self.delimiter)
         self._at = at
+        self._total = len(self._lines) if self._starts is None else len(self._starts) - 1
+        self._first = next((i for i in range(self._total) if not self._leads(i)), self._total)
+
+    def _leads(self, i: int) -> bool:
+        """Whether a row of the file stands above the table: it is an empty line, or declares the separator."""
+        with contextlib.suppress(ValueError):
+            line = i if self._starts is None else int(self._starts[i])
+            blank = not self._row(i) or not self._lines[line].strip()
+            return blank or (i == 0 and _declared(self._lines) is not None)
+        return False
 
     def __len__(self) -> int:
-        return len(self._lines) if self._starts is None else len(self._starts) - 1
+        return self._total - self._first
 
     def __getitem__(self, i: int) -> list[str]:
         """A row; empty for an empty line."""
+        return self._row(i + self._first)
+
+    def _row(self, i: int) -> list[str]:
         if self._starts is None:
             line = self._lines[i]
             return line.split(self.delimiter) if line.strip() else []
@@ -105,6 +119,7 @@ class Cells:
 
     def line(self, i: int) -> int:
         """The line, from 1, at which a row begins."""
+        i += self._first
         return (i if self._starts is None else int(self._starts[i])) + 1
 
     @property
@@ -192,9 +207,12 @@ class Cells:
         if self._starts is None:
             wide = self._lines.having_more(self.delimiter.encode(), width - 1)
             rows = [i for i in wide if filled(self._lines[i].split(self.delimiter)) > width]
+            rows = [i - self._first for i in rows if i >= self._first]
             return rows[:_LISTED], len(rows)
         found = [(rows, n) for size, (rows, n) in self._widths.items() if size > width]
-        return sorted(i for rows, _ in found for i in rows)[:_LISTED], sum(n for _, n in found)
+        first = sorted(i - self._first for rows, _ in found for i in rows)[:_LISTED]
+        above = [i for i in first if i < 0]
+        return first[len(above) :], sum(n for _, n in found) - len(above)
 
     def notes(self, header: bool | None, quoted: bool | None, beside: Cells | None = None) -> Iterator[str]:
         """Notes on what was detected in the file; `beside` the training file, only whether it alone begins with names."""
@@ -254,9 +272,18 @@ def named(separator: str) -> str:
     return names.get(separator, repr(separator))
 
 
+def _declared(lines: Lines) -> str | None:
+    """The separator that a first line such as `sep=;` declares, as Excel writes and reads it."""
+    match = re.fullmatch(r'"?sep=([^\w"])"?\s*', lines[0], re.IGNORECASE) if len(lines) else None
+    return match and match[1]
+
+
 @lru_cache(maxsize=64)
 def _separator(path: Path, stamp: Stamp, encoding: str, strict: bool) -> str:
     lines, beginning = Lines(path, encoding, strict), list[str]()
+    with contextlib.suppress(*() if strict else (ValueError,)):
+        if separator := _declared(lines):
+            return separator
     for i in range(min(len(lines), _BEGINNING)):
         with contextlib.suppress(*() if strict else (ValueError,)):
             beginning.append(lines[i])

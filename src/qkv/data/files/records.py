@@ -212,6 +212,8 @@ def _read(path: Path, stamp: Stamp, how: RecordFormat) -> Records:
 
         def cells_of(i: int) -> Any:
             row = cells[i]
+            if tuple(map(str.strip, row)) == names:
+                return Skipped("with the column names again")
             return Skipped(WIDE) if filled(row) > width else row
 
         rows = _rows(cells_of, range(bool(names), len(cells)), cells.line, how.strict)

@@ -70,17 +70,20 @@ def _in_encoding(path: Path, how: RecordFormat) -> Guess | str:
 
 def _table(path: Path, form: Form, how: RecordFormat) -> Guess | str:
     cells = how.cells(path, form)
-    names, rows = cells.names(how.header), []
+    names, rows, wrong = cells.names(how.header), list[list[str]](), list[ValueError]()
     for i in range(bool(names), min(len(cells), ROWS)):
         try:
             rows.append(cells[i])
-        except ValueError:  # a bad row is the training's business
-            continue
-    rows = [row for row in rows if row and filled(row) <= cells.columns(names)]
+        except ValueError as error:  # a bad row is the training's business
+            wrong.append(error)
+    if wrong and not any(rows):
+        return f"no row can be read ({wrong[0]})"
+    rows = [row for row in rows if row and filled(row) <= cells.columns(names) and tuple(row) != names]
     columns = [
         Column(names[i] if i < len(names) else i, [row[i].strip() for row in rows if i < len(row)], how.missing)
         for i in range(cells.columns(names))
     ]
+    columns = columns if cells.delimiter == "," else [column.with_points() for column in columns]
     more = () if Path(bare_name(path)).suffix in (".csv", ".tsv") else (f"data.format={form}",)
     found = of_columns(path, columns, len(cells) - bool(names), more, table=True)
     notes = (*cells.notes(how.header, how.quoted), *cells.ragged(names))

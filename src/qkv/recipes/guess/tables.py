@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -39,11 +39,18 @@ DATE = re.compile(r"\d{4}-\d{2}-\d{2}|\d{1,2}[./]\d{1,2}[./]\d{2,4}|\d{1,2}:\d{2
 
 @dataclass(frozen=True)
 class Column:
-    """A column by its name or number, and some of its values. `missing` are texts that stand for no value."""
+    """A column by its name or number, and some of its values. `missing` are texts that stand for no value; `decimal` is the
+    mark that its numbers had."""
 
     name: str | int
     cells: list[str]
     missing: tuple[str, ...] | None = None
+    decimal: str = "."
+
+    def with_points(self) -> Column:
+        """The column with decimal points if its values are numbers with decimal commas."""
+        points = replace(self, cells=[cell.replace(",", ".") for cell in self.cells], decimal=",")
+        return points if any("," in cell for cell in self.filled) and points.numbers > 0.9 else self
 
     @cached_property
     def filled(self) -> list[str]:
@@ -119,7 +126,7 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
     """Guess a recipe for a table's columns, or return what was seen if nothing fits. `more` are settings of the source."""
     names = [column.name for column in columns]
     if "" in names or len(set(names)) < len(names):
-        columns = [Column(place, column.cells) for place, column in enumerate(columns)]
+        columns = [replace(column, name=place) for place, column in enumerate(columns)]
         more = (*more, "data.header=true")
     columns = [column for column in columns if column.filled]
     listed = ", ".join(map(str, columns[:8])) + (" …" if len(columns) > 8 else "")
@@ -142,10 +149,10 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
     if score is not None and len(texts) == 2:
         values = [float(cell) for cell in score.filled if is_number(cell)]
         bounds = (f"task.low={min(values):g}", f"task.high={max(values):g}")
-        seen += score.lacking
+        seen, labelled = (*seen, *score.lacking), (*labelled, *_decimal(score))
         return Guess("similarity", (*labelled, setting("data.score", score.name), *bounds), seen)
     if score is not None:
-        seen += score.lacking
+        seen, labelled = (*seen, *score.lacking), (*labelled, *_decimal(score))
         return Guess("classify", (*labelled, "task=regress", setting("data.score", score.name)), seen)
     if len(texts) == 2:
         first, second = (text.name for text in texts)
@@ -154,6 +161,11 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
     if not table:
         return Guess("lm", ("data.kind=jsonl", place, setting("data.text", texts[0].name)), seen)
     return f"{seen[0]}; one column of text alone is read from .jsonl or .txt"
+
+
+def _decimal(*columns: Column) -> tuple[str, ...]:
+    """The setting for numbers with decimal commas."""
+    return ("data.decimal=','",) if any(column.decimal == "," for column in columns) else ()
 
 
 def label_and_score(columns: list[Column]) -> tuple[Column | None, Column | None]:
@@ -194,5 +206,5 @@ def _series(place: str, columns: list[Column], rows: int, seen: tuple[str, ...])
         *(f"model.image=[1,{history}]", f"model.patch=[1,{patch}]"),
     )
     gaps = any(column.numbers < 1 or len(column.filled) < len(column.cells) for column in rest or [first])
-    settings += ("data.gaps=fill",) if gaps else ()
+    settings += (*(("data.gaps=fill",) if gaps else ()), *_decimal(*columns))
     return Guess("forecast", settings, (*seen, f"numbers by time: the next {horizon} rows from the last {history}"))
