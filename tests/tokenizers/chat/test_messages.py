@@ -165,6 +165,14 @@ def test_messages_of_sharegpt() -> None:
     assert messages_in({"conversations": SHAREGPT[1:], "system": "s"}, "messages")[0] == SAID[0]
 
 
+def test_roles_are_known_in_any_case_and_a_refusal_is_what_is_said() -> None:
+    said = [{"role": "User", "content": "?"}, {"role": "ASSISTANT", "content": None, "refusal": "I can't."}]
+    assert check_messages(said) == [{"role": "user", "content": "?"}, {"role": "assistant", "content": "I can't."}]
+    shared = [{"from": "Human", "value": "?"}, {"from": "GPT", "value": "!"}]
+    assert [message["role"] for message in check_messages(shared)] == ["user", "assistant"]
+    assert check_messages([{"role": "Narrator", "content": "?"}])[0]["role"] == "Narrator"
+
+
 def test_records_of_alpaca() -> None:
     record = {"instruction": "add", "input": "1 + 1", "output": "2", "system": "s", "history": [["a", "b"]]}
     assert [(m["role"], m["content"]) for m in messages_in(record, "messages")] == [

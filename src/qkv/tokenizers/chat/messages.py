@@ -1,8 +1,8 @@
 """Messages of conversations, checked and brought into one form: OpenAI's, which chat templates read.
 
 A message has a `role` and a `content`, a text or a list of parts `{"type": "text", "text": …}`. The content of an assistant
-that calls tools may be null or missing, and a `weight` of 0 leaves what it says out of training. ShareGPT's messages have
-`from` and `value`, Alpaca's records an `instruction`, an `input` and an `output`.
+that calls tools may be null or missing, a `refusal` takes its place, and a `weight` of 0 keeps it out of training.
+ShareGPT's messages have `from` and `value`, Alpaca's records an `instruction`, an `input` and an `output`.
 """
 
 from __future__ import annotations
@@ -92,9 +92,11 @@ def _message(message: Any, where: str) -> dict[str, Any]:
 def _openai(message: dict[str, Any], where: str) -> dict[str, Any]:
     """A message of ShareGPT, or with OpenAI's older `function_call`, in OpenAI's form."""
     if "from" in message and "value" in message and "role" not in message:
-        said = message.pop("from")
-        role = _SHAREGPT.get(said, said) if isinstance(said, str) else said
-        message = {"role": role, "content": message.pop("value"), **message}
+        message = {"role": message.pop("from"), "content": message.pop("value"), **message}
+        message["role"] = _known_role(message["role"], _SHAREGPT)
+    message = {**message, "role": _known_role(message["role"], {})} if "role" in message else message
+    if message.get("content") is None and isinstance(message.get("refusal"), str):
+        message["content"] = message.pop("refusal")
     if message.get("role") == "function_call" and isinstance(message.get("content"), str):
         call = _parsed(message["content"], f"the content of {where}")
         return {"role": "assistant", "content": "", "tool_calls": call if isinstance(call, list) else [call]}
@@ -103,6 +105,12 @@ def _openai(message: dict[str, Any], where: str) -> dict[str, Any]:
     if "function_call" in message:
         message["tool_calls"] = [{"type": "function", "function": message.pop("function_call")}]
     return message
+
+
+def _known_role(said: Any, others: Mapping[str, str]) -> Any:
+    """A role in lower case, by OpenAI's name if `others` has one; what is no known role as it is."""
+    name = said.lower() if isinstance(said, str) else ""
+    return others.get(name) or (name if name in ROLES else said)
 
 
 def _calls(value: Any, where: str) -> list[dict[str, Any]]:
