@@ -23,7 +23,8 @@ from qkv.experiments.tokenizer import make
 from qkv.experiments.train import use_of
 from qkv.generation.generate import generate
 from qkv.inference.run import load
-from qkv.models.build import build
+from qkv.models.build import build, outline
+from qkv.models.initialization import Draws
 from qkv.parallel.scale import Scale
 from qkv.parallel.team import Team
 from qkv.recipes.recipe import Recipe
@@ -91,13 +92,22 @@ def wide(batch: Batch) -> Batch:
     return replace(batch, inputs=inputs, labels=labels, targets=targets)
 
 
+def made(spec: Any, ranks: Ranks) -> tuple[Any, Draws | None]:
+    """The model in float64; on several ranks its outline and draws."""
+    if ranks.size == 1:
+        return build(spec, dtype=torch.float64, seed=1), None
+    model, draws = outline(spec, dtype=torch.float64, seed=1)
+    assert draws is not None
+    return model, draws
+
+
 def take_steps(ranks: Ranks, family: str, scale: dict[str, Any] | None = None, settings: tuple[str, ...] = ()) -> Steps:
     """Take a few optimizer steps on a rank of a group, or alone."""
     recipe, tokenizer, spec = _prepared(family, settings)
     value = Scale.from_dict(scale or {})
     team = Team(ranks, torch.device("cpu"), value, value.sizes(ranks.size))
-    model = build(spec, dtype=torch.float64, seed=1).train()
-    stepper = Stepper(model, recipe.objective, recipe.training, ranks, team.distribute(model))
+    model, draws = made(spec, ranks)
+    stepper = Stepper(model.train(), recipe.objective, recipe.training, ranks, team.distribute(model, draws))
     seq2seq = use_of(spec, next(recipe.data.examples("train"))) == "translate"
     batches = stream(
         recipe.data, tokenizer, recipe.batching.replace(pool=64, workers=0), seq2seq=seq2seq, task=recipe.task,

@@ -59,7 +59,7 @@ def rank_ends(folder: Path, kills: int, stops: int, seed: int = 0, minutes: floa
         out = folder / str(number % 10)  # runs are resumed, as they end at different places
         settings = [*TINY, "training.max_steps=100000", "training.eval_every=40", "training.save_every=10", *layout]
         ends.runs += 1
-        one(ends, out / "-".join(layout or ("data",)), settings, sent, victim, draw.uniform(0.5, 14.0))
+        one(ends, out / "-".join(layout or ("data",)), settings, sent, victim, draw.uniform(0.5, 25.0))
         print(f"{ends.kills} kills, {ends.stops} stops, {len(ends.wrong)} wrong", file=sys.stderr, flush=True)
     ends.seconds = time.monotonic() - began
     return ends
@@ -105,7 +105,9 @@ def one(ends: Ends, out: Path, settings: list[str], sent: int, victim: str | int
             ends.wrong.append(f"{what}: {len(left)} processes were left after {took:.0f} s")
         elif victim != "launcher":
             _, said = process.communicate(timeout=10)
-            if process.returncode != 1 or "Traceback" in said or f"rank {victim}" not in said:
+            met = "could not meet the others" not in said  # before that no rank knows which one it waits for
+            right = (process.returncode, f"rank {victim}" in said) == (1, True) if met else process.returncode == 2
+            if not right or "Traceback" in said:
                 ends.wrong.append(f"{what}: status {process.returncode}, said {said[-600:]!r}")
     finally:
         with suppress(ProcessLookupError):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from torch import nn
 
 import qkv
 from qkv.families import preset
-from qkv.models.build import build
+from qkv.models.build import build, outline
 from qkv.models.transformer import TransformerModel
 
 SPEC = preset("gpt2", vocab_size=40, d_model=16, n_heads=4, n_layers=1)
@@ -51,3 +54,51 @@ def test_the_public_build_is_the_same_model() -> None:
     x = torch.tensor([[1, 2, 3]])
     model = qkv.build(SPEC, seed=2).eval()
     assert torch.equal(model(x), build(SPEC, seed=2).eval()(x)) and hasattr(model, "generate")
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("gpt2", {"n_layers": 2, "d_model": 16, "n_heads": 4}),
+        ("t5-small", {"n_layers": 1, "d_model": 16, "n_heads": 4}),
+        ("mixtral-8x7b", {"n_layers": 1, "d_model": 16, "n_heads": 4, "n_kv_heads": 2, "d_ff": 8}),
+        ("bert-base", {"n_layers": 1, "d_model": 16, "n_heads": 4}),
+    ],
+)
+def test_an_outline_has_no_memory_and_the_values_of_the_model(name: str, sizes: dict[str, int]) -> None:
+    spec = preset(name, vocab_size=40, **sizes)
+    model, (shell, draws) = build(spec, seed=5), outline(spec, seed=5)
+    assert draws is not None and all(p.is_meta for p in shell.parameters())
+    for path, parameter in model.named_parameters(remove_duplicate=False):
+        assert path in draws and torch.equal(draws.value(path).to(parameter), parameter), path
+    for (path, buffer), (other, made) in zip(model.named_buffers(), shell.named_buffers(), strict=True):
+        assert path == other and torch.equal(buffer, made)
+
+
+def test_what_a_module_fills_before_it_registers_is_kept_and_what_it_fills_later_is_made_whole() -> None:
+    class Early(TransformerModel):
+        def __init__(self, spec: Any) -> None:
+            super().__init__(spec)
+            self.scale = nn.Parameter(torch.full((3,), 2.0))
+
+    class Late(TransformerModel):
+        def __init__(self, spec: Any) -> None:
+            super().__init__(spec)
+            self.other = nn.Linear(2, 3)
+
+    shell, draws = outline(SPEC, seed=1, cls=Early)
+    assert draws is not None and "scale" not in draws and shell.scale.tolist() == [2.0] * 3
+    made, none = outline(SPEC, seed=1, cls=Late)
+    assert none is None and torch.equal(made.other.weight, build(SPEC, seed=1, cls=Late).other.weight)
+
+
+def test_a_parameter_that_two_modules_register_stays_one() -> None:
+    class Shares(TransformerModel):
+        def __init__(self, spec: Any) -> None:
+            super().__init__(spec)
+            own = nn.Parameter(torch.empty(3, 4))
+            self.one, self.two = nn.ParameterList([own]), nn.ParameterList([own])
+
+    shell, draws = outline(SPEC, seed=1, cls=Shares)
+    assert draws is not None and shell.one[0] is shell.two[0] and shell.one[0].is_meta
+    assert torch.equal(draws.value("two.0"), build(SPEC, seed=1, cls=Shares).one[0])

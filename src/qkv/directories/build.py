@@ -12,6 +12,8 @@ from ..core.several import shown
 from ..generation.generation_mixin import GenerationMixin
 from ..models.base import ModelModule, ModelSpec
 from ..models.build import build as build_module
+from ..models.build import outline as outline_module
+from ..models.initialization import Draws
 from ..models.recurrent.model import Recurrent, RecurrentModel
 from ..models.transformer import Transformer, TransformerModel
 
@@ -86,6 +88,14 @@ def build(
     """An initialized model from a spec; see `qkv.models.build.build` for what each argument means."""
     if not isinstance(spec, ModelSpec):
         raise ValueError(f"a spec is that of a model, such as qkv.preset('gpt2'), not {shown(spec)}")
-    cls = next((cls for kind, cls in _CLASSES.items() if isinstance(spec, kind)), None)
     where = torch.device("meta") if device == "meta" else choose(device)
-    return build_module(spec, device=where, dtype=dtype, seed=seed, initialized=initialized, cls=cls)
+    return build_module(spec, device=where, dtype=dtype, seed=seed, initialized=initialized, cls=_class_of(spec))
+
+
+def outline(spec: ModelSpec, *, device: torch.device, seed: int = 0) -> tuple[Any, Draws | None]:
+    """The same model without memory for its parameters, and their draws; see `qkv.models.build.outline`."""
+    return outline_module(spec, device=device, seed=seed, cls=_class_of(spec))
+
+
+def _class_of(spec: ModelSpec) -> Any:
+    return next((cls for kind, cls in _CLASSES.items() if isinstance(spec, kind)), None)

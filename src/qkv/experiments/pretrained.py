@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from tokenizers import AddedToken
 
 from ..core import atomic
+from ..core.spec import counted
 from ..directories import hub_load
 from ..directories.layout import BASE, CONFIG, GENERATION, read_json, write_json
 from ..directories.locate import has_tokenizer, is_hub, locate
@@ -134,6 +136,19 @@ def check_trainable(choice: ModelChoice, adapted: bool, ranks: int = 1) -> None:
         raise ValueError(
             f"an adapter over quantized weights ({stored}) is trained by one process, not by {ranks}; start one process"
         )
+
+
+def note_of_untrained_tables(model: nn.Module, size: int, name: str) -> str | None:
+    """What to say of frozen parameters that have a row for each of `size` tokens, if the model with this name has fewer."""
+    new = size - spec_of(name).vocab_size
+    named = model.named_parameters()
+    tables = ",".join(n for n, p in named if p.ndim == 2 and len(p) == size and not p.requires_grad)
+    if new <= 0 or not tables:
+        return None
+    return (
+        f"Note: the adapter does not train the rows of {counted(new, 'new token')} in {tables.replace(',', ', ')}; train "
+        f"these tables with adapter.train=[{tables}]."
+    )
 
 
 def keep_base(run: Path, name: str) -> None:

@@ -25,7 +25,7 @@ from ..data.source import Example
 from ..data.vectors.word_vectors import Vectors
 from ..directories import sentence_transformers
 from ..directories.adapters import save_adapter, save_merged
-from ..directories.build import build
+from ..directories.build import build, outline
 from ..directories.layout import (
     ADAPTER,
     EVALUATION,
@@ -44,11 +44,11 @@ from ..directories.layout import (
 from ..directories.locate import locate
 from ..directories.lock import locked
 from ..directories.run_config import Use, check_fit, write_settings
-from ..directories.spec import spec_of
 from ..layers.lora import adapt
 from ..look.formatting import taken
 from ..models.base import ModelSpec
 from ..models.heads.sequence import SentenceVector
+from ..models.initialization import Draws
 from ..models.replace import Replaced
 from ..models.transformer import Transformer
 from ..parallel.team import Team, team
@@ -62,6 +62,7 @@ from ..training.logging.progress_bar import span
 from ..training.loop import check_metric, fit
 from ..training.mixed_precision import DTYPES
 from ..training.result import TrainingResult
+from ..training.strategy import Strategy
 from .admission import admit, check_context, check_machine, first_examples
 from .auto_settings import Chooser
 from .batch_preview import first_seen, sizes
@@ -71,7 +72,7 @@ from .fingerprint import fingerprint
 from .memory_check import MemoryCheck, plan_of
 from .notes import TEXTS, data_summary, of_the_model, of_the_task, small_splits, tuning, unknown_notes
 from .planning.rank_layout import lay_out
-from .pretrained import check_base, check_trainable, keep_base, model_of
+from .pretrained import check_base, check_trainable, keep_base, model_of, note_of_untrained_tables
 from .report.report import write_report
 from .report.start import START, note_start, note_threads
 from .tokenizer import make
@@ -281,12 +282,22 @@ class Job:
     ) -> Trained:
         """Train, evaluate, and write the files of the run."""
         recipe = self.recipe
-        model = self._model()
-        self._check_metric(model)
+        model, draws = self._model()
+        if draws is None:
+            self._check_metric(model)
+        strategies: list[Strategy] = []
         precision = recipe.training.precision
         assert precision != "auto", "`check_memory` has chosen it"
 
+        def distribute(model: nn.Module) -> Strategy:
+            strategies.append(self.members.distribute(model, draws))
+            return strategies[0]
+
         def begin() -> None:
+            if draws is not None:
+                strategies[0].gather()
+                self._check_metric(model)
+                strategies[0].scatter()
             if self.members.leads:
                 write_first_files()
             self.members.ranks.barrier()
@@ -320,7 +331,7 @@ class Job:
             begin=begin,
             fingerprint=fingerprint(recipe.data, self.tokenizer, recipe.seed),
             ranks=self.members.ranks,
-            distribute=self.members.distribute,
+            distribute=distribute,
             flops_per_token=flops_per_token(self.spec, first),
             peak_flops=(peak_flops(self.device, DTYPES[precision]) or 0) * self.members.ranks.size or None,
             console=self.console,
@@ -335,10 +346,13 @@ class Job:
             return Trained(self.out, outcome, report=write_report(self.out) if self.members.leads else None)
         return self._finish(model, outcome)
 
-    def _model(self) -> Any:
-        """Build or load the model, with its initial weights and its adapter."""
+    def _model(self) -> tuple[Any, Draws | None]:
+        """Build or load the model, with its initial weights and its adapter. If ranks divide a new one, make its outline and
+        the draws of its weights."""
         recipe, loaded = self.recipe, self.recipe.model.directory
         model: Any
+        if not loaded and recipe.vectors is None and recipe.adapter is None and self.members.divides:
+            return outline(self.spec, device=self.device, seed=recipe.seed)
         if loaded:
             replaced = model_of(recipe.model, self.spec.vocab_size, self.device, recipe.seed)
             model = replaced.model
@@ -348,23 +362,11 @@ class Job:
             model = build(self.spec, device=self.device, seed=recipe.seed)
         self._begin_with_vectors(model)
         if recipe.adapter is None:
-            return model
+            return model, None
         adapted = adapt(model, recipe.adapter, seed=recipe.seed)
-        if loaded and (untrained := self._untrained_tables(adapted, loaded)):
-            new = self.spec.vocab_size - spec_of(loaded).vocab_size
-            self._say(
-                f"Note: the adapter does not train the rows of {counted(new, 'new token')} in {', '.join(untrained)}; "
-                f"train these tables with adapter.train=[{','.join(untrained)}]."
-            )
-        return adapted
-
-    def _untrained_tables(self, model: nn.Module, loaded: str) -> list[str]:
-        """The names of frozen parameters that have a row for each token and got new rows."""
-        size = self.spec.vocab_size
-        if size <= spec_of(loaded).vocab_size:
-            return []
-        named = model.named_parameters()
-        return [name for name, p in named if p.ndim == 2 and len(p) == size and not p.requires_grad]
+        if loaded and (note := note_of_untrained_tables(adapted, self.spec.vocab_size, loaded)):
+            self._say(note)
+        return adapted, None
 
     def _begin_with_vectors(self, model: nn.Module) -> None:
         choice = self.recipe.vectors

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from .base import ModelModule, ModelSpec
-from .initialization import initialize, parameter_seed
+from .initialization import Draws, initialize, parameter_seed
 from .transformer import TransformerModel
-from .unfilled import Unfilled, without_parameters
+from .unfilled import Outlining, Unfilled, without_parameters
 
 AnyModel = TransformerModel | ModelModule
 """Modules of model specs; all are used in the same way."""
@@ -47,6 +47,31 @@ def build(
     if fills:
         initialize(model, spec.initialization, seed, spec.n_layers)
     return model
+
+
+def outline(
+    spec: ModelSpec,
+    *,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+    cls: Callable[[Any], nn.Module] | None = None,
+) -> tuple[Any, Draws | None]:
+    """Make a model whose parameters are on the meta device, and the draws of their initial values, which `build` gives too.
+
+    Buffers are real, and so are parameters that a module fills before it registers them. If a module fills some later, the
+    model is made as `build` makes it, and the draws are None.
+    """
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(dtype)
+        with _seeded(torch.device(device), seed), torch.device(device), Outlining() as made:
+            model = spec.module() if cls is None else cls(spec)
+    finally:
+        torch.set_default_dtype(before)
+    if made.late:
+        return build(spec, device=device, dtype=dtype, seed=seed, cls=cls), None
+    return model, Draws(model, spec.initialization, seed, spec.n_layers)
 
 
 def with_own_buffers(spec: ModelSpec, device: torch.device | str, dtype: torch.dtype) -> Any:

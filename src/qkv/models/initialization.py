@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -151,18 +152,44 @@ def initialize(model: nn.Module, scheme: Initialization, seed: int, n_layers: in
     Values are drawn in fp32 on the host, whatever the device and dtype. A module with the attribute `drawn` keeps none of
     its own values.
     """
-    done: set[int] = set()  # a shared parameter is initialized once, under its first name
+    for path, module, value in _parameters(model):
+        whole = _initialize_whole(module, path.rpartition(".")[2])
+        left = torch.ones_like(value, dtype=torch.bool) if whole else unfilled(value)
+        if bool(left.any()):
+            start = _start(scheme.draw(module, path, value, n_layers), value.shape, value.dtype, seed, path).to(value)
+            value.copy_(start if bool(left.all()) else torch.where(left, start, value))
+
+
+def _parameters(model: nn.Module) -> Iterator[tuple[str, nn.Module, nn.Parameter]]:
+    """The parameters with their modules and paths. A shared one is given once, under its first name."""
+    done: set[int] = set()
     for prefix, module in model.named_modules():
         for name, value in module.named_parameters(recurse=False):
-            if id(value) in done:
-                continue
-            done.add(id(value))
-            left = torch.ones_like(value, dtype=torch.bool) if _initialize_whole(module, name) else unfilled(value)
-            if bool(left.any()):
-                path = f"{prefix}.{name}" if prefix else name
-                drawn = _start(scheme.draw(module, path, value, n_layers), value, seed, path)
-                start = drawn.to(value)
-                value.copy_(start if bool(left.all()) else torch.where(left, start, value))
+            if id(value) not in done:
+                done.add(id(value))
+                yield f"{prefix}.{name}" if prefix else name, module, value
+
+
+class Draws:
+    """The initial values of the parameters of an outline (`build.outline`), which are drawn one at a time."""
+
+    def __init__(self, model: nn.Module, scheme: Initialization, seed: int, n_layers: int) -> None:
+        self.seed = seed
+        self._of = {
+            path: (scheme.draw(module, path, value, n_layers), value.shape, value.dtype)
+            for path, module, value in _parameters(model)
+            if value.is_meta or _initialize_whole(module, path.rpartition(".")[2])
+        }
+        first = {id(value): path for path, _, value in _parameters(model)}
+        self._first = {path: first[id(value)] for path, value in model.named_parameters(remove_duplicate=False)}
+
+    def __contains__(self, path: str) -> bool:
+        return self._first.get(path) in self._of
+
+    def value(self, path: str) -> Tensor:
+        """The whole value of a parameter, as `initialize` gives it, on the host."""
+        first = self._first[path]
+        return _start(*self._of[first], self.seed, first)
 
 
 def _drawn_as(path: str) -> str:
@@ -181,17 +208,17 @@ def _initialize_whole(module: nn.Module, name: str) -> bool:
     return getattr(module, "drawn", None) is True or initial_value(module, name) is not None
 
 
-def _start(draw: Draw, value: Tensor, seed: int, path: str) -> Tensor:
+def _start(draw: Draw, shape: torch.Size, dtype: torch.dtype, seed: int, path: str) -> Tensor:
     kind, size = draw
     if kind == "constant":
-        constant = torch.as_tensor(size, dtype=value.dtype, device=value.device)
-        if constant.ndim and constant.shape != value.shape:
+        constant = torch.as_tensor(size, dtype=dtype)
+        if constant.ndim and constant.shape != shape:
             raise ValueError(
-                f"initial() returned shape {tuple(constant.shape)} for {path}, whose shape is {tuple(value.shape)}"
+                f"initial() returned shape {tuple(constant.shape)} for {path}, whose shape is {tuple(shape)}"
             )
-        return constant.expand(value.shape)
+        return constant.expand(shape)
     generator = torch.Generator().manual_seed(parameter_seed(seed, _drawn_as(path)))
-    start = torch.empty(value.shape, dtype=torch.float32)
+    start = torch.empty(shape, dtype=torch.float32)
     if kind == "normal":
         return start.normal_(0, size, generator=generator)
     return start.uniform_(-size, size, generator=generator)

@@ -1,10 +1,12 @@
 """Parameters without numbers: `Unfilled` fills new memory with NaN, so that parameters which still hold NaN were not
-initialized; `without_parameters` makes those that are to be loaded on the meta device, beside real buffers."""
+initialized; `without_parameters` makes those that are to be loaded on the meta device, beside real buffers, and `Outlining`
+those that are to be initialized later."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 _ALLOCATORS = {
     torch.ops.aten.empty,
@@ -40,20 +43,93 @@ class Unfilled(TorchDispatchMode):
         return result
 
 
+class Outlining(TorchDispatchMode):
+    """Context in which parameters without numbers are made on the meta device, beside real buffers and real parameters that
+    their module fills before it registers them. Memory that nothing is written to is not touched.
+
+    late: whether a module writes to a parameter after it registers it, fills a part of one, or computes with one that has no
+    numbers, so that its numbers are lost.
+    """
+
+    late = False
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # see `Unfilled`
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func._schema.is_mutable:
+            for written in tree_leaves((args, kwargs)):
+                self._written(written)
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, Tensor) and not result.is_meta:
+            kind = getattr(func, "overloadpacket", func)
+            if kind in _ALLOCATORS and result.is_floating_point():
+                self._empty.add(_memory(result))
+            elif kind is torch.ops.aten.lift_fresh:  # at the end of torch.tensor
+                self._empty.discard(_memory(result))
+            elif func._schema.returns[0].alias_info is None:
+                self.late = self.late or (kind not in _ALLOCATORS and any(map(self._is_empty, tree_leaves(args))))
+                self._empty.discard(_memory(result))
+        return result
+
+    def _is_empty(self, tensor: Any) -> bool:
+        return isinstance(tensor, Tensor) and not tensor.is_meta and _memory(tensor) in self._empty
+
+    def _taken(self, parameter: Tensor) -> bool:
+        """Whether a parameter has no numbers. Its memory is freed afterwards, and others may get it."""
+        empty = self._is_empty(parameter)
+        self._empty.discard(_memory(parameter))
+        return empty
+
+    def _written(self, tensor: Any) -> None:
+        if isinstance(tensor, Tensor) and (tensor.is_meta or self._is_empty(tensor)):
+            whole = not tensor.is_meta and tensor.nbytes == tensor.untyped_storage().nbytes()
+            self.late = self.late or not whole
+            if not tensor.is_meta:
+                self._empty.discard(_memory(tensor))
+
+    def __enter__(self) -> Outlining:
+        self._empty: set[int] = set()  # addresses of memory that nothing was written to
+        self._emptying = without_parameters(self._taken)
+        self._emptying.__enter__()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._emptying.__exit__(*error)
+
+
+def _memory(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
 def unfilled(value: Tensor) -> Tensor:
     """True where nothing was written since the tensor was allocated inside `Unfilled`."""
     return value.isnan()
 
 
 @contextmanager
-def without_parameters() -> Iterator[None]:
-    """Context in which the modules that this thread makes have real buffers, and parameters on the meta device."""
+def without_parameters(chosen: Callable[[Tensor], bool] | None = None) -> Iterator[None]:
+    """Context in which the modules that this thread makes have real buffers, and parameters on the meta device: all, or
+    those that are chosen."""
     here = threading.get_ident()
+    known: dict[int, tuple[weakref.ref[Tensor], nn.Parameter]] = {}  # parameters that a module may register again
 
     def emptied(module: nn.Module, name: str, parameter: Any) -> Any:
         if threading.get_ident() != here or parameter is None or parameter.is_meta:
             return None
-        return nn.Parameter(parameter.to("meta"), parameter.requires_grad)
+        before, shell = known.get(id(parameter), (lambda: None, None))
+        if before() is parameter:
+            return shell
+        if chosen is not None and not chosen(parameter):
+            return None
+        shell = nn.Parameter(parameter.to("meta"), parameter.requires_grad)
+        known[id(parameter)] = weakref.ref(parameter), shell
+        return shell
 
     handle = register_module_parameter_registration_hook(emptied)
     try:

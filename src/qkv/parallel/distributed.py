@@ -10,7 +10,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ..core.ranks import Ranks
+from ..models.initialization import Draws
 from ..training.checkpoints.pieces import Piece, Shard, shard_name
+from ..training.checkpoints.slices import loaded
+from ..training.checkpoints.weights import local
 from ..training.strategy import Around, Strategy, Tensors
 from .mesh import Mesh
 from .model_parallel.division import Division
@@ -32,6 +35,10 @@ class Distributed(Strategy):
         self.shards_model = self.mesh.size(*self.model_axes) > 1
         self._names: dict[Hashable, list[str]] = {}  # of reported values, by the terms that a step counts
 
+    @property
+    def device(self) -> torch.device:
+        return self.mesh.device
+
     model_axes: tuple[Axis, ...]  # over which the model is divided
     optimizer_axes: tuple[Axis, ...]  # over which the optimizer's state is divided
 
@@ -50,6 +57,26 @@ class Distributed(Strategy):
     @property
     def copies(self) -> int:
         return self.mesh.stage.size // self.rows.size
+
+    @torch.no_grad()
+    def fill(self, draws: Draws) -> None:
+        """Give the parameters of an outline (`models.build.outline`) memory, and this rank's part of their initial values.
+        One whole parameter at a time is drawn."""
+        self._allocate()
+        for path, parameter in self.model.named_parameters():
+            if path in draws:
+                part = self.model_part({path: draws.value(path)})[path]
+                local(parameter.detach()).copy_(loaded(part))
+
+    def _allocate(self) -> None:
+        """Give parameters on the meta device memory."""
+        real: dict[nn.Parameter, nn.Parameter] = {}
+        for path, parameter in list(self.model.named_parameters(remove_duplicate=False)):
+            if parameter.is_meta:
+                if parameter not in real:
+                    empty = torch.empty_like(parameter, device=self.device)
+                    real[parameter] = nn.Parameter(empty, parameter.requires_grad)
+                self.division.set(path, real[parameter])
 
     def axes_of(self, name: str) -> tuple[Axis, ...]:
         """The axes over which a parameter of this name is divided, besides "shard"."""

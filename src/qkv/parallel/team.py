@@ -16,6 +16,7 @@ from torch import nn
 from ..core.ranks import ALONE, Ranks
 from ..core.spec import brief
 from ..data.batching.sharding import Shard
+from ..models.initialization import Draws
 from ..training.strategy import Strategy
 from .heartbeat import Heartbeat, is_communication
 from .launch import end_with_launcher
@@ -49,6 +50,11 @@ class Team:
         """Whether this is rank 0, which prints and writes."""
         return self.ranks.rank == 0
 
+    @property
+    def divides(self) -> bool:
+        """Whether ranks have parts of the model."""
+        return self.scale.stage == 3 or self.sizes.of("pipeline", "expert", "tensor") > 1
+
     @cached_property
     def mesh(self) -> Mesh:
         """The ranks in their axes."""
@@ -59,8 +65,11 @@ class Team:
         """Which rows of every batch this rank computes."""
         return Shard(self.mesh.index(*ROW_AXES), self.mesh.size(*ROW_AXES))
 
-    def distribute(self, model: nn.Module) -> Strategy:
-        """Distribute a model over the ranks. Raises ValueError if it can't be divided so."""
+    def distribute(self, model: nn.Module, draws: Draws | None = None) -> Strategy:
+        """Distribute a model over the ranks. Raises ValueError if it can't be divided so.
+
+        draws: of the initial values of the model, if it is an outline (`models.build.outline`).
+        """
         if self.ranks.size == 1:
             return Strategy(model, self.ranks)
         from .model_parallel.model import divided
@@ -69,10 +78,13 @@ class Team:
         if self.scale.stage == 3:
             from .data_parallel.fully_sharded import FullySharded
 
-            return FullySharded(model, self.mesh, division)
+            return FullySharded(model, self.mesh, division, draws)
         from .data_parallel.replicated import Replicated
 
-        return Replicated(model, self.mesh, division, self.scale.stage)
+        strategy = Replicated(model, self.mesh, division, self.scale.stage)
+        if draws is not None:
+            strategy.fill(draws)
+        return strategy
 
     def together(self, act: Callable[[], Result]) -> Result:
         """Act on every rank. If one raises an exception, raise ValueError on all, so that none waits for another."""

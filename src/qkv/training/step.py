@@ -70,7 +70,7 @@ class Stepper:
                 f"scale.pipeline needs an objective with one forward pass for each batch, which {objective.kind!r} may not "
                 "have; use other axes"
             )
-        self.device = next(model.parameters()).device
+        self.device = self.strategy.device
         dtype = autocast_dtype(training.precision, model, self.device)
         self.optimizer = self.strategy.optimizer(
             training.optimizer, dtype

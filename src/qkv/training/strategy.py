@@ -35,6 +35,11 @@ class Strategy:
         self.model, self.ranks = model, ranks
 
     @property
+    def device(self) -> torch.device:
+        """The device on which this rank computes."""
+        return next(self.model.parameters()).device
+
+    @property
     def copies(self) -> int:
         """How often the labels of a batch are counted over all ranks."""
         return 1

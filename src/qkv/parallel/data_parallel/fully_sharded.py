@@ -18,6 +18,7 @@ from ...layers.grouped_linear import GroupedLinear
 from ...layers.linear import Linear
 from ...models.block import BlockModule
 from ...models.heads.text import LanguageModelHead
+from ...models.initialization import Draws
 from ...training.checkpoints.pieces import Piece, rows_of
 from ...training.checkpoints.slices import Parts, Saved
 from ...training.checkpoints.weights import local
@@ -48,7 +49,8 @@ class FullySharded(Distributed):
 
     divided_updates = ("shard",)
 
-    def __init__(self, model: nn.Module, mesh: Mesh, division: Division) -> None:
+    def __init__(self, model: nn.Module, mesh: Mesh, division: Division, draws: Draws | None = None) -> None:
+        self.draws = draws  # of the model if it is an outline, which gets memory when it is sharded
         axes = {*division.axes, "shard"}
         self.model_axes = self.optimizer_axes = tuple(axis for axis in AXES if axis in axes)
         super().__init__(model, mesh, division)
@@ -76,6 +78,8 @@ class FullySharded(Distributed):
                 module.set_custom_all_gather(DirectGather())  # type: ignore[arg-type]
                 module.set_custom_reduce_scatter(DirectScatter())  # type: ignore[arg-type]
         self.whole = {name: p.shape for name, p in self.model.named_parameters()}
+        if self.draws is not None:
+            self.fill(self.draws)
         self.parts: dict[nn.Parameter, nn.Parameter] = {}
         self.names = {}
         groups = spec.groups(self.model)
@@ -84,6 +88,12 @@ class FullySharded(Distributed):
             self.names |= {part: name for name, part in group["params"]}
         self.mesh.make(self._rest(name) for name in self.names.values())
         return spec.make(groups, self.model)
+
+    def _allocate(self) -> None:
+        buffers = dict(self.model.named_buffers(remove_duplicate=False))
+        self.model.to_empty(device=self.device)
+        for path, buffer in buffers.items():
+            setattr(*self.division._find(path), buffer)
 
     def _part(self, parameter: nn.Parameter) -> nn.Parameter:
         """The rank's part of a parameter, as an ordinary one that shares its memory."""
