@@ -18,6 +18,7 @@ from .readers.rows import RowReader, as_files, class_names_of, row_hold_out_key
 from .source import SPLITS, Example, Skipped, Split, Table
 from .tables import ComputedTable
 
+_INSPECTED = 1000  # rows among which the first that is not skipped shows the columns
 _SPLIT_NAMES: dict[str, Split] = {
     **{split: split for split in SPLITS},
     "valid": "validation",
@@ -67,8 +68,12 @@ class Memory(HoldOutSource, kind="memory"):
 
     @property
     def first(self) -> Example | Skipped:
-        """The first training example."""
-        return self._held().example("train", 0, self.missing)
+        """The first training example that is not skipped, among some."""
+        table = self.open("train")
+        entries = (table[i] for i in range(min(len(table), _INSPECTED)))
+        first = next((entry for entry in entries if isinstance(entry, dict)), table[0])
+        assert first is not None
+        return first
 
     def gives(self, split: Split) -> bool:
         return getattr(self, split) > 0

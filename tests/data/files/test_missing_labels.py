@@ -130,3 +130,27 @@ def test_the_guess_counts_missing_labels_and_ragged_rows(tmp_path: Path) -> None
     assert "1 row of the first 80 of 't.csv' with fewer cells than the 2 columns (line 22)" in seen
     kept = guess(path, settings=["data.missing=[]"]).seen
     assert "one of 3" in "\n".join(kept)
+
+
+@pytest.mark.parametrize("form", ["frame", "parquet"])
+def test_rows_without_a_text_are_skipped_whether_or_not_its_column_is_named(tmp_path: Path, form: str) -> None:
+    table = frame()
+    table["text"] = [float("nan"), "one", None, "two", "three", "four"]
+    table.to_parquet(tmp_path / "t.parquet")
+    source = Memory.of(table) if form == "frame" else Parquet(path=str(tmp_path / "t.parquet"))
+    read = entries(source)
+    assert [one["text"] for one in read if not isinstance(one, Skipped)] == list(table["text"].dropna())
+    assert {str(one) for one in read if isinstance(one, Skipped)} == {"without a text 'text'"}
+    if isinstance(source, Memory):
+        assert not isinstance(source.first, Skipped) and source.first["text"] == "one"
+
+
+def test_a_pair_without_its_second_text_is_not_read_as_one_text() -> None:
+    table = pandas.DataFrame({"text": ["a", "b"], "pair": ["c", None], "label": ["x", "y"]})
+    first, second = entries(Memory.of(table))
+    assert first["pair"] == "c" and second == Skipped("without a text 'pair'")
+
+
+def test_a_picture_needs_no_text() -> None:
+    table = pandas.DataFrame({"text": [None, "a"], "image": ["1.png", "2.png"], "label": ["x", "y"]})
+    assert [one["label"] for one in entries(Memory.of(table))] == ["x", "y"]

@@ -83,3 +83,18 @@ def test_a_line_with_another_number_of_columns_is_named(tmp_path: Path) -> None:
     skipped = Columns(path=str(tmp_path / "x.conll"), on_error="skip").readable("train")
     with pytest.warns(UserWarning, match="line 2 has 3 columns"):
         assert skipped[0] == "damaged"
+
+
+@pytest.mark.parametrize("empty", ["", " ", "\t\t", "\u00a0", "\r"])
+def test_lines_of_spaces_end_a_sentence(tmp_path: Path, empty: str) -> None:
+    (tmp_path / "x.conll").write_text(f"EU B-ORG\nsays O\n{empty}\nNew B-LOC\n", newline="")
+    table = Columns(path=str(tmp_path / "x.conll")).open("train")
+    assert [table[i]["words"] for i in range(len(table))] == [["EU", "says"], ["New"]]
+
+
+def test_comments_above_a_sentence_are_left_out_and_a_token_is_not(tmp_path: Path) -> None:
+    (tmp_path / "x.conll").write_text(
+        "# id 1\n#\thttp://x\t[2009]\nEU B-ORG\n\n# O\n1 O\n\nis O\n# O\n\n# only a comment\n"
+    )
+    table = Columns(path=str(tmp_path / "x.conll")).open("train")
+    assert [table[i]["words"] for i in range(3)] == [["EU"], ["#", "1"], ["is", "#"]]

@@ -18,6 +18,8 @@ from .cache import Bytes, Stamp, derived, stamp_of
 from .encodings import not_utf8, open_text, text_of
 
 LONGEST = 64 << 20  # bytes in a line, or in a block of lines, at most
+_BLANK = 80  # bytes in a line of spaces, at most
+_SPACES = (*b" \t\r\v\f", "\u00a0".encode()[0])  # first bytes of spaces
 
 
 class Lines:
@@ -75,10 +77,13 @@ class Lines:
         return found
 
     def blocks(self) -> NDArray[np.int64]:
-        """(n, 2): the first line, and the line after the last, of each block of lines between empty lines."""
+        """(n, 2): the first line, and the line after the last, of each block of lines between lines that are empty or hold
+        only spaces."""
         lengths = np.diff(self._ends, prepend=-1) - 1
         empty = lengths == 0
-        for i in np.flatnonzero(lengths == 1):  # a lone carriage return
+        short = np.flatnonzero((lengths > 0) & (lengths <= _BLANK))
+        leads = np.array([self._data[int(at)] for at in self._ends[short] - lengths[short]], np.uint8)
+        for i in short[np.isin(leads, _SPACES)]:
             empty[i] = not self[int(i)].strip()
         edges = np.diff(np.concatenate([[True], empty, [True]]).astype(np.int8))
         return np.stack([np.flatnonzero(edges == -1), np.flatnonzero(edges == 1)], 1)

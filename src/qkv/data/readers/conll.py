@@ -20,7 +20,8 @@ class Columns(FilePerSplit, kind="columns"):
     word, tag: the columns, from 0; −1 is the last. By default the first and the last; of a `.conllu` file (plain or
                compressed) the second and the fourth, words and their universal parts of speech.
 
-    All lines of a sentence have the same number of columns. In CoNLL-U, lines that begin with `#` are comments; multiword
+    All lines of a sentence have the same number of columns. Lines above it that begin with `#` and have another number are
+    comments. In CoNLL-U, lines that begin with `#` are comments; multiword
     tokens ("3-4") and empty nodes ("5.1") are skipped.
     """
 
@@ -49,8 +50,10 @@ class _Sentences:
     def __getitem__(self, i: int) -> Example | Skipped:
         start, stop = self._blocks[i].tolist()
         words, tags, width = [], [], 0
-        for n, line in enumerate(self._lines.text(start, stop).split("\n"), start):
-            cells = line.removesuffix("\r").split("\t") if "\t" in line else line.split()
+        lines = [line.removesuffix("\r") for line in self._lines.text(start, stop).split("\n")]
+        comments = 0 if self._universal else _comments(lines)
+        for n, line in enumerate(lines[comments:], start + comments):
+            cells = _cells(line)
             if self._universal and (line.startswith("#") or (cells and not cells[0].isdigit())):
                 continue
             words.append(self._cell(cells, self._word, n))
@@ -76,3 +79,15 @@ class _Sentences:
                 f"has {len(cells)}: {' '.join(cells)[:60]!r}; see `word` and `tag`"
             )
         return cell
+
+
+def _cells(line: str) -> list[str]:
+    return line.split("\t") if "\t" in line else line.split()
+
+
+def _comments(lines: list[str]) -> int:
+    """The number of lines of comments above a sentence: they begin with `#`, and have other columns than its last line."""
+    width = len(_cells(lines[-1]))
+    return next(
+        (i for i, line in enumerate(lines) if not line.startswith("#") or len(_cells(line)) == width), len(lines)
+    )

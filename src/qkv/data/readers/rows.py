@@ -195,7 +195,11 @@ class RowReader:
                 if name in self.required:
                     return Skipped(lacking, where)
                 fields[name] = lacking
-        fields = {name: value for name, value in fields.items() if not is_missing(value)}
+        empty = [name for name, value in fields.items() if is_missing(value)]
+        fields = {name: value for name, value in fields.items() if name not in empty}
+        contents = [name for name in empty if name in _CONTENTS and not fields.keys() & {*_CONTENTS}]
+        if texts := [*contents, *(name for name in empty if name == "pair")]:
+            return Skipped(f"without a text {columns[texts[0]]!r}", where)
         for name in _FILES if self.folders is not None else ():
             if isinstance(path := _content(fields.get(name)), str):
                 fields[name] = self._located(path, f"{where}: {columns[name]}")
