@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -68,3 +70,33 @@ def test_a_run_that_goes_on_keeps_what_was_chosen() -> None:
     assert adopt(Training(), saved) == saved
     given = Training(precision="fp32", compile=False)
     assert adopt(given, saved) == given
+
+
+class Unlike:
+    """Two ranks, seen from the first; the other's machine gives other answers."""
+
+    size, rank = 2, 0
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value, self.answers.pop(0)]
+
+
+def test_ranks_with_different_machines_take_the_precision_that_all_have() -> None:
+    said: list[str] = []
+    ranks: Any = Unlike(("fp32", "this CPU has no native bf16"), None)
+    training = Chooser(WIDE, Shape(8, 64), CPU, True, said.append, ranks=ranks).resolve(Training(max_steps=10))
+    assert training.precision == "fp32"
+    assert said == ["Computing in fp32: the ranks have different machines, and on rank 1, this CPU has no native bf16."]
+    ranks = Unlike(("fp32", None), None)
+    asked = Training(precision="bf16", max_steps=10)  # by name it stays
+    assert Chooser(WIDE, Shape(8, 64), CPU, True, said.append, ranks=ranks).resolve(asked).precision == "bf16"
+
+
+def test_nothing_is_compiled_if_one_rank_lacks_a_compiler() -> None:
+    said: list[str] = []
+    ranks: Any = Unlike(("bf16", None), "a C++ compiler")
+    training = Chooser(WIDE, Shape(8, 64), CPU, True, said.append, ranks=ranks).resolve(Training(max_steps=10**7))
+    assert training.compile is False and said[-1].endswith("; but it needs a C++ compiler on rank 1.")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from ..core.ranks import ALONE, Ranks
 from ..cost import time
 from ..cost.flops import Shape, training_flops
 from ..cost.throughput import peak_flops
@@ -33,6 +34,7 @@ class Chooser:
     one_shape: whether all batches are full rows of the same length.
     say:       called with a sentence for each choice.
     epoch:     about the number of batches in an epoch; None if unknown.
+    ranks:     train together, and choose what all their machines support.
     """
 
     spec: ModelSpec
@@ -41,6 +43,7 @@ class Chooser:
     one_shape: bool
     say: Say
     epoch: float | None = None
+    ranks: Ranks = ALONE
 
     def resolve(self, training: Training) -> Training:
         """Replace `auto` in the settings. Explains each choice, and warns about a precision that is slow on this device."""
@@ -48,6 +51,9 @@ class Chooser:
 
     def _precision(self, training: Training) -> Training:
         chosen = mixed_precision.choose(training.precision, self.device, self.spec.d_model)
+        for rank, (other, why) in enumerate(self.ranks.gather((chosen.precision, chosen.why))):
+            if training.precision == "auto" and chosen.precision != other == "fp32":
+                chosen = mixed_precision.Chosen(other, f"the ranks have different machines, and on rank {rank}, {why}")
         if chosen.why:
             self.say(f"Computing in {chosen.precision}: {chosen.why}.")
         warning = mixed_precision.slow(chosen.precision, self.device)
@@ -63,6 +69,8 @@ class Chooser:
         seconds, layers = self.seconds(training), len(self.blocks)
         payoff = compiling.payoff(seconds, layers, self.device, self.one_shape, self.gated, training.precision)
         missing = compiling.missing_compiler(self.device) if payoff.pays else None
+        lacks = [f"{what} on rank {rank}" for rank, what in enumerate(self.ranks.gather(missing)) if what]
+        missing = missing or (lacks[0] if lacks else None)
         if payoff.pays:
             self.say(f"compile: {payoff}" + (f"; but it needs {missing}." if missing else "."))
         return training.replace(compile=payoff.pays and missing is None)

@@ -125,7 +125,7 @@ def train(
         fresh = overwrite or State.of(out) is State.FREE
         if members.leads:
             tidy(out)
-        check_machine(recipe.training, recipe.batching, members.device)
+        members.together(partial(check_machine, recipe.training, recipe.batching, members.device))
         job, first = members.together(lambda: Job.ready(recipe, out, members, resume, console))
         job.keep_outputs, job.extend_lock = keep_outputs, extend_lock
         try:
@@ -249,8 +249,9 @@ class Job:
         shape, packed = widest(batches, recipe.batching), recipe.batching.packing
         passed = batches[-1].position["passed"]
         epoch = len(batches) / passed if passed else None
-        chooser = Chooser(self.spec, shape, self.device, self.full and not packed, self.notes.append, epoch)
-        training = self.members.ranks.broadcast(chooser.resolve(recipe.training))
+        one_shape, ranks = self.full and not packed, self.members.ranks
+        chooser = Chooser(self.spec, shape, self.device, one_shape, self.notes.append, epoch, ranks)
+        training = ranks.broadcast(chooser.resolve(recipe.training))
         self.recipe = recipe.model_copy(update={"training": training})
         self.members, layout = lay_out(self.members, self.recipe, self.spec, shape)
         self.notes += [chooser.estimate(training), *layout]
