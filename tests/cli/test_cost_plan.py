@@ -65,6 +65,7 @@ def test_a_simulation_is_drawn(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (("--gpus", "8", "--layout", "tensor=3"), "tensor"),
+        (("--gpus", "8", "--layout", "tensor=2,tensor=4"), "tensor is given twice in --layout"),
         (("--gpus", "8", "--network", "string"), "there is no network 'string'"),
         (("--gpus", "8", "--network", "missing.json"), "there is no file missing.json"),
         (
