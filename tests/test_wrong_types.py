@@ -1,4 +1,4 @@
-"""Every public function says in one sentence what is wrong with an argument of an obviously wrong type."""
+"""Every public function says in one sentence what is wrong with an argument of a wrong type or with a long value."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from run_untrained import TINY, bert, of, vit, words
 
 import qkv
+from qkv.core.spec import brief
 from qkv.directories.save import save
 from qkv.experiments.ablate.ablation import Ablation
 from qkv.experiments.ablate.study import run_ablation
@@ -24,6 +26,7 @@ from qkv.experiments.scaling.scaling import scale
 from qkv.experiments.scaling.study import Study
 from qkv.experiments.tune.study import tune
 from qkv.experiments.tune.tuning import Tuning
+from qkv.explain.registry import check as check_explanation
 from qkv.export import gguf, onnx, torch_export
 from qkv.hub.gguf import container
 from qkv.inference.run import Run
@@ -34,6 +37,7 @@ from qkv.recipes.guess import guess
 from qkv.scaling.points import read_points
 from qkv.tokenizers.tokenizer import Tokenizer
 from qkv.tokenizers.tokenizer import train as train_tokenizer
+from qkv.tour.pages import find
 from qkv.training.logging.metrics_file import read_metrics
 
 WRONG = (None, 3, 2.5, b"ab", [None], [3], ["ab", None], {"a": 1}, {3}, object())
@@ -136,16 +140,33 @@ def studies(new: Path) -> dict[str, Call]:
     ablation, tuning = Ablation.load("reverse", vary=RATES), Tuning.load("reverse", space=RATES)
     comparison, ladder = Comparison.load("bottleneck"), Study.load("stdlib", **SIZES)
     assert comparison is not None
+    flags, device = {"resume": False, "overwrite": False}, {"device": "cpu"}
     return {
         "Ablation.load": (Ablation.load, {"name": "reverse", "settings": (), "vary": RATES, "parts": "scale"}),
         "Tuning.load": (Tuning.load, {"name": "reverse", "settings": (), "space": RATES}),
         "Comparison.load": (Comparison.load, {"name": "bottleneck", "settings": ()}),
         "Study.load": (Study.load, {"name": "stdlib", "settings": (), **SIZES}),
         "Entry.load": (Entry.load, {"name": "listops"}),
-        "run_ablation": (lambda out: run_ablation(ablation, out), {"out": 3}),
-        "tune": (lambda out: tune(tuning, out), {"out": 3}),
-        "compare": (lambda out: compare(comparison, out), {"out": 3}),
-        "scale": (lambda out: scale(ladder, out), {"out": 3}),
+        "run_ablation": (run_ablation, {"ablation": ablation, "out": 3, **flags, "jobs": 1, "limit": 1.0, **device}),
+        "tune": (
+            tune,
+            {
+                "tuning": tuning,
+                "out": 3,
+                **flags,
+                "jobs": 1,
+                "limit": 1.0,
+                **device,
+                "recipe": "reverse",
+                "settings": (),
+            },
+        ),
+        "compare": (compare, {"comparison": comparison, "out": 3, **flags, **device}),
+        "scale": (
+            scale,
+            {"study": ladder, "out": 3, **flags, "jobs": 1, "seconds": 1.0, "plan": False, "bootstrap": 9, **device},
+        ),
+        "is_gguf": (container.is_gguf, {"path": str(new)}),
         "reproduce": (lambda data, out: reproduce(entry(), data, out), {"data": None, "out": str(new)}),
         "prune, changes": (
             lambda out, changes: qkv.prune(recorded(), out, changes=changes),
@@ -251,6 +272,32 @@ def test_a_directory_of_a_study_is_a_string_or_a_path(tmp_path: Path) -> None:
     assert len(list(read_metrics(str(tmp_path / "metrics.jsonl")))) == 1
 
 
+@pytest.mark.parametrize(
+    ("study", "given", "message"),
+    [
+        ("run_ablation", {"jobs": "x"}, "jobs is a number from 1 on, not 'x', a str"),
+        (
+            "run_ablation",
+            {"ablation": "reverse"},
+            "ablation has to be of type Ablation, as Ablation.load makes one, not 'reverse'",
+        ),
+        ("tune", {"jobs": 1.5}, "jobs is a whole number from 1 on, not 1.5, a float"),
+        ("tune", {"limit": float("nan")}, "limit is a number from 0 on, not nan, a float"),
+        ("scale", {"jobs": 0}, "jobs is a number from 1 on, not 0, an int"),
+        ("scale", {"plan": 1}, "plan is True or False, not 1, an int"),
+        ("scale", {"device": "tpu"}, "there is no device 'tpu'"),
+        ("compare", {"resume": "yes"}, "resume is True or False, not 'yes', a str"),
+    ],
+)
+def test_an_argument_of_a_study_is_checked_before_it_trains(
+    study: str, given: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    function, right = calls(tmp_path)[study]
+    with pytest.raises(ValueError, match=f"^{message}"):
+        function(**{**right, "out": str(tmp_path / "new"), **given})
+    assert not (tmp_path / "new").exists()
+
+
 def test_nothing_gives_nothing() -> None:
     runs_ = runs()
     assert runs_["gpt"].generate([]) == runs_["gpt"].score([]) == runs_["gpt"].embed([]) == []
@@ -268,3 +315,85 @@ def test_texts_come_in_any_row(tmp_path: Path) -> None:
     pairs = classifier.predict([("a", "b"), ("a\tb", "c")])
     assert [one.value for one in pairs] == classifier.classify(["a", "a\tb"], ["b", "c"])
     assert classifier.predict(["a\tb"])[0].fields == pairs[0].fields and pairs[1].input == "a\tb\tc"
+
+
+# -- long values ------------------------------------------------------------------------------------------------------
+
+LONG = "mistake " * 3 + "x" * 50_000
+VALUES = (
+    LONG,
+    LONG + "=1",
+    f"model.{LONG}=1",
+    f"seed={LONG}",
+    f"a/{LONG}",
+    [LONG],
+    {LONG: 1},
+    {"a": LONG},
+    (LONG, LONG),
+)
+LONGEST = 1000
+
+
+def told(function: Callable[..., Any], *args: Any, **given: Any) -> int:
+    """How many errors were raised: each is short. Other errors than ValueErrors are those of the system and of PyTorch."""
+    try:
+        function(*args, **given)
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        assert len(str(error)) < LONGEST, (
+            f"{type(error).__name__} of {len(str(error)):,} characters: {str(error)[:300]}"
+        )
+        return 1
+    except OSError:
+        return 1
+    return 0
+
+
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"run_ablation", "tune", "compare", "scale"}))  # which would train
+@pytest.mark.filterwarnings("ignore")
+def test_an_error_about_a_long_argument_is_short(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    function, given = calls(tmp_path)[name]
+    for argument in given:
+        for value in VALUES:
+            told(function, **{**given, argument: value})
+
+
+Q = torch.zeros(1, 2, 1, 8)
+OTHERS: dict[str, Callable[[str], Any]] = {
+    "preset": qkv.preset,
+    "preset, size": lambda long: qkv.preset("gpt2", **{long: 1}),
+    "preset, value": lambda long: qkv.preset("gpt2", position=long),
+    "preset, number": lambda long: qkv.preset("gpt2", n_layers=long),
+    "backend": lambda long: qkv.attend(Q, Q, Q, backend=long),
+    "place in a spec": lambda long: qkv.preset("gpt2").replace({long: 1}),
+    "deep place in a spec": lambda long: qkv.preset("gpt2").replace({f"decoder.{long}": 1}),
+    "kind of a part": lambda long: qkv.preset("gpt2").replace({"decoder.position": long}),
+    "kind in a dictionary": lambda long: qkv.preset("gpt2").replace({"decoder.position": {"kind": long}}),
+    "key of a part": lambda long: qkv.preset("gpt2").replace({"decoder.position": {"kind": "alibi", long: 1}}),
+    "recipe": qkv.Recipe.load,
+    "recipe's file": lambda long: qkv.Recipe.load(f"{long}.yaml"),
+    "setting": lambda long: qkv.Recipe.load("reverse", [f"training.{long}=1"]),
+    "value of a setting": lambda long: qkv.Recipe.load("reverse", [f"training.max_steps={long}"]),
+    "optimizer": lambda long: qkv.Recipe.load("reverse", [f"training.optimizer={long}"]),
+    "data": lambda long: qkv.Recipe.load("reverse", [f"data={long}"]),
+    "model": lambda long: qkv.Recipe.load("reverse", [f"model={long}"]).spec(),
+    "tokenizer": lambda long: qkv.Recipe.load("lm", [f"tokenizer={long}"]),
+    "device": lambda long: qkv.load("small-english", device=long),
+    "weights": lambda long: qkv.load("small-english", weights=long),
+    "ablation": lambda long: Ablation.load("reverse", vary=f"{long}=1,2"),
+    "explanation": check_explanation,
+    "page of the tour": find,
+    "file": guess,
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.filterwarnings("ignore")
+def test_an_error_about_a_long_value_is_short(name: str) -> None:
+    assert told(OTHERS[name], LONG)
+
+
+def test_a_value_is_shortened_in_its_middle() -> None:
+    assert brief("short") == "'short'"
+    assert brief(LONG).startswith("'mistake") and brief(LONG).endswith("x'") and len(brief(LONG)) < 100
+    assert len(brief([LONG] * 50)) < LONGEST and len(brief({LONG: {LONG: [LONG]}})) < LONGEST

@@ -43,9 +43,9 @@ def list_(
 
     import_installed()
     if what not in LISTS:
-        from ..core.spec import nearest
+        from ..core.spec import brief, meant
 
-        raise ValueError(f"there is no list of {what!r}; {nearest(what, LISTS)}")
+        raise ValueError(f"there is no list of {brief(what)}; {meant(what, LISTS, _MEANINGS)}")
     if out is not None:
         if what not in ("patterns", "positions"):
             raise ValueError(f"--out is for the pictures of patterns and positions, and {what} have none; leave it out")
@@ -65,6 +65,32 @@ def list_(
     for row in rows:
         table.add_row(*map(_plain, row))
     console().print(table)
+
+
+_MEANINGS = {  # words of the field for what a list has
+    "presets": "models model architectures architecture families zoo checkpoints gpt2 bert llama t5",
+    "recipes": "experiments configs configurations examples templates",
+    "patterns": "masks mask windows window sparse causal",
+    "positions": "embeddings encodings rope rotary alibi positional",
+    "scalings": "rope-scaling yarn ntk",
+    "mechanisms": "attention attentions layers mixers",
+    "weightings": "softmax soft-max",
+    "feedforwards": "mlp ffn feedforward feed-forward moe experts",
+    "norms": "normalization normalizations layernorm rmsnorm",
+    "placements": "prenorm pre-norm postnorm post-norm deepnorm",
+    "caches": "kv-cache kv cache",
+    "objectives": "loss losses criteria",
+    "optimizers": "optim adam adamw sgd muon",
+    "schedules": "scheduler schedulers lr warmup cosine",
+    "averages": "ema swa",
+    "adapters": "lora peft qlora adapter",
+    "sources": "data datasets dataset readers formats",
+    "tasks": "task",
+    "tokenizers": "bpe wordpiece unigram sentencepiece",
+    "augmentations": "augment augmentation transforms randaugment",
+    "mixings": "mixup cutmix",
+    "metrics": "metric bleu accuracy f1 evaluation",
+}
 
 
 def _recipes() -> list[Row]:

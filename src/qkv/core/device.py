@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .several import shown
-from .spec import counted, nearest
+from .spec import brief, counted, nearest
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
@@ -24,7 +24,7 @@ def choose(name: str | torch.device = "auto") -> torch.device:
         raise ValueError(f"a device is one of {', '.join(DEVICES)} or a torch.device, not {shown(name)}")
     kind, _, index = name.partition(":")
     if kind not in DEVICES[1:] or (index and not index.isdecimal()):
-        raise ValueError(f"there is no device {name!r}; {nearest(kind, DEVICES)}")
+        raise ValueError(f"there is no device {brief(name)}; {nearest(kind, DEVICES)}")
     if kind == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if int(index or 0) >= count:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Set
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,34 @@ def path(value: Any, what: str = "the path") -> Path:
     if not (text := os.fspath(value)) or not isinstance(text, str) or "\0" in text:
         raise ValueError(f"{what} is a string or a path, not {shown(value)}")
     return Path(text)
+
+
+def numbers(least: float, **named: Any) -> None:
+    """Check numbers by name; None is allowed. Raises ValueError for another type, NaN and less than `least`."""
+    for name, value in named.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, Real) or not float(value) >= least):
+            raise ValueError(f"{name} is a number from {least:g} on, not {shown(value)}")
+
+
+def whole_numbers(least: int, **named: Any) -> None:
+    """`numbers` for whole ones."""
+    numbers(least, **named)
+    for name, value in named.items():
+        if value is not None and not isinstance(value, Integral):
+            raise ValueError(f"{name} is a whole number from {least} on, not {shown(value)}")
+
+
+def flags(**named: Any) -> None:
+    """Check that values are True or False. Raises ValueError for anything else."""
+    for name, value in named.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} is True or False, not {shown(value)}")
+
+
+def instance(value: Any, kind: type, what: str, how: str) -> None:
+    """Check the type of an argument. Raises ValueError that says `how` to make one."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{what} has to be of type {kind.__name__}, as {how} makes one, not {shown(value)}")
 
 
 def shown(value: Any) -> str:

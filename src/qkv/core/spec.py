@@ -46,7 +46,7 @@ class Spec(BaseModel):
                 cls.role, cls.kinds = kind, {}
             known = cls.kinds.get(kind)
             if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-                raise ValueError(f"{cls.role} kind {kind!r} is already {known.__module__}.{known.__qualname__}")
+                raise ValueError(f"{cls.role} kind {brief(kind)} is already {known.__module__}.{known.__qualname__}")
             cls.kind = kind
             cls.kinds[kind] = cls
 
@@ -138,7 +138,7 @@ class Spec(BaseModel):
         data = dict(data)
         schema = data.pop("schema", SCHEMA)
         if schema != SCHEMA:
-            raise ValueError(f"schema {schema!r} is not known here; this version of qkv reads schema {SCHEMA}")
+            raise ValueError(f"schema {brief(schema)} is not known here; this version of qkv reads schema {SCHEMA}")
         try:
             return cls.model_validate(data)
         except ValidationError as error:
@@ -210,20 +210,22 @@ def _replaced(node: Any, changes: dict[tuple[str, ...], Any], where: str) -> Any
         names, items = [str(i) for i in range(len(node))], {str(i): v for i, v in enumerate(node)}
     else:
         path = ".".join(next(iter(changes)))
-        raise ValueError(f"there is nothing below {where!r} (it is {node!r}), so {path!r} can't be set there")
+        raise ValueError(
+            f"there is nothing below {brief(where)} (it is {brief(node)}), so {brief(path)} can't be set there"
+        )
     grouped: dict[str, dict[tuple[str, ...], Any]] = {}
     for (head, *rest), value in changes.items():
         if head == "*":
             heads = [n for n in names if _has(items[n], rest)] if isinstance(node, Spec) else names
             if not heads:
-                part = repr(where) if where else f"a {type(node).__name__}"
-                sought = repr(".".join(rest)) if rest else "a path, which '*' has to be followed by"
+                part = brief(where) if where else f"a {type(node).__name__}"
+                sought = brief(".".join(rest)) if rest else "a path, which '*' has to be followed by"
                 raise ValueError(f"no part of {part} has {sought}; it has: {', '.join(names)}")
         elif head in items:
             heads = [head]
         else:
-            place = f"{where!r}" if where else f"a {type(node).__name__}"
-            raise ValueError(f"{place} has no {head!r}; {nearest(head, names)}")
+            place = brief(where) if where else f"a {type(node).__name__}"
+            raise ValueError(f"{place} has no {brief(head)}; {nearest(head, names)}")
         for name in heads:
             grouped.setdefault(name, {})[tuple(rest)] = value
     for name, below in grouped.items():
@@ -317,6 +319,13 @@ def nearest(given: str, known: Iterable[str]) -> str:
     return f"there is: {listed}" if rest else "there is nothing"
 
 
+def meant(given: Any, known: Iterable[str], meanings: Mapping[str, str]) -> str:
+    """`nearest`, after what `meanings` says: by name, the words of the field for it."""
+    word = str(given).lower().replace("_", "-").replace(" ", "-")
+    found = [name for name, words in meanings.items() if word in words.split()]
+    return f"did you mean {_one_of(found)}?" if found else nearest(str(given), known)
+
+
 def _one_of(names: Sequence[str]) -> str:
     """`'a'`, `'a' or 'b'`, or `'a', 'b' or 'c'`."""
     *others, last = map(repr, names)
@@ -334,6 +343,11 @@ def brief(value: Any) -> str:
     return _BRIEF.repr(value)
 
 
+def short(name: str) -> str:
+    """A name without quotes; of a long one, both ends."""
+    return name if len(name) <= _BRIEF.maxstring else brief(name)[1:-1]
+
+
 def with_article(noun: str) -> str:
     """A noun with its indefinite article: `a norm`, `an attention`."""
     return f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"
@@ -348,7 +362,7 @@ def explain(error: ValidationError, cls: type[BaseModel] | None = None) -> str:
     """A validation error as one sentence: where, what was given, what is allowed."""
     said = []
     for item in error.errors(include_url=False)[:3]:
-        where = ".".join(str(part) for part in item["loc"])
+        where = ".".join(short(str(part)) for part in item["loc"])
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
             fields = cls.model_fields if cls is not None and len(item["loc"]) == 1 else {}

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 from ..core import several
 from ..core.atomic import check_replaceable, check_room, replacing_folder
-from ..core.spec import counted
+from ..core.spec import brief, counted
 from ..generation import Generation
 from ..hub.equivalent import equivalent_specs
 from ..hub.files import open_weights
@@ -75,7 +75,7 @@ def save(
     `source`; OSError if the disk has no room.
     """
     if to not in (None, "hub", "qkv"):
-        raise ValueError(f"a directory is saved to 'hub' or 'qkv', not {to!r}")
+        raise ValueError(f"a directory is saved to 'hub' or 'qkv', not {brief(to)}")
     size, target, labels = sharded.parsed(max_shard_size), several.path(path), several.texts(labels, "labels")
     if source is not None and source.resolve() == target.resolve():
         raise ValueError(

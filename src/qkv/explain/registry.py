@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import NamedTuple
 
-from ..core.spec import nearest
+from ..core.spec import brief, meant
 from ..layers.lora import layers as adapted_layers
 from ..layers.moe import Mixture
 from ..models.recurrent.attention import AttentiveDecoder
@@ -44,6 +44,25 @@ EXPLANATIONS: dict[str, Entry] = {
 }
 
 
+MEANINGS = {  # words of the field for what an explanation computes
+    "attention": "self-attention scaled-dot-product sdpa softmax soft-max qkv query key value scores weights",
+    "multihead": "mha multi-head heads gqa mqa projections",
+    "mask": "masking causal causal-mask autoregressive padding",
+    "cross": "cross-attention encoder-decoder seq2seq source",
+    "decoder-step": "decoding decode generation generate inference step",
+    "bahdanau": "additive alignment rnn rnnsearch luong",
+    "position": "positions positional encoding encodings sinusoidal rope rotary alibi",
+    "bpe": "tokenizer tokens tokenization subwords merges",
+    "beam": "beam-search search",
+    "layernorm": "norm normalization rmsnorm layer-norm",
+    "flash": "flash-attention flashattention online-softmax tiling",
+    "kv-cache": "cache caching kv",
+    "moe": "experts mixture router routing mixtral",
+    "lora": "adapter adapters low-rank peft qlora",
+    "backprop": "backpropagation backward gradient gradients autograd training",
+}
+
+
 def explain(name: str, subject: Subject | None = None) -> Explanation:
     """Return an explanation by name: of its worked example, or with the numbers of a model.
 
@@ -71,7 +90,7 @@ def explain(name: str, subject: Subject | None = None) -> Explanation:
 def check(name: str) -> None:
     """Raise ValueError with the nearest name for one that is unknown."""
     if not isinstance(name, str) or name not in EXPLANATIONS:
-        raise ValueError(f"there is no explanation {name!r}; {nearest(name, EXPLANATIONS)}")
+        raise ValueError(f"there is no explanation {brief(name)}; {meant(name, EXPLANATIONS, MEANINGS)}")
 
 
 def applicable(subject: Subject) -> list[str]:

@@ -129,7 +129,7 @@ def preset(name: str, **sizes: Any) -> Any:
     known = inspect.signature(factory).parameters
     for key in sizes:
         if key not in known:
-            raise ValueError(f"preset {name!r} has no size {key!r}; {_size_advice(name, key, known)}")
+            raise ValueError(f"preset {brief(name)} has no size {brief(key)}; {_size_advice(name, key, known)}")
         _check_size(name, known[key], sizes[key])
     if isinstance(sizes.get("position"), str | dict):
         position = sizes["position"]
@@ -155,4 +155,4 @@ def _check_size(preset: str, size: inspect.Parameter, value: Any) -> None:
         return
     least = 0 if size.name in _MAY_BE_0 else 1
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"preset {preset!r}: {size.name} is a whole number from {least} on, not {value!r}")
+        raise ValueError(f"preset {brief(preset)}: {size.name} is a whole number from {least} on, not {brief(value)}")

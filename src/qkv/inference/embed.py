@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..core.spec import nearest
+from ..core.spec import brief, nearest
 from ..directories import sentence_transformers
 from ..directories.sentence_transformers import Pooling, Sentences, pooling_of
 from ..generation.prompts import length_groups, padded
@@ -31,7 +31,7 @@ from .text import SLOTS, TextModel
 def as_pooling(name: str) -> Pooling:
     """Check the name of a pooling. Raises ValueError with the nearest names."""
     if not isinstance(name, str) or name not in get_args(Pooling):
-        raise ValueError(f"there is no pooling {name!r}; {nearest(name, get_args(Pooling))}")
+        raise ValueError(f"there is no pooling {brief(name)}; {nearest(name, get_args(Pooling))}")
     return cast("Pooling", name)
 
 
@@ -107,7 +107,7 @@ def _prompt(settings: Sentences, name: str | None, where: str) -> str:
         return "" if settings.prompt is None else settings.prompts[settings.prompt]
     if not isinstance(name, str) or name not in settings.prompts:
         known = nearest(name, settings.prompts) if settings.prompts else "it has no prompts; leave it out"
-        raise ValueError(f"{where} has no prompt {name!r}; {known}")
+        raise ValueError(f"{where} has no prompt {brief(name)}; {known}")
     return settings.prompts[name]
 
 

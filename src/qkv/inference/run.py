@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..core import several
 from ..core.device import DTYPES, LONG_NAMES, choose, short_name
-from ..core.spec import nearest
+from ..core.spec import brief, nearest
 from ..directories import hub_load
 from ..directories import weights as weight_files
 from ..directories.layout import CONFIG, GENERATION, MAX_SHARD_SIZE, RECIPE, TOKENIZER, WEIGHTS, State, read_json
@@ -438,7 +438,7 @@ def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
         return dtype
     name = short_name(dtype)
     if not isinstance(name, str) or name not in DTYPES:
-        raise ValueError(f"there is no dtype {dtype!r} for weights; {nearest(dtype, [*LONG_NAMES, *DTYPES])}")
+        raise ValueError(f"there is no dtype {brief(dtype)} for weights; {nearest(dtype, [*LONG_NAMES, *DTYPES])}")
     return DTYPES[name]
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from ..core.graphs import in_forward_mode
-from ..core.spec import nearest
+from ..core.spec import brief, nearest
 from ..positions.base import Bias
 from . import flash, flex, reference, sdpa, softcap
 from .cpu import bf16_amx, block_sparse, few_queries, tiled
@@ -32,7 +32,7 @@ BACKENDS: dict[str, Backend] = {
 def register(name: str, backend: Backend) -> None:
     """Register a backend, for `attend(backend=name)`."""
     if name in BACKENDS or name == "auto":
-        raise ValueError(f"there is already a backend {name!r}; choose another name")
+        raise ValueError(f"there is already a backend {brief(name)}; choose another name")
     BACKENDS[name] = backend
 
 
@@ -52,11 +52,11 @@ def choose(request: Request, backend: str = "auto") -> str:
     """The name of the backend that serves a request. Raises ValueError, with the reason, if the named one can't."""
     if backend != "auto":
         if backend not in BACKENDS:
-            raise ValueError(f"there is no backend {backend!r}; {nearest(backend, ['auto', *BACKENDS])}")
+            raise ValueError(f"there is no backend {brief(backend)}; {nearest(backend, ['auto', *BACKENDS])}")
         reason = None if backend == "reference" else _needs_reference(request)
         reason = reason or BACKENDS[backend].refuses(request)
         if reason is not None:
-            raise ValueError(f"backend {backend!r} can't serve this request: {reason}; choose another, or 'auto'")
+            raise ValueError(f"backend {brief(backend)} can't serve this request: {reason}; choose another, or 'auto'")
         return backend
     if _needs_reference(request) is not None:
         return "reference"

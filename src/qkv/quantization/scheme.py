@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from pydantic import Field
 
-from ..core.spec import Spec, nearest
+from ..core.spec import Spec, brief, nearest
 from .formats import Format, format_of
 
 Weights = Literal["int8", "int4", "nf4", "fp8", "mxfp4"]
@@ -50,12 +50,12 @@ def scheme_of(weights: str | Scheme, **fields: object) -> Scheme:
     if isinstance(weights, Scheme):
         return weights
     if not isinstance(weights, str) or weights not in get_args(Weights):
-        raise ValueError(f"weights are quantized to {', '.join(get_args(Weights))}, not {weights!r}")
+        raise ValueError(f"weights are quantized to {', '.join(get_args(Weights))}, not {brief(weights)}")
     return Scheme(weights=weights, **fields)  # type: ignore[arg-type]
 
 
 def check_method(method: str) -> Method:
     """Raise ValueError for an unknown method."""
     if method not in get_args(Method):
-        raise ValueError(f"there is no method of quantization {method!r}; {nearest(method, get_args(Method))}")
+        raise ValueError(f"there is no method of quantization {brief(method)}; {nearest(method, get_args(Method))}")
     return method  # type: ignore[return-value]

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from ..core.spec import Spec, explain, nearest
+from ..core.spec import Spec, brief, explain, nearest
 from .synonyms import elsewhere
 
 
@@ -28,15 +28,15 @@ def _unknown(path: list[str], data: Any, root: type[Spec]) -> str:
     """A message on an unknown key: the key to use instead, the nearest valid keys, or the kinds that have this key."""
     where, spec = ".".join(path), spec_at(data, path[:-1], root)
     if (here := elsewhere(path[-1])) is not None:
-        return f"there is no {where!r}; {here}"
+        return f"there is no {brief(where)}; {here}"
     others = sorted(kind for kind, other in spec.kinds.items() if path[-1] in other.model_fields) if spec.role else []
     if not others and (matches := list(_of_name(data, path[-1], root))):
-        return f"there is no {where!r}; did you mean {' or '.join(map(repr, matches))}?"
+        return f"there is no {brief(where)}; did you mean {' or '.join(map(repr, matches))}?"
     if not others:
-        return f"there is no {where!r}; {nearest(where, keys(data, path[:-1], root))}"
+        return f"there is no {brief(where)}; {nearest(where, keys(data, path[:-1], root))}"
     parent = ".".join(path[:-1])
     return (
-        f"{parent} of the kind {spec.kind!r} has no {path[-1]!r}; leave {where!r} out, or change {parent}.kind to "
+        f"{parent} of the kind {spec.kind!r} has no {brief(path[-1])}; leave {brief(where)} out, or change {parent}.kind to "
         f"{_alternatives(others)}"
     )
 

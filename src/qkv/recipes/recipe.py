@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 from .. import families, tasks  # noqa: F401  (tasks registers the kinds of data, tasks and objectives)
 from ..core import several, yamls
 from ..core.installed_parts import import_installed
-from ..core.spec import Spec, counted, nearest
+from ..core.spec import Spec, brief, counted, nearest
 from ..data.batching.settings import Batching
 from ..data.source import Source
 from ..data.task import Task
@@ -231,7 +231,7 @@ class Recipe(Spec):
         task = task.with_global_tokens() if has_global_tokens(first) else task
         metric = task.measured(self.training.metric, self.data)
         if (why := task.why_missing(metric)) is not None:
-            raise ValueError(f"training.metric is {metric!r}, but {why}")
+            raise ValueError(f"training.metric is {brief(metric)}, but {why}")
         training = self.training.model_copy(update={"metric": metric})
         recipe = self.model_copy(update={"task": task, "training": training})
         head, n = _pooling_last(self.head, spec) or spec.head, task.n_labels
@@ -332,7 +332,7 @@ def _tree(name: str | Path, imports: bool) -> dict[str, Any]:
             f"{path} is a folder without a {RECIPE}" if path.is_dir() else f"there is no recipe file {path}"
         )
     advice = recipe_for(str(name)) or nearest(str(name), known)
-    raise ValueError(f"there is no recipe {str(name)!r}; {advice}")
+    raise ValueError(f"there is no recipe {brief(str(name))}; {advice}")
 
 
 @cache

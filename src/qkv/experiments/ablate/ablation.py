@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self, cast, get_args
 from pydantic import Field
 
 from ...core import several, yamls
-from ...core.spec import Spec
+from ...core.spec import Spec, short
 from ...recipes.overrides import without_replaced
 from ...recipes.recipe import ABLATE, BESIDE, COMPARE, MEASURE, Recipe, override, tree
 from ..compare import by_length, complexity  # noqa: F401  (registers their kinds of measures)
@@ -228,7 +228,7 @@ def recipe_of(shared: dict[str, Any], variant: Variant, seed: int | None = None)
         recipe.spec()
         return recipe
     except ValueError as error:
-        raise ValueError(f"{variant.label}: {error}") from None
+        raise ValueError(f"{short(variant.label)}: {error}") from None
 
 
 def content_of(recipe: Recipe) -> str:

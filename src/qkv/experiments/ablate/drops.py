@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ...recipes.recipe import Recipe
 
 _BLOCKS = "*.blocks.*"
@@ -30,7 +30,7 @@ def check_parts(names: list[str]) -> None:
     """Raise ValueError if a name is not that of a part, or is given twice."""
     for i, name in enumerate(names):
         if name not in PARTS:
-            raise ValueError(f"--drop knows no {name!r}; {nearest(name, PARTS)}")
+            raise ValueError(f"--drop knows no {brief(name)}; {nearest(name, PARTS)}")
         if name in names[:i]:
             raise ValueError(f"--drop names {name} twice; leave one out")
 

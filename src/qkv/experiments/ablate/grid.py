@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from ...core.spec import nearest
+from ...core.spec import brief, nearest, short
 from ...recipes.recipe import Recipe
 from ...recipes.sizes import sizes_of
 
@@ -32,17 +32,17 @@ class Axis:
         key, split = key.strip(), split_values(values)
         if not equals or not all(key.split(".")) or not all(split):
             raise ValueError(
-                f"--vary {text} is not an axis; write --vary KEY=VALUE,VALUE, such as training.optimizer.lr=1e-3,3e-3"
+                f"--vary {short(text)} is not an axis; write --vary KEY=VALUE,VALUE, such as training.optimizer.lr=1e-3,3e-3"
             )
         if (twice := next((value for i, value in enumerate(split) if value in split[:i]), None)) is not None:
-            raise ValueError(f"--vary {key} has the value {twice} twice; leave one out")
+            raise ValueError(f"--vary {short(key)} has the value {short(twice)} twice; leave one out")
         return cls(key, tuple(split))
 
     @classmethod
     def of(cls, key: str, values: Any) -> Axis:
         """The axis of a key and a list of values in a recipe's file."""
         if not isinstance(values, list) or not values:
-            raise ValueError(f"ablate.vary.{key} is a list of values, not {values!r}")
+            raise ValueError(f"ablate.vary.{key} is a list of values, not {brief(values)}")
         return cls(key, tuple(map(as_text, values)))
 
     def settings(self) -> list[str]:
@@ -91,7 +91,9 @@ def full_key(key: str, recipe: Recipe, option: str) -> str:
         return key
     if first == "*" or first in of_model:
         return f"model.{key}"
-    raise ValueError(f"{option} {key}: there is no {first!r}; {nearest(first, [*Recipe.model_fields, *of_model])}")
+    raise ValueError(
+        f"{option} {short(key)}: there is no {brief(first)}; {nearest(first, [*Recipe.model_fields, *of_model])}"
+    )
 
 
 def grid(axes: Sequence[Axis], sample: int | None = None) -> list[tuple[str, ...]]:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from ...core import several
 from ...core.atomic import drop_old
 from ...core.device import choose
-from ...core.several import path as path_of
 from ...core.spec import counted
 from ...directories import layout
 from ...directories.layout import State
@@ -79,7 +79,11 @@ def run_ablation(
     Raises ValueError, before anything is written, if data are missing, if `out` can't be used, or if the prediction exceeds
     `limit`.
     """
-    console, out = console or Console(quiet=True), path_of(out, "out")
+    several.instance(ablation, Ablation, "ablation", "Ablation.load")
+    several.flags(resume=resume, overwrite=overwrite)
+    several.whole_numbers(1, jobs=jobs)
+    several.numbers(0, limit=limit)
+    console, out, _ = console or Console(quiet=True), several.path(out, "out"), choose(device)
     _admit(ablation, out, resume, overwrite)
     check_data({variant.label: ablation.variant(name) for name, variant in ablation.variants.items()})
     plan = make_plan(ablation, device, measure=limit is not None)

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from ...core import yamls
+from ...core import several, yamls
 from ...core.atomic import drop_old
-from ...core.several import path as path_of
+from ...core.device import choose
 from ...directories import layout
 from ...directories.layout import State
 from ...inference.run import load
@@ -62,7 +62,9 @@ def compare(
 
     Raises ValueError, before anything is trained, if a variant is not a valid recipe or `out` holds something else.
     """
-    console, out = console or Console(quiet=True), path_of(out, "out")
+    several.instance(comparison, Comparison, "comparison", "Comparison.load")
+    several.flags(resume=resume, overwrite=overwrite)
+    console, out, _ = console or Console(quiet=True), several.path(out, "out"), choose(device)
     recipes = {name: comparison.variant(name) for name in comparison.variants}
     _admit(comparison, out, resume, overwrite)
     with begun(out, SETTINGS, comparison.to_yaml(), console, overwrite):

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field
 
 from ...core import yamls
-from ...core.spec import Spec, nearest
+from ...core.spec import Spec, brief, nearest
 
 Goal = Literal["at least", "at most", "within 2 %", ""]
 _PACKED = ("", ".gz", ".xz")  # endings with which a file may be kept
@@ -114,7 +114,7 @@ class Entry(Spec):
     def load(cls, name: str) -> Self:
         """Load an entry. Raises ValueError for an unknown name, with the nearest known ones."""
         if name not in names():
-            raise ValueError(f"there is no published result {name!r}; {nearest(name, names())}")
+            raise ValueError(f"there is no published result {brief(name)}; {nearest(name, names())}")
         text = (_folder("entries") / f"{name}.yaml").read_text(encoding="utf-8")
         return cls.from_dict({**yamls.load(text, name), "name": name})
 

@@ -12,10 +12,9 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from ...core import yamls
+from ...core import several, yamls
 from ...core.atomic import drop_old
 from ...core.device import choose
-from ...core.several import path as path_of
 from ...core.spec import counted
 from ...directories import layout
 from ...kernels.threads import set_threads
@@ -70,7 +69,11 @@ def scale(
     Raises ValueError, before anything is trained, if the ladder is not valid, would take longer than `seconds`, or gives too
     few points for a fit, or if `out` holds something else.
     """
-    console, out = console or Console(quiet=True), path_of(out, "out")
+    several.instance(study, Study, "study", "Study.load")
+    several.flags(plan=plan, resume=resume, overwrite=overwrite)
+    several.whole_numbers(1, jobs=jobs, bootstrap=bootstrap)
+    several.numbers(0, seconds=seconds)
+    console, out = console or Console(quiet=True), several.path(out, "out")
     where = choose(device)
     jobs = jobs or (torch.get_num_threads() if where.type == "cpu" else 1)
     rungs = ladder(study)

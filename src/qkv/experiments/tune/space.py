@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from ...core.spec import Spec
+from ...core.spec import Spec, brief, short
 from ..ablate.grid import as_text, split_values
 
 _RANGE = re.compile(r"^([^.,]+(?:\.\d+)?(?:e[+-]?\d+)?)\.\.([^,]+?)(\s*,\s*log)?$")
@@ -33,8 +33,8 @@ class Dimension(Spec):
         """Read `key=low..high[,log]` or `key=a,b,c`. Raises ValueError for anything else and for fewer than two values."""
         key, equals, values = text.partition("=")
         if not equals or not values.strip() or not all(key.strip().split(".")):
-            raise ValueError(f"--space {text} is not a space; {_HOW}")
-        return cls._read(key.strip(), values.strip(), f"--space {text}")
+            raise ValueError(f"--space {short(text)} is not a space; {_HOW}")
+        return cls._read(key.strip(), values.strip(), f"--space {short(text)}")
 
     @classmethod
     def of(cls, key: str, values: Any) -> Dimension:
@@ -42,8 +42,10 @@ class Dimension(Spec):
         if isinstance(values, list):
             return cls._choices(key, [as_text(value) for value in values], f"tune.space.{key}")
         if not isinstance(values, str):
-            raise ValueError(f"tune.space.{key} is a range such as 1e-4..1e-2,log or a list of values, not {values!r}")
-        return cls._read(key, values, f"tune.space.{key}={values}")
+            raise ValueError(
+                f"tune.space.{key} is a range such as 1e-4..1e-2,log or a list of values, not {brief(values)}"
+            )
+        return cls._read(key, values, f"tune.space.{short(key)}={short(values)}")
 
     @classmethod
     def _read(cls, key: str, values: str, name: str) -> Dimension:
@@ -72,7 +74,7 @@ class Dimension(Spec):
             raise ValueError(f"{name} has a value twice; leave one out")
         if len(values) < 2:
             raise ValueError(
-                f"{name} has one value, so there is nothing to tune; give more, or set it as {key}={values[0]}"
+                f"{name} has one value, so there is nothing to tune; give more, or set it as {short(key)}={short(values[0])}"
             )
         return cls(key=key, choices=tuple(values))
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from rich.console import Console
 
+from ...core import several
 from ...core.atomic import drop_old
-from ...core.several import path as path_of
+from ...core.device import choose
 from ...core.spec import counted
 from ...directories import layout
 from ..studies.data import check_data
@@ -60,7 +61,12 @@ def tune(
 
     Raises ValueError if Optuna or data are missing, if `out` can't be used, or if no trial could be trained.
     """
-    console, out = console or Console(quiet=True), path_of(out, "out")
+    several.instance(tuning, Tuning, "tuning", "Tuning.load")
+    several.flags(resume=resume, overwrite=overwrite)
+    several.whole_numbers(1, jobs=jobs)
+    several.numbers(0, limit=limit)
+    settings, recipe = several.texts(settings, "settings"), several.text(recipe, "recipe")
+    console, out, _ = console or Console(quiet=True), several.path(out, "out"), choose(device)
     optuna()
     _admit(tuning, out, resume, overwrite)
     if not any(one.key.split(".")[0] == "data" for one in tuning.space):

@@ -92,8 +92,9 @@ class Tensors:
         return self._maps[stored.path]
 
 
-def is_gguf(path: Path) -> bool:
-    """Whether a path is a file that begins as GGUF does, or is named so."""
+def is_gguf(path: Path | str) -> bool:
+    """Whether a path is a file that begins as GGUF does, or is named so. Raises ValueError for what is no path."""
+    path = path_of(path)
     if not path.is_file():
         return False
     if path.suffix == SUFFIX:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ...layers.feedforward import FeedForwardNet
 from ...models.block import BlockModule
 from ...models.stack import StackModule
@@ -111,7 +111,7 @@ def select(known: dict[str, Site], patterns: Iterable[str]) -> Iterator[Site]:
     for pattern in patterns:
         matches = [name for name in known if fnmatchcase(name, pattern)]
         if not matches:
-            raise ValueError(f"this model has no activation {pattern!r}; {nearest(pattern, known)}")
+            raise ValueError(f"this model has no activation {brief(pattern)}; {nearest(pattern, known)}")
         chosen.update(matches)
     return (site for name, site in known.items() if name in chosen)
 

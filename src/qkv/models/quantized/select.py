@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ...core import several
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ...layers.embedding import TokenEmbedding
 from ...layers.grouped_linear import GroupedLinear
 from ...layers.linear import Linear
@@ -41,7 +41,9 @@ def matrices(
     keep = several.texts(keep, "keep")
     for pattern in keep:
         if not any(fnmatchcase(name, pattern) for name in found):
-            raise ValueError(f"keep: {pattern!r} matches no layer that would be quantized; {nearest(pattern, found)}")
+            raise ValueError(
+                f"keep: {brief(pattern)} matches no layer that would be quantized; {nearest(pattern, found)}"
+            )
     found = {n: layer for n, layer in found.items() if not any(fnmatchcase(n, pattern) for pattern in keep)}
     if not found:
         raise ValueError("this model has no weights to quantize; its linear layers are all kept")
