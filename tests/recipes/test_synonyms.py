@@ -5,9 +5,11 @@ import inspect
 import pytest
 
 from qkv.cli import train as command
+from qkv.families import presets
 from qkv.recipes.keys import keys
+from qkv.recipes.packaged import packaged
 from qkv.recipes.recipe import Recipe, tree
-from qkv.recipes.sizes import sizes_of
+from qkv.recipes.sizes import recipe_of_preset, sizes_of
 from qkv.recipes.synonyms import _REMARKS, OPTIONS, SYNONYMS, elsewhere
 
 PLACES = sorted({*SYNONYMS.values(), *_REMARKS})
@@ -67,3 +69,15 @@ def test_the_advice_works_when_followed() -> None:
     for name, place in SYNONYMS.items():
         assert name != place.rpartition(".")[2], name
     assert Recipe.load("lm", ["training.optimizer.betas=[0.9, 0.95]", "training.max_epochs=3"])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_preset_is_led_to_a_recipe_that_trains_it() -> None:
+    with pytest.raises(ValueError, match=r"gpt2 is a preset, a model without data, .*`qkv train lm model.preset=gpt2`"):
+        Recipe.load("gpt2")
+    for name in {*presets()} - {*packaged()}:
+        advice = recipe_of_preset(name)
+        assert advice is not None
+        recipe, setting = advice.rpartition("`qkv train ")[2].rstrip("`").split()
+        assert Recipe.load(recipe, [setting]).spec().n_layers, name
+    assert recipe_of_preset("no-such-preset") is None

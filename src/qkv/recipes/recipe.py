@@ -41,7 +41,7 @@ from .imports import import_named, imports_of
 from .keys import explained, keys, spec_at
 from .model_choice import PRESET, REPLACE, ModelChoice
 from .packaged import packaged
-from .sizes import kept_sizes, preset_note, sizes_of
+from .sizes import kept_sizes, preset_note, recipe_of_preset, sizes_of
 from .synonyms import recipe_for
 from .vectors import StaticVectors
 
@@ -331,7 +331,7 @@ def _tree(name: str | Path, imports: bool) -> dict[str, Any]:
         raise ValueError(
             f"{path} is a folder without a {RECIPE}" if path.is_dir() else f"there is no recipe file {path}"
         )
-    advice = recipe_for(str(name)) or nearest(str(name), known)
+    advice = recipe_of_preset(str(name)) or recipe_for(str(name)) or nearest(str(name), known)
     raise ValueError(f"there is no recipe {brief(str(name))}; {advice}")
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from .. import families
 from ..core.spec import Spec, brief
+from ..cost.images import patches_of
+from ..models.transformer import Transformer
 from .synonyms import elsewhere
 
 MOST_LAYERS, LARGEST = 4096, 2**31 - 1
@@ -20,6 +22,21 @@ def sizes_of(preset: str) -> dict[str, Any]:
     factory, named = families.presets()[preset]
     sizes = {name: parameter.default for name, parameter in inspect.signature(factory).parameters.items()} | named
     return {name: _plain(size) for name, size in sizes.items()}
+
+
+def recipe_of_preset(name: str) -> str | None:
+    """A clause that names a recipe which trains a preset; None if there is no such preset."""
+    if name not in families.presets():
+        return None
+    spec = families.preset(name)
+    pairs, decodes = spec.is_encoder_decoder, not isinstance(spec, Transformer) or spec.decoder is not None
+    if name.startswith("electra"):
+        recipe = "electra"
+    elif patches_of(spec) is not None:
+        recipe = "caption" if pairs else "vit"
+    else:
+        recipe = "translate" if pairs else "lm" if decodes else "classify"
+    return f"{name} is a preset, a model without data, which a recipe trains: `qkv train {recipe} model.preset={name}`"
 
 
 _OF_THE_DATA = ("vocab_size", "source_vocab_size", "channels", "labels", "head", "pooler", "classifier", "answers")
