@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -281,3 +282,51 @@ def test_torchrun_trains_too_and_resumes_what_is_not_there_yet(tmp_path):
         "model-00001-of-00002.safetensors",
         "model-00002-of-00002.safetensors",
     ]
+
+
+# The clock of rank 1 is a day ahead.
+AHEAD = """
+import os, sys, time
+if os.environ["RANK"] == "1":
+    now = time.time
+    time.time = lambda: now() + 86400.0
+from qkv.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+def test_ranks_that_start_late_and_have_other_clocks_train_the_same_run(tmp_path):
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    shared = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+    settings = (*QUICK, "training.max_steps=20", "training.max_time=60s", "scale.timeout=60s", "scale.shard=2")
+    command = [
+        sys.executable,
+        "-c",
+        AHEAD,
+        "train",
+        "reverse",
+        *settings,
+        "--device",
+        "cpu",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    processes = []
+    for number in range(2):
+        environment = {**shared, "RANK": str(number), "LOCAL_RANK": str(number)}
+        processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
+        time.sleep(0 if number else 27)  # longer than a rank waits in silence
+    errors = [process.communicate(timeout=200)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], errors
+    assert f"rank 0 of 2 waits for the others at 127.0.0.1:{port}, up to 60 s (scale.timeout)" in errors[0]
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert any(line.get("step") == 20 for line in lines)
