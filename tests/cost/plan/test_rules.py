@@ -58,6 +58,9 @@ class UnstartedMesh(Mesh):
     def group(self, *axes: Any) -> Any:
         return Unstarted(self.size(*axes))
 
+    def neighbors(self, axis: Any, size: int) -> Any:
+        return Unstarted(size)
+
 
 def spec_of(name: str, layers: int, heads: int) -> ModelSpec:
     changes = dict(CHANGES[name])
