@@ -22,7 +22,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build import build
 from setuptools.command.build_py import build_py
 
-NATIVE = Path("src/qkv/kernels/native")
+NATIVE = Path("src/qkv/nn/kernels/native")
 
 
 def load_prebuilt():

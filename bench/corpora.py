@@ -70,8 +70,8 @@ def multi30k(vocab_size: int, tokens: int, sentences: int | None = None) -> Pair
 
 def _tokenized(place: Path, settings: tuple[str, ...], tokens: int) -> Pairs:
     from qkv.data.loader.stream import stream
-    from qkv.experiments.tokenizer import make
-    from qkv.recipes.recipe import Recipe
+    from qkv.runs.recipes.recipe import Recipe
+    from qkv.runs.train.tokenizer import make
 
     recipe = Recipe.load("translate", settings)
     tokenizer = make(recipe)

@@ -1,6 +1,6 @@
 """`python -m bench onednn`: large products in fp32 by oneDNN beside PyTorch's own (MKL's), and training steps with each.
 
-Both take turns. Where `qkv.kernels.products.onednn` doesn't choose oneDNN by itself, the table says so: it is measured all
+Both take turns. Where `qkv.nn.kernels.products.onednn` doesn't choose oneDNN by itself, the table says so: it is measured all
 the same.
 """
 
@@ -21,8 +21,8 @@ from torch.nn import functional as F
 
 import qkv
 from qkv.core.layout import Layout
-from qkv.kernels.products import onednn
-from qkv.layers.losses import linear_cross_entropy
+from qkv.nn.kernels.products import onednn
+from qkv.nn.layers.losses import linear_cross_entropy
 
 from . import machine
 from .page_tables import keep

@@ -17,9 +17,9 @@ import onnxruntime
 import torch
 
 import qkv
-from qkv.export.onnx import to_onnx
 from qkv.generation import generate
-from qkv.inference.run import Run
+from qkv.runs.export.onnx import to_onnx
+from qkv.runs.inference.run import Run
 
 PROMPT, NEW = 64, 64
 

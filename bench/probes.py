@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from qkv.kernels.products.dense import dense_product
+from qkv.nn.kernels.products.dense import dense_product
 
 TRIES = 3
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from qkv.kernels.products.formats import Int4, Int8, Weight
-from qkv.kernels.products.several import product
+from qkv.nn.kernels.products.formats import Int4, Int8, Weight
+from qkv.nn.kernels.products.several import product
 
 from . import machine
 from .page_tables import keep

@@ -16,9 +16,9 @@ import torch
 
 import qkv
 from qkv.generation import generate
-from qkv.models.quantized.quantize import quantize
-from qkv.models.transformer import TransformerModel
-from qkv.quantization.scheme import Scheme
+from qkv.nn.models.quantized.quantize import quantize
+from qkv.nn.models.transformer import TransformerModel
+from qkv.nn.quantization.scheme import Scheme
 
 from . import machine
 from .page_tables import keep

@@ -12,12 +12,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from qkv.directories.layout import WEIGHTS
-from qkv.experiments.quantize.quality import Quality, of_test_split
-from qkv.inference.quantization.quantize import EXAMPLES, quantized
-from qkv.inference.run import Run, load
-from qkv.models.quantized.quantize import Quantized
-from qkv.quantization.scheme import Scheme
+from qkv.io.directories.layout import WEIGHTS
+from qkv.lab.quantize.quality import Quality, of_test_split
+from qkv.nn.models.quantized.quantize import Quantized
+from qkv.nn.quantization.scheme import Scheme
+from qkv.runs.inference.quantization.quantize import EXAMPLES, quantized
+from qkv.runs.inference.run import Run, load
 
 from . import machine
 from .page_tables import keep

@@ -18,10 +18,10 @@ from typing import Any
 
 import qkv
 from qkv.data.files.encodings import open_text
-from qkv.directories.layout import State
-from qkv.directories.locate import SHIPPED, SMALL_ENGLISH
-from qkv.experiments.evaluate import evaluate_run
+from qkv.io.directories.layout import State
+from qkv.io.directories.locate import SHIPPED, SMALL_ENGLISH
 from qkv.look.analysis.head_scores import head_scores, induction_scores
+from qkv.runs.evaluate.evaluate import evaluate_run
 
 from . import machine
 

@@ -17,7 +17,7 @@ import torch
 
 from qkv.data.files.compressed import open_bytes
 from qkv.generation import Acceptance
-from qkv.inference.run import Run, load
+from qkv.runs.inference.run import Run, load
 
 from . import machine
 from .page_tables import keep

@@ -88,9 +88,9 @@ def directory(tiny: bool = False) -> Path:
     """The directory of the Hub of a GPT-2 with random weights; it is made where it isn't there yet."""
     folder = FOLDER / ("gpt2-tiny" if tiny else "gpt2-124m")
     if not (folder / "config.json").exists():
-        from qkv.directories.build import build
-        from qkv.families import FAMILIES
-        from qkv.inference.run import Run
+        from qkv.io.directories.build import build
+        from qkv.io.families import FAMILIES
+        from qkv.runs.inference.run import Run
 
         sizes = {"n_embd": 64, "n_layer": 2, "n_head": 2, "vocab_size": 512} if tiny else {"vocab_size": ENTRIES}
         spec = FAMILIES["gpt2"].spec({"model_type": "gpt2", "n_positions": 1024, **sizes})
@@ -113,8 +113,8 @@ def _tokenizer(entries: int) -> Any:
     letters = ("bcdfghjklmnpqrstvwxz", "aeiouy", "lmnrst")
     syllables = ["".join(map(draw.choice, letters[: draw.choice((2, 3))])) for _ in range(900)]
     words = ["".join(draw.choices(syllables, k=draw.choice((1, 2, 2, 3, 4)))) for _ in range(entries * 3)]
-    from qkv.tokenizers.tokenizer import Tokenizer
-    from qkv.tokenizers.training.bpe import BPE
+    from qkv.data.tokenizers.tokenizer import Tokenizer
+    from qkv.data.tokenizers.training.bpe import BPE
 
     lines = [" ".join(words[i : i + 50]) for i in range(0, len(words), 50)]
     return Tokenizer(BPE(vocab_size=entries, min_frequency=1).train(lines))

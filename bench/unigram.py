@@ -32,8 +32,8 @@ HELD_OUT = 20  # every so many lines is left out
 
 _OURS = """
 import json, sys, time
-from qkv.tokenizers.pipelines import contents
-from qkv.tokenizers.training.unigram import Unigram
+from qkv.data.tokenizers.pipelines import contents
+from qkv.data.tokenizers.training.unigram import Unigram
 begin = time.perf_counter()
 spec = Unigram(vocab_size=int(sys.argv[2]))
 model = spec.train(open(sys.argv[1], encoding="utf-8").read().splitlines()).model
@@ -116,9 +116,10 @@ def compared(lines: list[str], peer: str, rounds: int) -> dict[str, Any]:
 
 def fit(pieces: list[list[Any]], lines: list[str]) -> dict[str, float]:
     """Tokens of the lines, and nats a character of their most probable segmentations; unknown characters are left out."""
-    from qkv.tokenizers.pipelines import count_metaspace_words
-    from qkv.tokenizers.training.unigram import Unigram
     from tokenizers import models
+
+    from qkv.data.tokenizers.pipelines import count_metaspace_words
+    from qkv.data.tokenizers.training.unigram import Unigram
 
     scores = dict(pieces)
     model = models.Unigram([("<unk>", 0.0), *scores.items()], 0, False)

@@ -10,14 +10,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from qkv.attention.attend import attend
-from qkv.attention.feature_maps import Elu1, Favor, FeatureMap, Features
-from qkv.attention.linear import linear_attention
-from qkv.attention.linformer import linformer
-from qkv.attention.lsh import exact, lsh_attention, unit
 from qkv.core.layout import Layout
 from qkv.look.chart import Series, line_chart
 from qkv.look.standalone_svg import HEIGHT, WIDTH, figure
+from qkv.nn.attention.attend import attend
+from qkv.nn.attention.feature_maps import Elu1, Favor, FeatureMap, Features
+from qkv.nn.attention.linear import linear_attention
+from qkv.nn.attention.linformer import linformer
+from qkv.nn.attention.lsh import exact, lsh_attention, unit
 
 HERE = Path(__file__).parent
 T, D, DRAWS = 256, 16, 12

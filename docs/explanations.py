@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from qkv.explain.registry import explain
-from qkv.explain.terminal import show
+from qkv.learn.explain.registry import explain
+from qkv.learn.explain.terminal import show
 
 HERE = Path(__file__).parent
 SHOWN = ("attention", "bpe", "flash")

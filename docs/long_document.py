@@ -13,7 +13,7 @@ import torch
 
 import qkv
 from qkv import causal, window
-from qkv.cost.kv_cache import cache_bytes
+from qkv.nn.cost.kv_cache import cache_bytes
 
 TOKENS, NEW, WINDOW = 100_000, 32, 256
 SIZES = {"vocab_size": 1000, "d_model": 128, "n_layers": 2, "n_heads": 4, "d_ff": 352}

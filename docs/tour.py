@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from qkv.tour.pages import CELL, Page, pages, run
+from qkv.learn.tour.pages import CELL, Page, pages, run
 
 TOUR = Path(__file__).parent / "tour"
 

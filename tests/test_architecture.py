@@ -141,7 +141,7 @@ def test_only_parallel_knows_how_processes_are_connected():
         for line, name in [*imports(path), *_attributes(path)]
         if f"{name}.".startswith("torch.distributed.")
     ]
-    assert not wrong, f"torch.distributed belongs in parallel/: {wrong}"
+    assert not wrong, f"torch.distributed belongs in training/parallel/: {wrong}"
 
 
 def test_a_file_holds_one_idea():
@@ -203,14 +203,22 @@ from qkv.core.graphs import Operator
 assert len(Operator.waiting) > 8, "custom operators were registered, which takes milliseconds each"
 print(*sys.modules)
 """
-SLOW_TO_IMPORT = ("jinja2", "sympy", "torch._dynamo", "yaml", "filelock", "numpy.random", "qkv.tokenizers.training")
+SLOW_TO_IMPORT = (
+    "jinja2",
+    "sympy",
+    "torch._dynamo",
+    "yaml",
+    "filelock",
+    "numpy.random",
+    "qkv.data.tokenizers.training",
+)
 NOT_FOR_GENERATING = ("tasks", "data", "training.optimizers", "look", "explain", "pruning", "metrics", "experiments")
 
 
 def test_generating_from_a_hub_directory_imports_only_what_it_needs(tmp_path: Path) -> None:
     """`python -m bench start` times this: recipes, tasks and data once took a third of the time to the first token."""
     import qkv
-    from qkv.tokenizers.tokenizer import train
+    from qkv.data.tokenizers.tokenizer import train
 
     model = qkv.build(qkv.preset("gpt2", n_layers=1, d_model=16, n_heads=2, vocab_size=64, max_positions=16), seed=0)
     tokenizer = train("char", ["ab"])
@@ -219,19 +227,23 @@ def test_generating_from_a_hub_directory_imports_only_what_it_needs(tmp_path: Pa
         [sys.executable, "-c", FIRST_TOKEN, tmp_path], capture_output=True, text=True, timeout=120, check=True
     )
     found = set(done.stdout.split())
-    unwanted = {*SLOW_TO_IMPORT, "qkv.recipes.recipe", *(f"qkv.{name}" for name in NOT_FOR_GENERATING)}
-    families = {name for name in found if name.startswith("qkv.families.")}
-    assert not unwanted & found and families <= {"qkv.families.gpt2", "qkv.families.classes", "qkv.families.places"}
+    unwanted = {*SLOW_TO_IMPORT, "qkv.runs.recipes.recipe", *(f"qkv.{name}" for name in NOT_FOR_GENERATING)}
+    families = {name for name in found if name.startswith("qkv.io.families.")}
+    assert not unwanted & found and families <= {
+        "qkv.io.families.gpt2",
+        "qkv.io.families.classes",
+        "qkv.io.families.places",
+    }
     assert len([name for name in found if name.startswith("qkv.")]) < 290
 
 
 WRITERS = {
     "core/atomic.py": "it is the one that replaces and removes",
-    "kernels/native/compiler.py": "its cache of libraries, and a source that it tries",
+    "nn/kernels/native/compiler.py": "its cache of libraries, and a source that it tries",
     "data/files/parquet.py": "a temporary file of its own",
-    "directories/lock.py": "the lock, and the folders that it made",
-    "directories/sentence_transformers.py": "copies into a new folder",
-    "parallel/launch.py": "the ranks' messages in a temporary folder, and logs that grow",
+    "io/directories/lock.py": "the lock, and the folders that it made",
+    "io/directories/sentence_transformers.py": "copies into a new folder",
+    "training/parallel/launch.py": "the ranks' messages in a temporary folder, and logs that grow",
     "training/logging/metrics_file.py": "a log that grows",
 }
 REPLACING = {

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 import yaml
+from tokenizers import Tokenizer
 
 import qkv
 from qkv.cli import main
-from qkv.inference.classify import _rows
-from tokenizers import Tokenizer
+from qkv.runs.inference.classify import _rows
 
 PAGE = Path(__file__).parents[1] / "docs" / "csv-to-service.md"
 TINY = ["model.d_model=16", "model.d_ff=32", "model.n_layers=1", "model.n_heads=2", "training.max_steps=20"]
@@ -112,7 +112,7 @@ def test_the_handler_answers_from_threads(page: dict[str, Any]) -> None:
 
 def test_onnxruntime_answers_as_qkv_also_where_a_text_is_cut(page: dict[str, Any]) -> None:
     expected = page["handler"]["run"].classify(MESSAGES)
-    assert isinstance(expected[0], qkv.inference.classify.Classified)
+    assert isinstance(expected[0], qkv.runs.inference.classify.Classified)
     for (label, probability), ours in zip(page["onnx"]["classify"](MESSAGES), expected, strict=True):
         assert label == ours.label and probability == pytest.approx(ours.probabilities[ours.label], abs=1e-5)
 

@@ -20,12 +20,12 @@ from torch import nn
 import qkv
 from qkv.core.batch import Batch
 from qkv.core.layout import Layout
-from qkv.experiments.batch_preview import preview
-from qkv.experiments.train import train as run_recipe
-from qkv.families import FAMILIES
-from qkv.recipes.recipe import Recipe
+from qkv.data.tokenizers.tokenizer import train as train_tokenizer
+from qkv.io.families import FAMILIES
+from qkv.runs.recipes.recipe import Recipe
+from qkv.runs.train.batch_preview import preview
+from qkv.runs.train.train import train as run_recipe
 from qkv.testing import check
-from qkv.tokenizers.tokenizer import train as train_tokenizer
 from qkv.training.loop import fit
 from qkv.training.objective import NextToken, Objective
 from qkv.training.optimizers.schedules import Schedule

@@ -127,7 +127,7 @@ def test_8_a_directory_of_the_hub_in_and_out(folder: Path) -> None:
 def test_9_a_mechanism_of_ones_own(folder: Path) -> None:
     Path("parts.py").write_text(
         '"""A pattern."""\n'
-        "from qkv.patterns.algebra import Pattern\n\n\n"
+        "from qkv.nn.patterns.algebra import Pattern\n\n\n"
         'class Even(Pattern, kind="even-of-the-first-hour"):\n'
         '    """A token sees the earlier ones at an even distance."""\n\n'
         "    def allowed(self, q, k, head=None):\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qkv.core.spec import Spec
-from qkv.recipes.packaged import packaged
+from qkv.runs.recipes.packaged import packaged
 
 SITE = Path(__file__).parents[1] / "docs" / "site"
 sys.path.insert(0, str(SITE))

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from qkv.tour.pages import Cell, Page, pages, run
+from qkv.learn.tour.pages import Cell, Page, pages, run
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "tour").glob("[0-9]*.md"))

@@ -15,10 +15,10 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 import qkv
-from qkv.attention.attend import AttendOptions, attend
-from qkv.families import PRESETS
-from qkv.families.preset_names import RecurrentName, TransformerName
 from qkv.generation.settings import GenerationOptions
+from qkv.io.families import PRESETS
+from qkv.io.families.preset_names import RecurrentName, TransformerName
+from qkv.nn.attention.attend import AttendOptions, attend
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "tests" / "typing"

@@ -14,30 +14,30 @@ from run_untrained import TINY, bert, of, vit, words
 
 import qkv
 from qkv.core.spec import brief
-from qkv.directories.save import save
-from qkv.experiments.ablate.ablation import Ablation
-from qkv.experiments.ablate.study import run_ablation
-from qkv.experiments.compare.compare import compare
-from qkv.experiments.compare.comparison import Comparison
-from qkv.experiments.evaluate import evaluate_run
-from qkv.experiments.reproduce.entry import Entry, Figure
-from qkv.experiments.reproduce.reproduce import reproduce
-from qkv.experiments.scaling.scaling import scale
-from qkv.experiments.scaling.study import Study
-from qkv.experiments.tune.study import tune
-from qkv.experiments.tune.tuning import Tuning
-from qkv.explain.registry import check as check_explanation
-from qkv.export import gguf, onnx, torch_export
-from qkv.hub.gguf import container
-from qkv.inference.run import Run
-from qkv.layers.lora import LoRA
+from qkv.data.tokenizers.tokenizer import Tokenizer
+from qkv.data.tokenizers.tokenizer import train as train_tokenizer
+from qkv.io.directories.save import save
+from qkv.io.hub.gguf import container
+from qkv.lab.ablate.ablation import Ablation
+from qkv.lab.ablate.study import run_ablation
+from qkv.lab.laws.points import read_points
+from qkv.lab.reproduce.entry import Entry, Figure
+from qkv.lab.reproduce.reproduce import reproduce
+from qkv.lab.scaling.scaling import scale
+from qkv.lab.scaling.study import Study
+from qkv.lab.tune.study import tune
+from qkv.lab.tune.tuning import Tuning
+from qkv.learn.explain.registry import check as check_explanation
+from qkv.learn.tour.pages import find
 from qkv.look import attention_picture
-from qkv.models.heads.sequence import SequenceClassifier
-from qkv.recipes.guess import guess
-from qkv.scaling.points import read_points
-from qkv.tokenizers.tokenizer import Tokenizer
-from qkv.tokenizers.tokenizer import train as train_tokenizer
-from qkv.tour.pages import find
+from qkv.nn.layers.lora import LoRA
+from qkv.nn.models.heads.sequence import SequenceClassifier
+from qkv.runs.compare.compare import compare
+from qkv.runs.compare.comparison import Comparison
+from qkv.runs.evaluate.evaluate import evaluate_run
+from qkv.runs.export import gguf, onnx, torch_export
+from qkv.runs.inference.run import Run
+from qkv.runs.recipes.guess import guess
 from qkv.training.logging.metrics_file import read_metrics
 
 WRONG = (None, 3, 2.5, b"ab", [None], [3], ["ab", None], {"a": 1}, {3}, object())

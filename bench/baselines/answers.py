@@ -8,8 +8,8 @@ import re
 from collections import Counter
 from typing import Any
 
+from qkv.core.metrics.squad import exact, token_f1
 from qkv.data.readers.squad import Questions
-from qkv.metrics.squad import exact, token_f1
 
 _WORD = re.compile(r"\w+")
 _NEAR = 8  # words on either side in which the question's are looked for

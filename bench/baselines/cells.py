@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
+from qkv.core.metrics.average_precision import average_precision
 from qkv.data.media.images import decode
 from qkv.data.readers.coco_voc import Voc
-from qkv.metrics.average_precision import average_precision
 
 NAMES = ("Platelets", "RBC", "WBC")
 _SEARCHED = 30  # training pictures that thresholds are chosen on

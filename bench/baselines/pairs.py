@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from qkv.core.metrics import text as metrics
 from qkv.data.readers.parallel_text import Pairs
-from qkv.metrics import text as metrics
 
 
 def copied(words: list[str]) -> dict[str, Any]:

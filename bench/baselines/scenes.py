@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from qkv.core.metrics.average_precision import average_precision
+from qkv.core.metrics.intersection_over_union import ious
 from qkv.data.media.images import decode, read
 from qkv.data.readers.coco_voc import Voc
 from qkv.data.readers.segmentation_masks import read_mask
 from qkv.data.synthetic.shapes import Scenes
-from qkv.metrics.average_precision import average_precision
-from qkv.metrics.intersection_over_union import ious
 
 # -- masks of membranes, 0 and 255 ---------------------------------------------------------------------------------------
 

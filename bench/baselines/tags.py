@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from qkv.core.metrics.entities import agreement, scheme_of
 from qkv.data.source import Example, Source
-from qkv.metrics.entities import agreement, scheme_of
 
 Tags = list[str]
 
@@ -83,7 +83,7 @@ def _source(words: list[str]) -> Source:
     """The source of a recipe, in JSON: `{"kind": "columns", "path": …, "test_path": …}`."""
     parser = argparse.ArgumentParser(prog="python -m bench.baselines", description=_source.__doc__)
     parser.add_argument("source", type=json.loads)
-    from qkv import tasks  # noqa: F401  # the kinds of sources
+    from qkv.runs import tasks  # noqa: F401  # the kinds of sources
 
     return Source.from_dict(parser.parse_args(words).source)
 

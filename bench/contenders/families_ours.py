@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from qkv.directories.build import Model, build
-from qkv.families import FAMILIES
+from qkv.io.directories.build import Model, build
+from qkv.io.families import FAMILIES
 
 from . import families
 from .plain import PlainStep, facts

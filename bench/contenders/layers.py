@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from qkv.layers.feedforward import FeedForward
-from qkv.layers.moe import MixtureOfExperts
-from qkv.models.initialization import Normal, initialize
-from qkv.models.unfilled import Unfilled
+from qkv.nn.layers.feedforward import FeedForward
+from qkv.nn.layers.moe import MixtureOfExperts
+from qkv.nn.models.initialization import Normal, initialize
+from qkv.nn.models.unfilled import Unfilled
 
 
 class Layer:

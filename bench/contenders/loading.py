@@ -56,9 +56,9 @@ def directory(model: str) -> Path:
     """Where the model lies; it is made where it does not yet."""
     folder = place(model)
     if not (folder / "config.json").exists():
-        from qkv.directories.build import build
-        from qkv.families import FAMILIES
-        from qkv.inference.run import Run
+        from qkv.io.directories.build import build
+        from qkv.io.families import FAMILIES
+        from qkv.runs.inference.run import Run
 
         spec = FAMILIES[MODELS[model]["model_type"]].spec(MODELS[model])
         Run(build(spec, seed=0), None, task="continue").save(folder, to="hub", max_shard_size="100GB")

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import DataCollatorForSeq2Seq, MarianConfig, MarianMTModel, PreTrainedTokenizerFast
 from transformers.trainer_pt_utils import LengthGroupedSampler
-
-from tokenizers import Tokenizer
 
 from .gpt import DTYPES, check
 from .pairs import PairShape

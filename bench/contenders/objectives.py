@@ -9,9 +9,9 @@ from typing import Any
 from qkv.core.batch import Batch
 from qkv.core.ranks import ALONE
 from qkv.data.loader.stream import stream
-from qkv.directories.build import build
-from qkv.experiments.tokenizer import make
-from qkv.recipes.recipe import Recipe
+from qkv.io.directories.build import build
+from qkv.runs.recipes.recipe import Recipe
+from qkv.runs.train.tokenizer import make
 from qkv.training.step import Stepper
 
 STEPS = 12  # of a round, so that each has its share of pools that are made

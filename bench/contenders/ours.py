@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 
 import qkv
-from qkv.attention.feature_maps import Elu1
-from qkv.attention.linear import linear_attention
 from qkv.core.batch import Batch
 from qkv.core.layout import Layout
 from qkv.core.ranks import ALONE
-from qkv.kernels.cpu.block_plan import consecutive, share
-from qkv.patterns.basic import Pattern, dilated, global_tokens, strided
-from qkv.patterns.bigbird import BigBird
+from qkv.nn.attention.feature_maps import Elu1
+from qkv.nn.attention.linear import linear_attention
+from qkv.nn.kernels.cpu.block_plan import consecutive, share
+from qkv.nn.patterns.basic import Pattern, dilated, global_tokens, strided
+from qkv.nn.patterns.bigbird import BigBird
 from qkv.training.objective import NextToken
 from qkv.training.optimizers import AdamW
 from qkv.training.settings import Training

@@ -12,8 +12,8 @@ import qkv
 from qkv.core.batch import Batch
 from qkv.core.layout import Layout
 from qkv.core.ranks import ALONE
-from qkv.experiments.train import train
-from qkv.recipes.recipe import Recipe
+from qkv.runs.recipes.recipe import Recipe
+from qkv.runs.train.train import train
 from qkv.training import loop
 from qkv.training.objective import SequenceToSequence
 from qkv.training.step import Stepper, StepResult

@@ -14,7 +14,7 @@ from qkv.core.ranks import ALONE
 from qkv.data.batching.settings import Batching
 from qkv.data.loader.stream import stream
 from qkv.data.source import Source, Split, Table
-from qkv.tasks.image_classification.task import ImageClassify
+from qkv.runs.tasks.image_classification.task import ImageClassify
 from qkv.training.objective import Labels
 from qkv.training.step import Stepper
 

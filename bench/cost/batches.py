@@ -6,9 +6,9 @@ import torch
 
 from qkv.core.batch import Batch
 from qkv.core.layout import Layout
-from qkv.cost.flops import Shape
-from qkv.cost.images import image_batch, patches_of
-from qkv.models.transformer import Transformer
+from qkv.nn.cost.flops import Shape
+from qkv.nn.cost.images import image_batch, patches_of
+from qkv.nn.models.transformer import Transformer
 
 
 def batch_of(spec: Transformer, shape: Shape) -> Batch:

@@ -17,13 +17,13 @@ from typing import Any
 import torch
 
 from qkv.core.ranks import ALONE
-from qkv.cost.flops import Shape
-from qkv.cost.images import image_tokens
-from qkv.experiments.costs.measured_time import generation_seconds, training_seconds
-from qkv.families import preset
 from qkv.generation.generate import generate
-from qkv.models.build import build
-from qkv.models.transformer import Transformer
+from qkv.io.families import preset
+from qkv.lab.costs.measured_time import generation_seconds, training_seconds
+from qkv.nn.cost.flops import Shape
+from qkv.nn.cost.images import image_tokens
+from qkv.nn.models.build import build
+from qkv.nn.models.transformer import Transformer
 from qkv.training.mixed_precision import choose
 from qkv.training.objective import Labels
 from qkv.training.settings import Training

@@ -100,8 +100,8 @@ def directory(name: str, tiny: bool) -> Path:
     """The directory of the Hub of a model with random weights; it is made where it isn't there yet."""
     place = FOLDER / "encoding" / (name.lower().replace("/", "-") + ("-tiny" if tiny else ""))
     if not (place / "config.json").exists():
-        from qkv.directories.build import build
-        from qkv.families import FAMILIES
+        from qkv.io.directories.build import build
+        from qkv.io.families import FAMILIES
 
         config = MODELS[name] | (TINY if tiny else BASE)
         build(FAMILIES[config["model_type"]].spec(config), seed=0).save(place, to="hub")

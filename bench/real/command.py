@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from qkv.experiments.reproduce.table import page as reproduced
+from qkv.lab.reproduce.table import page as reproduced
 
 from . import COMMANDS, DATA, commands, entries, keep, kept, machine, measure, measure_documented, table
 from .plot import figure

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from qkv.parallel.scale import AXES
+from qkv.training.parallel.scale import AXES
 
 from .. import machine
 from ..page_tables import keep

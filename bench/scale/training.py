@@ -8,12 +8,12 @@ import qkv
 from qkv.core.batch import Batch
 from qkv.core.layout import Layout
 from qkv.data.batching.sharding import share_of
-from qkv.parallel.scale import Scale
-from qkv.parallel.team import Team
-from qkv.parallel.team import team as joined
-from qkv.parallel.world import World
 from qkv.training.checkpoints.weights import model_tensors, optimizer_tensors
 from qkv.training.objective import NextToken
+from qkv.training.parallel.scale import Scale
+from qkv.training.parallel.team import Team
+from qkv.training.parallel.team import team as joined
+from qkv.training.parallel.world import World
 from qkv.training.settings import Training
 from qkv.training.step import Stepper
 

@@ -24,9 +24,9 @@ def qkv(model: str, precision: str, threads: int) -> Decode:
     import torch
 
     from qkv.generation import generate
-    from qkv.inference.run import load
-    from qkv.models.quantized.quantize import quantize
-    from qkv.quantization.scheme import Scheme
+    from qkv.nn.models.quantized.quantize import quantize
+    from qkv.nn.quantization.scheme import Scheme
+    from qkv.runs.inference.run import load
 
     torch.set_num_threads(threads)
     module: Any = load(model, "cpu", dtype="bfloat16" if precision == "bf16" else "float32").model

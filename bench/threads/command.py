@@ -18,16 +18,16 @@ from typing import Any
 import torch
 
 from qkv.core.ranks import ALONE
-from qkv.cost.flops import Shape
-from qkv.cost.hardware import usable_cores
-from qkv.cost.images import image_tokens
-from qkv.families import preset
 from qkv.generation import generate
-from qkv.kernels.threads import set_threads
-from qkv.models.build import build
-from qkv.models.quantized.quantize import quantize
-from qkv.models.transformer import Transformer
-from qkv.quantization.scheme import Scheme
+from qkv.io.families import preset
+from qkv.nn.cost.flops import Shape
+from qkv.nn.cost.hardware import usable_cores
+from qkv.nn.cost.images import image_tokens
+from qkv.nn.kernels.threads import set_threads
+from qkv.nn.models.build import build
+from qkv.nn.models.quantized.quantize import quantize
+from qkv.nn.models.transformer import Transformer
+from qkv.nn.quantization.scheme import Scheme
 from qkv.training.objective import Labels
 from qkv.training.settings import Training
 from qkv.training.step import Stepper

@@ -64,8 +64,8 @@ def model(shape: str, tiny: bool = False) -> Path:
     """The directory of the Hub of a shape; it is made where it isn't there yet."""
     place = FOLDER / "translating" / (shape.lower() + ("-tiny" if tiny else ""))
     if not (place / "config.json").exists():
-        from qkv.directories.build import build
-        from qkv.families import FAMILIES
+        from qkv.io.directories.build import build
+        from qkv.io.families import FAMILIES
 
         config = settings(shape, tiny)
         module = build(FAMILIES["marian"].spec(config), seed=0)

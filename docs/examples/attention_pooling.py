@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from qkv import Gaussian, Score, attend
-from qkv.attention.scores import ScoreModule
+from qkv.nn.attention.scores import ScoreModule
 
 
 def pool(

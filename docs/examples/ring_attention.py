@@ -14,11 +14,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from qkv import Layout, attend, causal
-from qkv.attention.attend import check_layouts, check_options, check_tensors, layouts_of
-from qkv.attention.ring import Order, Parcel, Problem, Schedule, attend_shards
-from qkv.kernels.plan import allowed_mask
-from qkv.patterns.basic import Full, Pattern
-from qkv.positions.base import Bias
+from qkv.nn.attention.attend import check_layouts, check_options, check_tensors, layouts_of
+from qkv.nn.attention.ring import Order, Parcel, Problem, Schedule, attend_shards
+from qkv.nn.kernels.plan import allowed_mask
+from qkv.nn.patterns.basic import Full, Pattern
+from qkv.nn.positions.base import Bias
 
 _FULL = Full()
 

@@ -8,7 +8,7 @@ import pytest
 from bench.batching import CASES, QUICK, Case, main, table
 
 from bench import machine
-from qkv.recipes.recipe import Recipe
+from qkv.runs.recipes.recipe import Recipe
 
 
 def test_quick_measures_a_training_and_its_data(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from bench.real import command as pages
 from bench.real.plot import figure
 
 from bench import real
-from qkv.recipes.recipe import Recipe
+from qkv.runs.recipes.recipe import Recipe
 
 ENTRIES = real.entries()
 

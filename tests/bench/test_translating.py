@@ -11,7 +11,7 @@ from bench.translating.peer import LIBRARIES
 
 import qkv
 from bench import corpora, machine
-from qkv.families.marian import marian
+from qkv.io.families.marian import marian
 
 
 def test_every_library_can_be_called() -> None:

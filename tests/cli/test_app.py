@@ -15,9 +15,9 @@ import typer
 from qkv.cli import main
 from qkv.cli.app import COMMANDS as COMMANDS_OF_GROUPS
 from qkv.cli.app import GROUPS, MEANINGS, WITHIN, app
-from qkv.families import presets
-from qkv.recipes.packaged import packaged
-from qkv.recipes.synonyms import RECIPES
+from qkv.io.families import presets
+from qkv.runs.recipes.packaged import packaged
+from qkv.runs.recipes.synonyms import RECIPES
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 

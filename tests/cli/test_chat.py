@@ -11,8 +11,8 @@ import pytest
 import run_tiny
 
 from qkv.cli import main
-from qkv.inference.chat import chat
-from qkv.inference.run import load
+from qkv.runs.inference.chat import chat
+from qkv.runs.inference.run import load
 
 
 @pytest.fixture(scope="module")

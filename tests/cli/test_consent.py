@@ -265,7 +265,7 @@ def test_packages_beside_the_modules_of_a_recipe_do_not_count_as_installed(termi
 
 def test_a_recipe_read_without_its_code_stays_so(terminal: Terminal, tmp_path: Path) -> None:
     """`qkv.load` runs no code unless it is told to; evaluating such a run in Python does not either."""
-    from qkv.recipes.recipe import Recipe
+    from qkv.runs.recipes.recipe import Recipe
 
     recipe = Recipe.load(with_parts(tmp_path / "mine"), imports=False)
     assert recipe.change(["data.test=5"]).data.test == 5 and not (tmp_path / "ran").exists()

@@ -9,9 +9,9 @@ import torch
 from safetensors.torch import load_file
 
 from qkv.cli import main
-from qkv.directories.build import build
-from qkv.families import preset
-from qkv.inference.run import Run
+from qkv.io.directories.build import build
+from qkv.io.families import preset
+from qkv.runs.inference.run import Run
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from qkv.cli import main
-from qkv.recipes.recipe import Recipe, argument_of
+from qkv.runs.recipes.recipe import Recipe, argument_of
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ HEADLESS = (  # the same model, with a head that its spec does not name
     .replace("self.head.cost", "LanguageModel(tied=False).cost")
 )
 PATTERN = '''"""A part."""
-from qkv.patterns.basic import Causal
+from qkv.nn.patterns.basic import Causal
 
 
 class Backwards(Causal, kind="backwards-{name}"):
@@ -256,7 +256,7 @@ def test_installed_packages_are_imported_by_their_entry_points(tmp_path: Path) -
     assert "welcome to their parts" in done.stderr
     assert done.stderr.count("can't be imported") == 1
     assert "their_broken of the package their-parts can't be imported: out of order" in done.stderr
-    program = "from qkv.patterns.basic import Pattern; print(Pattern.from_dict({'kind': 'backwards-theirs'}))"
+    program = "from qkv.nn.patterns.basic import Pattern; print(Pattern.from_dict({'kind': 'backwards-theirs'}))"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), str(site)])}
     found = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=100, check=True

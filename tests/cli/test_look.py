@@ -12,7 +12,7 @@ import pytest
 
 import qkv
 from qkv.cli import look, main
-from qkv.inference.run import Run
+from qkv.runs.inference.run import Run
 
 
 @pytest.mark.usefixtures("elsewhere")

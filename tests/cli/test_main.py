@@ -114,7 +114,7 @@ def test_every_exception_has_its_sentence_and_status(
         raise error
 
     monkeypatch.setattr("qkv.cli.errors.imported", [])  # other tests of this process may have imported modules
-    monkeypatch.setattr("qkv.recipes.recipe.Recipe.load", failing)
+    monkeypatch.setattr("qkv.runs.recipes.recipe.Recipe.load", failing)
     assert main(["train", "reverse"]) == status
     assert said in capsys.readouterr().err
 

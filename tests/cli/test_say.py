@@ -18,7 +18,7 @@ from run_untrained import bert, of, words
 from qkv.cli import main
 from qkv.cli.results import show
 from qkv.cli.say import visible
-from qkv.models.heads.sequence import SequenceClassifier
+from qkv.nn.models.heads.sequence import SequenceClassifier
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\x08"
 SHOWN = r"\x1b]0;owned\x07\x1b[2J\x9b31m\r\x08"

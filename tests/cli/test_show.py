@@ -10,8 +10,8 @@ from run_tiny import TINY
 from run_untrained import of, words
 
 from qkv.cli import main
-from qkv.directories.build import build
-from qkv.families import preset
+from qkv.io.directories.build import build
+from qkv.io.families import preset
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 

@@ -14,8 +14,8 @@ from run_untrained import bert, of, words
 
 from qkv.cli import main
 from qkv.cli.texts import each
-from qkv.models.heads.sequence import SequenceClassifier
-from qkv.models.heads.text import TokenClassifier
+from qkv.nn.models.heads.sequence import SequenceClassifier
+from qkv.nn.models.heads.text import TokenClassifier
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ from PIL import Image
 from run_untrained import bert, of, vit, words
 
 from qkv.cli import main
-from qkv.inference.run import Run
-from qkv.inference.uses import NEEDS
-from qkv.models.heads.sequence import SequenceClassifier
-from qkv.models.heads.text import Span, TokenClassifier
+from qkv.nn.models.heads.sequence import SequenceClassifier
+from qkv.nn.models.heads.text import Span, TokenClassifier
+from qkv.runs.inference.run import Run
+from qkv.runs.inference.uses import NEEDS
 
 ASKED = {
     "generate": ["--max-new-tokens", "2", "ab"],

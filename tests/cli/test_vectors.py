@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from qkv.cli.vectors import app
+from qkv.data.tokenizers.tokenizer import train
 from qkv.data.vectors.word2vec_format import read
-from qkv.tokenizers.tokenizer import train
 
 
 @pytest.fixture

@@ -13,21 +13,21 @@ from typing import Any, NamedTuple
 
 import torch
 
-import qkv.attention
 import qkv.core
 import qkv.generation
-import qkv.kv_cache
-import qkv.layers
-import qkv.models
-import qkv.patterns
-import qkv.positions
-from qkv.attention.multi_head import Mixer
+import qkv.nn.attention
+import qkv.nn.kv_cache
+import qkv.nn.layers
+import qkv.nn.models
+import qkv.nn.patterns
+import qkv.nn.positions
 from qkv.core.spec import Spec
 from qkv.generation.speculation import Speculation
-from qkv.kernels.backends import BACKENDS
-from qkv.layers.feedforward import FeedForwardLayer
-from qkv.layers.norm import Norm
-from qkv.patterns.basic import (
+from qkv.nn.attention.multi_head import Mixer
+from qkv.nn.kernels.backends import BACKENDS
+from qkv.nn.layers.feedforward import FeedForwardLayer
+from qkv.nn.layers.norm import Norm
+from qkv.nn.patterns.basic import (
     Pattern,
     axial,
     by_head,
@@ -45,23 +45,23 @@ from qkv.patterns.basic import (
     strided,
     window,
 )
-from qkv.patterns.bigbird import BigBird
-from qkv.positions.absolute import Learned, NoPosition, Sinusoidal
-from qkv.positions.base import Position
-from qkv.positions.bias import ALiBi, T5Buckets
-from qkv.positions.rope_scaling import YaRN
-from qkv.positions.rotary import Rotary
-from qkv.positions.xpos import XPos
+from qkv.nn.patterns.bigbird import BigBird
+from qkv.nn.positions.absolute import Learned, NoPosition, Sinusoidal
+from qkv.nn.positions.base import Position
+from qkv.nn.positions.bias import ALiBi, T5Buckets
+from qkv.nn.positions.rope_scaling import YaRN
+from qkv.nn.positions.rotary import Rotary
+from qkv.nn.positions.xpos import XPos
 
 for _package in (
-    qkv.attention,
+    qkv.nn.attention,
     qkv.core,
     qkv.generation,
-    qkv.kv_cache,
-    qkv.layers,
-    qkv.models,
-    qkv.patterns,
-    qkv.positions,
+    qkv.nn.kv_cache,
+    qkv.nn.layers,
+    qkv.nn.models,
+    qkv.nn.patterns,
+    qkv.nn.positions,
 ):  # whatever registers itself has to be imported to be seen
     for _module in pkgutil.walk_packages(_package.__path__, f"{_package.__name__}."):
         importlib.import_module(_module.name)
@@ -154,7 +154,7 @@ HEADS: Mapping[str, dict[str, Any]] = {
 FAMILIES = ("encoder", "decoder", "encoder-decoder")
 DECODERS = ("decoder", "encoder-decoder")
 
-# Mixers over whole sequences, held to transformers in tests/families and to their equations in tests/attention.
+# Mixers over whole sequences, held to transformers in tests/io/families and to their equations in tests/nn/attention.
 OF_LONG_TEXTS = ("global-attention", "block-sparse")
 # Other mathematics, which is held to its own definition: tests/contracts/test_linear_mixers.py, tests/attention/test_*.py
 OF_THEIR_OWN = (
@@ -176,7 +176,9 @@ TABLES: Mapping[type[Spec], tuple[str, Mapping[str, Any]]] = {
 }
 
 
-OF_IMAGES = {"grid"}  # positions over patches, which these models of tokens have none of: tests/layers/test_patches.py
+OF_IMAGES = {
+    "grid"
+}  # positions over patches, which these models of tokens have none of: tests/nn/layers/test_patches.py
 
 
 def ours(role: type[Spec]) -> list[str]:
@@ -232,7 +234,7 @@ def biases() -> list[Example]:
     return [Example("none", None), *schemes, Example("dense", "dense"), Example("keys", "keys")]
 
 
-# Backends that serve some requests only, or some machines: tests/kernels has tests of their own. `flash` takes part
+# Backends that serve some requests only, or some machines: tests/nn/kernels has tests of their own. `flash` takes part
 # where Triton runs, on a GPU or with TRITON_INTERPRET=1.
 PARTIAL = (
     "flex",

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from qkv.core.layout import Layout, View
-from qkv.patterns.basic import Pattern
-from qkv.positions.base import Bias
+from qkv.nn.patterns.basic import Pattern
+from qkv.nn.positions.base import Bias
 
 
 def visible(pattern: Pattern, layout: Layout, kv_layout: Layout, batch: int, heads: int) -> Tensor:

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 import qkv
-from qkv.attention.multi_head import Attention
 from qkv.core.layout import Layout, Role
-from qkv.models.block import Block
-from qkv.models.stack import Stack
-from qkv.models.transformer import Transformer, TransformerModel
-from qkv.patterns.basic import Pattern, causal, full
-from qkv.positions.absolute import Learned, NoPosition
-from qkv.positions.base import Position
+from qkv.nn.attention.multi_head import Attention
+from qkv.nn.models.block import Block
+from qkv.nn.models.stack import Stack
+from qkv.nn.models.transformer import Transformer, TransformerModel
+from qkv.nn.patterns.basic import Pattern, causal, full
+from qkv.nn.positions.absolute import Learned, NoPosition
+from qkv.nn.positions.base import Position
 
 VOCAB, WIDTH, LONGEST, PREFIXED = 17, 16, 40, 3
 FEEDFORWARD = {"kind": "feedforward", "d_ff": 20}

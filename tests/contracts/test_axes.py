@@ -10,8 +10,8 @@ from axes import PARTIAL, PATTERNS, Example, backends, biases, missing, patterns
 from selection import SHARE, Combination, Contract, sample, select
 from small import PREFIXED
 
-from qkv.kernels.backends import BACKENDS
-from qkv.patterns.basic import causal, full, prefix, window
+from qkv.nn.kernels.backends import BACKENDS
+from qkv.nn.patterns.basic import causal, full, prefix, window
 
 
 def test_every_registered_kind_has_an_example() -> None:

@@ -27,9 +27,9 @@ from small import (
 from torch import Tensor
 
 import qkv
-from qkv.attention.attend import attend
 from qkv.core.layout import Layout
-from qkv.positions.base import Bias, Position, Widths
+from qkv.nn.attention.attend import attend
+from qkv.nn.positions.base import Bias, Position, Widths
 
 H = 4
 
@@ -247,7 +247,7 @@ def run(built: Any) -> tuple[Tensor, dict[str, Tensor]]:
 
 
 def test_the_longest_places_are_more_than_one_tile() -> None:
-    from qkv.kernels.cpu.flash_attention import tile_grid
+    from qkv.nn.kernels.cpu.flash_attention import tile_grid
 
     rows, layout, kv_layout = PLACES["long"]()
     grid = tile_grid(qkv.full(), layout, kv_layout, rows * H, "cpu")

@@ -1,7 +1,7 @@
 """cached = uncached: decoding in steps, in chunks, after reorder and after rewind gives the logits of one full pass.
 
 Plain caches, rings, pages and sinks with room for all are exact; 8 bits are within an error that is stated here. What 4 bits
-hold is in tests/kv_cache/test_kinds.py: models as small and stirred as these make any error large.
+hold is in tests/nn/kv_cache/test_kinds.py: models as small and stirred as these make any error large.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from small import alone, ids, model, padded, same, spec, spread
 from torch import Tensor
 
 import qkv
-from qkv.attention.multi_head import Attention
 from qkv.core.layout import Layout
 from qkv.generation.generate import generate
-from qkv.kv_cache.cache import Cache
-from qkv.kv_cache.kinds import CacheKind, FullCache, PagedCache, QuantizedCache, SinkCache
-from qkv.positions.absolute import Learned, NoPosition, Sinusoidal
-from qkv.positions.base import Position
-from qkv.positions.bias import ALiBi, T5Buckets
-from qkv.positions.rotary import Rotary
+from qkv.nn.attention.multi_head import Attention
+from qkv.nn.kv_cache.cache import Cache
+from qkv.nn.kv_cache.kinds import CacheKind, FullCache, PagedCache, QuantizedCache, SinkCache
+from qkv.nn.positions.absolute import Learned, NoPosition, Sinusoidal
+from qkv.nn.positions.base import Position
+from qkv.nn.positions.bias import ALiBi, T5Buckets
+from qkv.nn.positions.rotary import Rotary
 
 TOKENS, PROMPT, ROWS = 13, 4, 3
 KINDS: dict[str, CacheKind] = {
@@ -191,7 +191,7 @@ def senseless(case: Combination) -> str | None:
         and case.way is rewound
         and Attention(n_heads=1, pattern=case.pattern).remembers() is not None
     ):
-        return "a quantized window goes back as far as it holds: tests/kv_cache/test_kinds.py"
+        return "a quantized window goes back as far as it holds: tests/nn/kv_cache/test_kinds.py"
     return None
 
 

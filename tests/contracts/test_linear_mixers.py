@@ -14,16 +14,16 @@ from small import alone, distance, gradients, ids, model, packed, padded, same, 
 from torch import Tensor
 
 import qkv
-from qkv.attention.convolution import ByteNetConvolution, Convolution
-from qkv.attention.feature_maps import Favor, FeatureMap, Relu
-from qkv.attention.linear import LinearAttention
-from qkv.attention.multi_head import Attention
-from qkv.attention.performer import Performer
 from qkv.core.batch import IGNORE
-from qkv.models.transformer import TransformerModel
-from qkv.patterns.basic import causal, documents, full
-from qkv.positions.absolute import Learned, NoPosition
-from qkv.positions.rotary import Rotary
+from qkv.nn.attention.convolution import ByteNetConvolution, Convolution
+from qkv.nn.attention.feature_maps import Favor, FeatureMap, Relu
+from qkv.nn.attention.linear import LinearAttention
+from qkv.nn.attention.multi_head import Attention
+from qkv.nn.attention.performer import Performer
+from qkv.nn.models.transformer import TransformerModel
+from qkv.nn.patterns.basic import causal, documents, full
+from qkv.nn.positions.absolute import Learned, NoPosition
+from qkv.nn.positions.rotary import Rotary
 
 MIXERS = [
     Example("elu1", LinearAttention(n_heads=4)),

@@ -1,7 +1,7 @@
 """quantized = dequantized: a model with codes in place of weights computes what it computes with the numbers that these
 stand for, in one pass, in steps, as the base of an adapter, and after it was saved and loaded.
 
-How far codes are from the weights is tested in tests/quantization.
+How far codes are from the weights is tested in tests/nn/quantization.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from small import gradients, ids, padded, same, same_gradients, spec, stirred
 from torch import Tensor
 
 import qkv
-from qkv.layers.lora import LoRA, adapt
-from qkv.layers.quantized import quantized
-from qkv.models.quantized import matrices, quantize
-from qkv.patterns.basic import causal, full, window
-from qkv.positions.absolute import Learned
-from qkv.positions.bias import ALiBi
-from qkv.positions.rotary import Rotary
-from qkv.quantization.scheme import Scheme, Weights
+from qkv.nn.layers.lora import LoRA, adapt
+from qkv.nn.layers.quantized import quantized
+from qkv.nn.models.quantized import matrices, quantize
+from qkv.nn.patterns.basic import causal, full, window
+from qkv.nn.positions.absolute import Learned
+from qkv.nn.positions.bias import ALiBi
+from qkv.nn.positions.rotary import Rotary
+from qkv.nn.quantization.scheme import Scheme, Weights
 
 SCHEMES: Mapping[str, Scheme] = {
     "int8": Scheme(weights="int8"),

@@ -19,8 +19,8 @@ from torch import Tensor
 import qkv
 from qkv.core.batch import IGNORE
 from qkv.generation import generate, score
-from qkv.models.recurrent.decoder import Context
-from qkv.models.recurrent.model import Recurrent
+from qkv.nn.models.recurrent.decoder import Context
+from qkv.nn.models.recurrent.model import Recurrent
 from qkv.training.loop import fit
 from qkv.training.objective import SequenceToSequence
 from qkv.training.settings import Training

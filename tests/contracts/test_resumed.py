@@ -15,8 +15,8 @@ from small import ids, padded, spec
 
 import qkv
 from qkv.core.batch import Batch
-from qkv.models.transformer import TransformerModel
-from qkv.positions.bias import ALiBi, T5Buckets
+from qkv.nn.models.transformer import TransformerModel
+from qkv.nn.positions.bias import ALiBi, T5Buckets
 from qkv.training.logging.metrics_file import read_metrics
 from qkv.training.loop import fit
 from qkv.training.objective import NextToken, SequenceToSequence

@@ -12,7 +12,7 @@ import pytest
 FIRST_CALL = """
 import torch, qkv
 from qkv.core.graphs import Operator
-import qkv.kernels.cpu.tiled
+import qkv.nn.kernels.cpu.tiled
 assert {"tiled", "tiled_backward"} <= Operator.waiting.keys()
 x = torch.randn(1, 8, 1, 8)
 qkv.attend(x, x, x, backend="tiled")

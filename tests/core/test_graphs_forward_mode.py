@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from qkv.attention.attend import attend
 from qkv.core.graphs import in_forward_mode
-from qkv.layers.dropout import dropout
-from qkv.layers.grouped_linear import GroupedLinear
-from qkv.layers.losses import linear_cross_entropy
-from qkv.patterns.basic import causal, window
-from qkv.positions.base import Bias
-from qkv.positions.bias import T5Buckets
+from qkv.nn.attention.attend import attend
+from qkv.nn.layers.dropout import dropout
+from qkv.nn.layers.grouped_linear import GroupedLinear
+from qkv.nn.layers.losses import linear_cross_entropy
+from qkv.nn.patterns.basic import causal, window
+from qkv.nn.positions.base import Bias
+from qkv.nn.positions.bias import T5Buckets
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:

@@ -6,7 +6,7 @@ import pytest
 from pydantic import Field, ValidationError
 
 from qkv.core.spec import SCHEMA, Cost, Spec, counted, nearest, with_article
-from qkv.patterns.basic import Pattern
+from qkv.nn.patterns.basic import Pattern
 from qkv.training.optimizers.adamw import AdamW
 from qkv.training.optimizers.lion import Lion
 

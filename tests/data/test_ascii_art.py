@@ -7,8 +7,8 @@ import torch
 
 from qkv.data import ascii_art
 from qkv.data.synthetic.bird_calls import CALLS
-from qkv.experiments.batch_preview import TaskRow, preview
-from qkv.recipes.recipe import Recipe
+from qkv.runs.recipes.recipe import Recipe
+from qkv.runs.train.batch_preview import TaskRow, preview
 
 
 def test_a_picture_in_shades() -> None:

@@ -19,12 +19,12 @@ from qkv.data.classes import (
 )
 from qkv.data.source import Skipped, Source, Split, Table
 from qkv.data.task import Task
-from qkv.tasks.detection.task import Detect
-from qkv.tasks.multiple_choice.task import Choice
-from qkv.tasks.segmentation.task import Segment
-from qkv.tasks.tagging.task import Tag
-from qkv.tasks.text_classification.task import Classify
-from qkv.tasks.text_regression.task import Regress
+from qkv.runs.tasks.detection.task import Detect
+from qkv.runs.tasks.multiple_choice.task import Choice
+from qkv.runs.tasks.segmentation.task import Segment
+from qkv.runs.tasks.tagging.task import Tag
+from qkv.runs.tasks.text_classification.task import Classify
+from qkv.runs.tasks.text_regression.task import Regress
 
 
 class Labels(Source, kind="labels-test"):

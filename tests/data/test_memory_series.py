@@ -9,8 +9,8 @@ import pytest
 
 from qkv.data import Source
 from qkv.data.memory_series import MemorySeries
-from qkv.experiments import from_python
-from qkv.recipes.recipe import Recipe
+from qkv.runs.recipes.recipe import Recipe
+from qkv.runs.train import from_python
 
 ROWS = [{"load": float(i), "price": i / 2} for i in range(60)]
 

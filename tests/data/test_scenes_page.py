@@ -11,10 +11,10 @@ import pytest
 
 from qkv.data.source import Source
 from qkv.data.task import Item, RandomContext
-from qkv.layers.patches import Patches
-from qkv.recipes.recipe import Recipe
-from qkv.tasks.detection.task import Detect
-from qkv.tasks.segmentation.task import Segment
+from qkv.nn.layers.patches import Patches
+from qkv.runs.recipes.recipe import Recipe
+from qkv.runs.tasks.detection.task import Detect
+from qkv.runs.tasks.segmentation.task import Segment
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data-scenes.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^qkv train (.*)$", PAGE, re.MULTILINE)

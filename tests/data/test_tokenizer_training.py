@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qkv.data.tokenizer_training import train_from_files
-from qkv.tokenizers.tokenizer import train
+from qkv.data.tokenizers.tokenizer import train
 
 
 def test_files_are_read_line_by_line(tmp_path: Path) -> None:

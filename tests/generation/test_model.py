@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from qkv.core.layout import Layout
-from qkv.families import preset
 from qkv.generation import generate, score
-from qkv.models.build import build
-from qkv.models.transformer import TransformerModel
+from qkv.io.families import preset
+from qkv.nn.models.build import build
+from qkv.nn.models.transformer import TransformerModel
 
 SIZES = {"d_model": 32, "n_layers": 2, "n_heads": 4, "d_ff": 64, "vocab_size": 50}
 PROMPTS = [[4, 5, 6, 7, 8, 9, 10], [11], [12, 13, 14], [3, 3]]

@@ -11,7 +11,7 @@ from torch import nn
 import qkv
 from qkv.generation import generate, score
 from qkv.generation.model_interface import evaluating
-from qkv.models.heads.text import TokenClassifier
+from qkv.nn.models.heads.text import TokenClassifier
 
 SIZES = {"vocab_size": 20, "d_model": 8, "n_layers": 1, "n_heads": 2, "max_positions": 16}
 IDS = torch.tensor([[3, 4, 5]])

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from qkv.families import preset
 from qkv.generation import generate, trace
 from qkv.generation.logits_processors import NoRepeatNGram
 from qkv.generation.sampling import MinP, TopK
-from qkv.models.build import build
+from qkv.io.families import preset
+from qkv.nn.models.build import build
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import torch
 from hypothesis import strategies as st
 
 from qkv.core.layout import Layout, Role
-from qkv.patterns.basic import causal, documents, full, prefix, sinks, window
+from qkv.nn.patterns.basic import causal, documents, full, prefix, sinks, window
 
 PATTERNS = [
     full(),

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from qkv.explain.explanation import Explanation
-from qkv.explain.steps import Table
+from qkv.learn.explain.explanation import Explanation
+from qkv.learn.explain.steps import Table
 
 ROUNDING = 5.1e-5  # of four decimals
 

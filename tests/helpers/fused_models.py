@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 import qkv
-from qkv.models.transformer import TransformerModel
+from qkv.nn.models.transformer import TransformerModel
 
 
 def varied_model(

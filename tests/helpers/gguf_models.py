@@ -6,14 +6,14 @@ from typing import Any
 
 import torch
 
-from qkv.directories.build import build
-from qkv.directories.origin import Origin
-from qkv.families import preset
-from qkv.positions.rope_scaling import LinearScaling, Llama3Scaling, LongRoPE, YaRN
-from qkv.positions.rotary import Rotary
-from qkv.tokenizers.tokenizer import Tokenizer, train
-from qkv.tokenizers.tokenizer_json import Extra, checked
-from qkv.tokenizers.training.bpe import BPE
+from qkv.data.tokenizers.tokenizer import Tokenizer, train
+from qkv.data.tokenizers.tokenizer_json import Extra, checked
+from qkv.data.tokenizers.training.bpe import BPE
+from qkv.io.directories.build import build
+from qkv.io.directories.origin import Origin
+from qkv.io.families import preset
+from qkv.nn.positions.rope_scaling import LinearScaling, Llama3Scaling, LongRoPE, YaRN
+from qkv.nn.positions.rotary import Rotary
 
 SIZES: dict[str, Any] = {"vocab_size": 96, "d_model": 64, "n_layers": 4, "n_heads": 4}
 LENGTH = {**SIZES, "max_positions": 64}
@@ -102,9 +102,9 @@ def trained(**settings: Any) -> Tokenizer:
 
 def pieces(unigram: bool) -> Tokenizer:
     """A tokenizer as SentencePiece makes it: BPE by scores that falls back to bytes, as Llama's, or the unigram model."""
-    from qkv.tokenizers.pipelines import BYTES
-    from qkv.tokenizers.sentencepiece.model_file import Kind, ModelType, Piece, SentencePiece
-    from qkv.tokenizers.sentencepiece.pipeline import pipeline
+    from qkv.data.tokenizers.pipelines import BYTES
+    from qkv.data.tokenizers.sentencepiece.model_file import Kind, ModelType, Piece, SentencePiece
+    from qkv.data.tokenizers.sentencepiece.pipeline import pipeline
 
     characters = sorted({character for text in TEXT for character in text.replace(" ", "▁")})
     words = ["▁t", "he", "▁the", "at", "▁c", "▁cat", "▁m", "▁mat", "s", "▁mats", "ma", "te", "▁hats", "ha", "ats"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qkv.kernels.native import weight_gradients
+from qkv.nn.kernels.native import weight_gradients
 
 
 def compute_by_panels(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> bool:

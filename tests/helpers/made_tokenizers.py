@@ -6,12 +6,12 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from qkv.tokenizers.tokenizer import Tokenizer, train
-from qkv.tokenizers.training.bpe import BPE
-from qkv.tokenizers.training.spec import TokenizerSpec
-from qkv.tokenizers.training.unigram import Unigram
-from qkv.tokenizers.training.wordpiece import WordPiece
-from qkv.tokenizers.training.words_chars_bytes import Byte, Char, Word
+from qkv.data.tokenizers.tokenizer import Tokenizer, train
+from qkv.data.tokenizers.training.bpe import BPE
+from qkv.data.tokenizers.training.spec import TokenizerSpec
+from qkv.data.tokenizers.training.unigram import Unigram
+from qkv.data.tokenizers.training.wordpiece import WordPiece
+from qkv.data.tokenizers.training.words_chars_bytes import Byte, Char, Word
 
 TEXTS = [
     "the cat sat on the mat, and the cats ate.",

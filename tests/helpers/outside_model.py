@@ -11,11 +11,11 @@ from torch.nn import functional as F
 
 from qkv.core.layout import Layout
 from qkv.core.spec import Cost
-from qkv.directories.build import GenerativeModel
-from qkv.layers.losses import LossSums
-from qkv.models.base import ModelSpec
-from qkv.models.heads.text import LanguageModel
-from qkv.models.initialization import Initialization, Normal
+from qkv.io.directories.build import GenerativeModel
+from qkv.nn.layers.losses import LossSums
+from qkv.nn.models.base import ModelSpec
+from qkv.nn.models.heads.text import LanguageModel
+from qkv.nn.models.initialization import Initialization, Normal
 
 
 class Convolutions(ModelSpec, kind="convolutions"):

@@ -11,7 +11,7 @@ from qkv.data.batching.settings import Batching
 from qkv.data.loader.stream import stream
 from qkv.data.source import Source, Split, Table
 from qkv.data.task import Task
-from qkv.layers.embedding import Embedding
+from qkv.nn.layers.embedding import Embedding
 
 WORDS = "red green blue old new big small cat dog bird tree house runs sees eats finds".split()  # noqa: SIM905
 

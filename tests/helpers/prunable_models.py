@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 import qkv
-from qkv.families import preset
-from qkv.models.build import build
+from qkv.io.families import preset
+from qkv.nn.models.build import build
 
 IDS = torch.tensor([[3, 1, 4, 1, 5, 9], [2, 6, 5, 3, 5, 8]])
 TARGET = torch.tensor([[1, 2, 3], [4, 5, 6]])

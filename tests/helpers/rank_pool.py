@@ -59,7 +59,7 @@ def _work(pipe: Any, rank: int, size: int, port: int, path: list[str]) -> None:
     import torch
 
     torch.set_num_threads(1)
-    from qkv.parallel.world import World
+    from qkv.training.parallel.world import World
 
     world = World.join(torch.device("cpu"), timeout=TIMEOUT / 2 + 15.0 * size)
     while True:

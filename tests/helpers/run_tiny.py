@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from qkv.experiments.train import train
-from qkv.recipes.recipe import Recipe
+from qkv.runs.recipes.recipe import Recipe
+from qkv.runs.train.train import train
 
 TINY = (
     "model.d_model=16",

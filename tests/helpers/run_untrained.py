@@ -6,9 +6,9 @@ import string
 from typing import Any
 
 import qkv
-from qkv.inference.run import Run
-from qkv.tokenizers.tokenizer import Tokenizer, train
-from qkv.tokenizers.training.spec import TokenizerSpec
+from qkv.data.tokenizers.tokenizer import Tokenizer, train
+from qkv.data.tokenizers.training.spec import TokenizerSpec
+from qkv.runs.inference.run import Run
 
 TINY = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 16}
 

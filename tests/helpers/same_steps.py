@@ -18,20 +18,20 @@ from torch.utils import _pytree
 from qkv.core.batch import IGNORE, Batch
 from qkv.core.ranks import ALONE, Ranks
 from qkv.data.loader.stream import stream
-from qkv.experiments.evaluate import Evaluator
-from qkv.experiments.tokenizer import make
-from qkv.experiments.train import use_of
 from qkv.generation.generate import generate
-from qkv.inference.run import load
-from qkv.models.build import build, outline
-from qkv.models.initialization import Draws
-from qkv.parallel.scale import Scale
-from qkv.parallel.team import Team
-from qkv.recipes.recipe import Recipe
+from qkv.nn.models.build import build, outline
+from qkv.nn.models.initialization import Draws
+from qkv.runs.evaluate.evaluate import Evaluator
+from qkv.runs.inference.run import load
+from qkv.runs.recipes.recipe import Recipe
+from qkv.runs.train.tokenizer import make
+from qkv.runs.train.train import use_of
 from qkv.training import loop
 from qkv.training.checkpoints.pieces import Piece
 from qkv.training.checkpoints.weights import model_tensors, optimizer_tensors
 from qkv.training.loop import fit
+from qkv.training.parallel.scale import Scale
+from qkv.training.parallel.team import Team
 from qkv.training.step import Stepper
 
 STEPS = 3

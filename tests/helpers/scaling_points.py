@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from qkv.scaling.chinchilla import parametric_loss
-from qkv.scaling.points import Points
+from qkv.lab.laws.chinchilla import parametric_loss
+from qkv.lab.laws.points import Points
 
 CONSTANTS = np.array([1.7, 400.0, 600.0, 0.34, 0.29])
 BUDGETS = (1e17, 3e17, 1e18, 3e18, 1e19)

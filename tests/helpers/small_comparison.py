@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from qkv.experiments.compare.comparison import Comparison
+from qkv.runs.compare.comparison import Comparison
 
 SMALL: dict[str, Any] = {
     "name": "small",

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import qkv
 from qkv.core.batch import Batch
 from qkv.data.loader.stream import stream
-from qkv.experiments.tokenizer import make
-from qkv.recipes.recipe import Recipe
-from qkv.tokenizers.tokenizer import Tokenizer
+from qkv.data.tokenizers.tokenizer import Tokenizer
+from qkv.runs.recipes.recipe import Recipe
+from qkv.runs.train.tokenizer import make
 
 SMALL = [
     *("training.max_steps=1", "training.eval_every=1", "training.save_every=1", "training.schedule.warmup=1"),

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from small_comparison import SMALL
 
-from qkv.experiments.scaling.study import Study
+from qkv.lab.scaling.study import Study
 
 LADDER: dict[str, Any] = {"budgets": [8e7, 1.6e8], "sizes": ["8x1", "16x1", "24x1", "32x1"], "rate": "width^-1"}
 

@@ -10,9 +10,9 @@ from qkv.data.batching.settings import Batching
 from qkv.data.loader.stream import stream
 from qkv.data.source import Example, Source, Split, Table
 from qkv.data.task import RandomContext
-from qkv.layers.embedding import Embedding
-from qkv.tasks.whole_texts import Sentences
-from qkv.tokenizers.tokenizer import Tokenizer
+from qkv.data.tokenizers.tokenizer import Tokenizer
+from qkv.nn.layers.embedding import Embedding
+from qkv.runs.tasks.whole_texts import Sentences
 
 WORDS = "a b c d e f g h"
 

@@ -71,7 +71,7 @@ def configs(seed: int, count: int) -> Tally:
     """`config.json` of every Hub family, by itself and beside weights."""
     from configs import check, check_stored, mutants, stored
 
-    from qkv.families import FAMILIES
+    from qkv.io.families import FAMILIES
 
     _limited()
     tally = Tally(count, wrong=[wrong for one in mutants(seed, count) if (wrong := check(one)) is not None])

@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from qkv.families import FAMILIES
-from qkv.hub.keys import BOOKKEEPING
+from qkv.io.families import FAMILIES
+from qkv.io.hub.keys import BOOKKEEPING
 
 SECONDS = (
     2.0  # of CPU time for one configuration, so that a busy machine does not count; a healthy one takes milliseconds
@@ -156,7 +156,7 @@ def _fresh(value: Any) -> Any:
 
 def check(mutant: Mutant, seconds: float = SECONDS) -> str | None:
     """What is wrong with how a configuration is met, or None: every class of its family is tried."""
-    from qkv.hub.family import Family
+    from qkv.io.hub.family import Family
 
     began = time.process_time()
     family: Family = FAMILIES[mutant.family]
@@ -178,9 +178,9 @@ def check(mutant: Mutant, seconds: float = SECONDS) -> str | None:
 
 def stored(name: str, folder: Path) -> dict[str, Any]:
     """A directory with a small model of a family; its configuration says every key."""
-    from qkv.directories import hub_save
-    from qkv.directories.build import build
-    from qkv.directories.sharded import write
+    from qkv.io.directories import hub_save
+    from qkv.io.directories.build import build
+    from qkv.io.directories.sharded import write
 
     config = base(name)
     model = build(FAMILIES[name].spec(config)).eval()
@@ -197,7 +197,7 @@ def check_stored(mutant: Mutant, folder: Path, seconds: float = 10.0) -> str | N
 
     `folder` is where `stored` wrote the family's model.
     """
-    from qkv.directories import hub_load
+    from qkv.io.directories import hub_load
 
     (folder / "config.json").write_text(json.dumps(mutant.config))
     began = time.process_time()

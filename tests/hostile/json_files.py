@@ -158,9 +158,9 @@ def _is_json(path: Path) -> bool:
 def _chat_texts(folder: Path) -> None:
     """Conversations, rendered by a chat template."""
     from qkv.data.readers.jsonl import JsonLines
-    from qkv.tokenizers.chat.conversations import Conversations
-    from qkv.tokenizers.chat.template import ChatTemplate
-    from qkv.tokenizers.tokenizer import train
+    from qkv.data.tokenizers.chat.conversations import Conversations
+    from qkv.data.tokenizers.chat.template import ChatTemplate
+    from qkv.data.tokenizers.tokenizer import train
 
     tokenizer = train("byte", ["a"])
     template = "{% for m in messages %}{{ m.role }}:{{ m.content }}{% for c in m.tool_calls or [] %}{{ c | tojson }}"
@@ -176,7 +176,7 @@ def _chat_texts(folder: Path) -> None:
 
 
 def _tokenizer(folder: Path) -> None:
-    from qkv.tokenizers.tokenizer import Tokenizer
+    from qkv.data.tokenizers.tokenizer import Tokenizer
 
     words = ["<unk>", "<pad>", "a", "b", "ab"]
     for name, content in (("vocab.json", {word: i for i, word in enumerate(words)}), ("tokenizer_config.json", {})):
@@ -227,7 +227,7 @@ _made: dict[str, Path] = {}
 
 def _quantized(folder: Path) -> None:
     from qkv.core.json_files import read_json
-    from qkv.hub.quantized import layout_of, quantization_of
+    from qkv.io.hub.quantized import layout_of, quantization_of
 
     config = read_json(folder / "config.json")
     found = quantization_of(config if isinstance(config, dict) else {}, folder)
@@ -241,7 +241,7 @@ def _shards(folder: Path) -> None:
     import torch
     from safetensors.torch import save_file
 
-    from qkv.hub.files import open_weights
+    from qkv.io.hub.files import open_weights
 
     save_file({name: torch.zeros(2) for name in "ab"}, folder / "a.safetensors")
     open_weights(folder)
@@ -258,7 +258,7 @@ def _adapter(folder: Path) -> None:
     import torch
 
     import qkv
-    from qkv.directories.adapters import load_adapter
+    from qkv.io.directories.adapters import load_adapter
 
     name = "base_model.model.model.layers.0.self_attn.q_proj.lora_{}.weight"
     tensors = {name.format("A"): torch.zeros(2, 32), name.format("B"): torch.zeros(32, 2)}
@@ -271,15 +271,15 @@ def _adapter(folder: Path) -> None:
 def _pictures(folder: Path) -> None:
     from types import SimpleNamespace
 
-    from qkv.directories.preprocessor import Preprocessor
-    from qkv.layers.patches import Patches
+    from qkv.io.directories.preprocessor import Preprocessor
+    from qkv.nn.layers.patches import Patches
 
     spec: Any = SimpleNamespace(output=SimpleNamespace(embedding=Patches(image=(32, 32))))
     Preprocessor.of(folder, spec)
 
 
 def _modules(folder: Path) -> None:
-    from qkv.directories.sentence_transformers import _entries
+    from qkv.io.directories.sentence_transformers import _entries
 
     _entries(folder)
 

@@ -201,8 +201,8 @@ def saves(folder: Path, every: int = 1, seed: int = 0) -> Figures:
 def runs(folder: Path, every: int = 1, seed: int = 0) -> Figures:
     from run_tiny import TINY
 
-    from qkv.experiments.train import train
-    from qkv.recipes.recipe import Recipe
+    from qkv.runs.recipes.recipe import Recipe
+    from qkv.runs.train.train import train
 
     recipe = Recipe.load("reverse", [*TINY, "training.keep=1"])
 

@@ -39,11 +39,11 @@ A_RUN = 5  # kills of one run, at most
 def rank_kills(folder: Path, kills: int = 50, seed: int = 0, steps: int = 24) -> Figures:
     from run_tiny import TINY
 
-    import qkv.parallel.data_parallel.fully_sharded
-    import qkv.parallel.data_parallel.replicated
-    import qkv.parallel.model_parallel.model  # noqa: F401  now, not in every process
-    from qkv.experiments.train import train
-    from qkv.recipes.recipe import Recipe
+    import qkv.training.parallel.data_parallel.fully_sharded
+    import qkv.training.parallel.data_parallel.replicated
+    import qkv.training.parallel.model_parallel.model  # noqa: F401  now, not in every process
+    from qkv.runs.recipes.recipe import Recipe
+    from qkv.runs.train.train import train
 
     figures, began, draw = Figures("ranks"), time.monotonic(), random.Random(seed)
     settings = [

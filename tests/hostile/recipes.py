@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from qkv.core import yamls
-from qkv.recipes.packaged import packaged
-from qkv.recipes.recipe import BESIDE, Recipe, tree
+from qkv.runs.recipes.packaged import packaged
+from qkv.runs.recipes.recipe import BESIDE, Recipe, tree
 
 SECONDS = 5.0  # for one recipe; a healthy one takes milliseconds
 _OF_A_SPEC = re.compile(r"[A-Z]\w+: |preset '")

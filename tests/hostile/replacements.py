@@ -206,15 +206,15 @@ def trained(home: Path) -> Path:
 
 
 def programs(home: Path) -> dict[str, Program]:
-    from qkv.directories.adapters import save_adapter
-    from qkv.experiments.prune import prune
-    from qkv.experiments.quantize import quantize
-    from qkv.experiments.train import train
-    from qkv.export import gguf
-    from qkv.export.onnx import to_onnx
-    from qkv.export.torch_export import to_torch_export
-    from qkv.layers.lora import LoRA, adapt
-    from qkv.recipes.recipe import Recipe
+    from qkv.io.directories.adapters import save_adapter
+    from qkv.lab.prune import prune
+    from qkv.lab.quantize import quantize
+    from qkv.nn.layers.lora import LoRA, adapt
+    from qkv.runs.export import gguf
+    from qkv.runs.export.onnx import to_onnx
+    from qkv.runs.export.torch_export import to_torch_export
+    from qkv.runs.recipes.recipe import Recipe
+    from qkv.runs.train.train import train
     from qkv.training.checkpoints.weights import model_tensors, replace_tensors
 
     chat = "{% for m in messages %}{{ m['content'] }}{% endfor %}"

@@ -250,7 +250,7 @@ class Outcome(NamedTuple):
 
 def outcome(name: str) -> Outcome:
     """Compile and run one; only an error other than a ValueError of one line is a crash."""
-    from qkv.tokenizers.chat.template import ChatTemplate
+    from qkv.data.tokenizers.chat.template import ChatTemplate
 
     start = time.monotonic()
     try:

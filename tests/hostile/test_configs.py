@@ -13,9 +13,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from configs import ROPES, base, check, check_stored, mutants, stored
 
-from qkv.families import FAMILIES
-from qkv.hub.values import KINDS
-from qkv.inference.run import load
+from qkv.io.families import FAMILIES
+from qkv.io.hub.values import KINDS
+from qkv.runs.inference.run import load
 
 SEED = 20
 

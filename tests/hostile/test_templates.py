@@ -11,9 +11,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from templates import MOST_SECONDS, TEMPLATES, outcome
 
-from qkv.tokenizers.chat.process import CHILD
-from qkv.tokenizers.chat.sandbox import MOST_MEMORY
-from qkv.tokenizers.chat.template import ChatTemplate
+from qkv.data.tokenizers.chat.process import CHILD
+from qkv.data.tokenizers.chat.sandbox import MOST_MEMORY
+from qkv.data.tokenizers.chat.template import ChatTemplate
 
 QUICK = [
     *(

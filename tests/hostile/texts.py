@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import qkv.tasks  # noqa: F401  # registers the kinds of sources that tasks read
+import qkv.runs.tasks  # noqa: F401  # registers the kinds of sources that tasks read
 from qkv.data.source import SPLITS, Source
 
 SECONDS = 5.0  # for one file of some kilobytes on a busy machine; a healthy one takes milliseconds

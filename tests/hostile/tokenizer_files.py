@@ -179,7 +179,7 @@ STRANGE = [
 
 def mutants(seed: int, count: int) -> Iterator[str]:
     """Files of tokenizers with one to four changes each: the same for the same seed."""
-    from qkv.tokenizers.tokenizer import train
+    from qkv.data.tokenizers.tokenizer import train
 
     texts = ["the cat sat on the mat, and the cats ate", "ä<s> 한 123"] * 3
     made = [
@@ -234,7 +234,7 @@ def _places(data: Any) -> Iterator[tuple[Any, Any]]:
 
 def use(text: str) -> str:
     """Load a tokenizer and do with it what a run does; what came of it."""
-    from qkv.tokenizers.tokenizer import Tokenizer
+    from qkv.data.tokenizers.tokenizer import Tokenizer
 
     try:
         tokenizer = Tokenizer.from_json(text)

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from qkv.families import preset
+from qkv.io.families import preset
 from qkv.look import attention_maps
-from qkv.models.build import build
+from qkv.nn.models.build import build
 
 
 @pytest.fixture(scope="module")

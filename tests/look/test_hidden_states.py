@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from qkv.core.layout import Layout
-from qkv.families import preset
+from qkv.io.families import preset
 from qkv.look.hidden_states import layer_states, separation
-from qkv.models.build import build
+from qkv.nn.models.build import build
 
 
 @pytest.mark.parametrize("name", ["gpt", "transformer", "bert-base"])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import qkv.look
-import qkv.tasks  # registers the kinds of pictures
+import qkv.runs.tasks  # registers the kinds of pictures
 from qkv.look.pictures import draw
 
 ONE = "iVBORw0KGgo="

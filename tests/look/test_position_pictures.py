@@ -11,10 +11,10 @@ import torch
 from qkv.cli import main
 from qkv.core.layout import Layout
 from qkv.look.position_pictures import picture
-from qkv.positions.absolute import Learned, NoPosition, Sinusoidal
-from qkv.positions.base import Position, PositionModule, Widths
-from qkv.positions.bias import ALiBi, T5Buckets
-from qkv.positions.rotary import Rotary
+from qkv.nn.positions.absolute import Learned, NoPosition, Sinusoidal
+from qkv.nn.positions.base import Position, PositionModule, Widths
+from qkv.nn.positions.bias import ALiBi, T5Buckets
+from qkv.nn.positions.rotary import Rotary
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import qkv
-from qkv.kv_cache.kinds import CacheKind
+from qkv.nn.kv_cache.kinds import CacheKind
 from qkv.testing import check
 
 

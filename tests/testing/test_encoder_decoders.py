@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import qkv
-from qkv.models.base import ModelSpec
+from qkv.nn.models.base import ModelSpec
 from qkv.testing import Report, check
 
 SIZES = {"vocab_size": 17, "d_model": 16, "n_layers": 2, "n_heads": 4, "d_ff": 24}

@@ -10,7 +10,7 @@ from small_recipes import RECIPES, prepared
 from torch import Tensor, nn
 
 from qkv.core.batch import Batch
-from qkv.metrics.base import Metric, MetricValue
+from qkv.core.metrics.base import Metric, MetricValue
 from qkv.testing import Report, check
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import qkv
 from qkv.core.layout import Layout
-from qkv.positions.base import PositionModule, Widths
+from qkv.nn.positions.base import PositionModule, Widths
 from qkv.testing import Report, check
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import qkv
 from qkv.core.layout import View
-from qkv.patterns.intervals import BlockMask, Interval
+from qkv.nn.patterns.intervals import BlockMask, Interval
 from qkv.testing import patterns
 
 

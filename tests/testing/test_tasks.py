@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_recipes import RECIPES, prepared
 
+from qkv.core.metrics.base import Metric
 from qkv.data.batching.numpy_batch import NumpyBatch
 from qkv.data.source import Example, Skipped
 from qkv.data.task import Item, RandomContext, Task, TextTask
-from qkv.metrics.base import Metric
+from qkv.data.tokenizers.protocol import Encoder
 from qkv.testing import Report, check
-from qkv.tokenizers.protocol import Encoder
 
 
 def outcomes(report: Report) -> dict[str, str]:

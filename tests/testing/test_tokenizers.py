@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from qkv.testing import Report, check
-from qkv.tokenizers.tokenizer import train
-from qkv.tokenizers.training.spec import TokenizerSpec, Trace
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+from qkv.data.tokenizers.tokenizer import train
+from qkv.data.tokenizers.training.spec import TokenizerSpec, Trace
+from qkv.testing import Report, check
 
 KINDS = ("bpe", "unigram", "wordpiece", "word", "char", "byte")
 SETTINGS: list[dict[str, Any]] = [

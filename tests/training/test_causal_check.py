@@ -13,7 +13,7 @@ import yaml
 import qkv
 from qkv.core.batch import Batch
 from qkv.core.layout import Layout
-from qkv.patterns.basic import Pattern, by_head, causal, full, prefix, window
+from qkv.nn.patterns.basic import Pattern, by_head, causal, full, prefix, window
 from qkv.training.causal_check import warn_of_lookahead
 from qkv.training.loop import fit
 from qkv.training.objective import Labels, NextToken, Objective, SequenceToSequence

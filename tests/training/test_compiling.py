@@ -8,7 +8,7 @@ from torch import nn
 from torch._inductor import cpp_builder
 from torch._inductor.exc import InvalidCxxCompiler
 
-from qkv.kernels.products import onednn
+from qkv.nn.kernels.products import onednn
 from qkv.training.compiling import GAIN, MARGIN, compiled, missing_compiler, payoff
 
 CPU = torch.device("cpu")

@@ -8,7 +8,7 @@ import qkv
 from qkv.core.batch import IGNORE, Batch, Term
 from qkv.core.layout import Layout
 from qkv.core.ranks import ALONE, Alone, Split, splitting
-from qkv.layers.moe import MixtureOfExperts
+from qkv.nn.layers.moe import MixtureOfExperts
 from qkv.training.checkpoints.weights import model_tensors
 from qkv.training.objective import NextToken
 from qkv.training.settings import Training

@@ -11,8 +11,8 @@ import torch
 from train_stand_in import batch
 
 import qkv
-from qkv.layers.moe import MixtureOfExperts
-from qkv.models.build import build
+from qkv.nn.layers.moe import MixtureOfExperts
+from qkv.nn.models.build import build
 from qkv.training import threads
 from qkv.training.objective import NextToken
 from qkv.training.settings import Training

@@ -10,8 +10,8 @@ from transfers import transfers
 
 from qkv.core.ranks import ALONE
 from qkv.data.loader.stream import stream
-from qkv.experiments.train import use_of
-from qkv.models.build import build
+from qkv.nn.models.build import build
+from qkv.runs.train.train import use_of
 from qkv.training.step import Stepper
 
 LABELS = "losses.py:_linear_cross_entropy: nonzero"  # which tokens have a label

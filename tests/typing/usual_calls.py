@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 import qkv
-from qkv.models.recurrent.model import Recurrent
-from qkv.models.transformer import TransformerModel
+from qkv.nn.models.recurrent.model import Recurrent
+from qkv.nn.models.transformer import TransformerModel
 
 q, k, v = torch.randn(3, 1, 512, 8, 64)
 assert_type(qkv.attend(q, k, v, pattern=qkv.causal() & (qkv.window(64) | qkv.sinks(4))), Tensor)

@@ -27,8 +27,6 @@ def roles() -> tuple[str, ...]:
 @cache
 def _bases() -> dict[str, Any]:
     """The class that holds the registry of each role."""
-    import qkv.experiments.train
-    import qkv.recipes.recipe  # noqa: F401  (registers every kind that a recipe may name)
     from qkv.core.spec import Spec
 
     found: dict[str, Any] = {}
@@ -62,7 +60,7 @@ def _index() -> str:
 
 
 def _recipe() -> Any:
-    from qkv.recipes.recipe import Recipe
+    from qkv.runs.recipes.recipe import Recipe
 
     return Recipe
 

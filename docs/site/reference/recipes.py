@@ -7,7 +7,7 @@ from .docstrings import escaped, table
 
 def page() -> str:
     from qkv.core import yamls
-    from qkv.recipes.packaged import packaged
+    from qkv.runs.recipes.packaged import packaged
 
     texts = dict(sorted(packaged().items()))
     about = {name: str(yamls.load(text, name)["description"]) for name, text in texts.items()}

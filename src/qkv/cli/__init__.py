@@ -70,7 +70,7 @@ def _left_to_launcher(text: str, error: Exception) -> bool:
     rank 0, which raises the same error."""
     if "WORLD_SIZE" not in os.environ:
         return False
-    from ..parallel.launch import leave_error
+    from ..training.parallel.launch import leave_error
 
     left = leave_error(text, type(error).__name__ == "RankLost", getattr(error, "of_rank", None))
     return left or getattr(error, "said_by_rank_0", False)

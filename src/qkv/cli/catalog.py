@@ -13,7 +13,7 @@ from .options import Json
 from .say import console, echo_json
 
 if TYPE_CHECKING:
-    from ..patterns.gallery import Example
+    from ..nn.patterns.gallery import Example
 
 Row = tuple[str, str]
 LENGTH = 4096  # tokens of the row whose pairs are counted
@@ -95,7 +95,7 @@ _MEANINGS = {  # words of the field for what a list has
 
 def _recipes() -> list[Row]:
     from ..core import yamls
-    from ..recipes.packaged import packaged
+    from ..runs.recipes.packaged import packaged
 
     return [(name, str(yamls.load(text, name)["description"])) for name, text in packaged().items()]
 
@@ -108,8 +108,8 @@ def _parameters(spec: Any) -> str:
 
 def _presets() -> list[Row]:
     """Each preset's sizes, and a description of the first of those that share one."""
-    from .. import families
-    from ..models.summary import sizes
+    from ..io import families
+    from ..nn.models.summary import sizes
 
     rows, described = list[Row](), set[str]()
     for name, (factory, _) in families.PRESETS.items():
@@ -120,7 +120,7 @@ def _presets() -> list[Row]:
 
 
 def _patterns() -> list[Row]:
-    from ..patterns.gallery import GALLERY
+    from ..nn.patterns.gallery import GALLERY
 
     rows = [(x.spelling, f"{x.about} {_pairs(x)}" + f" {x.paper}." * bool(x.paper)) for x in GALLERY]
     return rows + _patterns_from_outside()
@@ -130,7 +130,7 @@ def _save_positions(folder: Path) -> None:
     """Draw every position scheme that has something to show before training."""
     from ..core.atomic import make_folder, write_file
     from ..look.position_pictures import picture
-    from ..positions.base import Position
+    from ..nn.positions.base import Position
 
     make_folder(folder)
     names, without = [], []
@@ -155,8 +155,8 @@ def _save_positions(folder: Path) -> None:
 
 def _patterns_from_outside() -> list[Row]:
     """Registered kinds that no example in the gallery uses."""
-    from ..patterns.basic import Pattern
-    from ..patterns.gallery import GALLERY
+    from ..nn.patterns.basic import Pattern
+    from ..nn.patterns.gallery import GALLERY
 
     shown = {part.kind for example in GALLERY for _, part in example.pattern.walk()}
     return _kinds({kind: cls for kind, cls in Pattern.kinds.items() if kind not in shown})
@@ -170,8 +170,8 @@ def _draw() -> None:
     """Print a small picture of each pattern beside its description."""
     from rich.table import Table
 
-    from ..patterns.gallery import GALLERY
-    from ..patterns.pictures import characters
+    from ..nn.patterns.gallery import GALLERY
+    from ..nn.patterns.pictures import characters
 
     table = Table(title="patterns", title_justify="left", show_header=False, show_lines=True, pad_edge=False)
     table.add_column(style="blue", no_wrap=True, min_width=DRAWN)
@@ -187,7 +187,7 @@ def _draw() -> None:
 def _save(folder: Path) -> None:
     """Write a picture of every pattern, named after its expression."""
     from ..core.atomic import make_folder
-    from ..patterns.gallery import GALLERY
+    from ..nn.patterns.gallery import GALLERY
 
     make_folder(folder)
     for example in GALLERY:
@@ -197,26 +197,26 @@ def _save(folder: Path) -> None:
 
 
 ROLES = {
-    "positions": "positions.base.Position",
-    "scalings": "positions.rope_scaling.Scaling",
-    "scores": "attention.scores.Score",
-    "mechanisms": "attention.multi_head.Mixer",
-    "weightings": "attention.weighting.Weighting",
-    "feedforwards": "layers.feedforward.FeedForwardLayer",
-    "norms": "layers.norm.Norm",
-    "placements": "models.placement.Placement",
-    "inputs": "layers.embedding.Input",
-    "heads": "models.heads.text.Head",
-    "caches": "kv_cache.kinds.CacheKind",
+    "positions": "nn.positions.base.Position",
+    "scalings": "nn.positions.rope_scaling.Scaling",
+    "scores": "nn.attention.scores.Score",
+    "mechanisms": "nn.attention.multi_head.Mixer",
+    "weightings": "nn.attention.weighting.Weighting",
+    "feedforwards": "nn.layers.feedforward.FeedForwardLayer",
+    "norms": "nn.layers.norm.Norm",
+    "placements": "nn.models.placement.Placement",
+    "inputs": "nn.layers.embedding.Input",
+    "heads": "nn.models.heads.text.Head",
+    "caches": "nn.kv_cache.kinds.CacheKind",
     "speculations": "generation.speculation.Speculation",
     "objectives": "training.objective.Objective",
     "optimizers": "training.optimizers.base.Optimizer",
     "schedules": "training.optimizers.schedules.Schedule",
     "averages": "training.weight_averaging.Average",
-    "adapters": "layers.lora.Adapter",
+    "adapters": "nn.layers.lora.Adapter",
     "sources": "data.source.Source",
     "tasks": "data.task.Task",
-    "tokenizers": "tokenizers.training.spec.TokenizerSpec",
+    "tokenizers": "data.tokenizers.training.spec.TokenizerSpec",
     "augmentations": "data.media.augment.Augmentation",
     "mixings": "data.media.augment.Mixing",
 }
@@ -227,19 +227,19 @@ def _role(name: str) -> Callable[[], list[Row]]:
     def rows() -> list[Row]:
         from importlib import import_module
 
-        from ..experiments import train  # noqa: F401  (register every kind that a recipe may name)
-        from ..recipes import recipe  # noqa: F401  (register every kind that a recipe may name)
+        from ..runs.recipes import recipe  # noqa: F401  (register every kind that a recipe may name)
+        from ..runs.train import train  # noqa: F401  (register every kind that a recipe may name)
 
         module, _, base = ROLES[name].rpartition(".")
         kinds = getattr(import_module(f"qkv.{module}"), base).kinds
-        return _kinds({kind: cls for kind, cls in kinds.items() if not cls.__module__.startswith("qkv.experiments.")})
+        return _kinds({kind: cls for kind, cls in kinds.items() if not cls.__module__.startswith("qkv.runs.train.")})
 
     return rows
 
 
 def _metrics() -> list[Row]:
-    from .. import tasks  # noqa: F401  (register their metrics)
-    from ..metrics.display import display_of, errors, qualities
+    from ..core.metrics.display import display_of, errors, qualities
+    from ..runs import tasks  # noqa: F401  (register their metrics)
 
     def row(name: str, better: str) -> Row:
         about = display_of(name).about or display_of(name).title

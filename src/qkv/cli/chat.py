@@ -49,7 +49,7 @@ def chat(
     Each MESSAGE, or line of standard input, is answered in the context of the conversation so far. Options override the
     model's `generation_config.json`.
     """
-    from ..inference.chat import assistant
+    from ..runs.inference.chat import assistant
 
     loaded = load_run(run, "chat", device)
     one_reply = {"num_beams": 1, "num_samples": 1}

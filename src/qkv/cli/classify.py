@@ -11,7 +11,7 @@ from .say import echo
 from .texts import asked, dumps, load_run, warn_of_settings
 
 if TYPE_CHECKING:
-    from ..inference.classify import Classified
+    from ..runs.inference.classify import Classified
 
 
 def classify(
@@ -35,8 +35,8 @@ def classify(
 
     A blank line gives a blank line.
     """
-    from ..inference.tables.write import class_columns
-    from ..tasks.classes import likeliest, split_pairs
+    from ..runs.inference.tables.write import class_columns
+    from ..runs.tasks.classes import likeliest, split_pairs
 
     loaded = load_run(run, "classify", device)
     warn_of_settings(texts, "`qkv classify` has no settings, leave it out")

@@ -63,20 +63,20 @@ def _script(shell: str) -> str:
 
 def recipes(incomplete: str) -> list[str]:
     """The recipes that come with qkv, and recipe files and directories."""
-    names = sorted(item.name for item in files("qkv.recipes").iterdir() if item.name.endswith(".yaml"))
+    names = sorted(item.name for item in files("qkv.runs.recipes").iterdir() if item.name.endswith(".yaml"))
     return [*_beginning(incomplete, (name.removesuffix(".yaml") for name in names)), *_paths(incomplete)]
 
 
 def recipes_and_presets(incomplete: str) -> list[str]:
     """Recipes, presets, and recipe files and directories."""
-    from ..families import presets
+    from ..io.families import presets
 
     return [*recipes(incomplete), *_beginning(incomplete, sorted(presets()))]
 
 
 def settings(context: typer.Context, incomplete: str) -> list[str]:
     """Keys of the recipe or preset that a command changes, or values of a key."""
-    from ..recipes.completion import complete
+    from ..runs.recipes.completion import complete
 
     recipe = str(context.params.get("recipe") or context.params.get("name") or "localise")  # which `qkv demo` trains
     others = [word for word in context.params.get("settings") or () if "=" in word]

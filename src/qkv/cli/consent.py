@@ -17,7 +17,7 @@ from pathlib import Path
 import typer
 
 from ..core.atomic import write_file
-from ..recipes import imports
+from ..runs.recipes import imports
 from .say import visible
 
 Answers = dict[str, dict[str, str]]  # the recipe or run → module → checksum

@@ -14,7 +14,7 @@ from ..core.device import short_name
 from .say import console, echo, progress_bar
 
 if TYPE_CHECKING:
-    from ..inference.run import Run
+    from ..runs.inference.run import Run
 
 
 class Settings(NamedTuple):
@@ -60,7 +60,7 @@ def _safetensors(run: Run, target: Path, settings: Settings) -> None:
 
 
 def _gguf(run: Run, target: Path, settings: Settings) -> str:
-    from ..export.gguf import save
+    from ..runs.export.gguf import save
 
     with progress_bar("writing") as advance:
         save(
@@ -77,7 +77,7 @@ def _gguf(run: Run, target: Path, settings: Settings) -> str:
 
 
 def _onnx(run: Run, target: Path, settings: Settings) -> str:
-    from ..export.onnx import to_onnx
+    from ..runs.export.onnx import to_onnx
 
     with _steps() as tell:
         made = to_onnx(run, target, int8=settings.int8, overwrite=True, tell=tell)
@@ -91,7 +91,7 @@ def _onnx(run: Run, target: Path, settings: Settings) -> str:
 
 
 def _torch_export(run: Run, target: Path, settings: Settings) -> str:
-    from ..export.torch_export import to_torch_export
+    from ..runs.export.torch_export import to_torch_export
 
     with _steps() as tell:
         made = to_torch_export(run, target, aot=settings.aot, overwrite=True, tell=tell)
@@ -111,7 +111,7 @@ FORMATS = {
     "onnx": Format("", _onnx, fixed="float32", options=("--int8",)),
     "torch-export": Format("", _torch_export, options=("--aot", "--no-aot")),
 }
-"""The formats of `--to`. Writers of formats of other programs are in `qkv.export`."""
+"""The formats of `--to`. Writers of formats of other programs are in `qkv.runs.export`."""
 
 
 def convert(
@@ -172,7 +172,7 @@ def convert(
     _check_options(to, form, dtype, {"--int8": int8, "--aot": aot is True, "--no-aot": aot is False})
     _check_target(target, to, form.suffix, overwrite=overwrite)
     _check_source(source, target)
-    from ..inference.run import load
+    from ..runs.inference.run import load
 
     run = load(source, "cpu", dtype=dtype, revision=revision, allow_pickle=allow_pickle)
     run = run.dequantize() if dequantize else run
@@ -234,7 +234,7 @@ def _check_target(target: Path, to: str | None, suffix: str, *, overwrite: bool)
     if exists and not overwrite:
         raise ValueError(f"{target} already exists; choose another target, or replace it with --overwrite")
     if exists and suffix:
-        from ..directories.layout import check_own
+        from ..io.directories.layout import check_own
 
         check_own(target)
 

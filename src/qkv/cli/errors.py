@@ -8,7 +8,7 @@ import re
 import zipfile
 import zlib
 
-from ..recipes.imports import imported
+from ..runs.recipes.imports import imported
 
 USER, BUG = 2, 1
 INTERRUPTED = 130  # the shell's status of a program that was ended by Ctrl-C

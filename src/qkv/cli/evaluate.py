@@ -54,9 +54,9 @@ def evaluate(
     """
     from ..core import json_files
     from ..core.atomic import check_above, make_folder, write_file
-    from ..directories.layout import check_own
-    from ..experiments.evaluate import evaluate_run
-    from ..inference.run import load
+    from ..io.directories.layout import check_own
+    from ..runs.evaluate.evaluate import evaluate_run
+    from ..runs.inference.run import load
     from .results import show_evaluation
 
     if out is not None and out.exists() and not overwrite:

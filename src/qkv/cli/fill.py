@@ -12,7 +12,7 @@ from .say import echo
 from .texts import asked, dumps, load_run, warn_of_settings
 
 if TYPE_CHECKING:
-    from ..inference.fill import Filled
+    from ..runs.inference.fill import Filled
 
 
 def fill(

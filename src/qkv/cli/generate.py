@@ -15,8 +15,8 @@ from .texts import asked, dumps, each, load_run, uncollected, warn_of_settings
 
 if TYPE_CHECKING:
     from ..generation.settings import Generation
-    from ..inference.run import Run
-    from ..inference.text import Output
+    from ..runs.inference.run import Run
+    from ..runs.inference.text import Output
 
 Beams = Annotated[int | None, typer.Option(metavar="N", help="Beam search with N beams; 1 is greedy.")]
 LengthPenalty = Annotated[
@@ -171,7 +171,7 @@ def generation_settings(context: typer.Context, assignments: list[str] | None) -
     settings = {name: context.params[name] for name in Generation.model_fields if context.params.get(name) is not None}
     if not assignments:
         return settings
-    from ..recipes.overrides import parse
+    from ..runs.recipes.overrides import parse
 
     for key, value in (parse(text.removeprefix("generation.")) for text in assignments):
         if key in settings:
@@ -186,7 +186,7 @@ def _speculating(settings: Generation, run: Run, draft: Run | None, chosen: bool
     Raises ValueError for a draft with another tokenizer, and where draft and settings contradict each other.
     """
     from ..generation.speculation import DraftModel, check_draft
-    from ..inference.drafts import with_draft
+    from ..runs.inference.drafts import with_draft
 
     if draft is not None and not (chosen or isinstance(settings.speculate, DraftModel)):
         settings = settings.replace(speculate="draft")
@@ -205,7 +205,7 @@ class _Replies:
     """Reply to independent messages, with the methods by which a run continues texts."""
 
     def __init__(self, run: Run, system: str | None, draft: Run | None) -> None:
-        from ..inference.chat import assistant
+        from ..runs.inference.chat import assistant
 
         self._assistant = assistant(run, draft)
         self._before = [] if system is None else [{"role": "system", "content": system}]

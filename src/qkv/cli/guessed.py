@@ -14,8 +14,8 @@ from .say import echo, visible
 
 def is_data(name: str) -> bool:
     """Whether what was given in place of a recipe is a file or folder of data: no recipe, YAML file or run directory."""
-    from ..directories.layout import RECIPE
-    from ..recipes.packaged import packaged
+    from ..io.directories.layout import RECIPE
+    from ..runs.recipes.packaged import packaged
 
     path = Path(name)
     if not path.exists() or path.suffix.lower() in (".yaml", ".yml"):
@@ -32,9 +32,9 @@ def confirmed(path: Path, settings: Sequence[str], yes: bool) -> tuple[str, list
 
     Asks in a terminal. Raises ValueError if the answer is no, or if there is no terminal and no `--yes`.
     """
-    from ..recipes.guess import guess
-    from ..recipes.overrides import without_replaced
-    from ..recipes.recipe import Recipe
+    from ..runs.recipes.guess import guess
+    from ..runs.recipes.overrides import without_replaced
+    from ..runs.recipes.recipe import Recipe
 
     files = [text for text in settings if "=" not in text and Path(text).is_file()]
     settings = [text for text in settings if text not in files]

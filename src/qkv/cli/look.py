@@ -16,9 +16,9 @@ from .say import echo
 from .texts import dumps, note_files, small_english, warn_of_settings
 
 if TYPE_CHECKING:
-    from ..inference.look.live import HeadChange
-    from ..inference.run import Run
     from ..look.view.figure import Figure
+    from ..runs.inference.look.live import HeadChange
+    from ..runs.inference.run import Run
 
 _SCORE = re.compile(r"(?:([a-z][a-z ]*)\.)?(\d+)\.(\d+)\.(\d+)\.(\d+)")
 
@@ -120,10 +120,10 @@ def look(
     Encoder–decoders show source and output, classifiers the predicted class, language models the likeliest next tokens.
     Layers, heads and tokens count from 0.
     """
-    from ..inference.look.live import changed_look
-    from ..inference.run import load
-    from ..inference.uses import reads_text
     from ..look.view.figure import check_suffix
+    from ..runs.inference.look.live import changed_look
+    from ..runs.inference.run import load
+    from ..runs.inference.uses import reads_text
 
     _check_together(serve, out, json, score, port)
     if json and kind is not None and score is None:
@@ -193,7 +193,7 @@ def _tell(figure: Figure, path: Path) -> None:
 
 def _serve(run: Run, inputs: list[str], changes: list[HeadChange], port: int, options: dict[str, Any]) -> None:
     """Serve the live page until Ctrl-C. Raises ValueError for a port that is taken."""
-    from ..inference.look.live import live_server
+    from ..runs.inference.look.live import live_server
 
     try:
         made = live_server(run, inputs, port, changes, **options)
@@ -207,7 +207,7 @@ def _serve(run: Run, inputs: list[str], changes: list[HeadChange], port: int, op
 
 def _switched_off(run: Run, text: str | None) -> list[HeadChange]:
     """The heads of `--off`, in the encoder unless named otherwise, or in the decoder where there is no encoder."""
-    from ..inference.look.live import HeadChange
+    from ..runs.inference.look.live import HeadChange
 
     stack = "decoder" if getattr(run.model.spec, "encoder", None) is None else "encoder"
     heads = []
@@ -238,7 +238,7 @@ def _lines(run: Run) -> list[str]:
     lines = [] if sys.stdin is None or sys.stdin.isatty() else [line.rstrip("\r\n") for line in sys.stdin]
     texts = [line for line in lines if line.strip()]
     if not texts:
-        from ..inference.uses import reads_text
+        from ..runs.inference.uses import reads_text
 
         what, example = ("text", '"a text"') if reads_text(run) else ("file", "picture.png")
         raise ValueError(f"there is no {what} to look at; give one, such as qkv look {run.name} {example}")

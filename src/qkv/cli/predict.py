@@ -14,7 +14,7 @@ from .say import echo
 from .texts import CHUNK, Asked, asked, dumps, each, load_run, warn_of_settings
 
 if TYPE_CHECKING:
-    from ..inference.predict import Prediction
+    from ..runs.inference.predict import Prediction
 
 FILES = 16  # files of standard input whose predictions are in memory at once, masks among them
 
@@ -52,9 +52,9 @@ def predict(
     `qkv predict RUN in.csv --out out.csv` keeps the columns of the file and adds the predictions. A blank line gives a blank
     line.
     """
-    from ..inference.predict import predict, predicts_without_input
-    from ..inference.tables.write import is_output
-    from ..inference.uses import reads_text
+    from ..runs.inference.predict import predict, predicts_without_input
+    from ..runs.inference.tables.write import is_output
+    from ..runs.inference.uses import reads_text
 
     loaded = load_run(run, "predict", device)
     warn_of_settings(inputs, "`qkv predict` uses the run's settings, leave it out")
@@ -93,7 +93,7 @@ def _answer_rows(
     overwrite: bool,
 ) -> None:
     """Answer the rows of a table or folder: printed, written into a table, or with their files in the folder `out`."""
-    from ..inference.tables.write import result_of
+    from ..runs.inference.tables.write import result_of
 
     names: set[str] = set()
 

@@ -21,9 +21,9 @@ def report(
     The report of an unfinished run says how far it came and how to continue it. With several runs, write a page with the
     settings that differ, the metrics, the curves, and the outputs for the same inputs.
     """
-    from ..directories.layout import State
-    from ..experiments.report.report import write_report
-    from ..experiments.report.side_by_side import write_side_by_side
+    from ..io.directories.layout import State
+    from ..runs.report.report import write_report
+    from ..runs.report.side_by_side import write_side_by_side
 
     for run in runs:
         if State.of(run) in (State.FREE, State.FOREIGN):

@@ -14,7 +14,7 @@ from ..look.formatting import taken
 from .say import console
 
 if TYPE_CHECKING:
-    from ..experiments.evaluate import Evaluated
+    from ..runs.evaluate.evaluate import Evaluated
 
 _PERCENT = ("exact_match",)
 
@@ -25,7 +25,7 @@ def show_evaluation(result: Evaluated) -> None:
 
 def show_saved(path: Path) -> None:
     """Print the evaluation that a finished run has on disk."""
-    from ..directories.layout import read_json
+    from ..io.directories.layout import read_json
 
     show(read_json(path))
 

@@ -16,7 +16,7 @@ from .texts import asked, dumps, each, load_run, warn_of_settings
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ..inference.score import Score
+    from ..runs.inference.score import Score
 
 
 def score(
@@ -69,7 +69,7 @@ def score(
     question = asked(texts, loaded, "score", out, column, overwrite)
     question.answer(lambda chunk: loaded.score(*_sides(chunk, pairs)), show, columns)
     if not json and count:
-        from ..metrics.text import perplexity
+        from ..core.metrics.text import perplexity
 
         echo(f"all: {log_likelihood:.4f} over {count} tokens, perplexity {perplexity(-log_likelihood, count):.4f}")
 
@@ -98,7 +98,7 @@ def _sides(lines: list[str], pairs: bool) -> tuple[list[str], list[str] | None]:
     """The texts, and their targets if the model was trained on pairs."""
     if not pairs:
         return lines, None
-    from ..tasks.prediction import parts_of
+    from ..runs.tasks.prediction import parts_of
 
     split = [parts_of(line) for line in lines]
     for line, parts in zip(lines, split, strict=True):
@@ -158,8 +158,8 @@ def embed(
     after another, and the number of tokens of each text is printed. A blank text gives `null`, or in a file a row of NaN or
     no token.
     """
-    from ..inference.embed import as_pooling
-    from ..inference.tables.write import ARRAY, check_output
+    from ..runs.inference.embed import as_pooling
+    from ..runs.inference.tables.write import ARRAY, check_output
 
     pool = None if pooling is None else as_pooling(pooling)
     array = out is not None and out.suffix == ".npy"

@@ -15,9 +15,9 @@ from .say import console, echo, echo_json
 if TYPE_CHECKING:
     from rich.tree import Tree
 
-    from ..experiments.batch_preview import Preview
-    from ..models.base import ModelSpec
-    from ..recipes.recipe import Recipe
+    from ..nn.models.base import ModelSpec
+    from ..runs.recipes.recipe import Recipe
+    from ..runs.train.batch_preview import Preview
 
 PRESET = "preset:"
 
@@ -29,7 +29,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Show a recipe, a preset, or a model in the Hub's format or a GGUF file, with its number of parameters."""
-    from ..hub.gguf.container import is_gguf
+    from ..io.hub.gguf.container import is_gguf
 
     changes = list(settings or ())
     if (preset := preset_of(name)) is not None:
@@ -43,7 +43,7 @@ def show(
         return
     loaded = load_recipe(name, changes)
     if data:
-        from ..experiments.batch_preview import preview
+        from ..runs.train.batch_preview import preview
 
         if not json:
             echo(f"Making {'the tokenizer and ' * (loaded.tokenizer is not None)}a batch …", err=True)
@@ -54,8 +54,8 @@ def show(
 
 def _show_directory(folder: Path, data: bool, changes: list[str], json: bool) -> None:
     """Print the spec of a model in a directory without a recipe."""
-    from ..directories.locate import name_of
-    from ..directories.spec import spec_of
+    from ..io.directories.locate import name_of
+    from ..io.directories.spec import spec_of
 
     _check_bare(folder, data, changes)
     spec = spec_of(str(folder))
@@ -64,8 +64,8 @@ def _show_directory(folder: Path, data: bool, changes: list[str], json: bool) ->
 
 def _show_gguf(path: Path, data: bool, changes: list[str], json: bool) -> None:
     """Print the spec of a model in a GGUF file, how its tensors are stored, and what else it says of itself."""
-    from ..directories import gguf_load
-    from ..hub.gguf import container
+    from ..io.directories import gguf_load
+    from ..io.hub.gguf import container
 
     _check_bare(path, data, changes)
     spec, file = gguf_load.spec(path), container.read(path)
@@ -87,8 +87,8 @@ def _check_bare(path: Path, data: bool, changes: list[str]) -> None:
 
 def preset_of(name: str) -> str | None:
     """The preset that a name means; None for a recipe. A name of both is the recipe's, and `preset:gpt` the preset."""
-    from .. import families
-    from ..recipes.packaged import packaged
+    from ..io import families
+    from ..runs.recipes.packaged import packaged
 
     if name.startswith(PRESET):
         return name.removeprefix(PRESET)
@@ -102,9 +102,9 @@ def preset_of(name: str) -> str | None:
 
 def bare_model(name: str) -> Path | None:
     """The directory or GGUF file of a model without a recipe that a name means, if it means one."""
-    from ..directories.layout import CONFIG, RECIPE
-    from ..directories.locate import SHIPPED, SMALL_ENGLISH
-    from ..hub.gguf.container import is_gguf
+    from ..io.directories.layout import CONFIG, RECIPE
+    from ..io.directories.locate import SHIPPED, SMALL_ENGLISH
+    from ..io.hub.gguf.container import is_gguf
 
     path = SHIPPED / name if name == SMALL_ENGLISH and not Path(name).exists() else Path(name)
     is_bare = (path / CONFIG).is_file() and not (path / RECIPE).is_file()
@@ -113,8 +113,8 @@ def bare_model(name: str) -> Path | None:
 
 def model_of(name: str, changes: list[str]) -> tuple[str, ModelSpec, Recipe | None]:
     """The name and spec of a preset, of a model in a directory or GGUF file, or of a recipe's model, with the recipe."""
-    from ..directories.locate import name_of
-    from ..directories.spec import spec_of
+    from ..io.directories.locate import name_of
+    from ..io.directories.spec import spec_of
 
     if (preset := preset_of(name)) is not None:
         return preset, load_preset(preset, changes), None
@@ -127,11 +127,11 @@ def model_of(name: str, changes: list[str]) -> tuple[str, ModelSpec, Recipe | No
 
 def load_recipe(name: str, changes: list[str]) -> Recipe:
     """Load a recipe with changes. Raises ValueError with the nearest recipes and presets for an unknown name."""
-    from .. import families
     from ..core.spec import nearest
-    from ..recipes.packaged import packaged
-    from ..recipes.recipe import Recipe
-    from ..recipes.synonyms import recipe_for
+    from ..io import families
+    from ..runs.recipes.packaged import packaged
+    from ..runs.recipes.recipe import Recipe
+    from ..runs.recipes.synonyms import recipe_for
 
     simple = len(Path(name).parts) == 1 and not name.endswith((".yaml", ".yml")) and not Path(name).exists()
     if simple and name not in packaged():
@@ -145,8 +145,8 @@ def load_preset(name: str, changes: list[str]) -> ModelSpec:
 
     Changes may have the prefix of recipes: `model.d_model=64`.
     """
-    from ..recipes.model_choice import ModelChoice
-    from ..recipes.overrides import apply
+    from ..runs.recipes.model_choice import ModelChoice
+    from ..runs.recipes.overrides import apply
 
     tree = apply({"model": {"preset": name}}, [f"model.{text.removeprefix('model.')}" for text in changes])
     return ModelChoice.from_dict(tree["model"]).spec()

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .say import echo, progress_bar, visible, warn
 
 if TYPE_CHECKING:
-    from ..inference.run import Run
-    from ..inference.tables.read import Table
+    from ..runs.inference.run import Run
+    from ..runs.inference.tables.read import Table
 
 CHUNK = 512  # lines read before they are processed: enough to batch by length, and few enough for a short delay
 
@@ -33,8 +33,8 @@ T = TypeVar("T")
 def load_run(run: str | Path, command: str, device: str) -> Run:
     """Load the run that a command uses. Raises ValueError naming the right command for a run of another kind."""
     with uncollected():
-        from ..inference.run import load
-        from ..inference.uses import check
+        from ..runs.inference.run import load
+        from ..runs.inference.uses import check
 
         loaded = load(run, device=device)
         check(loaded, command)
@@ -43,7 +43,7 @@ def load_run(run: str | Path, command: str, device: str) -> Run:
 
 def small_english() -> str:
     """The name of the model that comes with the package, for a command without a run; says so on standard error."""
-    from ..directories.locate import SMALL_ENGLISH
+    from ..io.directories.locate import SMALL_ENGLISH
 
     echo(f"The model is {SMALL_ENGLISH}, which comes with qkv: a small language model of English books.", err=True)
     return SMALL_ENGLISH
@@ -87,8 +87,8 @@ class Asked:
             for text, one in each(self.texts, answer, at_once, noun, self.table):
                 show(text, one)
             return
-        from ..inference.tables.read import Table
-        from ..inference.tables.write import write_table
+        from ..runs.inference.tables.read import Table
+        from ..runs.inference.tables.write import write_table
 
         read, results = list[str](), list[Mapping[str, Any] | None]()
         with progress_bar(f"writing {self.out.name}") as progress:
@@ -111,7 +111,7 @@ class Asked:
 
 def _names_a_table(text: str) -> bool:
     """Whether a text is one word with the ending of a table, such as in.csv."""
-    from ..inference.tables.read import is_table
+    from ..runs.inference.tables.read import is_table
 
     return not any(map(str.isspace, text)) and len(text) < 256 and is_table(Path(text))
 
@@ -129,9 +129,9 @@ def asked(
     Raises ValueError for options that don't fit, and before anything is computed if `out` can't be written.
     """
     from ..core.spec import brief
-    from ..inference.tables import read as tables
-    from ..inference.tables.columns import files_of, reads_files
-    from ..inference.tables.write import check_output
+    from ..runs.inference.tables import read as tables
+    from ..runs.inference.tables.columns import files_of, reads_files
+    from ..runs.inference.tables.write import check_output
 
     existing = [path for text in texts or () if (path := _existing(text)) is not None]
     if missing := [text for text in texts or () if _existing(text) is None and _names_a_table(text)]:
@@ -179,7 +179,7 @@ def _lines_of(existing: Sequence[Path], texts: Sequence[str]) -> bool:
 
     Raises ValueError for a file that holds no text.
     """
-    from ..inference.tables.read import OTHER_TABLES
+    from ..runs.inference.tables.read import OTHER_TABLES
 
     path = existing[0]
     if path.suffix.lower() in OTHER_TABLES:
@@ -282,7 +282,7 @@ def warn_of_settings(texts: Sequence[str] | None, advice: str) -> None:
         if match is None:
             continue
         from ..generation.settings import Generation
-        from ..recipes.recipe import Recipe
+        from ..runs.recipes.recipe import Recipe
 
         if match[1] in Recipe.model_fields if match[2] else match[1] in Generation.model_fields:
             warn(f"{text!r} is read as a text, though it looks like a setting; {advice}")

@@ -14,8 +14,8 @@ from .options import Json
 from .say import console, echo, echo_json
 
 if TYPE_CHECKING:
-    from ..tokenizers.explain_split import Split
-    from ..tokenizers.training.pair_merges import Step
+    from ..data.tokenizers.explain_split import Split
+    from ..data.tokenizers.training.pair_merges import Step
 
 SHOWN = 12  # tokens in a list
 
@@ -75,7 +75,7 @@ def train(
 ) -> None:
     """Train a tokenizer on text files and save it (optional with --trace)."""
     from ..data.tokenizer_training import train_from_files
-    from ..tokenizers.training.spec import TokenizerSpec
+    from ..data.tokenizers.training.spec import TokenizerSpec
 
     if out is None and not trace:
         raise ValueError("give the directory for the tokenizer with --out DIR, or show the merges with --trace")
@@ -120,8 +120,8 @@ def show(
     BPE: the merges in order. WordPiece: the longest piece at each position, and the longer ones tried before it. Unigram:
     the most probable segmentation and the runners-up, with log-probabilities.
     """
-    from ..tokenizers.explain_split import Splitter
-    from ..tokenizers.tokenizer import Tokenizer
+    from ..data.tokenizers.explain_split import Splitter
+    from ..data.tokenizers.tokenizer import Tokenizer
 
     splitter = Splitter(Tokenizer.load(path))
     splits = {word: splitter.split(word) for word in words}
@@ -137,7 +137,7 @@ def show(
 @app.command("info")
 def info(path: TokenizerPath, json: Json = False) -> None:
     """Show a tokenizer's kind, its size, and the ids of its special tokens."""
-    from ..tokenizers.tokenizer import Tokenizer
+    from ..data.tokenizers.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(path)
     roles = {role: {"token": name, "id": tokenizer.id(name)} for role, name in tokenizer.roles.items()}
@@ -172,8 +172,8 @@ def convert(
     overwrite: Overwrite = False,
 ) -> None:
     """Convert a tokenizer to tokenizer.json, with the tokenizer_config.json that transformers needs."""
-    from ..tokenizers.hub_export import save_for_hub
-    from ..tokenizers.tokenizer import Tokenizer
+    from ..data.tokenizers.hub_export import save_for_hub
+    from ..data.tokenizers.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(path)
     _check_free(out / "tokenizer.json", overwrite)
@@ -181,8 +181,8 @@ def convert(
 
 
 def _check_free(out: Path | None, overwrite: bool) -> None:
-    from ..directories.layout import check_own
-    from ..tokenizers.tokenizer_json import place
+    from ..data.tokenizers.tokenizer_json import place
+    from ..io.directories.layout import check_own
 
     if out is None:
         return

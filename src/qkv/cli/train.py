@@ -17,9 +17,9 @@ from .options import Device, arguments
 from .say import console, echo
 
 if TYPE_CHECKING:
-    from ..experiments.compare.compare import Compared
-    from ..experiments.train import Trained
-    from ..recipes.recipe import Recipe
+    from ..runs.compare.compare import Compared
+    from ..runs.recipes.recipe import Recipe
+    from ..runs.train.train import Trained
 
 DEMO = "localise"
 
@@ -126,7 +126,7 @@ def demo(
     device: Device = "auto",
 ) -> int:
     """Train a small translator of dates, numbers and names: `qkv train localise`. Repeating it shows the finished run."""
-    from ..directories.layout import EVALUATION, REPORT, State
+    from ..io.directories.layout import EVALUATION, REPORT, State
 
     folder = out or Path("runs") / DEMO
     if State.of(folder) is State.FINISHED and not (resume or overwrite):
@@ -142,7 +142,7 @@ def demo(
 
 def _as_settings(options: Mapping[str, Any], settings: Sequence[str]) -> list[str]:
     """The options as settings. Raises ValueError if a setting gives another value than an option does."""
-    from ..recipes.overrides import parse
+    from ..runs.recipes.overrides import parse
 
     found, given = [], dict(parse(text) for text in settings)
     for key, value in options.items():
@@ -167,13 +167,13 @@ def _train(
 ) -> int:
     if resume and overwrite:
         raise ValueError("--resume continues a run and --overwrite replaces it; give one of them")
-    from ..experiments.compare.comparison import Comparison
-    from ..experiments.train import train
-    from ..recipes.recipe import Recipe
+    from ..runs.compare.comparison import Comparison
+    from ..runs.recipes.recipe import Recipe
+    from ..runs.train.train import train
 
     comparison = Comparison.load(recipe, settings)
     if comparison is not None:
-        from ..experiments.compare.compare import compare
+        from ..runs.compare.compare import compare
 
         folder = out or Path("runs") / comparison.name
         for name in comparison.variants:
@@ -208,8 +208,8 @@ def _say_threads(record: Mapping[str, Any]) -> None:
 
 def _folder(recipe: str, loaded: Recipe) -> Path:
     """The directory of a run by default: its own where it goes on, else one in `runs`."""
-    from ..directories.layout import RECIPE
-    from ..recipes.packaged import packaged
+    from ..io.directories.layout import RECIPE
+    from ..runs.recipes.packaged import packaged
 
     is_run = recipe not in packaged() and (Path(recipe) / RECIPE).is_file()
     return Path(recipe) if is_run else Path("runs") / loaded.name
@@ -219,7 +219,7 @@ def _is_rank() -> bool:
     """Whether this process was started as one of several ranks."""
     if "WORLD_SIZE" not in os.environ:
         return False
-    from ..parallel.world import launched
+    from ..training.parallel.world import launched
 
     return launched()
 
@@ -229,8 +229,8 @@ def _launch(
 ) -> int:
     """Run this command line as several ranks. Returns the exit status."""
     from ..core.spec import counted
-    from ..parallel.launch import Failure, check_count, restarted, threads_of
-    from ..recipes.recipe import Recipe
+    from ..runs.recipes.recipe import Recipe
+    from ..training.parallel.launch import Failure, check_count, restarted, threads_of
 
     if is_data(recipe) and not yes:
         raise ValueError(
@@ -254,7 +254,7 @@ def _launch(
 
 def _command(recipe: str, settings: list[str], folder: Path, device: str) -> str:
     """The command that trains this, ready to be pasted into a shell."""
-    from ..recipes import imports
+    from ..runs.recipes import imports
 
     modules = [word for name in imports.from_command_line for word in ("--import", name)]
     options = ["--out", str(folder), *([] if device == "auto" else ["--device", device])]
@@ -263,7 +263,7 @@ def _command(recipe: str, settings: list[str], folder: Path, device: str) -> str
 
 def _ranks() -> list[str]:
     """The option that starts as many local ranks again, in a process that is one of them."""
-    from ..parallel.launch import launched_here
+    from ..training.parallel.launch import launched_here
 
     return ["--nproc", os.environ["WORLD_SIZE"]] if _is_rank() and launched_here() else []
 
@@ -279,8 +279,8 @@ def _end_comparison(result: Compared) -> int:
 
 def _end_run(result: Trained) -> int:
     """Print the evaluation of a run, and where it is. Returns the exit status."""
-    from ..parallel.launch import launched_here
-    from ..recipes.recipe import argument_of
+    from ..runs.recipes.recipe import argument_of
+    from ..training.parallel.launch import launched_here
     from .results import show_evaluation
 
     if result.evaluation is None:

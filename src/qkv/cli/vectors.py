@@ -126,8 +126,8 @@ def coverage(
 ) -> None:
     """Show how many of a tokenizer's words, and of the tokens of texts, have a vector."""
     from ..data.files.lines import Lines
-    from ..recipes.vectors import coverage as covered
-    from ..tokenizers.tokenizer import Tokenizer
+    from ..data.tokenizers.tokenizer import Tokenizer
+    from ..runs.recipes.vectors import coverage as covered
 
     files = [Lines(text) for text in texts or ()]
     lines = (file[i] for file in files for i in range(len(file)))

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..core.shuffle import text_hash
-from ..tokenizers.chat.messages import text_of
 from .source import SPLITS, TEXTS, Example, Skipped, Source, Split, Table
 from .tables import ComputedTable, subset_table, weight_of
+from .tokenizers.chat.messages import text_of
 
 SHARE = 50  # one in 50 examples is held out for each split without data of its own
 MOST = 1000  # but no more than about this

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.batch import IGNORE, Batch
+from ..core.metrics.base import Metric
+from ..core.metrics.baselines import Baseline
 from ..core.spec import Spec
-from ..layers.embedding import Input
-from ..metrics.base import Metric
-from ..metrics.baselines import Baseline
-from ..tokenizers.protocol import Encoder
+from ..nn.layers.embedding import Input
 from . import ascii_art
 from .batching.encoded import Encoded
 from .batching.numpy_batch import LAYOUTS, Array, NumpyBatch, PaddedLayout, count_labels
@@ -22,6 +21,7 @@ from .batching.rows import Rows
 from .batching.settings import Batching
 from .classes import check_classes
 from .source import SPLITS, TEXTS, Counts, Example, Skipped, Source
+from .tokenizers.protocol import Encoder
 
 Predict = TypeVar("Predict", bound=Callable[..., Iterable[Any]])
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..tokenizers.tokenizer import Tokenizer, train
-from ..tokenizers.training.spec import TokenizerSpec, Trace
 from .files.lines import lines_of_files
+from .tokenizers.tokenizer import Tokenizer, train
+from .tokenizers.training.spec import TokenizerSpec, Trace
 
 
 def train_from_files(

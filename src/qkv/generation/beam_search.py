@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..kernels.native.ranking import rank, serves
+from ..nn.kernels.native.ranking import rank, serves
 from . import pace, trace
 from .logits_processors import MinNewTokens, apply
 from .model_interface import Decoder, settled

@@ -45,7 +45,7 @@ class Scores:
     def perplexity(self) -> float:
         """exp of the mean negative log-likelihood of all tokens; NaN where there are none."""
         count = sum(len(row) for row in self.log_probs)
-        from ..metrics.text import perplexity
+        from ..core.metrics.text import perplexity
 
         return perplexity(-math.fsum(self.totals), count)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.layout import Layout
-from ..kv_cache.kinds import CacheKind
+from ..nn.kv_cache.kinds import CacheKind
 
 
 class Cache(Protocol):
@@ -24,7 +24,7 @@ class Cache(Protocol):
 
 
 class Decoder(Protocol):
-    """A decoder-only or encoder–decoder model; `qkv.models.transformer.TransformerModel` is one."""
+    """A decoder-only or encoder–decoder model; `qkv.nn.models.transformer.TransformerModel` is one."""
 
     @property
     def is_encoder_decoder(self) -> bool: ...
@@ -56,7 +56,7 @@ class Decoder(Protocol):
 class ParallelDecoder(Decoder, Protocol):
     """A decoder whose step can give the logits of all its tokens, (B, T, V), as speculation needs.
 
-    Its cache has the methods `continued`, `rewind_rows` and `check_rewind_rows` of `qkv.kv_cache.cache.Cache`.
+    Its cache has the methods `continued`, `rewind_rows` and `check_rewind_rows` of `qkv.nn.kv_cache.cache.Cache`.
     """
 
     def step(self, ids: Tensor, cache: Any, layout: Layout | None = None, all_positions: bool = False) -> Tensor: ...

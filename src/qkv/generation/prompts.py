@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..core.layout import Layout
-from ..kv_cache.kinds import CacheKind
+from ..nn.kv_cache.kinds import CacheKind
 from .model_interface import Decoder
 
 ROOM = 512  # new tokens that a cache is allocated for at first; it grows by itself after that

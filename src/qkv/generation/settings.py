@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, TypedDict
 from pydantic import Field, field_validator, model_validator
 
 from ..core.spec import Spec
-from ..kv_cache.kinds import CacheKind, FullCache, PagedCache, named
+from ..nn.kv_cache.kinds import CacheKind, FullCache, PagedCache, named
 from .speculation import Speculation
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ..attention import tap
-from ..kernels.request import Request
+from ..nn.attention import tap
+from ..nn.kernels.request import Request
 
 Choice = Callable[[Request], bool]
 

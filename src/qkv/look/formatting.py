@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from ..core.metrics.display import display_of
 from ..core.spec import counted
-from ..metrics.display import display_of
 from .svg import readable
 
 

@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ..attention.own_calls import hooked
 from ..core.layout import Layout
-from ..models.recurrent.model import RecurrentModel
-from ..models.stack import StackModule
-from ..models.transformer import TransformerModel
+from ..nn.attention.own_calls import hooked
+from ..nn.models.recurrent.model import RecurrentModel
+from ..nn.models.stack import StackModule
+from ..nn.models.transformer import TransformerModel
 
 PROBES = 8
 

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ..attention.own_calls import hooked
 from ..core.layout import Layout
-from ..models.transformer import TransformerModel
+from ..nn.attention.own_calls import hooked
+from ..nn.models.transformer import TransformerModel
 
 EMBEDDING = "embedding"
 

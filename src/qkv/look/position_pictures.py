@@ -7,8 +7,8 @@ from markupsafe import Markup
 from torch import Tensor
 
 from ..core.layout import Layout
-from ..positions.base import Position, PositionModule, Widths
-from ..positions.bias import T5Buckets
+from ..nn.positions.base import Position, PositionModule, Widths
+from ..nn.positions.bias import T5Buckets
 from .chart import Series, line_chart
 from .standalone_svg import HEIGHT, WIDTH, figure
 

@@ -7,24 +7,24 @@ from typing import Any
 
 from torch import nn
 
-from ..attention.multi_head import Mixer
-from ..attention.weighting import Weighting
 from ..core.batch import Batch
+from ..core.metrics.base import Metric
 from ..core.spec import Spec
 from ..data.source import Example, Source
 from ..data.task import Task
-from ..families import preset
-from ..layers.feedforward import FeedForwardLayer
-from ..layers.norm import Norm
-from ..metrics.base import Metric
-from ..models.base import ModelSpec
-from ..models.heads.text import Head
-from ..models.placement import Placement
-from ..models.transformer import Transformer
-from ..patterns.algebra import Pattern
-from ..positions.absolute import NoPosition
-from ..positions.base import Position
-from ..tokenizers.training.spec import TokenizerSpec
+from ..data.tokenizers.training.spec import TokenizerSpec
+from ..io.families import preset
+from ..nn.attention.multi_head import Mixer
+from ..nn.attention.weighting import Weighting
+from ..nn.layers.feedforward import FeedForwardLayer
+from ..nn.layers.norm import Norm
+from ..nn.models.base import ModelSpec
+from ..nn.models.heads.text import Head
+from ..nn.models.placement import Placement
+from ..nn.models.transformer import Transformer
+from ..nn.patterns.algebra import Pattern
+from ..nn.positions.absolute import NoPosition
+from ..nn.positions.base import Position
 from ..training.objective import Objective
 from ..training.optimizers import Optimizer
 from ..training.optimizers.schedules import Schedule

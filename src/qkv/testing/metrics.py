@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..core.batch import Batch
-from ..metrics.base import Metric, MetricValue
+from ..core.metrics.base import Metric, MetricValue
 from .batches import examples_in, part_of
 from .random_draws import RandomDraws
 from .report import NotChecked

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from ..core.layout import Layout
-from ..directories.build import build
 from ..generation import generate
-from ..kernels.backends import BACKENDS
-from ..models.base import ModelSpec
-from ..models.transformer import Transformer
+from ..io.directories.build import build
+from ..nn.kernels.backends import BACKENDS
+from ..nn.models.base import ModelSpec
+from ..nn.models.transformer import Transformer
 from .report import NotChecked
 
 TOLERANCE, SINGLE = 1e-8, 1e-3  # relative L2 distance, in fp64 and in fp32

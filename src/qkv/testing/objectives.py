@@ -14,8 +14,8 @@ from torch import nn
 
 from ..core.batch import IGNORE, Batch, Term
 from ..core.layout import Layout
-from ..directories.build import build
-from ..families import preset
+from ..io.directories.build import build
+from ..io.families import preset
 from ..training.objective import Objective, terms_of
 from .batches import examples_in, part_of
 from .random_draws import RandomDraws

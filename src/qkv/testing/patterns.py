@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from ..core.layout import Layout, View
-from ..patterns.algebra import Pattern
-from ..patterns.intervals import Interval
+from ..nn.patterns.algebra import Pattern
+from ..nn.patterns.intervals import Interval
 
 LENGTH = 24
 SIZES = (1, 3, 8)

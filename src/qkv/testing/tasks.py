@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ..core.batch import IGNORE
+from ..core.metrics.base import Metric
 from ..data.source import Example, Skipped
 from ..data.task import Item, RandomContext, Task, TextTask
-from ..metrics.base import Metric
 from .digest import digest
 from .report import NotChecked
 

@@ -6,8 +6,8 @@ import pickle
 from collections.abc import Callable
 from functools import cached_property
 
-from ..tokenizers.tokenizer import Tokenizer, train
-from ..tokenizers.training.spec import TokenizerSpec
+from ..data.tokenizers.tokenizer import Tokenizer, train
+from ..data.tokenizers.training.spec import TokenizerSpec
 from .report import NotChecked
 
 SENTENCES = (

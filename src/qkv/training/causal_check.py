@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from ..patterns.algebra import Pattern, spans
-from ..patterns.basic import causal
+from ..nn.patterns.algebra import Pattern, spans
+from ..nn.patterns.basic import causal
 from .objective import Objective
 
 

@@ -8,7 +8,7 @@ from typing import cast
 import torch
 from torch import nn
 
-from ..kernels.products import onednn
+from ..nn.kernels.products import onednn
 from .logging.progress_bar import span
 
 # Speedup of a step if all batches have the same shape, without and with gated feed-forward layers, whose element-wise

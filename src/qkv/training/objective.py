@@ -14,7 +14,7 @@ from torch import nn
 from ..core.batch import Batch, Term, Terms
 from ..core.extras import Extra
 from ..core.spec import Spec
-from ..layers.losses import LossSums
+from ..nn.layers.losses import LossSums
 
 Smoothing = Annotated[float, Field(ge=0.0, lt=1.0)]
 

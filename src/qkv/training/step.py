@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from ..core.batch import Batch, to_device
 from ..core.ranks import Ranks, Split, splitting
-from ..layers.moe import Mixture
-from ..models.base import ModelModule
-from ..models.transformer import TransformerModel
+from ..nn.layers.moe import Mixture
+from ..nn.models.base import ModelModule
+from ..nn.models.transformer import TransformerModel
 from .checkpoints import rng
 from .compiling import compiled
 from .gradients.accumulation import Totals, over_labels, reported, weighed

@@ -18,8 +18,8 @@ from typing import Any
 import psutil
 import torch
 
-from ..cost.hardware import usable_cores
-from ..kernels.threads import set_threads
+from ..nn.cost.hardware import usable_cores
+from ..nn.kernels.threads import set_threads
 
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """Environment variables by which users fix the number of threads."""

@@ -11,9 +11,9 @@ from small import (
     alone,
 )
 
-from qkv.attention.attend import attend
 from qkv.core.layout import Layout
-from qkv.patterns.basic import causal, window
+from qkv.nn.attention.attend import attend
+from qkv.nn.patterns.basic import causal, window
 
 
 @every_backend

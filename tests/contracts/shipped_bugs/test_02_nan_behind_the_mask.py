@@ -13,9 +13,9 @@ from small import (
     padded,
 )
 
-from qkv.attention.attend import attend
-from qkv.kernels.backends import BACKENDS
-from qkv.patterns.basic import causal
+from qkv.nn.attention.attend import attend
+from qkv.nn.kernels.backends import BACKENDS
+from qkv.nn.patterns.basic import causal
 
 
 @every_backend

@@ -10,9 +10,9 @@ from small import (
 )
 from torch.nn import functional as F
 
-from qkv.attention.attend import attend
 from qkv.core.layout import Layout
-from qkv.patterns.basic import causal
+from qkv.nn.attention.attend import attend
+from qkv.nn.patterns.basic import causal
 
 
 @every_backend

@@ -13,7 +13,7 @@ from small import (
 )
 
 from qkv.core.layout import Layout
-from qkv.positions.base import Position
+from qkv.nn.positions.base import Position
 
 
 @every_family

@@ -13,7 +13,7 @@ from small import (
 )
 
 from qkv.core.layout import Layout
-from qkv.positions.absolute import Learned, Sinusoidal
+from qkv.nn.positions.absolute import Learned, Sinusoidal
 
 
 @every_decoder

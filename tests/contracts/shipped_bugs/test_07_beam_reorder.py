@@ -14,9 +14,9 @@ from small import (
 )
 
 from qkv.core.layout import Layout
-from qkv.patterns.basic import causal, window
-from qkv.positions.absolute import Sinusoidal
-from qkv.positions.rotary import Rotary
+from qkv.nn.patterns.basic import causal, window
+from qkv.nn.positions.absolute import Sinusoidal
+from qkv.nn.positions.rotary import Rotary
 
 
 @pytest.mark.parametrize("pattern", [causal(), causal() & window(3)], ids=["full", "ring"])

@@ -10,9 +10,9 @@ from small import (
 )
 
 from qkv.core.layout import Layout
-from qkv.positions.absolute import Sinusoidal
-from qkv.positions.base import Position, Widths
-from qkv.positions.rotary import Rotary
+from qkv.nn.positions.absolute import Sinusoidal
+from qkv.nn.positions.base import Position, Widths
+from qkv.nn.positions.rotary import Rotary
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from qkv.data.batching.packing import pack
 from qkv.data.batching.settings import Batching
 from qkv.data.loader.stream import stream
 from qkv.data.synthetic.copy_reverse_sort import Reverse
-from qkv.patterns.basic import full
+from qkv.nn.patterns.basic import full
 
 
 @every_family

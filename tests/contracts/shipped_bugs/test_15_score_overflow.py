@@ -11,8 +11,8 @@ from small import (
     same,
 )
 
-from qkv.attention.attend import attend
-from qkv.patterns.basic import causal
+from qkv.nn.attention.attend import attend
+from qkv.nn.patterns.basic import causal
 
 
 @every_backend

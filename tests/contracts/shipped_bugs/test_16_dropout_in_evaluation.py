@@ -18,8 +18,8 @@ from small import (
 
 import qkv
 from qkv.generation import generate
-from qkv.positions.bias import ALiBi, T5Buckets
-from qkv.positions.rotary import Rotary
+from qkv.nn.positions.bias import ALiBi, T5Buckets
+from qkv.nn.positions.rotary import Rotary
 
 
 @every_family

@@ -12,8 +12,8 @@ from small import (
     same,
 )
 
-from qkv.attention.attend import attend
-from qkv.patterns.basic import causal, full, window
+from qkv.nn.attention.attend import attend
+from qkv.nn.patterns.basic import causal, full, window
 from ring_attention import ring
 
 

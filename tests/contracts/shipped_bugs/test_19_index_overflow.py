@@ -12,10 +12,10 @@ from small import (
 )
 
 import qkv
-from qkv.attention.attend import attend
 from qkv.core.layout import Layout
-from qkv.patterns.basic import causal, full, window
-from qkv.positions.base import Position, Widths
+from qkv.nn.attention.attend import attend
+from qkv.nn.patterns.basic import causal, full, window
+from qkv.nn.positions.base import Position, Widths
 
 
 @every_backend

@@ -12,7 +12,7 @@ from small import (
     same,
 )
 
-from qkv.positions.bias import ALiBi
+from qkv.nn.positions.bias import ALiBi
 
 
 def test_bug_21_one_compiled_model_serves_batches_of_every_shape() -> None:

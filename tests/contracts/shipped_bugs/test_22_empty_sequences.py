@@ -11,9 +11,9 @@ from small import (
     same,
 )
 
-from qkv.attention.attend import attend
 from qkv.core.batch import IGNORE
 from qkv.core.layout import Layout
+from qkv.nn.attention.attend import attend
 
 
 @every_backend

@@ -19,7 +19,7 @@ from small import (
 )
 
 from qkv.core.batch import IGNORE, Batch
-from qkv.layers.moe import Mixture
+from qkv.nn.layers.moe import Mixture
 from qkv.training.gradients.accumulation import weighed
 from qkv.training.objective import NextToken
 

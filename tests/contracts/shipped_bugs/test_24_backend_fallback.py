@@ -11,10 +11,10 @@ from small import (
     same,
 )
 
-from qkv.attention.attend import attend
 from qkv.core.layout import Layout
-from qkv.kernels.backends import BACKENDS
-from qkv.patterns.basic import causal, window
+from qkv.nn.attention.attend import attend
+from qkv.nn.kernels.backends import BACKENDS
+from qkv.nn.patterns.basic import causal, window
 
 
 def test_bug_24_a_named_backend_refuses_and_never_falls_back() -> None:

@@ -11,9 +11,9 @@ from small import (
     spec,
 )
 
-from qkv.models.transformer import Transformer
-from qkv.patterns.basic import causal, window
-from qkv.positions.bias import ALiBi
+from qkv.nn.models.transformer import Transformer
+from qkv.nn.patterns.basic import causal, window
+from qkv.nn.positions.bias import ALiBi
 
 
 def test_bug_25_an_unknown_config_field_is_an_error() -> None:

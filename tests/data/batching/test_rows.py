@@ -17,7 +17,7 @@ from qkv.data.batching.encoding import CharacterLimit, Reader, encode_function
 from qkv.data.batching.ragged import Ragged
 from qkv.data.batching.rows import Limits, Rows, conversation_rows, pair_rows, prompt_rows, running_rows, window_rows
 from qkv.data.source import Counts, Example, Skipped
-from qkv.tokenizers.protocol import Encoder, Frame
+from qkv.data.tokenizers.protocol import Encoder, Frame
 
 TEXTS = st.lists(st.text("abc", max_size=30), max_size=12)
 

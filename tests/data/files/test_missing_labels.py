@@ -15,8 +15,8 @@ from qkv.data.readers.labelled_text import Labelled
 from qkv.data.readers.multiple_choice import Choices
 from qkv.data.readers.parquet import Parquet
 from qkv.data.source import Skipped
-from qkv.recipes.guess import guess
-from qkv.tasks.text_classification.task import Classify
+from qkv.runs.recipes.guess import guess
+from qkv.runs.tasks.text_classification.task import Classify
 
 
 def entries(source: Any) -> list[Any]:

@@ -20,9 +20,9 @@ from qkv.data.loader.stream import stream
 from qkv.data.readers.labelled_text import Labelled
 from qkv.data.source import Counts, Example, Skipped, read
 from qkv.data.task import Item, RandomContext, Task
-from qkv.tasks.tagging.task import Tag
-from qkv.tasks.text_classification.task import Classify
-from qkv.tasks.text_similarity.task import Similarity
+from qkv.runs.tasks.tagging.task import Tag
+from qkv.runs.tasks.text_classification.task import Classify
+from qkv.runs.tasks.text_similarity.task import Similarity
 
 TABLE: list[Example | Skipped | None] = [
     {"text": "ab", "label": "x"},

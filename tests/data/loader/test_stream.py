@@ -26,7 +26,7 @@ from qkv.core.layout import Layout
 from qkv.data import Batching, JsonLines, Localise, Pairs, Source, Text, stream, train_tokenizer
 from qkv.data.batching.token_cache import TokenCache
 from qkv.data.source import Counts, Split, Table
-from qkv.tokenizers.training.words_chars_bytes import Char
+from qkv.data.tokenizers.training.words_chars_bytes import Char
 
 # -- pairs ----------------------------------------------------------------------------------------------------------
 

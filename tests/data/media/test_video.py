@@ -16,7 +16,7 @@ from PIL import Image
 
 from qkv.data.media.video import decode_frames, evenly, tubelets
 from qkv.data.source import Skipped
-from qkv.layers.patches import patchify
+from qkv.nn.layers.patches import patchify
 
 
 def test_patches_of_the_laid_out_frames_are_tubelets() -> None:

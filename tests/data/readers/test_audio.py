@@ -16,11 +16,11 @@ from qkv.data.readers.audio import Sounds
 from qkv.data.source import Counts, Skipped, read
 from qkv.data.synthetic.bird_calls import CALLS
 from qkv.data.task import RandomContext
-from qkv.experiments.train import train
-from qkv.inference.run import load
-from qkv.layers.patches import Patches
-from qkv.recipes.recipe import Recipe
-from qkv.tasks.sound_classification.task import Sound
+from qkv.nn.layers.patches import Patches
+from qkv.runs.inference.run import load
+from qkv.runs.recipes.recipe import Recipe
+from qkv.runs.tasks.sound_classification.task import Sound
+from qkv.runs.train.train import train
 
 IMAGE = Patches(image=(16, 20), patch=(4, 4), channels=1)
 

@@ -9,8 +9,8 @@ import pytest
 
 from qkv.data.readers.dataset_series import DatasetSeries
 from qkv.data.readers.time_series import Series
-from qkv.experiments.train import train
-from qkv.recipes.recipe import Recipe
+from qkv.runs.recipes.recipe import Recipe
+from qkv.runs.train.train import train
 
 datasets = pytest.importorskip("datasets")
 ROWS = 300

@@ -21,8 +21,8 @@ from qkv.data.readers.hub_datasets import Datasets, _opened, part_of
 from qkv.data.source import Skipped
 from qkv.data.tables import StreamTable
 from qkv.data.task import RandomContext
-from qkv.layers.patches import Patches
-from qkv.tasks.image_classification.task import ImageClassify
+from qkv.nn.layers.patches import Patches
+from qkv.runs.tasks.image_classification.task import ImageClassify
 
 PAIRS: dict[str, Any] = {"source": "translation.en", "target": "translation.de"}
 

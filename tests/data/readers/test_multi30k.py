@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qkv.data import Batching, Pairs, Tokenizer, stream, train_tokenizer
-from qkv.tokenizers.training.spec import TokenizerSpec
+from qkv.data.tokenizers.training.spec import TokenizerSpec
 
 DATA = Path(__file__).parents[3].parent / "shared" / "data" / "multi30k"
 

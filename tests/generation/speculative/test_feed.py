@@ -7,7 +7,7 @@ import torch
 
 import qkv
 from qkv.generation.speculative.feed import feed
-from qkv.kv_cache.kinds import FullCache, PagedCache
+from qkv.nn.kv_cache.kinds import FullCache, PagedCache
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

@@ -10,9 +10,9 @@ import torch
 from fast_subset import fast
 
 import qkv
-from qkv.families import presets
 from qkv.generation import generate, trace
-from qkv.kv_cache.kinds import PagedCache
+from qkv.io.families import presets
+from qkv.nn.kv_cache.kinds import PagedCache
 
 DECODERS = (
     *("gpt2", "openai-gpt", "starcoder", "pythia-160m", "bloom-560m", "llama-3-8b", "mistral-7b", "qwen3-0.6b"),

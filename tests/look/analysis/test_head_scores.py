@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from qkv.families import preset
+from qkv.io.families import preset
 from qkv.look.analysis import head_scores as module
 from qkv.look.analysis.head_scores import head_scores, induction_scores
-from qkv.models.build import build
+from qkv.nn.models.build import build
 
 IDS = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6]])
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from qkv.families import preset
+from qkv.io.families import preset
 from qkv.look.analysis.logit_lens import logit_lens
-from qkv.models.build import build
+from qkv.nn.models.build import build
 
 IDS = torch.tensor([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
 SMALL = {"vocab_size": 11, "d_model": 8, "n_layers": 3, "n_heads": 2}

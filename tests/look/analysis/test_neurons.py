@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from qkv.core.layout import Layout
-from qkv.families import preset
-from qkv.look.activations import record
+from qkv.io.families import preset
 from qkv.look.analysis.neurons import top_texts
-from qkv.models.build import build
+from qkv.nn.activations import record
+from qkv.nn.models.build import build
 
 LAYER = "decoder.layers.1.feedforward.neurons"
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from qkv.families import preset
-from qkv.look.activations import Patch, intervene, record
+from qkv.io.families import preset
 from qkv.look.analysis import patching
 from qkv.look.analysis.patching import activation_patching, logit_difference
-from qkv.models.build import build
+from qkv.nn.activations import Patch, intervene, record
+from qkv.nn.models.build import build
 
 CLEAN, CORRUPTED = torch.tensor([[3, 1, 4, 1, 5]]), torch.tensor([[3, 1, 7, 1, 5]])
 METRIC = logit_difference(4, 7)

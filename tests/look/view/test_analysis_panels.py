@@ -5,12 +5,12 @@ from __future__ import annotations
 import run_untrained
 import torch
 
-from qkv.attention import tap
-from qkv.attention.attend import attend
-from qkv.inference.look import INDUCTION
-from qkv.inference.run import Run
 from qkv.look.analysis.head_scores import head_scores, induction_scores
 from qkv.look.view.analysis_panels import MOST_TOKENS, head_scores_panel, lens_panel
+from qkv.nn.attention import tap
+from qkv.nn.attention.attend import attend
+from qkv.runs.inference.look import INDUCTION
+from qkv.runs.inference.run import Run
 
 
 def lm(**sizes: int) -> Run:

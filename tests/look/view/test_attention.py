@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from qkv.attention import tap
-from qkv.attention.attend import attend
-from qkv.families import preset
+from qkv.io.families import preset
 from qkv.look.view.attention import MOST_WEIGHTS, attention_groups, by_group, group_of, layer_weights
 from qkv.look.view.axis import Axis
-from qkv.models.build import build
-from qkv.patterns.basic import causal, window
+from qkv.nn.attention import tap
+from qkv.nn.attention.attend import attend
+from qkv.nn.models.build import build
+from qkv.nn.patterns.basic import causal, window
 
 
 def recorded(count: int, length: int = 6, heads: int = 4, **options: Any) -> list[Any]:

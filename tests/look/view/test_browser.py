@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import run_untrained
 
-from qkv.inference.run import Run
+from qkv.runs.inference.run import Run
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium")

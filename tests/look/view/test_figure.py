@@ -12,7 +12,7 @@ import run_untrained
 import torch
 from PIL import Image
 
-from qkv.inference.run import Run
+from qkv.runs.inference.run import Run
 
 
 @pytest.fixture(scope="module")

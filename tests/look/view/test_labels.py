@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from qkv.data.tokenizers.tokenizer import train
+from qkv.data.tokenizers.training.spec import TokenizerSpec
 from qkv.look.view.labels import LONGEST, find_word, printable, token_labels
-from qkv.tokenizers.tokenizer import train
-from qkv.tokenizers.training.spec import TokenizerSpec
 
 
 def test_parts_of_a_character_are_numbered() -> None:

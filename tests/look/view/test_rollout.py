@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from qkv.attention import tap
-from qkv.attention.attend import attend
 from qkv.look.view.axis import Axis
 from qkv.look.view.rollout import MOST_TOKENS, rollout, rollout_group
-from qkv.patterns.basic import causal
+from qkv.nn.attention import tap
+from qkv.nn.attention.attend import attend
+from qkv.nn.patterns.basic import causal
 
 
 def test_products_of_layers_with_their_residuals() -> None:

@@ -8,16 +8,16 @@ import math
 import pytest
 import torch
 
-from qkv.attention import tap
-from qkv.attention.attend import attend
-from qkv.families import preset
-from qkv.look.activations import intervene, record
+from qkv.io.families import preset
 from qkv.look.view.attention import layer_weights
 from qkv.look.view.score import score_breakdown
-from qkv.models.build import build
-from qkv.patterns.basic import causal
-from qkv.positions.base import Widths
-from qkv.positions.bias import ALiBi
+from qkv.nn.activations import intervene, record
+from qkv.nn.attention import tap
+from qkv.nn.attention.attend import attend
+from qkv.nn.models.build import build
+from qkv.nn.patterns.basic import causal
+from qkv.nn.positions.base import Widths
+from qkv.nn.positions.bias import ALiBi
 
 
 def test_every_step_follows_its_formula() -> None:

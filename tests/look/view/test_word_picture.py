@@ -8,8 +8,8 @@ import pytest
 import run_untrained
 
 from qkv.cli import main
-from qkv.inference.run import Run
 from qkv.look.view.picture import _mixed
+from qkv.runs.inference.run import Run
 
 
 @pytest.fixture(scope="module")

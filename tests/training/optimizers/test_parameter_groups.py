@@ -6,14 +6,14 @@ from torch import nn
 from train_stand_in import Tiny
 
 import qkv
-from qkv.attention.multi_head import Attention
-from qkv.layers.feedforward import FeedForward
-from qkv.layers.patches import Patches
-from qkv.models.block import Block
-from qkv.models.build import build
-from qkv.models.heads.vision import ImageClassifier
-from qkv.models.stack import Stack
-from qkv.models.transformer import Transformer
+from qkv.nn.attention.multi_head import Attention
+from qkv.nn.layers.feedforward import FeedForward
+from qkv.nn.layers.patches import Patches
+from qkv.nn.models.block import Block
+from qkv.nn.models.build import build
+from qkv.nn.models.heads.vision import ImageClassifier
+from qkv.nn.models.stack import Stack
+from qkv.nn.models.transformer import Transformer
 from qkv.training.optimizers import AdamW, Optimizer
 from qkv.training.optimizers.parameter_groups import from_the_top
 

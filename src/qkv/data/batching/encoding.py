@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core.shuffle import mix
-from ...tokenizers.protocol import Encoder
 from ..source import Counts, Example, Skipped, Table
+from ..tokenizers.protocol import Encoder
 from .encoded import CONVERSATION, PIECES, Encoded
 from .ragged import Index, Ragged
 from .token_cache import TokenCache

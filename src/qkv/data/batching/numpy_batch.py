@@ -12,7 +12,7 @@ from torch.utils import _pytree
 
 from ...core.batch import IGNORE, Batch
 from ...core.layout import Layout
-from ...layers.patches import Grid, masked_layout
+from ...nn.layers.patches import Grid, masked_layout
 from ..source import Example
 
 Array = NDArray[Any]

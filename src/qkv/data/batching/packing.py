@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...tokenizers.protocol import Encoder
+from ..tokenizers.protocol import Encoder
 from .encoded import Encoded
 from .ragged import Ragged
 from .rows import Rows, framed_documents, predicting

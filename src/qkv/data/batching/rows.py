@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.batch import IGNORE
-from ...tokenizers.protocol import Encoder, Frame
 from ..source import Counts, Example
+from ..tokenizers.protocol import Encoder, Frame
 from .encoded import Encoded
 from .encoding import source_and_target_tokenizer
 from .ragged import Index, Ragged

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ...tokenizers.protocol import Encoder
 from ..source import Counts, Example, Skipped, Table
 from ..task import Item, Task
+from ..tokenizers.protocol import Encoder
 
 Items = Sequence[Item | Skipped]
 MakeItems = Callable[[list[Example]], Sequence[Items]]

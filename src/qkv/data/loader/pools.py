@@ -12,7 +12,6 @@ import numpy as np
 
 from ...core.batch import IGNORE
 from ...core.shuffle import Shuffle, mix
-from ...tokenizers.protocol import Encoder
 from ..batching import packing
 from ..batching.bucketing import batch_edges, bucketed_order
 from ..batching.encoded import Encoded
@@ -26,6 +25,7 @@ from ..batching.token_cache import TokenCache
 from ..source import Counts, Skipped, Source, Split, Table, order, read
 from ..tables import StreamTable
 from ..task import Item, RandomContext, Task, TextTask
+from ..tokenizers.protocol import Encoder
 from .item_cache import ItemCache, repeats
 
 _CHARACTERS_A_TOKEN = 64  # more than the average of any text: a longer text is over-long, and is not tokenized

@@ -13,13 +13,13 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from ...core.batch import Batch
-from ...tokenizers.protocol import Encoder
 from ..batching.numpy_batch import NumpyBatch
 from ..batching.rows import OVER_LONG
 from ..batching.settings import Batching
 from ..batching.sharding import WHOLE, Shard
 from ..source import Counts, Source, Split
 from ..task import Task, TextTask
+from ..tokenizers.protocol import Encoder
 from .pools import Pool, Pools
 from .workers import build_in_processes, build_in_thread
 

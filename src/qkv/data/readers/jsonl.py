@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
-from ...tokenizers.chat.messages import check_messages, check_tools, messages_in, text_of
 from ..files.json_lines import json_value
 from ..files.text_files import FilePerSplit
 from ..source import Example, Skipped, Split, Table
+from ..tokenizers.chat.messages import check_messages, check_tools, messages_in, text_of
 from .parallel_text import record_example
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import torch
 
-from ...kv_cache.kinds import CacheKind, FullCache
+from ...nn.kv_cache.kinds import CacheKind, FullCache
 from ..greedy_search import Stream, scored
 from ..model_interface import Decoder, ParallelDecoder, settled
 from ..prompts import Prompts

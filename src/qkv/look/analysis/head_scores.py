@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ...attention import tap
-from ...kernels.request import Request
-from ...models.transformer import TransformerModel
+from ...nn.attention import tap
+from ...nn.kernels.request import Request
+from ...nn.models.transformer import TransformerModel
 
 ROWS = 1024  # queries whose weights are in memory at once
 

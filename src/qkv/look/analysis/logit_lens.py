@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ...attention.own_calls import hooked
-from ...models.transformer import TransformerModel
-from ..activations import record
+from ...nn.activations import record
+from ...nn.attention.own_calls import hooked
+from ...nn.models.transformer import TransformerModel
 
 
 @dataclass(frozen=True, eq=False)

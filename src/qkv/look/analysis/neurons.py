@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ...core.layout import Layout
-from ..activations import record
+from ...nn.activations import record
 
 
 @dataclass(frozen=True, order=True)

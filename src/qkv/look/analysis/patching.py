@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ..activations import intervene, record, sites
-from ..activations.sites import select
+from ...nn.activations import intervene, record, sites
+from ...nn.activations.sites import select
 
 Metric = Callable[[Tensor], Float[Tensor, " B"]]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from ...kernels.request import Request
+from ...nn.kernels.request import Request
 from ..analysis.head_scores import scores_of
 from ..analysis.logit_lens import logit_lens
 from .panels import Panel, heat_panel, table_panel

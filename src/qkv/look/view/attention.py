@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ...attention import tap
-from ...kernels.request import Request
+from ...nn.attention import tap
+from ...nn.kernels.request import Request
 from .axis import Axis
 
 GLOBAL = ".global"  # suffix of the name under which Longformer's global tokens attend

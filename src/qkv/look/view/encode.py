@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ...attention import tap
-from ...kernels.request import Request
+from ...nn.attention import tap
+from ...nn.kernels.request import Request
 from .attention import Group, Layer
 from .axis import Axis
 from .rotation import Rotation, rotation_of

@@ -10,8 +10,8 @@ from typing import Any
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ...attention.own_calls import hooked
-from ...layers.moe import Routed, Router
+from ...nn.attention.own_calls import hooked
+from ...nn.layers.moe import Routed, Router
 from .panels import Panel, heat_panel
 
 

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from ...tokenizers.tokenizer import Tokenizer
+from ...data.tokenizers.tokenizer import Tokenizer
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _LATER = re.compile(r" (?!1/)\d+/\d+$")  # ends the labels of further parts of a character

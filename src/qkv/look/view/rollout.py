@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ...kernels.request import Request
+from ...nn.kernels.request import Request
 from .attention import Group, Layer, mean_weights
 from .axis import Axis
 

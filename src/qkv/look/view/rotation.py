@@ -8,12 +8,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ...attention.multi_head import MultiHeadAttention
-from ...kernels.request import Request
-from ...models.stack import StackModule
-from ...positions.base import PositionModule, Tables
-from ...positions.rotary import RotaryTurn
-from ...positions.xpos import XPosTurn
+from ...nn.attention.multi_head import MultiHeadAttention
+from ...nn.kernels.request import Request
+from ...nn.models.stack import StackModule
+from ...nn.positions.base import PositionModule, Tables
+from ...nn.positions.rotary import RotaryTurn
+from ...nn.positions.xpos import XPosTurn
 
 
 @dataclass(frozen=True)

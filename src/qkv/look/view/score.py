@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ...attention import tap
-from ...kernels.request import Edits, Request
-from ...layers.linear import Linear
-from ...layers.low_rank import LowRankLinear, plain
+from ...nn.attention import tap
+from ...nn.kernels.request import Edits, Request
+from ...nn.layers.linear import Linear
+from ...nn.layers.low_rank import LowRankLinear, plain
 from .attention import Layer
 from .rotation import RotationTerm, rotation_of
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ...core import checksums
 from ...core.spec import nearest
-from ...layers.lora import trained
+from ...nn.layers.lora import trained
 from ..optimizers.state import Eager
 from .slices import Parts, loaded
 from .streaming import Later, stream_tensors

@@ -10,10 +10,10 @@ from fnmatch import fnmatchcase
 from torch import nn
 
 from ...core.spec import nearest
-from ...layers.convolution import Convolution
-from ...layers.embedding import InputModule
-from ...models.heads.text import HeadModule
-from ...positions.base import PositionModule
+from ...nn.layers.convolution import Convolution
+from ...nn.layers.embedding import InputModule
+from ...nn.models.heads.text import HeadModule
+from ...nn.positions.base import PositionModule
 
 ELSEWHERE = "parameters_elsewhere"  # the attribute of a model that holds the names of parameters of other stages
 _BLOCK = re.compile(r"(?:^|\.)blocks\.(\d+)\.")

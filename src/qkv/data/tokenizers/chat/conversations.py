@@ -1,0 +1,178 @@
+"""Encode conversations as token ids by a chat template, with a mask of the assistant's tokens.
+
+The ids are those of the whole text that the chat template renders. Control tokens come from the template only: their names
+in messages are marked by a private character in the rendered text, and then spelled out like any other text.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+import tokenizers
+from tokenizers import AddedToken
+
+from ....core.spec import nearest
+from ..pipelines import any_of
+from ..tokenizer_json import encoding_errors
+from .messages import ROLES, Messages, Tools, check_messages, check_tools, joined
+from .template import ChatTemplate, TextPart
+
+GUARD = "\ue0f2"  # before the name of a control token in a message
+BEGINS, ENDS = "\ue0f3", "\ue0f4"  # around the number of a control token from the template
+_AFTER_THE_END = re.compile(rf"(?<={ENDS})\s+\Z")
+
+
+class Conversations:
+    """Encodes conversations by a tokenizer's chat template.
+
+    Control tokens come from the template only. Markers in the template (`<tool_call>`, `<think>`) may also come from the
+    assistant's messages.
+    """
+
+    def __init__(
+        self, raw: tokenizers.Tokenizer, controls: Mapping[str, int], markers: Iterable[str], template: ChatTemplate
+    ) -> None:
+        self.template = template
+        written = [name for name in markers if name in template.source and not name.isspace()]
+        self._ids = {**controls, **{name: i for name in written if (i := raw.token_to_id(name)) is not None}}
+        self._twins = {name: f"{BEGINS}{i}{ENDS}" for i, name in enumerate(self._ids)}
+        self._raw = _with_twins(raw, written, self._twins)
+        twins = ((self._raw.token_to_id(twin), name) for name, twin in self._twins.items())
+        self._real = {twin: self._ids[name] for twin, name in twins if twin is not None}
+        self._control, self._any = any_of(controls), any_of(self._ids)
+        self._named = re.compile(f"{GUARD}?(?:{self._any.pattern})")
+
+    def prompt(self, messages: Messages, tools: Tools = None) -> list[int]:
+        """Return the ids of a conversation up to the model's reply. `tools` are the descriptions (JSON schemas) of those
+        that the model may call. Raises ValueError if it ends with the assistant."""
+        checked, tools = self._checked(messages), self._checked_tools(tools)
+        if checked[-1]["role"] == "assistant":
+            raise ValueError("the last message is the assistant's; end with a message to reply to")
+        return self._encoded([TextPart(self.template.render(checked, prompt=True, tools=tools), False)])[0]
+
+    def row(self, messages: Messages, tools: Tools = None) -> tuple[list[int], list[int]]:
+        """Return the ids of a conversation, and for each 1 if the assistant says it (the end of its turn included), else 0.
+
+        Raises ValueError if the assistant says nothing, or the template doesn't show what.
+        """
+        checked, tools = self._checked(messages), self._checked_tools(tools)
+        if not any(message["role"] == "assistant" for message in checked):
+            raise ValueError("the assistant says nothing in this conversation, so there is nothing to learn from it")
+        ids, learned = self._encoded(self.template.parts(checked, tools=tools))
+        if not any(learned):
+            why = "the chat template leaves out what the assistant says"
+            silent = all(message.get("weight") == 0 for message in checked if message["role"] == "assistant")
+            raise ValueError("every message of the assistant has the weight 0" if silent else why)
+        return ids, learned
+
+    @cached_property
+    def ends(self) -> tuple[int, ...]:
+        """The control token that ends an assistant's turn in the template; empty if there is none."""
+        try:
+            ids, learned = self.row([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])
+        except ValueError:  # the template needs more than two messages
+            return ()
+        last = max(i for i, counts in enumerate(learned) if counts)
+        return (ids[last],) if ids[last] in self._ids.values() else ()
+
+    def _checked(self, messages: Messages) -> list[dict[str, Any]]:
+        """Check the roles of messages, and mark every name of a control token in their texts."""
+        checked = check_messages(messages)
+        for i, message in enumerate(checked):
+            role = message["role"]
+            if role not in ROLES and not any(f"{quote}{role}{quote}" in self.template.source for quote in "'\""):
+                raise ValueError(f"message {i} has the role {role!r}; {nearest(role, ROLES)}")
+            if isinstance(message.get("content"), list) and not self._reads_parts:
+                message["content"] = joined(message["content"])
+            if message.get("tool_calls") and not self.template.mentions("tool_calls"):
+                raise ValueError(
+                    f"message {i} calls a tool, and the chat template has no place for that; give the tokenizer a "
+                    "template that mentions tool_calls"
+                )
+        return [self._guarded(message) for message in checked]
+
+    def _checked_tools(self, tools: Any) -> list[dict[str, Any]] | None:
+        checked = check_tools(tools)
+        if checked is not None and not self.template.mentions("tools"):
+            raise ValueError(
+                "the chat template has no place for tools; give the tokenizer a template that mentions them, or leave "
+                "them out (data.tools=null)"
+            )
+        return None if checked is None else [self._changed_names(tool, self._any) for tool in checked]
+
+    @cached_property
+    def _reads_parts(self) -> bool:
+        """Whether the template reads a content that is a list of parts; others would print the list."""
+        with suppress(ValueError):
+            plain, parts = (
+                self.template.render([{"role": "user", "content": content}], prompt=True)
+                for content in ("a", [{"type": "text", "text": "a"}])
+            )
+            return plain == parts
+        return False
+
+    def _guarded(self, message: dict[str, Any]) -> dict[str, Any]:
+        names = self._control if message["role"] == "assistant" else self._any
+        return {key: value if key == "role" else self._changed_names(value, names) for key, value in message.items()}
+
+    def _changed_names(self, value: Any, names: re.Pattern[str]) -> Any:
+        return _changed(value, lambda text: names.sub(lambda name: GUARD + name[0], text))
+
+    def _encoded(self, parts: Iterable[TextPart]) -> tuple[list[int], list[int]]:
+        """Return ids, and for each 1 if it begins in a part to be learned."""
+        spelled = [piece for part in parts for piece in _ended(TextPart(self._spelled(part.text), part.learned))]
+        text = "".join(part.text for part in spelled)
+        with encoding_errors([text]):
+            encoding = self._raw.encode(text, add_special_tokens=False)
+        begins = list(accumulate((len(part.text) for part in spelled[:-1]), initial=0))
+        learned = [int(spelled[bisect_right(begins, at) - 1].learned) for at, _ in encoding.offsets]
+        return [self._real.get(i, i) for i in encoding.ids], learned
+
+    def _spelled(self, text: str) -> str:
+        """Replace the template's control tokens by their twins, and unmark those in messages."""
+
+        def spell(name: re.Match[str]) -> str:
+            return name[0][1:] if name[0].startswith(GUARD) else self._twins[name[0]]
+
+        return self._named.sub(spell, text).replace(GUARD, "")
+
+
+def _with_twins(raw: tokenizers.Tokenizer, written: Iterable[str], twins: Mapping[str, str]) -> tokenizers.Tokenizer:
+    """Return a tokenizer that spells out the names of control tokens, and reads a token only from its twin."""
+    flags = {token.content: token for token in raw.get_added_tokens_decoder().values()}
+    twinned = tokenizers.Tokenizer.from_str(raw.to_str())
+    twinned.post_processor = None  # it would cut spaces off the offsets
+    twinned.add_special_tokens([_like(flags[name], name, special=True) for name in written])
+    twinned.add_tokens([_like(flags[name], twin, special=False) for name, twin in twins.items()])
+    twinned.encode_special_tokens = True  # spell them out
+    return twinned
+
+
+def _like(token: AddedToken, name: str, special: bool) -> AddedToken:
+    flags = {flag: getattr(token, flag) for flag in ("lstrip", "rstrip", "single_word", "normalized")}
+    return AddedToken(name, special=special, **flags)
+
+
+def _ended(part: TextPart) -> Iterator[TextPart]:
+    """Split off white space after the token that ends the turn: the assistant doesn't learn it."""
+    after = _AFTER_THE_END.search(part.text) if part.learned else None
+    if after is None:
+        yield part
+    else:
+        yield TextPart(part.text[: after.start()], True)
+        yield TextPart(part.text[after.start() :], False)
+
+
+def _changed(value: Any, change: Callable[[str], str]) -> Any:
+    """Apply `change` to every text in a JSON value, names of entries included."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {_changed(key, change): _changed(item, change) for key, item in value.items()}
+    return [_changed(item, change) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,218 @@
+"""Messages of conversations, checked and brought into one form: OpenAI's, which chat templates read.
+
+A message has a `role` and a `content`, a text or a list of parts `{"type": "text", "text": …}`. The content of an assistant
+that calls tools may be null or missing, a `refusal` takes its place, and a `weight` of 0 keeps it out of training.
+ShareGPT's messages have `from` and `value`, Alpaca's records an `instruction`, an `input` and an `output`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NotRequired
+
+from pydantic import ConfigDict, TypeAdapter
+from typing_extensions import TypedDict
+
+from ....core.json_files import checked
+from ....core.spec import brief
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
+PRIVATE = re.compile("[\ue0f0-\ue0f4]")  # marks of conversations.py and sandbox.py
+Message = Mapping[str, Any]
+Messages = Sequence[Message]
+"""`[{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]`."""
+Tools = Sequence[Mapping[str, Any]] | str | None
+"""The descriptions of tools as JSON schemas, or their JSON."""
+
+_SHAREGPT = {
+    "human": "user",
+    **dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "claude"), "assistant"),
+    **dict.fromkeys(("observation", "function_response"), "tool"),
+}
+_FORM = '[{"role": "user", "content": "…"}, …]'
+
+
+class _Function(TypedDict):
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+    name: str
+    arguments: NotRequired[str | dict[str, Any] | None]
+
+
+class _Call(TypedDict):
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+    function: _Function
+
+
+_CALL, _FUNCTION, _TOOLS = TypeAdapter(_Call), TypeAdapter(_Function), TypeAdapter(list[dict[str, Any]])
+
+
+def check_messages(value: Any) -> list[dict[str, Any]]:
+    """Return messages as dictionaries in OpenAI's form. Raises ValueError that names the first message that is none."""
+    if not isinstance(value, list | tuple) or not value:
+        raise ValueError(f"a conversation is a list of messages, {_FORM}, not {repr(value)[:60]}")
+    return [_message(message, f"message {i}") for i, message in enumerate(value)]
+
+
+def check_tools(value: Any) -> list[dict[str, Any]] | None:
+    """Return the descriptions of tools that the assistant may call, a list or its JSON; None if there are none."""
+    if isinstance(value, str) and value.strip():
+        value = _parsed(value, "tools")
+    if value is None or value == "" or value == []:
+        return None
+    tools = checked(_TOOLS, list(value) if isinstance(value, tuple) else value, "tools")
+    _check_private(tools, "a tool")
+    return tools
+
+
+def _message(message: Any, where: str) -> dict[str, Any]:
+    if not isinstance(message, Mapping):
+        raise ValueError(f"{where} needs a role and a content, and is {repr(message)[:60]}")
+    message = _openai({key: value for key, value in message.items() if value is not None or key == "content"}, where)
+    content, calls = message.get("content"), message.get("tool_calls")
+    if not isinstance(message.get("role"), str):
+        raise ValueError(f"{where} needs a role, a text, and is {repr(dict(message))[:60]}")
+    if calls is not None:
+        message["tool_calls"] = _calls(calls, where)
+    if content is None and not (message["role"] == "assistant" and message.get("tool_calls")):
+        raise ValueError(f"{where} needs a role and a content, and is {repr(dict(message))[:60]}")
+    if isinstance(content, list | tuple):
+        message["content"] = [_part(part, f"{where}, part {i},") for i, part in enumerate(content)]
+    elif not isinstance(content, str | None):
+        raise ValueError(f"{where} needs a content that is a text or a list of parts, not {brief(content)}")
+    if message.get("weight", 1) not in (0, 1):
+        raise ValueError(
+            f"{where} has the weight {brief(message['weight'])}; 0 leaves it out of training, and 1 does not"
+        )
+    _check_private(message, where)
+    return message
+
+
+def _openai(message: dict[str, Any], where: str) -> dict[str, Any]:
+    """A message of ShareGPT, or with OpenAI's older `function_call`, in OpenAI's form."""
+    if "from" in message and "value" in message and "role" not in message:
+        message = {"role": message.pop("from"), "content": message.pop("value"), **message}
+        message["role"] = _known_role(message["role"], _SHAREGPT)
+    message = {**message, "role": _known_role(message["role"], {})} if "role" in message else message
+    if message.get("content") is None and isinstance(message.get("refusal"), str):
+        message["content"] = message.pop("refusal")
+    if message.get("role") == "function_call" and isinstance(message.get("content"), str):
+        call = _parsed(message["content"], f"the content of {where}")
+        return {"role": "assistant", "content": "", "tool_calls": call if isinstance(call, list) else [call]}
+    if message.get("role") == "function":
+        message["role"] = "tool"
+    if "function_call" in message:
+        message["tool_calls"] = [{"type": "function", "function": message.pop("function_call")}]
+    return message
+
+
+def _known_role(said: Any, others: Mapping[str, str]) -> Any:
+    """A role in lower case, by OpenAI's name if `others` has one; what is no known role as it is."""
+    name = said.lower() if isinstance(said, str) else ""
+    return others.get(name) or (name if name in ROLES else said)
+
+
+def _calls(value: Any, where: str) -> list[dict[str, Any]]:
+    """Calls of tools whose arguments are objects, as chat templates expect; OpenAI's are their JSON."""
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{where}: tool_calls should be a list, not {brief(value)}")
+    calls = []
+    for i, given in enumerate(value):
+        wrapped = isinstance(given, Mapping) and "function" in given
+        schema: TypeAdapter[Any] = _CALL if wrapped else _FUNCTION
+        call = dict(checked(schema, given, f"{where}: tool_calls.{i}"))
+        calls.append(call)
+        function = dict(call["function"]) if "function" in call else call
+        if isinstance(function.get("arguments"), str):
+            arguments = function["arguments"].strip()
+            function["arguments"] = _parsed(arguments, f"{where}: tool_calls.{i}.arguments") if arguments else {}
+        if "function" in call:
+            call["function"] = function
+    return calls
+
+
+def _part(part: Any, where: str) -> dict[str, Any]:
+    kind = part.get("type", "text") if isinstance(part, Mapping) else None
+    if kind != "text" or not isinstance(part.get("text"), str):
+        raise ValueError(
+            f'{where} should be a text, {{"type": "text", "text": "…"}}, since language models read nothing else, '
+            f"and is {brief(part)}"
+        )
+    return {"type": "text", "text": part["text"]}
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError(f"{where} should be JSON, and is {brief(text)}") from None
+
+
+def _check_private(value: Any, where: str) -> None:
+    if any(PRIVATE.search(text) for text in texts_in(value)):
+        raise ValueError(
+            f"{where} has one of the private characters U+E0F0 to U+E0F4, which qkv uses as marks; remove it"
+        )
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Every text in a JSON value, names of entries included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from (key for key in value if isinstance(key, str))
+        for item in value.values():
+            yield from texts_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from texts_in(item)
+
+
+def text_of(message: Message) -> str:
+    """What a message says: its text, parts on lines of their own, and its calls of tools as JSON."""
+    content = message.get("content")
+    said = joined(content) if isinstance(content, list | tuple) else content or ""
+    calls = message.get("tool_calls")
+    return "\n".join(filter(None, (said, json.dumps(calls, ensure_ascii=False) if calls else "")))
+
+
+def joined(parts: Sequence[Any]) -> str:
+    return "\n".join(part["text"] for part in parts)
+
+
+# -- records -----------------------------------------------------------------------------------------------------------
+
+
+def messages_in(record: Any, field: str) -> Any:
+    """The messages in a record, which may be one of ShareGPT or Alpaca; None if it has none. Whether they are valid,
+    `check_messages` tells."""
+    if not isinstance(record, Mapping):
+        return None
+    named: Any = record
+    for name in field.split("."):
+        named = named.get(name) if isinstance(named, Mapping) else None
+    if named is None and field == "messages":
+        named = record.get("conversations")
+    if named is None:
+        return _alpaca(record)
+    system = record.get("system")
+    first = named[0] if isinstance(named, list) and named else None
+    starts = isinstance(first, Mapping) and "system" in (first.get("from"), first.get("role"))
+    if isinstance(system, str) and system.strip() and isinstance(first, Mapping) and "from" in first and not starts:
+        return [{"role": "system", "content": system}, *named]
+    return named
+
+
+def _alpaca(record: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Messages of Alpaca's record: `instruction`, `input` below it, and `output`; perhaps `system` and a `history`."""
+    asked, answer, more = record.get("instruction"), record.get("output"), record.get("input")
+    if not isinstance(asked, str) or not isinstance(answer, str):
+        return None
+    history = record.get("history") or []
+    pairs = [pair for pair in history if isinstance(pair, list) and len(pair) == 2] if isinstance(history, list) else []
+    question = f"{asked}\n{more}" if isinstance(more, str) and more.strip() else asked
+    said = [{"role": "system", "content": record["system"]}] if record.get("system") else []
+    for before, after in (*pairs, (question, answer)):
+        said += [{"role": "user", "content": before}, {"role": "assistant", "content": after}]
+    return said

@@ -1,0 +1,93 @@
+"""`qkv.save_adapter` and `qkv.load_adapter`: a model's LoRA adapter as a directory that the Hub's `peft` library reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from ...core import several
+from ...core.atomic import replacing_folder
+from ...nn.layers.lora import fold, insert, layers, merged
+from ...nn.layers.quantized import quantized
+from ...nn.models.heads.text import LanguageModel
+from ...nn.models.transformer import TransformerModel
+from ...training.checkpoints.streaming import Later, stream_tensors
+from ...training.checkpoints.weights import model_tensors, read_tensors, replace_tensors
+from ..families import family_of
+from ..hub import peft
+from ..hub.names import Names
+from .build import build
+from .layout import Contents, note_written, read_json, replaceable, write_json
+
+Model = TypeVar("Model", bound=TransformerModel)
+ADAPTER_FILES = Contents("an adapter's directory", (peft.CONFIG, peft.WEIGHTS), needs=peft.CONFIG)
+
+
+def save_adapter(model: TransformerModel, path: Path | str, base: Path | str = "", *, overwrite: bool = False) -> Path:
+    """Write `adapter_config.json` and `adapter_model.safetensors`, which `PeftModel.from_pretrained` loads.
+
+    `base` is written down as the model that the adapter belongs to. An adapter in `path` is replaced only if
+    `overwrite` is true, or if this process saved it from the same model. Raises ValueError, before anything is written,
+    where the model has no adapter or is of no family of the Hub, whose names the format is made of, and where `path` holds
+    an adapter that may not be replaced, or anything else.
+    """
+    folder = several.path(path)
+    if not isinstance(model, TransformerModel):
+        raise ValueError(f"adapters belong to Transformers, and this model is {several.shown(model)}")
+    generates = isinstance(model.spec.head, LanguageModel) and model.spec.decoder is not None
+    task = ("SEQ_2_SEQ_LM" if model.spec.is_encoder_decoder else "CAUSAL_LM") if generates else None
+    config, tensors = peft.to_theirs(model, _names(model)[0], str(base), task)
+    with replacing_folder(folder, replaceable(ADAPTER_FILES, model, overwrite)) as beside:
+        replace_tensors(beside / peft.WEIGHTS, tensors)
+        write_json(beside / peft.CONFIG, config)
+    note_written(ADAPTER_FILES, model, folder)
+    return folder
+
+
+@torch.no_grad()
+def load_adapter(model: Model, path: Path | str) -> Model:
+    """Put the LoRA adapter of a directory, `peft`'s or ours, into a model, in place; the model is given back.
+
+    Raises ValueError, before anything is changed, where the directory asks for what is not known here or is of another
+    model.
+    """
+    folder = several.path(path)
+    for name in (peft.CONFIG, peft.WEIGHTS):
+        if not (folder / name).is_file():
+            raise ValueError(f"{folder} is no adapter's directory: it has no {name}")
+    config, tensors = read_json(folder / peft.CONFIG), read_tensors(folder / peft.WEIGHTS)
+    refusal: ValueError | None = None
+    for names in _names(model):
+        try:
+            spec = peft.read_config(config)
+            adapted = peft.sizes(model, names, config, spec, tensors)
+        except ValueError as error:
+            refusal = refusal or ValueError(f"{folder}: {error}")
+            continue
+        insert(model, spec.replace(layers=tuple(adapted)), {name: size for name, (size, _, _) in adapted.items()})
+        for name, layer in layers(model).items():
+            _, a, b = adapted[name]
+            layer.lora_a.copy_(a)
+            layer.lora_b.copy_(b)
+        return model
+    assert refusal is not None
+    raise refusal
+
+
+def save_merged(model: TransformerModel, path: Path | str) -> None:
+    """Write the weights with the adapter merged into them; where they are quantized, dequantized one matrix at a time."""
+    path = several.path(path)
+    if quantized(model):
+        stream_tensors(path, [Later(*one) for one in merged(model)])
+    else:
+        replace_tensors(path, model_tensors(fold(model)))
+
+
+def _names(model: TransformerModel) -> list[Names]:
+    """The tensor names of the model's Hub class, and the same with or without the prefix, whichever the class has not."""
+    family = family_of(model.spec)
+    (cls,) = family.config(model.spec)["architectures"]
+    bare, plain = family.classes[cls].bare, build(model.spec, device="meta")
+    return [Names.of(family.table(model.spec, way), plain) for way in (bare, not bare)]

@@ -1,0 +1,298 @@
+"""Load a model from a directory in the Hub's format, by the tables of its family."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from ...core.spec import nearest
+from ...nn.models.transformer import Transformer
+from ...nn.quantization.scheme import Scheme
+from ..families import FAMILIES
+from ..hub import generation as generation_file
+from ..hub.family import Family, difference
+from ..hub.files import Weights, open_weights
+from ..hub.generation import Ids
+from ..hub.keys import Config
+from ..hub.names import Entry, Names, Reading, listed
+from ..hub.quantized import QuantizedWeights, by_rows, layout_of, quantization_of
+from ..hub.values import Maybe, Object, Word, shown
+from ..hub.weights import check_depth, other_copies, place
+from .build import Model, build
+from .layout import CONFIG, GENERATION, MODULES, read_json
+from .origin import Origin, without_sentence_vector
+
+T = TypeVar("T")
+ROUNDED = 5e-3  # how far numbers up to 1 move in bf16
+
+
+def read_family(config: Mapping[str, Any], where: Path) -> Family:
+    """The family of a configuration. Raises ValueError naming the model type where there is none."""
+    model_type = config.get("model_type")
+    Maybe(Word()).check(model_type, f"{where}: model_type")
+    if isinstance(model_type, str) and model_type in FAMILIES:
+        return FAMILIES[model_type]
+    if config.get("auto_map"):
+        raise ValueError(
+            f"{where}: the model type {shown(model_type)} comes with code of its own (trust_remote_code), which "
+            "qkv never runs"
+        )
+    if model_type is None:
+        raise ValueError(f"{where} says no model_type, so there is no telling what it is; {nearest('', FAMILIES)}")
+    near = nearest(model_type[:80], FAMILIES)
+    raise ValueError(f"{where}: there is no model type {shown(model_type)} here; {near}")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A Hub directory in which everything is known to fit, before any weight is allocated.
+
+    model:  on the meta device; names: of its tensors in `weights`.
+    fields: the directory's settings as fields of `Generation`; origin: what else it says.
+    """
+
+    folder: Path
+    model: Model
+    names: Names
+    weights: Weights
+    fields: dict[str, Any]
+    origin: Origin
+
+    def load(self, device: torch.device, dtype: torch.dtype | None = None, scheme: Scheme | None = None) -> Model:
+        """The model with its weights. Mostly copies numbers, so that other threads can run Python meanwhile."""
+        place(
+            self.model,
+            self.names,
+            self.weights,
+            where=str(self.folder),
+            device=device,
+            dtype=dtype,
+            scheme=scheme,
+            beside=True,
+        )
+        return self.model.eval()
+
+
+def check(folder: Path, allow_pickle: bool = False) -> Checked:
+    """Read what a Hub directory says, and check that it fits together.
+
+    Raises ValueError in one sentence where a key, a class or a tensor is not known, missing or of a wrong shape.
+    """
+    config = _config(folder)
+    family = read_family(config, folder / CONFIG)
+    weights = _opened(folder, config, allow_pickle)
+    model, names = _fitting(family, config, weights, folder)
+    generation, fields, ids = _generation(folder, config, family, model.spec.vocab_size or None)
+    return Checked(folder, model, names, weights, fields, Origin(config, generation, ids))
+
+
+def _generation(
+    folder: Path, config: Config, family: Family, vocab_size: int | None
+) -> tuple[Config | None, dict[str, Any], Ids]:
+    """The generation settings of `generation_config.json`, or without one of the configuration: as written, as fields of
+    `Generation`, and the special token ids."""
+    path = folder / GENERATION
+    content = read_json(path) if path.is_file() else None
+    if content is not None and not isinstance(content, dict):
+        raise ValueError(f"{path} is not a JSON object")
+    config = _known(config, folder / CONFIG, vocab_size)
+    settings = config if content is None else _known(content, path, vocab_size)
+    try:
+        return content, *generation_file.read(settings, config, family.is_encoder_decoder, vocab_size)
+    except ValueError as error:
+        raise ValueError(f"{folder / CONFIG if content is None else path}: {error}") from None
+
+
+def _known(settings: Config, path: Path, vocab_size: int | None) -> Config:
+    """Settings without token ids outside the vocabulary; warns about each."""
+    if vocab_size is None:
+        return settings
+    kept, unknown = generation_file.without_unknown(settings, vocab_size)
+    for key, value in unknown.items():
+        warnings.warn(
+            f"{path}: {key} is {shown(value)}, outside the model's vocabulary of {vocab_size:,} tokens; it is ignored",
+            stacklevel=2,
+        )
+    return kept
+
+
+def spec(folder: Path) -> Transformer:
+    """The spec of the model in a directory of the Hub, by its configuration and the headers of its weights."""
+    config = _config(folder)
+    model, _ = _fitting(read_family(config, folder / CONFIG), config, _opened(folder, config), folder)
+    return model.spec
+
+
+def _opened(folder: Path, config: Mapping[str, Any], allow_pickle: bool = False) -> Weights:
+    """The weights of a directory; quantized ones as its configuration says."""
+    weights, quantization = open_weights(folder, allow_pickle), quantization_of(config, folder)
+    if quantization is None:
+        return weights
+    return QuantizedWeights(weights, layout_of(quantization, str(folder / CONFIG)), str(folder))
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    config = read_json(folder / CONFIG)
+    if not isinstance(config, dict):
+        raise ValueError(f"{folder / CONFIG} is not a JSON object")
+    return config
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """A model on the meta device that the weights fit: of which class and variant, whether without the prefix, and what is
+    read."""
+
+    cls: str
+    variant: int
+    bare: bool
+    model: Model
+    names: Names
+    reading: Reading
+
+
+def _fitting(family: Family, config: Mapping[str, Any], weights: Weights, folder: Path) -> tuple[Model, Names]:
+    """The model on the meta device, of the class that the weights fit: the one that the configuration names, or one of its
+    family that has more, since checkpoints may hold more heads than the class they name. A pooler may be missing, names may
+    lack the prefix, and a head that a configuration calls tied may have numbers of its own, which then count.
+
+    Warns of tensors that the class has and the file lacks (MISSING), and of those outside the model (UNEXPECTED). Raises
+    ValueError where without the former, or with the latter, it would be another model.
+    """
+    named = _naming_config(folder, family, lambda: family.class_of(config))
+    check_depth(_naming_config(folder, family, lambda: _spec(family, config, named, 0)), weights, str(folder))
+    try:
+        fit = _first(family, config, weights, folder, [named, *(name for name in family.classes if name != named)])
+    except ValueError as refusal:
+        try:
+            fit = _first(family, config, weights, folder, [named], beside=True)
+        except ValueError:
+            raise refusal from None
+    _check_computed(family, fit, weights, folder)
+    _tell(family, config, fit, named, folder)
+    return fit.model, fit.names
+
+
+def _first(
+    family: Family, config: Mapping[str, Any], weights: Weights, folder: Path, classes: list[str], beside: bool = False
+) -> _Fit:
+    """The first of some classes that the weights fit; `beside` is as in `Names.read`. Raises the ValueError of the first."""
+    refusal: ValueError | None = None
+    for cls, variant in ((name, i) for name in classes for i in range(len(family.classes[name].variants))):
+        spec = _naming_config(folder, family, lambda a=cls, b=variant: _spec(family, config, a, b))  # type: ignore[misc]
+        for bare in (family.classes[cls].bare, not family.classes[cls].bare):
+            try:
+                model, names, reading = _on_meta(family, spec, bare, weights, folder, beside)
+                if others := other_copies(reading, weights):
+                    model, names, reading = _untied(family, spec, bare, weights, folder, others, beside)
+                return _Fit(cls, variant, bare, model, names, reading)
+            except ValueError as error:
+                refusal = refusal or error
+    assert refusal is not None
+    raise refusal
+
+
+def _untied(
+    family: Family, spec: Transformer, bare: bool, weights: Weights, folder: Path, others: list[Entry], beside: bool
+) -> tuple[Model, Names, Reading]:
+    """The model with a head of its own, where further copies of what is tied are other than what it is tied to.
+
+    Raises ValueError naming one where it isn't a head's.
+    """
+    try:
+        made = _on_meta(family, spec.replace({"head.tied": False}), bare, weights, folder, beside)
+        others = other_copies(made[2], weights)
+    except ValueError:
+        made = None
+    if made is None or others:
+        raise ValueError(
+            f"{folder} holds numbers of its own in {listed(others[0].theirs)}, which in this model is a copy of another"
+            " tensor"
+        )
+    return made
+
+
+def _on_meta(
+    family: Family, spec: Transformer, bare: bool, weights: Weights, folder: Path, beside: bool
+) -> tuple[Model, Names, Reading]:
+    """A model on the meta device, and how to read its weights. Raises ValueError where the weights don't fit."""
+    model = build(spec, device="meta")
+    names = by_rows(Names.of(family.table(spec, bare), model), weights)
+    return model, names, names.read(weights.shapes, str(folder), beside)
+
+
+def _check_computed(family: Family, fit: _Fit, weights: Weights, folder: Path) -> None:
+    """Raise ValueError where a file holds other numbers for what is computed than those that are: it is another model."""
+    for name, tensor in family.computed_tensors(fit.model.spec, fit.bare).items():
+        if name in weights.shapes:
+            there = weights.read(name).float()
+            if there.shape != tensor.shape or not torch.allclose(there, tensor, rtol=0, atol=ROUNDED):
+                raise ValueError(
+                    f"{folder}: {name} holds other numbers than the sinusoidal positions of {family.model_type}, which are "
+                    "computed here"
+                )
+
+
+def _tell(family: Family, config: Mapping[str, Any], fit: _Fit, named: str, folder: Path) -> None:
+    """Warn of what is missing and unexpected. Raises ValueError where weights of a named class are those of less than it."""
+    if fit.reading.unused:
+        _warn(folder, f"UNEXPECTED: nothing of {fit.cls} is computed with {listed(fit.reading.unused)}; it is left out")
+    if copies := [name for entry in fit.reading.taken if entry.copied for name in entry.theirs]:
+        _warn(folder, f"MISSING: the bias of a head that is not tied; {listed(copies)}, of a tied one, is taken for it")
+    if (fit.cls, fit.variant) == (named, 0):
+        return
+    spec = _spec(family, config, named, 0)
+    whole = Names.of(family.table(spec, fit.bare), build(spec, device="meta"))
+    missing = [name for entry in whole.written() for name in entry.theirs if fit.names.lacks(entry)]
+    if not missing:
+        if fit.cls != named:
+            _warn(
+                folder,
+                f"its configuration names {named}, and its weights are those of {fit.cls}, which it is loaded as",
+            )
+        return
+    embeds = (folder / MODULES).is_file()  # its Transformer is a bare model, whatever it was once
+    if fit.cls == named:
+        if family.classes[named].bare and not embeds:
+            _warn(folder, f"MISSING: {listed(missing)}, which {named} has; the model is loaded without them")
+    elif not config.get("architectures"):
+        _warn(
+            folder, f"its configuration names no class, and its weights are those of {fit.cls}, which it is loaded as"
+        )
+    elif not (embeds and family.classes[fit.cls].bare):
+        raise ValueError(
+            f"{folder} lacks {listed(missing)}, which {named} has (MISSING); its weights are those of {fit.cls}: to load it "
+            f'as that, put "architectures": ["{fit.cls}"] into its {CONFIG}'
+        )
+
+
+def _warn(folder: Path, what: str) -> None:
+    warnings.warn(f"{folder}: {what}", stacklevel=4)
+
+
+def _naming_config(folder: Path, family: Family, make: Callable[[], T]) -> T:
+    """Call `make`; its ValueErrors name the configuration and the family."""
+    try:
+        return make()
+    except ValueError as error:
+        raise ValueError(f"{folder / CONFIG}, of model type {family.model_type!r}: {error}") from None
+
+
+def _spec(family: Family, config: Mapping[str, Any], cls: str, variant: int) -> Transformer:
+    """The spec by the family's keys, or the one that qkv wrote beside them where it says the same and more."""
+    spec = family.spec(config, cls, variant)
+    Maybe(Object()).check(config.get("qkv"), "qkv")
+    own = (config.get("qkv") or {}).get("spec")
+    Maybe(Object()).check(own, "qkv.spec")
+    if own is None:
+        return spec
+    try:
+        more = Transformer.from_dict(own)
+    except ValueError as error:
+        raise ValueError(f"qkv.spec: {error}") from None
+    return spec if difference(spec, without_sentence_vector(more)) else more

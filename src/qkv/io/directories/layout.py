@@ -1,0 +1,332 @@
+"""The files of the directories that qkv writes, what else may lie there if one is replaced, and the states of a run's."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path, PurePath
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ...core import atomic, json_files
+from ...core.json_files import read_json, read_text  # noqa: F401  # used beside the functions that write them
+from ...data.tokenizers.tokenizer_json import CHAT_TEMPLATE
+from ...training.logging.wandb import RUN_ID
+from .lock import LOCK, OWNER
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+TOKENIZER = "tokenizer.json"
+GENERATION = "generation_config.json"
+RECIPE = "recipe.yaml"
+METRICS = "metrics.jsonl"
+CHECKPOINTS = "checkpoints"
+SAMPLES = "samples.json"
+EXTREMES = "extremes.json"  # the best and the worst examples
+EVALUATION = "evaluation.json"  # a directory without it holds an unfinished run
+REPORT = "report.html"
+ADAPTER = "adapter"
+MAX_SHARD_SIZE = "5GB"  # default size limit of a weight file in the Hub's format
+BASE = "base.json"  # what an adapter was trained over
+MODULES = "modules.json"  # the modules of a sentence-transformers model
+
+FOLDERS = (ADAPTER, CHECKPOINTS, "tensorboard", "wandb", "logs")
+IN_FOLDERS = (
+    *(f"{ADAPTER}/adapter_config.json", f"{ADAPTER}/adapter_model.safetensors", "logs/rank-*.log"),
+    *(
+        f"{CHECKPOINTS}/{name}"
+        for name in ("best", "last", "*step-*/*.safetensors", "*step-*/state.json", ".*", ".*/*")
+    ),
+    *("tensorboard/*tfevents*", "tensorboard/*/*tfevents*", "wandb/**"),
+)
+FILES = (
+    *(EVALUATION, REPORT, "attention.json", "attention.html", "senses.json", "start.json", "machine.json"),
+    *(SAMPLES, EXTREMES, WEIGHTS, *FOLDERS, BASE, METRICS, RUN_ID),
+    *(GENERATION, TOKENIZER, CHAT_TEMPLATE, CONFIG, RECIPE),
+)
+_UNFINISHED = re.compile(r"\.tmp-.*|\.(?P<name>.+)\.\d+")  # a process that was killed writing leaves these
+
+
+class State(Enum):
+    """The state of a run directory."""
+
+    FREE = "free"  # nothing, or an empty folder
+    STARTED = "started"  # an unfinished run
+    FINISHED = "finished"
+    FOREIGN = "foreign"  # something that is not a qkv run
+
+    @classmethod
+    def of(cls, folder: Path) -> State:
+        if not folder.exists():
+            return cls.FREE
+        if folder.is_dir() and all(path.name in (LOCK, OWNER) or _unfinished(path) for path in folder.iterdir()):
+            return cls.FREE  # empty, but for what a killed process was writing
+        if not folder.is_dir() or not (folder / RECIPE).is_file():
+            return cls.FOREIGN
+        return cls.FINISHED if (folder / EVALUATION).is_file() and (folder / WEIGHTS).is_file() else cls.STARTED
+
+
+def _unfinished(path: Path) -> bool:
+    match = _UNFINISHED.fullmatch(path.name)
+    return match is not None and (match["name"] is None or match["name"] in FILES)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The files that a directory of one kind may hold.
+
+    A directory is replaced only if it holds no other files, judged by name and by content (`is_written`).
+
+    what:  the kind, with its article.
+    files: patterns of the files, relative to the directory; `NAME/**` allows everything in a folder.
+    needs: a file without which the directory is not of this kind; "" for none.
+    """
+
+    what: str
+    files: tuple[str, ...]
+    needs: str = ""
+
+    def check(self, folder: Path, inside: Mapping[Path, Contents] | None = None) -> bool:
+        """Return whether a directory holds any files. Raises ValueError if it holds a file of another kind.
+
+        inside: the contents of some of its folders, if they are of other kinds.
+        """
+        refusal = f"so {folder} is not replaced; move that away, or choose another directory"
+        own = False
+        for path in sorted(folder.rglob("*")):
+            if path.is_dir() and not path.is_symlink():
+                continue
+            nested = ((contents, home) for home, contents in (inside or {}).items() if path.is_relative_to(home))
+            contents, home = next(nested, (self, folder))
+            relative = path.relative_to(home)
+            if _passing(relative):
+                continue
+            if not contents.allows(relative):
+                raise ValueError(f"{path} is not part of {contents.what}, {refusal}")
+            if not is_written(path, relative):
+                raise ValueError(
+                    f"{path} has the name of a file of {contents.what}, but holds something else, {refusal}"
+                )
+            own = True
+        if own and self.needs and not (folder / self.needs).is_file():
+            raise ValueError(f"{folder} has no {self.needs}, which {self.what} has, {refusal}")
+        return own
+
+    def allows(self, path: PurePath) -> bool:
+        """Whether a directory of this kind may hold the file."""
+        for pattern in self.files:
+            if pattern.endswith("/**"):
+                if len(path.parts) > 1 and PurePath(path.parts[0]).match(pattern[:-3]):
+                    return True
+            elif len(path.parts) == len(PurePath(pattern).parts) and path.match(pattern):
+                return True
+        return False
+
+
+def _passing(path: PurePath) -> bool:
+    """Whether a file is a lock, or what a killed process left."""
+    return path.name in (LOCK, OWNER) or _unfinished(Path(path.parts[0]))
+
+
+# -- recognizing files by their content ----------------------------------------------------------------------------------
+
+_ANY: dict[str, tuple[str, ...]] = {
+    CONFIG: ("model_type", "architectures"),
+    GENERATION: (
+        *("max_new_tokens", "max_length", "num_beams", "do_sample", "bos_token_id", "eos_token_id", "pad_token_id"),
+        *("decoder_start_token_id", "transformers_version", "_from_model_config"),
+    ),
+    "tokenizer_config.json": (
+        "tokenizer_class",
+        "model_max_length",
+        "added_tokens_decoder",
+        "clean_up_tokenization_spaces",
+    ),
+    "special_tokens_map.json": tuple(f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")),
+    "preprocessor_config.json": (
+        "image_mean",
+        "image_processor_type",
+        "feature_extractor_type",
+        "do_resize",
+        "do_normalize",
+    ),
+    "config_sentence_transformers.json": ("__version__", "prompts", "similarity_fn_name", "default_prompt_name"),
+    "sentence_bert_config.json": ("max_seq_length", "do_lower_case", "transformer_task", "modality_config"),
+}
+"""Keys of JSON objects. A file has at least one of its keys."""
+_ALL: dict[str, tuple[str, ...]] = {
+    EVALUATION: ("split", "metrics"),
+    EXTREMES: ("by", "best", "worst"),
+    "senses.json": ("trained", "untrained"),
+    "start.json": ("device",),
+    "machine.json": ("processor",),
+    TOKENIZER: ("model",),
+    "model.safetensors.index.json": ("weight_map",),
+    "pruning.json": ("source", "folder"),
+    "quantization.json": ("source", "folder"),
+    "adapter_config.json": ("peft_type",),
+    "state.json": ("state",),
+}
+"""Keys of JSON objects. A file has all of its keys."""
+_ENTRIES: dict[str, tuple[str, ...]] = {
+    SAMPLES: ("source", "output"),
+    "attention.json": ("layers",),
+    MODULES: ("type",),
+}
+"""Keys of the objects in JSON lists. Each object has at least one of the keys."""
+_IDS = ("vocab.json", "added_tokens.json")  # JSON objects of whole numbers
+_MARKS: dict[str, re.Pattern[bytes]] = {
+    RECIPE: re.compile(rb"^(data|model|training|task|batching):", re.M),
+    METRICS: re.compile(rb'\A{("type": |"?t?y?p?e?"?\Z)'),  # a killed process leaves a part of a line
+    CHAT_TEMPLATE: re.compile(rb"{[{%]"),
+    RUN_ID: re.compile(rb"\A\S{1,200}\s*\Z"),
+    "*.html": re.compile(rb"qkv</title>"),
+    "*.spm": re.compile(rb"\A\n"),
+    "*.safetensors": re.compile(rb"\A.{8}{", re.S),
+    "*.pt2": re.compile(rb"\APK"),
+    "*.onnx": re.compile(rb"\A\x08"),
+}
+"""Patterns that match the beginning of files that are not JSON."""
+_BEGINNING = 1 << 16  # bytes
+
+
+def is_written(path: Path, relative: PurePath) -> bool:
+    """Return whether the content of a file is what qkv writes under its name.
+
+    relative: the path of the file in its directory. Empty files, and names without a known content, pass.
+    """
+    if path.is_symlink() or not path.is_file() or not path.stat().st_size:
+        return True
+    mark = next((mark for pattern, mark in _MARKS.items() if relative.match(pattern)), None)
+    if mark is None:
+        return relative.suffix != ".json" or _is_known_json(path, relative)
+    with path.open("rb") as file:
+        return mark.search(file.read(_BEGINNING)) is not None
+
+
+def _is_known_json(path: Path, relative: PurePath) -> bool:
+    try:
+        value = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return False
+    name = relative.name
+    if not value:
+        return True
+    if name in _ENTRIES:
+        keys = _ENTRIES[name]
+        return isinstance(value, list) and all(
+            isinstance(one, dict) and not one.keys().isdisjoint(keys) for one in value
+        )
+    if not isinstance(value, dict):
+        return False
+    if name in _IDS:
+        return all(type(number) is int for number in value.values())
+    is_module = name == CONFIG and len(relative.parts) > 1  # of sentence-transformers, whose keys vary
+    if name in _ANY and not is_module:
+        return not value.keys().isdisjoint(_ANY[name])
+    return value.keys() >= set(_ALL.get(name, ()))
+
+
+# -- replacing a model ---------------------------------------------------------------------------------------------------
+
+_written: WeakKeyDictionary[Any, dict[Path, tuple[int, int]]] = WeakKeyDictionary()
+"""The directories that this process saved from each model, each with the `_identity` of what was written."""
+
+
+def replaceable(contents: Contents, model: Any, overwrite: bool) -> Callable[[Path], None]:
+    """Return the check for a function that saves a model to a directory.
+
+    The check raises ValueError if the directory holds other files than `contents`, or if it holds another model and
+    `overwrite` is false.
+    """
+
+    def check(folder: Path) -> None:
+        same = _written.get(model, {}).get(folder.resolve()) == _identity(contents, folder)
+        if contents.check(folder) and not (overwrite or same):
+            raise ValueError(
+                f"{folder} is {contents.what} already; replace it with overwrite=True, or choose another directory"
+            )
+
+    return check
+
+
+def note_written(contents: Contents, model: Any, folder: Path) -> None:
+    """Record that this process saved a model to a directory."""
+    _written.setdefault(model, {})[folder.resolve()] = _identity(contents, folder)
+
+
+def _identity(contents: Contents, folder: Path) -> tuple[int, int]:
+    """Return the inode and time of the settings file, which change when the directory is written again; (0, 0) if there is
+    no such file."""
+    path = folder / contents.needs
+    return (path.stat().st_ino, path.stat().st_mtime_ns) if path.exists() else (0, 0)
+
+
+def refuse(folder: Path) -> None:
+    """The check of a command without `--overwrite`."""
+    if State.of(folder) is not State.FREE:
+        raise ValueError(f"{folder} already exists; choose another directory, or replace it with --overwrite")
+
+
+EMBEDDING = (MODULES, "config_sentence_transformers.json", "sentence_bert_config.json", "[0-9]*_*/config.json")
+"""Files with which sentence-transformers describes how texts become vectors."""
+
+
+def check_own(path: Path) -> None:
+    """Raise ValueError if a file that is to be replaced is part of a model or a run."""
+    folder = path.resolve().parent
+    for contents in (MODEL, RUN):
+        if path.exists() and (folder / contents.needs).is_file() and contents.allows(PurePath(path.name)):
+            raise ValueError(f"{path} is part of {contents.what} and is not replaced by itself; choose another place")
+
+
+SETTINGS_OF_MODELS = (
+    *(CONFIG, GENERATION, RECIPE, TOKENIZER, CHAT_TEMPLATE, "tokenizer_config.json", "special_tokens_map.json"),
+    *("added_tokens.json", "preprocessor_config.json", "source.spm", "target.spm", "vocab.json", *EMBEDDING),
+)
+MODEL = Contents(
+    "a model's directory",
+    (
+        *SETTINGS_OF_MODELS,
+        *(WEIGHTS, "model.safetensors.index.json", "model-*-of-*.safetensors", "[0-9]*_*/model.safetensors"),
+    ),
+    needs=CONFIG,
+)
+RESULTS = ("pruning.json", "pruning.html", "quantization.json", "quantization.html", "ablation.json")
+RUN = Contents(
+    "a run", (*(name for name in FILES if name not in FOLDERS), *RESULTS, *EMBEDDING, *IN_FOLDERS), needs=RECIPE
+)
+SHRUNK = Contents("a pruned or quantized run", (*MODEL.files, *RESULTS, EVALUATION, REPORT), needs=CONFIG)
+
+
+def tidy(folder: Path) -> None:
+    """Remove files that killed processes left unfinished. Call it only with the directory locked."""
+    for path in folder.iterdir():
+        if _unfinished(path):
+            atomic.remove(path)
+
+
+def is_stub(folder: Path) -> bool:
+    """Whether no training step is recorded: there is neither a checkpoint nor a training line in the log."""
+    from ...training.logging.metrics_file import read_metrics
+
+    log = folder / METRICS
+    saved = any((folder / CHECKPOINTS).glob("step-*"))
+    return not saved and not (log.is_file() and any(line.get("type") == "train" for line in read_metrics(log)))
+
+
+def clear(folder: Path) -> None:
+    """Remove a run's own files, the recipe (by which it is known) last; whatever else lies there stays."""
+    for name in FILES:
+        atomic.remove(folder / name)
+
+
+def write_text(path: Path, text: str) -> None:
+    atomic.write_file(path, text.encode("utf-8"))
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_text(path, json_files.dumps(value, indent=2) + "\n")

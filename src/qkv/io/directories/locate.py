@@ -1,0 +1,67 @@
+"""Find a model's directory by its path, by its name on the Hub or in the package, and tell what lies in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...core import several
+from ...core.atomic import recover
+from ...core.spec import brief
+from ..hub import huggingface
+from .layout import CONFIG, read_json
+from .origin import MODEL_TYPE
+
+TOKENIZERS = (
+    *("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"),
+    *("source.spm", "*.tiktoken"),
+)
+RUNS = "runs"  # where `qkv train` puts runs: no owner on the Hub
+SHIPPED = Path(__file__).with_name("shipped")
+SMALL_ENGLISH = "small-english"  # the model that comes with the package
+
+
+def locate(path: Path | str, revision: str | None = None, allow_pickle: bool = False) -> Path:
+    """The directory at `path`, else the model of that name in the package, else the Hub's repository, downloaded into the
+    cache. Raises ValueError for what can't be a path."""
+    folder = several.path(path, "a run")
+    named = str(path)
+    try:
+        exists = folder.exists()
+    except (OSError, ValueError) as error:  # too long for a name, or with a NUL
+        raise ValueError(
+            f"there is no run directory {brief(named)}: {getattr(error, 'strerror', None) or error}"
+        ) from None
+    if not exists:
+        recover(folder)
+        exists = folder.exists()
+    if named == SMALL_ENGLISH and not exists:
+        return SHIPPED / named
+    if exists or not huggingface.is_id(named) or folder.parts[0] == RUNS or Path(folder.parts[0]).exists():
+        return folder
+    return huggingface.download(named, revision, allow_pickle)
+
+
+def not_there(folder: Path) -> ValueError:
+    """The error for a model that is not there."""
+    return ValueError(
+        f"there is no run directory {folder}; train one by `qkv train`, name a model of the Hub as owner/name, such as "
+        f"openai-community/gpt2, or take {SMALL_ENGLISH}, which comes with qkv"
+    )
+
+
+def name_of(folder: Path) -> str:
+    """The name by which `locate` finds a directory: its path, or of the model in the package its name."""
+    return folder.name if folder.parent == SHIPPED else str(folder)
+
+
+def is_hub(folder: Path) -> bool:
+    """Whether a directory's configuration is the Hub's rather than ours."""
+    if not (folder / CONFIG).is_file():
+        return False
+    data = read_json(folder / CONFIG)
+    return not (isinstance(data, dict) and data.get("model_type") == MODEL_TYPE)
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether some library's tokenizer lies in a folder."""
+    return any(path.is_file() for name in TOKENIZERS for path in folder.glob(name))

@@ -1,0 +1,133 @@
+"""`config.json` and `generation_config.json` of a run: the model's spec, what it does with a text, how it generates."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from ...core.spec import SCHEMA
+from ...data.tokenizers.tokenizer import Tokenizer
+from ...generation import Generation
+from ...nn.models.base import ModelSpec
+from ...nn.models.transformer import Transformer
+from ..hub.quantized.config import KEY
+from .layout import CONFIG, GENERATION, RECIPE, read_json, read_text, write_json, write_text
+from .origin import MODEL_TYPE
+
+Use = Literal["translate", "answer", "continue", "read"]
+"""What a model does with a text: an encoder–decoder translates it; a language model trained on pairs answers it as a prompt,
+which ends as a source does; one trained on running text continues it; an encoder only reads it."""
+
+
+def write_settings(
+    folder: Path,
+    spec: ModelSpec,
+    task: Use,
+    generation: Generation,
+    recipe: str | None,
+    words: bool = True,
+    quantization: Mapping[str, Any] | None = None,
+) -> None:
+    """Write `generation_config.json`, `recipe.yaml` (the text `recipe`) and `config.json`; `words` tells that there is a
+    tokenizer, and `quantization` how the weights are quantized."""
+    write_json(folder / GENERATION, generation.to_dict())
+    if recipe is not None:
+        write_text(folder / RECIPE, recipe)
+    config: dict[str, Any] = {"model_type": MODEL_TYPE, "task": task, "qkv": {"schema": SCHEMA, **spec.to_dict()}}
+    modules = sorted({type(part).__module__ for _, part in spec.walk()} - {"__main__"})
+    if outside := [name for name in modules if name.split(".")[0] != "qkv"]:
+        config["imports"] = outside
+    if quantization is not None:
+        config[KEY] = quantization
+    write_json(folder / CONFIG, config if words else {**config, "tokenizer": None})
+
+
+def usual_task(spec: ModelSpec) -> Use:
+    """What a model does with a text by default."""
+    if spec.is_encoder_decoder:
+        return "translate"
+    return "read" if isinstance(spec, Transformer) and spec.decoder is None else "continue"
+
+
+def start_of(tokenizer: Tokenizer, task: Use) -> int | None:
+    """The token that a decoder starts from, by its tokenizer."""
+    if tokenizer.frame is not None:
+        return tokenizer.frame.start
+    return tokenizer.eos_id if tokenizer.bos_id is None and task == "translate" else tokenizer.bos_id
+
+
+def read_config(path: Path) -> tuple[Any, Use]:
+    """The model's spec and its task, from the `config.json` of a run."""
+    data = read_json(path)
+    if not isinstance(data, dict) or data.get("model_type") != MODEL_TYPE or not isinstance(data.get("qkv"), dict):
+        model_type = data.get("model_type") if isinstance(data, dict) else None
+        raise ValueError(f"{path} is not qkv's: its model_type is {model_type!r}, not {MODEL_TYPE!r}")
+    try:
+        spec = ModelSpec.from_dict(data["qkv"])
+    except ValueError as error:
+        undefined = "there is no " in str(error)
+        advice = advice_on_imports([*itertools.chain(*read_imports(path.parent))]) if undefined else ""
+        raise ValueError(f"{path}: {error}{advice}") from None
+    task = data.get("task", usual_task(spec))
+    check_task(task, spec, path)
+    return spec, task
+
+
+def read_imports(folder: Path) -> tuple[list[str], list[str]]:
+    """The modules outside qkv that a run needs: those that its `recipe.yaml` names, and those that define parts of its
+    model by its `config.json`. The first may import the others."""
+    recipe = None
+    if (folder / RECIPE).is_file():
+        from ...core import yamls  # imported here: directories of the Hub have no YAML
+
+        recipe = yamls.load(read_text(folder / RECIPE), str(folder / RECIPE))
+    config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else None
+    named, defining = (
+        [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+        for names in (data.get("imports") if isinstance(data, dict) else None for data in (recipe, config))
+    )
+    files = {Path(name).stem for name in named}
+    return named, [name for name in defining if name not in {*named, *files}]
+
+
+def advice_on_imports(names: Sequence[str]) -> str:
+    """What to do where a kind is not known because its module has not been imported."""
+    if not names:
+        return "; a part of your own has to be defined first: import the module that defines it, then call qkv.load"
+    options = " ".join(f"--import {name}" for name in names)
+    listed = ", ".join(names)
+    return f"; it uses parts of {listed}: import that first, or give `qkv {options} …`, or qkv.load(…, imports=True)"
+
+
+def check_task(task: Any, spec: ModelSpec, where: Path | str) -> None:
+    """Raise ValueError where a model can't have this task."""
+    if task not in get_args(Use) or (task == "translate") != spec.is_encoder_decoder:
+        fits = [use for use in get_args(Use) if (use == "translate") == spec.is_encoder_decoder]
+        raise ValueError(f"{where}: the task {task!r} is not one for this model; there is {', '.join(fits)}")
+
+
+def check_fit(tokenizer: Tokenizer, spec: ModelSpec, where: str) -> None:
+    """Raise ValueError where the model's vocabulary is smaller than the tokenizer's."""
+    if tokenizer.vocab_size > spec.vocab_size:
+        raise ValueError(
+            f"{where}: the tokenizer has {tokenizer.vocab_size:,} tokens and the model a vocabulary of "
+            f"{spec.vocab_size:,}, so they don't belong together"
+        )
+    if tokenizer.sources.vocab_size > spec.source_vocabulary:
+        raise ValueError(
+            f"{where}: the tokenizer of sources has {tokenizer.sources.vocab_size:,} tokens and the model a vocabulary of "
+            f"{spec.source_vocabulary:,} for them, so they don't belong together"
+        )
+
+
+def read_generation(path: Path) -> Generation:
+    """The settings in a `generation_config.json`; the defaults where there is no file."""
+    if not path.is_file():
+        return Generation()
+    data = read_json(path)
+    try:
+        return Generation.from_dict(data)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: {error}") from None

@@ -1,0 +1,193 @@
+"""Save a model with its tokenizer and settings as a directory: in the Hub's format, or as qkv's own model type."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from ...core import several
+from ...core.atomic import check_replaceable, check_room, replacing_folder
+from ...core.spec import brief, counted
+from ...data.tokenizers.hub_export import save_for_hub
+from ...data.tokenizers.tokenizer import Tokenizer
+from ...generation import Generation
+from ...nn.layers.quantized import quantized as is_quantized
+from ...nn.models.base import ModelSpec
+from ...nn.models.electra import published
+from ...nn.models.heads.sequence import SentenceVector
+from ...nn.models.transformer import Transformer, TransformerModel
+from ...training.checkpoints.weights import model_tensors, replace_tensors
+from ..hub.equivalent import equivalent_specs
+from ..hub.files import open_weights
+from ..hub.quantized import stored
+from . import hub_save, sentence_transformers, sharded
+from .layout import MODEL, RECIPE, TOKENIZER, WEIGHTS, note_written, read_text, replaceable, write_text
+from .origin import MODEL_TYPE, Origin
+from .run_config import Use, start_of, usual_task, write_settings
+
+Format = Literal["hub", "qkv"]
+COPIED = (
+    *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"),
+    "preprocessor_config.json",
+)
+"""Files of a Hub model that are copied unchanged."""
+
+
+class HasYaml(Protocol):
+    """A recipe, as far as saving asks."""
+
+    def to_yaml(self) -> str: ...
+
+
+def save(
+    model: Any,
+    path: Path | str,
+    to: Format | None = None,
+    *,
+    tokenizer: Tokenizer | None = None,
+    generation: Generation | None = None,
+    task: Use | None = None,
+    recipe: HasYaml | None = None,
+    labels: str | Sequence[str] = (),
+    origin: Origin | None = None,
+    source: Path | None = None,
+    max_shard_size: int | str = sharded.MAX_SHARD_SIZE,
+    allow_pickle: bool = False,
+    with_weights: bool = True,
+    overwrite: bool = False,
+) -> Path:
+    """Write a directory that `qkv.load` reads back. It replaces a model in `path` as a whole, when it is complete.
+
+    to:      "hub" writes what `transformers` loads, and raises ValueError where no Hub family matches the model; "qkv"
+             writes our own model type. None means the Hub's format where a family matches, else ours, with a warning.
+    labels:  names of the classes or tags that the head tells apart; if there are more or fewer of them, a warning says so
+             and none are saved.
+    origin:  what the Hub directory said that the model was loaded from; source: that directory.
+    max_shard_size: bytes, or "5GB"; larger weights in the Hub's format are split into several files.
+    allow_pickle: whether weights of sentence-transformers' modules in `source` may be pickles, which become safetensors.
+    with_weights: whether to write the model's weights; formats of other programs have their own (`qkv.runs.export`).
+    overwrite: whether to replace a model that is in `path`. A directory that this process saved from `model` is replaced
+             in any case.
+
+    Raises ValueError, before anything is written, if `path` holds a model that may not be replaced, or anything else, or is
+    `source`; OSError if the disk has no room.
+    """
+    if to not in (None, "hub", "qkv"):
+        raise ValueError(f"a directory is saved to 'hub' or 'qkv', not {brief(to)}")
+    size, target, labels = sharded.parsed(max_shard_size), several.path(path), several.texts(labels, "labels")
+    if source is not None and source.resolve() == target.resolve():
+        raise ValueError(
+            f"{target} is where the model was loaded from and is not replaced by it; choose another directory"
+        )
+    saved, check = model, replaceable(MODEL, model, overwrite)
+    check_replaceable(target, check)
+    if to != "qkv" and isinstance(model, TransformerModel):
+        model = published(model)
+        if to == "hub":  # unasked, a model is saved as it is, to the last bit
+            model = hub_save.in_hub_form(model, origin)
+    if to != "qkv" and (why := _refusal(model, origin, to)) is not None:
+        if to == "hub":
+            raise ValueError(why)
+        warnings.warn(f"{target} is saved under the model type {MODEL_TYPE!r}: {why}", stacklevel=3)
+        to = "qkv"
+    task, generation = task or usual_task(model.spec), generation or Generation()
+    if with_weights:
+        check_room(target, sum(tensor.nbytes for tensor in model_tensors(model).values()))
+    with replacing_folder(target, check) as folder:
+        _save_tokenizer(folder, tokenizer, model, None if to == "qkv" else _template(model.spec, task, origin))
+        if origin is not None and source is not None:
+            _copy(source, folder, allow_pickle)
+        elif source is not None and isinstance(getattr(model.spec, "head", None), SentenceVector):
+            sentence_transformers.copy(source, folder, allow_pickle)
+        written = None if recipe is None else recipe.to_yaml()
+        if to == "qkv":
+            tensors, quantization = stored.tensors_of(model)
+            if with_weights:
+                replace_tensors(folder / WEIGHTS, tensors)
+            write_settings(folder, model.spec, task, generation, written, tokenizer is not None, quantization)
+        else:
+            if written is not None:
+                write_text(folder / RECIPE, written)
+            if isinstance(model.spec.head, SentenceVector) and not (folder / sentence_transformers.MODULES).is_file():
+                sentence_transformers.write(folder, model.spec.head, model.spec.d_model, model.max_positions)
+            origin = origin or _origin(model, tokenizer, task, labels)
+            hub_save.save(folder, model, generation.to_dict(), origin, size, with_weights)
+        if with_weights:
+            open_weights(folder)  # what was written can be read
+    note_written(MODEL, saved, target)
+    return target
+
+
+def _copy(source: Path, folder: Path, allow_pickle: bool) -> None:
+    """Copy the files of a Hub model that say more than its configuration, its weights and its tokenizer."""
+    for name in COPIED:
+        if (source / name).is_file():
+            write_text(folder / name, read_text(source / name))
+    sentence_transformers.copy(source, folder, allow_pickle)
+
+
+def _refusal(model: Any, origin: Origin | None, to: str | None) -> str | None:
+    """Why no Hub family matches a model; None where one does."""
+    if not isinstance(model.spec, Transformer):
+        return f"no Hub family has models of the kind {model.spec.kind!r}"
+    try:
+        hub_save.check(model, hub_save.config_of(model.spec, model.dtype, origin))
+    except ValueError as error:
+        if is_quantized(model):
+            return str(error)
+        other = equivalent_specs(model.spec)[-1]
+        if other == model.spec:
+            return str(error)
+        try:
+            hub_save.config_of(other, model.dtype, origin)
+        except ValueError as error:
+            return str(error)
+        if to is None:
+            return "no Hub family matches this model as it is; to='hub' saves an equivalent one"
+        return "the model has tensors for which qkv knows no equivalent in a Hub family"
+    return None
+
+
+def _origin(model: TransformerModel, tokenizer: Tokenizer | None, task: Use, labels: Sequence[str]) -> Origin:
+    """The parts of a new Hub configuration that are not of the model itself: its task, special tokens and labels."""
+    config: dict[str, Any] = {}
+    if tokenizer is not None:
+        config = {f"{role}_token_id": getattr(tokenizer, f"{role}_id") for role in ("bos", "eos", "pad")}
+        if model.is_encoder_decoder:
+            config |= {"decoder_start_token_id": start_of(tokenizer, task), "forced_eos_token_id": None}
+    number = None if model.spec.head is None else model.spec.head.n_labels
+    if labels and number not in (None, len(labels)):
+        warnings.warn(
+            f"{number} labels have no names: {counted(len(labels), 'name')} {'is' if len(labels) == 1 else 'are'} given",
+            stacklevel=4,
+        )
+    if labels and number == len(labels):
+        config["id2label"] = {str(i): name for i, name in enumerate(labels)}
+        config["label2id"] = {name: i for i, name in enumerate(labels)}
+    return Origin({**config, "qkv": {"task": task}})
+
+
+Template = Literal["none", "end", "both"]
+"""Special tokens that other libraries should put around a text: none, the end, or the beginning and the end."""
+
+
+def _template(spec: ModelSpec, task: Use, origin: Origin | None) -> Template:
+    """The special tokens around the texts of a model trained by qkv; those of other models are their tokenizer's."""
+    if origin is not None and not origin.is_ours:
+        return "none"
+    if task == "read" or not spec.predicts_tokens:
+        return "both"
+    return "end" if task == "translate" else "none"
+
+
+def _save_tokenizer(folder: Path, tokenizer: Tokenizer | None, model: Any, template: Template | None) -> None:
+    """The tokenizer in our format, or, where `template` is not None, with the files that only other libraries read."""
+    if tokenizer is None:
+        return
+    if template is None:
+        tokenizer.save(folder / TOKENIZER)
+        return
+    written = tokenizer if template == "none" else tokenizer.templated(bos=template == "both")
+    save_for_hub(written, folder, model.max_positions, template == "both" and model.spec.token_types > 1)

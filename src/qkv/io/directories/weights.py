@@ -1,0 +1,40 @@
+"""Load `model.safetensors` of a run: its header is checked against the model's spec before anything is allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...nn.models.base import ModelSpec
+from ...nn.quantization.scheme import Scheme
+from ..hub.files import Safetensors, Weights
+from ..hub.names import Names, Row
+from ..hub.quantized import QuantizedWeights, layout_of
+from ..hub.weights import check_depth, place
+from .build import build
+
+OWN = Row("*", "*")  # every tensor under the name that the model has for it
+
+
+def load(
+    spec: ModelSpec,
+    path: Path,
+    device: torch.device,
+    dtype: torch.dtype | None = None,
+    quantization: Mapping[str, Any] | None = None,
+    scheme: Scheme | None = None,
+) -> Any:
+    """The model of a spec with the weights in a file, quantized as its `quantization_config` says, or rounded to a `scheme`.
+
+    Raises ValueError naming the file where they don't fit it.
+    """
+    weights: Weights = Safetensors([path])
+    if quantization is not None:
+        weights = QuantizedWeights(weights, layout_of(quantization, str(path.parent)), str(path))
+    check_depth(spec, weights, str(path))
+    model = build(spec, device="meta")
+    place(model, Names.of([OWN], model), weights, where=str(path), device=device, dtype=dtype, scheme=scheme)
+    return model.eval()

@@ -1,0 +1,203 @@
+"""Model families, one file each: a factory for any size, named sizes of published models, and tables of the Hub's format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from functools import lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ...nn.models import summary
+from ...nn.models.base import ModelSpec
+from ...nn.models.transformer import Transformer
+from ..hub.family import Family
+from ..hub.overrides import changes_to, overrides
+
+if TYPE_CHECKING:
+    from .named import PRESETS as PRESETS
+    from .named import preset as preset
+    from .named import presets as presets
+
+
+class Families(MutableMapping[str, Family]):
+    """Families by model type. A family's module is imported when it is first asked for: loading a model needs only one."""
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        """`places`: for each model type a module of this package, and a name in it where it isn't FAMILY."""
+        self.found: dict[str, Family | str] = dict(places)
+
+    def __getitem__(self, model_type: str) -> Family:
+        found = self.found[model_type]
+        if isinstance(found, str):
+            module, _, name = found.partition(".")
+            family: Family = getattr(import_module(f".{module}", __package__), name or "FAMILY")
+            self.found[model_type] = found = family
+        return found
+
+    def __setitem__(self, model_type: str, family: Family) -> None:
+        self.found[model_type] = family
+
+    def __delitem__(self, model_type: str) -> None:
+        del self.found[model_type]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.found)
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+
+FAMILIES: MutableMapping[str, Family] = Families(
+    {
+        "gpt2": "gpt2",
+        "openai-gpt": "openai_gpt",
+        "gpt_bigcode": "bigcode",
+        "gpt_neox": "neox",
+        "bloom": "bloom",
+        "mpt": "mpt",
+        "falcon": "falcon",
+        "llama": "llama",
+        "mistral": "mistral",
+        "qwen2": "qwen2",
+        "qwen3": "qwen3",
+        "gemma2": "gemma2",
+        "phi3": "phi3",
+        "gemma3_text": "gemma3",
+        "smollm3": "smollm3",
+        "olmo2": "olmo2",
+        "granite": "granite",
+        "mixtral": "mixtral",
+        "qwen2_moe": "qwen2_moe",
+        "qwen3_moe": "qwen3_moe",
+        "bert": "bert",
+        "modernbert": "modernbert",
+        "roberta": "roberta",
+        "distilbert": "distilbert",
+        "electra": "electra",
+        "albert": "albert",
+        "longformer": "longformer",
+        "big_bird": "bigbird",
+        "bart": "bart",
+        "marian": "marian",
+        "pegasus": "pegasus",
+        "t5": "t5",
+        "mt5": "t5.MT5",
+        "vit": "vit",
+        "deit": "deit",
+        "vit_mae": "vit_mae",
+        "yolos": "yolos",
+    }
+)
+"""The families that the Hub has too, by model type. A spec that several can express is saved as the first of them."""
+
+
+def __getattr__(name: str) -> Any:
+    """Presets, which need all families, are imported when they are first used."""
+    if name not in ("PRESETS", "preset", "presets"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(".named", __package__), name)
+
+
+@lru_cache(maxsize=256)
+def like(spec: Any) -> str | None:
+    """The first of the Hub's families that can express a model, by its first two layers; None if none can."""
+    if not isinstance(spec, Transformer):
+        return None
+    stacks = spec.stacks()
+    if all(stack.order is None for _, stack in stacks):
+        spec = spec.replace({f"{name}.blocks": stack.blocks[:2] for name, stack in stacks})
+    for family in FAMILIES.values():
+        try:
+            _, sizes = family.sizes(spec)
+        except (ValueError, TypeError):
+            continue
+        if not family.unwritable(sizes):
+            return family.model_type
+    return None
+
+
+summary.families.append(like)
+
+
+def family_of(spec: ModelSpec, first: str | None = None) -> Family:
+    """The family that can express a spec; `first` is tried first.
+
+    Raises ValueError where none can, with all obstacles in the nearest family and, if there are any, overrides of
+    `qkv train` that remove them. Of families equally near, one that differs only in the head is named.
+    """
+    if not isinstance(spec, Transformer):
+        raise ValueError(f"no Hub family matches a model of the kind {spec.kind}")
+    refusals: list[tuple[tuple[int, bool], Family, list[str]]] = []
+    for family in sorted(FAMILIES.values(), key=lambda family: family.model_type != first):
+        try:
+            _, sizes, differences = family.nearest(spec)
+        except (ValueError, TypeError):
+            continue  # it doesn't even have the same parts
+        unwritable = family.unwritable(sizes)
+        obstacles = [*_obstacles(differences), *unwritable]
+        if not obstacles:
+            return family
+        only_head = not unwritable and all(path.startswith("head.") for path in differences)
+        refusals.append(((_distance(differences) + len(unwritable), not only_head), family, obstacles))
+    if not refusals:
+        raise ValueError("no Hub family matches this model: none has the same parts")
+    _, family, obstacles = min(refusals, key=lambda refusal: (refusal[1].model_type != first, refusal[0]))
+    reasons = "; ".join(obstacles)
+    settings = _overrides(family, spec)
+    advice = f"; a model trained with {settings} can be saved" if settings else ""
+    raise ValueError(f"no Hub family matches this model; {family.model_type} comes nearest: {reasons}{advice}")
+
+
+def _overrides(family: Family, spec: Transformer) -> str:
+    """Overrides with which a recipe's model is one of the family; "" if there are none."""
+    try:
+        target = family.nearest_spec(spec)
+        family.config(spec.replace(changes_to(spec, target)))
+        return overrides(spec, target)
+    except (ValueError, TypeError, AttributeError):
+        return ""
+
+
+def _distance(differences: Mapping[str, tuple[Any, Any]]) -> int:
+    """How many fields differ. A part of another kind counts once; a part that one side lacks counts by its fields."""
+    swapped = [
+        path.removesuffix("kind") for path, pair in differences.items() if path.endswith(".kind") and None not in pair
+    ]
+    return sum(not any(path.startswith(part) and path != f"{part}kind" for part in swapped) for path in differences)
+
+
+def _obstacles(differences: Mapping[str, tuple[Any, Any]]) -> list[str]:
+    """The differences (theirs, ours) in words: one for a part of another kind, whatever its fields, and one for all blocks
+    that differ in the same way."""
+    kinds = sorted(path.removesuffix(".kind") for path in differences if path.endswith(".kind"))
+    blocks: dict[tuple[str, str, str, str], list[int]] = {}
+    for path, pair in differences.items():
+        place = path.removesuffix(".kind")
+        if any(place.startswith(f"{part}.") for part in kinds):
+            continue
+        before, in_block, after = place.partition(".blocks.")
+        number, _, rest = after.partition(".")
+        key = (before, rest, *_plain(place, *pair)) if in_block else (place, "", *_plain(place, *pair))
+        blocks.setdefault(key, []).append(int(number) if in_block else -1)
+    messages = []
+    for (before, rest, theirs, ours), numbers in blocks.items():
+        place = before if numbers[0] < 0 else f"{before}.blocks.{_range(numbers)}" + (f".{rest}" if rest else "")
+        messages.append(f"{place} is {theirs} there and {ours} here")
+    return messages
+
+
+def _range(numbers: list[int]) -> str:
+    consecutive = len(numbers) > 1 and numbers == list(range(numbers[0], numbers[-1] + 1))
+    return f"{numbers[0]}-{numbers[-1]}" if consecutive else ",".join(map(str, numbers))
+
+
+def _plain(place: str, theirs: Any, ours: Any) -> tuple[str, str]:
+    """Two values as words; a part that one side lacks is "absent" there, and "present" on the other if it has no name."""
+    own = {None: "absent"} | ({place.rpartition(".")[2]: "present"} if None in (theirs, ours) else {})
+
+    def word(value: Any) -> str:
+        if isinstance(value, bool):
+            return "on" if value else "off"
+        return own.get(value, str(value)) if isinstance(value, str | None) else str(value)
+
+    return word(theirs), word(ours)

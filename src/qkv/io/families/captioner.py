@@ -1,0 +1,61 @@
+"""Captioner: a ViT reads a picture, and a decoder writes of it, or answers a question that it begins with.
+
+The Transformer of Vaswani et al. 2017, pre-norm, with patches (Dosovitskiy et al. 2021) for its source.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...nn.layers.embedding import Embedding
+from ...nn.models.heads.text import LanguageModel
+from ...nn.models.initialization import Glorot
+from ...nn.models.stack import Stack
+from ...nn.models.transformer import Transformer
+from ...nn.patterns.basic import causal
+from ...nn.positions.absolute import Sinusoidal
+from ...nn.positions.base import Position
+from .factories import based_on
+from .vit import vit
+
+
+@based_on(
+    vit,
+    without=("attention_bias", "eps", "after", "stem", "labels", "head", "distilled", "pooler"),
+    d_model=384,
+    n_layers=6,
+    n_heads=6,
+    d_ff=1536,
+    dropout=0.1,
+    before=0,
+)
+def captioner(
+    *,
+    vocab_size: int = 30000,
+    position: Position | None = None,
+    decoder_layers: int | None = None,
+    max_positions: int | None = None,
+    **sizes: Any,
+) -> Transformer:
+    """An encoder over patches, with `before` more tokens, and a decoder of tokens, both pre-norm; `position` is the
+    decoder's."""
+    vision = vit(**sizes, head=False)
+    encoder = vision.output
+    block = encoder.blocks[0].replace({"attention.pattern": causal(), "cross": encoder.blocks[0].attention})
+    return Transformer(
+        vocab_size=vocab_size,
+        d_model=vision.d_model,
+        max_positions=max_positions,
+        encoder=encoder,
+        decoder=Stack(
+            embedding=Embedding(scale="sqrt", dropout=sizes["dropout"]),
+            position=position or Sinusoidal(),
+            blocks=(block,) * (decoder_layers or sizes["n_layers"]),
+            norm=encoder.norm,
+        ),
+        head=LanguageModel(),
+        initialization=Glorot(),
+    )
+
+
+SIZES: dict[str, dict[str, Any]] = {"captioner": {}}

@@ -1,0 +1,158 @@
+"""Presets: named sizes of every family's factory, and models defined outside qkv. Importing it imports all families."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection
+from typing import Any, overload
+
+from ...core.spec import brief, nearest
+from ...nn.models.base import ModelSpec
+from ...nn.models.recurrent.model import Recurrent
+from ...nn.models.transformer import Transformer
+from ...nn.positions.base import Position
+from . import (
+    albert,
+    bart,
+    bert,
+    bigbird,
+    bigcode,
+    bloom,
+    captioner,
+    convolutional,
+    deit,
+    distilbert,
+    electra,
+    falcon,
+    gemma2,
+    gemma3,
+    gpt2,
+    granite,
+    llama,
+    longformer,
+    marian,
+    mistral,
+    mixtral,
+    modernbert,
+    mpt,
+    neox,
+    olmo2,
+    openai_gpt,
+    pegasus,
+    phi3,
+    qwen2,
+    qwen2_moe,
+    qwen3,
+    qwen3_moe,
+    rnnsearch,
+    roberta,
+    segmenter,
+    smollm3,
+    t5,
+    vanilla,
+    vit,
+    vit_mae,
+    yolos,
+)
+from .preset_names import RecurrentName, TransformerName
+
+Factory = Callable[..., Any]  # a Transformer's spec, or another model's
+
+FACTORIES: tuple[tuple[Factory, dict[str, dict[str, Any]]], ...] = (
+    (vanilla.transformer, vanilla.SIZES),
+    (gpt2.gpt, {**gpt2.SIZES, **bigcode.SIZES}),
+    (openai_gpt.openai_gpt, openai_gpt.SIZES),
+    (neox.neox, neox.SIZES),
+    (bloom.bloom, bloom.SIZES),
+    (mpt.mpt, mpt.SIZES),
+    (falcon.falcon, falcon.SIZES),
+    (llama.llama, {**llama.SIZES, **mistral.SIZES, **phi3.SIZES}),
+    (qwen2.qwen2, qwen2.SIZES),
+    (qwen3.qwen3, qwen3.SIZES),
+    (gemma2.gemma2, gemma2.SIZES),
+    (gemma3.gemma3, gemma3.SIZES),
+    (smollm3.smollm3, smollm3.SIZES),
+    (olmo2.olmo2, olmo2.SIZES),
+    (granite.granite, granite.SIZES),
+    (mixtral.mixtral, mixtral.SIZES),
+    (qwen2_moe.qwen2_moe, qwen2_moe.SIZES),
+    (qwen3_moe.qwen3_moe, qwen3_moe.SIZES),
+    (bert.bert, {**bert.SIZES, **roberta.SIZES}),
+    (modernbert.modernbert, modernbert.SIZES),
+    (distilbert.distilbert, distilbert.SIZES),
+    (electra.electra, electra.SIZES),
+    (albert.albert, albert.SIZES),
+    (longformer.longformer, longformer.SIZES),
+    (bigbird.bigbird, bigbird.SIZES),
+    (bart.bart, bart.SIZES),
+    (marian.marian, marian.SIZES),
+    (pegasus.pegasus, pegasus.SIZES),
+    (t5.t5, t5.SIZES),
+    (vit.vit, vit.SIZES),
+    (deit.deit, deit.SIZES),
+    (vit_mae.vit_mae, vit_mae.SIZES),
+    (yolos.yolos, yolos.SIZES),
+    (segmenter.segmenter, segmenter.SIZES),
+    (rnnsearch.rnnsearch, rnnsearch.SIZES),
+    (convolutional.bytenet, convolutional.BYTENET),
+    (convolutional.convs2s, convolutional.CONVS2S),
+    (captioner.captioner, captioner.SIZES),
+)
+PRESETS: dict[str, tuple[Factory, dict[str, Any]]] = {
+    name: (factory, sizes) for factory, named in FACTORIES for name, sizes in named.items()
+}
+
+
+def presets() -> dict[str, tuple[Factory, dict[str, Any]]]:
+    """Every preset, and the kinds of models defined outside qkv, whose sizes are their fields."""
+    outside = {kind: cls for kind, cls in ModelSpec.kinds.items() if not cls.__module__.startswith("qkv.")}
+    for cls in outside.values():
+        cls.model_rebuild()  # a spec's signature exists only after its schema is built
+    return {**{kind: (cls, {}) for kind, cls in outside.items()}, **PRESETS}
+
+
+@overload
+def preset(name: TransformerName, **sizes: Any) -> Transformer: ...
+@overload
+def preset(name: RecurrentName, **sizes: Any) -> Recurrent: ...
+@overload
+def preset(name: str, **sizes: Any) -> Any: ...
+def preset(name: str, **sizes: Any) -> Any:
+    """The spec of a named model, with any size changed: `preset("gpt2", n_layers=4, position="alibi")`.
+
+    Raises ValueError with the nearest names for a preset or a size that does not exist.
+    """
+    known_presets = presets()
+    if not isinstance(name, str) or name not in known_presets:
+        raise ValueError(f"there is no preset {brief(name)}; {nearest(name, known_presets)}")
+    factory, named = known_presets[name]
+    known = inspect.signature(factory).parameters
+    for key in sizes:
+        if key not in known:
+            raise ValueError(f"preset {brief(name)} has no size {brief(key)}; {_size_advice(name, key, known)}")
+        _check_size(name, known[key], sizes[key])
+    if isinstance(sizes.get("position"), str | dict):
+        position = sizes["position"]
+        sizes["position"] = Position.from_dict({"kind": position} if isinstance(position, str) else position)
+    return factory(**{**named, **sizes})
+
+
+def _size_advice(name: str, key: str, known: Collection[str]) -> str:
+    """How to set a field of the model that is not a size of its preset, or else the sizes that there are."""
+    if name in PRESETS and key in type(preset(name)).model_fields:
+        return f"it is a field of the model: set model.replace.{key}=… in a recipe, or use .replace({key}=…) in Python"
+    return nearest(key, known)
+
+
+_MAY_BE_0 = ("token_types", "labels", "before", "after", "detections")
+
+
+def _check_size(preset: str, size: inspect.Parameter, value: Any) -> None:
+    """Check that integer sizes are integers above 0; those in `_MAY_BE_0` may be 0, optional ones None."""
+    if size.annotation not in ("int", "int | None"):
+        return
+    if value is None and (size.annotation == "int | None" or size.name == "max_positions"):  # none, or no bound
+        return
+    least = 0 if size.name in _MAY_BE_0 else 1
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"preset {brief(preset)}: {size.name} is a whole number from {least} on, not {brief(value)}")

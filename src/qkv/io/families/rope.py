@@ -1,0 +1,100 @@
+"""Read and write the Hub's rotary parameters, in their new and old spelling, as `Rotary`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.spec import nearest
+from ...nn.positions.rope_scaling import DynamicNTK, LinearScaling, Llama3Scaling, LongRoPE, NoScaling, Scaling, YaRN
+from ...nn.positions.rotary import Rotary
+from ..hub.keys import Config
+from ..hub.values import shown
+
+SCALINGS: dict[str, type[Scaling]] = {
+    "default": NoScaling,
+    "linear": LinearScaling,
+    "dynamic": DynamicNTK,
+    "yarn": YaRN,
+    "llama3": Llama3Scaling,
+    "longrope": LongRoPE,
+}
+OLD = {"su": "longrope"}  # names that the first checkpoints used
+LENGTH, OURS = "original_max_position_embeddings", "original_max_positions"
+
+
+@dataclass(frozen=True)
+class Rope:
+    """The field `position` of families with rotary positions.
+
+    `rope_parameters` holds everything since transformers 5; before, `rope_theta` and `partial_rotary_factor` stood beside
+    a `rope_scaling`, which could be null. `base` and `fraction` are a family's defaults.
+    `original` is the context of training, in families that keep it beside the scaling.
+    """
+
+    base: float = 10000.0
+    fraction: float = 1.0
+    theta_key: str = "rope_theta"
+    fraction_key: str = "partial_rotary_factor"
+    original: int | None = None
+    size: str = "position"
+
+    @property
+    def keys(self) -> Mapping[str, Any]:
+        return {
+            "rope_parameters": None,
+            "rope_scaling": None,
+            LENGTH: self.original,
+            self.theta_key: self.base,
+            self.fraction_key: self.fraction,
+        }
+
+    def read(self, config: Config) -> Rotary:
+        where = "rope_parameters" if config["rope_parameters"] else "rope_scaling"
+        parameters = dict(config[where] or {})
+        old = parameters.pop("type", "default")
+        kind = str(parameters.pop("rope_type", old))
+        kind = "longrope" if "short_factor" in parameters else OLD.get(kind, kind)  # "yarn", in early Phi-3
+        base = parameters.pop("rope_theta", config[self.theta_key])
+        fraction = parameters.pop("partial_rotary_factor", None)
+        fraction = config[self.fraction_key] if fraction is None else fraction
+        if kind not in SCALINGS:
+            raise ValueError(f"{where}: rope_type {shown(kind)} is not built here; {nearest(kind[:80], SCALINGS)}")
+        return Rotary(base=base, fraction=fraction, scaling=_scaling(SCALINGS[kind], parameters, config, where))
+
+    def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        if type(value) is not Rotary or value.pairs != "half":
+            raise ValueError(f"its positions are rotary, in halves, and this model's are {value}")
+        kinds = [name for name, cls in SCALINGS.items() if type(value.scaling) is cls]
+        if not kinds:
+            raise ValueError(f"rope_type has no {value.scaling.kind!r}; {nearest(value.scaling.kind, SCALINGS)}")
+        parameters: dict[str, Any] = {"rope_theta": value.base, "rope_type": kinds[0]}
+        if self.fraction != 1.0 or value.fraction != 1.0:
+            parameters["partial_rotary_factor"] = value.fraction
+        for name in type(value.scaling).model_fields:
+            setting = getattr(value.scaling, name)
+            if setting is not None:
+                parameters[LENGTH if name == OURS else name] = list(setting) if isinstance(setting, tuple) else setting
+        beside = {LENGTH: parameters[LENGTH]} if self.original and LENGTH in parameters else {}
+        return {"rope_parameters": parameters, **beside}
+
+
+def _scaling(cls: type[Scaling], parameters: dict[str, Any], config: Config, where: str) -> Scaling:
+    """A scaling by its parameters. Raises ValueError naming one that is not known."""
+    longest, source = config["max_position_embeddings"], LENGTH
+    if cls is DynamicNTK:
+        parameters[LENGTH] = longest  # the library goes by the context, whatever is said
+    if OURS in cls.model_fields:
+        original = config[LENGTH] or parameters.get(LENGTH)
+        source = LENGTH if original else "max_position_embeddings"
+        parameters[LENGTH] = original = original or longest
+        if cls is LongRoPE and parameters.get("factor") is None:
+            parameters["factor"] = longest / original
+    else:
+        parameters.pop(LENGTH, None)
+    fields = {OURS if name == LENGTH else name: value for name, value in parameters.items() if value is not None}
+    try:
+        return cls(**fields)
+    except ValueError as error:
+        raise ValueError(f"{where}: {str(error).replace(OURS, source)}") from None

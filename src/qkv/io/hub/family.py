@@ -1,0 +1,312 @@
+"""A family of the Hub as a value: its configuration keys, its classes and its tensor names, read both ways."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from torch import Tensor
+
+from ...core.spec import Spec, nearest
+from ...nn.attention.multi_head import Attention
+from ...nn.layers.embedding import Embedding
+from ...nn.models.heads.sequence import SequenceClassifier
+from ...nn.models.heads.text import Head, TokenClassifier
+from ...nn.models.heads.vision import MaskTokens, PixelDecoder
+from ...nn.models.transformer import Transformer
+from ...nn.positions.bias import T5Buckets
+from .keys import Config, Field, Labels, check_claimed, filled
+from .names import Row
+from .values import ARCHITECTURES, PROBABILITY, Maybe, check_values, shown
+
+Table = tuple[Row, ...]
+UNSAID = object()  # the value of a size that a spec lacks, such as whether its head is tied, for a spec without a head
+
+DIVIDED = ("llama", "gemma2", "gemma3_text")
+"""Model types that `transformers` refuses to load unless the number of heads divides the width, whatever `head_dim` is."""
+
+
+@dataclass(frozen=True)
+class Class:
+    """One of a family's classes on the Hub, for example `GPT2LMHeadModel`.
+
+    sizes:    sizes that the class decides, such as which head there is.
+    bare:     whether tensor names lack the family's prefix.
+    may_lack_pooler: whether files may lack the pooler that the sizes ask for.
+    head:     replaces the head that the sizes make, or a function of the sizes that gives it; a classifier gets as many
+              labels as the configuration has.
+    dropout:  configuration keys of the head's dropout, each with its default. The first key that is not None counts.
+    """
+
+    sizes: Mapping[str, Any] = field(default_factory=dict)
+    bare: bool = False
+    may_lack_pooler: bool = False
+    head: Head | Callable[[Mapping[str, Any]], Head] | None = None
+    dropout: Mapping[str, float | None] = field(default_factory=dict)
+
+    @property
+    def variants(self) -> tuple[Mapping[str, Any], ...]:
+        """The sizes, and those without the pooler where files may lack it."""
+        return (self.sizes, {**self.sizes, "pooler": False}) if self.may_lack_pooler else (self.sizes,)
+
+    def labels(self, spec: Transformer) -> int | None:
+        """How many labels of the configuration a spec of this class has: of sequences or of tokens; None without any."""
+        own = isinstance(spec.head, TokenClassifier) and self.head is not None
+        return _labels(spec) if own or isinstance(spec.head, SequenceClassifier) else None
+
+
+@dataclass(frozen=True)
+class Family:
+    """The tables of one family.
+
+    model_type: as the Hub calls it.
+    make:       sizes → spec, the family's factory.
+    classes:    by name; the first is the default where a configuration names none.
+    fields:     configuration keys ↔ sizes.
+    places:     where in a spec each size stands: a dotted path, or a function of the spec. A size that is not here
+                stands at the path of its own name. A function may answer `UNSAID`.
+    names:      tensor names, the same for every spec or a function of it. Ours are those of the model's state_dict.
+    harmless:   keys besides `keys.BOOKKEEPING` that belong to no size, with the one value that changes nothing (or ANY).
+    prefix:     prefix of tensor names in classes with a head ("transformer.").
+    computed:   tensors that files hold though they follow from the spec, by their names in classes with the prefix. What a
+                file holds has to be the same.
+    writes_computed: whether they are written too.
+    labels:     the keys that give the number of labels, for classes that label sequences or tokens.
+    """
+
+    model_type: str
+    make: Callable[..., Transformer]
+    classes: Mapping[str, Class]
+    fields: tuple[Field, ...]
+    places: Mapping[str, str | Callable[[Transformer], Any]]
+    names: Table | Callable[[Transformer], Table]
+    harmless: Mapping[str, Any] = field(default_factory=dict)
+    prefix: str = ""
+    is_encoder_decoder: bool = False
+    labels: Labels = field(default_factory=Labels)
+    computed: Callable[[Transformer], Mapping[str, Tensor]] | None = None
+    writes_computed: bool = True
+
+    # -- from the Hub -------------------------------------------------------------------------------------------
+
+    def spec(self, config: Config, cls: str | None = None, variant: int = 0) -> Transformer:
+        """The spec of a configuration, for one of its classes (the configuration's own by default) and its variants.
+
+        Raises ValueError naming a key or a class that is not known, or not built.
+        """
+        check_claimed(config, self.fields, {**self.harmless, "is_encoder_decoder": self.is_encoder_decoder})
+        full = filled(config, (*self.fields, self.labels))
+        check_values(config, {key: value for f in (*self.fields, self.labels) for key, value in f.keys.items()})
+        sizes = {f.size: f.read(full) for f in self.fields}
+        entry = self.classes[cls or self.class_of(config)]
+        for key in entry.dropout:
+            Maybe(PROBABILITY).check(full.get(key), key)
+        rates = (full.get(key, usual) for key, usual in entry.dropout.items())
+        dropout = next((value for value in rates if value is not None), 0.0)
+        try:
+            return self._made(entry, entry.variants[variant], sizes, self.labels.read(full), dropout)
+        except ValueError as error:
+            raise ValueError(self._in_keys(str(error), config)) from None
+
+    def _in_keys(self, message: str, config: Config) -> str:
+        """Add the configuration keys of the sizes that a message mentions."""
+        words = set(re.findall(r"\w+", message.lower()))
+        stems = set(map(_stem, words))
+        notes = []
+        for f in (*self.fields, self.labels):
+            keys = [key for key in f.keys if key in config] or list(f.keys)[:1]
+            if _stem(f.size) in stems and not words & set(keys):
+                notes.append(f"{f.size} is {' or '.join(keys)}")
+        return f"{message} (in this configuration {', '.join(notes)})" if notes else message
+
+    def _made(
+        self, cls: Class, decided: Mapping[str, Any], sizes: Mapping[str, Any], labels: int, dropout: float = 0.0
+    ) -> Transformer:
+        """The spec of a class; `decided` are the sizes of one of its variants."""
+        spec = self.make(**sizes, **decided)
+        if cls.head is not None:
+            spec = spec.replace(head=cls.head if isinstance(cls.head, Head) else cls.head(sizes))
+        if cls.labels(spec) is None:
+            return spec
+        return spec.replace({"head.labels": labels, "head.dropout": dropout})
+
+    def class_of(self, config: Config) -> str:
+        """The class that a configuration names, or the family's first."""
+        ARCHITECTURES.check(config.get("architectures"), "architectures")
+        named: str = (config.get("architectures") or [next(iter(self.classes))])[0]
+        if named not in self.classes:
+            raise ValueError(
+                f"architectures: the class {shown(named)} of {self.model_type!r} is not built here; "
+                f"{nearest(named[:80], self.classes)}"
+            )
+        return named
+
+    # -- to the Hub ---------------------------------------------------------------------------------------------
+
+    def config(self, spec: Transformer) -> dict[str, Any]:
+        """The configuration of a spec: its class, its model type, and every claimed key.
+
+        Raises ValueError naming the difference where the family can't express the spec.
+        """
+        cls, sizes = self.sizes(spec)
+        config: dict[str, Any] = {"architectures": [cls], "model_type": self.model_type}
+        for f in self.fields:
+            if f.size in sizes:
+                config |= f.write(sizes[f.size], sizes)
+        if (labels := self.classes[cls].labels(spec)) is not None:
+            config |= self.labels.write(labels, sizes)
+        if self.is_encoder_decoder:
+            config["is_encoder_decoder"] = True
+        if self.model_type in DIVIDED and config["hidden_size"] % config["num_attention_heads"]:
+            raise ValueError(
+                f"{self.model_type} needs a number of heads that divides its width in transformers, and this model has "
+                f"{config['num_attention_heads']} heads and a width of {config['hidden_size']}"
+            )
+        return config
+
+    def sizes(self, spec: Transformer) -> tuple[str, dict[str, Any]]:
+        """The class and the sizes that make a spec. Raises ValueError where the family can't express it."""
+        cls, sizes, differences = self.nearest(spec)
+        if differences:
+            path, (theirs, ours) = next(iter(differences.items()))
+            raise ValueError(f"{self.model_type} has {path} = {theirs!r}, and this model {ours!r}")
+        return cls, sizes
+
+    def nearest(self, spec: Transformer) -> tuple[str, dict[str, Any], dict[str, tuple[Any, Any]]]:
+        """The class nearest to a spec, the sizes, and the paths at which they still differ (theirs, ours).
+
+        A size that the spec lacks takes the factory's default, so that the missing part shows as a difference.
+        Raises ValueError or TypeError where there is no such default.
+        """
+        sizes = {f.size: value for f in self.fields if (value := self._at(spec, f.size)) is not UNSAID}
+        made = [
+            (name, self._made(cls, decided, sizes, _labels(spec)))
+            for name, cls in self.classes.items()
+            for decided in cls.variants
+        ]
+        wanted = dict(_leaves(spec, spec.d_model, BESIDE))
+        candidates = [(name, _differing(dict(_leaves(one, one.d_model, BESIDE)), wanted)) for name, one in made]
+        cls, differences = min(candidates, key=lambda candidate: len(candidate[1]))
+        return cls, sizes, differences
+
+    def nearest_spec(self, spec: Transformer) -> Transformer:
+        """The spec of this family that is nearest to a spec. Raises ValueError or TypeError as `nearest` does."""
+        name, sizes, _ = self.nearest(spec)
+        cls = self.classes[name]
+        candidates = [self._made(cls, decided, sizes, _labels(spec)) for decided in cls.variants]
+        return min(candidates, key=lambda candidate: len(difference(candidate, spec)))
+
+    def unwritable(self, sizes: Mapping[str, Any]) -> list[str]:
+        """Why no configuration can express some of the sizes, one sentence for each."""
+        reasons = []
+        for f in self.fields:
+            try:
+                if f.size in sizes:
+                    f.write(sizes[f.size], sizes)
+            except ValueError as error:
+                reasons.append(str(error))
+            except (AttributeError, KeyError, TypeError):
+                continue  # it depends on another size, which is reported already
+        return reasons
+
+    def variant(self, spec: Transformer, cls: str) -> int:
+        """Which variant of one of its classes a spec is: 1 where it lacks the pooler that the class may lack."""
+        return int(self.classes[cls].may_lack_pooler and spec.classification_head is None)
+
+    def table(self, spec: Transformer, bare: bool) -> Table:
+        """The rows of tensor names, for classes with a head or for those without."""
+        table = self.names(spec) if callable(self.names) else self.names
+        if not bare:
+            return table
+        return tuple(Row(row.theirs.removeprefix(self.prefix), row.ours, row.how) for row in table)
+
+    def computed_tensors(self, spec: Transformer, bare: bool) -> dict[str, Tensor]:
+        """The computed tensors of a spec by their names in a file."""
+        tensors = {} if self.computed is None else self.computed(spec)
+        return {name.removeprefix(self.prefix) if bare else name: tensor for name, tensor in tensors.items()}
+
+    @cached_property
+    def claimed(self) -> frozenset[str]:
+        """Every key that belongs to some field."""
+        return frozenset(key for f in self.fields for key in f.keys)
+
+    def _at(self, spec: Transformer, size: str) -> Any:
+        place = self.places.get(size, size)
+        try:
+            return place(spec) if callable(place) else at(spec, place)
+        except (AttributeError, IndexError):
+            return UNSAID
+
+
+def _stem(size: str) -> str:
+    """What a size counts or measures: "n_heads" and "encoder_heads" are heads, "patches" a patch."""
+    return re.sub(r"^(n|encoder|decoder)_|e?s$", "", size)
+
+
+def _labels(spec: Transformer) -> int:
+    """The number of labels of a classifier of sequences or tokens."""
+    return spec.head.labels or 2 if isinstance(spec.head, SequenceClassifier | TokenClassifier) else 2
+
+
+def at(spec: Any, path: str) -> Any:
+    """The value at a dotted path in a spec: `at(spec, "decoder.blocks.0.attention.n_heads")`."""
+    for part in path.split("."):
+        spec = spec[int(part)] if part.isdigit() else getattr(spec, part)
+    return spec
+
+
+# What changes no output: how parameters begin, what is dropped in training, which kernel computes.
+BESIDE = frozenset(
+    {
+        *("initialization", "dropout", "drop_path", "backend", "fused"),
+        *("jitter", "balance", "balance_weight", "router_z", "capacity"),  # of a mixture of experts
+    }
+)
+
+
+def difference(a: Transformer, b: Transformer, beside: frozenset[str] = BESIDE) -> dict[str, tuple[Any, Any]]:
+    """The dotted paths at which two models would compute differently, each with both values.
+
+    Defaults that follow from other fields count as what they are; fields in `beside` don't count.
+    """
+    return _differing(dict(_leaves(a, a.d_model, beside)), dict(_leaves(b, b.d_model, beside)))
+
+
+def _differing(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    paths = dict.fromkeys([*one, *other])
+    return {path: (one.get(path), other.get(path)) for path in paths if one.get(path) != other.get(path)}
+
+
+def _leaves(node: Any, d_model: int, beside: frozenset[str], path: str = "") -> Iterator[tuple[str, Any]]:
+    """The values in a spec that have no parts, by their dotted paths."""
+    if isinstance(node, Spec):
+        parts = _spelled_out(node, d_model, path)
+    elif isinstance(node, tuple) and node and all(isinstance(item, Spec) for item in node):
+        parts = {str(i): item for i, item in enumerate(node)}
+    else:
+        yield path, list(node) if isinstance(node, tuple) else node
+        return
+    if isinstance(node, PixelDecoder | MaskTokens):
+        d_model = node.width  # of its own stack
+    for key, value in parts.items():
+        if key not in beside:
+            yield from _leaves(value, d_model, beside, f"{path}.{key}" if path else key)
+
+
+def _spelled_out(spec: Spec, d_model: int, path: str) -> dict[str, Any]:
+    """A spec's kind and fields, with the values that its fields stand for where they are None."""
+    fields: dict[str, Any] = {"kind": spec.kind} if spec.kind else {}
+    fields |= {name: getattr(spec, name) for name in type(spec).model_fields}
+    implied: dict[str, Any] = {}
+    if isinstance(spec, Attention):
+        d_head = spec.d_head or d_model // spec.n_heads
+        implied = {"n_kv_heads": spec.n_heads, "d_head": d_head, "d_value": d_head}
+        implied |= {"scale": d_head**-0.5 if d_head else 0.0, "out_bias": spec.bias}  # a candidate may have no width
+    elif isinstance(spec, Embedding):
+        implied = {"width": d_model}
+    elif isinstance(spec, T5Buckets):
+        implied = {"bidirectional": path.startswith("encoder")}
+    return fields | {name: value for name, value in implied.items() if fields[name] is None}

@@ -1,0 +1,76 @@
+"""A tokenizer from GGUF metadata, as the content of a tokenizer.json, which is checked as any other is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from .....core.spec import nearest
+from .....data.tokenizers import tokenizer_json
+from .....data.tokenizers.tokenizer import Tokenizer
+from .....data.tokenizers.tokenizer_json import Extra
+from . import byte_level_bpe, sentencepiece
+from .vocabulary import CHAT_TEMPLATE, MODEL, Type, read_roles, read_tokens
+
+KINDS: dict[str, Any] = {"gpt2": byte_level_bpe, "llama": sentencepiece, "t5": sentencepiece}
+SPECIAL = (Type.CONTROL, Type.UNKNOWN)
+
+
+def read_tokenizer(metadata: Mapping[str, Any]) -> Tokenizer | None:
+    """The tokenizer of a file; None where it has none.
+
+    Raises ValueError naming the key where it is damaged, or of a kind that is not known here.
+    """
+    kind = metadata.get(MODEL)
+    if kind in (None, "none", "no_vocab"):
+        return None
+    if kind not in KINDS:
+        raise ValueError(f"{MODEL} is {str(kind)[:80]!r}, which is not read here; {nearest(str(kind)[:80], KINDS)}")
+    tokens, types = read_tokens(metadata)
+    data = KINDS[kind].from_metadata(metadata, tokens)
+    roles = read_roles(metadata, len(tokens))
+    special = {i for i, kind in enumerate(types) if kind in SPECIAL} | set(roles.values())
+    defined = {i for i, kind in enumerate(types) if kind == Type.USER_DEFINED} - special
+    data["added_tokens"] = [
+        {
+            "id": i,
+            "content": tokens[i],
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": i in special,
+        }
+        for i in sorted(special | defined)
+    ]
+    before, after = KINDS[kind].around(metadata)
+    data["post_processor"] = _template(tokens, roles, before, after)
+    template = metadata.get(CHAT_TEMPLATE)
+    config = {"chat_template": template} if isinstance(template, str) else {}
+    extra = Extra({role: tokens[i] for role, i in roles.items()}, config=config)
+    data["model"][tokenizer_json.OURS] = extra.to_dict()
+    return Tokenizer(*tokenizer_json.parse(json.dumps({"version": "1.0", **data})))
+
+
+def _template(tokens: list[str], roles: Mapping[str, int], before: bool, after: bool) -> dict[str, Any] | None:
+    """The special tokens around a text, as a tokenizer.json says them."""
+    ends = [roles[role] if on and role in roles else None for role, on in (("bos", before), ("eos", after))]
+    if ends == [None, None]:
+        return None
+
+    def part(sequence: str, type_id: int) -> list[dict[str, Any]]:
+        parts: list[dict[str, Any]] = [{"Sequence": {"id": sequence, "type_id": type_id}}]
+        if ends[0] is not None:
+            parts.insert(0, {"SpecialToken": {"id": tokens[ends[0]], "type_id": type_id}})
+        if ends[1] is not None:
+            parts.append({"SpecialToken": {"id": tokens[ends[1]], "type_id": type_id}})
+        return parts
+
+    named = {tokens[i]: {"id": tokens[i], "ids": [i], "tokens": [tokens[i]]} for i in ends if i is not None}
+    return {
+        "type": "TemplateProcessing",
+        "single": part("A", 0),
+        "pair": [*part("A", 0), *part("B", 1)],
+        "special_tokens": named,
+    }

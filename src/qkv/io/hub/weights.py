@@ -1,0 +1,249 @@
+"""Weights from files into a model on the meta device, each tensor straight into its place."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from torch import Tensor, nn
+
+from ...nn.kernels.huge_pages import prefer_huge_pages
+from ...nn.kernels.native import transposed
+from ...nn.layers.embedding import TokenEmbedding
+from ...nn.layers.grouped_linear import GroupedLinear
+from ...nn.layers.linear import Linear
+from ...nn.layers.quantized import QuantizedMatrix, put, quantized
+from ...nn.models.base import ModelSpec
+from ...nn.models.build import with_own_buffers
+from ...nn.models.heads.text import LanguageModelHead
+from ...nn.models.quantized import experts_of, matrices
+from ...nn.models.quantized.select import group_sizes
+from ...nn.models.transformer import TransformerModel
+from ...nn.quantization.methods.rtn import rtn
+from ...nn.quantization.scheme import Scheme
+from .files import Weights
+from .names import Entry, Names, Reading
+from .quantized import CodedWeights, QuantizedWeights, by_rows, matrices_of
+from .transforms import SAME
+
+QUICK = 64  # layers
+READERS = 4  # threads, of which some wait for the disk while others move numbers
+AT_ONCE = 64 << 20  # bytes that a thread copies in one call, during which other threads run Python
+
+
+def place(
+    model: TransformerModel,
+    names: Names,
+    weights: Weights,
+    *,
+    where: str,
+    device: torch.device,
+    dtype: torch.dtype | None = None,
+    scheme: Scheme | None = None,
+    beside: bool = False,
+) -> None:
+    """Give a model on the meta device the weights of a file, in `dtype` (by default the file's own), or those of linear
+    layers rounded to a `scheme`, one matrix at a time.
+
+    Nothing is allocated before names, shapes and dtypes are known to fit; ValueErrors name what doesn't. What a file holds
+    as the model wants it stays in the mapped file; the rest is copied once, from there into its place. Further copies of
+    what is shared are not read; `other_copies` says which are not the same. Quantized matrices stay so in linear layers,
+    embeddings and heads; other layers get them dequantized, with a warning. `beside` is as in `Names.read`.
+    """
+    names = by_rows(names, weights)
+    reading = names.read(weights.shapes, where, beside)
+    stored = common_dtype(
+        reading, weights, where, {name for name, b in model.named_buffers() if not b.is_floating_point()}
+    )
+    if dtype is None and stored.itemsize < 2:
+        raise ValueError(
+            f"{where}: its weights are stored as {stored}, in which nothing is computed; load them with dtype='bfloat16'"
+        )
+    dtype = dtype or stored
+    fresh = _buffers(model, device, dtype)
+    dtypes = {name: buffer.dtype for name, buffer in fresh.items()}
+    groups = {} if scheme is None else _groups(model, scheme, weights, where)
+
+    def rounded(name: str, tensor: Tensor) -> QuantizedMatrix:
+        assert scheme is not None
+        group = groups[name.removesuffix(".weight")]
+        packed = rtn(tensor.to(device).flatten(0, -2), scheme.format, group, scheme.symmetric)
+        return QuantizedMatrix(packed, scheme.activations, dtype, experts_at(name))
+
+    def experts_at(name: str) -> int | None:
+        return experts_of(model.get_submodule(name.rpartition(".")[0]))
+
+    def read(entry: Entry, copies: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor | QuantizedMatrix]:
+        """The tensors of an entry; those in `copies` are empty until their numbers have been copied."""
+        again = all(name.removesuffix(".weight") in groups for name in entry.ours)
+        if isinstance(weights, CodedWeights) and not again and all(_takes_codes(model, name) for name in entry.ours):
+            found = matrices_of(entry, weights)
+            if found is not None:
+                return {name: QuantizedMatrix(*one, dtype, experts_at(name)).to(device) for name, one in found.items()}
+        ours = entry.to_ours({name: weights.read(name) for name in entry.theirs})
+        if again:
+            return {name: rounded(name, t) for name, t in ours.items()}
+        if entry.how is SAME:
+            return {name: t.to(device, dtypes.get(name, dtype)) for name, t in ours.items()}
+        empty: dict[str, Tensor | QuantizedMatrix] = {}
+        for name, t in ours.items():
+            empty[name] = own = torch.empty(t.shape, device=device, dtype=dtypes.get(name, dtype))
+            prefer_huge_pages(own)
+            copies.append((own, t))
+        return empty
+
+    def read_all(entries: Sequence[Entry]) -> dict[str, Tensor | QuantizedMatrix]:
+        copies: list[tuple[Tensor, Tensor]] = []
+        placed = {name: tensor for entry in entries for name, tensor in read(entry, copies).items()}
+        _copy(copies)
+        for entry in entries:
+            if entry.how is not SAME or any(isinstance(placed[name], QuantizedMatrix) for name in entry.ours):
+                for name in entry.theirs:
+                    weights.forget(name)
+        return placed
+
+    one_by_one = scheme is not None or isinstance(weights, CodedWeights)
+    with ThreadPoolExecutor(min(READERS, os.cpu_count() or 1)) as pool:
+        for tensors in pool.map(read_all, _portions(reading.taken, 0 if one_by_one else AT_ONCE // dtype.itemsize)):
+            for name, tensor in tensors.items():
+                if isinstance(tensor, QuantizedMatrix):
+                    put(model, name.rpartition(".")[0], tensor)
+                    continue
+                _put_parameter(model, name, tensor)
+    for name in (name for entry in reading.zeros for name in entry.ours):
+        _put_parameter(model, name, torch.zeros(names.shapes[name], device=device, dtype=dtype))
+    model.tie()
+    _put_those_not_stored(model, fresh)
+    _warn_of_dequantized(reading, weights, model, where)
+    assert not any(t.is_meta for t in model.state_dict().values())
+
+
+def _buffers(model: TransformerModel, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
+    """The buffers of a model of these sizes as its modules make them, which decide their dtypes."""
+    if next(model.buffers(), None) is None:
+        return {}
+    return dict(with_own_buffers(model.spec, device, dtype).named_buffers())
+
+
+def _put_those_not_stored(model: nn.Module, fresh: Mapping[str, Tensor]) -> None:
+    """Give a loaded model the buffers that no file holds."""
+    for name, buffer in model.named_buffers():
+        if buffer.is_meta:
+            path, _, own = name.rpartition(".")
+            setattr(model.get_submodule(path), own, fresh[name])
+
+
+def _put_parameter(model: nn.Module, name: str, tensor: Tensor) -> None:
+    path, _, own = name.rpartition(".")
+    module = model.get_submodule(path)
+    setattr(module, own, nn.Parameter(tensor) if own in module._parameters else tensor)
+
+
+def _copy(copies: list[tuple[Tensor, Tensor]]) -> None:
+    """Copy each pair's second tensor into its first, which has the same shape."""
+    others = []
+    for own, t in copies:
+        if transposed.serves(own, t):
+            transposed.copy(own, t)
+        else:
+            others.append((own, t))
+    if others:
+        torch._foreach_copy_([own for own, _ in others], [t for _, t in others])
+
+
+def _portions(entries: Sequence[Entry], most: int) -> Iterator[list[Entry]]:
+    """Entries in their order, in lists of at most this many numbers, or of one entry."""
+    portion: list[Entry] = []
+    size = 0
+    for entry in entries:
+        numbers = sum(map(math.prod, entry.shapes))
+        if portion and size + numbers > most:
+            yield portion
+            portion, size = [], 0
+        portion.append(entry)
+        size += numbers
+    if portion:
+        yield portion
+
+
+def _groups(model: TransformerModel, scheme: Scheme, weights: Weights, where: str) -> dict[str, int]:
+    """The sizes of the groups of the layers to round. Raises ValueError where they can't be."""
+    if isinstance(weights, QuantizedWeights):
+        raise ValueError(f"{where}: its weights are quantized already; leave out weights={scheme.weights!r}")
+    try:
+        return group_sizes(matrices(model), scheme)
+    except ValueError as error:
+        raise ValueError(f"{where} can't be loaded with weights={scheme.weights!r}: {error}") from None
+
+
+def _takes_codes(model: nn.Module, name: str) -> bool:
+    """Whether a tensor is the weight of a layer that multiplies by quantized matrices."""
+    path, _, own = name.rpartition(".")
+    layer = model.get_submodule(path)
+    return own == "weight" and isinstance(layer, Linear | GroupedLinear | TokenEmbedding | LanguageModelHead)
+
+
+def _warn_of_dequantized(reading: Reading, weights: Weights, model: nn.Module, where: str) -> None:
+    if not isinstance(weights, CodedWeights):
+        return
+    kept = {f"{path}.weight" for path in quantized(model)}
+    full = [e for e in reading.taken if weights.layers.keys() & set(e.theirs) and not kept & set(e.ours)]
+    if full:
+        count = sum(len(entry.theirs) for entry in full)
+        warnings.warn(
+            f"{where}: {count} quantized matrices, of {full[0].ours[0]} for example, are kept in full precision, because "
+            "this kind of layer has no quantized form here",
+            stacklevel=3,
+        )
+
+
+def check_depth(spec: ModelSpec, weights: Weights, where: str) -> None:
+    """That no stack has far more layers than the weights' names have numbers for, found before any layer is made.
+
+    Up to `QUICK` layers are soon made, and what is missing is then told by its name. Raises ValueError with both counts.
+    """
+    parts = {part for name in weights.shapes for part in name.split(".") if part.isdecimal() and len(part) < 6}
+    there = 1 + max(map(int, parts), default=-1)
+    for name, stack in spec.stacks():
+        if len(stack.blocks) > max(there, QUICK):
+            raise ValueError(
+                f"{where}: its configuration says {len(stack.blocks)} layers ({name}), and its weights have {there}; "
+                "a number of layers is wrong, or files of weights are missing"
+            )
+
+
+def common_dtype(reading: Reading, weights: Weights, where: str, whole: Collection[str] = ()) -> torch.dtype:
+    """The dtype that most of a file's tensors have. Raises ValueError for weights that are no floating-point numbers, except
+    for buffers of whole numbers, `whole`, and for these if they are fractions."""
+    count: Counter[torch.dtype] = Counter()
+    for entry in reading.taken:
+        if whole and not set(entry.ours).isdisjoint(whole):
+            for name in entry.theirs:
+                if weights.dtype(name).is_floating_point:
+                    raise ValueError(f"{where}: {name} holds {weights.dtype(name)}, and it is a count of whole numbers")
+            continue
+        for name in entry.theirs:
+            if isinstance(weights, CodedWeights) and name in weights.layers:
+                continue
+            dtype = weights.dtype(name)
+            if not dtype.is_floating_point:
+                raise ValueError(f"{where}: {name} holds {dtype}, and weights are floating-point numbers")
+            count[dtype] += 1
+    return count.most_common(1)[0][0] if count else torch.float32
+
+
+def other_copies(reading: Reading, weights: Weights) -> list[Entry]:
+    """Further copies of shared tensors that differ from the copy that is read, if the model computes with them."""
+    return [entry for entry in reading.again if not entry.copied and not _equal(entry, reading, weights)]
+
+
+def _equal(entry: Entry, reading: Reading, weights: Weights) -> bool:
+    firsts = [taken for taken in reading.taken if not set(entry.ours).isdisjoint(taken.ours)]
+    one = {ours: t for first in firsts for ours, t in first.to_ours({n: weights.read(n) for n in first.theirs}).items()}
+    other = entry.to_ours({name: weights.read(name) for name in entry.theirs})
+    return all(torch.equal(one[name], tensor) for name, tensor in other.items())

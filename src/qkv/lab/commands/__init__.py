@@ -1,0 +1,1 @@
+"""The commands of studies, of shrinking and of costs, one command a file."""

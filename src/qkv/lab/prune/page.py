@@ -1,0 +1,130 @@
+"""`pruning.html`: what was removed from a run, what it cost, and the curve of metrics by the share of heads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ...core.metrics.display import display_of
+from ...io.directories.layout import write_text
+from ...look.chart import Series, line_chart
+from ...look.formatting import scaled, shown
+from ...look.heatmap import heat_map
+from ...look.html import render
+from ...look.svg import readable, tag
+from ...runs.report.story import Section
+from ...runs.report.table import table
+from .result import Pruned
+
+PAGE = "pruning.html"
+STAGES = {"before": "before", "pruned": "pruned", "finetuned": "fine-tuned"}
+MEASURES = {
+    "gradient": "The size of the gradient of the loss by a factor of each head's output, divided by the norm of its layer.",
+    "ablation": "By how much the loss grows without the head.",
+    "gates": "The probability that the head's trained gate is open.",
+}
+
+
+def write_page(result: Pruned, sizes: Mapping[str, int], folder: Path) -> Path:
+    """Write the page into a folder; `sizes` are the numbers of heads of each layer before."""
+    before, after = result.parameters
+    sections = [_results(result), _removed(result, sizes), _factorized(result), _importance(result), _curve(result)]
+    page = render(
+        "report.html",
+        eyebrow="pruning report",
+        title=result.folder.name,
+        lead=f"{Path(result.source).name} {_words(result)}",
+        warning=None,
+        facts=[
+            ("parameters", f"{after:,}", f"{before:,} before"),
+            ("smaller by", f"{1 - after / before:.1%}", ""),
+            ("speed", f"{result.speeds['after'] / result.speeds['before']:.2f}×", _speed(result)),
+            *([("measured by", result.by, "")] if result.importance else []),
+        ],
+        sections=[section for section in sections if section is not None],
+    )
+    path = folder / PAGE
+    write_text(path, page)
+    return path
+
+
+def _speed(result: Pruned) -> str:
+    return f"{readable(result.speeds['after'])} a second, {readable(result.speeds['before'])} before"
+
+
+def _words(result: Pruned) -> str:
+    """What was removed and factorized, in words."""
+    parts = []
+    if result.heads:
+        count = sum(map(len, result.heads.values()))
+        parts.append(f"{count} attention head{'s' * (count != 1)}")
+    if result.neurons:
+        parts.append(f"{sum(result.neurons.values()):,} neurons")
+    if result.layers:
+        count = sum(map(len, result.layers.values()))
+        parts.append(f"{count} layer{'s' * (count != 1)}")
+    without = [f"without {' and '.join(parts)}"] if parts else []
+    factorized = [f"with {len(result.ranks)} matrices of low rank"] if result.ranks else []
+    return " and ".join([*without, *factorized]) or "with nothing removed"
+
+
+def _results(result: Pruned) -> Section:
+    names = list(result.metrics["before"])
+    rows = [
+        (STAGES[stage], [shown(name, metrics[name]) if name in metrics else "" for name in names])
+        for stage, metrics in result.metrics.items()
+    ]
+    note = f"On {result.examples:,} examples of the test split."
+    return Section("Results", table("", [display_of(name).title for name in names], rows, "results"), note)
+
+
+def _removed(result: Pruned, sizes: Mapping[str, int]) -> Section | None:
+    rows: list[tuple[str, list[str]]] = [
+        (name, [", ".join(map(str, heads)), f"{sizes[name] - len(heads)} of {sizes[name]} heads"])
+        for name, heads in result.heads.items()
+    ]
+    rows += [(name, [f"{count:,} neurons", ""]) for name, count in result.neurons.items()]
+    rows += [(name, ["layers " + ", ".join(map(str, layers)), ""]) for name, layers in result.layers.items()]
+    if not rows:
+        return None
+    body = table("layer", ["removed", "left"], rows, "what was removed")
+    return Section("Removed", body, "Layers and heads are counted from 0.")
+
+
+def _factorized(result: Pruned) -> Section | None:
+    if not result.ranks:
+        return None
+    rows = [
+        (name, [", ".join(f"{matrix} of rank {rank}" for matrix, rank in ranks.items())])
+        for name, ranks in result.ranks_by_layer().items()
+    ]
+    note = "Each matrix W is replaced by a product U V of this rank."
+    return Section("Low rank", table("layer", ["matrices"], rows, "ranks of matrices"), note)
+
+
+def _importance(result: Pruned) -> Section | None:
+    if not result.importance:
+        return None
+    most = max(map(len, result.importance.values()))
+    largest = max((abs(v) for values in result.importance.values() for v in values), default=1.0) or 1.0
+    cells = [
+        [max(0.0, v) / largest for v in [*values, *[0.0] * (most - len(values))]]
+        for values in result.importance.values()
+    ]
+    heads = [str(h) for h in range(most)]
+    picture = heat_map(cells, list(result.importance), heads, "importance of each head, the largest = 1")
+    return Section("Importance of heads", picture, MEASURES[result.by])
+
+
+def _curve(result: Pruned) -> Section | None:
+    if not result.curve:
+        return None
+    charts = []
+    for name in result.curve[0][1]:
+        points = [(share * 100, scaled(name, metrics[name])) for share, metrics in result.curve if name in metrics]
+        line = Series(name, points, dots=True)
+        bounded = display_of(name).scale in ("fraction", "correlation", "points")
+        log = False if bounded else None
+        charts.append(line_chart(display_of(name).title, [line], x_label="% of heads without output", log=log))
+    note = "On the validation split, without fine-tuning: the output of the least important heads is set to zero."
+    return Section("How many heads are needed", tag("div", *charts, class_="charts"), note)

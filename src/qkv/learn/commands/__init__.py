@@ -1,0 +1,1 @@
+"""The commands that explain, one command a file."""

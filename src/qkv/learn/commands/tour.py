@@ -1,0 +1,107 @@
+"""`qkv tour`: the tour of attention and Transformers in the terminal, in the browser, or as notebooks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...cli.options import Json
+from ...cli.say import console, echo, echo_json
+
+if TYPE_CHECKING:
+    from ..tour.pages import Page
+
+DOCUMENTS = "https://github.com/qkv-project/qkv/blob/main"
+
+
+def _names(incomplete: str) -> list[str]:
+    from ..tour.pages import pages
+
+    names = (page.name.partition("-")[2] for page in pages())
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def tour(
+    page: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PAGE",
+            help="The number or name of a page to walk through: its code runs as you read. Without it, a list.",
+            autocompletion=_names,
+        ),
+    ] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Open the tour in a browser; it needs no network.")] = False,
+    html: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the tour as HTML pages.")] = None,
+    notebooks: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the pages, or PAGE alone, as Jupyter notebooks.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Learn attention and Transformers from the start: pages whose code runs."""
+    from ..tour.pages import find, pages
+
+    chosen = (find(page),) if page is not None else pages()
+    if open_ or html is not None:
+        if page is not None:
+            raise ValueError("--open and --html take the whole tour; leave PAGE out")
+        _html(html, open_)
+    if notebooks is not None:
+        _notebooks(chosen, notebooks)
+    if open_ or html is not None or notebooks is not None:
+        return
+    if json:
+        echo_json([{"number": one.number, "name": one.name, "title": one.title, "about": one.about} for one in chosen])
+    elif page is None:
+        _list()
+    else:
+        from ..tour.terminal import walk
+
+        walk(chosen[0], console(), _wait)
+
+
+def _html(folder: Path | None, show: bool) -> None:
+    import tempfile
+    import webbrowser
+
+    from ..tour import site
+
+    index = site.write(folder or Path(tempfile.gettempdir()) / "qkv-tour", DOCUMENTS)
+    opened = show and webbrowser.open(index.resolve().as_uri())
+    echo(f"The tour is in {index}{'' if opened else '; open it in a browser'}.")
+
+
+def _notebooks(chosen: tuple[Page, ...], folder: Path) -> None:
+    import json
+
+    from ...core.atomic import make_folder, write_file
+    from ..tour.notebook import notebook
+
+    make_folder(folder)
+    for one in chosen:
+        path = folder / f"{one.name}.ipynb"
+        write_file(path, (json.dumps(notebook(one, DOCUMENTS), indent=1, ensure_ascii=False) + "\n").encode())
+    echo(
+        f"Wrote {len(chosen)} notebook{'' if len(chosen) == 1 else 's'} to {folder}; `jupyter lab {folder}` opens them."
+    )
+
+
+def _list() -> None:
+    from rich.table import Table
+
+    from ..tour.pages import pages
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for one in pages():
+        table.add_row(str(one.number), one.title, one.about)
+    console().print(table)
+    echo("\nqkv tour 1 walks through the first page; qkv tour --open shows them all in a browser.")
+
+
+def _wait() -> None:
+    """Wait for Enter before a cell runs, if someone is at the terminal."""
+    import sys
+
+    if sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():
+        input("Enter runs this … ")

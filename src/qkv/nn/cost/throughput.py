@@ -1,0 +1,68 @@
+"""FLOPs of a training step per token, and the FLOPs per second that this machine reaches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import lru_cache
+
+import torch
+
+from ...core.batch import Batch
+from ..kernels.products.dense import dense_product
+from ..models.base import ModelSpec
+from .flops import Shape, training_flops
+
+
+def flops_per_token(spec: ModelSpec, batch: Batch) -> float:
+    """FLOPs of a training step (forward and backward) per real token, for rows of the mean length of a batch."""
+    ids, target = (_row_length(batch, name, batch.rows) for name in ("ids", "target"))
+    shape = Shape(1, target, ids) if target else Shape(1, ids)
+    return training_flops(spec, shape) / max(shape.tokens, 1)
+
+
+def _row_length(batch: Batch, name: str, rows: int) -> int:
+    if name not in batch.inputs:
+        return 0
+    if batch.inputs[name].ndim > 2:  # pixels: the tokens of the batch without those of the target
+        return batch.tokens // rows - _row_length(batch, "target", rows)
+    layout = batch.inputs["layout" if name == "ids" else f"{name}_layout"]
+    return round(int(layout.valid.expand(rows, -1).sum()) / rows)
+
+
+SIZES = (384, 768, 1536)  # of products on CPUs
+LONG = 0.25  # seconds
+
+
+@lru_cache(maxsize=8)
+def peak_flops(device: torch.device, dtype: torch.dtype) -> float:
+    """Measure the FLOPs per second of a large matrix product: the best of many tries within a second, as cold caches and
+    other processes slow down some of them. Processors without instructions for a precision get a smaller product."""
+    size = product_size(lambda size: _seconds(_square(size, device, dtype))) if device.type == "cpu" else 4096
+    a = _square(size, device, dtype)
+    best, first_start = 0.0, time.perf_counter()
+    for _ in range(50):
+        best = max(best, 2 * size**3 / _seconds(a))
+        if time.perf_counter() - first_start > 1.0:
+            break
+    return best
+
+
+def product_size(seconds: Callable[[int], float]) -> int:
+    """Return the largest of `SIZES` whose product should take at most `LONG` seconds, judged by the size before it."""
+    for size in SIZES[:-1]:
+        seconds(size)  # the first product of a size may prepare kernels
+        if 8 * seconds(size) > LONG:
+            return size
+    return SIZES[-1]
+
+
+def _square(size: int, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    return torch.ones(size, size, device=device, dtype=dtype)
+
+
+def _seconds(a: torch.Tensor) -> float:
+    """Seconds until the device has computed a product."""
+    start = time.perf_counter()
+    dense_product(a, a)[0, 0].item()
+    return time.perf_counter() - start

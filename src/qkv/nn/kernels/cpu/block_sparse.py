@@ -1,0 +1,119 @@
+"""Block-sparse attention in C++: any pattern that is the same for all heads, also with ALiBi, in fp32."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch._subclasses import FakeTensor
+
+from ....core.graphs import constant
+from ...patterns.basic import Causal, Pattern
+from ..native import block_sparse as native
+from ..plan import is_aligned_causal, needed_parts
+from ..products import onednn
+from ..request import Request
+from . import block_plan
+from .block_plan import Plans, Tokens
+
+MIN_SCORES = 1 << 20  # from which the kernels are called, and built if they aren't yet
+_MOST_FULL = 1024  # tokens up to which they are faster than the fused function where no block is left out
+
+
+@dataclass
+class BlockSparse:
+    """Queries (B, T, H, D), keys (B, S, K, D) and values (B, S, K, E). `rows` are the plans of each row of the batch, or
+    one for all rows. Results are None where a key or value in a visited block is NaN or infinite."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    rows: tuple[Plans, ...]
+    scale: float
+    slopes: Tensor | None = None
+
+    def forward(self) -> tuple[Tensor, Tensor] | None:
+        """Output (B, T, H, E) and log-sum-exp (B, T, H): 0 and −∞ for queries that see nothing."""
+        result = _concatenated(
+            native.forward(self.q[at], self.k[at], self.v[at], plans, self.scale, self.slopes)
+            for at, plans in self._by_row()
+        )
+        return None if result is None else (result[0].to(self.q.dtype), result[1])
+
+    def backward(self, out: Tensor, lse: Tensor, d_out: Tensor, d_lse: Tensor | None) -> tuple[Tensor, ...] | None:
+        """dQ, dK and dV."""
+
+        tensors = self.q, self.k, self.v, out, lse, d_out, d_lse
+        return _concatenated(
+            native.backward(*(None if x is None else x[at] for x in tensors), plans, self.scale, self.slopes)  # type: ignore[arg-type, call-arg]
+            for at, plans in self._by_row()
+        )
+
+    def _by_row(self) -> Iterator[tuple[slice, Plans]]:
+        if len(self.rows) == 1:
+            yield slice(None), self.rows[0]
+            return
+        for b, plans in enumerate(self.rows):
+            yield slice(b, b + 1), plans
+
+
+def find_plans(q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: Tokens) -> tuple[Plans, ...] | None:
+    """The plans with which the kernels serve these; None where they can't, or where there is too little work for them."""
+    n_scores = q.shape[2] * q.shape[1] * k.shape[1] * (len(q) if tokens.alike else 1)
+    if rule.per_head or n_scores < MIN_SCORES or not native.fits(q, k, v):
+        return None
+    plans = block_plan.plans(rule, tokens)
+    if plans is None:
+        return None
+    enough = not tokens.alike or len(q) * q.shape[2] * block_plan.n_scores(plans[0]) >= MIN_SCORES
+    return plans if enough and native.serves(q, k, v) else None
+
+
+def find(
+    q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: Tokens, scale: float, slopes: Tensor | None
+) -> BlockSparse | None:
+    """The kernels, where they can serve. `slopes` are ALiBi's."""
+    plans = find_plans(q, k, v, rule, tokens)
+    return None if plans is None else BlockSparse(q, k, v, plans, scale, slopes)
+
+
+def beats_fused(request: Request) -> bool:
+    """Whether the kernels are expected to be faster than PyTorch's fused function without a mask. Call it for at least
+    `MIN_SCORES` scores.
+
+    They are on AMD's processors with AVX-512, where the function multiplies by MKL; most of all in training in bf16, in
+    which its backward pass takes each head of each row by itself.
+    """
+    q, k, v = request.q, request.k, request.v
+    if request.bias is not None or request.softcap or request.dropout or not (is_favored(q) and native.takes(q, v)):
+        return False
+    layouts = request.layout, request.kv_layout
+    parts = needed_parts(request.pattern, *layouts)
+    if not (isinstance(request.pattern, Causal) and is_aligned_causal(parts, *layouts)):
+        whole = all(layout.padding == "none" and layout.one_segment for layout in layouts)
+        if parts or not whole or max(q.shape[1], k.shape[1]) > _MOST_FULL:
+            return False
+    # Nothing is built while a graph is traced: if the build fails later, the other kernels of `tiled` serve.
+    return torch.compiler.is_compiling() or isinstance(q, FakeTensor) or native.serves(q, k, v)
+
+
+def is_favored(q: Tensor) -> bool:
+    """Whether this processor is one on which the kernels beat the fused function, in the dtype of q."""
+    return q.device.type == "cpu" and q.dtype in (torch.float32, torch.bfloat16) and _favored()
+
+
+@constant
+def _favored() -> bool:
+    return onednn.is_faster() and native.available("block_sparse")
+
+
+def _concatenated(parts: Iterable[tuple[Tensor, ...] | None]) -> tuple[Tensor, ...] | None:
+    """The parts of a batch concatenated; None where one part is None."""
+    results: list[tuple[Tensor, ...]] = []
+    for part in parts:
+        if part is None:
+            return None
+        results.append(part)
+    return results[0] if len(results) == 1 else tuple(torch.cat(xs) for xs in zip(*results, strict=True))

@@ -1,0 +1,330 @@
+"""The `tiled` backend: attention with O(T + S) memory beyond its inputs, on any device, as one custom PyTorch operator.
+
+PyTorch's fused kernel computes requests without a mask; on CPUs, C++ kernels compute sparse patterns and bf16 where they
+are available; FlashAttention in plain PyTorch computes the rest. Blocks that a pattern rules out are never computed.
+
+`torch.compile` sees the operator as a single node. An operator takes tensors, numbers and strings, so pattern and bias are
+passed as canonical JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch._subclasses import FakeTensor
+
+from ....core.graphs import operator
+from ....core.layout import Layout
+from ...patterns.basic import Causal, Full, Interval, Pattern
+from ...positions.base import Bias
+from ...positions.bias import ALiBi
+from ..buffers import by_rows
+from ..plan import first_position, host_interval, is_aligned_causal, needed_parts
+from ..request import Request, Result
+from . import bf16_amx, block_plan, block_sparse
+from .block_plan import Tokens
+from .flash_attention import DENSE, Problem, backward, finite, forward, pattern_of, scheme_of, tile_grid
+
+
+def refuses(request: Request) -> str | None:
+    return None
+
+
+def run(request: Request) -> Result:
+    bias, kind, tensors = request.bias, "", []
+    if isinstance(bias, Bias) and bias.needs_grad and not bias.scheme.has_bias_grad:
+        bias = request.dense_bias()  # computed here, where autograd sees it
+    if isinstance(bias, Bias):
+        kind, tensors = bias.scheme.text, list(bias.tensors)
+    elif bias is not None:
+        kind, tensors = DENSE, [bias.reshape((1,) * (4 - bias.ndim) + tuple(bias.shape))]
+    seed = torch.randint(2**31, (), device="cpu") if request.dropout else torch.zeros((), dtype=torch.int64)
+    tokens, numbers = _tokens(request), [request.scale, request.softcap or 0.0, request.dropout]
+    out, lse = _tiled(request.q, request.k, request.v, tensors, *tokens, request.pattern.text, kind, numbers, seed)
+    return (out, lse) if request.return_lse else out
+
+
+def share(request: Request) -> float:
+    """The share of all scores that is computed; 1 where the host can't tell."""
+    planned = _planned(request)[0]
+    return density(request) if planned is None else planned
+
+
+def compiled(request: Request) -> bool:
+    """Whether C++ kernels serve a request, as far as the host can tell."""
+    return _planned(request)[1]
+
+
+def _planned(request: Request) -> tuple[float | None, bool]:
+    """The share of all scores that is computed, None where there is no plan; and whether C++ kernels compute it."""
+    alibi = isinstance(request.bias, Bias) and _alibi(request.bias.scheme.text) is not None
+    bare = (request.bias is None or alibi) and not request.softcap and not request.dropout
+    q, k, v = request.q, request.k, request.v
+    if not bare or q.device.type != "cpu" or torch.compiler.is_compiling() or isinstance(q, FakeTensor):
+        return None, False
+
+    def plan() -> tuple[float | None, bool]:
+        tokens, rule = _tokens(request), request.pattern
+        plans = block_sparse.find_plans(q, k, v, rule, tokens)
+        if plans is not None:
+            return block_plan.share(plans, q.shape[1], k.shape[1]), True
+        if alibi or rule.per_head or not tokens.alike:
+            return None, False
+        parts = [(part, layout, layout) for part, layout, _ in block_plan.regrouped(rule, tokens)]
+        parts = parts or [(rule, *tokens.layouts())]
+        visited = sum(tile_grid(*part, q.shape[0] * q.shape[2], "cpu").visited for part in parts)
+        return min(1.0, visited / (q.shape[1] * k.shape[1])), False
+
+    about = f"planned {request.pattern.text} {tuple(q.shape[2:])} {q.dtype} {alibi}"
+    return request.plan.once(about, (request.layout, request.kv_layout), plan)
+
+
+def _tokens(request: Request) -> Tokens:
+    """Return the layouts as the operator takes them.
+
+    In causal attention no token sees padding on the right. Such rows are treated as unpadded and share one plan.
+    """
+    q, k = request.layout, request.kv_layout
+    if isinstance(request.pattern, Causal) and q.padding == "right" and q.start is not None and not request.return_lse:
+        start, parts = q.start, needed_parts(request.pattern, q, k)
+        if is_aligned_causal(parts, q, k):
+            q = k = request.plan.once("unpadded", (q,), lambda: Layout.full(q.shape[1], start, q.device))
+    marks = [q.segments, k.segments, q.roles, k.roles]
+    return Tokens([q.positions, k.positions], marks, [first_position(q), first_position(k)])
+
+
+def density(request: Request, grid: int = 16) -> float:
+    """The share of a coarse grid of blocks in which the pattern may allow pairs; 1 where the host can't tell."""
+    q, k = host_interval(request.layout), host_interval(request.kv_layout)
+    if q is None or k is None:
+        return 1.0
+
+    def share() -> float:
+        rows, cols = _coarse(q, grid), _coarse(k, grid)
+        return sum(bool(request.pattern.block(r, c)[0]) for r in rows for c in cols) / (len(rows) * len(cols))
+
+    return request.plan.once(f"density {request.pattern.text}", (request.layout, request.kv_layout), share)
+
+
+def _coarse(interval: Interval, grid: int) -> list[Interval]:
+    size = max(64, -(-(interval.high + 1 - interval.low) // grid))
+    return [Interval(a, min(a + size - 1, interval.high)) for a in range(interval.low, interval.high + 1, size)]
+
+
+# -- which kernel --------------------------------------------------------------------------------------------------------
+
+
+class Kernel(Protocol):
+    """A kernel and its inputs. Results are None where it can't compute them, and another kernel has to."""
+
+    def forward(self) -> tuple[Tensor, Tensor] | None:
+        """Output (B, T, H, E) and log-sum-exp (B, T, H)."""
+        ...
+
+    def backward(self, out: Tensor, lse: Tensor, d_out: Tensor, d_lse: Tensor | None) -> tuple[Tensor, ...] | None:
+        """dQ, dK and dV."""
+        ...
+
+
+def _kernels(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    tensors: list[Tensor],
+    tokens: Tokens,
+    pattern: str,
+    bias: str,
+    numbers: list[float],
+) -> Iterator[Kernel | None]:
+    """The kernels that may serve a call, the fastest first; None for those that don't."""
+    scale, softcap, dropout = numbers
+    alibi = _alibi(bias)
+    if softcap or dropout or (bias and alibi is None):
+        return
+    rule = pattern_of(pattern)
+    if alibi is None:
+        yield bf16_amx.find(q, k, v, rule, tokens, scale)
+        yield None if block_sparse.is_favored(q) else _fused(q, k, v, rule, tokens, scale)
+    slopes = None if alibi is None else (tensors[0] * alibi.scale).float().contiguous()
+    yield block_sparse.find(q, k, v, rule, tokens, scale, slopes)
+
+
+def _alibi(bias: str) -> ALiBi | None:
+    """The bias, where it is ALiBi and the C++ kernels can add it."""
+    scheme = scheme_of(bias) if bias not in ("", DENSE) else None
+    return scheme if isinstance(scheme, ALiBi) and scheme.precision == "float32" else None
+
+
+def _fused(q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: Tokens, scale: float) -> Fused | None:
+    causal = isinstance(rule, Causal) and tokens.aligned
+    if q.device.type != "cpu" or not tokens.known or not (isinstance(rule, Full) or causal):
+        return None
+    return Fused(q, k, v, causal, scale) if q.shape[2:] == k.shape[2:] == v.shape[2:] else None
+
+
+@dataclass
+class Fused:
+    """PyTorch's kernel for CPUs, which also returns the log-sum-exp: for all pairs, or those of the lower triangle."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    causal: bool
+    scale: float
+
+    def forward(self) -> tuple[Tensor, Tensor] | None:
+        if self.causal and not finite(self.k, self.v):
+            return None
+        # Called directly, it takes the widths of all heads for contiguous.
+        heads_first = (by_rows(x).transpose(1, 2) for x in (self.q, self.k, self.v))
+        fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+        out, lse = fused(*heads_first, 0.0, self.causal, scale=self.scale)
+        return out.transpose(1, 2).contiguous(), lse.transpose(1, 2)
+
+    def backward(self, out: Tensor, lse: Tensor, d_out: Tensor, d_lse: Tensor | None) -> None:
+        """Left to the other kernels, which are faster."""
+
+
+def _problems(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    tensors: list[Tensor],
+    tokens: Tokens,
+    pattern: str,
+    bias: str,
+    numbers: list[float],
+    seed: Tensor,
+) -> list[tuple[Problem, Tensor | None]]:
+    """The problems to be solved in plain PyTorch, and the order of tokens in each where that is another.
+
+    Patterns with gaps are solved part by part, over tokens in an order in which they have none.
+    """
+    parts = [] if bias or numbers[2] else block_plan.regrouped(pattern_of(pattern), tokens)
+    if not parts:
+        return [(Problem(q, k, v, tensors, *tokens.layouts(), pattern_of(pattern), bias, numbers, seed), None)]
+    return [
+        (Problem(q[:, order], k[:, order], v[:, order], tensors, layout, layout, rule, bias, numbers, seed), order)
+        for rule, layout, order in parts
+    ]
+
+
+# -- the operator -------------------------------------------------------------------------------------------------------
+
+
+@operator("tiled")
+def _tiled(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    tensors: list[Tensor],
+    positions: list[Tensor],
+    marks: list[Tensor | None],
+    starts: list[int],
+    pattern: str,
+    bias: str,
+    numbers: list[float],
+    seed: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Output (B, T, H, E) and log-sum-exp (B, H, T). `numbers` are scale, soft-cap (0: none) and dropout."""
+    out = q.new_zeros(*q.shape[:3], v.shape[-1])
+    lse = q.new_full(q.shape[:3], float("-inf"), dtype=torch.promote_types(q.dtype, torch.float32))
+    if not out.numel() or not k.numel():
+        return out, lse.transpose(1, 2).contiguous()
+    inputs = q, k, v, tensors, Tokens(positions, marks, starts), pattern, bias, numbers
+    for kernel in _kernels(*inputs):
+        result = None if kernel is None else kernel.forward()
+        if result is not None:
+            return result[0], result[1].transpose(1, 2).contiguous()
+    for problem, order in _problems(*inputs, seed):
+        if order is None:
+            forward(problem, out, lse)
+            continue
+        part, part_lse = torch.zeros_like(out), torch.full_like(lse, float("-inf"))
+        forward(problem, part, part_lse)
+        back = order.argsort()
+        part, part_lse, before = part[:, back], part_lse[:, back], lse
+        lse = torch.logaddexp(before, part_lse)
+        shares = [(x - lse).exp().masked_fill(x == float("-inf"), 0.0)[..., None] for x in (before, part_lse)]
+        out = (shares[0] * out + shares[1] * part).to(q.dtype)
+    return out, lse.transpose(1, 2).contiguous()
+
+
+@_tiled.register_fake
+def _(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    lse = q.new_empty(q.shape[0], q.shape[2], q.shape[1], dtype=torch.promote_types(q.dtype, torch.float32))
+    return q.new_empty(*q.shape[:3], v.shape[-1]), lse
+
+
+@operator("tiled_backward")
+def _tiled_backward(
+    out: Tensor,
+    lse: Tensor,
+    d_out: Tensor,
+    d_lse: Tensor | None,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    tensors: list[Tensor],
+    positions: list[Tensor],
+    marks: list[Tensor | None],
+    starts: list[int],
+    pattern: str,
+    bias: str,
+    numbers: list[float],
+    seed: Tensor,
+) -> list[Tensor]:
+    """The gradients of q, k, v and the bias's tensors."""
+    if not out.numel() or not k.numel():
+        return [torch.zeros_like(t) for t in (q, k, v, *tensors)]
+    results = [out, lse.transpose(1, 2), d_out, None if d_lse is None else d_lse.transpose(1, 2)]
+    grads = _gradients(results, q, k, v, tensors, Tokens(positions, marks, starts), pattern, bias, numbers, seed)
+    pairs = zip(grads, (q, k, v, *tensors), strict=True)
+    return [torch.zeros_like(x) if d is None else d.to(x.dtype).contiguous() for d, x in pairs]
+
+
+def _gradients(results: list[Any], *inputs: Any) -> list[Tensor | None]:
+    q, k, v, tensors = inputs[:4]
+    for kernel in _kernels(*inputs[:-1]):
+        grads = None if kernel is None else kernel.backward(*results)
+        if grads is not None:
+            return [*grads, *[None] * len(tensors)]
+    problems = _problems(*inputs)
+    if problems[0][1] is None:
+        d_q, d_k, d_v, d_bias = backward(problems[0][0], *results)
+        return [d_q, d_k, d_v, *d_bias]
+    totals = [torch.zeros_like(x) for x in (q, k, v)]
+    for problem, order in problems:
+        assert order is not None
+        ordered: list[Any] = [None if x is None else x[:, order] for x in results]
+        for total, part in zip(totals, backward(problem, *ordered)[:3], strict=True):
+            total.index_add_(1, order, part.to(total.dtype))
+    return [*totals]
+
+
+@_tiled_backward.register_fake
+def _(*inputs: Any) -> list[Tensor]:
+    q, k, v, tensors = inputs[4:8]
+    return [torch.empty_like(q), k.new_empty(k.shape), v.new_empty(v.shape), *(torch.empty_like(t) for t in tensors)]
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    q, k, v, tensors, positions, marks, *rest, seed = inputs
+    ctx.save_for_backward(*output, q, k, v, seed, *tensors, *positions, *marks)
+    ctx.n_tensors, ctx.rest = len(tensors), rest
+
+
+def _autograd(ctx: Any, d_out: Tensor, d_lse: Tensor | None) -> tuple[Any, ...]:
+    out, lse, q, k, v, seed, *more = ctx.saved_tensors
+    tensors, positions, marks = more[: ctx.n_tensors], more[ctx.n_tensors :][:2], more[ctx.n_tensors + 2 :]
+    grads = _tiled_backward(out, lse, d_out, d_lse, q, k, v, tensors, positions, marks, *ctx.rest, seed)
+    # PyTorch takes a list that contains None as one leaf, and a list of tensors as one leaf for each.
+    no_marks = [None] * len(marks) if all(mark is not None for mark in marks) else None
+    return (*grads[:3], list(grads[3:]), [None] * 2, no_marks, *([None] * len(ctx.rest)), None)
+
+
+_tiled.register_autograd(_autograd, setup_context=_setup)

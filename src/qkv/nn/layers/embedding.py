@@ -1,0 +1,154 @@
+"""Input embeddings of a stack: the base class `Input`, and token embeddings."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ...core.layout import Grid
+from ...core.spec import Cost, Spec
+from .dropout import dropout
+from .linear import Linear
+from .norm import NoNorm, Norm
+from .quantized import QuantizedMatrix
+
+
+class Input(Spec, role="embedding"):
+    """Base class of input embeddings: tokens (`Embedding`), patches of images (`Patches`), or vectors (`States`).
+
+    For another modality, define a subclass whose `module` maps (inputs, position, token_types) to (B, T, d_model);
+    `position` is the positional encoding that the stack adds to its input, or None.
+    """
+
+    def module(self, vocab_size: int, d_model: int) -> InputModule:
+        raise NotImplementedError
+
+    def width_of(self, d_model: int) -> int:
+        """Width of the vectors that positions are added to."""
+        return d_model
+
+    def table(self, vocab_size: int, d_model: int) -> int:
+        """Number of parameters of the token table, which other stacks and the head may share."""
+        return 0
+
+    @property
+    def grid(self) -> Grid | None:
+        """The grid of patches of images of the default size; None if inputs are no images."""
+        return None
+
+    def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
+        """Cost of `tokens` tokens, without the token table, which the model counts."""
+        return Cost()
+
+
+class InputModule(nn.Module):
+    """The module of an `Input`."""
+
+    weight: nn.Parameter
+
+
+class Embedding(Input, kind="embedding"):
+    """dropout(norm(scale · E[token] + position + type)), projected to d_model if `width` differs from it.
+
+    `scale` "sqrt" multiplies by √width (Vaswani et al. 2017, §3.4), a number by itself (Granite). `token_types` is the size
+    of BERT's sentence A/B table; with a single type (RoBERTa), all tokens have it.
+    """
+
+    width: int | None = Field(default=None, gt=0)
+    scale: Literal["none", "sqrt"] | Annotated[float, Field(gt=0)] = "none"
+    norm: Norm = NoNorm()
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    token_types: int = Field(default=0, ge=0)
+
+    def module(self, vocab_size: int, d_model: int) -> TokenEmbedding:
+        return TokenEmbedding(self, vocab_size, d_model)
+
+    def width_of(self, d_model: int) -> int:
+        return self.width or d_model
+
+    def table(self, vocab_size: int, d_model: int) -> int:
+        return vocab_size * self.width_of(d_model)
+
+    def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
+        width = self.width_of(d_model)
+        matrix, bias = (width * d_model, d_model) if width != d_model else (0, 0)
+        return Cost(self.token_types * width + matrix + bias, 2 * matrix * tokens) + self.norm.cost(width, tokens)
+
+
+class TokenEmbedding(InputModule):
+    """The module of `Embedding`; `weight` (V, width) may be shared with other stacks and with the head."""
+
+    def __init__(self, spec: Embedding, vocab_size: int, d_model: int) -> None:
+        super().__init__()
+        width = spec.width or d_model
+        self.scale = spec.scale if isinstance(spec.scale, float) else math.sqrt(width) if spec.scale == "sqrt" else 1.0
+        self.dropout = spec.dropout
+        self.weight = nn.Parameter(torch.empty(vocab_size, width))
+        self.types = nn.Parameter(torch.empty(spec.token_types, width)) if spec.token_types else None
+        self.norm = spec.norm.module(width)
+        self.project = Linear(width, d_model) if width != d_model else None
+
+    def forward(
+        self,
+        ids: Int[Tensor, "B T"],
+        position: Float[Tensor, "B T W"] | None,
+        token_types: Int[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B T M"]:
+        x = self.rows(ids)
+        if self.scale != 1.0:
+            x = x * self.scale
+        if position is not None:
+            x = x + position.to(x.dtype)
+        if self.types is not None:
+            if token_types is None or len(self.types) == 1:
+                x = x + self.types[0]
+            elif token_types.shape[-1] != ids.shape[-1]:
+                raise ValueError(
+                    f"token types have the shape {tuple(token_types.shape)} and the ids {tuple(ids.shape)}; "
+                    "give each token one"
+                )
+            else:
+                x = x + _rows(self.types, token_types, "token types", "the table of token types")
+        x = self.norm(x)
+        x = dropout(x, self.dropout) if self.training and self.dropout else x
+        return x if self.project is None else self.project(x)
+
+    def rows(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T W"]:
+        """The rows of the table at `ids`."""
+        return _rows(self.weight, ids, "token ids", "the vocabulary")
+
+
+def _rows(table: Tensor | QuantizedMatrix, ids: Tensor, name: str, size: str) -> Tensor:
+    """The rows of a table at `ids`. Raises ValueError for ids that are no integers or have no row.
+
+    Where PyTorch raises an error; a CUDA kernel doesn't look at ids before it runs.
+    """
+    try:
+        return F.embedding(ids, table) if isinstance(table, Tensor) else _dequantized_rows(table, ids)
+    except (IndexError, RuntimeError, TypeError):
+        if not isinstance(ids, Tensor):
+            raise ValueError(
+                f"{name} are a tensor of integers, not {type(ids).__name__}; use torch.tensor(…)"
+            ) from None
+        if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+            raise ValueError(f"{name} are integers, not {str(ids.dtype).removeprefix('torch.')}; use .long()") from None
+        if not ids.numel() or 0 <= int(ids.min()) <= int(ids.max()) < table.shape[0]:
+            raise
+        least, most = int(ids.min()), int(ids.max())
+        raise ValueError(
+            f"{name} range from {least} to {most}, and {size} has {table.shape[0]}; give ids from 0 to "
+            f"{table.shape[0] - 1}"
+        ) from None
+
+
+def _dequantized_rows(table: QuantizedMatrix, ids: Tensor) -> Tensor:
+    """The rows at `ids`, in the dtype of the model."""
+    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        raise TypeError  # told by the caller
+    return table.rows(ids)

@@ -1,0 +1,201 @@
+"""Run all layers of a stack over whole sequences in one C++ call: encoders, scoring without a cache, and prompts.
+
+Padding is removed first. A prompt's keys and values are written to an empty cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.modules import module as hooks
+
+from ....core.layout import Layout
+from ...attention import tap
+from ...attention.attend import attend
+from ...attention.multi_head import Pass
+from ...kernels.cpu.few_queries import is_readable
+from ...kernels.native import encoding as native
+from ...kernels.native.block_sparse import Strides
+from ...kernels.native.decoding import placed
+from ...kernels.native.layers import CROSS, FEED_FORWARD, OWN, Layer, is_by_panels
+from ...kernels.native.products import FULL
+from ...kv_cache.cache import Cache
+from ...kv_cache.full import KeyValueState
+from ...patterns.algebra import Full
+from ...patterns.basic import Causal
+from ...positions.rotary import RotaryTurn
+from .layers import Described, Unfit, are_original, hooks_of, is_simple, layer, settings_of
+from .snapshot import Snapshot
+
+_GLOBAL_HOOKS = (hooks._global_forward_hooks, hooks._global_forward_pre_hooks)
+_DTYPES = (torch.float32, torch.bfloat16)
+_LONGEST_BIAS = 1024  # tokens, of all pairs of which a bias is computed at once
+
+
+def fused_encoding(
+    stack: Any, x: Float[Tensor, "B T M"], layout: Layout, runs: Sequence[Pass], count: int, cache: Cache | None = None
+) -> Float[Tensor, "B T M"] | None:
+    """The output after the first `count` layers and the norm, 0 where there is padding; None where the modules have to
+    run."""
+    if x.device.type != "cpu" or x.dtype not in _DTYPES or x.shape[0] * x.shape[1] < native.LEAST_TOKENS:
+        return None
+    if torch.is_grad_enabled() or stack.training or tap.recording() or not is_readable(x) or any(_GLOBAL_HOOKS):
+        return None
+    if layout.segments is not None or not layout.sequential or layout.padding == "mixed":
+        return None
+    if cache is not None and (x.shape[1] == 1 or layout.padding == "right"):
+        return None
+    if not native.ready(x.dtype):
+        return None
+    known = _KNOWN.get(stack)
+    if known is None or known.dtype != x.dtype or not known.snapshot.holds():
+        known = _KNOWN[stack] = FusedEncoding(stack, x.dtype)
+    return known(x, layout, runs, count, cache)
+
+
+class FusedEncoding:
+    """Description of a stack's layers for the kernels, which holds until something in the stack changes."""
+
+    def __init__(self, stack: Any, dtype: torch.dtype) -> None:
+        self.snapshot, self.dtype, self.fits = Snapshot(stack), dtype, False
+        self.lock = Lock()  # the description is of one batch at a time
+        try:
+            self._describe(stack)
+        except Unfit:
+            return
+        self.fits = True
+
+    def _describe(self, stack: Any) -> None:
+        if len(stack.between) or stack.placement.streams > 1 or not all(map(is_simple, stack.positions)):
+            raise Unfit
+        self.known, blocks = Described(), stack.layers
+        settings_of([*blocks, stack.norm, *stack.positions])
+        self.layers = (Layer * len(blocks))(*(layer(block, self.known) for block in blocks))
+        self.norm = self.known.norm(stack.norm)
+        self.hooks = [table for block in blocks for table in hooks_of(block)] + hooks_of(stack.norm)
+        self.position_of = list(stack.position_of)
+        self.half = any(made.qkv.kind != FULL for made in self.layers)
+        for block, made in zip(blocks, self.layers, strict=True):
+            _check(made)
+            if made.has[OWN]:
+                pattern = block.attention.pattern
+                if type(pattern) not in (Full, Causal):
+                    raise Unfit
+                made.causal = type(pattern) is Causal
+
+    def __call__(
+        self, x: Float[Tensor, "B T M"], layout: Layout, runs: Sequence[Pass], count: int, cache: Cache | None
+    ) -> Float[Tensor, "B T M"] | None:
+        if not self.fits or any(self.hooks) or not are_original():
+            return None
+        if any(run.attend is not attend or run.extras is not None or run.split is not None for run in runs):
+            return None
+        if not self.lock.acquire(blocking=False):
+            return None
+        try:
+            return self._encoded(x, layout, runs, count, cache)
+        finally:
+            self.lock.release()
+
+    def _encoded(
+        self, x: Float[Tensor, "B T M"], layout: Layout, runs: Sequence[Pass], count: int, cache: Cache | None
+    ) -> Float[Tensor, "B T M"] | None:
+        packed = _Packed(x, layout)
+        alive: list[Tensor] = []
+        for i in sorted(set(self.position_of)):
+            layers = [made for made, own in zip(self.layers, self.position_of, strict=True) if own == i]
+            if not _place(layers, runs[self.position_of.index(i)], packed, alive):
+                return None
+        if not self._remember(x, layout.padding != "none", cache, count):
+            return None
+        if packed.rows.numel():
+            about = self.layers, count, self.known.scratch, self.norm
+            native.run(packed.rows, *about, packed.starts, packed.offsets, self.half)
+        return packed.unpacked().to(x.dtype)
+
+    def _remember(self, x: Float[Tensor, "B T M"], padded: bool, cache: Cache | None, count: int) -> bool:
+        """Describe where keys and values are kept, if they are; False if the kernels can't do it."""
+        if cache is not None:
+            states = [cache.layers[i] for i in range(count) if self.layers[i].has[OWN]]
+            if not all(type(state) is KeyValueState and state.is_empty for state in states):
+                return False
+        for i, made in enumerate(self.layers[:count]):
+            made.k = made.v = None
+            if cache is None or not made.has[OWN]:
+                continue
+            own, state = made.own, cache.layers[i]
+            assert isinstance(state, KeyValueState)
+            shapes = [(len(x), own.kv_heads, width) for width in (own.width, own.values)]
+            k, v = state.first_buffers(shapes[0], shapes[1], x.dtype, padded)
+            made.k, made.v, made.slot, own.half_keys = k.data_ptr(), v.data_ptr(), 0, k.dtype == torch.bfloat16
+            own.k, own.v = (Strides(t.stride(0), t.stride(2), t.stride(1)) for t in (k, v))  # of (B, K, slots, D)
+        return True
+
+
+class _Packed:
+    """The tokens of a batch in fp32, one sequence after another without padding."""
+
+    def __init__(self, x: Float[Tensor, "B T M"], layout: Layout) -> None:
+        self.shape, self.layout = x.shape, layout
+        batch, width = x.shape[:2]
+        rows = x.reshape(-1, x.shape[2])
+        self.index = None if layout.padding == "none" else layout.valid.expand(batch, width).flatten().nonzero()[:, 0]
+        self.lengths = [width] * batch if self.index is None else layout.valid.expand(batch, width).sum(1).tolist()
+        self.starts = [0, *accumulate(self.lengths)]
+        self.offsets = [width - length if layout.padding == "left" else 0 for length in self.lengths]
+        self.rows = rows.to(torch.float32, copy=True) if self.index is None else rows[self.index].float()
+
+    def unpacked(self) -> Float[Tensor, "B T M"]:
+        if self.index is None:
+            return self.rows.view(self.shape)
+        out = self.rows.new_zeros(self.shape[0] * self.shape[1], self.shape[2])
+        return out.index_copy_(0, self.index, self.rows).view(self.shape)
+
+    def table(self, x: Tensor) -> Tensor | None:
+        """Numbers of each token (B or 1, T, 1, W), contiguous; None where they aren't fp32."""
+        return x.contiguous() if x.dtype == torch.float32 else None
+
+
+def _check(made: Layer) -> None:
+    """Raise `Unfit` if a layer's products are not made from panels, or it has cross-attention."""
+    products = [
+        *((made.qkv, made.out) if made.has[OWN] else ()),
+        *((made.up, made.down) if made.has[FEED_FORWARD] else ()),
+    ]
+    if made.has[CROSS] or not all(is_by_panels(product, native.LEAST_TOKENS) for product in products):
+        raise Unfit
+
+
+def _place(layers: Sequence[Layer], run: Pass, packed: _Packed, alive: list[Tensor]) -> bool:
+    """Describe the rotations and the bias of a batch; False if the kernels can't do it."""
+    cos = sin = bias = None
+    if run.tables is not None:
+        cos, sin = map(packed.table, run.tables)
+        if cos is None or sin is None:
+            return False
+        assert isinstance(run.position, RotaryTurn)
+        for made in layers:
+            made.turned, made.interleaved = run.position.width, run.position.interleaved
+            made.table_step = cos.stride(0) if len(cos) > 1 else 0
+    if run.bias is not None:
+        longest = max(packed.lengths)
+        if longest > _LONGEST_BIAS or packed.layout.start is None:
+            return False
+        full = Layout.full(longest, packed.layout.start)
+        bias = run.bias(full.queries(), full.keys()).float()
+    alive += [x for x in (cos, sin, bias) if x is not None]
+    for made in layers:
+        made.cos, made.sin = (None if x is None else x.data_ptr() for x in (cos, sin))
+        scores = (1, made.own.heads, *((0, 0) if bias is None else bias.shape[2:]))
+        made.own.bias, made.own.bias_steps = placed(bias, scores)
+    return True
+
+
+_KNOWN: WeakKeyDictionary[nn.Module, FusedEncoding] = WeakKeyDictionary()

@@ -1,0 +1,224 @@
+"""Layers whose attention is described together: those that share a place in the cache, rotations, masks and biases."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ....core.layout import Layout
+from ...attention.multi_head import MultiHeadAttention, Pass
+from ...kernels.native import decoding
+from ...kernels.native import layers as native
+from ...kernels.native.block_sparse import Strides
+from ...kv_cache.cache import Cache
+from ...kv_cache.full import CrossState, KeysValues, KeyValueState, SharedKeysValues
+from ...patterns.algebra import Full
+from ...positions.base import Bias
+from ...positions.rotary import RotaryTurn
+
+Shape = tuple[int, int, torch.dtype]  # rows, tokens of each, and their dtype
+
+
+class Group:
+    """Attention layers with one pattern, number of heads, position scheme and slot table, in an array of descriptions."""
+
+    def __init__(self, indices: list[int], modules: list[MultiHeadAttention], layers: Any, name: str) -> None:
+        self.indices, self.first, self.layers = indices, indices[0], layers
+        self.pattern, self.heads = modules[0].pattern, modules[0].n_heads
+        self.described = [getattr(layers[i], name) for i in indices]  # a part of the array
+        self.shape: Shape | None = None  # of the tokens that are described
+        self.hides = True  # whether a mask or bias is described
+        offset = getattr(native.Layer, name).offset
+        self._mask, self._bias, self._queries, self._keys = (
+            self._column(decoding.Attention, field, offset) for field in ("mask", "bias", "queries", "keys")
+        )
+        self._mask_steps, self._bias_steps = (
+            self._column(decoding.Attention, field, offset, 4) for field in ("mask_steps", "bias_steps")
+        )
+
+    def _column(self, of: type[ctypes.Structure], name: str, offset: int = 0, count: int = 1) -> Any:
+        """A field of all layers as an array (layers, count)."""
+        field, step = getattr(of, name), ctypes.sizeof(native.Layer)
+        size = field.size // count
+        return np.ndarray((len(self.layers), count), f"i{size}", self.layers, offset + field.offset, (step, size))
+
+    def describe(self, shape: Shape) -> bool:
+        """Describe the shape of the tokens and where keys and values are, if they changed; False if the kernels can't use
+        them."""
+        raise NotImplementedError
+
+    def place(self, layout: Layout, run: Pass, alive: list[Tensor]) -> bool:
+        """Describe what changes from step to step; False if the kernels can't do it."""
+        raise NotImplementedError
+
+    def _is_described(self, shape: Shape) -> bool:
+        """Whether rows and dtype are those that are described; if so, their number of tokens is described now."""
+        if self.shape is None or (self.shape[0], self.shape[2]) != (shape[0], shape[2]):
+            return False
+        if self.shape[1] != shape[1]:
+            self._queries[self.indices] = shape[1]
+            self.shape = shape
+        return True
+
+    def _hide(self, layout: Layout, kv_layout: Layout, run: Pass, bias: Bias | None, alive: list[Tensor]) -> None:
+        """Describe what the queries see, and the bias of their scores."""
+        mask = run.plan.mask(self.pattern, layout, kv_layout, self.heads)
+        hides = mask is not None or bias is not None
+        if not hides and not self.hides:
+            return
+        self.hides = hides
+        first = self.described[0]
+        scores = (first.batch, first.heads, first.queries, first.keys)
+        dense = None if bias is None else bias(layout.queries(), kv_layout.keys()).float()
+        alive += [t for t in (mask, dense) if t is not None]
+        for to, steps, tensor in ((self._mask, self._mask_steps, mask), (self._bias, self._bias_steps, dense)):
+            place, own = decoding.placed(tensor, scores)
+            to[self.indices], steps[self.indices] = place or 0, list(own)
+
+
+class OwnGroup(Group):
+    """Self-attention, whose keys and values are in buffers with slots to spare."""
+
+    def __init__(
+        self, indices: list[int], modules: list[MultiHeadAttention], states: list[KeyValueState], layers: Any
+    ) -> None:
+        super().__init__(indices, modules, layers, "own")
+        self.states, self.buffers, self.slots = states, list[KeysValues](), 0
+        self._slot, self._cos, self._sin, self._table_step = (
+            self._column(native.Layer, field) for field in ("slot", "cos", "sin", "table_step")
+        )
+
+    def describe(self, shape: Shape) -> bool:
+        place = self.states[0].place(shape[1])
+        if place is None:
+            return False
+        self.slot, self.keys = place
+        if self._is_described(shape) and self.keys <= self.slots and _hold(self.states, self.buffers):
+            return True
+        self.shape = None
+        for own, state in zip(self.described, self.states, strict=True):
+            if state.is_empty:
+                rows, heads = shape[0], own.kv_heads
+                state.first_buffers((rows, heads, own.width), (rows, heads, own.values), shape[2], padded=False)
+        found = [state.buffers(shape[1]) for state in self.states]
+        self.buffers = [each for each in found if each is not None]
+        if len(self.buffers) < len(found) or not all(_is_plain(x, shape[2]) for both in self.buffers for x in both):
+            return False
+        self.slots = min(k.shape[2] for k, _ in self.buffers)
+        for i, own, (k, v) in zip(self.indices, self.described, self.buffers, strict=True):
+            made = self.layers[i]
+            made.k, made.v = k.data_ptr(), v.data_ptr()
+            own.batch, own.queries, own.half_keys = *shape[:2], k.dtype == torch.bfloat16
+            own.k, own.v = (Strides(t.stride(0), t.stride(2), t.stride(1)) for t in (k, v))  # of (B, K, slots, D)
+        self.shape = shape
+        return True
+
+    def place(self, layout: Layout, run: Pass, alive: list[Tensor]) -> bool:
+        self._slot[self.indices], self._keys[self.indices] = self.slot, self.keys
+        if run.tables is None:
+            self._cos[self.indices] = self._sin[self.indices] = 0
+        else:
+            cos, sin = run.tables
+            alive += run.tables
+            if cos.dtype != torch.float32 or not (cos.is_contiguous() and sin.is_contiguous()):
+                return False
+            self._cos[self.indices], self._sin[self.indices] = cos.data_ptr(), sin.data_ptr()
+            self._table_step[self.indices] = cos.stride(0) if len(cos) > 1 else 0
+            assert isinstance(run.position, RotaryTurn)
+            made = self.layers[self.first]
+            if (made.turned, made.interleaved) != (run.position.width, run.position.interleaved):
+                for i in self.indices:
+                    self.layers[i].turned, self.layers[i].interleaved = run.position.width, run.position.interleaved
+        self._hide(layout, self.states[0].layout, run, run.bias, alive)
+        return True
+
+
+class CrossGroup(Group):
+    """Cross-attention, whose keys and values come from the encoder. The rows of a source are queries of one sequence."""
+
+    def __init__(
+        self, indices: list[int], modules: list[MultiHeadAttention], states: list[CrossState], layers: Any
+    ) -> None:
+        super().__init__(indices, modules, layers, "cross")
+        self.states, self.kept = states, list[SharedKeysValues]()
+
+    def describe(self, shape: Shape) -> bool:
+        if self.shape == shape and _hold(self.states, self.kept):
+            return True
+        self.shape = None
+        first = self.described[0]
+        rows = self.states[0].shared.rows * shape[1] * (first.heads // first.kv_heads)
+        shares = type(self.pattern) is Full and rows <= decoding.MOST_ROWS
+        self.kept = [state.shared if shares else state.for_each_row() for state in self.states]
+        for i, cross, (k, v, _, each) in zip(self.indices, self.described, self.kept, strict=True):
+            if k.dtype != shape[2] or k.stride(3) != 1 or v.stride(3) != 1 or len(k) * each != shape[0]:
+                return False
+            if not (k.numel() and v.numel()):
+                return False
+            cross.batch, cross.queries, cross.keys = len(k), each * shape[1], k.shape[1]
+            made = self.layers[i]
+            made.cross_k, made.cross_v = k.data_ptr(), v.data_ptr()
+            cross.half_keys = k.dtype == torch.bfloat16
+            cross.k, cross.v = (Strides(t.stride(0), t.stride(1), t.stride(2)) for t in (k, v))
+        self.shape = shape
+        return True
+
+    def place(self, layout: Layout, run: Pass, alive: list[Tensor]) -> bool:
+        shared = self.kept[0]
+        self._hide(layout if shared.rows == 1 else _ANY, shared.layout, run, None, alive)
+        return True
+
+
+_ANY = Layout.full(1)  # of queries that see whatever is there
+
+
+def own_groups(stack: Any, cache: Cache, layers: Any) -> list[OwnGroup]:
+    """The groups of a stack's self-attention."""
+    found: list[tuple[tuple[Any, ...], list[int]]] = []
+    states: dict[int, KeyValueState] = {}
+    for i, block in enumerate(stack.layers):
+        if "attention" in block.sublayers:
+            state, module = cache.layers[i], block.attention
+            assert isinstance(state, KeyValueState)
+            states[i] = state
+            _add(found, (state.slot_table, stack.position_of[i], module.n_heads, module.pattern), i)
+    return [
+        OwnGroup(indices, [stack.layers[i].attention for i in indices], [states[i] for i in indices], layers)
+        for _, indices in found
+    ]
+
+
+def cross_groups(stack: Any, cache: Cache, layers: Any) -> list[CrossGroup]:
+    """The groups of a stack's cross-attention."""
+    found: list[tuple[tuple[Any, ...], list[int]]] = []
+    for i, block in enumerate(stack.layers):
+        if "cross" in block.sublayers:
+            _add(found, (block.cross.n_heads, block.cross.pattern), i)
+    return [
+        CrossGroup(indices, [stack.layers[i].cross for i in indices], [cache.cross[i] for i in indices], layers)
+        for _, indices in found
+    ]
+
+
+def _add(found: list[tuple[tuple[Any, ...], list[int]]], key: tuple[Any, ...], i: int) -> None:
+    """Add a layer to the group of its key, or to a new one. Patterns are equal or not, and can't be hashed."""
+    for other, indices in found:
+        if all(a is b or a == b for a, b in zip(other, key, strict=True)):
+            indices.append(i)
+            return
+    found.append((key, [i]))
+
+
+def _is_plain(buffer: Tensor, dtype: torch.dtype) -> bool:
+    """Whether a kernel can write to a buffer: it has this dtype, isn't empty, and each number has its place."""
+    return buffer.dtype == dtype and buffer.numel() > 0 and buffer.is_contiguous()
+
+
+def _hold(states: Iterable[Any], buffers: Iterable[Any]) -> bool:
+    """Whether each state still has its buffers."""
+    return all(state.holds(own) for state, own in zip(states, buffers, strict=True))

@@ -1,0 +1,129 @@
+"""The fused step of a stack with its cache: described once, and called with what changes from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.modules import module as hooks
+
+from ....core.layout import Layout
+from ...attention import tap
+from ...attention.attend import attend
+from ...attention.multi_head import Pass
+from ...kernels.cpu.few_queries import is_readable
+from ...kernels.native import decoding
+from ...kernels.native import decoding_step as native
+from ...kernels.native import row_selection as row_selection  # for the caches of fused steps
+from ...kernels.native.layers import Layer
+from ...kv_cache.cache import Cache
+from ...kv_cache.full import CrossState, KeyValueState
+from .groups import Group, cross_groups, own_groups
+from .layers import Described, Unfit, are_original, hooks_of, is_simple, layer, settings_of
+
+_GLOBAL_HOOKS = (hooks._global_forward_hooks, hooks._global_forward_pre_hooks)
+
+
+def fused_step(
+    stack: Any, x: Float[Tensor, "B T M"], layout: Layout, runs: Sequence[Pass], cache: Cache, count: int
+) -> Float[Tensor, "B T M"] | None:
+    """The output of the stack after its first `count` layers, by the kernels; None where the modules have to run."""
+    most = native.MOST_TOKENS.get(x.dtype, 0)
+    if not 0 < x.shape[0] * x.shape[1] <= most or x.device.type != "cpu" or layout.padding != "none":
+        return None
+    if torch.is_grad_enabled() or tap.recording() or not is_readable(x) or any(_GLOBAL_HOOKS):
+        return None
+    known = cache.fused
+    if not isinstance(known, FusedStep) or not known.describes(stack, cache.settled):
+        if known is Unfit or not native.ready():
+            return None
+        try:
+            known = cache.fused = FusedStep(stack, cache)
+        except Unfit:
+            cache.fused = Unfit
+            return None
+    return known(x, layout, runs, cache, count)
+
+
+class FusedStep:
+    """The layers of a stack and their caches, described for the kernels.
+
+    A step touches as few objects as it can: the weights that it reads push everything else out of the processor's caches, so
+    that each costs a read from memory. What may change is checked once for a search (`Cache.settle`); buffers are described
+    when they are replaced; and layers that share a place in the cache, rotations, masks and biases are described together.
+    """
+
+    def __init__(self, stack: Any, cache: Cache) -> None:
+        self.stack, self.known = stack, Described()
+        blocks = stack.layers
+        _check(blocks, cache)
+        described = [layer(block, self.known) for block in blocks]
+        self.layers = (Layer * len(described))(*described)
+        self.norm = self.known.norm(stack.norm)
+        if len(stack.between) or stack.placement.streams > 1 or not all(map(is_simple, stack.positions)):
+            raise Unfit
+        self.own = own_groups(stack, cache, self.layers)
+        self.cross = cross_groups(stack, cache, self.layers)
+        self.rows = max(self._rows(i) for i in range(len(described)))
+        self.first_of = [stack.position_of.index(i) for i in sorted(set(stack.position_of))]  # a layer of each scheme
+        self.places = [tensor.data_ptr() for tensor in self.known.tensors]
+        self.settings = settings_of([*blocks, stack.norm, *stack.positions])
+        self.size = sum(map(len, self.settings))
+        self.hooks = [table for block in blocks for table in hooks_of(block)] + hooks_of(stack.norm)
+        self.checked = False  # since the weights and hooks were settled
+
+    def _rows(self, i: int) -> int:
+        """Query rows that share a key-value head of layer i, for each token."""
+        pairs = ((a.heads, a.kv_heads) for a in (self.layers[i].own, self.layers[i].cross))
+        return max(heads // kv_heads if kv_heads else 1 for heads, kv_heads in pairs)
+
+    def _is_changed(self) -> bool:
+        """Whether a method was replaced, in a class or by an attribute of a module."""
+        return sum(map(len, self.settings)) != self.size or not are_original()
+
+    def __deepcopy__(self, memo: object) -> None:
+        """A copy of a cache is described again."""
+
+    def describes(self, stack: nn.Module, settled: bool) -> bool:
+        """Whether the description is of this stack, with the parameters where they are now."""
+        if settled and self.checked:
+            return stack is self.stack
+        self.checked = False
+        return stack is self.stack and [tensor.data_ptr() for tensor in self.known.tensors] == self.places
+
+    def __call__(
+        self, x: Float[Tensor, "B T M"], layout: Layout, runs: Sequence[Pass], cache: Cache, count: int
+    ) -> Float[Tensor, "B T M"] | None:
+        """The output of the stack; None where this step is one for the modules."""
+        if not self.checked and (any(self.hooks) or self.stack.training or self._is_changed()):
+            return None
+        self.checked = cache.settled
+        if x.shape[1] * self.rows > decoding.MOST_ROWS:
+            return None
+        for i in self.first_of:
+            run = runs[i]
+            if run.attend is not attend or run.extras is not None or run.split is not None:
+                return None
+        shape = (*x.shape[:2], x.dtype)
+        groups: tuple[Group, ...] = (*self.own, *self.cross)
+        if not all(group.describe(shape) for group in groups):
+            return None
+        alive: list[Tensor] = []
+        if not all(group.place(layout, runs[group.first], alive) for group in groups):
+            return None
+        out = x.float().contiguous()
+        rows = out.view(-1, x.shape[-1])
+        native.run(rows, self.layers, count, self.known.scratch, self.norm)
+        return out.to(x.dtype)
+
+
+def _check(blocks: Sequence[Any], cache: Cache) -> None:
+    """Raise `Unfit` if the kernels can't use the states of a cache."""
+    for i, block in enumerate(blocks):
+        if "attention" in block.sublayers and type(cache.layers[i]) is not KeyValueState:
+            raise Unfit
+        if "cross" in block.sublayers and type(cache.cross[i]) is not CrossState:
+            raise Unfit

@@ -1,0 +1,1 @@
+"""Experiments: recipes and tasks, training, evaluation, reports, inference, export."""

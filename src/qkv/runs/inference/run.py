@@ -1,0 +1,500 @@
+"""`qkv.load` and `Run`: load a run directory or a Hub model, and generate, score, embed, classify or predict with it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ...core import several
+from ...core.device import DTYPES, LONG_NAMES, choose, short_name
+from ...core.spec import brief, nearest
+from ...data.tokenizers.tokenizer import Tokenizer
+from ...generation import Generation
+from ...io.directories import hub_load
+from ...io.directories import weights as weight_files
+from ...io.directories.layout import CONFIG, GENERATION, MAX_SHARD_SIZE, RECIPE, TOKENIZER, WEIGHTS, State, read_json
+from ...io.directories.locate import has_tokenizer, is_hub, locate, not_there
+from ...io.directories.lock import owner_of
+from ...io.directories.run_config import (
+    advice_on_imports,
+    check_fit,
+    check_task,
+    read_config,
+    read_generation,
+    read_imports,
+    usual_task,
+)
+from ...io.hub.gguf.container import is_gguf
+from ...io.hub.quantized.config import quantization_of
+from ..recipes import imports as recipe_imports
+from . import unknown_words
+from .drafts import with_draft
+from .loaded import LoadedModel
+
+if TYPE_CHECKING:  # methods import what they need when they are called
+    from ...data.tokenizers.chat.messages import Messages, Tools
+    from ...generation.settings import GenerationOptions, SingleOutputOptions
+    from ...io.directories.save import Format
+    from ...io.directories.sentence_transformers import Pooling
+    from ...learn.explain.explanation import Explanation
+    from ...nn.activations import Activations
+    from ...nn.activations.intervene import Changes
+    from ...nn.quantization.scheme import Scheme, Weights
+    from ..recipes.recipe import Recipe
+    from .classify import Classified
+    from .fill import Filled
+    from .look import Figure
+    from .predict import Prediction
+    from .score import Score
+    from .text import Output
+
+
+class Run(LoadedModel):
+    """A trained model for inference; see `LoadedModel` for its fields."""
+
+    def settings(self, **options: Unpack[GenerationOptions]) -> Generation:
+        """Return the run's `Generation` with changes. Raises ValueError for an unknown option or one out of range."""
+        return self.generation.replace(options)
+
+    @overload
+    def generate(  # type: ignore[overload-overlap]
+        self,
+        texts: str,
+        *,
+        stop: str | Sequence[str] = (),
+        draft: LoadedModel | None = None,
+        num_samples: None = None,
+        **options: Unpack[SingleOutputOptions],
+    ) -> str: ...
+    @overload
+    def generate(
+        self,
+        texts: Sequence[str],
+        *,
+        stop: str | Sequence[str] = (),
+        draft: LoadedModel | None = None,
+        num_samples: None = None,
+        **options: Unpack[SingleOutputOptions],
+    ) -> list[str]: ...
+    @overload
+    def generate(  # type: ignore[overload-overlap]
+        self,
+        texts: str,
+        *,
+        stop: str | Sequence[str] = (),
+        draft: LoadedModel | None = None,
+        num_samples: int,
+        **options: Unpack[SingleOutputOptions],
+    ) -> str | list[str]: ...
+    @overload
+    def generate(
+        self,
+        texts: Sequence[str],
+        *,
+        stop: str | Sequence[str] = (),
+        draft: LoadedModel | None = None,
+        num_samples: int,
+        **options: Unpack[SingleOutputOptions],
+    ) -> list[str] | list[list[str]]: ...
+    def generate(
+        self,
+        texts: str | Sequence[str],
+        *,
+        stop: str | Sequence[str] = (),
+        draft: LoadedModel | None = None,
+        **options: Any,
+    ) -> Any:
+        """Return the output for one text, or a list of outputs for a list of texts.
+
+        With `num_samples` of more than 1, each output is a list of samples. An encoder–decoder translates; a language model
+        continues the text, which is not part of the output. Options are the fields of `Generation`; an output ends before
+        the first `stop` string in it. `draft` is a smaller run with the same tokenizer that proposes tokens; other forms of
+        speculation are the option `speculate`.
+        """
+        options = {name: value for name, value in options.items() if name != "num_samples" or value is not None}
+        settings = self.settings(**options)
+        results = self.outputs(several.texts(texts), settings, stop=stop, draft=draft)
+        outputs = [[output.text for output in samples] for samples in results]
+        return _one_or_all(texts, outputs if settings.num_samples > 1 else [samples[0] for samples in outputs])
+
+    def outputs(
+        self,
+        texts: Sequence[str],
+        settings: Generation | None = None,
+        *,
+        stop: str | Sequence[str] = (),
+        scores: bool = False,
+        draft: LoadedModel | None = None,
+    ) -> list[list[Output]]:
+        """As `generate`, with tokens, the reason why each output ended and, with `scores`, log-probabilities."""
+        text_model = with_draft(self, draft)
+        prompts = self._encoded(texts)
+        return text_model.outputs_of(prompts, settings or self.generation, stop=stop, scores=scores)
+
+    def stream(
+        self,
+        prompt: str,
+        emit: Callable[[str], None],
+        settings: Generation | None = None,
+        *,
+        stop: str | Sequence[str] = (),
+        draft: LoadedModel | None = None,
+    ) -> Output:
+        """Pass one output to `emit` piece by piece, as it is generated, and return it."""
+        (ids,) = self._encoded([several.text(prompt, "the prompt")])
+        return with_draft(self, draft).stream_of(ids, settings or self.generation, emit, stop=stop)
+
+    def chat(
+        self,
+        messages: Messages,
+        emit: Callable[[str], None] | None = None,
+        *,
+        stop: str | Sequence[str] = (),
+        draft: LoadedModel | None = None,
+        tools: Tools = None,
+        **options: Unpack[GenerationOptions],
+    ) -> str:
+        """Return the assistant's reply to a conversation, see `qkv.runs.inference.chat.chat`."""
+        from .chat import chat
+
+        return chat(self, messages, emit, stop=stop, draft=draft, tools=tools, **options)
+
+    @overload
+    def score(self, texts: str, targets: str | None = None) -> Score: ...  # type: ignore[overload-overlap]
+    @overload
+    def score(self, texts: Sequence[str], targets: Sequence[str] | None = None) -> list[Score]: ...
+    def score(self, texts: str | Sequence[str], targets: str | Sequence[str] | None = None) -> Score | list[Score]:
+        """Return the log-likelihood of texts (language model), or of targets given texts, per token and in total."""
+        from .score import score
+
+        rows = self._encoded(several.texts(texts))
+        return _one_or_all(texts, score(self.text_model, rows, _beside(texts, targets, "targets")))
+
+    @overload
+    def embed(  # type: ignore[overload-overlap]
+        self, texts: str, pooling: Pooling | None = None, normalize: bool | None = None, prompt: str | None = None
+    ) -> Tensor: ...
+    @overload
+    def embed(
+        self,
+        texts: Sequence[str],
+        pooling: Pooling | None = None,
+        normalize: bool | None = None,
+        prompt: str | None = None,
+    ) -> list[Tensor]: ...
+    def embed(
+        self,
+        texts: str | Sequence[str],
+        pooling: Pooling | None = None,
+        normalize: bool | None = None,
+        prompt: str | None = None,
+    ) -> Tensor | list[Tensor]:
+        """Return embeddings, see `qkv.runs.inference.embed.embed`: (M,) per text, or (T, M) if pooling is "none"."""
+        from .embed import embed
+
+        return _one_or_all(texts, embed(self, several.texts(texts), pooling, normalize, prompt))
+
+    def embed_array(self, texts: Sequence[str], **options: Any) -> NDArray[np.float32]:
+        """Return the embeddings of all texts as one NumPy array (texts, M), with the options of `embed`."""
+        from .embed import embed_array
+
+        return embed_array(self, several.texts(texts), **options)
+
+    @overload
+    def fill(self, texts: str, top_k: int = 5) -> Filled: ...  # type: ignore[overload-overlap]
+    @overload
+    def fill(self, texts: Sequence[str], top_k: int = 5) -> list[Filled]: ...
+    def fill(self, texts: str | Sequence[str], top_k: int = 5) -> Filled | list[Filled]:
+        """Return the likeliest tokens for each mask in each text, see `qkv.runs.inference.fill.fill`."""
+        from .fill import fill
+
+        return _one_or_all(texts, fill(self, several.texts(texts), top_k))
+
+    @overload
+    def classify(self, texts: str, pairs: str | None = None) -> Classified: ...  # type: ignore[overload-overlap]
+    @overload
+    def classify(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[Classified]: ...
+    def classify(
+        self, texts: str | Sequence[str], pairs: str | Sequence[str] | None = None
+    ) -> Classified | list[Classified]:
+        """Classify each text, or each pair of texts, with the probability of every class."""
+        from .classify import classify
+
+        return _one_or_all(texts, classify(self, several.texts(texts), _beside(texts, pairs, "pairs")))
+
+    @overload
+    def classify_files(self, paths: str | Path) -> Classified: ...  # type: ignore[overload-overlap]
+    @overload
+    def classify_files(self, paths: Sequence[str | Path]) -> list[Classified]: ...
+    def classify_files(self, paths: str | Path | Sequence[str | Path]) -> Classified | list[Classified]:
+        """Classify the picture, sound or video in each file, with the probability of every class."""
+        from .classify_files import classify_files
+
+        return _one_or_all(paths, classify_files(self, several.paths(paths, "paths")))
+
+    @overload
+    def predict(self, inputs: str | Path, **options: Any) -> Prediction: ...  # type: ignore[overload-overlap]
+    @overload
+    def predict(self, inputs: Sequence[str | Path | tuple[str, ...]], **options: Any) -> list[Prediction]: ...
+    def predict(
+        self, inputs: str | Path | Sequence[str | Path | tuple[str, ...]], **options: Any
+    ) -> Prediction | list[Prediction]:
+        """Predict on new inputs by the run's task or a Hub model's head, see `qkv.runs.inference.predict.predict`."""
+        from .predict import predict
+
+        return _one_or_all(inputs, list(predict(self, several.inputs(inputs), **options)))
+
+    @overload
+    def similarity(self, a: str, b: str) -> float: ...  # type: ignore[overload-overlap]
+    @overload
+    def similarity(self, a: Sequence[str], b: Sequence[str]) -> list[float]: ...
+    def similarity(self, a: str | Sequence[str], b: str | Sequence[str]) -> float | list[float]:
+        """Return the similarity of two texts, or of a[i] and b[i], see `qkv.runs.inference.classify.similarity`."""
+        from .classify import similarity
+
+        return _one_or_all(a, similarity(self, several.texts(a, "a"), _beside(a, b, "b") or []))
+
+    def quantize(self, weights: Weights | Scheme, **options: Any) -> Self:
+        """Return the run with quantized weights, which generates, evaluates and saves like this one; this run is unchanged.
+
+        weights:     int8, int4, nf4, fp8 or mxfp4, or a `Scheme`.
+        group_size:  inputs that share a scale, by default all for int8 and fp8, 128 for int4, 64 for nf4, 32 for mxfp4.
+        symmetric:   False gives int8 and int4 zero points.
+        activations: "int8" or "fp8" also rounds the inputs of products, each token by its largest number.
+        method:      rtn (rounding), gptq or awq; by default gptq for 4 bits if there are calibration data.
+        calibrate:   `examples` of data for gptq and awq: a split of the run's data, by default "train", a file, or texts.
+        embeddings, head: whether to quantize these too; keep: paths of layers to leave as they are, as shell patterns.
+
+        Raises ValueError for a layer that can't take the weights, for quantizing twice, and for empty calibration data.
+        Warns where gptq or awq left experts to rounding, because few tokens were routed to them.
+        """
+        from .quantization.quantize import quantized_with_warning
+
+        return quantized_with_warning(self, weights, **options)
+
+    def dequantize(self) -> Self:
+        """Return a copy of the run with dequantized weights, which can be trained."""
+        from .quantization.quantize import dequantized
+
+        return dequantized(self)
+
+    def record(self, names: Iterable[str] | str | None = None) -> AbstractContextManager[Activations]:
+        """Record named activations of every pass inside a `with` block, see `qkv.nn.activations.record`."""
+        from ...nn.activations import record
+
+        return record(self.model, names)
+
+    def intervene(self, changes: Changes) -> AbstractContextManager[None]:
+        """Change activations in every pass inside a `with` block, see `qkv.nn.activations.intervene`."""
+        from ...nn.activations import intervene
+
+        return intervene(self.model, changes)
+
+    def look(self, inputs: str | Path | Sequence[str | Path], **options: Any) -> Figure:
+        """Return the attention of every layer and head on each input as a figure, with the options of
+        `qkv.runs.inference.look.look`. A notebook displays it; `figure.save("page.html")` writes it."""
+        from .look import look
+
+        return look(self, inputs, **options)
+
+    def explain(self, name: str, text: str, target: str | None = None, **chosen: Any) -> Explanation:
+        """Return one computation with the run's own numbers, step by step, see `qkv.learn.explain.of_run.explain`."""
+        from ...learn.explain.of_run import explain
+
+        return explain(self, name, text, target, **chosen)
+
+    def save(
+        self,
+        path: Path | str,
+        to: Format | None = None,
+        *,
+        max_shard_size: int | str = MAX_SHARD_SIZE,
+        with_weights: bool = True,
+        overwrite: bool = False,
+    ) -> Path:
+        """Write a directory that `load` reads. A model that is there is replaced only if `overwrite` is true, or
+        if this process saved it from the same model. A directory that holds anything else is refused.
+
+        "hub" writes the format of `transformers`, and raises ValueError if no Hub family matches the model; "qkv" writes
+        qkv's own model type; the default is "hub" if a family matches, else "qkv" with a warning that says why. Weights in
+        the Hub's format are files of at most `max_shard_size` (bytes, or "5GB"); `with_weights=False` leaves them out.
+        """
+        from ...io.directories.save import save
+
+        return save(
+            self.model,
+            several.path(path),
+            to,
+            tokenizer=self.tokenizer,
+            generation=self.generation,
+            task=self.task,
+            recipe=self.recipe,
+            labels=getattr(self.trained_on, "classes", None) or getattr(self.trained_on, "tags", None) or (),
+            origin=self.origin,
+            source=self.path,
+            max_shard_size=max_shard_size,
+            allow_pickle=self.allow_pickle,
+            with_weights=with_weights,
+            overwrite=overwrite,
+        )
+
+    def _encoded(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids that the model reads for each text, with a warning about what it has never seen in them."""
+        if isinstance(texts, str):
+            raise ValueError("texts are a list of strings here; put a single one into a list: [text]")
+        texts = several.texts(texts)
+        rows = list(map(self.text_model.encode, texts))
+        unknown_words.warn(self, texts, rows)
+        return rows
+
+
+def load(
+    path: Path | str,
+    device: str | torch.device = "auto",
+    *,
+    dtype: str | torch.dtype | None = None,
+    weights: str | Scheme | None = None,
+    revision: str | None = None,
+    allow_pickle: bool = False,
+    imports: bool = False,
+) -> Run:
+    """Load a run directory, a directory in the format of the Hub, a GGUF file, or a model by its name on the Hub.
+
+    "small-english" is a small language model of English books that comes with the package.
+
+    Weights keep the file's `dtype` by default. With `weights`, those of linear layers are rounded to int8, int4, nf4, fp8 or
+    mxfp4, or by a `Scheme`; `Run.quantize` has methods that lose less. `revision` is a branch, tag or commit of a model on
+    the Hub. Pickled weights are read only with `allow_pickle`, and then nothing but tensors. With `imports`, the modules
+    that a run with parts from outside qkv names are imported; otherwise no code of a directory runs.
+
+    Raises ValueError, with the file's name, if the directory holds no model or an unfinished run, a file is damaged or a
+    pickle, the configuration has an unknown key that matters, the weights don't match the model's spec (checked before
+    anything is allocated), or the tokenizer doesn't match the model.
+    """
+    folder, where = locate(path, revision, allow_pickle), choose(device)
+    numbers, scheme = _dtype(dtype), _scheme(weights)
+    if is_gguf(folder):
+        return _load_gguf(folder, where, numbers, scheme)
+    if imports or recipe_imports.consent is not None:
+        for names in filter(None, read_imports(folder)):
+            from ..recipes import places
+
+            recipe_imports.import_named(places.beside({"imports": names}, folder / RECIPE)["imports"], str(folder))
+    if is_hub(folder):
+        return _load_hub(folder, where, numbers, allow_pickle, scheme)
+    _check_complete(folder)
+    spec, task = read_config(folder / CONFIG)
+    tokenizer = Tokenizer.load(folder / TOKENIZER) if _has_tokenizer(folder) else None
+    if tokenizer is not None:
+        check_fit(tokenizer, spec, str(folder))
+    recipe = _recipe(folder)
+    quantization = quantization_of(read_json(folder / CONFIG), folder)
+    model = weight_files.load(spec, folder / WEIGHTS, where, numbers, quantization, scheme)
+    return Run(model, tokenizer, read_generation(folder / GENERATION), task, recipe, folder)
+
+
+def _load_hub(
+    folder: Path, device: torch.device, dtype: torch.dtype | None, allow_pickle: bool, scheme: Scheme | None
+) -> Run:
+    found = hub_load.check(folder, allow_pickle)
+    with ThreadPoolExecutor(1) as pool:  # the weights are copied meanwhile
+        tokenizing = pool.submit(lambda: Tokenizer.load(folder) if has_tokenizer(folder) else None)
+        model, origin, tokenizer = found.load(device, dtype, scheme), found.origin, tokenizing.result()
+    try:
+        generation = Generation.from_dict(found.fields)
+    except ValueError as error:
+        raise ValueError(f"{folder / GENERATION}: {error}") from None
+    task = origin.own.get("task", usual_task(model.spec))
+    check_task(task, model.spec, folder / CONFIG)
+    return Run(model, tokenizer, generation, task, _recipe(folder), folder, origin, allow_pickle)
+
+
+def _load_gguf(path: Path, device: torch.device, dtype: torch.dtype | None, scheme: Scheme | None) -> Run:
+    from ...io.directories import gguf_load
+
+    model, origin, fields, tokenizer = gguf_load.load(path, device, dtype, scheme)
+    return Run(model, tokenizer, Generation.from_dict(fields), usual_task(model.spec), None, path, origin)
+
+
+def _scheme(weights: str | Scheme | None) -> Scheme | None:
+    if weights is None:
+        return None
+    from ...nn.quantization.scheme import scheme_of
+
+    return scheme_of(weights)
+
+
+def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
+    if dtype is None or isinstance(dtype, torch.dtype):
+        return dtype
+    name = short_name(dtype)
+    if not isinstance(name, str) or name not in DTYPES:
+        raise ValueError(f"there is no dtype {brief(dtype)} for weights; {nearest(dtype, [*LONG_NAMES, *DTYPES])}")
+    return DTYPES[name]
+
+
+def _recipe(folder: Path) -> Recipe | None:
+    """Load a run's recipe. Raises ValueError, naming the modules to import first, if parts of it are not defined."""
+    if not (folder / RECIPE).is_file():
+        return None
+    from ..recipes.recipe import Recipe
+
+    try:
+        return Recipe.load(folder / RECIPE, imports=False)
+    except ValueError as error:
+        names = recipe_imports.missing(itertools.chain(*read_imports(folder)))
+        raise ValueError(f"{error}{advice_on_imports(names)}" if names else str(error)) from None
+
+
+def _check_complete(folder: Path) -> None:
+    if not folder.exists():
+        raise not_there(folder)
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is a file, and no GGUF file; a run is a directory")
+    required = (CONFIG, TOKENIZER, WEIGHTS) if _has_tokenizer(folder) else (CONFIG, WEIGHTS)
+    missing = [name for name in required if not (folder / name).is_file()]
+    if not missing:
+        return
+    owner = owner_of(folder)
+    if owner is not None:
+        raise ValueError(f"the run in {folder} is being trained by {owner} and has no model yet; wait for it")
+    if State.of(folder) is State.STARTED:
+        from ..recipes.recipe import argument_of
+
+        raise ValueError(
+            f"the run in {folder} is not finished (it has no {missing[0]}); resume it by "
+            f"`qkv train {argument_of(folder)} --resume`"
+        )
+    inside = next(folder.glob(f"*/{WEIGHTS}"), None)
+    advice = f"name one inside it, such as {inside.parent}" if inside else "name one that `qkv train` wrote"
+    raise ValueError(f"{folder} is not a run directory, because it has no {missing[0]}; {advice}")
+
+
+def _has_tokenizer(folder: Path) -> bool:
+    """Whether a run has a tokenizer: the configuration of a run without says so."""
+    data = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+    return not (isinstance(data, dict) and "tokenizer" in data and data["tokenizer"] is None)
+
+
+def _one_or_all(inputs: Any, results: list[Any]) -> Any:
+    """The only result if a single input was given, else all results."""
+    return results[0] if isinstance(inputs, str | Path) else results
+
+
+def _beside(texts: str | Sequence[str], others: str | Sequence[str] | None, name: str) -> list[str] | None:
+    """The texts that go with `texts`, as a list. Raises ValueError if one is a single text and the other a list."""
+    if others is None:
+        return None
+    listed = several.texts(others, name)
+    if isinstance(texts, str) != isinstance(others, str):
+        raise ValueError(f"give the texts and {name} both as single texts or both as lists")
+    return listed

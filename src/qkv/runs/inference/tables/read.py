@@ -1,0 +1,173 @@
+"""Tables as inputs and outputs of a run: CSV, TSV, JSON Lines, Parquet, text files, folders of pictures and sounds.
+
+A file is read with all of its columns; some of them are the inputs, and the results become further columns beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ....core.spec import counted
+from ....data.files.compressed import bare_name, open_bytes
+from ....data.files.csv_header import short
+from ....data.files.json_lines import json_value
+from ....data.files.lines import Lines
+from ....data.files.parquet import ParquetRows
+from ....data.files.records import FORMATS, RecordFormat, Records, open_records
+from ...tasks.prediction import Line
+from ..loaded import LoadedModel
+from .columns import choose, files_of, found, reads_files
+
+LINES = (".txt", ".text")  # files whose lines are texts
+OTHER_TABLES = frozenset(
+    {".json", ".xlsx", ".xls", ".ods", ".arrow", ".feather", ".pkl", ".npy", ".pdf", ".docx", ".zip"}
+)
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a file.
+
+    names:   the columns, in the order of the file.
+    rows:    each row by column.
+    inputs:  what the run reads of each row; "" where a cell that it reads is empty.
+    where:   the file and line of each row, for messages.
+    columns: the columns that are read.
+    notes:   sentences for the user about how the file was read.
+    """
+
+    path: Path
+    names: tuple[str, ...]
+    rows: Sequence[Row]
+    inputs: Sequence[str]
+    where: Sequence[str]
+    columns: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    delimiter: str = ","
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file's name is that of a table or of lines of text, plain or compressed."""
+    return Path(bare_name(path)).suffix.lower() in (*FORMATS, *LINES)
+
+
+def read_folder(folder: Path, run: LoadedModel) -> Table:
+    """The pictures, sounds or videos below a folder as a table of one column. Raises ValueError if there are none."""
+    suffixes, noun = files_of(run)
+    below = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    below = [file for file in below if not any(part.startswith(".") for part in file.relative_to(folder).parts)]
+    files = [file for file in below if file.suffix.lower() in suffixes]
+    if not files:
+        raise ValueError(f"there is no {noun} in {str(folder)!r}; this run reads {', '.join(sorted(suffixes))}")
+    names = [str(file) for file in files]
+    others = f" ({counted(len(below) - len(files), 'other file')} left out)" if len(below) > len(files) else ""
+    rows = [{"file": name} for name in names]
+    return Table(
+        folder, ("file",), rows, names, names, ("file",), (f"{counted(len(names), noun)} in {folder}{others}",)
+    )
+
+
+def read_table(path: Path, run: LoadedModel, command: str, chosen: Sequence[str] = ()) -> Table:
+    """The rows of a file as inputs of a run for a command. `chosen` names the columns that the run reads, in its order; by
+    default they are those of its training data, or have usual names.
+
+    Raises ValueError, naming file and line, for a file that can't be read, and for columns that are not there.
+    """
+    encoding, notes = _encoding(path, run)
+    if Path(bare_name(path)).suffix.lower() in LINES:
+        return _lines(path, encoding, notes, chosen)
+    records, names, delimiter = _records(path, encoding, run, command, chosen)
+    rows = [_row(records, names, i) for i in range(len(records))]
+    columns = choose(run, command, path, names, rows, chosen)
+    folder = path.parent if reads_files(run) else None
+    inputs = [_input(row, columns, folder) for row in rows]
+    read = f"{counted(len(rows), 'row')} of {path.name}; reading {' and '.join(map(repr, columns))}"
+    more = "" if chosen else _others(names, columns)
+    where = tuple(records.where(i) for i in range(len(rows)))
+    return Table(path, names, rows, inputs, where, columns, (read + more, *notes), delimiter)
+
+
+def read_lines(path: Path) -> Table:
+    """The lines of a file of any name as texts."""
+    return _lines(path, *_encoding(path, None), ())
+
+
+def _others(names: Sequence[str], columns: Sequence[str]) -> str:
+    others = [name for name in names if name not in columns]
+    return f" (--column NAME for another: {', '.join(short(others)[:8])})" if others else ""
+
+
+def _encoding(path: Path, run: LoadedModel | None) -> tuple[str, tuple[str, ...]]:
+    """UTF-8, or for another file the encoding of the run's training data, or Latin-1, with a note."""
+    if path.suffix.lower() == ".parquet":
+        return "utf-8", ()
+    content = bytes(open_bytes(path))
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-8", ()  # its byte-order mark tells the encoding
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        own = getattr(run.recipe.data, "encoding", "utf-8") if run is not None and run.recipe is not None else "utf-8"
+        name = own if own.lower() not in ("utf-8", "utf8") else "latin-1"
+        return name, (f"{path.name} is not UTF-8 and is read as {name}",)
+    return "utf-8", ()
+
+
+def _lines(path: Path, encoding: str, notes: tuple[str, ...], chosen: Sequence[str]) -> Table:
+    if chosen:
+        raise ValueError(f"{path} is a file of lines, which has no columns; leave out --column {chosen[0]}")
+    lines = Lines(path, encoding)
+    texts = [lines[i] for i in range(len(lines))]
+    where = [f"{str(path)!r}, line {i:,}" for i in range(1, len(texts) + 1)]
+    note = f"{counted(len(texts), 'line')} of {path.name}, each a text"
+    return Table(path, ("text",), [{"text": text} for text in texts], texts, where, ("text",), (note, *notes))
+
+
+def _records(
+    path: Path, encoding: str, run: LoadedModel, command: str, chosen: Sequence[str]
+) -> tuple[Records, tuple[str, ...], str]:
+    """The records of a table, its columns and the character between its cells."""
+    how = RecordFormat(encoding=encoding)
+    form = how.form(Path(bare_name(path).lower()))
+    if form == "parquet":
+        return open_records(path, (), how), tuple(ParquetRows(path).names), ","
+    if form == "jsonl":
+        records = open_records(path, (), how)
+        return records, tuple(dict.fromkeys(name for _, row in records.rows for name in row)), ","
+    cells = how.cells(path, "tsv" if form == "tsv" else "csv")
+    first = [cell.strip() for cell in cells[0]]
+    named = [name for name in chosen if not name.isdecimal()] or any(found(run, command, first).values())
+    header = RecordFormat(encoding=encoding, header=True) if named else how
+    records = open_records(path, (), header)
+    names = records.names or tuple(map(str, range(cells.width)))
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{str(path)!r} has two columns named {twice!r}; give them different names")
+    for i, (_, row) in enumerate(records.rows):
+        if len(row) > len(names):
+            raise ValueError(
+                f"{records.where(i)} has {len(row)} cells, and the table has {len(names)} columns; quote cells that hold "
+                f"a {cells.delimiter!r}"
+            )
+    return records, names, cells.delimiter
+
+
+def _row(records: Records, names: tuple[str, ...], i: int) -> Row:
+    row = records.rows[i][1]
+    return row if isinstance(row, dict) else {name: row[n] if n < len(row) else "" for n, name in enumerate(names)}
+
+
+def _input(row: Row, columns: Sequence[str], folder: Path | None) -> str:
+    """What a run reads of a row: "" if a cell is empty. A list in a cell is several texts, such as candidates."""
+    parts: list[str] = []
+    for number, name in enumerate(columns):
+        value = row[name] if name in row else json_value(dict(row), name)
+        for item in value if isinstance(value, list) else [value]:
+            text = "" if item is None else item if isinstance(item, str) else str(item)
+            parts.append(str(folder / text) if folder is not None and number == 0 and text.strip() else text)
+    return Line(tuple(parts)) if all(part.strip() for part in parts) else ""

@@ -1,0 +1,132 @@
+"""What the planner is asked: a recipe's or a preset's model, batch and layout on many ranks (`qkv cost --plan`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...core.spec import nearest
+from ...nn.cost.accelerators import Accelerator
+from ...nn.cost.images import image_tokens
+from ...nn.cost.plan.execution import QKV, QKV_FP32, Execution, kernels, on_cpu
+from ...nn.cost.plan.layout import AXES, Layout, check
+from ...nn.cost.plan.network import Network, network
+from ...nn.cost.plan.rules import chunks_of
+from ...nn.cost.plan.step import Machine
+from ...nn.cost.plan.tracked import tracked
+from ...nn.cost.plan.work import Work, work
+from ...nn.models.base import ModelSpec
+from ...training.parallel.scale import Scale
+from ..recipes.recipe import Recipe
+from .batch_shape import allowed
+
+TOKENS = 1 << 22  # of a step, for a model without a recipe: about four million, as Llama 3 begins with
+LENGTH = 8192
+
+
+@dataclass(frozen=True)
+class Question:
+    """A model, the machine for it, and the rows of a step; a layout and a number of microbatches if they are given."""
+
+    model: Work
+    machine: Machine
+    ranks: int
+    batch: int
+    layout: Layout | None = None
+
+
+def machine(
+    hardware: Accelerator,
+    described: str | Mapping[str, Any] | Network | None,
+    precision: str = "auto",
+    compiled: bool = False,
+) -> Machine:
+    """The devices, their network, and how qkv trains on them. Raises ValueError for an unknown network."""
+    narrow = "bf16" in hardware.flops if precision == "auto" else precision != "fp32"
+    joined = described if isinstance(described, Network) else network(described, hardware.name)
+    how = replace(QKV if narrow else QKV_FP32, compiled=compiled)
+    return Machine(hardware, joined, kernels(hardware.name), how if joined.gpus else on_cpu(how))
+
+
+def of_preset(
+    name: str, spec: ModelSpec, where: Machine, ranks: int, length: int | None, batch: int | None, layout: str | None
+) -> Question:
+    """Ask for a model without a recipe: rows of 8,192 tokens, or its context, and about four million tokens a step."""
+    tokens = image_tokens(spec) or length or min(LENGTH, spec.max_positions or LENGTH)
+    model = _work(name, spec, tokens, tokens if spec.is_encoder_decoder else 0, where.how)
+    rows = batch or ranks * max(1, round(TOKENS / model.tokens / ranks))
+    return Question(model, where, ranks, rows, _layout(layout, model, ranks, rows))
+
+
+def of_recipe(
+    recipe: Recipe, where: Machine, ranks: int, length: int | None, batch: int | None, layout: str | None
+) -> Question:
+    """Ask for a recipe's model, the batch of its steps (full rows of the longest allowed length), and its `scale`."""
+    spec = recipe.spec()
+    shape = allowed(recipe.batching, spec.is_encoder_decoder)
+    model = _work(recipe.name, spec, length or shape.length, length or shape.source if shape.source else 0, where.how)
+    rows = batch or shape.rows * recipe.training.accumulate
+    own = _layout(layout, model, ranks, rows)
+    if own is None and recipe.scale != Scale(timeout=recipe.scale.timeout) and not recipe.scale.auto:
+        own = of_scale(recipe.scale, model, ranks, rows, recipe.training.accumulate, recipe.training.recompute)
+    return Question(model, where, ranks, rows, own)
+
+
+def of_scale(scale: Scale, model: Work, ranks: int, rows: int, microbatches: int, recompute: str = "none") -> Layout:
+    """The layout of a recipe's `scale` for some ranks, with `rows` rows a step. Raises ValueError if they don't fit."""
+    sizes = scale.sizes(ranks)
+    layout = Layout(
+        *sizes,
+        zero=scale.stage,
+        microbatches=microbatches,
+        recompute="none" if recompute == "none" else "blocks",
+        schedule=scale.pipeline_schedule,
+        chunks=chunks_of(scale.pipeline_schedule),
+        attention=scale.context_attention,
+    )
+    check(layout, model)
+    return replace(layout, rows=max(1, round(rows / layout.replicas / microbatches)))
+
+
+def _work(name: str, spec: ModelSpec, length: int, source: int, how: Execution) -> Work:
+    if spec.max_positions is not None and length > spec.max_positions:
+        raise ValueError(
+            f"{length:,} tokens are more than {name}'s context of {spec.max_positions:,}; give a smaller --length, or a "
+            "longer context, as by max_positions=…"
+        )
+    return tracked(work(name, spec, length, source), spec, source, how)
+
+
+def _layout(text: str | None, model: Work, ranks: int, batch: int) -> Layout | None:
+    """Read `tensor=8,pipeline=2,zero=3`. Raises ValueError for anything else, and for a layout that does not fit."""
+    if text is None:
+        return None
+    known = (*AXES, "zero", "microbatches", "recompute")
+    values: dict[str, Any] = {}
+    for word in text.replace(" ", ",").split(","):
+        key, _, value = word.partition("=")
+        if key not in known:
+            raise ValueError(f"--layout has no {key!r}; {nearest(key, known)}, as in --layout data=8,tensor=8,zero=1")
+        kinds = ("none", "blocks")
+        if (key == "recompute" and value not in kinds) or (key != "recompute" and not value.isdecimal()):
+            raise ValueError(
+                f"{key} of --layout is {' or '.join(kinds) if key == 'recompute' else 'a number'}, not {value!r}"
+            )
+        if key in values:
+            raise ValueError(f"{key} is given twice in --layout; give it once")
+        values[key] = value if key == "recompute" else int(value)
+    if values.get("zero", 0) > 3 or 0 in [values.get(axis, 1) for axis in AXES]:
+        raise ValueError("axes of --layout are at least 1, and zero is 0, 1, 2 or 3")
+    values.setdefault("zero", 3 if values.get("shard", 1) > 1 and values.get("pipeline", 1) == 1 else 0)
+    if values.get("shard", 1) > 1 and values["zero"] == 0:
+        values["zero"] = 1
+    layout = Layout(**values)
+    if "data" not in values and layout.ranks and ranks % layout.ranks == 0:
+        layout = replace(layout, data=ranks // layout.ranks)
+    check(layout, model, ranks, batch)
+    rows = batch // layout.replicas
+    many = values.get("microbatches") or (min(rows, 4 * layout.pipeline) if layout.pipeline > 1 else 1)
+    while rows % many:
+        many -= 1
+    return replace(layout, microbatches=many, rows=rows // many)

@@ -1,0 +1,71 @@
+"""Describe layouts in sentences for `qkv train` and `qkv cost --plan`: why the best was chosen, and alternatives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...core.spec import counted
+from ...nn.cost.plan.search import MEASURABLE, Plan
+from ...nn.cost.plan.step import Machine
+
+
+def why(plans: Sequence[Plan]) -> str:
+    """Return why the first layout of a search is the best."""
+    if len(plans) == 1:
+        return "the only one that fits"
+    fastest = min(plans, key=lambda one: one.step.seconds)
+    among = f"of {counted(len(plans), 'layout')} that fit into memory"
+    if fastest is plans[0]:
+        return f"the fastest {among}"
+    return f"the simplest {among} within {MEASURABLE:.0%} of the fastest, which is {fastest.layout}"
+
+
+def step_of(plan: Plan) -> str:
+    """Return the time of a step and the part that takes most of it."""
+    step = plan.step
+    share = step.parts[step.bound] / step.seconds
+    return f"{seconds(step.seconds)} a step, bound by {step.bound} ({share:.0%} of it)"
+
+
+def bytes_of(plan: Plan, where: Machine) -> str:
+    """Return the memory of the fullest rank by part, and the memory of the device."""
+    held = plan.memory
+    named = {
+        "weights": held.weights,
+        "gradients": held.gradients,
+        "optimizer": held.optimizer,
+        "activations": held.activations + held.gathered + held.logits,
+    }
+    parts = ", ".join(f"{name} {size_of(size)}" for name, size in named.items())
+    return f"{size_of(held.needed)} of {size_of(where.device.memory)} ({parts})"
+
+
+def best_of(plans: Sequence[Plan], best: Plan) -> str:
+    """Return the next best layouts and how much longer their steps take."""
+    return "Next best: " + "; ".join(f"{one.layout} ({against(one, best)})" for one in plans) + "."
+
+
+def against(one: Plan, best: Plan) -> str:
+    """Return how much slower a layout is than the best, and which part slows it most."""
+    slower = one.step.seconds / best.step.seconds - 1
+    if abs(slower) < MEASURABLE:
+        return f"{slower:+.1%}, no difference that could be measured"
+    before = best.step.parts
+    longer = {name: size - before.get(name, 0.0) for name, size in one.step.parts.items()}
+    most = max(longer, key=lambda name: longer[name])
+    return f"{slower:+.0%}, most of it {most}"
+
+
+def size_of(size: float) -> str:
+    """Format a number of bytes in GB, MB or kB."""
+    if size >= 1e9:
+        return f"{size / 1e9:,.1f} GB"
+    return f"{size / 1e6:,.0f} MB" if size >= 1e6 else f"{size / 1e3:,.0f} kB"
+
+
+def seconds(time: float) -> str:
+    """Format a time in s, ms or µs."""
+    for unit, one in (("s", 1.0), ("ms", 1e-3)):
+        if time >= one:
+            return f"{time / one:.3g} {unit}"
+    return f"{time * 1e6:.3g} µs" if time else "0"

@@ -1,0 +1,63 @@
+"""`Evaluation`: the `evaluation` settings of a recipe (metrics, limits, samples)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ...core.spec import Spec
+
+Metric = Literal[
+    "exact-match",
+    "bleu",
+    "chrf",
+    "chrf++",
+    "ter",
+    "rouge1",
+    "rouge2",
+    "rougeL",
+    "wer",
+    "cer",
+    "perplexity",
+    "bits-per-byte",
+]
+ROUGE: tuple[Metric, ...] = ("rouge1", "rouge2", "rougeL")
+TEXT_METRICS: tuple[Metric, ...] = ("exact-match", "bleu", "chrf", "chrf++", "ter", *ROUGE, "wer", "cer")
+"""Metrics that compare outputs with references."""
+USUAL: tuple[Metric, ...] = ("exact-match", "bleu", "chrf", "perplexity", "bits-per-byte")  # by default, for pairs
+
+Count = Annotated[int, Field(ge=1)]
+
+
+def decoded(steps: int | None) -> int | None:
+    """The number of examples to generate outputs for after a training of `steps` steps; None is no limit. Generating for all
+    would take longer than a training of a few steps."""
+    return None if steps is None or steps >= _SHORT else 16 + 4 * steps
+
+
+_SHORT = 100
+
+
+class Evaluation(Spec):
+    """Settings of evaluation, during training and after it.
+
+    metrics:   None is all that the data allow except chrF++ and TER, ROUGE (for summaries), and word and character error
+               rates (wer, cer; for transcripts).
+    examples:  examples of the validation split in each evaluation during training; None is all.
+    num_beams: beams in evaluations during training; the evaluation after training uses `generation`.
+    test_examples: examples of the test split in the evaluation after training; None is all. If outputs are generated, a
+               training of less than 100 steps takes fewer, as a quick check.
+    samples:   generated outputs to keep and show beside the references.
+    bleu_tokenize: sacreBLEU's tokenizer, by its name there. `ja-mecab`, `ko-mecab` and the SentencePiece models (`spm`,
+               `flores101`, `flores200`, `spBLEU-1K`) need the extras `ja`, `ko` and `spm`; sacreBLEU downloads these models.
+    """
+
+    metrics: tuple[Metric, ...] | None = None
+    examples: Count | None = 500
+    num_beams: Count = 1
+    test_examples: Count | None = None
+    samples: Annotated[int, Field(ge=0)] = 6
+    bleu_tokenize: Literal[
+        "13a", "intl", "char", "zh", "none", "ja-mecab", "ko-mecab", "spm", "flores101", "flores200", "spBLEU-1K"
+    ] = "13a"

@@ -1,0 +1,322 @@
+"""Guess a recipe for a folder or an archive: images, boxes, masks, videos, sounds, music or text files."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+from statistics import median
+
+from PIL import Image
+
+from ....core.spec import counted
+from ....data.files.compressed import bare_name, open_bytes, open_tar
+from ....data.files.records import FORMATS, RecordFormat
+from ....data.media.audio import duration
+from ....data.media.exif import ORIENTATION, SWAPPED, UPRIGHT
+from ....data.media.image_files import ARCHIVES
+from ....data.media.image_files import SUFFIXES as IMAGES
+from ....data.media.video import SUFFIXES as VIDEOS
+from ....data.readers.audio import SUFFIXES as SOUNDS
+from .files import of_file
+from .result import Guess, setting
+from .several import of_files, split_of
+
+LISTED = 20_000  # files of a folder that are looked at by name
+OPENED = 40  # files that are opened
+TEXTS = (".txt", ".md", ".rst", ".py", ".tex", ".html")
+BY_NAME = "([^/_]+)_[^/]*$"  # the class of a sound whose name begins with it
+SPLITS = frozenset({"train", "training", "validation", "valid", "val", "dev", "test"})
+MASKS = (("image", "label"), ("images", "labels"), ("images", "masks"), ("imgs", "masks"), ("image", "mask"))
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files below a folder or in an archive, by their relative paths."""
+
+    place: Path
+    names: tuple[PurePosixPath, ...]
+
+    def having(self, suffixes: frozenset[str] | tuple[str, ...]) -> list[PurePosixPath]:
+        return [name for name in self.names if name.suffix.lower() in suffixes]
+
+    def opened(self, names: list[PurePosixPath]) -> Iterator[bytes]:
+        """The contents of some of the files, spread over all."""
+        chosen = names[:: max(1, len(names) // OPENED)][:OPENED]
+        if self.place.is_dir():
+            yield from (Path(self.place, name).read_bytes() for name in chosen)
+        elif zipfile.is_zipfile(self.place):
+            with zipfile.ZipFile(self.place) as archive:
+                yield from (archive.read(str(name)) for name in chosen)
+        else:
+            wanted = {str(name) for name in names[:OPENED]}  # the first ones, as an archive is read from its beginning
+            with open_tar(self.place) as archive:
+                for member in archive:
+                    if member.name.removeprefix("./") in wanted and (file := archive.extractfile(member)) is not None:
+                        wanted.discard(member.name.removeprefix("./"))
+                        yield file.read()
+                    if not wanted:
+                        return
+
+
+def is_archive(path: Path) -> bool:
+    return path.is_file() and path.name.lower().endswith(ARCHIVES)
+
+
+def of_folder(path: Path, how: RecordFormat) -> Guess | str:
+    """Guess a recipe for a folder or an archive, or return what was seen if nothing fits."""
+    listing = Listing(path, tuple(_names(path)))
+    of_tables = partial(_tables, how=how)
+    for kind in (_idx, _voc, _coco, _masks, _videos, _images, _sounds, _music, of_tables, _texts):
+        found = kind(listing)
+        if found is not None:
+            return found
+    suffixes = Counter(name.suffix.lower() or "no suffix" for name in listing.names)
+    return "it holds " + (", ".join(f"{n:,} × {suffix}" for suffix, n in suffixes.most_common(5)) or "no files")
+
+
+def _names(path: Path) -> Iterator[PurePosixPath]:
+    if path.is_dir():
+        count = 0
+        for folder, folders, files in os.walk(path):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            for name in sorted(files):
+                if not name.startswith("."):
+                    yield PurePosixPath(Path(folder, name).relative_to(path).as_posix())
+                    count += 1
+            if count > LISTED:
+                return
+    elif zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            yield from (PurePosixPath(name) for name in archive.namelist() if not name.endswith("/"))
+    else:
+        with open_tar(path) as members:
+            yield from (PurePosixPath(member.name.removeprefix("./")) for member in members if member.isfile())
+
+
+def _classes(names: list[PurePosixPath]) -> Counter[str]:
+    """How many files each class has: the folder of a file. Empty where there are fewer than two."""
+    classes = Counter(name.parent.name for name in names if name.parent.name and name.parent.name not in SPLITS)
+    return classes if len(classes) > 1 and sum(classes.values()) == len(names) else Counter()
+
+
+def _shown(classes: Counter[str], what: str, where: str = "folder") -> str:
+    listed = ", ".join(f"{name} ({n:,})" for name, n in classes.most_common(5)) + (" …" if len(classes) > 5 else "")
+    return f"{counted(sum(classes.values()), what)} in {len(classes)} classes, each named by its {where}: {listed}"
+
+
+def _idx(listing: Listing) -> Guess | None:
+    if not any("-idx3-ubyte" in name.name for name in listing.names):
+        return None
+    settings = (
+        "data.kind=idx",
+        setting("data.path", listing.place),
+        "model.image=[28,28]",
+        "model.patch=[4,4]",
+        "batching.tokens=3200",
+    )
+    return Guess("vit", settings, ("images and labels in MNIST's IDX format",))
+
+
+def _voc(listing: Listing) -> Guess | None:
+    boxes = [name for name in listing.having((".xml",)) if name.parent.name == "Annotations"]
+    if not boxes:
+        return None
+    images = listing.having(IMAGES)
+    settings, seen = _detection(listing, images)
+    what = f"{counted(len(boxes), 'file')} of boxes in Pascal VOC's format, {counted(len(images), 'image')}"
+    return Guess("detect", ("data.kind=voc", setting("data.path", listing.place), *settings), (what, seen))
+
+
+def _coco(listing: Listing) -> Guess | None:
+    if not listing.place.is_dir():
+        return None
+    for name in listing.having((".json",))[:5]:
+        content = open_bytes(listing.place / name)
+        if all(content.find(key) >= 0 for key in (b'"images"', b'"annotations"', b'"categories"', b'"bbox"')):
+            images = listing.having(IMAGES)
+            settings, seen = _detection(listing, images)
+            folder = Path(listing.place, images[0]).parent if images else listing.place
+            place = (setting("data.path", listing.place / name), setting("data.images", folder))
+            return Guess("detect", ("data.kind=coco", *place, *settings), (f"boxes in COCO's format in {name}", seen))
+    return None
+
+
+def _masks(listing: Listing) -> Guess | None:
+    tops = {name.parts[0] for name in listing.having(IMAGES) if len(name.parts) > 1}
+    pair = next((pair for pair in MASKS if set(pair) <= tops), None)
+    if pair is None or not listing.place.is_dir():
+        return None
+    images = [name for name in listing.having(IMAGES) if name.parts[0] == pair[0]]
+    height, width, channels = picture_sizes(listing, images)
+    side = max(16, min(64, height // 8 * 8, width // 8 * 8))
+    tokens = 32 * ((side // 8) ** 2 + 1)
+    settings = (
+        *("data.kind=masks", setting("data.path", listing.place), f"data.images={pair[0]}", f"data.masks={pair[1]}"),
+        *(f"model.image=[{side},{side}]", f"model.channels={channels}", f"batching.tokens={tokens}"),
+    )
+    what = f"{counted(len(images), 'image')} of {height} × {width} in {pair[0]}, with masks in {pair[1]}"
+    return Guess("segment", settings, (what, f"training takes crops of {side} × {side}"))
+
+
+def _videos(listing: Listing) -> Guess | None:
+    videos = listing.having(VIDEOS)
+    classes = _classes(videos)
+    return _clips(listing, classes, 32, 3) if classes and len(videos) > len(listing.having(IMAGES)) else None
+
+
+def _clips(listing: Listing, classes: Counter[str], side: int, channels: int) -> Guess:
+    """Videos of which 8 frames of side × side pixels are read, in tubelets of 2 frames."""
+    settings = (
+        *("data.kind=clips", setting("data.path", listing.place), "task.frames=8", f"model.image=[{4 * side},{side}]"),
+        *(f"model.patch=[{side // 4},{side // 4}]", f"model.channels={2 * channels}"),
+        *(("data.color=gray",) if channels == 1 else ()),
+    )
+    seen = f"8 frames of {side} × {side} pixels are taken of each (task.frames, model.image)"
+    return Guess("video", settings, (_shown(classes, "video"), seen))
+
+
+def _images(listing: Listing) -> Guess | None:
+    images = listing.having(IMAGES)
+    classes = _classes(images)
+    if not classes:
+        return None
+    height, width, channels = picture_sizes(listing, images)
+    if _animated(listing, images):
+        return _clips(listing, classes, 16 if max(height, width) <= 24 else 32, channels)
+    settings, sizes = classified(height, width, channels)
+    settings = ("data.kind=images", setting("data.path", listing.place), *settings)
+    return Guess("vit", settings, (_shown(classes, "image"), sizes))
+
+
+def classified(height: int, width: int, channels: int) -> tuple[tuple[str, ...], str]:
+    """Settings of the recipe `vit` for images of about this size, and what they are based on."""
+    patch = 2 if max(height, width) <= 12 else 4 if max(height, width) <= 40 else 8
+    rows, columns = (height, width) if patch < 8 else (64, 64)
+    rows, columns = (max(patch, round(side / patch) * patch) for side in (rows, columns))
+    tokens = 64 * (rows // patch * (columns // patch) + 1)
+    settings = (
+        *(f"model.image=[{rows},{columns}]", f"model.patch=[{patch},{patch}]", f"model.channels={channels}"),
+        f"batching.tokens={tokens}",
+    )
+    sizes = f"images of about {height} × {width} pixels"
+    sizes += "" if (rows, columns) == (height, width) else f", resized to {rows} × {columns} (model.image)"
+    return settings, sizes
+
+
+def _sounds(listing: Listing) -> Guess | None:
+    sounds = listing.having(SOUNDS)
+    if not sounds:
+        return None
+    classes = _classes(sounds)
+    by_name: tuple[str, ...] = ()
+    if not classes:  # 7_jackson_3.wav
+        classes = Counter(name.name.partition("_")[0] for name in sounds if "_" in name.name)
+        if not 1 < len(classes) < len(sounds) / 5 or sum(classes.values()) < len(sounds):
+            return None
+        by_name = (setting("data.label", BY_NAME),)
+    lengths, rates = [], Counter[int]()
+    for content in listing.opened(sounds):
+        if (found := duration(content)) is not None:  # damaged files are skipped in training too
+            lengths.append(found[0])
+            rates[found[1]] += 1
+    if not lengths:
+        return None
+    rate, length = rates.most_common(1)[0][0], median(lengths)
+    hop = max(16, round(rate * length / 64))
+    n_fft = 1 << max(6, (2 * hop).bit_length())
+    settings: tuple[str, ...] = (
+        "data.kind=sounds",
+        setting("data.path", listing.place),
+        *by_name,
+        f"task.hop={hop}",
+        f"task.n_fft={n_fft}",
+    )
+    settings += ("data.rates=resample", f"data.rate={rate}") if len(rates) > 1 else ()
+    heard = f"sounds of about {length:.2g} s at {rate:,} Hz; 64 frames of {hop} samples are read"
+    return Guess(
+        "speech", settings, (_shown(classes, "sound", "name before the first _" if by_name else "folder"), heard)
+    )
+
+
+def _music(listing: Listing) -> Guess | None:
+    pieces = listing.having((".mid", ".midi"))
+    if not pieces or not listing.place.is_dir():
+        return None
+    settings = ("data.kind=scores", setting("data.path", listing.place), "data.steps=4")
+    return Guess("music", settings, (counted(len(pieces), "MIDI file"),))
+
+
+def _tables(listing: Listing, how: RecordFormat) -> Guess | str | None:
+    """A table in a folder, or one for each split; or two parallel texts, such as `train.de` and `train.en`."""
+    files = [Path(listing.place, name) for name in listing.names if len(name.parts) == 1]
+    if not listing.place.is_dir() or not files:
+        return None
+    tables = [path for path in files if Path(bare_name(path)).suffix in FORMATS]
+    texts = [path for path in files if Path(bare_name(path)).suffix not in (*FORMATS, *TEXTS, "", ".json", ".yaml")]
+    if tables and (len(tables) == 1 or len({split_of(path) for path in tables} - {None}) == len(tables)):
+        return of_files(tables, how) if len(tables) > 1 else of_file(tables[0], how)
+    trained = [path for path in texts if split_of(path) == "train"]
+    languages = sorted({Path(bare_name(path)).suffix for path in trained or texts})
+    stems = Counter(Path(bare_name(path)).stem for path in texts)
+    alike = len({Path(bare_name(path)).stem for path in trained}) == 1
+    if tables or len(languages) < 2 or not (alike or set(stems.values()) == {len(languages)}):
+        return None
+    if len(languages) > 2 or set(stems.values()) != {2}:
+        listed = ", ".join(languages)
+        return f"it holds texts in parallel ({listed}); give the two files to translate between, the source first"
+    return of_files(texts, how)
+
+
+def _texts(listing: Listing) -> Guess | None:
+    files = Counter(name.suffix.lower() for name in listing.having(TEXTS))
+    if not files or not listing.place.is_dir():
+        return None
+    suffix, n = files.most_common(1)[0]
+    more = () if suffix == ".txt" else (setting("data.suffixes", [suffix]),)
+    return Guess("lm", (setting("data.path", listing.place), *more), (f"{counted(n, suffix + ' file')} of text",))
+
+
+def _detection(listing: Listing, images: list[PurePosixPath]) -> tuple[tuple[str, ...], str]:
+    """Sizes for the recipe `detect`: images of at most 192 pixels, in patches with a stem of convolutions."""
+    height, width, channels = picture_sizes(listing, images)
+    scale = min(1.0, 192 / max(height, width))
+    patch = 8 if max(height, width) * scale <= 96 else 16
+    rows, columns = (max(patch, round(side * scale / patch) * patch) for side in (height, width))
+    stem = [16, 32, 64] if patch == 8 else [16, 32, 64, 96]
+    tokens = 16 * (rows // patch * (columns // patch) + 1)
+    settings = (
+        *(f"model.image=[{rows},{columns}]", f"model.patch=[{patch},{patch}]"),
+        *(f"model.stem=[{','.join(map(str, stem))}]", f"model.channels={channels}", f"batching.tokens={tokens}"),
+    )
+    return settings, f"images of about {height} × {width} pixels, resized to {rows} × {columns} (model.image)"
+
+
+def picture_sizes(listing: Listing, images: list[PurePosixPath]) -> tuple[int, int, int]:
+    """The median height and width of some images, and 3 channels if one of them has colors, else 1."""
+    sizes, colors = [], False
+    for content in listing.opened(images):
+        with suppress(Exception), Image.open(io.BytesIO(content)) as image:  # training skips damaged files too
+            turned = image.format != "TIFF" and image.getexif().get(ORIENTATION, UPRIGHT) >= SWAPPED
+            sizes.append(image.size[::-1] if turned else image.size)  # Pillow gives that of a turned TIFF
+            colors |= image.mode not in ("1", "L", "LA", "I", "F", "I;16")
+    if not sizes:
+        return 32, 32, 3
+    return round(median(h for _, h in sizes)), round(median(w for w, _ in sizes)), 3 if colors else 1
+
+
+def _animated(listing: Listing, images: list[PurePosixPath]) -> bool:
+    """Whether the images are videos: every one that was opened has several frames."""
+    if not all(name.suffix.lower() in (".gif", ".webp", ".png", ".apng") for name in images):
+        return False
+    frames = []
+    for content in listing.opened(images[:8]):
+        with suppress(Exception), Image.open(io.BytesIO(content)) as image:
+            frames.append(getattr(image, "n_frames", 1))
+    return bool(frames) and min(frames) > 1

@@ -1,0 +1,70 @@
+"""Guess a recipe for a table that names pictures, sounds or videos."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+from ....core.spec import counted
+from ....data.files.csv_tsv import filled
+from ....data.files.records import RecordFormat
+from ....data.media.image_files import SUFFIXES as IMAGES
+from ....data.media.image_files import names_of
+from ....data.media.video import SUFFIXES as VIDEOS
+from ....data.readers.audio import SUFFIXES as SOUNDS
+from .files import is_utf8
+from .folders import Listing, classified, picture_sizes
+from .result import Guess, setting
+from .tables import ROWS, Column, classes_in, label_and_score
+
+_SHARE = 0.9  # of the cells of a column that name files
+
+
+def of_listed(path: Path, how: RecordFormat) -> Guess | str | None:
+    """Guess a recipe for a table that names files, or return what was seen if nothing fits; None for another file."""
+    if how.form(path) not in ("csv", "tsv") or (how.encoding == "utf-8" and not is_utf8(path)):
+        return None
+    cells = how.table(path)
+    if cells is None or not len(cells):
+        return None
+    names = names_of(cells, how.header, frozenset((*IMAGES, *SOUNDS, *VIDEOS)))
+    width = cells.columns(names)
+    sample = [row for row in cells.some(bool(names), min(len(cells), ROWS)) if row and filled(row) <= width]
+    columns = [
+        Column(names[i] if i < len(names) else i, [row[i].strip() for row in sample if i < len(row)], how.missing)
+        for i in range(width)
+    ]
+    for what, suffixes in (("picture", IMAGES), ("sound", SOUNDS), ("video", VIDEOS)):
+        files = next((column for column in columns if _names_files(column, frozenset(suffixes))), None)
+        if files is None:
+            continue
+        label, _ = label_and_score([column for column in columns if column is not files])
+        if label is None:
+            return f"its column {files.name} names {what}s, and no column holds their classes"
+        if what != "picture":
+            recipe = "speech data.kind=sounds" if what == "sound" else "video data.kind=clips"
+            return (
+                f"its column {files.name} names {what}s; `qkv train {recipe} data.path={path}` reads a table with columns "
+                "path and label, and the same with a folder reads one folder for each class"
+            )
+        notes = (*cells.notes(how.header, None), *cells.ragged(names))
+        return _pictures(path, files, label, len(cells) - bool(names), notes)
+    return None
+
+
+def _names_files(column: Column, suffixes: frozenset[str]) -> bool:
+    named = sum(PurePosixPath(cell).suffix.lower() in suffixes for cell in column.filled)
+    return named > _SHARE * max(1, len(column.filled))
+
+
+def _pictures(path: Path, files: Column, label: Column, count: int, notes: tuple[str, ...]) -> Guess | str:
+    images = [PurePosixPath(name) for name in files.filled if (path.parent / name).is_file()]
+    if not images:
+        return (
+            f"its column {files.name} names pictures, such as {files.filled[0]!r}, and they are not in "
+            f"{str(path.parent)!r}; name their folder: `qkv train vit data.kind=images data.path={path} data.images=FOLDER`"
+        )
+    settings, sizes = classified(*picture_sizes(Listing(path.parent, tuple(images)), images))
+    named = (setting("data.image_column", files.name), setting("data.label_column", label.name))
+    settings = ("data.kind=images", setting("data.path", path), *named, *settings)
+    seen = f"{counted(count, 'row')} that name pictures, in the column {files.name}"
+    return Guess("vit", settings, (seen, classes_in(label), *label.lacking, sizes, *notes))

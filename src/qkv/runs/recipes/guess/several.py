@@ -1,0 +1,95 @@
+"""Guess a recipe for several files: two parallel texts, or a file (or two) for each split."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ....core.spec import counted
+from ....data.files.compressed import bare_name
+from ....data.files.lines import Lines
+from ....data.files.records import FORMATS, RecordFormat
+from ....data.source import SPLITS, Split
+from .files import is_utf8, of_file
+from .result import Guess, setting
+
+NAMES: dict[str, Split] = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+"""The split that a file is for, by a word in its name."""
+HOW = (
+    "give two text files of which line n of one translates line n of the other, or a file for each of train, validation "
+    "and test"
+)
+_KINDS = ("pairs", "labelled", "choices", "questions", "columns", "jsonl", "text")  # sources with a file for each split
+
+
+def split_of(path: Path) -> Split | None:
+    """The split that the name of a file tells."""
+    words = re.split(r"[\W\d_]+", bare_name(path).lower())
+    return next((NAMES[word] for word in words if word in NAMES), None)
+
+
+def of_files(paths: Sequence[Path], how: RecordFormat) -> Guess | str:
+    """Guess a recipe for files, in the order given: the source first. Or return what was seen if nothing fits."""
+    splits = [split_of(path) for path in paths]
+    if None in splits or len(set(splits)) == 1:
+        splits = ["train"] * len(paths)
+    files = {split: [path for path, one in zip(paths, splits, strict=True) if one == split] for split in SPLITS}
+    files = {split: group for split, group in files.items() if group}
+    sizes = {len(group) for group in files.values()}
+    if "train" not in files:
+        return f"none of {_listed(paths)} is for training by its name"
+    if sizes == {2} and not any(Path(bare_name(path)).suffix in (*FORMATS, ".json") for path in paths):
+        return _parallel(files, how)
+    return _per_split(files, how) if sizes == {1} else f"{_listed(paths)} are {counted(len(paths), 'file')}; {HOW}"
+
+
+def _parallel(files: dict[Split, list[Path]], how: RecordFormat) -> Guess | str:
+    """Translation between two files of each split."""
+    endings = [_ending(path) for path in files["train"]]
+    settings, seen = [], []
+    latin = how.encoding == "utf-8" and not all(is_utf8(path) for group in files.values() for path in group)
+    encoding = "latin-1" if latin else how.encoding
+    for split, group in files.items():
+        if endings[0] != endings[1] and [_ending(path) for path in group] == endings[::-1]:
+            group = group[::-1]
+        sizes = [len(Lines(path, encoding, False)) for path in group]
+        if sizes[0] != sizes[1]:
+            said = " and ".join(f"{path.name} has {counted(n, 'line')}" for path, n in zip(group, sizes, strict=True))
+            return f"{said}, and line n of one must translate line n of the other; {HOW}"
+        prefix = "" if split == "train" else f"{split}_"
+        settings += [setting(f"data.{prefix}{side}", p) for side, p in zip(("source", "target"), group, strict=True)]
+        seen.append(f"{counted(sizes[0], 'line')} each in {group[0].name} and {group[1].name}, for {split}")
+    source, target = (path.name for path in files["train"])
+    seen.append(f"{source} is translated to {target} (give the other first for the other direction)")
+    if latin:
+        settings.append("data.encoding=latin-1")
+        seen.append("they are not UTF-8 and are read as Latin-1 (data.encoding)")
+    return Guess("translate", tuple(settings), tuple(seen))
+
+
+def _per_split(files: dict[Split, list[Path]], how: RecordFormat) -> Guess | str:
+    """What is guessed for the training file, with the files of the other splits."""
+    found = of_file(files["train"][0], how)
+    if isinstance(found, str):
+        return f"{files['train'][0].name}: {found}"
+    kind = next((one.partition("=")[2] for one in found.settings if one.startswith("data.kind=")), None)
+    if kind not in (None, *_KINDS):
+        return f"{files['train'][0].name} is data of the kind {kind}, which is read from one file or folder"
+    others = {split: group[0] for split, group in files.items() if split != "train"}
+    more = tuple(setting(f"data.{split}_path", path) for split, path in others.items())
+    seen = tuple(f"{path.name} is for {split}" for split, path in others.items())
+    return replace(found, settings=(*found.settings, *more), seen=(*found.seen, *seen))
+
+
+def _ending(path: Path) -> str:
+    return Path(bare_name(path)).suffix
+
+
+def _listed(paths: Sequence[Path]) -> str:
+    return ", ".join(path.name for path in paths[:6]) + (" …" if len(paths) > 6 else "")

@@ -1,0 +1,77 @@
+"""Prediction of forecasting: the next values of the series in CSV files, in their units."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....data.readers.time_series import Numbers, Series
+from ....data.source import Source
+from ..prediction import Prediction, TrainedModel
+from ..prediction_batches import predict_examples
+from .metric import restored
+from .task import Forecast
+
+Values = NDArray[np.float64]
+
+
+@Forecast.predicts
+def predict(task: Forecast, trained: TrainedModel, paths: Sequence[str], **_: Any) -> Iterator[Prediction]:
+    """Make a `forecast` for each file."""
+    yield from (forecast(task, trained, path) for path in paths)
+
+
+def forecast(task: Forecast, trained: TrainedModel, path: str) -> Prediction:
+    """Forecast the next values (horizon, columns) of a CSV file with one row per time step, the oldest first. Output file:
+    the values as CSV.
+
+    The file is read and scaled as the training data were (`columns`, `gaps`); a new column is scaled by its own history.
+
+    Raises ValueError if the file is no such table, or shorter than the history that a forecast needs.
+    """
+    series, names = _read(trained.source, path)
+    if len(series) < task.history:
+        raise ValueError(f"{path} has {len(series):,} rows, and a forecast looks back on {task.history:,}; give more")
+    past = series[-task.history :]
+    center, spread = _scaling(task, path, names, past)
+    scaled = (past - center) / spread
+    examples = [{"history": scaled[:, j : j + 1], "names": (name,), "where": path} for j, name in enumerate(names)]
+    forecasts = np.array(predict_examples(trained, task, examples, restored), np.float64)
+    values: Values = forecasts.T * spread + center
+    table = _table(names, values)
+    fields = {"columns": list(names), "values": values.tolist()}
+    return Prediction(path, values, table, fields, Path(path).stem, lambda: {".forecast.csv": f"{table}\n".encode()})
+
+
+def _read(source: Source | None, path: str) -> tuple[Numbers, tuple[str, ...]]:
+    if not Path(path).expanduser().is_file():
+        raise ValueError(f"there is no file {path!r}; give a CSV file of numbers with one row a time")
+    reader = source.replace({"path": path}) if isinstance(source, Series) else Series(path=path)
+    return reader.values()
+
+
+def _scaling(task: Forecast, path: str, names: Sequence[str], past: Numbers) -> tuple[Numbers, Numbers]:
+    """The values to subtract from each column and to divide it by."""
+    known = dict(zip(task.columns, zip(task.center, task.spread, strict=True), strict=True))
+    new = [name for name in names if name not in known]
+    if new and not task.normalized:
+        raise ValueError(f"{path} has a column {new[0]!r}, and the run knows the scale of {', '.join(task.columns)}")
+    own = zip(past.mean(0).tolist(), past.std(0).tolist(), strict=True)
+    pairs: Any = [known.get(name, (mean, deviation or 1.0)) for name, (mean, deviation) in zip(names, own, strict=True)]
+    center, spread = np.array(pairs, np.float32).T
+    return center, spread
+
+
+def _table(names: Sequence[str], values: Values) -> str:
+    """Format values as CSV, to six significant digits."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([f"{value:.6g}" for value in row] for row in values.tolist())
+    return file.getvalue().rstrip("\n")

@@ -1,0 +1,96 @@
+"""Predictions of tasks: the trained model that a task predicts with, and the prediction for each input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from ...core import several
+from ...core.atomic import make_folder, write_file
+from ...data.batching.settings import Batching
+from ...data.source import Source
+from ...data.tokenizers.tokenizer import Tokenizer
+from ...nn.models.build import AnyModel
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A trained model with what a task needs to predict with it.
+
+    model:     in evaluation mode, on its device.
+    tokenizer: the tokenizer that it was trained with; None if it reads no text.
+    batching:  how large batches are.
+    source:    the data that it was trained on; None if unknown.
+    """
+
+    model: AnyModel
+    tokenizer: Tokenizer | None = None
+    batching: Batching = field(default_factory=Batching)
+    source: Source | None = None
+
+    @property
+    def words(self) -> Tokenizer:
+        """The tokenizer. Raises ValueError if there is none."""
+        if self.tokenizer is None:
+            raise ValueError("this model has no tokenizer, so it reads no texts")
+        return self.tokenizer
+
+
+class Line(str):
+    """The texts of one input, joined by tabs, which keeps them apart where one of them has a tab itself."""
+
+    parts: tuple[str, ...]
+
+    def __new__(cls, parts: tuple[str, ...]) -> Self:
+        line = super().__new__(cls, "\t".join(parts))
+        line.parts = parts
+        return line
+
+
+def parts_of(line: str) -> list[str]:
+    """The texts of one input: those of a `Line`, or what the tabs of a text separate."""
+    return list(line.parts) if isinstance(line, Line) else line.split("\t")
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """The prediction for one input.
+
+    input:  the text or path that was given.
+    value:  the prediction as a Python value; the docstring of the task's `predict` says of which type.
+    text:   the same as text, in one line or several.
+    fields: the same for JSON, by name.
+    name:   for an input file, its name without the suffix: what the names of output files begin with.
+    draw:   returns the contents of the output files, by suffix; None if there are none.
+    """
+
+    input: str
+    value: Any
+    text: str
+    fields: Mapping[str, Any]
+    name: str = ""
+    draw: Callable[[], Mapping[str, bytes]] | None = None
+
+    @classmethod
+    def of_number(cls, line: str, score: float) -> Prediction:
+        """A number as the prediction for a line of text."""
+        return cls(line, score, f"{score:.4f}", {"score": score})
+
+    def write(self, folder: Path | str, overwrite: bool = True) -> list[Path]:
+        """Write the output files atomically into a folder, which is created if it is missing; return their paths.
+
+        Raises ValueError if there is nothing to write, and without `overwrite` if one of the files exists.
+        """
+        if self.draw is None:
+            raise ValueError("these predictions have no files to write; leave out --out, and use --json to keep them")
+        folder = several.path(folder, "the folder")
+        make_folder(folder)
+        contents = {folder / f"{self.name}{suffix}": content for suffix, content in self.draw().items()}
+        existing = next((path for path in contents if path.exists()), None)
+        if existing is not None and not overwrite:
+            raise ValueError(f"{existing} already exists; replace it with --overwrite, or choose another --out")
+        for path, content in contents.items():
+            write_file(path, content)
+        return list(contents)

@@ -1,0 +1,191 @@
+"""`Assembled`: updates of whole parameters, for optimizers that need them, where ranks have parts of these parameters.
+
+Muon makes whole matrices orthogonal, Adafactor keeps means of rows and columns, and 8-bit AdamW shares scales within blocks
+of numbers. Each parameter that tensor or expert parallelism divides has an owner among the ranks of that axis, which keeps
+the state of the optimizer for it. In a step the owner gathers the parts of the weights and gradients, updates the whole
+parameter, and scatters the parts of the result. For P numbers, 3 P travel, and each of n ranks needs room for about 2 P/n
+numbers during the update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from ....core.batch import to_device
+from ...optimizers.base import Optimizer
+from ...optimizers.state import Eager
+from ..model_parallel.division import Division, Part, StandIns
+from ..world import World
+
+_OWN = ("params", "param_names")  # entries of groups that are not shared
+
+
+class Assembled(Eager):
+    """An optimizer of a rank's parts of parameters. `inner` updates whole ones in place of those in `stand_ins`.
+
+    owner_of: by the name of each assembled parameter, the rank of its axis that owns it.
+    """
+
+    def __init__(self, inner: torch.optim.Optimizer, stand_ins: StandIns, division: Division) -> None:
+        self.inner, self.division = inner, division
+        own_of: dict[Tensor, nn.Parameter] = {whole: own for own, whole in stand_ins.items()}
+        groups = [_shared(group, own_of) for group in inner.param_groups]
+        super().__init__(groups, {})
+        self.names = {p: n for g in self.param_groups for n, p in zip(g["param_names"], g["params"], strict=True)}
+        self.whole_of = {own: whole for own, whole in stand_ins.items() if own in self.names}
+        self.owner_of = self._owners()
+        mine = {whole for own, whole in self.whole_of.items() if self.owns(self.names[own])}
+        keep_only(inner, mine | {p for p in self.names if p not in self.whole_of})
+        self.state.update({own_of.get(p, p): state for p, state in inner.state.items()})
+        for whole in self.whole_of.values():
+            whole.untyped_storage().resize_(0)  # needed during a step only
+
+    def _owners(self) -> dict[str, int]:
+        """The largest parameters first, each to the rank with the fewest numbers so far."""
+        loads: dict[str, list[int]] = {}
+        owner = {}
+        for own, whole in sorted(self.whole_of.items(), key=lambda pair: -pair[1].numel()):
+            name = self.names[own]
+            axis = self.division.parts[name].axis
+            load = loads.setdefault(axis, [0] * self.division.mesh.size(axis))
+            owner[name] = load.index(min(load))
+            load[owner[name]] += whole.numel()
+        return owner
+
+    def owns(self, name: str) -> bool:
+        """Whether this rank updates an assembled parameter."""
+        return self.owner_of[name] == self.division.mesh.index(self.division.parts[name].axis)
+
+    def keep(self, mine: Set[nn.Parameter]) -> None:
+        """Take all other parameters than these out of the optimizer, as far as `inner` is concerned."""
+        keep_only(self.inner, {self.whole_of.get(p, p) for p in mine})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> Any:
+        loss = None if closure is None else torch.enable_grad()(closure)()
+        kept = {p for group in self.param_groups for p in group["params"]}
+        moving = [own for own in self.whole_of if own in kept]
+        used = self._with_gradients(moving)
+        for own in moving:
+            self._gather(own, used)
+        for group, inner in zip(self.param_groups, self.inner.param_groups, strict=True):
+            inner.update({key: value for key, value in group.items() if key not in _OWN})
+        self.inner.step()
+        for own in moving:
+            self._scatter(own)
+        return loss
+
+    def _with_gradients(self, mine: list[nn.Parameter]) -> set[nn.Parameter]:
+        """The parameters that have a gradient, on any rank that has a part of them. Waits for the device only if this rank
+        has none for some."""
+        used = {own for own in mine if own.grad is not None}
+        for axis in sorted({self.division.parts[self.names[own]].axis for own in mine}):
+            some = [own for own in mine if self.division.parts[self.names[own]].axis == axis]
+            flags = torch.tensor([own in used for own in some], dtype=torch.int32)
+            flags = self.division.mesh.group(axis).sum(to_device(flags, self.division.mesh.device))
+            if not used.issuperset(some):
+                used |= {own for own, ranks in zip(some, flags.tolist(), strict=True) if ranks}
+        return used
+
+    def _place(self, own: nn.Parameter) -> tuple[Part, World, int]:
+        part = self.division.parts[self.names[own]]
+        ranks = self.division.mesh.group(part.axis)
+        assert isinstance(ranks, World)
+        return part, ranks, self.owner_of[self.names[own]]
+
+    def _gather(self, own: nn.Parameter, used: Set[nn.Parameter]) -> None:
+        """Make the whole weights and gradient at the owner; no gradient of a parameter that was not used."""
+        part, ranks, owner = self._place(own)
+        gradient = torch.zeros_like(own) if own.grad is None else own.grad
+        for i, x in enumerate((own.detach(), gradient)):
+            parts = _empty(own, part, ranks) if ranks.rank == owner else None
+            dist.gather(_padded(x, part, ranks), parts, group=ranks.group, group_dst=owner)
+            if parts is not None:
+                whole = self.whole_of[own]
+                storage = whole.untyped_storage()
+                storage.resize_(whole.numel() * whole.element_size())
+                if i:
+                    whole.grad = torch.empty_like(whole)
+                for piece, (start, length) in zip(parts, part.places(ranks.size), strict=True):
+                    target = whole.grad if i else whole
+                    assert target is not None
+                    target.narrow(part.dim, start, length).copy_(piece[:length].movedim(0, part.dim))
+        if own not in used and ranks.rank == owner:
+            self.whole_of[own].grad = None
+
+    def _scatter(self, own: nn.Parameter) -> None:
+        """Take this rank's part of the updated weights."""
+        part, ranks, owner = self._place(own)
+        received, parts = _empty(own, part, ranks)[0], None
+        if ranks.rank == owner:
+            whole = self.whole_of[own]
+            parts = _empty(own, part, ranks)
+            for piece, (start, length) in zip(parts, part.places(ranks.size), strict=True):
+                piece[:length].copy_(whole.detach().narrow(part.dim, start, length).movedim(part.dim, 0))
+            whole.grad = None
+            whole.untyped_storage().resize_(0)
+        dist.scatter(received, parts, group=ranks.group, group_src=owner)
+        own.copy_(received[: part.length].movedim(0, part.dim))
+
+
+def built(spec: Optimizer, model: nn.Module, division: Division) -> torch.optim.Optimizer:
+    """The optimizer of a divided model: of this rank's parts where they can be updated by themselves, else `Assembled`."""
+    with division.with_stand_ins(torch.device("meta")) as of_all:
+        spec.freeze_parameters(model)
+        cuts = {whole: division.parts[name].dim for name, whole in _named(model, of_all) if whole.requires_grad}
+        needed = spec.inseparable(model, cuts)
+    if not needed:
+        return spec.build(model)
+    only = {own for own, whole in of_all.items() if whole in needed}
+    with division.with_stand_ins(division.mesh.device, only) as stand_ins:
+        inner = spec.build(model)
+    return Assembled(inner, stand_ins, division)
+
+
+def _named(model: nn.Module, stand_ins: StandIns) -> list[tuple[str, nn.Parameter]]:
+    wholes = set(stand_ins.values())
+    return [(name, p) for name, p in model.named_parameters() if p in wholes]
+
+
+def _shared(group: dict[str, Any], own_of: Mapping[Tensor, nn.Parameter]) -> dict[str, Any]:
+    """A group of the inner optimizer, for this rank's parts."""
+    pairs = zip(group["param_names"], group["params"], strict=True)
+    rest = {key: value for key, value in group.items() if key not in (*_OWN, "fused")}
+    return {**rest, "params": [(name, own_of.get(p, p)) for name, p in pairs]}
+
+
+def _longest(part: Part, ranks: World) -> int:
+    return max(length for _, length in part.places(ranks.size))
+
+
+def _empty(own: Tensor, part: Part, ranks: World) -> list[Tensor]:
+    """Room for the parts of all ranks, the divided dimension first, of one length."""
+    shape = own.movedim(part.dim, 0).shape[1:]
+    return [own.new_empty(_longest(part, ranks), *shape) for _ in range(ranks.size)]
+
+
+def _padded(x: Tensor, part: Part, ranks: World) -> Tensor:
+    """A part with the divided dimension first, as long as the longest."""
+    first = x.movedim(part.dim, 0)
+    missing = _longest(part, ranks) - len(first)
+    return torch.cat([first, first.new_zeros(missing, *first.shape[1:])]) if missing else first.contiguous()
+
+
+def keep_only(optimizer: torch.optim.Optimizer, mine: Set[nn.Parameter]) -> None:
+    """Take all other parameters out of an optimizer, with their state."""
+    if isinstance(optimizer, Assembled):
+        optimizer.keep(mine)
+        parts: tuple[torch.optim.Optimizer, ...] = (optimizer,)
+    else:
+        parts = (optimizer, *getattr(optimizer, "parts", ()))
+    for part in parts:
+        for group in part.param_groups:
+            kept = [(n, p) for n, p in zip(group["param_names"], group["params"], strict=True) if p in mine]
+            group["param_names"], group["params"] = [n for n, _ in kept], [p for _, p in kept]
+        for parameter in [p for p in part.state if p not in mine]:
+            del part.state[parameter]

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qkv.io.directories import layout as directory
+from qkv.io.directories.layout import State, check_own
+
+LEFT = (".tmp-recipe.yaml", ".tokenizer.json.4711", ".chat_template.jinja.12")
+
+
+def test_what_killed_processes_were_writing_is_no_run_and_is_cleared_away(tmp_path: Path) -> None:
+    for name in LEFT:
+        (tmp_path / name).write_text("half")
+    assert State.of(tmp_path) is State.FREE
+    (tmp_path / ".mine.7").write_text("not ours")
+    assert State.of(tmp_path) is State.FOREIGN
+    directory.tidy(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [".mine.7"]
+
+
+@pytest.mark.parametrize(
+    ("line", "stub"), [('{"type": "event", "step": 0}', True), ('{"type": "train", "step": 10}', False), ("half", True)]
+)
+def test_a_stub_has_taken_no_step(tmp_path: Path, line: str, stub: bool) -> None:
+    assert directory.is_stub(tmp_path)
+    (tmp_path / directory.METRICS).write_text(line + "\n")
+    assert directory.is_stub(tmp_path) is stub
+    (tmp_path / directory.CHECKPOINTS / "step-00000001").mkdir(parents=True)
+    assert not directory.is_stub(tmp_path)
+
+
+@pytest.mark.parametrize(("known", "name"), [("config.json", "tokenizer.json"), ("recipe.yaml", "metrics.jsonl")])
+def test_a_file_of_a_model_or_a_run_is_not_replaced_by_itself(tmp_path: Path, known: str, name: str) -> None:
+    for file in (known, name, "table.csv"):
+        (tmp_path / file).write_text("{}")
+    check_own(tmp_path / "table.csv")
+    with pytest.raises(ValueError, match=f"{name} is part of a"):
+        check_own(tmp_path / name)

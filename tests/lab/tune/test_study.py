@@ -1,0 +1,149 @@
+"""Tuning: trials are trained, pruned, resumed and reported, and Optuna reads the study."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+import yaml
+
+from qkv.lab.tune import study as module
+from qkv.lab.tune.storage import NAME, _pruner
+from qkv.lab.tune.study import tune
+from qkv.lab.tune.trial import TrialResult
+from qkv.lab.tune.tuning import Tuning
+from qkv.runs.recipes.recipe import Recipe, tree
+
+SPACE = ["training.optimizer.lr=1e-4..1e-2,log", "n_heads=1,2"]
+
+
+def load(path: Path) -> optuna.Study:
+    return optuna.load_study(study_name=NAME, storage=f"sqlite:///{path / 'study.db'}")
+
+
+def test_trials_are_trained_and_reported(pairs: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    tuning = Tuning.load("localise", pairs, space=SPACE, trials=4, pruner="none")
+    done = tune(tuning, out, recipe="localise", settings=pairs, device="cpu")
+    assert done.report is not None and done.summary.count("finished") == 4
+    best = done.summary.best_row
+    values = [row.result.value for row in done.summary.trials]
+    assert best is not None and best.result.value == min(v for v in values if v is not None)
+    study = load(out)
+    assert study.best_trial.number == best.number and study.best_value == best.result.value
+    assert sorted(study.trials[0].intermediate_values) == [2, 4]
+    assert set(done.summary.importance) == {"training.optimizer.lr", "model.n_heads"}
+    assert sum(done.summary.importance.values()) == pytest.approx(1)
+    words = shlex.split(done.summary.command)
+    chosen = Recipe.load(words[2], words[3 : words.index("--out")])
+    trained = Recipe.load(out / f"trial-{best.number:03d}")
+    assert chosen.training.optimizer == trained.training.optimizer
+    assert chosen.spec().decoder == trained.spec().decoder
+    page = done.report.read_text()
+    assert "Best settings" in page and "Importance" in page and "optuna-dashboard" in page and 'href="study.db"' in page
+    assert len((out / "trials.csv").read_text().splitlines()) == 5
+    assert json.loads((out / "trials.json").read_text())["best"] == best.number
+
+
+def test_an_interrupted_tuning_continues_with_its_trials(
+    pairs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, trained = tmp_path / "out", []
+
+    def watched(job: Any) -> TrialResult | None:
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+        trained.append(job.number)
+        return TrialResult("finished", value=float(job.number))
+
+    monkeypatch.setattr(module, "train_trial", watched)
+    tuning = Tuning.load("localise", pairs, space=SPACE, trials=4)
+    with pytest.raises(KeyboardInterrupt):
+        tune(tuning, out)
+    assert load(out).trials[2].state == optuna.trial.TrialState.RUNNING
+    begun = load(out).trials[2].params
+    with pytest.raises(ValueError, match="continue it with --resume"):
+        tune(tuning, out)
+    seen = []
+
+    def goes_on(job: Any) -> TrialResult:
+        seen.append(job.number)
+        return TrialResult("finished", value=float(job.number))
+
+    monkeypatch.setattr(module, "train_trial", goes_on)
+    done = tune(tuning, out, resume=True)
+    assert seen == [2, 3] and [row.number for row in done.summary.trials] == [0, 1, 2, 3] and done.summary.best == 0
+    assert load(out).trials[2].params == begun
+    lrs = [trial.params["training.optimizer.lr"] for trial in load(out).trials]
+    assert len(set(lrs)) == 4  # a resumed sampler does not repeat itself
+    assert len(tune(tuning.replace({"trials": 5}), out, resume=True).summary.trials) == 5
+    other = Tuning.load("localise", pairs, space=SPACE[:1], trials=4)
+    with pytest.raises(ValueError, match="has another recipe or space"):
+        tune(other, out, resume=True)
+
+
+def test_poor_trials_are_pruned(pairs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optuna.pruners.MedianPruner.prune", lambda self, study, trial: trial.number == 1)
+    tuning = Tuning.load("localise", pairs, space=SPACE, trials=2)
+    done = tune(tuning, tmp_path / "out", device="cpu")
+    first, second = done.summary.trials
+    assert (first.result.status, second.result.status) == ("finished", "pruned")
+    assert second.result.steps <= 2 and done.summary.best == 0
+    assert load(tmp_path / "out").trials[1].state == optuna.trial.TrialState.PRUNED
+
+
+def test_a_divergence_and_impossible_settings_are_trials(pairs: list[str], tmp_path: Path) -> None:
+    bad = ["training.max_bad_steps=1", "training.clip_norm=null"]
+    space = [
+        "training.optimizer={kind: adamw, lr: 1e-3},{kind: sgd, lr: 1e38}",
+        "model.d_model=16,24",
+        "model.n_heads=2,16",
+    ]
+    tuning = Tuning.load("localise", [*pairs, *bad], space=space, trials=8, pruner="none", sampler="random")
+    done = tune(tuning, tmp_path / "out", device="cpu")
+    status = {row.result.status for row in done.summary.trials}
+    assert status == {"finished", "diverged", "failed"}
+    message = next(row.result.message for row in done.summary.trials if row.result.status == "failed")
+    assert "does not divide" in message and "could not be trained" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_missing_data_leave_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^no training data: give data\.source"):
+        tune(Tuning.load("translate", space=SPACE[:1]), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_recipe_declares_a_space(pairs: list[str], tmp_path: Path) -> None:
+    declared = {"space": {"training.optimizer.lr": "1e-4..1e-2, log", "n_heads": [1, 2]}, "trials": 3, "pruner": "none"}
+    (tmp_path / "my.yaml").write_text(yaml.safe_dump({**tree("localise"), "tune": declared}, sort_keys=False))
+    tuning = Tuning.load(tmp_path / "my.yaml", pairs)
+    assert tuning.trials == 3 and tuning.pruner == "none" and [one.key for one in tuning.space][1] == "model.n_heads"
+    assert Recipe.load(tmp_path / "my.yaml").name == "localise"  # `qkv train` reads it too
+
+
+@pytest.mark.parametrize(
+    ("space", "settings", "message"),
+    [
+        ([], [], "declares no space to search; give --space"),
+        (["decoder.positio=rotary,none"], [], "did you mean 'position'"),
+        (["position=rotari,none"], [], "there is no position 'rotari'"),
+        (["lr=1..2"], [], "there is no 'lr'"),
+        (["training.optimizer.lr=0.1,0.10"], [], "changes nothing"),
+        (["n_heads=1,2", "n_heads=1,4"], [], "given twice"),
+        (["n_heads=1,2"], ["training.eval_every=null"], "give training.eval_every=N"),
+    ],
+)
+def test_mistakes(space: list[str], settings: list[str], message: str, pairs: list[str]) -> None:
+    with pytest.raises(ValueError, match=message):
+        Tuning.load("localise", [*pairs, *settings], space=space)
+
+
+def test_pruners_begin_with_the_first_evaluation() -> None:
+    recipe = Recipe.load("localise", ["training.eval_every=50", "training.max_steps=400"])
+    hyperband = _pruner(optuna, recipe, "hyperband")
+    assert (hyperband._min_resource, hyperband._max_resource) == (50, 400)
+    assert isinstance(_pruner(optuna, recipe, "none"), optuna.pruners.NopPruner)

@@ -1,0 +1,43 @@
+"""Each published run is held to its tolerance; the one beyond it is named."""
+
+import pytest
+
+from qkv.nn.cost.plan.published import RUNS, TOLERANCE, Published, compare
+from qkv.runs.planning.published_models import spec_of
+
+BEYOND = {"Llama 8B, 8 H100, FSDP, CP 2, 65,536 tokens, fp8": 0.20}
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+def test_throughput_is_within_15_percent(run: Published) -> None:
+    found = compare(run, spec_of)
+    assert abs(found.error) <= BEYOND.get(run.name, TOLERANCE)
+    assert found.within == (run.name not in BEYOND)
+
+
+def test_most_rows_were_not_calibrated() -> None:
+    assert sum(run.calibrated for run in RUNS) == 9
+    assert len(RUNS) - 9 >= 30
+    assert all(run.source for run in RUNS)
+
+
+def test_gpus_of_a_run_are_those_of_its_layout() -> None:
+    for run in RUNS:
+        assert f"{run.layout.ranks:,} " in run.name
+
+
+@pytest.mark.parametrize("run", [run for run in RUNS if run.memory_gib], ids=lambda run: run.name)
+def test_memory_is_within_30_percent_of_what_torchtitan_reports(run: Published) -> None:
+    held = compare(run, spec_of).memory.needed / 2**30
+    assert abs(held / (run.memory_gib or 1) - 1) < 0.3
+
+
+def test_published_sizes_have_their_parameters() -> None:
+    """The names of the models are their parameters."""
+    from qkv.nn.cost.plan.published import LLAMA_70B, LLAMA_405B
+    from qkv.nn.cost.plan.work import work
+
+    for (preset, sizes), billions in ((LLAMA_70B, 70.6), (LLAMA_405B, 405.9)):
+        counted = work("llama", spec_of(preset, sizes), 128).parameters
+        assert counted == spec_of(preset, sizes).n_parameters
+        assert counted / 1e9 == pytest.approx(billions, rel=0.01)

@@ -1,0 +1,152 @@
+"""The planner and the training accept the same layouts: checked on small models, on ranks that are not started."""
+
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any, get_args
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from qkv.io.families import preset
+from qkv.nn.cost.accelerators import KNOWN
+from qkv.nn.cost.plan.bubbles import bubble, in_flight
+from qkv.nn.cost.plan.execution import QKV, kernels
+from qkv.nn.cost.plan.layout import AXES, Layout, check
+from qkv.nn.cost.plan.network import network
+from qkv.nn.cost.plan.rules import ContextAttention, PipelineSchedule, chunks_of
+from qkv.nn.cost.plan.search import search
+from qkv.nn.cost.plan.step import Machine
+from qkv.nn.cost.plan.work import Work, work
+from qkv.nn.models.base import ModelSpec
+from qkv.nn.models.build import build
+from qkv.runs.planning.rank_layout import scale_of
+from qkv.training.parallel.mesh import Mesh
+from qkv.training.parallel.model_parallel.model import divided
+from qkv.training.parallel.model_parallel.schedules import actions, simulated
+from qkv.training.parallel.scale import Scale, Sizes
+from qkv.training.parallel.world import World
+
+SCHEDULES = get_args(PipelineSchedule)
+SIZES = {"d_model": 24, "d_ff": 48, "vocab_size": 40, "max_positions": 2048}
+CHANGES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "grouped": {"n_kv_heads": 2},
+    "experts": {"decoder.blocks.*.feedforward": {"kind": "moe", "n_experts": 6, "top_k": 2, "d_ff": 16}},
+    "linear": {"decoder.blocks.*.attention": {"kind": "linear-attention", "n_heads": 6, "pattern": {"kind": "causal"}}},
+    "low rank": {"decoder.blocks.*.attention.low_rank": {"q": 3}},
+    "normed together": {
+        "decoder.blocks.*.attention": {"kind": "attention", "n_heads": 6, "qk_norm_over": "all", "qk_norm": "rmsnorm"}
+    },
+    "drops layers": {"decoder.drop_path": 0.1},
+    "additive": {"decoder.blocks.*.attention.score": "additive"},
+}
+
+
+class Unstarted(World):
+    """A group of ranks that are not there."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.rank, self.group = size, 0, None
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value] * self.size
+
+
+class UnstartedMesh(Mesh):
+    def group(self, *axes: Any) -> Any:
+        return Unstarted(self.size(*axes))
+
+    def neighbors(self, axis: Any, size: int) -> Any:
+        return Unstarted(size)
+
+
+def spec_of(name: str, layers: int, heads: int) -> ModelSpec:
+    changes = dict(CHANGES[name])
+    sizes = SIZES | {"n_layers": layers, "n_heads": heads}
+    if "n_kv_heads" in changes:
+        return preset("llama-3-8b", **sizes, **changes)
+    return preset("gpt2", **sizes).replace(changes)
+
+
+def trains(spec: ModelSpec, layout: Layout) -> bool:
+    """Whether the training's own checks accept a layout."""
+    try:
+        scale = Scale.from_dict(
+            {axis: layout.size(axis) for axis in AXES}
+            | {"zero": layout.zero, "pipeline_schedule": layout.schedule, "context_attention": layout.attention}
+        )
+        sizes = scale.sizes(layout.ranks)
+        model = build(spec, device="cpu", initialized=False)
+        divided(model, UnstartedMesh(Unstarted(sizes.ranks), sizes, torch.device("cpu")), scale)
+        if layout.pipeline > 1:
+            actions(layout.schedule, layout.microbatches, layout.pipeline, 0)
+    except ValueError:
+        return False
+    return True
+
+
+def plans(model: Work, layout: Layout) -> bool:
+    with suppress(ValueError):
+        check(layout, model)
+        return True
+    return False
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    name=st.sampled_from(sorted(CHANGES)),
+    layers=st.integers(1, 4),
+    heads=st.sampled_from([4, 6]),
+    sizes=st.tuples(*[st.sampled_from([1, 1, 1, 2, 3, 4])] * len(AXES)),
+    zero=st.integers(0, 3),
+    microbatches=st.integers(1, 6),
+    schedule=st.sampled_from(SCHEDULES),
+    attention=st.sampled_from(get_args(ContextAttention)),
+)
+def test_the_planner_accepts_what_trains_and_nothing_else(
+    name: str,
+    layers: int,
+    heads: int,
+    sizes: tuple[int, ...],
+    zero: int,
+    microbatches: int,
+    schedule: PipelineSchedule,
+    attention: ContextAttention,
+) -> None:
+    spec = spec_of(name, layers, heads)
+    layout = Layout(
+        *sizes, zero=zero, microbatches=microbatches, schedule=schedule, chunks=chunks_of(schedule), attention=attention
+    )
+    assert plans(work(name, spec, 64), layout) == trains(spec, layout), asdict(layout)
+
+
+@pytest.mark.parametrize("name", sorted(CHANGES))
+def test_what_the_search_proposes_trains(name: str) -> None:
+    spec = spec_of(name, 4, 6)
+    for hardware, joined in (("h100", None), ("m4", "loopback")):
+        machine = Machine(KNOWN[hardware], network(joined, hardware), kernels(hardware), QKV)
+        found = search(work(name, spec, 2048), machine, 8, 32)
+        assert {one.layout.schedule for one in found} >= {"1f1b"}
+        for one in found[:6] + found[-6:]:
+            scale = scale_of(one.layout, Scale())
+            assert scale.sizes(8) == Sizes(*(one.layout.size(axis) for axis in AXES))
+            assert trains(spec, one.layout)
+
+
+@given(st.sampled_from(SCHEDULES), st.integers(2, 6), st.integers(1, 4), st.floats(0.1, 3.0))
+def test_bubbles_and_microbatches_in_flight_are_those_of_the_schedules(
+    schedule: PipelineSchedule, ranks: int, groups: int, forward: float
+) -> None:
+    m = groups * ranks
+    layout = Layout(ranks, microbatches=m, schedule=schedule, chunks=chunks_of(schedule))
+    idle = simulated(schedule, m, ranks, (forward, forward, forward)).idle(0)
+    assert bubble(layout, forward, 2 * forward) == pytest.approx(idle)
+    for rank in range(ranks):
+        kept = most = 0
+        for action in actions(schedule, m, ranks, rank):
+            kept += (action.kind == "forward") - (action.kind in ("backward", "weight"))
+            most = max(most, kept)
+        assert in_flight(layout, rank) >= most / chunks_of(schedule) - 1e-9
+        assert in_flight(layout, rank) <= most / chunks_of(schedule) + rank * (schedule == "zb-h1") + 1e-9

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import torch
+from rich.console import Console
+from run_tiny import TINY
+
+from qkv.nn.cost.throughput import flops_per_token, peak_flops, product_size
+from qkv.runs.recipes.recipe import Recipe
+from qkv.runs.train.train import Job
+from qkv.training.parallel.team import Team
+
+
+def test_flops_of_a_token_come_from_the_models_own_formula(tmp_path) -> None:
+    recipe = Recipe.load("reverse", [*TINY, "data.shortest=6"])  # so that all rows are alike
+    job = Job.prepare(recipe, tmp_path / "run", Team.alone(torch.device("cpu")), False, Console(quiet=True))
+    assert flops_per_token(job.spec, job.sample()[0]) == 3 * job.spec.cost(7, 7).flops / 14
+
+
+def test_peak_is_a_plausible_speed() -> None:
+    assert 1e8 < peak_flops(torch.device("cpu"), torch.float32) < 1e15
+
+
+def test_a_slow_precision_gets_a_small_product() -> None:
+    """A bf16 product of 1536 takes nine seconds on processors without bf16 instructions."""
+    assert product_size(lambda size: 2 * size**3 / 1e11) == 1536
+    assert product_size(lambda size: 2 * size**3 / 5e9) == 768
+    assert product_size(lambda size: 2 * size**3 / 1e9) == 384

@@ -1,0 +1,122 @@
+"""Quantized models compute nearly what they did, decode as they compute, and say what can't be quantized."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from prunable_models import FAMILIES as PRUNABLE
+from prunable_models import IDS, TARGET, inputs, stirred
+
+import qkv
+from qkv.core.batch import Batch
+from qkv.core.layout import Layout
+from qkv.nn.layers.lora import LoRA, adapt
+from qkv.nn.layers.quantized import quantized
+from qkv.nn.models.quantized import matrices, quantize
+from qkv.nn.models.quantized.moments import moments
+from qkv.nn.models.quantized.smoothing import smoothings
+from qkv.nn.quantization.scheme import Scheme
+
+FAMILIES = {
+    name: (spec.replace({f"{stack}.blocks.*.feedforward.d_ff": 32 for stack, _ in spec.stacks()}), heads)
+    for name, (spec, heads) in PRUNABLE.items()
+}
+
+
+def batch(model: torch.nn.Module) -> Batch:
+    named = {"ids": IDS, "target": TARGET} if model.is_encoder_decoder else {"ids": IDS}
+    return Batch(named, None, {}, IDS.numel(), IDS.numel())
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("method", ["rtn", "gptq", "awq"])
+def test_quantized_models_are_near(name: str, method: str) -> None:
+    model = stirred(FAMILIES[name][0]).float()
+    exact = model(*inputs(model))
+    result = quantize(model, Scheme(weights="int8"), method, batches=[batch(model)])
+    near = model(*inputs(model))
+    assert 0 < (near - exact).norm() < 0.05 * exact.norm()
+    assert list(result.errors) == list(quantized(model)) == list(result.groups)
+    assert result.weights[1] < result.weights[0] and max(result.errors.values()) < 0.03
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["gpt2", "llama-gqa", "t5", "transformer"])
+def test_quantized_models_decode(name: str) -> None:
+    model = stirred(FAMILIES[name][0]).float()
+    quantize(model, Scheme(weights="int4", group_size=8), embeddings=True, head=True)
+    target = TARGET if model.is_encoder_decoder else IDS
+    whole = model(*inputs(model))
+    cache = model.start(source=IDS) if model.is_encoder_decoder else model.start(len(IDS))
+    steps = torch.stack([model.step(target[:, t : t + 1], cache) for t in range(target.shape[1])], 1)
+    torch.testing.assert_close(steps, whole, rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["gpt2", "llama-mha", "transformer", "value-width"])
+def test_smoothing_changes_nothing(name: str) -> None:
+    """Dividing a layer's inputs by s where they are made, and multiplying its columns by s, leaves the outputs alone."""
+    model = stirred(FAMILIES[name][0])
+    exact, places = model(*inputs(model)), 0
+    for place in smoothings(model):
+        size = model.get_submodule(place.readers[0]).d_in
+        s = torch.rand(size, generator=torch.Generator().manual_seed(places)).double() + 0.5
+        place.divide(s)
+        for path in place.readers:
+            model.get_submodule(path).weight.mul_(s)
+        places += 1
+    assert places == {"gpt2": 6, "llama-mha": 8, "transformer": 10, "value-width": 6}[name]
+    torch.testing.assert_close(model(*inputs(model)), exact, rtol=1e-5, atol=1e-6)
+
+
+def test_moments_leave_out_padding() -> None:
+    model = stirred(FAMILIES["gpt2"][0]).float()
+    path = "decoder.blocks.0.attention.q"
+    seen: list[torch.Tensor] = []
+    model.get_submodule(path).register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    layout = Layout.from_lengths([6, 3], 6)
+    padded = Batch({"ids": IDS, "layout": layout}, None, {}, 9, 12)
+    layers = {f"{path[:-1]}{name}": model.get_submodule(f"{path[:-1]}{name}") for name in "qkv"}
+    found = moments(model, layers, [padded, padded], lambda m, b: m(**b.inputs))
+    x = torch.cat([seen[0][0], seen[0][1, :3]])
+    torch.testing.assert_close(found[path].second, x.T @ x / 9)
+    torch.testing.assert_close(found[path].mean, x.abs().mean(0))
+    assert found[path].count == 18 and found[f"{path[:-1]}v"] is found[path]
+
+
+def test_what_is_chosen() -> None:
+    model = stirred(FAMILIES["bert"][0])
+    assert all(name.startswith("encoder.blocks") for name in matrices(model))
+    assert "encoder.embedding" in matrices(model, embeddings=True)
+    tied = matrices(model, head=True)
+    assert {"head", "head.transform.dense"} <= set(tied)
+    assert len(matrices(model, keep=["*.down"])) == len(matrices(model)) - 2
+
+
+def test_what_cannot_be_quantized() -> None:
+    model = stirred(FAMILIES["gpt2"][0]).float()
+    with pytest.raises(ValueError, match=r"decoder.blocks.0.attention.q has 24 inputs, .* --keep '\*.attention.q'"):
+        quantize(model, Scheme(weights="mxfp4"))
+    with pytest.raises(ValueError, match="gptq needs calibration data"):
+        quantize(model, Scheme(weights="int4"), "gptq")
+    with pytest.raises(ValueError, match="there is no method of quantization 'gtpq'"):
+        quantize(model, Scheme(weights="int4"), "gtpq")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="'nope' matches no layer"):
+        quantize(model, Scheme(weights="int8"), keep=["nope"])
+    with pytest.raises(ValueError, match="nf4 has no zero points"):
+        quantize(model, Scheme(weights="nf4", symmetric=False))
+    with pytest.raises(ValueError, match="int8 activations go with int8 and int4"):
+        quantize(model, Scheme(weights="fp8", activations="int8"))
+    assert not quantized(model)
+    adapted = adapt(copy.deepcopy(model), LoRA())
+    with pytest.raises(ValueError, match="has an adapter"):
+        quantize(adapted, Scheme(weights="int8"))
+    quantize(model, Scheme(weights="int8"))
+    with pytest.raises(ValueError, match="this model's are quantized"):
+        quantize(model, Scheme(weights="int4"))
+    recurrent = qkv.build(qkv.preset("rnnsearch", vocab_size=11, d_e=8, d_h=8, d_s=8))
+    with pytest.raises(ValueError, match="weights of Transformers are quantized"):
+        quantize(recurrent, Scheme(weights="int8"))

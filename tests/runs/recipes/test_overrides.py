@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import re
+import warnings
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qkv.runs.recipes.overrides import apply, as_setting, parse, without_replaced
+
+
+def test_values_are_yaml() -> None:
+    assert parse("training.max_steps=100") == ("training.max_steps", 100)
+    assert parse("data.languages=[de, no]") == ("data.languages", ["de", "no"])
+    assert parse("a={kind: cosine, warmup: 3}") == ("a", {"kind": "cosine", "warmup": 3})
+    assert parse("data.path=a=b.txt") == ("data.path", "a=b.txt")
+    assert parse("a=") == ("a", None)
+
+
+@pytest.mark.parametrize("text", ["steps", "=3", "a..b=3", ".a=1", ""])
+def test_what_is_no_setting_is_told_how_to_write_one(text: str) -> None:
+    with pytest.raises(ValueError, match="key=value"):
+        parse(text)
+
+
+def test_apply_copies_and_opens_short_forms() -> None:
+    tree = {"training": {"schedule": "cosine"}, "seed": 1}
+    changed = apply(tree, ["training.schedule.warmup=3", "seed=2", "data.path=x"])
+    assert changed == {
+        "training": {"schedule": {"kind": "cosine", "warmup": 3}},
+        "seed": 2,
+        "data": {"path": "x"},
+    }
+    assert tree == {"training": {"schedule": "cosine"}, "seed": 1}
+
+
+def test_paths_into_the_model_go_whole_under_replace() -> None:
+    tree = {"model": {"preset": "gpt"}}
+    wanted = {"model": {"preset": "gpt", "replace": {"decoder.position": "alibi"}}}
+    assert apply(tree, ["model.decoder.position=alibi"]) == wanted
+    assert apply(tree, ["model.replace.decoder.position=alibi"]) == wanted
+    assert apply(tree, ["model.d_model=8"]) == {"model": {"preset": "gpt", "d_model": 8}}
+
+
+def test_a_setting_that_would_drop_an_earlier_one_is_refused() -> None:
+    tree = {"model": {"preset": "gpt"}}
+    assert apply(tree, ["model=llama", "model.d_model=8"]) == {"model": {"kind": "llama", "d_model": 8}}
+    with pytest.raises(ValueError, match=r"model replaces all of model, and with it model\.d_model, given before"):
+        apply(tree, ["model.d_model=8", "model=llama"])
+    with pytest.raises(
+        ValueError, match=r"and with it model\.decoder\.position, given before; give model\.replace first"
+    ):
+        apply(tree, ["model.decoder.position=alibi", "model.replace={}"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["a.b=1", "a.b=2"], "a.b is given twice, as 1 and as 2; the last counts"),
+        (["a.b=1", "a.b=true"], "a.b is given twice, as 1 and as True"),
+        (["a.b=1", "a.b=1.0"], "a.b is given twice"),
+        (["a={b: 1, c: 2}", "a.b=3"], "a.b is given twice, as 1 and as 3"),
+        (["a=x", "a.kind=y"], "a.kind is given twice, as 'x' and as 'y'"),
+        (["model.decoder.position=alibi", "model.replace.decoder.position=rotary"], "decoder.position is given twice"),
+    ],
+)
+def test_of_a_setting_that_is_given_twice_the_last_value_counts_with_a_warning(settings: list[str], said: str) -> None:
+    first, last = settings
+    with pytest.warns(UserWarning, match=re.escape(said)):
+        assert apply({}, settings) == apply(apply({}, [first]), [last])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert apply({}, [first, first]) == apply({}, [first])
+
+
+def test_settings_that_are_replaced_are_left_out() -> None:
+    settings = ["data.path=a", "data.kind=pairs", "model.decoder.position=alibi", "seed=1"]
+    assert without_replaced(settings, ["seed=2", "data.path=b"]) == settings[1:3]
+    assert without_replaced(settings, ["data={kind: text}", "model.replace={}"]) == ["seed=1"]
+
+
+WORDS = st.text(st.characters(exclude_categories=("C", "Z")))
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | WORDS, lambda of: st.lists(of, max_size=2)))
+def test_a_value_written_as_a_setting_is_read_back(value: object) -> None:
+    assert parse(as_setting("a.b", value)) == ("a.b", value)
+
+
+def test_nothing_can_stand_below_a_number() -> None:
+    with pytest.raises(ValueError, match="has no keys"):
+        apply({"seed": 1}, ["seed.x=2"])

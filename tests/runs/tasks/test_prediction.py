@@ -1,0 +1,30 @@
+"""A prediction's output files, and a model without a tokenizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qkv.runs.tasks.prediction import Prediction, TrainedModel
+
+
+def test_files_are_named_after_the_input(tmp_path: Path) -> None:
+    made = Prediction("a/b.png", 1, "1", {}, "b", lambda: {".txt": b"x", ".mask.png": b"y"})
+    assert made.write(tmp_path / "new" / "out") == [tmp_path / "new/out/b.txt", tmp_path / "new/out/b.mask.png"]
+    assert (tmp_path / "new/out/b.mask.png").read_bytes() == b"y"
+    with pytest.raises(ValueError, match="these predictions have no files to write; leave out --out"):
+        Prediction("a", 1, "1", {}).write(tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_number_is_text_and_json() -> None:
+    made = Prediction.of_number("a\tb", 0.123456)
+    assert (made.input, made.value, made.text, made.fields) == ("a\tb", 0.123456, "0.1235", {"score": 0.123456})
+
+
+def test_a_model_without_a_tokenizer_reads_no_texts() -> None:
+    model: Any = object()
+    with pytest.raises(ValueError, match="this model has no tokenizer"):
+        _ = TrainedModel(model).words

@@ -1,0 +1,44 @@
+"""The loss over a divided vocabulary. That several ranks compute what one does is tested in `test_same_steps.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from qkv.nn.layers.losses import linear_cross_entropy
+from qkv.training.parallel.model_parallel.division import Part
+from qkv.training.parallel.model_parallel.vocabulary import Vocabulary
+from qkv.training.parallel.world import World
+
+pytestmark = pytest.mark.xdist_group("ranks")
+V, M = 11, 6
+
+
+@pytest.fixture
+def whole() -> Iterator[Vocabulary]:
+    """The vocabulary of the only rank of a process group."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield Vocabulary(World(), Part("tensor", 0, 0, V, V))
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("trained", [{"hidden"}, {"weight"}, {"hidden", "bias"}, {"hidden", "weight", "bias"}])
+def test_only_what_is_trained_gets_a_gradient(whole: Vocabulary, trained: set[str]) -> None:
+    leaves = {"hidden": torch.randn(2, 5, M), "weight": torch.randn(V, M), "bias": torch.randn(V)}
+    labels = torch.randint(V, (2, 5))
+    asked = [leaf.requires_grad_() for name, leaf in leaves.items() if name in trained]
+    exact = linear_cross_entropy(*leaves.values(), labels, 0.1).loss  # type: ignore[arg-type, call-arg, misc]
+    saved: list[Tensor] = []
+
+    def pack(tensor: Tensor) -> Tensor:
+        saved.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = whole.loss(*leaves.values(), labels, 0.1).loss  # type: ignore[arg-type, call-arg, misc]
+    torch.testing.assert_close(torch.autograd.grad(loss, asked), torch.autograd.grad(exact, asked))
+    assert len(saved) == len(trained), "the others are not kept for the backward pass"

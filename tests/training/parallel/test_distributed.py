@@ -1,0 +1,63 @@
+"""A model that ranks divide is never whole on one of them while it is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fast_subset import fast
+
+from qkv.core.ranks import Ranks
+from qkv.io.families import preset
+from qkv.nn.models.build import outline
+from qkv.training.optimizers import SGD
+from qkv.training.parallel.scale import Scale
+from qkv.training.parallel.team import Team
+
+pytestmark = pytest.mark.xdist_group("ranks")
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "zero 3": {"shard": 2},
+    "pipeline": {"pipeline": 2},
+    "tensor": {"tensor": 2},
+}
+
+
+def peak() -> int:
+    """The largest resident memory of this process since `forget_peak`, in bytes."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return 1024 * int(line.split()[1])
+
+
+def forget_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def bytes_of_a_start(ranks: Ranks, scale: dict[str, Any]) -> tuple[int, int, int, int]:
+    """Make a model and distribute it. Returns the bytes that were added at most, and the bytes of this rank's part, of
+    the whole model and of its largest parameter."""
+    value = Scale.from_dict(scale)
+
+    def start(**sizes: int) -> tuple[Any, list[int]]:
+        team = Team(ranks, torch.device("cpu"), value, value.sizes(ranks.size))
+        model, draws = outline(preset("gpt2", **sizes), seed=1)
+        parameters = [4 * p.numel() for p in model.parameters()]
+        team.distribute(model, draws).optimizer(SGD(momentum=0.0))
+        return model, parameters
+
+    start(n_layers=2, d_model=32, n_heads=2, vocab_size=100)  # loads what is loaded at first use
+    forget_peak()
+    before = peak()
+    model, parameters = start(n_layers=16, d_model=512, n_heads=8, vocab_size=2048)
+    added = peak() - before
+    own = 4 * sum(getattr(p, "_local_tensor", p).numel() for p in model.parameters())
+    return added, own, sum(parameters), max(parameters)
+
+
+@pytest.mark.parametrize("layout", fast(LAYOUTS, "pipeline"))
+def test_a_start_holds_the_part_of_a_rank_and_one_parameter(two: Any, layout: str) -> None:
+    if not Path("/proc/self/clear_refs").exists():
+        pytest.skip("the peak of a process can't be read here")
+    for added, own, whole, largest in two.run(bytes_of_a_start, LAYOUTS[layout]):
+        assert added <= own + 2 * largest + 50e6 < whole
