@@ -98,7 +98,7 @@ class BuildPython(build_py):
     def run(self):
         super().run()
         if not self.editable_mode:
-            shutil.copytree("docs/tour", Path(self.build_lib, "qkv", "tour", "pages"), dirs_exist_ok=True)
+            shutil.copytree("docs/tour", Path(self.build_lib, "qkv", "learn", "tour", "pages"), dirs_exist_ok=True)
 
 
 class Build(build):

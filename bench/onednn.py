@@ -1,7 +1,7 @@
 """`python -m bench onednn`: large products in fp32 by oneDNN beside PyTorch's own (MKL's), and training steps with each.
 
-Both take turns. Where `qkv.nn.kernels.products.onednn` doesn't choose oneDNN by itself, the table says so: it is measured all
-the same.
+Both take turns. If `qkv.nn.kernels.products.onednn` doesn't choose oneDNN by itself, the table says so: it is measured
+all the same.
 """
 
 from __future__ import annotations

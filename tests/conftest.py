@@ -14,7 +14,7 @@ import torch
 from hypothesis import settings
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE / name) for name in ("helpers", "contracts", "experiments", "families", "inference")]
+sys.path[:0] = [str(HERE / name) for name in ("helpers", "contracts", "io/families", "runs/inference")]
 sys.path.insert(0, str(HERE.parent / "docs" / "examples"))
 import run_tiny  # noqa: E402
 import summary  # noqa: E402
@@ -105,3 +105,11 @@ def sixteen() -> Iterator[RankPool]:
     pool = RankPool(16)
     yield pool
     pool.close()
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory of its own, a wide terminal, and no tracebacks."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.delenv("QKV_DEBUG", raising=False)

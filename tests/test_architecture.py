@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import os
 import subprocess
 import sys
 from collections import defaultdict
@@ -19,26 +20,18 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 PACKAGES = sorted(path.parent for path in SOURCE.rglob("__init__.py"))
 MOST_LINES = 500
 MOST_MODULES = 16
-ORDER = (
-    *(
-        "cli",
-        "tour",
-        "doctor",
-        "experiments",
-        "export",
-        "inference",
-        "recipes",
-        "tasks",
-        "testing",
-        "directories",
-        "families",
-        "hub",
-    ),
-    *("explain", "generation", "parallel", "training", "pruning", "look", "cost", "scaling", "data", "tokenizers"),
-    *("models", "attention", "layers", "quantization"),
-    *("kernels", "kv_cache", "positions", "patterns", "metrics", "core"),
-)
+ORDER = ("lab", "learn", "cli", "testing", "runs", "io", "training", "generation", "look", "data", "nn", "core")
 """A package imports those to the right of it. `qkv/__init__.py` names everything lazily; no package imports it."""
+LEFT_OUT = ("lab", "learn")
+WITHIN = {
+    "runs": ("compare", "train", "planning", "report", "evaluate", "export", "inference", "recipes", "tasks"),
+    "io": ("directories", "families", "hub"),
+    "nn": (
+        *("pruning", "activations", "cost", "models", "attention", "layers", "quantization"),
+        *("kernels", "kv_cache", "positions", "patterns"),
+    ),
+}
+"""The same for the packages of a package."""
 
 
 def dotted(path: Path) -> str:
@@ -106,7 +99,63 @@ def test_packages_import_only_what_is_below_them():
         for importing, imported, place in edges()
         if imported == "qkv" or ORDER.index(importing.split(".")[1]) > ORDER.index(imported.split(".")[1])
     ]
+    assert len(ORDER) <= 12 and not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("storey", WITHIN)
+def test_rooms_import_only_what_is_below_them(storey: str) -> None:
+    order, inside = WITHIN[storey], f"qkv.{storey}."
+    assert {path.name for path in PACKAGES if path.parent == SOURCE / storey} == set(order)
+    rooms = [
+        (importing.split(".")[2], imported.split(".")[2], place)
+        for importing, imported, place in edges()
+        if importing.startswith(inside) and imported.startswith(inside)
+    ]
+    wrong = [f"{place}: {one} imports {two}" for one, two, place in rooms if order.index(one) > order.index(two)]
     assert not wrong, "\n".join(wrong)
+
+
+def test_nothing_imports_the_storeys_that_can_be_left_out():
+    wrong = [
+        f"{place}: {importing} imports {imported}"
+        for importing, imported, place in edges()
+        if imported.split(".")[1] in LEFT_OUT and importing.split(".")[1] != imported.split(".")[1]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+WITHOUT = """
+import sys
+from pathlib import Path
+import qkv
+from qkv.cli import main
+from qkv.data.tokenizers.tokenizer import train
+
+assert not (Path(qkv.__file__).parent / "lab").exists() and Path(qkv.__file__).is_relative_to(sys.argv[1])
+small = ["data.train=200", "training.max_steps=2", "model.d_model=16", "model.n_heads=2", "tokenizer.vocab_size=300"]
+assert main(["train", "localise", "--out", "run", *small]) == 0
+assert main(["translate", "run", "<de> 8.49"]) == 0
+assert main(["convert", "run", "hub", "--to", "hub"]) in (0, 2)
+assert main(["--help"]) == 0
+"""
+
+
+def test_a_library_without_lab_and_learn_trains_and_generates(tmp_path: Path) -> None:
+    for path in SOURCE.iterdir():
+        if path.name not in (*LEFT_OUT, "__pycache__"):
+            (tmp_path / "qkv").mkdir(exist_ok=True)
+            (tmp_path / "qkv" / path.name).symlink_to(path)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "ablate" not in done.stdout and "translate" in done.stdout
 
 
 @pytest.mark.parametrize("folder", PACKAGES, ids=dotted_folder)
@@ -137,7 +186,7 @@ def test_only_parallel_knows_how_processes_are_connected():
     wrong = [
         f"{_named(path)}:{line}"
         for path in MODULES
-        if SOURCE / "parallel" not in path.parents
+        if SOURCE / "training" / "parallel" not in path.parents
         for line, name in [*imports(path), *_attributes(path)]
         if f"{name}.".startswith("torch.distributed.")
     ]
@@ -212,7 +261,10 @@ SLOW_TO_IMPORT = (
     "numpy.random",
     "qkv.data.tokenizers.training",
 )
-NOT_FOR_GENERATING = ("tasks", "data", "training.optimizers", "look", "explain", "pruning", "metrics", "experiments")
+NOT_FOR_GENERATING = (
+    *("runs.tasks", "runs.train", "data.readers", "data.batching", "training.optimizers", "look", "lab", "learn"),
+    *("nn.pruning", "core.metrics"),
+)
 
 
 def test_generating_from_a_hub_directory_imports_only_what_it_needs(tmp_path: Path) -> None:

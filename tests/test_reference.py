@@ -42,9 +42,9 @@ def test_every_kind_is_there_with_its_fields(role: str) -> None:
 
 
 def test_public_names_are_on_the_page_of_their_package() -> None:
-    page = python.package_page("positions")
+    page = python.package_page("nn.positions")
     for name in ("Rotary", "ALiBi", "Sinusoidal", "PositionModule"):
-        assert re.search(rf"^### {name} {{ #qkv\.positions\.\w+\.{name} }}$", page, re.MULTILINE)
+        assert re.search(rf"^### {name} {{ #qkv\.nn\.positions\.\w+\.{name} }}$", page, re.MULTILINE)
     assert "class Rotary(Position, kind='rotary')" in page and "_" not in re.findall(r"^### (.)", page, re.MULTILINE)
 
 

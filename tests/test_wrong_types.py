@@ -91,7 +91,7 @@ def calls(place: Path) -> dict[str, Call]:
         "Run.record": (lambda names: gpt.record(names).__enter__(), {"names": "*"}),
         "Run.intervene": (lambda changes: gpt.intervene(changes).__enter__(), {"changes": {}}),
         "Run.look": (gpt.look, {"inputs": "ab"}),
-        "Run.explain": (gpt.explain, {"name": "attention", "text": "ab"}),
+        "explain": (qkv.explain, {"name": "attention", "run": gpt, "text": "ab"}),
         "Run.save": (gpt.save, {"path": str(new), "to": "qkv"}),
         "Tokenizer.save": (tokenizer.save, {"path": str(new)}),
         "Tokenizer.load": (Tokenizer.load, {"path": str(new)}),

@@ -84,6 +84,7 @@ _HOME = {
     "lab.quantize": ["quantize"],
     "runs.inference.run": ["load", "Run"],
     "runs.recipes.recipe": ["Recipe"],
+    "learn.explain.of_run": ["explain"],
 }
 _NAMES = {name: f"qkv.{module}" for module, names in _HOME.items() for name in names}
 _EXAMPLES = {"ring": "ring_attention", "pool": "attention_pooling", "KernelRegression": "attention_pooling"}
@@ -125,6 +126,7 @@ if TYPE_CHECKING:  # `as` marks a name as exported
     from .io.families import preset as preset
     from .lab.prune import prune as prune
     from .lab.quantize import quantize as quantize
+    from .learn.explain.of_run import explain as explain
     from .nn.attention.attend import attend as attend
     from .nn.attention.attend import merge as merge
     from .nn.attention.bigbird import BlockSparseAttention as BlockSparseAttention

@@ -20,14 +20,20 @@ def pages() -> dict[str, str]:
 
 @cache
 def packages() -> tuple[str, ...]:
-    return tuple(sorted(path.parent.name for path in SOURCE.glob("*/__init__.py")))
+    """The storeys, or their rooms if all modules of a storey are in rooms."""
+    found = []
+    for storey in sorted(path.parent for path in SOURCE.glob("*/__init__.py")):
+        rooms = sorted(path.parent.name for path in storey.glob("*/__init__.py"))
+        only_rooms = rooms and [path.name for path in storey.glob("*.py")] == ["__init__.py"]
+        found += [f"{storey.name}.{room}" for room in rooms] if only_rooms else [storey.name]
+    return tuple(found)
 
 
 @cache
 def modules(package: str) -> dict[str, ast.Module]:
     """The syntax trees of a package's public modules that define public names, by dotted name below `qkv`."""
     found = {}
-    for path in sorted((SOURCE / package).rglob("*.py")):
+    for path in sorted((SOURCE / package.replace(".", "/")).rglob("*.py")):
         parts = path.relative_to(SOURCE).with_suffix("").parts
         if any(part.startswith("_") and part != "__init__" for part in parts):
             continue
@@ -59,7 +65,7 @@ def _index() -> str:
     rows = []
     for name, module in exported().items():
         node = places.get((module, name))
-        target = f"[`qkv.{name}`]({module.split('.')[0]}.md#qkv.{module}.{name})" if node else f"`qkv.{name}`"
+        target = f"[`qkv.{name}`]({_package(module)}.md#qkv.{module}.{name})" if node else f"`qkv.{name}`"
         rows.append((target, first(ast.get_docstring(node)) if node else _constant(module, name)))
     about = [(f"[`qkv.{p}`]({p}.md)", first(ast.get_docstring(modules(p)[p]))) for p in packages()]
     return (
@@ -68,6 +74,10 @@ def _index() -> str:
         + "\nAll packages, from which everything else is imported:\n\n"
         + table(("package", "contents"), about)
     )
+
+
+def _package(module: str) -> str:
+    return next(name for name in packages() if f"{module}.".startswith(f"{name}."))
 
 
 def _constant(module: str, name: str) -> str:

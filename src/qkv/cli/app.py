@@ -15,18 +15,15 @@ from typer.core import TyperCommand, TyperGroup
 from . import allocator, completion, consent, waiting
 
 MARKUP: Any = "markdown"
+QKV = Path(__file__).parents[1]
 
 # Where the function, or the group of subcommands, of each command is: a module of this package and a name in it.
-GROUPS = {
+OWN = {
     "Train": {
         "demo": ("train", "demo"),
         "train": ("train", "train"),
         "eval": ("evaluate", "evaluate"),
         "report": ("report", "report"),
-        "ablate": ("ablate", "ablate"),
-        "tune": ("tune", "tune"),
-        "scaling": ("scaling", "app"),
-        "reproduce": ("reproduce", "reproduce"),
         "tokenizer": ("tokenizer", "app"),
         "vectors": ("vectors", "app"),
     },
@@ -44,19 +41,27 @@ GROUPS = {
         "look": ("look", "look"),
         "show": ("show", "show"),
         "list": ("catalog", "list_"),
-        "cost": ("cost_commands", "app"),
-        "doctor": ("doctor", "doctor"),
     },
     "Shrink and export": {
-        "prune": ("prune", "prune"),
-        "quantize": ("quantize", "quantize"),
         "convert": ("convert", "convert"),
     },
-    "Learn": {
-        "explain": ("explain", "explain"),
-        "tour": ("tour", "tour"),
-    },
 }
+
+# Packages above this one register their commands: each has a package `commands` with a table `GROUPS` like `OWN`.
+ABOVE = [import_module(f"qkv.{path.parts[-3]}.commands") for path in sorted(QKV.glob("*/commands/__init__.py"))]
+
+
+def _groups() -> dict[str, dict[str, tuple[str, str]]]:
+    """The module and the name of every command, by the groups of `qkv --help`."""
+    groups: dict[str, dict[str, tuple[str, str]]] = {}
+    for package, table in [(__package__, OWN), *((above.__name__, above.GROUPS) for above in ABOVE)]:
+        for title, places in table.items():
+            found = {name: (f"{package}.{module}", function) for name, (module, function) in places.items()}
+            groups.setdefault(title, {}).update(found)
+    return groups
+
+
+GROUPS = _groups()
 COMMANDS = {name: place for group in GROUPS.values() for name, place in group.items()}
 
 # What a name means that is no command, in other programs or in plain words, and what does it here.
@@ -106,14 +111,6 @@ MEANINGS = {
 
 # The same for the commands of a group.
 WITHIN: dict[str, dict[str, str]] = {
-    "cost": {
-        "estimate profile memory vram ram flops time speed latency params parameters size summary info show": "`qkv cost "
-        "predict NAME` predicts the memory, FLOPs and time of a recipe or a preset",
-        "max largest batch batch-size max-batch gpu capacity fits": "`qkv cost fit NAME` finds what fits into a memory",
-        "diff versus vs": "`qkv cost compare NAME NAME` compares models",
-        "cluster gpus parallel ranks parallelism": "`qkv cost plan NAME` plans a training on many devices",
-        "attention complexity layer": "`qkv cost layers` compares kinds of layers",
-    },
     "tokenizer": {
         "fit learn build create new make": "`qkv tokenizer train FILES` trains one",
         "encode tokenize tokenise split decode test try apply ids": "`qkv tokenizer show DIR WORD` shows the tokens "
@@ -129,10 +126,7 @@ WITHIN: dict[str, dict[str, str]] = {
         "oov missing unknown check": "`qkv vectors coverage FILE DIR` tells which words have a vector",
         "export save import": "`qkv vectors convert` writes another format",
     },
-    "scaling": {
-        "law laws curve estimate regress": "`qkv scaling fit TABLE` fits the laws to a table of points",
-        "train ladder start": "`qkv scaling run RECIPE` trains a ladder of models",
-    },
+    **{name: meanings for above in ABOVE for name, meanings in above.WITHIN.items()},
 }
 
 
@@ -167,7 +161,7 @@ class Commands(TyperGroup):
             return None
         if cmd_name not in self.commands:
             module, name = COMMANDS[cmd_name]
-            imported = import_module(f".{module}", __package__)
+            imported = import_module(module)
             found = getattr(imported, name)
             if not isinstance(found, typer.Typer):
                 function, found = found, typer.Typer(add_completion=False, rich_markup_mode=MARKUP)

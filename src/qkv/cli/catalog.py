@@ -232,7 +232,7 @@ def _role(name: str) -> Callable[[], list[Row]]:
 
         module, _, base = ROLES[name].rpartition(".")
         kinds = getattr(import_module(f"qkv.{module}"), base).kinds
-        return _kinds({kind: cls for kind, cls in kinds.items() if not cls.__module__.startswith("qkv.runs.train.")})
+        return _kinds({kind: cls for kind, cls in kinds.items() if not cls.__module__.startswith("qkv.runs.evaluate.")})
 
     return rows
 

@@ -19,7 +19,7 @@ from qkv.runs.train.train import train
 
 def test_a_runs_own_numbers():
     run = of("gpt2", words(), "continue", max_positions=32, n_layers=2)
-    explanation = run.explain("attention", "ab", layer=1, head=1, token=1)
+    explanation = explain("attention", run, "ab", layer=1, head=1, token=1)
     assert "layer 1, head 1" in explanation.about and explanation.table("query q").rows == ("a",)
 
 
@@ -32,13 +32,13 @@ def test_a_translator_reads_a_target_or_its_own_output():
 def test_bad_input():
     lm = of("gpt2", words(), "continue", max_positions=8)
     with pytest.raises(ValueError, match="reads one text; --target is for encoder–decoders, leave it out"):
-        explain(lm, "attention", "ab", "cd")
+        explain("attention", lm, "ab", "cd")
     with pytest.raises(ValueError, match="reads no text"):
-        explain(vit(), "attention", "ab")
+        explain("attention", vit(), "ab")
     with pytest.raises(ValueError, match="are more than this model's context of 8"):
-        explain(lm, "attention", "abcdefghijkl")
+        explain("attention", lm, "abcdefghijkl")
     with pytest.raises(ValueError, match="--head 7 is not there: this run has heads 0 to 1 here"):
-        explain(lm, "attention", "ab", head=7)
+        explain("attention", lm, "ab", head=7)
 
 
 def test_the_adapter_of_a_saved_run(trained_lm: Path, tmp_path: Path):
@@ -48,7 +48,7 @@ def test_the_adapter_of_a_saved_run(trained_lm: Path, tmp_path: Path):
     train(Recipe.load("lm", [*size, *data, *adapter]), tmp_path / "run", device="cpu")
     run, base = qkv.load(tmp_path / "run", "cpu"), qkv.load(trained_lm, "cpu")
     text = "abc"
-    explanation = run.explain("lora", text)
+    explanation = explain("lora", run, text)
     q = "decoder.blocks.0.attention.q"
     merged, frozen = (model.get_submodule(q).weight.detach() for model in (run.model, base.model))
     assert not torch.equal(merged, frozen)
@@ -63,9 +63,9 @@ def test_the_adapter_of_a_saved_run(trained_lm: Path, tmp_path: Path):
 def test_an_adapter_that_was_not_kept():
     run = of("gpt2", words(), "continue", max_positions=8)
     with pytest.raises(ValueError, match="does not have a LoRA adapter, which lora explains"):
-        explain(run, "lora", "ab")
+        explain("lora", run, "ab")
     tuned = replace(run, recipe=Recipe.load("lm", []).model_copy(update={"adapter": LoRA()}))
     with pytest.raises(
         ValueError, match="trained with a LoRA adapter, which is merged into its weights and was not saved"
     ):
-        explain(tuned, "lora", "ab")
+        explain("lora", tuned, "ab")

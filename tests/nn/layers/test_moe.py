@@ -84,7 +84,7 @@ def as_ours(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("name", HUB)
 def test_the_hubs_blocks(name: str) -> None:
-    """Numbers of `bench/.envs/huggingface/bin/python tests/nn/layers/make_moe_golden.py`, whose router is single precision."""
+    """Numbers of `bench/.envs/huggingface/bin/python tests/nn/layers/make_moe_golden.py`; its router is in fp32."""
     golden = GOLDEN["blocks"][name]
     theirs = {n: wave(*shape, seed=i) for i, (n, shape) in enumerate(golden["parameters"].items())}
     module = MixtureOfExperts.from_dict(

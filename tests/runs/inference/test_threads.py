@@ -87,7 +87,7 @@ USES: dict[str, Use] = {
     "look": lambda run, _: [
         (view.facts, [[x.weights for x in g.layers] for g in view.groups]) for view in run.look(TEXT).views
     ],
-    "explain": lambda run, _: repr(run.explain("attention", TEXT)),
+    "explain": lambda run, _: repr(qkv.explain("attention", run, TEXT)),
     "quantize": lambda run, _: run.quantize("int8").generate(TEXT),
     "save": saved,
 }

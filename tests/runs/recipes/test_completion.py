@@ -62,5 +62,6 @@ def test_the_tables_are_those_of_the_present_parts() -> None:
 
 
 def test_no_part_is_imported() -> None:
-    code = "import sys; from qkv.runs.recipes.completion import complete; complete('lm', [], 'a'); print('torch' in sys.modules)"
+    uses = "from qkv.runs.recipes.completion import complete; complete('lm', [], 'a')"
+    code = f"import sys; {uses}; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

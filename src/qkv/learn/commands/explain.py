@@ -97,9 +97,11 @@ def _explained(
         return registry.explain(name)
     from ...cli.texts import note_files
     from ...runs.inference.run import load
+    from ..explain.of_run import explain
 
     note_files([text])
-    return load(run or small_english(), device=device).explain(name, text, target, layer=layer, head=head, token=token)
+    loaded = load(run or small_english(), device=device)
+    return explain(name, loaded, text, target, layer=layer, head=head, token=token)
 
 
 def _check(run: str | None, chosen: dict[str, object], out: Path | None, json: bool) -> None:

@@ -22,21 +22,32 @@ WRITTEN = 24  # tokens of a translation that are explained, where no target was 
 
 
 def explain(
-    run: LoadedModel,
     name: str,
-    text: str,
+    run: LoadedModel | None = None,
+    text: str | None = None,
     target: str | None = None,
     *,
     layer: int | None = None,
     head: int | None = None,
     token: int | None = None,
 ) -> Explanation:
-    """Return the explanation of a name of `explain.registry.EXPLANATIONS` for a text.
+    """Return one computation step by step: with the numbers of a run that reads a text, else of a worked example.
 
-    `target` is the output of an encoder–decoder, by default its own. `layer`, `head` and `token` are indices from 0; the
-    token is the one whose query is explained, by default the last. `lora` explains the adapter that a run was trained with.
-    Raises ValueError for a name that is unknown or that the model has no numbers for, and for indices out of range.
+    `name` is one of `registry.EXPLANATIONS`. `target` is the output of an encoder–decoder, by default its own. `layer`,
+    `head` and `token` are indices from 0; the token is the one whose query is explained, by default the last. `lora`
+    explains the adapter that a run was trained with. Raises ValueError for a name that is unknown or that the model has no
+    numbers for, for indices out of range, and for a run without a text.
     """
+    if run is None:
+        if not text and target is None and layer is head is token is None:
+            return registry.explain(name)
+        raise ValueError(
+            "a text is explained with the numbers of a run; give both, or only the name for a worked example"
+        )
+    if not isinstance(run, LoadedModel):
+        raise ValueError(f"run is a trained run, as qkv.load gives it, not {type(run).__name__}")
+    if text is None:
+        raise ValueError(f"give the text whose numbers in {run.name} are shown")
     adapted = _with_adapter(run) if name == "lora" and not layers(run.model) else run
     return registry.explain(name, subject(adapted, text, target, layer, head, token))
 

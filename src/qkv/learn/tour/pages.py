@@ -54,7 +54,7 @@ class Page:
 def folder() -> Path:
     """Where the pages are: in the installed package, or in the docs of a checkout. Raises ValueError where they are not."""
     here = Path(__file__).parent
-    for place in (here / "pages", here.parents[2] / "docs" / "tour"):
+    for place in (here / "pages", here.parents[3] / "docs" / "tour"):
         if (place / "index.md").is_file():
             return place
     raise ValueError("the pages of the tour are not installed; install qkv from a wheel, or clone its repository")

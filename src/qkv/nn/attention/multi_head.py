@@ -175,7 +175,7 @@ class Attention(Mixer, kind="attention"):
     `weighting` turns scores into weights in place of the soft-max (`attention.weighting`). `sink` adds a logit to those of
     the keys, whose share goes to no value, so that a head may attend to nothing: "learned", one for each head (gpt-oss,
     OpenAI 2025), or "zero", softmax₁(x)_i = eˣⁱ / (1 + Σ eˣʲ) (Miller 2023, "Attention is off by one").
-    `pruned_heads` are the indices, among `n_heads`, of heads that were removed (`qkv.nn.pruning`). The others keep their width
+    `pruned_heads` are the indices, among `n_heads`, of heads that were removed (`nn.pruning`). The others keep their width
     and their position bias; a key-value head without query heads is removed too.
     `low_rank` gives projections the rank of their factors, W = U V (`layers.low_rank`).
     """

@@ -36,7 +36,7 @@ Loss = Callable[[nn.Module, Batch], Tensor]
 MakeOptimizer = Callable[[nn.Module], torch.optim.Optimizer]
 
 # Memory beyond the tensors: of libraries, and free blocks of the heap that no request fits into (fragmentation). Measured;
-# docs/machine.md has the numbers, and tests/nn/cost/test_processes.py compares predictions with processes. The overhead of bf16
+# docs/machine.md has the numbers; tests/nn/cost/test_processes.py compares predictions with processes. The overhead of bf16
 # was measured with Intel's matrix units. Constants with `_ONEDNN` are of processors without them, where
 # `kernels.products.onednn` is faster in fp32. What it copies counts as tensors do (`memory_tracking.COPIES`).
 LIBRARIES = 15 << 20

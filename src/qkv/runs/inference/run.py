@@ -45,7 +45,6 @@ if TYPE_CHECKING:  # methods import what they need when they are called
     from ...generation.settings import GenerationOptions, SingleOutputOptions
     from ...io.directories.save import Format
     from ...io.directories.sentence_transformers import Pooling
-    from ...learn.explain.explanation import Explanation
     from ...nn.activations import Activations
     from ...nn.activations.intervene import Changes
     from ...nn.quantization.scheme import Scheme, Weights
@@ -305,12 +304,6 @@ class Run(LoadedModel):
         from .look import look
 
         return look(self, inputs, **options)
-
-    def explain(self, name: str, text: str, target: str | None = None, **chosen: Any) -> Explanation:
-        """Return one computation with the run's own numbers, step by step, see `qkv.learn.explain.of_run.explain`."""
-        from ...learn.explain.of_run import explain
-
-        return explain(self, name, text, target, **chosen)
 
     def save(
         self,

@@ -112,7 +112,7 @@ class TokenizerSpec(Spec, role="tokenizer"):
         return [*self.controls, *self.special]
 
     def parts(self, texts: Iterable[str], trace: Trace | None = None) -> Parts:
-        """Train, and return the parts of a `Tokenizer`; `qkv.data.tokenizers.tokenizer.train` returns the `Tokenizer` itself."""
+        """Train, and return the parts of a `Tokenizer`; `tokenizers.tokenizer.train` returns the `Tokenizer` itself."""
         return Parts(self.train(texts, trace), Extra(dropout=getattr(self, "dropout", 0.0)))
 
     def train(self, texts: Iterable[str], trace: Trace | None = None) -> tokenizers.Tokenizer:
