@@ -82,7 +82,7 @@ def product(rows: int, inputs: int, outputs: int, rounds: int) -> dict[str, Any]
     def of(multiply: Callable[..., Tensor]) -> Callable[[], object]:
         return lambda: [torch.autograd.grad(multiply(*leaves), leaves, gradient) for _ in range(10)]
 
-    seconds = in_turns({OURS: of(onednn.Linear.apply), THEIRS: of(F.linear)}, rounds)  # type: ignore[arg-type]
+    seconds = in_turns({OURS: of(onednn.LinearFunction.apply), THEIRS: of(F.linear)}, rounds)  # type: ignore[arg-type]
     what = f"product with gradients, {rows:,} × {inputs:,} × {outputs:,}"
     return {"what": what, "flops": 10 * 6 * rows * inputs * outputs, "seconds": seconds}
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import qkv
 from qkv.data.files.encodings import open_text
-from qkv.io.directories.layout import State
+from qkv.io.directories.layout import RunState
 from qkv.io.directories.locate import SHIPPED, SMALL_ENGLISH
 from qkv.look.analysis.head_scores import head_scores, induction_scores
 from qkv.runs.evaluate.evaluate import evaluate_run
@@ -105,7 +105,7 @@ def write_texts(paths: Iterable[Path], folder: Path) -> dict[str, Path]:
 
 def trained(out: Path, texts: dict[str, Path], settings: list[str], resume: bool) -> qkv.Run:
     """The run in `out`, trained if it isn't yet."""
-    if State.of(out) is State.FINISHED:
+    if RunState.of(out) is RunState.FINISHED:
         return qkv.load(out, "cpu")
     paths = {"data.path": "train", "data.validation_path": "validation", "data.test_path": "test"}
     changes: dict[str, Any] = {key: str(texts[name]) for key, name in paths.items()}

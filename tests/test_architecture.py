@@ -193,6 +193,15 @@ def test_only_parallel_knows_how_processes_are_connected():
     assert not wrong, f"torch.distributed belongs in training/parallel/: {wrong}"
 
 
+def test_a_public_class_name_means_one_thing():
+    homes = defaultdict(list)
+    for path in MODULES:
+        for node in _tree(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(_named(path))
+    assert not (several := {name: files for name, files in homes.items() if len(files) > 1}), several
+
+
 def test_a_file_holds_one_idea():
     lengths = {_named(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
     long = {name: lines for name, lines in lengths.items() if lines > MOST_LINES}

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from qkv.learn.tour.pages import Cell, Page, pages, run
+from qkv.learn.tour.pages import CodeCell, Page, pages, run
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "tour").glob("[0-9]*.md"))
@@ -30,7 +30,7 @@ def script(path: Path) -> ModuleType:
 def test_a_page_prints_and_draws_what_it_shows(page: Page, tmp_path: Path):
     with torch.random.fork_rng():
         printed = list(run(page, tmp_path))
-    shown = [part.output for part in page.parts() if isinstance(part, Cell)]
+    shown = [part.output for part in page.parts() if isinstance(part, CodeCell)]
     assert printed and printed == shown, f"write it again: .venv/bin/python docs/tour.py {page.name}"
     pictures = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
     assert set(pictures) == set(re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.text))

@@ -21,10 +21,10 @@ from qkv.io.hub.gguf import container
 from qkv.lab.ablate.ablation import Ablation
 from qkv.lab.ablate.study import run_ablation
 from qkv.lab.laws.points import read_points
-from qkv.lab.reproduce.entry import Entry, Figure
+from qkv.lab.reproduce.entry import PublishedFigure, PublishedResult
 from qkv.lab.reproduce.reproduce import reproduce
 from qkv.lab.scaling.scaling import scale
-from qkv.lab.scaling.study import Study
+from qkv.lab.scaling.study import ScalingStudy
 from qkv.lab.tune.study import tune
 from qkv.lab.tune.tuning import Tuning
 from qkv.learn.explain.registry import check as check_explanation
@@ -125,11 +125,11 @@ def recorded() -> Run:
 
 
 @cache
-def entry() -> Entry:
+def entry() -> PublishedResult:
     """A published result without commands; its figure stands in a file."""
-    figure = Figure(name="accuracy", published=1.0, file="found.json", key="accuracy")
+    figure = PublishedFigure(name="accuracy", published=1.0, file="found.json", key="accuracy")
     about = {"name": "toy", "title": "A toy", "source": "Nobody", "link": "https://example.org", "minutes": 1.0}
-    return Entry(**about, steps=(), figures=(figure,), differences=("It is smaller.",))  # type: ignore[arg-type]
+    return PublishedResult(**about, steps=(), figures=(figure,), differences=("It is smaller.",))  # type: ignore[arg-type]
 
 
 RATES, SIZES = "training.optimizer.lr=0.1,0.2", {"sizes": "16x1", "budgets": 1e12, "hold_out": "none"}
@@ -138,15 +138,15 @@ RATES, SIZES = "training.optimizer.lr=0.1,0.2", {"sizes": "16x1", "budgets": 1e1
 def studies(new: Path) -> dict[str, Call]:
     """The functions of the studies. Those that train get nothing but wrong directories."""
     ablation, tuning = Ablation.load("reverse", vary=RATES), Tuning.load("reverse", space=RATES)
-    comparison, ladder = Comparison.load("bottleneck"), Study.load("stdlib", **SIZES)
+    comparison, ladder = Comparison.load("bottleneck"), ScalingStudy.load("stdlib", **SIZES)
     assert comparison is not None
     flags, device = {"resume": False, "overwrite": False}, {"device": "cpu"}
     return {
         "Ablation.load": (Ablation.load, {"name": "reverse", "settings": (), "vary": RATES, "parts": "scale"}),
         "Tuning.load": (Tuning.load, {"name": "reverse", "settings": (), "space": RATES}),
         "Comparison.load": (Comparison.load, {"name": "bottleneck", "settings": ()}),
-        "Study.load": (Study.load, {"name": "stdlib", "settings": (), **SIZES}),
-        "Entry.load": (Entry.load, {"name": "listops"}),
+        "Study.load": (ScalingStudy.load, {"name": "stdlib", "settings": (), **SIZES}),
+        "Entry.load": (PublishedResult.load, {"name": "listops"}),
         "run_ablation": (run_ablation, {"ablation": ablation, "out": 3, **flags, "jobs": 1, "limit": 1.0, **device}),
         "tune": (
             tune,
@@ -240,7 +240,9 @@ def test_one_text_is_one_setting_of_a_study(tmp_path: Path) -> None:
     assert Ablation.load("reverse", vary=RATES) == Ablation.load("reverse", vary=[RATES])
     assert Ablation.load("reverse", parts="scale") == Ablation.load("reverse", parts=["scale"])
     assert Tuning.load("reverse", space=RATES) == Tuning.load("reverse", space=[RATES])
-    assert Study.load("stdlib", **SIZES) == Study.load("stdlib", **{**SIZES, "sizes": ["16x1"], "budgets": [1e12]})
+    assert ScalingStudy.load("stdlib", **SIZES) == ScalingStudy.load(
+        "stdlib", **{**SIZES, "sizes": ["16x1"], "budgets": [1e12]}
+    )
     for wrong in ("data", "evaluation"):
         with pytest.raises(ValueError, match="there is no split 'none'"):
             evaluate_run(recorded(), "none", **{wrong: "test=8" if wrong == "data" else "examples=1"})
@@ -259,7 +261,7 @@ def test_a_directory_of_a_study_is_a_string_or_a_path(tmp_path: Path) -> None:
         lambda out: run_ablation(Ablation.load("reverse", vary=RATES), out),
         lambda out: tune(Tuning.load("reverse", space=RATES), out),
         lambda out: compare(comparison, out),
-        lambda out: scale(Study.load("scaling"), out),
+        lambda out: scale(ScalingStudy.load("scaling"), out),
     )
     for train in trains:
         with pytest.raises(ValueError, match="holds something that is not"):

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from qkv.data.media.note_names import END, Frame, frames_to_text
-from qkv.data.readers.midi_scores import Scores
+from qkv.data.readers.midi_scores import MidiScores
 
 _KEYS = range(21, 109)  # of a piano
 
@@ -53,6 +53,6 @@ def _frames(words: list[str]) -> tuple[list[list[Frame]], list[list[Frame]]]:
     """The pieces of the training and of the test split of a file of scores."""
     parser = argparse.ArgumentParser(prog="python -m bench.baselines", description=_frames.__doc__)
     parser.add_argument("path")
-    source = Scores(path=parser.parse_args(words).path)
+    source = MidiScores(path=parser.parse_args(words).path)
     train, test = ([one["frames"] for one in source.examples(split, shuffle=False)] for split in ("train", "test"))
     return train, test

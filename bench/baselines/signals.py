@@ -44,7 +44,7 @@ def linear_forecast(words: list[str]) -> dict[str, Any]:
     Zeng et al. 2023); and the last value repeated."""
     from sklearn.linear_model import Ridge
 
-    from qkv.data.readers.time_series import Series
+    from qkv.data.readers.time_series import TimeSeries
 
     parser = argparse.ArgumentParser(prog="linear-forecast")
     parser.add_argument("path")
@@ -53,7 +53,7 @@ def linear_forecast(words: list[str]) -> dict[str, Any]:
     parser.add_argument("--rows", type=int, nargs=3)
     given = parser.parse_args(words)
     rows = tuple(given.rows) if given.rows else None
-    source = Series(path=given.path, history=given.history, horizon=given.horizon, rows=rows)
+    source = TimeSeries(path=given.path, history=given.history, horizon=given.horizon, rows=rows)
 
     def read(split: Any, every: int) -> tuple[Any, Any]:
         table = source.table(split)

@@ -6,12 +6,12 @@ import torch
 
 from qkv.core.batch import Batch
 from qkv.core.layout import Layout
-from qkv.nn.cost.flops import Shape
+from qkv.nn.cost.flops import BatchShape
 from qkv.nn.cost.images import image_batch, patches_of
 from qkv.nn.models.transformer import Transformer
 
 
-def batch_of(spec: Transformer, shape: Shape) -> Batch:
+def batch_of(spec: Transformer, shape: BatchShape) -> Batch:
     """Random pixels, or random tokens with a label for each token of the text that the model writes or reads."""
     if patches_of(spec) is not None:
         batch = image_batch(spec, shape.rows)

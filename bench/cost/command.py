@@ -20,7 +20,7 @@ from qkv.core.ranks import ALONE
 from qkv.generation.generate import generate
 from qkv.io.families import preset
 from qkv.lab.costs.measured_time import generation_seconds, training_seconds
-from qkv.nn.cost.flops import Shape
+from qkv.nn.cost.flops import BatchShape
 from qkv.nn.cost.images import image_tokens
 from qkv.nn.models.build import build
 from qkv.nn.models.transformer import Transformer
@@ -86,7 +86,7 @@ def compared(model: Model, rounds: int) -> list[dict[str, Any]]:
     """Rows of the table: predictions and measurements of training and generation, in turns."""
     spec, training = preset(model.name), Training()
     assert isinstance(spec, Transformer)
-    shape = Shape(model.rows, image_tokens(spec) or model.length, model.source)
+    shape = BatchShape(model.rows, image_tokens(spec) or model.length, model.source)
     precision = choose(training.precision, CPU, spec.d_model).precision
     works = {
         f"training, {shape}, {precision}": (lambda: training_seconds(spec, shape, training, CPU), _step(spec, shape))
@@ -114,7 +114,7 @@ def compared(model: Model, rounds: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _step(spec: Transformer, shape: Shape) -> Callable[[], float]:
+def _step(spec: Transformer, shape: BatchShape) -> Callable[[], float]:
     """Return a function that takes a training step and returns its seconds."""
     stepper = Stepper(build(spec).train(), Labels(), Training(), ALONE)
     batch = batch_of(spec, shape)

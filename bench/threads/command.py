@@ -20,7 +20,7 @@ import torch
 from qkv.core.ranks import ALONE
 from qkv.generation import generate
 from qkv.io.families import preset
-from qkv.nn.cost.flops import Shape
+from qkv.nn.cost.flops import BatchShape
 from qkv.nn.cost.hardware import usable_cores
 from qkv.nn.cost.images import image_tokens
 from qkv.nn.kernels.threads import set_threads
@@ -99,7 +99,7 @@ def compared(model: Model, busy: bool, rounds: int, seconds: float) -> dict[str,
     """Tokens per second with one thread, with all, and with the number that is chosen, in turns."""
     spec = preset(model.preset, **model.sizes)
     assert isinstance(spec, Transformer)
-    batch = batch_of(spec, Shape(model.rows, image_tokens(spec) or model.length, model.source))
+    batch = batch_of(spec, BatchShape(model.rows, image_tokens(spec) or model.length, model.source))
     stepper = Stepper(build(spec).train(), Labels(), Training(), ALONE)
     most = usable_cores()
     rates: dict[str, list[float]] = {"one": [], "all": [], "chosen": []}

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from qkv import Layout, attend, causal
 from qkv.nn.attention.attend import check_layouts, check_options, check_tensors, layouts_of
-from qkv.nn.attention.ring import Order, Parcel, Problem, Schedule, attend_shards
+from qkv.nn.attention.ring import Order, Parcel, RingProblem, RingSchedule, attend_shards
 from qkv.nn.kernels.plan import allowed_mask
 from qkv.nn.patterns.basic import Full, Pattern
 from qkv.nn.positions.base import Bias
@@ -65,8 +65,8 @@ def ring(
     layout, kv_layout = layouts_of(q, k, pattern, layout, kv_layout, bias)
     check_layouts(q, k, layout, kv_layout)
     check_options(q, k, bias, scale, dropout, softcap)
-    queries, keys = (Schedule(x.shape[1], shards, order) for x in (q, k))
-    problem = Problem(queries, keys, layout, kv_layout, pattern, bias, scale, softcap, backend)
+    queries, keys = (RingSchedule(x.shape[1], shards, order) for x in (q, k))
+    problem = RingProblem(queries, keys, layout, kv_layout, pattern, bias, scale, softcap, backend)
     ranks = range(shards)
     results = attend_shards(
         problem,
@@ -78,14 +78,14 @@ def ring(
     return (out, problem.queries.join([lse for _, lse in results], 2)) if return_lse else out
 
 
-def pairs(problem: Problem) -> Tensor:
+def pairs(problem: RingProblem) -> Tensor:
     """How many pairs of tokens each rank has to score at each step, (ranks, steps), for the first of the heads."""
     ranks = range(problem.queries.shards)
     counts = [[_allowed(problem, rank, problem.keys.owner(rank, step)) for step in ranks] for rank in ranks]
     return torch.tensor(counts)
 
 
-def _allowed(problem: Problem, rank: int, owner: int) -> int:
+def _allowed(problem: RingProblem, rank: int, owner: int) -> int:
     if not problem.meets(rank, owner):
         return 0
     q, k = problem.q_layouts[rank], problem.kv_layouts[owner]
@@ -102,8 +102,8 @@ def main() -> None:
 
     layout = Layout.full(1000)
     for order in ("contiguous", "zigzag"):
-        schedule = Schedule(1000, shards=4, order=order)
-        work = pairs(Problem(schedule, schedule, layout, layout, causal())).sum(1)
+        schedule = RingSchedule(1000, shards=4, order=order)
+        work = pairs(RingProblem(schedule, schedule, layout, layout, causal())).sum(1)
         print(order, round(float(work.max() / work.double().mean()), 2))
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.data.mixture import Mixture, shares
+from qkv.data.mixture import MixtureSource, shares
 from qkv.data.readers.parallel_text import Pairs
 from qkv.data.synthetic.copy_reverse_sort import Reverse, Sort
 
@@ -39,7 +39,7 @@ def test_parts_are_drawn_whole_before_anything_comes_twice(tmp_path: Path) -> No
         {"source": pairs(tmp_path / "a.tsv", 4, "a"), "prefix": "say: "},
         {"source": pairs(tmp_path / "b.tsv", 36, "b")},
     ]
-    made = Mixture(parts=parts, temperature=2.0)
+    made = MixtureSource(parts=parts, temperature=2.0)
     seen: Counter[str] = Counter()
     for epoch in range(4):
         table = made.table("train", seed=3, epoch=epoch)
@@ -51,18 +51,20 @@ def test_parts_are_drawn_whole_before_anything_comes_twice(tmp_path: Path) -> No
 
 
 def test_an_epoch_is_the_same_whenever_it_is_made(tmp_path: Path) -> None:
-    made = Mixture(parts=[{"source": "reverse", "prefix": "turn: "}, {"source": pairs(tmp_path / "a.tsv", 30, "a")}])
+    made = MixtureSource(
+        parts=[{"source": "reverse", "prefix": "turn: "}, {"source": pairs(tmp_path / "a.tsv", 30, "a")}]
+    )
     first, again = (made.table("train", seed=1, epoch=2) for _ in range(2))
     assert [first[i] for i in (5, 20_010)] == [again[i] for i in (5, 20_010)]
     assert first[0]["source"].startswith("turn: ")  # type: ignore[index]
 
 
 def test_what_is_held_out_is_the_parts_own() -> None:
-    made = Mixture(parts=[{"source": Reverse(test=3), "prefix": "r "}, {"source": Sort(test=2), "prefix": "s "}])
+    made = MixtureSource(parts=[{"source": Reverse(test=3), "prefix": "r "}, {"source": Sort(test=2), "prefix": "s "}])
     assert [e["source"][:2] for e in made.examples("test")] == ["r "] * 3 + ["s "] * 2
 
 
 def test_a_mixture_in_a_mixture_is_refused() -> None:
     inner = {"kind": "mixture", "parts": [{"source": "copy"}]}
     with pytest.raises(ValueError, match="a part of a mixture is no mixture itself"):
-        Mixture(parts=[{"source": inner}])
+        MixtureSource(parts=[{"source": inner}])

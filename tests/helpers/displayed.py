@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 
 from qkv.learn.explain.explanation import Explanation
-from qkv.learn.explain.steps import Table
+from qkv.learn.explain.steps import LabeledTable
 
 ROUNDING = 5.1e-5  # of four decimals
 
 
-def numbers(table: Table) -> np.ndarray:
+def numbers(table: LabeledTable) -> np.ndarray:
     """The displayed texts of a table as numbers; NaN where a cell is empty."""
     texts = [[text.replace("−", "-").replace("∞", "inf").replace(",", "") for text in row] for row in table.texts()]
     return np.array([[float(text or "nan") for text in row] for row in texts])
 
 
-def column(table: Table, name: str) -> np.ndarray:
+def column(table: LabeledTable, name: str) -> np.ndarray:
     """The displayed texts of one column as numbers."""
     index = table.columns.index(name)
     return np.array([float(row[index].replace("−", "-").replace("∞", "inf").replace(",", "")) for row in table.texts()])

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from qkv.data.tokenizers.tokenizer import Tokenizer, train
-from qkv.data.tokenizers.tokenizer_json import Extra, checked
+from qkv.data.tokenizers.tokenizer_json import TokenizerExtra, checked
 from qkv.data.tokenizers.training.bpe import BPE
 from qkv.io.directories.build import build
 from qkv.io.directories.origin import Origin
@@ -103,19 +103,23 @@ def trained(**settings: Any) -> Tokenizer:
 def pieces(unigram: bool) -> Tokenizer:
     """A tokenizer as SentencePiece makes it: BPE by scores that falls back to bytes, as Llama's, or the unigram model."""
     from qkv.data.tokenizers.pipelines import BYTES
-    from qkv.data.tokenizers.sentencepiece.model_file import Kind, ModelType, Piece, SentencePiece
+    from qkv.data.tokenizers.sentencepiece.model_file import ModelType, Piece, PieceKind, SentencePiece
     from qkv.data.tokenizers.sentencepiece.pipeline import pipeline
 
     characters = sorted({character for text in TEXT for character in text.replace(" ", "▁")})
     words = ["▁t", "he", "▁the", "at", "▁c", "▁cat", "▁m", "▁mat", "s", "▁mats", "ma", "te", "▁hats", "ha", "ats"]
     normal = dict.fromkeys([*words, *characters])
-    control = [Piece("<unk>", 0.0, Kind.UNKNOWN), Piece("<s>", 0.0, Kind.CONTROL), Piece("</s>", 0.0, Kind.CONTROL)]
-    bytes_ = [] if unigram else [Piece(name, 0.0, Kind.BYTE) for name in BYTES]
-    ranked = [Piece(text, -1.0 - i, Kind.NORMAL) for i, text in enumerate(normal)]
+    control = [
+        Piece("<unk>", 0.0, PieceKind.UNKNOWN),
+        Piece("<s>", 0.0, PieceKind.CONTROL),
+        Piece("</s>", 0.0, PieceKind.CONTROL),
+    ]
+    bytes_ = [] if unigram else [Piece(name, 0.0, PieceKind.BYTE) for name in BYTES]
+    ranked = [Piece(text, -1.0 - i, PieceKind.NORMAL) for i, text in enumerate(normal)]
     model = SentencePiece(
         (*control, *bytes_, *ranked),
         ModelType.UNIGRAM if unigram else ModelType.BPE,
         byte_fallback=not unigram,
         remove_extra_whitespaces=unigram,
     )
-    return Tokenizer(checked(pipeline(model)), Extra({"unk": "<unk>", "bos": "<s>", "eos": "</s>"}))
+    return Tokenizer(checked(pipeline(model)), TokenizerExtra({"unk": "<unk>", "bos": "<s>", "eos": "</s>"}))

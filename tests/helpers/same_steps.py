@@ -27,7 +27,7 @@ from qkv.runs.recipes.recipe import Recipe
 from qkv.runs.train.tokenizer import make
 from qkv.runs.train.train import use_of
 from qkv.training import loop
-from qkv.training.checkpoints.pieces import Piece
+from qkv.training.checkpoints.pieces import TensorPiece
 from qkv.training.checkpoints.weights import model_tensors, optimizer_tensors
 from qkv.training.loop import fit
 from qkv.training.parallel.scale import Scale
@@ -62,7 +62,7 @@ class Steps(NamedTuple):
     counts: list[int]
     weights: dict[str, torch.Tensor]  # this rank's part
     gradients: list[dict[str, torch.Tensor]]  # of each step before clipping, of the parameters that this rank updates
-    pieces: dict[str, Piece]  # where these parts are in the whole
+    pieces: dict[str, TensorPiece]  # where these parts are in the whole
 
 
 @cache
@@ -159,7 +159,7 @@ def compare(results: list[Steps], one: Steps) -> None:
 
 
 def _compare(
-    parts: list[tuple[dict[str, torch.Tensor], dict[str, Piece]]],
+    parts: list[tuple[dict[str, torch.Tensor], dict[str, TensorPiece]]],
     whole: dict[str, torch.Tensor],
     what: str,
     atol: float,

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from small_comparison import SMALL
 
-from qkv.lab.scaling.study import Study
+from qkv.lab.scaling.study import ScalingStudy
 
 LADDER: dict[str, Any] = {"budgets": [8e7, 1.6e8], "sizes": ["8x1", "16x1", "24x1", "32x1"], "rate": "width^-1"}
 
@@ -26,5 +26,5 @@ def written_study(folder: Path, **ladder: Any) -> Path:
     return folder / "study.yaml"
 
 
-def small_study(folder: Path, **ladder: Any) -> Study:
-    return Study.load(written_study(folder), (), **ladder)
+def small_study(folder: Path, **ladder: Any) -> ScalingStudy:
+    return ScalingStudy.load(written_study(folder), (), **ladder)

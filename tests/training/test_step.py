@@ -7,7 +7,7 @@ from train_stand_in import Tiny, batch
 import qkv
 from qkv.core.batch import IGNORE, Batch, Term
 from qkv.core.layout import Layout
-from qkv.core.ranks import ALONE, Alone, Split, splitting
+from qkv.core.ranks import ALONE, Alone, BatchSplit, splitting
 from qkv.nn.layers.moe import MixtureOfExperts
 from qkv.training.checkpoints.weights import model_tensors
 from qkv.training.objective import NextToken
@@ -114,7 +114,9 @@ def test_two_ranks_equal_one_process(second):
         took[rank] = ranks[rank].take([parts[rank]], lr=0.5)
 
     threads = [threading.Thread(target=go, args=(rank,)) for rank in range(2)]
-    with splitting(Split()):  # the split is the process's: threads that leave theirs in turns would leave one behind
+    with splitting(
+        BatchSplit()
+    ):  # the split is the process's: threads that leave theirs in turns would leave one behind
         [t.start() for t in threads]
         [t.join() for t in threads]
     one = stepper()

@@ -26,7 +26,7 @@ class Settings(NamedTuple):
     aot: bool | None
 
 
-class Format(NamedTuple):
+class OutputFormat(NamedTuple):
     """A format to write. `suffix`: that of its one file; "" for a directory.
 
     `write(run, target, settings)` returns a line to print, or None for the number of parameters. `fixed` is the only dtype
@@ -104,12 +104,12 @@ def _torch_export(run: Run, target: Path, settings: Settings) -> str:
 
 
 FORMATS = {
-    "hub": Format("", _hub),
-    "qkv": Format("", _qkv),
-    "safetensors": Format(".safetensors", _safetensors),
-    "gguf": Format(".gguf", _gguf),
-    "onnx": Format("", _onnx, fixed="float32", options=("--int8",)),
-    "torch-export": Format("", _torch_export, options=("--aot", "--no-aot")),
+    "hub": OutputFormat("", _hub),
+    "qkv": OutputFormat("", _qkv),
+    "safetensors": OutputFormat(".safetensors", _safetensors),
+    "gguf": OutputFormat(".gguf", _gguf),
+    "onnx": OutputFormat("", _onnx, fixed="float32", options=("--int8",)),
+    "torch-export": OutputFormat("", _torch_export, options=("--aot", "--no-aot")),
 }
 """The formats of `--to`. Writers of formats of other programs are in `qkv.runs.export`."""
 
@@ -184,10 +184,10 @@ def convert(
     echo(said or f"{target}: {run.model.spec.n_parameters:,} parameters")
 
 
-def _format(to: str | None) -> Format:
+def _format(to: str | None) -> OutputFormat:
     """The format of a name. Raises ValueError for an unknown one."""
     if to is None:
-        return Format("", _usual)
+        return OutputFormat("", _usual)
     if to not in FORMATS:
         from ..core.spec import nearest
 
@@ -195,7 +195,7 @@ def _format(to: str | None) -> Format:
     return FORMATS[to]
 
 
-def _check_options(to: str | None, form: Format, dtype: str | None, given: dict[str, bool]) -> None:
+def _check_options(to: str | None, form: OutputFormat, dtype: str | None, given: dict[str, bool]) -> None:
     """Raise ValueError for an option that a format doesn't have, or a dtype that its weights can't have."""
     for option in (name for name, value in given.items() if value and name not in form.options):
         others = " or ".join(f"--to {name}" for name, other in FORMATS.items() if option in other.options)

@@ -21,12 +21,12 @@ def report(
     The report of an unfinished run says how far it came and how to continue it. With several runs, write a page with the
     settings that differ, the metrics, the curves, and the outputs for the same inputs.
     """
-    from ..io.directories.layout import State
+    from ..io.directories.layout import RunState
     from ..runs.report.report import write_report
     from ..runs.report.side_by_side import write_side_by_side
 
     for run in runs:
-        if State.of(run) in (State.FREE, State.FOREIGN):
+        if RunState.of(run) in (RunState.FREE, RunState.FOREIGN):
             raise ValueError(f"{run} is not a run directory; give one that `qkv train` wrote, such as runs/NAME")
     if len(runs) == 1:
         if out is not None:

@@ -16,7 +16,7 @@ from .texts import asked, dumps, each, load_run, warn_of_settings
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ..runs.inference.score import Score
+    from ..runs.inference.score import TextScore
 
 
 def score(
@@ -53,7 +53,7 @@ def score(
         texts = _with_targets(texts, target, pairs)
     log_likelihood, count = 0.0, 0
 
-    def show(text: str, result: Score | None) -> None:
+    def show(text: str, result: TextScore | None) -> None:
         nonlocal log_likelihood, count
         if result is None:
             echo(dumps({"text": text, **BLANK}) if json else "")
@@ -62,7 +62,7 @@ def score(
         log_likelihood += result.log_likelihood
         count += len(result.log_probs)
 
-    def columns(result: Score) -> dict[str, Any]:
+    def columns(result: TextScore) -> dict[str, Any]:
         known = {"log_likelihood": result.log_likelihood, "perplexity": result.perplexity}
         return {**known, "tokens": len(result.log_probs)}
 
@@ -107,7 +107,7 @@ def _sides(lines: list[str], pairs: bool) -> tuple[list[str], list[str] | None]:
     return [parts[0] for parts in split], [parts[1] for parts in split]
 
 
-def _line(score: Score) -> str:
+def _line(score: TextScore) -> str:
     tokens = " ".join(f"{token}:{value:.3f}" for token, value in zip(score.tokens, score.log_probs, strict=True))
     if not tokens:
         return "no tokens to predict"

@@ -21,7 +21,7 @@ from .say import echo, progress_bar, visible, warn
 
 if TYPE_CHECKING:
     from ..runs.inference.run import Run
-    from ..runs.inference.tables.read import Table
+    from ..runs.inference.tables.read import FileTable
 
 CHUNK = 512  # lines read before they are processed: enough to batch by length, and few enough for a short delay
 
@@ -70,7 +70,7 @@ class Asked:
     """What a command was asked: texts (None for standard input), or the rows of a file, and the table to write."""
 
     texts: Sequence[str] | None
-    table: Table | None = None
+    table: FileTable | None = None
     out: Path | None = None
 
     def answer(
@@ -87,7 +87,7 @@ class Asked:
             for text, one in each(self.texts, answer, at_once, noun, self.table):
                 show(text, one)
             return
-        from ..runs.inference.tables.read import Table
+        from ..runs.inference.tables.read import FileTable
         from ..runs.inference.tables.write import write_table
 
         read, results = list[str](), list[Mapping[str, Any] | None]()
@@ -99,7 +99,7 @@ class Asked:
         if not any(results):
             raise ValueError(f"none of the {len(results):,} inputs has an answer, so {self.out} is not written")
         rows = [{noun: text} for text in read]
-        table = self.table or Table(Path(), (noun,), rows, read, read, (noun,))
+        table = self.table or FileTable(Path(), (noun,), rows, read, read, (noun,))
         for note in write_table(self.out, table, results):
             echo(f"{note}.", err=True)
         without = sum(one is None for one in results)
@@ -218,7 +218,7 @@ def each(
     answer: Callable[[list[str]], Iterable[T]],
     at_once: int = CHUNK,
     noun: str = "text",
-    table: Table | None = None,
+    table: FileTable | None = None,
 ) -> Iterator[tuple[str, T | None]]:
     """Yield each text with its answer, which is None for a blank text. `noun` is what a text is: a "file", if it names one.
 

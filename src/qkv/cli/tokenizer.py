@@ -14,8 +14,8 @@ from .options import Json
 from .say import console, echo, echo_json
 
 if TYPE_CHECKING:
-    from ..data.tokenizers.explain_split import Split
-    from ..data.tokenizers.training.pair_merges import Step
+    from ..data.tokenizers.explain_split import WordSplit
+    from ..data.tokenizers.training.pair_merges import MergeStep
 
 SHOWN = 12  # tokens in a list
 
@@ -94,7 +94,7 @@ def train(
     }
     fields = {name: value for name, value in settings.items() if value is not None}
     spec = TokenizerSpec.from_dict({"kind": kind, **fields})
-    steps: list[Step] = []
+    steps: list[MergeStep] = []
     tokenizer = train_from_files(spec, files, progress=sys.stderr.isatty(), trace=steps.append if trace else None)
     path = None if out is None else tokenizer.save(out)
     size = tokenizer.vocab_size
@@ -191,7 +191,7 @@ def _check_free(out: Path | None, overwrite: bool) -> None:
         raise ValueError(f"{place(out)} already exists; replace it with --overwrite, or choose another folder")
 
 
-def _show_split(split: Split) -> None:
+def _show_split(split: WordSplit) -> None:
     echo(f"  {' '.join(split.start)}")
     for step in split.steps:
         echo(f"  {step}")
@@ -199,7 +199,7 @@ def _show_split(split: Split) -> None:
     echo(f"  = {pieces}\n")
 
 
-def _show_trace(steps: Sequence[Step], scored: bool) -> None:
+def _show_trace(steps: Sequence[MergeStep], scored: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 

@@ -126,10 +126,10 @@ def demo(
     device: Device = "auto",
 ) -> int:
     """Train a small translator of dates, numbers and names: `qkv train localise`. Repeating it shows the finished run."""
-    from ..io.directories.layout import EVALUATION, REPORT, State
+    from ..io.directories.layout import EVALUATION, REPORT, RunState
 
     folder = out or Path("runs") / DEMO
-    if State.of(folder) is State.FINISHED and not (resume or overwrite):
+    if RunState.of(folder) is RunState.FINISHED and not (resume or overwrite):
         from .results import show_saved
 
         show_saved(folder / EVALUATION)

@@ -67,14 +67,14 @@ def train(
 ) -> None:
     """Train word vectors on text whose words are separated by spaces."""
     from ..data.vectors import glove, skipgram  # noqa: F401  (register the methods)
-    from ..data.vectors.training import Corpus
+    from ..data.vectors.training import VectorCorpus
     from ..data.vectors.training import method as choose
     from ..data.vectors.word2vec_format import write
 
     options = {"negatives": negatives, "subsample": subsample, "x_max": x_max}
     trainer = choose(method, width=width, window=window, epochs=epochs, lr=lr, **options)
     _check_target(out, overwrite)
-    corpus = Corpus.read(texts, min_count=min_count, lowercase=lowercase)
+    corpus = VectorCorpus.read(texts, min_count=min_count, lowercase=lowercase)
     began = time.perf_counter()
     with progress_bar(method) as progress:
         vectors = trainer.train(corpus, seed=seed, progress=progress)

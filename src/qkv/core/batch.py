@@ -13,7 +13,7 @@ from torch.utils import _pytree
 IGNORE = -100  # label of positions that the loss ignores
 
 
-class Counts(dict[str, int]):
+class LabelCounts(dict[str, int]):
     """How many labels each loss term counts, by its name; a term that has no entry counts as many as `loss` does."""
 
     def __missing__(self, name: str) -> int:
@@ -37,7 +37,7 @@ class Batch:
     inputs:   keyword arguments of the model's forward: `ids`, `layout`, `target`, `target_layout`, `token_types` …
     labels:   what the head's loss takes: for tokens (B, T) int64, already aligned with the output (nothing downstream shifts
               them again); −100 is not counted.
-    counts:   how many labels each named loss term will count (`Counts`); known here, before the forward pass.
+    counts:   how many labels each named loss term will count (`LabelCounts`); known here, before the forward pass.
     tokens:   real tokens (source and target) in the batch; `slots` counts padding too.
     position: JSON-able; a stream opened with it goes on with the batch after this one.
     texts:    the examples behind the rows, where evaluation needs them.
@@ -57,7 +57,7 @@ class Batch:
     idle: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "counts", Counts(self.counts))
+        object.__setattr__(self, "counts", LabelCounts(self.counts))
 
     def to(self, device: torch.device | str) -> Batch:
         """Move to a device. For a GPU the tensors are pinned first, so that the copy is asynchronous."""

@@ -93,7 +93,7 @@ def in_turns(ranks: Ranks, items: Iterable[Item], compute: Callable[[Item], T]) 
 
 
 @dataclass(frozen=True)
-class Split:
+class BatchSplit:
     """Among which ranks the current batch is split.
 
     peers: those that compute the same layers. rows: those of them that have different rows of the batch.
@@ -105,7 +105,7 @@ class Split:
     idle: bool = False
 
 
-_current = Split()
+_current = BatchSplit()
 
 
 def current() -> Ranks:
@@ -120,7 +120,7 @@ def idle() -> bool:
 
 
 @contextmanager
-def splitting(split: Split) -> Iterator[None]:
+def splitting(split: BatchSplit) -> Iterator[None]:
     """Inside the block, a batch is split among ranks. This holds for the whole process, since a backward pass may run in
     other threads; so two threads must not be in such a block at once."""
     global _current

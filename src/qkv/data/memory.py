@@ -42,7 +42,7 @@ class Memory(HoldOutSource, kind="memory"):
     test: int = Field(0, ge=0)
     missing: tuple[str, ...] | None = None
 
-    _rows: Rows | None = PrivateAttr(None)
+    _rows: SplitRows | None = PrivateAttr(None)
 
     def model_post_init(self, context: Any) -> None:
         self._rows = _known.get(self.fingerprint)
@@ -62,7 +62,7 @@ class Memory(HoldOutSource, kind="memory"):
         splits = _splits(rows)
         if validation is not None:
             splits["validation"] = records(validation)
-        held = Rows(splits, dict(columns or {}))
+        held = SplitRows(splits, dict(columns or {}))
         known = _known.setdefault(held.fingerprint, held)
         return cls(fingerprint=known.fingerprint, **{split: len(part) for split, part in splits.items()})
 
@@ -88,7 +88,7 @@ class Memory(HoldOutSource, kind="memory"):
     def stamp(self) -> tuple[Hashable, ...]:
         return "the rows passed from Python", self.fingerprint
 
-    def _held(self) -> Rows:
+    def _held(self) -> SplitRows:
         if self._rows is None:
             self._rows = _known.get(self.fingerprint)
         if self._rows is None:
@@ -100,7 +100,7 @@ class Memory(HoldOutSource, kind="memory"):
         return self._rows
 
 
-class Rows:
+class SplitRows:
     """Rows by split, and the examples that they become. `columns` maps fields of the examples to columns of the rows."""
 
     def __init__(self, splits: Mapping[Split, Sequence[Any]], columns: dict[str, str]) -> None:
@@ -133,7 +133,7 @@ class Rows:
         return dict(zip((self._columns.get(name, name) for name in names), row, strict=True))
 
 
-_known: WeakValueDictionary[str, Rows] = WeakValueDictionary()
+_known: WeakValueDictionary[str, SplitRows] = WeakValueDictionary()
 """The rows in use in this process, by their fingerprint, so that a recipe read from a run directory finds its data."""
 
 

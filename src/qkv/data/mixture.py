@@ -16,14 +16,14 @@ from .source import Example, Skipped, Source, Split, Table
 from .tables import ComputedTable, ConcatTable, weight_of
 
 
-class Part(Spec):
+class MixturePart(Spec):
     """A source, and the prefix of each of its texts, such as "summarize: "."""
 
     source: Source
     prefix: str = ""
 
 
-class Mixture(Source, kind="mixture"):
+class MixtureSource(Source, kind="mixture"):
     """Examples of all parts, where a part of n examples is sampled in proportion to min(n, limit)^(1/temperature).
 
     With temperature 1 every example is seen equally often; the higher it is, the more equal the parts are (Arivazhagan
@@ -32,13 +32,13 @@ class Mixture(Source, kind="mixture"):
     the parts, concatenated.
     """
 
-    parts: tuple[Part, ...] = Field(min_length=1)
+    parts: tuple[MixturePart, ...] = Field(min_length=1)
     temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     limit: int | None = Field(default=None, ge=1)
 
     @model_validator(mode="after")
     def _not_nested(self) -> Self:
-        if any(isinstance(part.source, Mixture) for part in self.parts):
+        if any(isinstance(part.source, MixtureSource) for part in self.parts):
             raise ValueError("a part of a mixture is no mixture itself; list its parts here")
         return self
 

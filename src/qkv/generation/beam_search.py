@@ -17,7 +17,7 @@ from torch import Tensor
 from ..nn.kernels.native.ranking import rank, serves
 from . import pace, trace
 from .logits_processors import MinNewTokens, apply
-from .model_interface import Decoder, settled
+from .model_interface import DecodingModel, settled
 from .prompts import Prompts
 from .result import Hypothesis
 from .stopping import SearchOptions
@@ -27,7 +27,7 @@ CHUNK = 64  # tokens in a chunk, whose maximum is found first
 WIDE = 4096  # the smallest vocabulary that is searched by chunks
 
 
-def beam_search(model: Decoder, prompts: Prompts, rules: SearchOptions) -> list[list[Hypothesis]]:
+def beam_search(model: DecodingModel, prompts: Prompts, rules: SearchOptions) -> list[list[Hypothesis]]:
     """Return the `num_samples` best hypotheses of every prompt, best first."""
     search = _Beams(model, prompts, rules)
     with settled(search.cache):
@@ -47,7 +47,7 @@ class _Beams:
     tokens of a hypothesis are collected from its last node when it is finished.
     """
 
-    def __init__(self, model: Decoder, prompts: Prompts, rules: SearchOptions) -> None:
+    def __init__(self, model: DecodingModel, prompts: Prompts, rules: SearchOptions) -> None:
         settings = rules.settings
         self.model, self.rules, self.n = model, rules, settings.num_beams
         self.width = max(2, 1 + len(rules.eos)) * self.n  # enough that n candidates are left if every beam ends

@@ -13,7 +13,7 @@ from ..core.layout import Layout
 from .beam_search import beam_search
 from .greedy_search import Stream, search
 from .logits_processors import Processor, processors_for
-from .model_interface import Decoder, check_predicts, evaluating
+from .model_interface import DecodingModel, check_predicts, evaluating
 from .prompts import Ids, Prompts, prepare
 from .result import Generated, Hypothesis
 from .sampling import row_seed
@@ -24,7 +24,7 @@ from .stopping import SearchOptions, Stop
 
 
 def generate(
-    model: Decoder,
+    model: DecodingModel,
     ids: Ids,
     *,
     layout: Layout | None = None,
@@ -39,7 +39,7 @@ def generate(
     processors: Sequence[Processor] = (),
     seeds: Sequence[int] | None = None,
     scores: bool = False,
-    draft: Decoder | None = None,
+    draft: DecodingModel | None = None,
     **options: Unpack[GenerationOptions],
 ) -> Generated:
     """Continue every prompt. The other prompts of a batch do not change a result.

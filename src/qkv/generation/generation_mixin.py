@@ -11,7 +11,7 @@ from ..core.layout import Layout
 from .generate import generate
 from .greedy_search import Stream
 from .logits_processors import Processor
-from .model_interface import Decoder
+from .model_interface import DecodingModel
 from .prompts import Ids
 from .settings import Generation, GenerationOptions
 from .stopping import Stop
@@ -27,7 +27,7 @@ class ModelOptions(GenerationOptions, total=False):
     stream: Stream | None
     processors: Sequence[Processor]
     seeds: Sequence[int] | None
-    draft: Decoder | None
+    draft: DecodingModel | None
 
 
 class GenerationMixin:
@@ -51,7 +51,7 @@ class GenerationMixin:
         the first `eos_id`, or 0. Options (`num_beams`, `temperature`, `max_new_tokens` …) and errors are those of
         `qkv.generation.generate`, which can also return scores.
         """
-        model = cast(Decoder, self)
+        model = cast(DecodingModel, self)
         if pad_id is None:
             first = eos_id if isinstance(eos_id, int) or eos_id is None else next(iter(eos_id), None)
             pad_id = 0 if first is None else first

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from . import pace, trace
 from .logits_processors import apply
-from .model_interface import Decoder, settled
+from .model_interface import DecodingModel, settled
 from .prompts import Prompts
 from .result import Hypothesis
 from .sampling import Uniforms, draw, likeliest, row_seed
@@ -21,7 +21,12 @@ Stream = Callable[[int, int], None]
 
 
 def search(
-    model: Decoder, prompts: Prompts, rules: SearchOptions, *, seeds: Sequence[int] = (), stream: Stream | None = None
+    model: DecodingModel,
+    prompts: Prompts,
+    rules: SearchOptions,
+    *,
+    seeds: Sequence[int] = (),
+    stream: Stream | None = None,
 ) -> list[list[Hypothesis]]:
     """Continue every prompt `num_samples` times, by the likeliest token or, if the settings ask for sampling, a drawn one.
 
@@ -41,7 +46,7 @@ def search(
 class _Rows:
     """The rows that are not finished, with their cache, history and random numbers."""
 
-    def __init__(self, model: Decoder, prompts: Prompts, rules: SearchOptions, seeds: Sequence[int]) -> None:
+    def __init__(self, model: DecodingModel, prompts: Prompts, rules: SearchOptions, seeds: Sequence[int]) -> None:
         n = rules.settings.num_samples
         self.model, self.rules = model, rules
         self.cache, self.logits = prompts.prefill(model)

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from ..core.layout import Layout
-from .model_interface import Decoder, check_predicts, evaluating
+from .model_interface import DecodingModel, check_predicts, evaluating
 from .prompts import length_groups, padded
 
 LOGITS = 2**26  # the most logits of one forward pass; more rows are scored in several
 
 
-class Scorer(Decoder, Protocol):
+class Scorer(DecodingModel, Protocol):
     """A decoder that also has a forward pass over whole sequences."""
 
     def __call__(

@@ -1,4 +1,4 @@
-"""The interface between generation and models: the `Decoder` and `Cache` protocols, and evaluation mode."""
+"""The interface between generation and models: the `DecodingModel` and `DecodingCache` protocols, and evaluation mode."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..core.layout import Layout
 from ..nn.kv_cache.kinds import CacheKind
 
 
-class Cache(Protocol):
+class DecodingCache(Protocol):
     """A model's KV cache."""
 
     def reorder(self, rows: Tensor, cross: bool = True) -> Any:
@@ -23,7 +23,7 @@ class Cache(Protocol):
         """
 
 
-class Decoder(Protocol):
+class DecodingModel(Protocol):
     """A decoder-only or encoder–decoder model; `qkv.nn.models.transformer.TransformerModel` is one."""
 
     @property
@@ -53,7 +53,7 @@ class Decoder(Protocol):
     def modules(self) -> Iterator[nn.Module]: ...
 
 
-class ParallelDecoder(Decoder, Protocol):
+class ParallelDecoder(DecodingModel, Protocol):
     """A decoder whose step can give the logits of all its tokens, (B, T, V), as speculation needs.
 
     Its cache has the methods `continued`, `rewind_rows` and `check_rewind_rows` of `qkv.nn.kv_cache.cache.Cache`.
@@ -62,7 +62,7 @@ class ParallelDecoder(Decoder, Protocol):
     def step(self, ids: Tensor, cache: Any, layout: Layout | None = None, all_positions: bool = False) -> Tensor: ...
 
 
-def check_predicts(model: Decoder) -> None:
+def check_predicts(model: DecodingModel) -> None:
     """Raise ValueError for a model that predicts no next tokens: an encoder, or one without a head for tokens."""
     spec = getattr(model, "spec", None)
     if getattr(spec, "decoder", spec) is None and spec is not None:
@@ -81,7 +81,7 @@ def check_predicts(model: Decoder) -> None:
 
 
 @contextmanager
-def evaluating(model: Decoder) -> Iterator[None]:
+def evaluating(model: DecodingModel) -> Iterator[None]:
     """Turn dropout and gradients off inside; afterwards every submodule is back in the mode it was in."""
     training = [module for module in model.modules() if module.training]
     for module in training:

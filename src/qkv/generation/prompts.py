@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..core.layout import Layout
 from ..nn.kv_cache.kinds import CacheKind
-from .model_interface import Decoder
+from .model_interface import DecodingModel
 
 ROOM = 512  # new tokens that a cache is allocated for at first; it grows by itself after that
 
@@ -41,12 +41,12 @@ class Prompts:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def prefill(self, model: Decoder) -> tuple[Any, Tensor]:
+    def prefill(self, model: DecodingModel) -> tuple[Any, Tensor]:
         """Return a cache that holds the prompts, and the (B, V) logits of their next tokens."""
         cache = self.start(model)
         return cache, model.step(self.ids, cache, self.layout)
 
-    def start(self, model: Decoder) -> Any:
+    def start(self, model: DecodingModel) -> Any:
         """Return an empty cache for the prompts."""
         capacity = self.ids.shape[1] + min(max(self.limits), ROOM)
         options: dict[str, Any] = {} if self.cache is None else {"cache": self.cache}
@@ -60,7 +60,7 @@ class Prompts:
 
 
 def prepare(
-    model: Decoder,
+    model: DecodingModel,
     ids: Ids,
     *,
     layout: Layout | None,

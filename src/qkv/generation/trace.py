@@ -48,7 +48,7 @@ class Stage(NamedTuple):
     possible: int
 
 
-class Choice(NamedTuple):
+class TokenChoice(NamedTuple):
     """One token: the distribution of the model and after each processor, and the token that was taken (None: none)."""
 
     stages: tuple[Stage, ...]
@@ -60,7 +60,7 @@ class Trace:
     """Either `beams`, a step each, or `choices`, a token each."""
 
     beams: list[BeamStep] = field(default_factory=list)
-    choices: list[Choice] = field(default_factory=list)
+    choices: list[TokenChoice] = field(default_factory=list)
 
 
 _traces: list[Trace] = []
@@ -96,7 +96,7 @@ def add_choice(logits: Tensor, ids: Tensor | None, processors: Sequence[Processo
         logits = process(ids, logits)
         stages.append(_stage(stage_name(process), logits))
     for search in _traces:
-        search.choices.append(Choice(tuple(stages), token))
+        search.choices.append(TokenChoice(tuple(stages), token))
 
 
 def stage_name(processor: Processor) -> str:

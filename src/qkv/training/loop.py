@@ -23,7 +23,7 @@ from .checkpoints import checkpoint, rng
 from .checkpoints.background import snapshot_bytes
 from .checkpoints.checkpoint import AVERAGE, MODEL, OPTIMIZER, Checkpoints, Damaged
 from .checkpoints.slices import Parts
-from .checkpoints.state import State
+from .checkpoints.state import TrainingState
 from .checkpoints.weights import (
     Tensors,
     all_finite,
@@ -137,7 +137,7 @@ class Trainer:
         self.threads = threads.tuner(training.threads, compiled, ranks.size, stepper.device)
         self.fingerprint: dict[str, Any] = {"threads": torch.get_num_threads()}
         self.store = Checkpoints(out / "checkpoints", training.keep, ranks)
-        self.state, self.meter = State(), StepMetrics()
+        self.state, self.meter = TrainingState(), StepMetrics()
         self.running: AveragedModel | None = None
         self.unsaved = self.exhausted = False
 
@@ -173,7 +173,7 @@ class Trainer:
         forget_lost_best(self.store, self.state, path, self.display.say)
         return saved
 
-    def _load(self, path: Path) -> tuple[State, dict[str, Any]]:
+    def _load(self, path: Path) -> tuple[TrainingState, dict[str, Any]]:
         return restore(path, self.model, self.stepper, self.training, self.meter, self.running)
 
     # -- one step -----------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..core.spec import counted
-from .checkpoints.state import State
+from .checkpoints.state import TrainingState
 
 Ending = Literal["max_steps", "max_epochs", "max_time", "patience", "data", "interrupted", "bad steps"]
 
@@ -34,7 +34,7 @@ class TrainingResult:
     """
 
     ending: Ending
-    state: State
+    state: TrainingState
     metrics: dict[str, float]
     checkpoint: Path | None
     weights: Path
@@ -61,7 +61,7 @@ class Diverged(ValueError):
     """There is nothing to deliver: too many steps in a row made no update, or the weights are not finite any more. The
     last good checkpoint is untouched."""
 
-    def __init__(self, state: State, checkpoint: Path | None) -> None:
+    def __init__(self, state: TrainingState, checkpoint: Path | None) -> None:
         self.state, self.checkpoint = state, checkpoint
         guard = state.guard
         where = f"steps {guard.first:,} to {guard.first + guard.streak - 1:,}"

@@ -13,7 +13,7 @@ from ..core.ranks import Ranks
 from .checkpoints import checkpoint, rng
 from .checkpoints.checkpoint import AVERAGE, MODEL, OPTIMIZER, STATE, Checkpoints, Damaged
 from .checkpoints.slices import Parts
-from .checkpoints.state import State
+from .checkpoints.state import TrainingState
 from .checkpoints.weights import load_model, load_optimizer
 from .early_stopping import BestEvaluation
 from .logging.step_metrics import StepMetrics
@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 
 def snapshot(
-    state: State, stepper: Stepper, training: Training, meter: StepMetrics, fingerprint: dict[str, Any]
+    state: TrainingState, stepper: Stepper, training: Training, meter: StepMetrics, fingerprint: dict[str, Any]
 ) -> dict[str, Any]:
     """The content of a checkpoint besides tensors. All ranks call it."""
     first, *others = stepper.ranks.gather(rng.capture())
@@ -49,7 +49,7 @@ def restore(
     training: Training,
     meter: StepMetrics,
     average: AveragedModel | None,
-) -> tuple[State, dict[str, Any]]:
+) -> tuple[TrainingState, dict[str, Any]]:
     """Load a checkpoint: tensors into model, optimizer and average; returns the run's state and the whole snapshot.
 
     Raises Damaged where the files are broken, ValueError where the optimizer's settings do not fit its state.
@@ -57,7 +57,7 @@ def restore(
     checkpoint.check(path, stepper.ranks)
     saved = checkpoint.load_state(path)
     try:
-        state = State.from_dict(saved["run"])
+        state = TrainingState.from_dict(saved["run"])
         meter.load(saved["window"])
         stepper.mixed.load(saved["scaler"])
         restore_rng(saved, stepper.strategy)
@@ -109,8 +109,8 @@ def _restore_optimizer(
 
 
 def newest_sound(
-    store: Checkpoints, load: Callable[[Path], tuple[State, dict[str, Any]]], ranks: Ranks, say: Say
-) -> tuple[Path, tuple[State, dict[str, Any]]]:
+    store: Checkpoints, load: Callable[[Path], tuple[TrainingState, dict[str, Any]]], ranks: Ranks, say: Say
+) -> tuple[Path, tuple[TrainingState, dict[str, Any]]]:
     """Load the newest checkpoint that is intact. Damaged ones after it are set aside, with a note."""
     damaged: dict[Path, Damaged] = {}
     for path in reversed(store.all()):
@@ -132,7 +132,7 @@ def newest_sound(
     )
 
 
-def forget_lost_best(store: Checkpoints, state: State, newest: Path, say: Say) -> None:
+def forget_lost_best(store: Checkpoints, state: TrainingState, newest: Path, say: Say) -> None:
     """Forget the best evaluation where its checkpoint is gone or damaged."""
     best = store.best()
     if not state.best.step or best == newest:

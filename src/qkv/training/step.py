@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.batch import Batch, to_device
-from ..core.ranks import Ranks, Split, splitting
+from ..core.ranks import BatchSplit, Ranks, splitting
 from ..nn.layers.moe import Mixture
 from ..nn.models.base import ModelModule
 from ..nn.models.transformer import TransformerModel
@@ -176,7 +176,7 @@ class Stepper:
         return loss, dict(zip(self.names, values, strict=True))
 
     def _splitting(self, batch: Batch) -> AbstractContextManager[None]:
-        return splitting(Split(self.strategy.peers, self.strategy.rows, batch.idle))
+        return splitting(BatchSplit(self.strategy.peers, self.strategy.rows, batch.idle))
 
     def _loss(self, batch: Batch, counts: dict[str, int], totals: Totals) -> tuple[Tensor, dict[str, Tensor]]:
         """A batch's share of the loss, and of the reported values of the terms."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
 from ..core.ranks import Ranks
-from .checkpoints.pieces import Piece, Shard
+from .checkpoints.pieces import CheckpointShard, TensorPiece
 from .checkpoints.slices import Parts, Saved
 from .checkpoints.weights import model_tensors
 from .optimizers.base import Optimizer
@@ -19,7 +19,7 @@ from .optimizers.base import Optimizer
 Tensors = Mapping[str, Tensor]
 
 
-class Around(Protocol):
+class BackwardContext(Protocol):
     """Makes a context for the backward pass of a batch, given its number. `complete`: all its gradients are there then."""
 
     def __call__(self, at: int, complete: bool = True) -> AbstractContextManager[None]: ...
@@ -75,7 +75,7 @@ class Strategy:
         self,
         shapes: Sequence[Hashable],
         forward: Callable[[int], Tensor],
-        around: Around,
+        around: BackwardContext,
         backward: Callable[[Tensor], None],
     ) -> None:
         """The forward and backward passes of a step.
@@ -142,7 +142,7 @@ class Strategy:
     shards_model = False  # whether ranks have different parts of the model
     number = 0  # of this rank's part of the model
 
-    def pieces(self, tensors: Tensors) -> dict[str, Piece]:
+    def pieces(self, tensors: Tensors) -> dict[str, TensorPiece]:
         """Where this rank's tensors are in the whole ones; those that are whole are left out."""
         return {}
 
@@ -154,9 +154,9 @@ class Strategy:
         """This rank's part of the whole tensors of an optimizer."""
         return dict(tensors)
 
-    def files(self, model: Mapping[str, Tensors], optimizer: Mapping[str, Tensors]) -> dict[str, Shard]:
+    def files(self, model: Mapping[str, Tensors], optimizer: Mapping[str, Tensors]) -> dict[str, CheckpointShard]:
         """The files of a checkpoint that this rank writes, from its parts of the files of models and optimizers by name."""
-        return {} if self.ranks.rank else {n: Shard(t, {}) for n, t in (*model.items(), *optimizer.items())}
+        return {} if self.ranks.rank else {n: CheckpointShard(t, {}) for n, t in (*model.items(), *optimizer.items())}
 
 
 def checksum(tensors: Tensors) -> int:

@@ -17,7 +17,7 @@ from qkv.data.batching.encoding import CharacterLimit, Reader, encode_function
 from qkv.data.batching.ragged import Ragged
 from qkv.data.batching.rows import Limits, Rows, conversation_rows, pair_rows, prompt_rows, running_rows, window_rows
 from qkv.data.source import Counts, Example, Skipped
-from qkv.data.tokenizers.protocol import Encoder, Frame
+from qkv.data.tokenizers.protocol import Encoder, PairFrame
 
 TEXTS = st.lists(st.text("abc", max_size=30), max_size=12)
 
@@ -165,7 +165,7 @@ def test_without_an_end_token_pairs_are_refused() -> None:
 
 def test_the_frame_of_a_loaded_model_stands_around_both_sides() -> None:
     class Framed(Characters):
-        frame = Frame(ord("S") + 10, (ord("<") + 10,), (ord(">") + 10, 2))
+        frame = PairFrame(ord("S") + 10, (ord("<") + 10,), (ord(">") + 10, 2))
 
     tokenizer = Framed()
     examples = [pair("ab", "xyz"), pair("", "vw")]

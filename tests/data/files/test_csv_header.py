@@ -17,7 +17,7 @@ from qkv.data.files.csv_header import heading, kind_of
 from qkv.data.files.csv_tsv import Cells, detected_separator
 from qkv.data.readers.labelled_text import Labelled
 from qkv.data.readers.parallel_text import Pairs
-from qkv.data.readers.time_series import Series
+from qkv.data.readers.time_series import TimeSeries
 
 WORDS = ("the", "a", "red", "blue", "old", "dog", "cat", "house", "tree", "river", "sees", "likes", "finds", "today")
 
@@ -198,7 +198,7 @@ def test_a_series_with_numbers_for_names(tmp_path: Path, header: bool | None) ->
     values = np.random.default_rng(0).normal(size=(60, 4)).round(3)
     path = tmp_path / "x.csv"
     pandas.DataFrame(values, columns=[2019, 2020, 2021, 2022]).to_csv(path, index=False)
-    read, names = Series(path=str(path), header=header).values()
+    read, names = TimeSeries(path=str(path), header=header).values()
     assert len(read) == 61 - (header is not False)
     if header is not False:
         np.testing.assert_allclose(read, values, rtol=1e-6)

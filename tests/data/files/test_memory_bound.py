@@ -14,7 +14,7 @@ from qkv.data.files import memory_bound
 from qkv.data.files.memory_bound import check_fits
 from qkv.data.readers.coco_voc import Coco
 from qkv.data.readers.labelled_text import Labelled
-from qkv.data.readers.midi_scores import Scores
+from qkv.data.readers.midi_scores import MidiScores
 from qkv.data.readers.squad import Questions
 
 
@@ -35,7 +35,7 @@ def test_what_fits_passes_and_what_does_not_is_told_with_its_size(monkeypatch: p
 SOURCES: dict[str, Callable[[Path], Any]] = {
     "squad.json": lambda path: Questions(path=str(path)).open("train"),
     "coco.json": lambda path: Coco(path=str(path)).open("train"),
-    "pieces.json": lambda path: Scores(path=str(path)).open("train"),
+    "pieces.json": lambda path: MidiScores(path=str(path)).open("train"),
     "table.csv": lambda path: Labelled(path=str(path)).open("train"),
 }
 

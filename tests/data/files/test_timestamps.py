@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from qkv.data.readers.time_series import Series
+from qkv.data.readers.time_series import TimeSeries
 
 
-def dated(path: Path, times: list[str]) -> Series:
+def dated(path: Path, times: list[str]) -> TimeSeries:
     path.write_text("\n".join(["date,load", *(f"{time},{i}" for i, time in enumerate(times))]) + "\n")
-    return Series(path=str(path), history=2, horizon=1)
+    return TimeSeries(path=str(path), history=2, horizon=1)
 
 
 def test_time_goes_on(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from qkv.data.readers.dataset_series import DatasetSeries
-from qkv.data.readers.time_series import Series
+from qkv.data.readers.time_series import TimeSeries
 from qkv.runs.recipes.recipe import Recipe
 from qkv.runs.train.train import train
 
@@ -32,7 +32,7 @@ def test_it_reads_what_a_file_of_the_same_rows_gives(saved: Path, tmp_path: Path
     table = columns()
     lines = [",".join(table), *(",".join(map(str, row)) for row in zip(*table.values(), strict=True))]
     (tmp_path / "same.csv").write_text("\n".join(lines))
-    ours, file = DatasetSeries(path=str(saved)), Series(path=str(tmp_path / "same.csv"))
+    ours, file = DatasetSeries(path=str(saved)), TimeSeries(path=str(tmp_path / "same.csv"))
     assert ours.values()[1] == file.values()[1] == ("load", "heat")
     np.testing.assert_allclose(ours.values()[0], file.values()[0], rtol=1e-6)
     for split in ("train", "validation", "test"):

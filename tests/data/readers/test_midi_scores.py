@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from qkv.data.media import midi
-from qkv.data.readers.midi_scores import Scores
+from qkv.data.readers.midi_scores import MidiScores
 from qkv.data.source import Counts, Skipped, read
 
 PIECE = [[60, 64, 60], [], [-1, 67, 48, -1]]
@@ -21,7 +21,7 @@ def write(folder: Path, content: Any, name: str = "a.json") -> str:
 
 
 def test_json_has_its_own_splits(tmp_path: Path) -> None:
-    source = Scores(path=write(tmp_path, {"train": [PIECE], "valid": [PIECE[:2], PIECE[:1]], "test": [PIECE]}))
+    source = MidiScores(path=write(tmp_path, {"train": [PIECE], "valid": [PIECE[:2], PIECE[:1]], "test": [PIECE]}))
     (one,) = source.examples("train")
     assert one["frames"] == [(64, 60), (), (67, 48)]
     assert one["text"] == "E4 C4 . . G4 C3 ."
@@ -31,7 +31,7 @@ def test_json_has_its_own_splits(tmp_path: Path) -> None:
 
 
 def test_a_list_of_pieces_is_held_out_of(tmp_path: Path) -> None:
-    source = Scores(path=write(tmp_path, [[[60 + n], [61]] for n in range(20)]))
+    source = MidiScores(path=write(tmp_path, [[[60 + n], [61]] for n in range(20)]))
     assert "held out" in source.notes()[0]
     assert len(list(source.examples("train"))) == 16
 
@@ -40,7 +40,7 @@ def test_midi_files_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
     for n in range(10):
         (tmp_path / "below" / f"{n}.mid").write_bytes(midi.to_midi([(60 + n, 50), (62,)], 2))
-    source = Scores(path=str(tmp_path), steps=2)
+    source = MidiScores(path=str(tmp_path), steps=2)
     texts = {one["text"] for split in ("train", "validation", "test") for one in source.examples(split)}
     assert len(texts) == 10 and "C4 D3 . D4 ." in texts
     (tmp_path / "below" / "broken.mid").write_bytes(b"MThd")
@@ -48,10 +48,10 @@ def test_midi_files_of_a_folder(tmp_path: Path) -> None:
     assert len(read(table, range(len(table)), counts)) == 10
     assert f"1 skipped (1 that can't be read, {str(tmp_path / 'below' / 'broken.mid')!r})" in str(counts)
     with pytest.raises(ValueError, match=r"broken\.mid': it ends in the middle.*data\.on_error=skip skips such files"):
-        list(Scores(path=str(tmp_path), on_error="raise").examples("train"))
+        list(MidiScores(path=str(tmp_path), on_error="raise").examples("train"))
     (tmp_path / "none").mkdir()
     with pytest.raises(ValueError, match=r"holds no file that ends in .mid"):
-        Scores(path=str(tmp_path / "none")).table("train")
+        MidiScores(path=str(tmp_path / "none")).table("train")
 
 
 @pytest.mark.parametrize(
@@ -68,4 +68,4 @@ def test_midi_files_of_a_folder(tmp_path: Path) -> None:
 def test_what_is_no_music_is_named(tmp_path: Path, content: Any, said: str) -> None:
     path = write(tmp_path, content)
     with pytest.raises(ValueError, match=said):
-        list(Scores(path=path, validation_path=path, test_path=path).examples("train"))
+        list(MidiScores(path=path, validation_path=path, test_path=path).examples("train"))

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from qkv.data import Source
-from qkv.data.readers.time_series import Series
+from qkv.data.readers.time_series import TimeSeries
 
 SPLITS = ("train", "validation", "test")
 
@@ -96,9 +96,9 @@ def test_a_series(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     days = pandas.date_range("2024-01-01", periods=50)
     pandas.DataFrame({"day": days, "load": range(50), "price": np.arange(50) / 2}).to_parquet(tmp_path / "a.parquet")
-    values, names = Series(path=str(tmp_path / "a.parquet"), history=4, horizon=2).values()
+    values, names = TimeSeries(path=str(tmp_path / "a.parquet"), history=4, horizon=2).values()
     assert names == ("load", "price") and values[7].tolist() == [7, 3.5]
     backwards = pandas.read_parquet(tmp_path / "a.parquet").iloc[::-1]
     backwards.to_parquet(tmp_path / "b.parquet", index=False)
     with pytest.raises(ValueError, match=r"row 2 is of 2024-02-18.*, before the row above it"):
-        Series(path=str(tmp_path / "b.parquet")).values()
+        TimeSeries(path=str(tmp_path / "b.parquet")).values()

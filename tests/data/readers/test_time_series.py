@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from qkv.data import Source
-from qkv.data.readers.time_series import Series
+from qkv.data.readers.time_series import TimeSeries
 from qkv.data.synthetic.waves import Waves
 
 
@@ -19,7 +19,7 @@ def written(path: Path, rows: int = 100) -> Path:
 
 
 def test_windows_follow_one_another(tmp_path: Path) -> None:
-    source = Series(path=str(written(tmp_path / "a.csv")), history=4, horizon=2, shares=(0.5, 0.2, 0.3))
+    source = TimeSeries(path=str(written(tmp_path / "a.csv")), history=4, horizon=2, shares=(0.5, 0.2, 0.3))
     train = source.table("train")
     assert len(train) == 50 - 4 - 2 + 1
     first, second = train[0], train[1]
@@ -28,7 +28,7 @@ def test_windows_follow_one_another(tmp_path: Path) -> None:
 
 
 def test_scaled_by_the_training_split_alone(tmp_path: Path) -> None:
-    source = Series(path=str(written(tmp_path / "a.csv")), history=4, horizon=2, shares=(0.5, 0.2, 0.3))
+    source = TimeSeries(path=str(written(tmp_path / "a.csv")), history=4, horizon=2, shares=(0.5, 0.2, 0.3))
     mean, scale = np.arange(50).mean(), np.arange(50).std()
     test = source.table("test")
     assert len(test) == 30 - 2 + 1  # it looks back into the split before
@@ -38,10 +38,10 @@ def test_scaled_by_the_training_split_alone(tmp_path: Path) -> None:
 
 def test_rows_say_which_stretch_is_whose(tmp_path: Path) -> None:
     path = str(written(tmp_path / "a.csv"))
-    source = Series(path=path, history=4, horizon=2, rows=(60, 20, 10))
+    source = TimeSeries(path=path, history=4, horizon=2, rows=(60, 20, 10))
     assert [len(source.table(split)) for split in ("train", "validation", "test")] == [55, 19, 9]
     with pytest.raises(ValueError, match="100 rows, and rows asks for 90 \\+ 20 \\+ 10"):
-        Series(path=path, rows=(90, 20, 10), history=4, horizon=2).table("train")
+        TimeSeries(path=path, rows=(90, 20, 10), history=4, horizon=2).table("train")
 
 
 @pytest.mark.parametrize(
@@ -56,22 +56,22 @@ def test_rows_say_which_stretch_is_whose(tmp_path: Path) -> None:
 def test_what_is_no_series_says_where(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "bad.csv").write_text(text)
     with pytest.raises(ValueError, match=said):
-        Series(path=str(tmp_path / "bad.csv"), history=1, horizon=1).table("train")
+        TimeSeries(path=str(tmp_path / "bad.csv"), history=1, horizon=1).table("train")
 
 
 def test_gaps_are_filled_where_that_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "gaps.csv").write_text("a\n" + "\n".join(["1", "2", "x", "4"] * 10))
-    values, _ = Series(path=str(tmp_path / "gaps.csv"), history=2, horizon=1, gaps="fill").values()
+    values, _ = TimeSeries(path=str(tmp_path / "gaps.csv"), history=2, horizon=1, gaps="fill").values()
     assert values[:4, 0].tolist() == [1, 2, 2, 4]
 
 
 def test_columns_by_name_and_number(tmp_path: Path) -> None:
     path = str(written(tmp_path / "a.csv"))
-    by_name = Series(path=path, columns=("price",)).values()
-    by_number = Series(path=path, columns=(2,)).values()
+    by_name = TimeSeries(path=path, columns=("price",)).values()
+    by_number = TimeSeries(path=path, columns=(2,)).values()
     np.testing.assert_array_equal(by_name[0], by_number[0])
     with pytest.raises(ValueError, match="no column 'cost'; it has date, load, price"):
-        Series(path=path, columns=("cost",)).values()
+        TimeSeries(path=path, columns=("cost",)).values()
 
 
 def test_too_little_for_a_window_says_what_to_do() -> None:
@@ -83,16 +83,16 @@ def test_numbers_beyond_float32_and_broken_csv_are_refused(tmp_path: Path) -> No
     path = tmp_path / "x.csv"
     path.write_text("a,b\n" + "1,2\n" * 40 + "1e300,2\n")
     with pytest.raises(ValueError, match="row 42, a: '1e300' is no number"):
-        Series(path=str(path), history=4, horizon=2).table("train")
+        TimeSeries(path=str(path), history=4, horizon=2).table("train")
     path.write_bytes(b"a,b\r1,2\r")
     with pytest.raises(ValueError, match=r"x\.csv is not valid CSV"):
-        Series(path=str(path), history=4, horizon=2).table("train")
+        TimeSeries(path=str(path), history=4, horizon=2).table("train")
     path.write_bytes(("a,b\n" + "1,2\n" * 40).encode("utf-16"))
-    assert len(Series(path=str(path), history=4, horizon=2).table("train")) > 0
+    assert len(TimeSeries(path=str(path), history=4, horizon=2).table("train")) > 0
 
 
 def test_separators_decimal_commas_and_dates_of_other_formats(tmp_path: Path) -> None:
-    expected = Series(path=str(written(tmp_path / "a.csv")), history=4, horizon=2).values()
+    expected = TimeSeries(path=str(written(tmp_path / "a.csv")), history=4, horizon=2).values()
     rows = [(f"{i % 28 + 1:02}.{i // 28 + 1:02}.2024", f"{i},0", f"{2 * i},0") for i in range(100)]
     for name, sep, setting in (
         ("b.csv", ";", None),
@@ -102,7 +102,7 @@ def test_separators_decimal_commas_and_dates_of_other_formats(tmp_path: Path) ->
     ):
         lines = [sep.join(row) for row in [("date", "load", "price"), *rows]]
         (tmp_path / name).write_text("\n".join(lines))
-        source = Series(
+        source = TimeSeries(
             path=str(tmp_path / name), sep=setting, decimal=",", date_format="%d.%m.%Y", history=4, horizon=2
         )
         values, names = source.values()
@@ -112,18 +112,18 @@ def test_separators_decimal_commas_and_dates_of_other_formats(tmp_path: Path) ->
     with pytest.raises(
         ValueError, match=r"b\.csv, row 2: '01\.01\.2024' is not a date in the format '%Y' \(data\.date_format\)"
     ):
-        Series(path=str(tmp_path / "b.csv"), decimal=",", date_format="%Y").values()
+        TimeSeries(path=str(tmp_path / "b.csv"), decimal=",", date_format="%Y").values()
     with pytest.raises(
         ValueError, match=r"row 2, load: '0,0' is no number with a decimal point; data\.decimal=',' reads"
     ):
-        Series(path=str(tmp_path / "b.csv")).values()
+        TimeSeries(path=str(tmp_path / "b.csv")).values()
 
 
 def test_dates_without_separators_are_dates_if_a_format_says_so(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("\n".join(f"202401{day:02},{day}" for day in range(31, 0, -1)))
     with pytest.raises(ValueError, match=r"row 2 is of 20240130, before the row above it \(20240131\)"):
-        Series(path=str(tmp_path / "a.csv"), date_format="%Y%m%d").values()
-    assert Series(path=str(tmp_path / "a.csv")).values()[0].shape == (31, 2)
+        TimeSeries(path=str(tmp_path / "a.csv"), date_format="%Y%m%d").values()
+    assert TimeSeries(path=str(tmp_path / "a.csv")).values()[0].shape == (31, 2)
 
 
 @pytest.mark.parametrize("sep", ["", "ab", '"', "\n", "7", "."])
@@ -131,4 +131,4 @@ def test_what_can_not_separate_cells_is_refused(sep: str) -> None:
     with pytest.raises(
         ValueError, match=r"one character, such as ';', or its name \(comma, semicolon, tab, pipe, space\)"
     ):
-        Series(path="a.csv", sep=sep)
+        TimeSeries(path="a.csv", sep=sep)

@@ -9,8 +9,8 @@ from qkv.data.synthetic.shapes import (
     INSIDE,
     NUMBERS,
     SIZES,
+    DrawnShape,
     Scenes,
-    Shape,
     Shapes,
     arranged,
     drawn,
@@ -20,8 +20,8 @@ from qkv.data.synthetic.shapes import (
 )
 
 
-def shape(kind: str, color: str, x: float, y: float, size: str = "small") -> Shape:
-    return Shape(kind, color, size, x, y, 5.0)
+def shape(kind: str, color: str, x: float, y: float, size: str = "small") -> DrawnShape:
+    return DrawnShape(kind, color, size, x, y, 5.0)
 
 
 def test_a_picture_its_mask_and_its_boxes_agree() -> None:
@@ -49,7 +49,7 @@ def test_shapes_do_not_touch() -> None:
 
 @pytest.mark.parametrize("kind", INSIDE)
 def test_every_kind_fills_its_square_from_side_to_side(kind: str) -> None:
-    cover = Shape(kind, "red", "large", 20, 20, 12).cover((40, 40))
+    cover = DrawnShape(kind, "red", "large", 20, 20, 12).cover((40, 40))
     rows, columns = np.flatnonzero((cover > 0.5).any(1)), np.flatnonzero((cover > 0.5).any(0))
     assert 8 <= rows[0] <= 12 and 27 <= rows[-1] <= 32 and 8 <= columns[0] <= 12 and 27 <= columns[-1] <= 32
     np.testing.assert_allclose(cover, cover[:, ::-1], atol=0.2)

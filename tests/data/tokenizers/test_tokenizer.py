@@ -23,7 +23,7 @@ from qkv.data.tokenizer_training import train_from_files
 from qkv.data.tokenizers.tokenizer import Tokenizer, train
 from qkv.data.tokenizers.tokenizer_json import ROLES
 from qkv.data.tokenizers.training.bpe import BPE
-from qkv.data.tokenizers.training.pair_merges import Step
+from qkv.data.tokenizers.training.pair_merges import MergeStep
 from qkv.data.tokenizers.training.unigram import Unigram
 from qkv.data.tokenizers.training.wordpiece import WordPiece
 from qkv.data.tokenizers.training.words_chars_bytes import Word
@@ -206,7 +206,7 @@ def test_progress_is_shown_on_stderr(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_trace_is_the_table() -> None:
     for spec in (BPE(vocab_size=80, byte_level=False), WordPiece(vocab_size=80)):
-        steps: list[Step] = []
+        steps: list[MergeStep] = []
         tokenizer = train(spec, iter(TEXTS), trace=steps.append)
         learned = [tokenizer.id(step.token) for step in steps]
         assert learned == list(range(tokenizer.vocab_size - len(steps), tokenizer.vocab_size))

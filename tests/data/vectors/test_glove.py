@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.data.vectors.glove import GloVe, _Fit, cooccurrences
-from qkv.data.vectors.training import Corpus
+from qkv.data.vectors.training import VectorCorpus
 
 TOPICS = [["wave", "fish", "boat", "salt", "tide"], ["cloud", "wind", "bird", "star", "moon"]]
 
@@ -26,7 +26,7 @@ def topics(lines: int = 400, mixed: bool = False) -> list[str]:
 @given(st.lists(st.lists(st.sampled_from("abcd"), max_size=9), min_size=1, max_size=5), st.integers(1, 4))
 def test_cooccurrences_are_those_of_the_definition(lines: list[list[str]], window: int) -> None:
     lines = [*lines, ["a", "b"]]
-    corpus = Corpus.of(map(" ".join, lines), min_count=1)
+    corpus = VectorCorpus.of(map(" ".join, lines), min_count=1)
     wanted = np.zeros((len(corpus.words),) * 2)
     for line in lines:
         for i, word in enumerate(line):
@@ -41,7 +41,7 @@ def test_cooccurrences_are_those_of_the_definition(lines: list[list[str]], windo
 
 
 def test_a_long_text_is_counted_in_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
-    corpus = Corpus.of(topics(40), min_count=1)
+    corpus = VectorCorpus.of(topics(40), min_count=1)
     whole = cooccurrences(corpus, 3)
     monkeypatch.setattr("qkv.data.vectors.glove._WORDS", 17)
     for a, b in zip(whole, cooccurrences(corpus, 3), strict=True):
@@ -66,4 +66,4 @@ def test_a_step_is_adagrad_on_the_weighted_squares() -> None:
 
 def test_lines_of_one_word_give_nothing_to_count() -> None:
     with pytest.raises(ValueError, match="no line of the text has two of the words"):
-        GloVe().train(Corpus.of(["a", "b"], min_count=1))
+        GloVe().train(VectorCorpus.of(["a", "b"], min_count=1))

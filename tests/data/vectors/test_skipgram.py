@@ -10,11 +10,11 @@ import torch
 
 from qkv.data.vectors import skipgram
 from qkv.data.vectors.skipgram import SkipGram
-from qkv.data.vectors.training import Corpus
+from qkv.data.vectors.training import VectorCorpus
 
 
 def test_windows_hold_the_pairs_of_the_definition() -> None:
-    corpus = Corpus.of([" ".join(Random(i).choices("abcdefg", k=3 + 7 * i)) for i in range(9)], min_count=1)
+    corpus = VectorCorpus.of([" ".join(Random(i).choices("abcdefg", k=3 + 7 * i)) for i in range(9)], min_count=1)
     random = torch.Generator().manual_seed(0)
     text = skipgram._Text.draw(corpus, torch.ones(len(corpus.words)), 3, random)
     reach = text.reach.flatten().tolist()
@@ -59,7 +59,7 @@ def test_noise_is_drawn_as_its_distribution_says() -> None:
 
 
 def test_frequent_words_are_thinned_out() -> None:
-    corpus = Corpus.of(["the " * 990, "a b c d e f g h i j"], min_count=1)
+    corpus = VectorCorpus.of(["the " * 990, "a b c d e f g h i j"], min_count=1)
     keep = dict(zip(corpus.words, SkipGram(subsample=0.01)._keep(corpus).tolist(), strict=True))
     assert keep["the"] == pytest.approx(np.sqrt(0.01 / 0.99) + 0.01 / 0.99)
     assert keep["a"] == 1

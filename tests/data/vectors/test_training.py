@@ -10,7 +10,7 @@ import pytest
 
 from qkv.data.vectors.glove import GloVe
 from qkv.data.vectors.skipgram import SkipGram
-from qkv.data.vectors.training import Corpus, VectorMethod, method
+from qkv.data.vectors.training import VectorCorpus, VectorMethod, method
 from qkv.data.vectors.word_vectors import Vectors
 
 TOPICS = [["wave", "fish", "boat", "salt", "tide"], ["cloud", "wind", "bird", "star", "moon"]]
@@ -31,25 +31,25 @@ def apart(vectors: Vectors) -> float:
 
 
 def test_a_corpus_numbers_words_by_frequency_and_takes_out_rare_ones() -> None:
-    corpus = Corpus.of(["b a b c", "", "A b a"], min_count=2)
+    corpus = VectorCorpus.of(["b a b c", "", "A b a"], min_count=2)
     assert corpus.words == ("b", "a") and corpus.counts.tolist() == [3, 2]
     assert corpus.ids.tolist() == [0, 1, 0, 0, 1] and corpus.sentences.tolist() == [0, 0, 0, 2, 2]
     assert corpus.dropped == 2 and len(corpus) == 5
-    lowered = Corpus.of(["b a b c", "", "A b a"], min_count=2, lowercase=True)
+    lowered = VectorCorpus.of(["b a b c", "", "A b a"], min_count=2, lowercase=True)
     assert lowered.words == ("a", "b") and lowered.counts.tolist() == [3, 3]
 
 
 def test_files_are_one_corpus(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x y\n")
     (tmp_path / "b.txt").write_text("y x z\n")
-    assert Corpus.read([tmp_path / "a.txt", tmp_path / "b.txt"], min_count=1).ids.tolist() == [0, 1, 1, 0, 2]
+    assert VectorCorpus.read([tmp_path / "a.txt", tmp_path / "b.txt"], min_count=1).ids.tolist() == [0, 1, 1, 0, 2]
 
 
 def test_a_text_without_words_enough_is_told() -> None:
     with pytest.raises(ValueError, match=r"0 of the text's 3 words occur 5 times or more.*lower min_count"):
-        Corpus.of(["a b c"])
+        VectorCorpus.of(["a b c"])
     with pytest.raises(ValueError, match="0 of the text's 0 words"):
-        Corpus.of([])
+        VectorCorpus.of([])
 
 
 def test_methods_are_made_by_name() -> None:
@@ -67,14 +67,14 @@ METHODS = [SkipGram(width=16, epochs=5, window=3, subsample=0), GloVe(width=16, 
 @pytest.mark.parametrize("chosen", METHODS, ids=lambda chosen: chosen.kind)
 def test_words_of_one_topic_come_to_lie_together(chosen: VectorMethod) -> None:
     seen: list[float] = []
-    vectors = chosen.train(Corpus.of(topics()), progress=seen.append)
+    vectors = chosen.train(VectorCorpus.of(topics()), progress=seen.append)
     assert vectors.array.shape == (10, 16) and apart(vectors) > 0.5
-    assert abs(apart(chosen.train(Corpus.of(topics(mixed=True))))) < 0.2
+    assert abs(apart(chosen.train(VectorCorpus.of(topics(mixed=True))))) < 0.2
     assert seen == sorted(seen) and seen[0] >= 0 and seen[-1] <= 1
 
 
 @pytest.mark.parametrize("chosen", METHODS, ids=lambda chosen: chosen.kind)
 def test_the_seed_decides(chosen: VectorMethod) -> None:
-    corpus = Corpus.of(topics(60))
+    corpus = VectorCorpus.of(topics(60))
     first, again, other = (chosen.train(corpus, seed=seed).array for seed in (3, 3, 4))
     assert np.array_equal(first, again) and not np.array_equal(first, other)

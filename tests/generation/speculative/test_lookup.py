@@ -5,13 +5,13 @@ from __future__ import annotations
 from qkv.generation.result import Hypothesis
 from qkv.generation.speculation import PromptLookup
 from qkv.generation.speculative.lookup import LookupProposer
-from qkv.generation.speculative.rows import Row
+from qkv.generation.speculative.rows import Continuation
 
 
 def proposed(
     prompt: list[int], new: list[int] | None = None, most: int = 9, source: list[int] | None = None, **kind: int
 ) -> list[int]:
-    row = Row(0, tuple(prompt), 99, Hypothesis(tokens=list(new or [])))
+    row = Continuation(0, tuple(prompt), 99, Hypothesis(tokens=list(new or [])))
     proposer = LookupProposer(PromptLookup(**kind), 50, None if source is None else [source])
     return proposer.propose([row], [most]).tokens[0]
 
@@ -40,7 +40,7 @@ def test_sources_are_searched_and_their_own_tokens_are_not_proposed() -> None:
 
 
 def test_a_copy_goes_on_after_a_replaced_token() -> None:
-    row = Row(0, (1, 2, 3, 4, 5, 6, 4, 5, 7, 1, 2), 99)
+    row = Continuation(0, (1, 2, 3, 4, 5, 6, 4, 5, 7, 1, 2), 99)
     proposer = LookupProposer(PromptLookup(), 50)
     assert proposer.propose([row], [4]).tokens == [[3, 4, 5, 6]]
     row.new.extend([3, 9])  # 4 was rejected

@@ -9,7 +9,7 @@ from qkv.generation.logits_processors import apply, processors_for
 from qkv.generation.prompts import Prompts, padded
 from qkv.generation.result import Hypothesis
 from qkv.generation.settings import Generation
-from qkv.generation.speculative.rows import Processed, Row
+from qkv.generation.speculative.rows import Continuation, Processed
 
 VOCAB = 9
 
@@ -30,9 +30,9 @@ def test_processed_as_in_steps(settings: dict) -> None:
     prompts = Prompts(ids, layout, prompts_rows, (9, 9))
     chain = processors_for(Generation(**settings), [5], 3)
     rows = [
-        Row(0, prompts_rows[0], 9, Hypothesis(tokens=[1, 2])),
-        Row(1, prompts_rows[0], 9, Hypothesis(tokens=[7])),
-        Row(3, prompts_rows[1], 9, Hypothesis(tokens=[8, 8])),
+        Continuation(0, prompts_rows[0], 9, Hypothesis(tokens=[1, 2])),
+        Continuation(1, prompts_rows[0], 9, Hypothesis(tokens=[7])),
+        Continuation(3, prompts_rows[1], 9, Hypothesis(tokens=[8, 8])),
     ]
     proposed = [[1, 2], [], [4, 3]]
     logits = torch.randn(3, 3, VOCAB)
@@ -49,13 +49,13 @@ def test_processed_as_in_steps(settings: dict) -> None:
 
 
 def test_the_tokens_of_a_row() -> None:
-    row = Row(0, (1, 2, 3), 5, Hypothesis(tokens=[4, 5]))
+    row = Continuation(0, (1, 2, 3), 5, Hypothesis(tokens=[4, 5]))
     assert [row.tail(i) for i in range(6)] == [[1, 2, 3, 4, 5], [2, 3, 4, 5], [3, 4, 5], [4, 5], [5], []]
     assert len(row) == 5 and row.left == 3
 
 
 def test_fewer_tokens_are_proposed_after_a_rejection() -> None:
-    row = Row(0, (1, 2), 40)
+    row = Continuation(0, (1, 2), 40)
     assert row.most == 39
     for proposed, accepted, most in ((10, 10, 39), (10, 3, 5), (5, 5, 10), (10, 0, 2), (0, 0, 2), (1, 1, 2), (2, 2, 4)):
         row.learn(proposed, accepted)

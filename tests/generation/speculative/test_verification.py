@@ -16,7 +16,7 @@ from qkv.generation import generate
 from qkv.generation.logits_processors import apply, processors_for
 from qkv.generation.settings import Generation
 from qkv.generation.speculative.proposals import Proposals
-from qkv.generation.speculative.rows import Row
+from qkv.generation.speculative.rows import Continuation
 from qkv.generation.speculative.verification import Randomness, verify
 
 VOCAB, NEW, SAMPLES = 4, 4, 6000
@@ -87,7 +87,9 @@ def checked(p: Tensor, q: Tensor, tokens: list[int], rows: int = 4000) -> tuple[
     random = Randomness(range(rows), torch.device("cpu"))
     count = len(tokens)
     proposals = Proposals([tokens] * rows, q.double().expand(rows, count, -1))
-    results = verify(p.log().expand(rows, count + 1, -1), proposals, [Row(i, (), 9) for i in range(rows)], random)
+    results = verify(
+        p.log().expand(rows, count + 1, -1), proposals, [Continuation(i, (), 9) for i in range(rows)], random
+    )
     first = Counter(result.tokens[0] for result in results)
     accepted = sum(result.accepted > 0 for result in results) / rows
     return torch.tensor([first[t] / rows for t in range(p.shape[-1])]), accepted
@@ -106,7 +108,7 @@ def test_a_token_is_accepted_with_probability_p_over_q() -> None:
 def test_rows_may_have_fewer_proposals() -> None:
     p = torch.tensor([0.0, 1.0, 0.0])
     q = torch.tensor([0.0, 1.0, 0.0]).double()
-    rows = [Row(i, (), 9) for i in range(3)]
+    rows = [Continuation(i, (), 9) for i in range(3)]
     proposals = Proposals([[1, 1], [1], []], q.expand(3, 2, -1))
     results = verify(p.log().expand(3, 3, -1), proposals, rows, Randomness([1, 2, 3], torch.device("cpu")))
     assert [(result.tokens, result.accepted) for result in results] == [([1, 1, 1], 2), ([1, 1], 1), ([1], 0)]

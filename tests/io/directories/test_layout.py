@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from qkv.io.directories import layout as directory
-from qkv.io.directories.layout import State, check_own
+from qkv.io.directories.layout import RunState, check_own
 
 LEFT = (".tmp-recipe.yaml", ".tokenizer.json.4711", ".chat_template.jinja.12")
 
@@ -13,9 +13,9 @@ LEFT = (".tmp-recipe.yaml", ".tokenizer.json.4711", ".chat_template.jinja.12")
 def test_what_killed_processes_were_writing_is_no_run_and_is_cleared_away(tmp_path: Path) -> None:
     for name in LEFT:
         (tmp_path / name).write_text("half")
-    assert State.of(tmp_path) is State.FREE
+    assert RunState.of(tmp_path) is RunState.FREE
     (tmp_path / ".mine.7").write_text("not ours")
-    assert State.of(tmp_path) is State.FOREIGN
+    assert RunState.of(tmp_path) is RunState.FOREIGN
     directory.tidy(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [".mine.7"]
 

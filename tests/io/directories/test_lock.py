@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from run_tiny import TINY
 
-from qkv.io.directories.layout import State
+from qkv.io.directories.layout import RunState
 from qkv.io.directories.lock import LOCK, OWNER, locked
 from qkv.runs.inference.run import load
 from qkv.runs.recipes.recipe import Recipe
@@ -35,7 +35,7 @@ def holder(folder: Path) -> subprocess.Popen[str]:
 def test_a_folder_is_made_and_gone_again_where_nothing_was_put_in(tmp_path: Path) -> None:
     with locked(tmp_path / "new/run"):
         assert sorted(path.name for path in (tmp_path / "new/run").iterdir()) == [LOCK, OWNER]
-        assert State.of(tmp_path / "new/run") is State.FREE
+        assert RunState.of(tmp_path / "new/run") is RunState.FREE
     assert not (tmp_path / "new").exists()
     (tmp_path / "old").mkdir()
     with locked(tmp_path / "old"):
@@ -66,9 +66,9 @@ def test_the_lock_of_a_dead_process_is_no_lock(tmp_path: Path) -> None:
     process = holder(tmp_path / "run")
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    assert (tmp_path / "run" / OWNER).exists() and State.of(tmp_path / "run") is State.FREE
+    assert (tmp_path / "run" / OWNER).exists() and RunState.of(tmp_path / "run") is RunState.FREE
     train(Recipe.load("reverse", TINY), tmp_path / "run", device="cpu")
-    assert State.of(tmp_path / "run") is State.FINISHED
+    assert RunState.of(tmp_path / "run") is RunState.FINISHED
     assert not [path for path in (tmp_path / "run").iterdir() if path.name.startswith(".")]
 
 

@@ -16,7 +16,7 @@ from qkv.cli import main
 from qkv.io.directories.build import build
 from qkv.io.directories.sharded import parsed, split
 from qkv.io.families import preset
-from qkv.io.hub.names import Entry
+from qkv.io.hub.names import StoredPlace
 from qkv.io.hub.transforms import SAME
 from qkv.runs.inference.run import Run, load
 
@@ -104,7 +104,7 @@ def test_from_the_command_line(run: Run, tmp_path: Path, capsys: pytest.CaptureF
 @given(st.lists(st.integers(1, 40), min_size=1), st.integers(1, 200))
 def test_runs_keep_the_order_and_the_limit(lengths: list[int], limit: int) -> None:
     ours = {f"t{i}": torch.empty(n) for i, n in enumerate(lengths)}
-    entries = [Entry((name,), (name,), SAME, (tuple(t.shape),)) for name, t in ours.items()]
+    entries = [StoredPlace((name,), (name,), SAME, (tuple(t.shape),)) for name, t in ours.items()]
     shards = list(split(entries, ours, limit))
     assert [entry for shard in shards for entry in shard] == entries
     for shard in shards:

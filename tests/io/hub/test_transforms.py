@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qkv.io.hub.transforms import SAME, Chain, Grouped, Joined, Shaped, Stacked, Transform, Transposed
+from qkv.io.hub.transforms import SAME, Grouped, Joined, Shaped, Stacked, TensorTransform, TransformChain, Transposed
 
 sizes = st.integers(1, 4)
 
@@ -21,7 +21,7 @@ def fused(draw: st.DrawFn) -> tuple[list[tuple[int, ...]], int]:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Transform, list[tuple[int, ...]]]:
+def cases(draw: st.DrawFn) -> tuple[TensorTransform, list[tuple[int, ...]]]:
     shapes, groups = draw(fused())
     matrix = (draw(sizes), draw(sizes))
     return draw(
@@ -34,8 +34,8 @@ def cases(draw: st.DrawFn) -> tuple[Transform, list[tuple[int, ...]]]:
                 (Grouped(groups), shapes),
                 (Stacked(), [(draw(sizes), *matrix)]),
                 (Shaped((1, -1)), [(draw(sizes),)]),
-                (Chain(Transposed(), Joined()), shapes),
-                (Chain(Stacked(), Transposed(), Joined(axis=1)), [(3, 2, 4), (3, 1, 4)]),
+                (TransformChain(Transposed(), Joined()), shapes),
+                (TransformChain(Stacked(), Transposed(), Joined(axis=1)), [(3, 2, 4), (3, 1, 4)]),
             ]
         )
     )
@@ -53,7 +53,7 @@ def numbered(shapes: list[tuple[int, ...]]) -> list[torch.Tensor]:
 
 @given(cases())
 @settings(deadline=None, max_examples=200)
-def test_there_and_back_is_the_identity(case: tuple[Transform, list[tuple[int, ...]]]) -> None:
+def test_there_and_back_is_the_identity(case: tuple[TensorTransform, list[tuple[int, ...]]]) -> None:
     how, shapes = case
     ours = numbered(shapes)
     theirs = how.to_theirs(ours)
@@ -76,5 +76,5 @@ def test_conv1d_keeps_its_bias() -> None:
 
 
 @pytest.mark.parametrize("how", [Joined(), Grouped(2)])
-def test_vectors_are_fused_as_matrices_are(how: Transform) -> None:
+def test_vectors_are_fused_as_matrices_are(how: TensorTransform) -> None:
     assert how.shapes([(4,), (2,), (2,)]) == [(8,)]

@@ -13,7 +13,7 @@ from qkv.cli import main
 from qkv.lab.costs.adapter_fit import WEIGHTS, adapter_fit
 from qkv.nn.cost import fit
 from qkv.nn.cost.fit import largest_batch, memory_by_layers, training_memory
-from qkv.nn.cost.flops import Shape
+from qkv.nn.cost.flops import BatchShape
 from qkv.nn.cost.memory import count, predict
 from qkv.nn.layers.lora import LoRA
 from qkv.nn.quantization import product
@@ -41,8 +41,8 @@ def spec_of(name: str, **sizes: Any) -> Any:
 def test_a_few_layers_say_what_all_take(spec: Any, recompute: str, weights: str | None) -> None:
     training = Training(precision="bf16", recompute=recompute)
     plan = replace(plan_of(training, spec, torch.device("cpu"), adapter=LoRA(), weights=weights), for_gpu=True)
-    counted = training_memory(spec, Shape(2, 32), plan)
-    told = memory_by_layers(spec, Shape(2, 32), plan)
+    counted = training_memory(spec, BatchShape(2, 32), plan)
+    told = memory_by_layers(spec, BatchShape(2, 32), plan)
     for name in ("weights", "gradients", "optimizer", "peak"):
         assert getattr(told, name) == pytest.approx(getattr(counted, name), rel=0.001), name
     assert told.activations == pytest.approx(counted.activations, rel=0.05)
@@ -52,9 +52,9 @@ def test_the_first_and_the_last_piece_of_quantized_weights_stand_for_all(monkeyp
     monkeypatch.setattr(product, "PIECE", 1 << 10)
     spec = spec_of("gpt2", n_layers=1)
     plan = plan_of(Training(), spec, torch.device("cpu"), adapter=LoRA(), weights="nf4")
-    few = predict(spec, Shape(2, 32), plan)
+    few = predict(spec, BatchShape(2, 32), plan)
     monkeypatch.setattr(product, "_counting", lambda _: None)
-    assert few == predict(spec, Shape(2, 32), plan)
+    assert few == predict(spec, BatchShape(2, 32), plan)
 
 
 EXACT = [
@@ -85,9 +85,9 @@ def test_the_largest_batch_is_that_of_counting_every_batch(
     encodes = spec.is_encoder_decoder
     plan = plan_of(training, spec, torch.device("cpu"), padded=encodes, adapter=LoRA(), weights=weights)
     plan, source = replace(plan, for_gpu=True), 48 * encodes
-    one, at, above = (memory_by_layers(spec, Shape(n, 48, source), plan).peak for n in (1, 9, 10))
+    one, at, above = (memory_by_layers(spec, BatchShape(n, 48, source), plan).peak for n in (1, 9, 10))
     for limit, counted in ((at, 9), (at - 1, 8), ((at + above) // 2, 9), (one - 1, 0)):
-        found = largest_batch(spec, Shape(2, 48, source), plan, limit, by_layers=True)
+        found = largest_batch(spec, BatchShape(2, 48, source), plan, limit, by_layers=True)
         assert found == counted, limit
 
 

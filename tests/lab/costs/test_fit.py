@@ -8,7 +8,7 @@ import pytest
 
 import qkv
 from qkv.lab.costs.fit import decoding_fit, of_preset, training_fit
-from qkv.nn.cost.flops import Shape
+from qkv.nn.cost.flops import BatchShape
 from qkv.training.settings import Training
 
 TINY: dict[str, Any] = {"n_layers": 2, "d_model": 32, "n_heads": 8, "vocab_size": 64, "max_positions": 64}
@@ -16,7 +16,7 @@ MB = 10**6
 
 
 def test_levers_of_training_save_what_they_should() -> None:
-    spec, shape = qkv.preset("gpt2", **TINY), Shape(32, 64)
+    spec, shape = qkv.preset("gpt2", **TINY), BatchShape(32, 64)
     fits = training_fit(spec, shape, Training(precision="fp32"), 250 * MB, 4, True)
     levers = {lever.name: lever for lever in fits.levers}
     base = fits.levers[0]
@@ -38,7 +38,7 @@ def test_levers_of_training_save_what_they_should() -> None:
 
 def test_levers_of_decoding_save_what_they_should() -> None:
     spec = qkv.preset("llama", **{**TINY, "d_ff": 64, "max_positions": 4096})
-    fits = decoding_fit(spec, Shape(8, 512), 100 * MB)
+    fits = decoding_fit(spec, BatchShape(8, 512), 100 * MB)
     levers = {lever.name: lever for lever in fits.levers}
     base = fits.levers[0]
     assert levers["fp32"].bytes > base.bytes > levers["--set cache=int8"].bytes > levers["--set cache=int4"].bytes
@@ -50,11 +50,11 @@ def test_levers_of_decoding_save_what_they_should() -> None:
 @pytest.mark.slow
 def test_what_would_fit_is_said() -> None:
     spec = qkv.preset("llama", **{**TINY, "d_model": 256, "max_positions": 4096})
-    needed = decoding_fit(spec, Shape(1, 64), 10**9).levers[0].bytes
+    needed = decoding_fit(spec, BatchShape(1, 64), 10**9).levers[0].bytes
     with pytest.raises(ValueError, match=r"does not fit into .* GB; it would with .*weights in int4"):
-        decoding_fit(spec, Shape(1, 64), needed - 10_000)
+        decoding_fit(spec, BatchShape(1, 64), needed - 10_000)
     with pytest.raises(ValueError, match=r"training one row of 64 tokens .* does not fit into .*; no single change"):
-        training_fit(spec, Shape(1, 64), Training(), MB, 8, True)
+        training_fit(spec, BatchShape(1, 64), Training(), MB, 8, True)
     fits = of_preset("llama", spec, needed, rows=1, length=64)
     assert fits.training is None and fits.decoding is not None and "training one row" in fits.misfits[0]
     with pytest.raises(ValueError, match="rows of 9,999 tokens are longer than llama's context of 4,096"):

@@ -15,7 +15,7 @@ from qkv.io.families import preset
 from qkv.lab.costs import measured_time
 from qkv.lab.costs.measured_time import generation_seconds, training_seconds
 from qkv.lab.costs.training import of_recipe
-from qkv.nn.cost.flops import Shape
+from qkv.nn.cost.flops import BatchShape
 from qkv.runs.recipes.recipe import Recipe
 from qkv.training.settings import Training
 
@@ -45,7 +45,7 @@ def test_a_time_linear_in_parameters_tokens_and_layers_is_found_exactly(
     linear_clock(monkeypatch, seconds)
     spec = preset("gpt", n_layers=layers, **SMALL)
     expected = 3e-9 * spec.n_parameters + rows * 32 * (2e-6 + 5e-7 * layers)
-    predicted = training_seconds(spec, Shape(rows, 32), Training(), CPU)
+    predicted = training_seconds(spec, BatchShape(rows, 32), Training(), CPU)
     assert predicted == pytest.approx(expected, rel=1e-9)
 
 
@@ -55,7 +55,7 @@ def test_a_time_linear_in_parameters_tokens_and_layers_is_found_exactly(
 def test_every_kind_of_transformer_is_timed(name: str) -> None:
     narrow = {"n_kv_heads": 1} if name == "mixtral-8x7b" else {}
     spec = preset(name, n_layers=5, **SMALL, **narrow)
-    shape = Shape(4, 16, 16 if spec.is_encoder_decoder else 0)
+    shape = BatchShape(4, 16, 16 if spec.is_encoder_decoder else 0)
     before = torch.get_rng_state()
     start = time.perf_counter()
     measured = measured_time.measured_time(spec, shape, Training(), CPU)
@@ -67,7 +67,7 @@ def test_every_kind_of_transformer_is_timed(name: str) -> None:
 
 def test_images_are_timed() -> None:
     spec = preset("vit-base-16", image=(16, 16), patch=(8, 8), n_layers=2, d_model=16, n_heads=2)
-    measured = measured_time.measured_time(spec, Shape(3, 5), Training(), CPU)
+    measured = measured_time.measured_time(spec, BatchShape(3, 5), Training(), CPU)
     assert measured.step > 0 and measured.generation is None
 
 
@@ -80,7 +80,7 @@ def test_recipes_whose_head_has_no_loss_are_timed(recipe: str) -> None:
 
 def test_a_model_without_layers_to_vary_is_refused() -> None:
     with pytest.raises(ValueError, match="--measure times the layers of a Transformer, and this model is a"):
-        measured_time.measured_time(preset("rnnsearch"), Shape(1, 4, 4), Training(), CPU)
+        measured_time.measured_time(preset("rnnsearch"), BatchShape(1, 4, 4), Training(), CPU)
 
 
 def test_the_bench_compares_and_prints() -> None:

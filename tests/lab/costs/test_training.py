@@ -13,7 +13,7 @@ from run_tiny import TINY
 from qkv.cli import main
 from qkv.io.families import preset
 from qkv.lab.costs.training import of_preset, of_recipe
-from qkv.nn.cost.flops import Shape
+from qkv.nn.cost.flops import BatchShape
 from qkv.runs.inference.run import load
 from qkv.runs.recipes.recipe import Recipe
 from qkv.runs.train.train import train
@@ -25,13 +25,13 @@ def test_a_recipe_without_its_data() -> None:
     recipe = Recipe.load("reverse", [*TINY, "training.accumulate=3"])
     costs = of_recipe(recipe, CPU, data=False)
     spec = recipe.model.spec(recipe.vocab_size)
-    assert costs.shape == Shape(2, 64, 64) and costs.precision == "fp32"
+    assert costs.shape == BatchShape(2, 64, 64) and costs.precision == "fp32"
     assert costs.parameters == spec.n_parameters == sum(part.parameters for part in costs.parts)
     assert costs.flops_per_token == 3 * spec.cost(64, 64).flops / 128
     assert costs.batches == 4 * 3
     assert costs.memory is not None and costs.memory.peak > 16 * costs.parameters
     assert costs.basis.startswith("without the data: a full vocabulary and rows as long as")
-    assert of_recipe(recipe, CPU, rows=5, length=10, data=False).shape == Shape(5, 10, 10)
+    assert of_recipe(recipe, CPU, rows=5, length=10, data=False).shape == BatchShape(5, 10, 10)
 
 
 def test_a_recipe_by_its_data_costs_what_is_trained(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_recipe_by_its_data_costs_what_is_trained(tmp_path: Path) -> None:
 def test_where_the_data_are_missing_it_says_so() -> None:
     costs = of_recipe(Recipe.load("lm"), CPU)
     assert "without the data (no training data: give data.path" in costs.basis
-    assert costs.shape == Shape(16, 256)
+    assert costs.shape == BatchShape(16, 256)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_the_cache_counts_the_source() -> None:
 def test_a_preset_on_batches_of_its_context_at_most() -> None:
     spec = preset("gpt", d_model=16, n_layers=1, n_heads=2, vocab_size=30, max_positions=100)
     costs = of_preset("mine", spec, CPU)
-    assert costs.shape == Shape(8, 100) and costs.batches is None
+    assert costs.shape == BatchShape(8, 100) and costs.batches is None
     told = json.loads(json.dumps(costs.to_dict()))
     assert told["memory"]["weights"] == costs.memory.weights  # type: ignore[union-attr]
     assert told["tokens_per_second"] == pytest.approx(800 / told["seconds"])

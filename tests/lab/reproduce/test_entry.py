@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qkv.lab.ablate.ablation import Ablation
-from qkv.lab.reproduce.entry import Entry, Figure, kept, names
+from qkv.lab.reproduce.entry import PublishedFigure, PublishedResult, kept, names
 from qkv.lab.reproduce.prepare import FIRST_OPERATOR, PREPARATIONS
 from qkv.lab.reproduce.reproduce import commands
 from qkv.runs.recipes.recipe import Recipe
@@ -17,7 +17,7 @@ from qkv.runs.recipes.recipe import Recipe
 
 @pytest.mark.parametrize("name", names())
 def test_its_commands_are_recipes_with_settings_that_there_are(name: str, tmp_path: Path) -> None:
-    entry = Entry.load(name)
+    entry = PublishedResult.load(name)
     files = {one.name: tmp_path / one.name for one in entry.data}
     runs = {"chinchilla": {"fit.json"}, "listops": {FIRST_OPERATOR}}.get(name, set())
     for command in commands(entry, files, tmp_path):
@@ -39,11 +39,11 @@ def test_its_commands_are_recipes_with_settings_that_there_are(name: str, tmp_pa
 def test_what_was_measured_are_its_figures(name: str) -> None:
     result = kept(name)
     if result is not None:
-        assert set(result.figures) <= {figure.name for figure in Entry.load(name).figures}
+        assert set(result.figures) <= {figure.name for figure in PublishedResult.load(name).figures}
 
 
 def test_goals() -> None:
-    figure = Figure(name="x", published=2.0, goal="within 2 %", file="a.json", key="x")
+    figure = PublishedFigure(name="x", published=2.0, goal="within 2 %", file="a.json", key="x")
     assert figure.met(2.039) and figure.met(1.961) and not figure.met(2.041)
     assert figure.replace({"goal": "at least"}).met(2.0) and not figure.replace({"goal": "at most"}).met(2.001)
     assert figure.replace({"goal": ""}).met(9.0) is None
@@ -52,7 +52,7 @@ def test_goals() -> None:
 
 def test_a_figure_is_read_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps({"curves": {"x": [[1, 4.0], [2, 6.0]]}, "share": 0.5}))
-    figure = Figure(name="x", published="", file="a.json", key="share", factor=100)
+    figure = PublishedFigure(name="x", published="", file="a.json", key="share", factor=100)
     assert figure.read(tmp_path) == 50
     assert figure.replace({"key": "curves.x.1.1 / curves.x.0.1", "factor": 1.0}).read(tmp_path) == 1.5
     with pytest.raises(ValueError, match=r"a\.json has no curves\.y"):
@@ -62,7 +62,7 @@ def test_a_figure_is_read_from_a_file(tmp_path: Path) -> None:
 
 
 def test_missing_data_are_named_with_their_address(tmp_path: Path) -> None:
-    entry = Entry.load("scan")
+    entry = PublishedResult.load("scan")
     with pytest.raises(
         ValueError, match=r"give the folder with --data DIR; download tasks_train_length\.txt from https://"
     ):
@@ -74,11 +74,11 @@ def test_missing_data_are_named_with_their_address(tmp_path: Path) -> None:
     (tmp_path / "tasks_test_length.txt").write_text("")
     assert entry.files(tmp_path)["tasks_train_length.txt"] == tmp_path / "scan" / "tasks_train_length.txt.gz"
     with pytest.raises(ValueError, match="no published result 'scn'; did you mean 'scan'"):
-        Entry.load("scn")
+        PublishedResult.load("scn")
 
 
 def test_table_3_has_a_figure_for_each_variant_in_the_order_of_the_recipe() -> None:
-    ablation, entry = Ablation.load("ablate-table3"), Entry.load("table3")
+    ablation, entry = Ablation.load("ablate-table3"), PublishedResult.load("table3")
     rows = [variant.label for variant in ablation.variants.values()]
     assert rows[0] == "base" and ablation.baseline == "base"
     assert rows[1:] == [figure.name for figure in entry.figures]

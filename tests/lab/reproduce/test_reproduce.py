@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from preloaded_python import program
 
-from qkv.lab.reproduce.entry import Entry, Figure
+from qkv.lab.reproduce.entry import PublishedFigure, PublishedResult
 from qkv.lab.reproduce.reproduce import reproduce
 
 TINY = (
@@ -25,10 +25,10 @@ def quick_start(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPa
     monkeypatch.setattr(sys, "executable", str(program(tmp_path_factory.mktemp("bin"))))
 
 
-def entry(*steps: str, published: float = 0.0, name: str = "exact match") -> Entry:
+def entry(*steps: str, published: float = 0.0, name: str = "exact match") -> PublishedResult:
     file, key = "run/evaluation.json", "metrics.exact_match"
-    figure = Figure(name=name, published=published, goal="at least", file=file, key=key, factor=100, unit="%")
-    return Entry(
+    figure = PublishedFigure(name=name, published=published, goal="at least", file=file, key=key, factor=100, unit="%")
+    return PublishedResult(
         name="toy", title="A toy", source="Nobody", link="https://example.org", steps=steps, figures=(figure,), minutes=1.0,
         differences=("It is smaller.",),
     )  # fmt: skip

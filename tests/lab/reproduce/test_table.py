@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from qkv.lab.reproduce.entry import Entry, Figure, Kept
+from qkv.lab.reproduce.entry import KeptResult, PublishedFigure, PublishedResult
 from qkv.lab.reproduce.table import comparison, order, page, rows
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results.md"
 FIGURES = (
-    Figure(name="loss", published=1.5, goal="at most", file="a.json", key="loss"),
-    Figure(name="curve", published="falls", file="a.json", key="ratio"),
+    PublishedFigure(name="loss", published=1.5, goal="at most", file="a.json", key="loss"),
+    PublishedFigure(name="curve", published="falls", file="a.json", key="ratio"),
 )
-ENTRY = Entry(
+ENTRY = PublishedResult(
     name="toy",
     title="A toy",
     source="Nobody",
@@ -24,9 +24,9 @@ ENTRY = Entry(
 )
 
 
-def measured(loss: float, date: str) -> Kept:
+def measured(loss: float, date: str) -> KeptResult:
     where = {"machine": "a core", "versions": "torch", "origin": "qkv reproduce toy"}
-    return Kept(figures={"loss": loss}, date=date, minutes=2.0, **where)
+    return KeptResult(figures={"loss": loss}, date=date, minutes=2.0, **where)
 
 
 def test_rows() -> None:
@@ -43,7 +43,7 @@ def test_a_comparison_shows_what_was_measured_before() -> None:
 
 
 def test_the_order_of_figures_of_one_kind() -> None:
-    one = Figure(name="a", published=1.1, goal="at least", target=1.0, file="a.json", key="a")
+    one = PublishedFigure(name="a", published=1.1, goal="at least", target=1.0, file="a.json", key="a")
     entry = ENTRY.replace(
         {"ranked": True, "figures": (one, one.replace(name="b", published=1.2), one.replace(name="c", published=1.3))}
     )

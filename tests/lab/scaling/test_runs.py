@@ -14,7 +14,7 @@ import pytest
 from small_study import written_study
 
 from qkv.cli import main
-from qkv.io.directories.layout import State
+from qkv.io.directories.layout import RunState
 from qkv.lab.scaling.runs import steps_done
 
 LONG = {"budgets": [2e9, 4e9], "sizes": ["8x1", "12x1", "16x1", "24x1"]}
@@ -43,7 +43,7 @@ def test_workers_stop_when_the_study_is_killed(tmp_path: Path, capsys: pytest.Ca
     argv += ["--device", "cpu"]
     study = subprocess.Popen([sys.executable, "-m", "qkv", *argv], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     first = out / "2e09-8x1"
-    wait_for(lambda: steps_done(first) > 20 or State.of(first) is State.FINISHED, "the first run")
+    wait_for(lambda: steps_done(first) > 20 or RunState.of(first) is RunState.FINISHED, "the first run")
     workers = psutil.Process(study.pid).children()
     assert len(workers) >= 2
     os.kill(study.pid, signal.SIGKILL)
@@ -52,4 +52,4 @@ def test_workers_stop_when_the_study_is_killed(tmp_path: Path, capsys: pytest.Ca
     assert sum(folder.is_dir() for folder in out.iterdir()) < 8  # the second worker may not have started a run
     assert main([*argv, "--resume", "--plan"]) == 0
     capsys.readouterr()
-    assert State.of(first) in (State.STARTED, State.FINISHED)
+    assert RunState.of(first) in (RunState.STARTED, RunState.FINISHED)

@@ -15,19 +15,19 @@ from qkv.lab.laws.points import read_points
 from qkv.lab.scaling import runs as module
 from qkv.lab.scaling.runs import Outcome, steps_done, train_run
 from qkv.lab.scaling.scaling import POINTS, RESULTS, RUNS, Scaled, scale
-from qkv.lab.scaling.study import Study
-from qkv.training.checkpoints.state import State as TrainingState
+from qkv.lab.scaling.study import ScalingStudy
+from qkv.training.checkpoints.state import TrainingState
 from qkv.training.result import Diverged
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
+def study(tmp_path_factory: pytest.TempPathFactory) -> ScalingStudy:
     folder = tmp_path_factory.mktemp("texts")
     return small_study(folder, budgets=(5e7, 8e7), sizes=("8x1", "12x1", "16x1", "24x1"))
 
 
 @pytest.fixture(scope="module")
-def done(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scaled]:
+def done(study: ScalingStudy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scaled]:
     yield scale(study, tmp_path_factory.mktemp("study") / "out", jobs=1, device="cpu", bootstrap=4)
 
 
@@ -65,7 +65,7 @@ def test_the_report_shows_predictions_and_links_runs(done: Scaled) -> None:
     assert 'href="5e07-8x1/report.html"' in page and "<script" not in page
 
 
-def test_a_study_can_only_be_resumed_with_its_settings(done: Scaled, study: Study, tmp_path: Path) -> None:
+def test_a_study_can_only_be_resumed_with_its_settings(done: Scaled, study: ScalingStudy, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds a scaling study; continue it with --resume"):
         scale(study, done.folder, device="cpu")
     other = study.replace({"scaling.rate": "constant"})
@@ -77,7 +77,7 @@ def test_a_study_can_only_be_resumed_with_its_settings(done: Scaled, study: Stud
         scale(study, tmp_path / "out", device="cpu", overwrite=True)
 
 
-def test_an_interrupted_study_goes_on(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_study_goes_on(study: ScalingStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recorded runs are not trained again, and a diverged one is a row without a loss."""
     out, trained, real = tmp_path / "out", [], module.train
 
@@ -102,14 +102,14 @@ def test_an_interrupted_study_goes_on(study: Study, tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.slow
-def test_runs_at_a_time_are_those_of_one_after_another(done: Scaled, study: Study, tmp_path: Path) -> None:
+def test_runs_at_a_time_are_those_of_one_after_another(done: Scaled, study: ScalingStudy, tmp_path: Path) -> None:
     parallel = scale(study, tmp_path / "out", jobs=2, device="cpu", bootstrap=0)
     assert {name: one.loss for name, one in parallel.outcomes.items()} == pytest.approx(
         {name: one.loss for name, one in done.outcomes.items()}
     )
 
 
-def test_too_little_time_or_too_few_runs_are_refused_before_training(study: Study, tmp_path: Path) -> None:
+def test_too_little_time_or_too_few_runs_are_refused_before_training(study: ScalingStudy, tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=r"8 runs would take about \d.*, longer than --time 1s; give --budgets of about"
     ):
@@ -120,7 +120,7 @@ def test_too_little_time_or_too_few_runs_are_refused_before_training(study: Stud
     assert not (tmp_path / "out").exists()
 
 
-def test_a_finished_run_is_only_read(done: Scaled, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_run_is_only_read(done: Scaled, study: ScalingStudy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "train", lambda *_, **__: pytest.fail("trained again"))
     folder = done.folder / "5e07-8x1"
     recipe = module.Recipe.load(folder)

@@ -13,31 +13,31 @@ import pytest
 
 from qkv.cli import main
 from qkv.learn.doctor import examination
-from qkv.learn.doctor.check import Check
+from qkv.learn.doctor.check import DoctorCheck
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
 CHECKS = (
-    Check("versions", "torch", "2.13.0"),
-    Check("versions", "qkv[video]", "not installed: videos", "ok", "pip install 'qkv[video]'"),
-    Check("threads", "PyTorch", "1 for 2 cores", "note", "unset OMP_NUM_THREADS"),
-    Check("storage", "[temporary] files", "/tmp, 3 MiB free", "problem", "free some space"),
+    DoctorCheck("versions", "torch", "2.13.0"),
+    DoctorCheck("versions", "qkv[video]", "not installed: videos", "ok", "pip install 'qkv[video]'"),
+    DoctorCheck("threads", "PyTorch", "1 for 2 cores", "note", "unset OMP_NUM_THREADS"),
+    DoctorCheck("storage", "[temporary] files", "/tmp, 3 MiB free", "problem", "free some space"),
 )
 
 
 @pytest.fixture
-def checks(monkeypatch: pytest.MonkeyPatch) -> list[Check]:
+def checks(monkeypatch: pytest.MonkeyPatch) -> list[DoctorCheck]:
     """The checks that the command shows; they may be changed."""
     results = list(CHECKS)
 
-    def examine(*options: Any) -> Iterator[Check]:
+    def examine(*options: Any) -> Iterator[DoctorCheck]:
         return iter(results)
 
     monkeypatch.setattr(examination, "examine", examine)
     return results
 
 
-def test_the_table(checks: list[Check], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table(checks: list[DoctorCheck], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"]) == 1
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines == [
@@ -55,7 +55,7 @@ def test_the_table(checks: list[Check], capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out.endswith("\n0 problems; 1 note (PyTorch)\n")
 
 
-def test_json(checks: list[Check], capsys: pytest.CaptureFixture[str]) -> None:
+def test_json(checks: list[DoctorCheck], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--json"]) == 1
     result = json.loads(capsys.readouterr().out)
     assert result["ok"] is False and len(result["checks"]) == len(CHECKS)

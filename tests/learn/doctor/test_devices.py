@@ -42,7 +42,7 @@ def test_without_bf16_models_train_in_fp32(monkeypatch: pytest.MonkeyPatch) -> N
     check = devices._bf16()
     assert check.status == "note" and "train in fp32" in check.value
     monkeypatch.setattr(devices, "bf16_instructions", lambda device: "amx_bf16")
-    assert devices._bf16() == devices.Check("devices", "bf16", "native (amx_bf16)")
+    assert devices._bf16() == devices.DoctorCheck("devices", "bf16", "native (amx_bf16)")
 
 
 def test_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:

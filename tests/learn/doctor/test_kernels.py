@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qkv.learn.doctor import kernels
-from qkv.learn.doctor.check import Check
+from qkv.learn.doctor.check import DoctorCheck
 from qkv.nn.kernels.native import compiler
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ here")
@@ -31,7 +31,7 @@ def empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Pat
         cached.cache_clear()
 
 
-def checks(build: bool = False) -> dict[str, Check]:
+def checks(build: bool = False) -> dict[str, DoctorCheck]:
     return {check.name: check for check in kernels.checks(build)}
 
 

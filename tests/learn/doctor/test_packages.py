@@ -49,10 +49,10 @@ def test_a_missing_library_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_an_extra_that_is_not_installed_is_no_problem() -> None:
-    check = packages._extra(packages.Extra("video", ("json", "no_such_module.at_all"), "videos"))
+    check = packages._extra(packages.OptionalPart("video", ("json", "no_such_module.at_all"), "videos"))
     assert (check.name, check.value, check.status) == ("qkv[video]", "not installed: videos", "ok")
     assert check.remedy == "pip install 'qkv[video]'"
-    assert packages._extra(packages.Extra("video", ("json",), "videos")).value == "installed: videos"
+    assert packages._extra(packages.OptionalPart("video", ("json",), "videos")).value == "installed: videos"
 
 
 def test_the_extras_are_those_of_the_project_and_of_the_installation_page() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from qkv.learn.doctor import speed
-from qkv.learn.doctor.check import Check
+from qkv.learn.doctor.check import DoctorCheck
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
 
 
-def checks() -> dict[str, Check]:
+def checks() -> dict[str, DoctorCheck]:
     return {check.name: check for check in speed.checks(1.5)}
 
 
@@ -49,7 +49,7 @@ def test_slow_products_and_memory_with_the_reason(monkeypatch: pytest.MonkeyPatc
 
 def test_an_unknown_clock_promises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed.psutil, "cpu_freq", lambda: None)
-    assert checks()["fp32 products"] == Check("speed", "fp32 products", "400 GFLOP/s with 4 threads")
+    assert checks()["fp32 products"] == DoctorCheck("speed", "fp32 products", "400 GFLOP/s with 4 threads")
 
 
 def test_a_slow_import() -> None:

@@ -14,7 +14,7 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_as_many_threads_as_cores() -> None:
-    assert threads._threads(2, 2) == threads.Check("threads", "PyTorch", "2 for 2 cores")
+    assert threads._threads(2, 2) == threads.DoctorCheck("threads", "PyTorch", "2 for 2 cores")
     assert threads._threads(1, 1).value == "1 for 1 core"
 
 

@@ -11,7 +11,7 @@ import nbformat
 import pytest
 
 from qkv.learn.tour.notebook import notebook, with_links
-from qkv.learn.tour.pages import Cell, Page, pages
+from qkv.learn.tour.pages import CodeCell, Page, pages
 
 SITE = "https://example.org"
 
@@ -24,7 +24,7 @@ def read(page: Page) -> Any:
 def test_a_notebook_is_valid_and_holds_the_page(page: Page) -> None:
     made = read(page)
     nbformat.validate(made)
-    cells = [part for part in page.parts() if isinstance(part, Cell)]
+    cells = [part for part in page.parts() if isinstance(part, CodeCell)]
     code = [cell for cell in made.cells if cell.cell_type == "code"]
     assert ["".join(cell.source).rstrip() for cell in code] == [cell.code.rstrip() for cell in cells]
     assert not any(".svg)" in "".join(cell.source) for cell in made.cells if cell.cell_type == "markdown")
@@ -45,7 +45,7 @@ def executed(page: Page, place: Path) -> None:
         for cell in made.cells
         if cell.cell_type == "code"
     ]
-    assert printed == [part.output for part in page.parts() if isinstance(part, Cell)]
+    assert printed == [part.output for part in page.parts() if isinstance(part, CodeCell)]
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qkv.learn.tour.pages import Cell, find, pages
+from qkv.learn.tour.pages import CodeCell, find, pages
 
 
 def test_pages_are_numbered_in_order() -> None:
@@ -26,7 +26,7 @@ def test_parts_are_the_whole_page() -> None:
     for page in pages():
         joined = "".join(
             f"```python\n{part.code}```\n" + (f"\n```text\n{part.output}```\n" if part.output else "")
-            if isinstance(part, Cell)
+            if isinstance(part, CodeCell)
             else part
             for part in page.parts()
         )

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from qkv.learn.tour.pages import Cell, find
+from qkv.learn.tour.pages import CodeCell, find
 from qkv.learn.tour.terminal import walk
 
 
@@ -15,7 +15,7 @@ def test_walking_a_page() -> None:
     page = find("attention")
     walk(page, Console(file=output, width=100), lambda: waits.append(1))
     shown = output.getvalue()
-    cells = [part for part in page.parts() if isinstance(part, Cell)]
+    cells = [part for part in page.parts() if isinstance(part, CodeCell)]
     assert len(waits) == len(cells) > 2
     for cell in cells:
         for line in cell.output.splitlines():
@@ -26,4 +26,4 @@ def test_long_lines_of_code_are_wrapped() -> None:
     output, page = io.StringIO(), find("dictionary")
     walk(page, Console(file=output, width=60))
     shown = "".join(output.getvalue().split())
-    assert all("".join(part.code.split()) in shown for part in page.parts() if isinstance(part, Cell))
+    assert all("".join(part.code.split()) in shown for part in page.parts() if isinstance(part, CodeCell))

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from qkv.look.figures.timeline import Span, chart, timeline
+from qkv.look.figures.timeline import WorkSpan, chart, timeline
 
 
 def test_spans_lie_on_one_scale_and_kinds_have_colors(tmp_path: Path):
     rows = {
-        "stage 0": [Span(0, 1, "forward", "0"), Span(3, 2, "backward", "0")],
-        "stage 1": [Span(1, 1, "forward", "0")],
+        "stage 0": [WorkSpan(0, 1, "forward", "0"), WorkSpan(3, 2, "backward", "0")],
+        "stage 1": [WorkSpan(1, 1, "forward", "0")],
     }
     timeline(tmp_path / "a.svg", "Pipeline", rows)
     drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from qkv.io.families import preset
-from qkv.nn.activations import Add, Mean, Patch, Scale, Zero, intervene, record, sites
+from qkv.nn.activations import Add, Mean, Patch, ScaleActivation, Zero, intervene, record, sites
 from qkv.nn.models.build import build
 
 IDS = torch.tensor([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
@@ -71,9 +71,9 @@ def test_means_scales_and_directions():
     for change, expected in [
         (Mean(), mean.expand_as(x)),
         (Mean(mean), mean.expand_as(x)),
-        (Scale(0.5), x / 2),
+        (ScaleActivation(0.5), x / 2),
         (Add(direction, 2.0), x + 2 * direction),
-        ([Scale(2.0), Add(direction)], 2 * x + direction),
+        ([ScaleActivation(2.0), Add(direction)], 2 * x + direction),
     ]:
         with intervene(model, {"decoder.layers.0.feedforward": change}), record(model) as changed:
             model(IDS)
@@ -109,7 +109,8 @@ def test_one_key_hidden_from_one_query():
 def test_cached_decoding_runs_with_the_change():
     model = decoder()
     with intervene(
-        model, {"decoder.layers.*.attention.heads": Zero(heads=0), "decoder.layers.0.attention.scores": Scale(0.5)}
+        model,
+        {"decoder.layers.*.attention.heads": Zero(heads=0), "decoder.layers.0.attention.scores": ScaleActivation(0.5)},
     ):
         whole = model(IDS)
         cache = model.start(len(IDS))

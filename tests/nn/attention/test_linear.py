@@ -363,9 +363,9 @@ def test_a_tap_sees_no_weights(mixer: LinearAttention) -> None:
 
 
 def test_memory_is_known_before() -> None:
-    from qkv.nn.cost.flops import Shape
-    from qkv.nn.cost.memory import Plan, predict
+    from qkv.nn.cost.flops import BatchShape
+    from qkv.nn.cost.memory import MemorySettings, predict
 
     for mixer in MIXERS:
         for packed in (False, True):
-            assert predict(tiny(mixer), Shape(2, 40), Plan(packed=packed)) is not None
+            assert predict(tiny(mixer), BatchShape(2, 40), MemorySettings(packed=packed)) is not None

@@ -16,7 +16,7 @@ from torch import Tensor
 from qkv.core.layout import Layout
 from qkv.nn.attention import ring as module
 from qkv.nn.attention.attend import attend
-from qkv.nn.attention.ring import Problem, Schedule, attend_shards
+from qkv.nn.attention.ring import RingProblem, RingSchedule, attend_shards
 from qkv.nn.kernels.block_map import block_map
 from qkv.nn.patterns.algebra import by_head, parts_of
 from qkv.nn.patterns.basic import Pattern, causal, documents, full, global_tokens, prefix, sinks, window
@@ -162,7 +162,7 @@ def test_half_precision_is_joined_in_fp32() -> None:
 
 @given(length=st.integers(1, 40), shards=st.integers(1, 6), order=st.sampled_from(ORDERS))
 def test_every_token_has_one_rank_and_comes_back_to_its_place(length: int, shards: int, order: Any) -> None:
-    schedule = Schedule(length, shards, order)
+    schedule = RingSchedule(length, shards, order)
     held = torch.cat([schedule.tokens(rank) for rank in range(shards)])
     assert held.sort().values.tolist() == list(range(len(held)))
     assert len({len(schedule.tokens(rank)) for rank in range(shards)}) == 1
@@ -172,14 +172,14 @@ def test_every_token_has_one_rank_and_comes_back_to_its_place(length: int, shard
 
 
 def test_zigzag_has_an_early_and_a_late_chunk() -> None:
-    schedule = Schedule(16, 4)
+    schedule = RingSchedule(16, 4)
     assert [schedule.chunks(rank) for rank in range(4)] == [(0, 7), (1, 6), (2, 5), (3, 4)]
     assert schedule.tokens(1).tolist() == [2, 3, 12, 13]
 
 
 @pytest.mark.parametrize("shards", [1, 2, 5])
 def test_every_rank_holds_every_shard_once_and_its_neighbors_next(shards: int) -> None:
-    schedule = Schedule(20, shards)
+    schedule = RingSchedule(20, shards)
     for rank in range(shards):
         assert sorted(schedule.owner(rank, step) for step in range(shards)) == list(range(shards))
         assert schedule.owner(rank, 0) == rank
@@ -187,9 +187,9 @@ def test_every_rank_holds_every_shard_once_and_its_neighbors_next(shards: int) -
             assert schedule.owner((rank + 1) % shards, step + 1) == schedule.owner(rank, step), "what is passed on"
 
 
-def problem(length: int, shards: int, order: Any, pattern: Pattern) -> Problem:
-    schedule, layout = Schedule(length, shards, order), Layout.full(length)
-    return Problem(schedule, schedule, layout, layout, pattern)
+def problem(length: int, shards: int, order: Any, pattern: Pattern) -> RingProblem:
+    schedule, layout = RingSchedule(length, shards, order), Layout.full(length)
+    return RingProblem(schedule, schedule, layout, layout, pattern)
 
 
 def imbalance(counts: Tensor) -> float:
@@ -237,11 +237,11 @@ def test_the_ranks_together_compute_as_many_score_pairs_as_one(
     layout = layout.with_roles(4 * (layout.positions[..., 0] < 700).long())
     work: dict[int, int] = dict.fromkeys(range(shards), 0)
 
-    def counted(self: Problem, rank: int, owner: int, q: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    def counted(self: RingProblem, rank: int, owner: int, q: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
         work[rank] += score_pairs(self.pattern, self.q_layouts[rank], self.kv_layouts[owner])
         return q, q.new_zeros(*q.shape[:3]).transpose(1, 2)
 
-    monkeypatch.setattr(Problem, "step", counted)
+    monkeypatch.setattr(RingProblem, "step", counted)
     x = torch.zeros(1, length, 1, 1)
     ring(x, x, x, shards=shards, pattern=pattern, layout=layout, kv_layout=layout)
     assert sum(work.values()) <= 1.02 * score_pairs(pattern, layout, layout)
@@ -255,8 +255,8 @@ def test_a_pattern_without_a_direction_is_balanced_either_way() -> None:
 
 
 def test_pairs_leave_out_padding() -> None:
-    schedule, layout = Schedule(7, 2), Layout.from_lengths([7, 3])
-    assert int(pairs(Problem(schedule, schedule, layout, layout, causal())).sum()) == 28 + 6
+    schedule, layout = RingSchedule(7, 2), Layout.from_lengths([7, 3])
+    assert int(pairs(RingProblem(schedule, schedule, layout, layout, causal())).sum()) == 28 + 6
 
 
 @pytest.mark.parametrize(

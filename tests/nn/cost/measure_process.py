@@ -18,7 +18,7 @@ from qkv.core.batch import Batch  # noqa: E402
 from qkv.core.layout import Layout  # noqa: E402
 from qkv.core.ranks import ALONE  # noqa: E402
 from qkv.io.families import preset  # noqa: E402
-from qkv.nn.cost.flops import Shape  # noqa: E402
+from qkv.nn.cost.flops import BatchShape  # noqa: E402
 from qkv.nn.cost.memory import predict  # noqa: E402
 from qkv.nn.layers.lora import LoRA, adapt  # noqa: E402
 from qkv.nn.models.build import build  # noqa: E402
@@ -54,7 +54,7 @@ def main(
     torch.set_num_threads(1)
     spec, training = preset(name, **sizes), Training.from_dict(settings)
     pairs = spec.is_encoder_decoder
-    shape = Shape(rows, length, length if pairs else 0)
+    shape = BatchShape(rows, length, length if pairs else 0)
     ids = torch.zeros(rows, length, dtype=torch.int64)
     layout = Layout.from_lengths([length, *[length - pairs] * (rows - 1)], length)
     inputs = {"ids": ids, "layout": layout} | ({"target": ids, "target_layout": layout} if pairs else {})

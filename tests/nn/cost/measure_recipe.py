@@ -21,7 +21,7 @@ import torch._dynamo  # noqa: E402  (after the allocator's settings; every optim
 from measure_process import status  # noqa: E402
 
 from qkv.nn.cost.memory import (  # noqa: E402
-    Memory,
+    TrainingMemory,
     predict,
 )
 from qkv.runs.recipes.recipe import Recipe  # noqa: E402
@@ -38,7 +38,7 @@ def limit(group: Path, more: int) -> None:
 
 def main(name: str, *settings: str) -> None:
     torch.set_num_threads(1)
-    before: list[tuple[int, Memory | None]] = []
+    before: list[tuple[int, TrainingMemory | None]] = []
 
     def check(room: memory_check.MemoryCheck) -> None:
         before.append((status("VmRSS"), predict(room.spec, room.shape, room.plan)))

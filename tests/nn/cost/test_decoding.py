@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from qkv.io.families import preset
 from qkv.nn.cost.accelerators import Accelerator
-from qkv.nn.cost.decoding import Work, prompt, read_by_step, token, token_without_cache
+from qkv.nn.cost.decoding import Computation, prompt, read_by_step, token, token_without_cache
 from qkv.nn.cost.kv_cache import cache_bytes
 from qkv.nn.models.build import build
 
@@ -132,8 +132,14 @@ def test_of_a_mixture_the_chosen_experts_count():
 
 def test_the_roofline():
     device = Accelerator("d", {"bf16": 100.0}, 10.0, 1e9)
-    assert Work(1000, 10).seconds(device, "bf16") == 10.0 and Work(1000, 10).bound(device, "bf16") == "compute"
-    assert Work(10, 1000).seconds(device, "bf16") == 100.0 and Work(10, 1000).bound(device, "bf16") == "memory"
+    assert (
+        Computation(1000, 10).seconds(device, "bf16") == 10.0
+        and Computation(1000, 10).bound(device, "bf16") == "compute"
+    )
+    assert (
+        Computation(10, 1000).seconds(device, "bf16") == 100.0
+        and Computation(10, 1000).bound(device, "bf16") == "memory"
+    )
 
 
 def test_models_that_do_not_decode():

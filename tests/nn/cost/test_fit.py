@@ -14,9 +14,9 @@ from torch.profiler import ProfilerActivity, profile
 import qkv
 from qkv.nn.cost import fit
 from qkv.nn.cost.fit import Decoding, largest, read_size
-from qkv.nn.cost.flops import Shape
+from qkv.nn.cost.flops import BatchShape
 from qkv.nn.cost.kv_cache import cache_bytes
-from qkv.nn.cost.memory import Memory, Plan, predict
+from qkv.nn.cost.memory import MemorySettings, TrainingMemory, predict
 from qkv.nn.models import stack
 
 TINY: dict[str, Any] = {"n_layers": 2, "d_model": 32, "n_heads": 4, "vocab_size": 64, "max_positions": 64}
@@ -70,7 +70,7 @@ def test_few_sizes_are_computed() -> None:
 
 
 def test_the_largest_batch_fits_and_one_more_does_not() -> None:
-    spec, shape, plan, limit = tiny(), Shape(8, 64), Plan(for_gpu=True), 200 * MB
+    spec, shape, plan, limit = tiny(), BatchShape(8, 64), MemorySettings(for_gpu=True), 200 * MB
     rows = fit.largest_batch(spec, shape, plan, limit)
     sizes = [predict(spec, replace(shape, rows=n), plan) for n in (rows, rows + 1)]
     assert sizes[0].peak <= limit < sizes[1].peak  # type: ignore[union-attr]
@@ -78,7 +78,7 @@ def test_the_largest_batch_fits_and_one_more_does_not() -> None:
 
 
 def test_models_that_fit() -> None:
-    spec, shape, plan, limit = tiny(), Shape(8, 64), Plan(for_gpu=True), 200 * MB
+    spec, shape, plan, limit = tiny(), BatchShape(8, 64), MemorySettings(for_gpu=True), 200 * MB
     deep, wide = fit.deepest(spec, shape, plan, limit), fit.widest(spec, shape, plan, limit)
     assert deep is not None and wide is not None
     assert deep.d_model == 32 and deep.n_layers > 2 and wide.n_layers == 2 and wide.d_model > 32
@@ -104,7 +104,7 @@ def test_wider_models_keep_their_proportions() -> None:
 
 
 def test_zero_keeps_one_share_of_each_part() -> None:
-    memory = Memory(weights=80, gradients=80, optimizer=160, activations=9, live=329, peak=400)
+    memory = TrainingMemory(weights=80, gradients=80, optimizer=160, activations=9, live=329, peak=400)
     assert [fit.sharded_savings(memory, stage, 8) for stage in (1, 2, 3)] == [140, 210, 280]
     assert [fit.sharded_savings(memory, stage, 1) for stage in (1, 2, 3)] == [0, 0, 0]
 
@@ -123,7 +123,7 @@ def test_quantized_weights_are_counted_matrix_by_matrix() -> None:
 
 
 def test_decoding_is_weights_caches_and_what_reading_prompts_takes() -> None:
-    spec, shape = qkv.preset("llama", **TINY), Shape(5, 40)
+    spec, shape = qkv.preset("llama", **TINY), BatchShape(5, 40)
     for decoding in (Decoding(), Decoding(torch.float32), Decoding(cache="int8")):
         row = cache_bytes(spec, 40, decoding.cache, decoding.dtype)
         assert row is not None
@@ -151,16 +151,16 @@ def allocated(model: Any, ids: torch.Tensor) -> int:
 def test_reading_a_prompt_takes_what_the_allocator_says(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = qkv.preset("llama", **{**TINY, "d_model": 128, "max_positions": 512})
     model, ids = qkv.build(spec).eval(), torch.zeros(1, 300, dtype=torch.long)
-    counted = fit.prompt_bytes(spec, Shape(1, 300), Decoding(torch.float32))
+    counted = fit.prompt_bytes(spec, BatchShape(1, 300), Decoding(torch.float32))
     assert allocated(model, ids) <= 1.1 * counted  # by kernels for whole sequences where there are any
     monkeypatch.setattr(stack, "fused_encoding", lambda *about: None)
     assert counted == pytest.approx(allocated(model, ids), rel=0.1)
-    assert fit.prompt_bytes(spec, Shape(1, 300), Decoding()) < counted
-    assert fit.prompt_bytes(qkv.preset("transformer-base", **TINY), Shape(1, 40, 40), Decoding()) > 0
+    assert fit.prompt_bytes(spec, BatchShape(1, 300), Decoding()) < counted
+    assert fit.prompt_bytes(qkv.preset("transformer-base", **TINY), BatchShape(1, 40, 40), Decoding()) > 0
 
 
 def test_a_prompt_takes_as_much_whatever_the_number_of_layers() -> None:
-    shape, changes = Shape(1, 60), {"decoder.blocks.1.attention.pattern": {"kind": "causal"}}
+    shape, changes = BatchShape(1, 60), {"decoder.blocks.1.attention.pattern": {"kind": "causal"}}
     few, many = (qkv.preset("llama", **{**TINY, "n_layers": n}) for n in (2, 5))
     wanted = fit.prompt_bytes(few, shape, Decoding())
     assert fit.prompt_bytes(many, shape, Decoding()) == wanted

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from qkv.io.families import preset
-from qkv.nn.cost.flops import Shape, parts, training_flops
+from qkv.nn.cost.flops import BatchShape, parts, training_flops
 
 SMALL: dict[str, Any] = {"vocab_size": 50, "d_model": 16, "n_layers": 2, "n_heads": 4, "d_ff": 24}
 
@@ -15,14 +15,14 @@ SMALL: dict[str, Any] = {"vocab_size": 50, "d_model": 16, "n_layers": 2, "n_head
 @pytest.mark.parametrize(
     ("name", "changes", "shape"),
     [
-        ("gpt2", {}, Shape(3, 11)),
-        ("llama", {"head.tied": False}, Shape(1, 7)),
-        ("gpt2", {"decoder.blocks.*.attention": "none"}, Shape(2, 5)),
-        ("transformer", {}, Shape(2, 9, 5)),
-        ("transformer", {"tie_embeddings": False, "source_vocab_size": 30, "head.tied": False}, Shape(2, 9, 5)),
+        ("gpt2", {}, BatchShape(3, 11)),
+        ("llama", {"head.tied": False}, BatchShape(1, 7)),
+        ("gpt2", {"decoder.blocks.*.attention": "none"}, BatchShape(2, 5)),
+        ("transformer", {}, BatchShape(2, 9, 5)),
+        ("transformer", {"tie_embeddings": False, "source_vocab_size": 30, "head.tied": False}, BatchShape(2, 9, 5)),
     ],
 )
-def test_parts_add_up(name: str, changes: dict[str, Any], shape: Shape) -> None:
+def test_parts_add_up(name: str, changes: dict[str, Any], shape: BatchShape) -> None:
     spec = preset(name, **SMALL).replace(changes)
     found = {part.name: part for part in parts(spec, shape)}
     assert sum(part.parameters for part in found.values()) == spec.n_parameters
@@ -34,7 +34,7 @@ def test_parts_add_up(name: str, changes: dict[str, Any], shape: Shape) -> None:
 
 def test_a_worked_example() -> None:
     """Two layers of width 16: attention 4 d² + 4 d, feed-forward 2 · 16 · 24 + 24 + 16, a shared table of 50 · 16."""
-    found = {part.name: part.parameters for part in parts(preset("gpt2", **SMALL), Shape(1, 8))}
+    found = {part.name: part.parameters for part in parts(preset("gpt2", **SMALL), BatchShape(1, 8))}
     assert found["decoder attention"] == 2 * (4 * 16 * 16 + 4 * 16)
     assert found["decoder feed-forward"] == 2 * (2 * 16 * 24 + 24 + 16)
     assert found["embedding tables"] == 50 * 16
@@ -44,6 +44,6 @@ def test_a_worked_example() -> None:
 
 def test_training_is_three_forward_passes_of_every_row() -> None:
     spec = preset("transformer", **SMALL)
-    assert training_flops(spec, Shape(4, 6, 5)) == 3 * 4 * spec.cost(6, 5).flops
-    assert Shape(4, 6, 5).tokens == 44
-    assert (str(Shape(4, 6, 5)), str(Shape(4, 6))) == ("4 × (5 + 6)", "4 × 6")
+    assert training_flops(spec, BatchShape(4, 6, 5)) == 3 * 4 * spec.cost(6, 5).flops
+    assert BatchShape(4, 6, 5).tokens == 44
+    assert (str(BatchShape(4, 6, 5)), str(BatchShape(4, 6))) == ("4 × (5 + 6)", "4 × 6")

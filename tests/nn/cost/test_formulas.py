@@ -9,7 +9,7 @@ import pytest
 import qkv
 from qkv.cli import main
 from qkv.io import families
-from qkv.nn.cost.flops import Shape, parts, tokens_of
+from qkv.nn.cost.flops import BatchShape, parts, tokens_of
 from qkv.nn.cost.formulas import formulas, legend, values
 from qkv.nn.cost.images import image_tokens
 from qkv.nn.models.transformer import Transformer
@@ -28,7 +28,7 @@ def value(formula: str, **symbols: float) -> float:
 def test_formulas_give_the_numbers_of_every_preset(name: str, length: int, source: int) -> None:
     spec = BY_NAME[name]
     images = image_tokens(spec)
-    shape = Shape(2, length, images or source) if spec.is_encoder_decoder else Shape(2, images or length)
+    shape = BatchShape(2, length, images or source) if spec.is_encoder_decoder else BatchShape(2, images or length)
     known, symbols, seen = formulas(spec), values(spec, shape), 0
     for part in parts(spec, shape):
         own = known.get(part.name)
@@ -50,9 +50,9 @@ def test_cross_attention_reads_a_source_of_another_length() -> None:
     """Queries and outputs of each token of the target, keys and values of each of the source."""
     spec = qkv.preset("transformer-base")
     assert formulas(spec)["decoder cross-attention"].flops == "6 · (4d² + 4d²·r + 4·N·d)"
-    assert "N = 32: tokens of the source" in legend(spec, Shape(8, 96, 32))
-    assert "S = 32 or 48.5: keys that a token sees on average" in legend(spec, Shape(8, 96, 32))
-    assert values(spec, Shape(8, 96, 32))["decoder cross-attention"]["r"] == pytest.approx(1 / 3)
+    assert "N = 32: tokens of the source" in legend(spec, BatchShape(8, 96, 32))
+    assert "S = 32 or 48.5: keys that a token sees on average" in legend(spec, BatchShape(8, 96, 32))
+    assert values(spec, BatchShape(8, 96, 32))["decoder cross-attention"]["r"] == pytest.approx(1 / 3)
 
 
 @pytest.mark.slow

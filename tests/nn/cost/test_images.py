@@ -10,7 +10,7 @@ from fast_subset import fast
 
 from qkv.io.families import preset
 from qkv.lab.costs.training import of_preset
-from qkv.nn.cost.flops import Shape, parts, training_flops
+from qkv.nn.cost.flops import BatchShape, parts, training_flops
 from qkv.nn.cost.images import image_batch, image_tokens
 from qkv.nn.cost.kv_cache import cache_bytes
 from qkv.nn.cost.memory import predict
@@ -41,10 +41,10 @@ def _first(out: Any) -> torch.Tensor:
 def test_a_step_is_predicted(name: str) -> None:
     spec = preset(name)
     costs = of_preset(name, spec, CPU, rows=2)
-    assert costs.shape == Shape(2, image_tokens(spec) or 0)
+    assert costs.shape == BatchShape(2, image_tokens(spec) or 0)
     assert costs.flops == training_flops(spec, costs.shape) > 0
     assert costs.memory is not None and costs.memory.weights == 4 * _numbers(spec)
-    more = predict(spec, Shape(4, costs.shape.length))
+    more = predict(spec, BatchShape(4, costs.shape.length))
     assert more is not None and more.activations > 1.9 * costs.memory.activations * (costs.precision == "fp32")
 
 
@@ -52,7 +52,7 @@ def test_a_captioner_reads_an_image_and_writes_a_text() -> None:
     spec = preset("captioner", **TINY)
     tokens = image_tokens(spec) or 0
     costs = of_preset("captioner", spec, CPU, rows=2, length=7)
-    assert costs.shape == Shape(2, 7, tokens) and costs.memory is not None
+    assert costs.shape == BatchShape(2, 7, tokens) and costs.memory is not None
     assert costs.cache is not None and costs.cache["bf16"] == cache_bytes(spec, 7, source=tokens)
 
 
@@ -65,7 +65,7 @@ def test_a_captioner_reads_an_image_and_writes_a_text() -> None:
 )
 def test_convolutions_are_counted_part_by_part(name: str, sizes: dict[str, Any], changes: dict[str, Any]) -> None:
     spec = preset(name, **TINY, **sizes).replace(changes)
-    shape = Shape(2, image_tokens(spec) or 0)
+    shape = BatchShape(2, image_tokens(spec) or 0)
     found = {part.name: part for part in parts(spec, shape)}
     whole = spec.cost(shape.length)
     assert sum(part.flops for part in found.values()) == 2 * whole.flops

@@ -11,26 +11,26 @@ from fast_subset import fast
 from torch.profiler import ProfilerActivity, profile
 
 from qkv.io.families import preset
-from qkv.nn.cost.flops import Shape
-from qkv.nn.cost.memory import Plan, made_up_batch, predict
+from qkv.nn.cost.flops import BatchShape
+from qkv.nn.cost.memory import MemorySettings, made_up_batch, predict
 from qkv.nn.kernels.products import onednn
 from qkv.nn.models.base import ModelSpec
 from qkv.nn.models.build import build
 
 SIZES: dict[str, Any] = {"d_model": 128, "n_layers": 4, "n_heads": 4}
 TEXT = SIZES | {"vocab_size": 1000}
-CASES: dict[str, tuple[dict[str, Any], Shape]] = {
-    "gpt2": (TEXT, Shape(4, 128)),
-    "llama": (TEXT | {"d_ff": 384}, Shape(4, 128)),
-    "mixtral-8x7b": (TEXT | {"d_ff": 256, "n_kv_heads": 2}, Shape(4, 64)),
-    "bert-base": (TEXT, Shape(4, 128)),
-    "transformer-base": (TEXT, Shape(8, 48, 64)),
-    "t5-small": (TEXT, Shape(8, 48, 64)),
-    "vit-base-16": (SIZES | {"d_ff": 512}, Shape(4, 197)),
+CASES: dict[str, tuple[dict[str, Any], BatchShape]] = {
+    "gpt2": (TEXT, BatchShape(4, 128)),
+    "llama": (TEXT | {"d_ff": 384}, BatchShape(4, 128)),
+    "mixtral-8x7b": (TEXT | {"d_ff": 256, "n_kv_heads": 2}, BatchShape(4, 64)),
+    "bert-base": (TEXT, BatchShape(4, 128)),
+    "transformer-base": (TEXT, BatchShape(8, 48, 64)),
+    "t5-small": (TEXT, BatchShape(8, 48, 64)),
+    "vit-base-16": (SIZES | {"d_ff": 512}, BatchShape(4, 197)),
 }
 
 
-def allocated(spec: ModelSpec, shape: Shape, plan: Plan) -> int:
+def allocated(spec: ModelSpec, shape: BatchShape, plan: MemorySettings) -> int:
     """Most bytes that are allocated at once in the third step of training with Adam, by the profiler's record."""
     model = build(spec).train()
     model.recompute(plan.recompute)
@@ -71,7 +71,7 @@ FAST = [("llama", torch.bfloat16), *((name, None) for name in CASES if name != "
 def test_live_bytes_are_those_of_the_allocator_within_10_percent(case: tuple[str, torch.dtype | None]) -> None:
     name, dtype = case
     sizes, shape = CASES[name]
-    spec, plan = preset(name, **sizes), Plan(dtype=dtype)
+    spec, plan = preset(name, **sizes), MemorySettings(dtype=dtype)
     memory = predict(spec, shape, plan)
     assert memory is not None
     assert memory.live == pytest.approx(allocated(spec, shape, plan), rel=0.1)
@@ -80,7 +80,7 @@ def test_live_bytes_are_those_of_the_allocator_within_10_percent(case: tuple[str
 @pytest.mark.parametrize("changes", [{"recompute": "blocks"}, {"accumulate": 2}], ids=str)
 def test_recomputation_and_accumulation_are_predicted_too(changes: dict[str, Any]) -> None:
     sizes, shape = CASES["gpt2"]
-    spec, plan = preset("gpt2", **sizes), Plan(**changes)
+    spec, plan = preset("gpt2", **sizes), MemorySettings(**changes)
     memory = predict(spec, shape, plan)
     assert memory is not None
     assert memory.live == pytest.approx(allocated(spec, shape, plan), rel=0.1)
@@ -95,7 +95,7 @@ def test_what_onednn_copies_is_predicted_too(vocab_size: int, monkeypatch: pytes
     """Products by oneDNN, on any processor. The large vocabulary's loss takes several chunks of logits, one at a time."""
     monkeypatch.setattr(onednn, "is_faster", lambda: True)
     monkeypatch.setattr(onednn, "LEAST", 1 << 20)
-    spec, shape, plan = preset("gpt2", **TEXT | {"vocab_size": vocab_size}), Shape(8, 128), Plan()
+    spec, shape, plan = preset("gpt2", **TEXT | {"vocab_size": vocab_size}), BatchShape(8, 128), MemorySettings()
     memory = predict(spec, shape, plan)
     assert memory is not None
     assert memory.live == pytest.approx(allocated(spec, shape, plan), rel=0.1)

@@ -20,7 +20,7 @@ from qkv.nn.kernels.native import (
     weight_gradients,
 )
 from qkv.nn.kernels.native.compiler import library
-from qkv.nn.kernels.native.layers import Layer, Norm
+from qkv.nn.kernels.native.layers import LayerStruct, NormStruct
 from qkv.nn.kv_cache.quantization import SCALE_DTYPE, QuantizedTensor
 
 NAMES = ("block_sparse", "decoding", "gelu", "products", "quantized_kv", "transposed", "weight_gradients")
@@ -36,7 +36,7 @@ CODES = QuantizedTensor(8, torch.zeros(1, 1, 2, 8, 16, dtype=torch.int8), _SCALE
 
 
 def step(rows: int, count: int) -> None:
-    decoding_step.run(torch.zeros(rows, 8), (Layer * 1)(), count, 8, Norm())
+    decoding_step.run(torch.zeros(rows, 8), (LayerStruct * 1)(), count, 8, NormStruct())
 
 
 EMPTY: dict[str, Callable[[], object]] = {

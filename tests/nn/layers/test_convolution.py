@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from qkv.nn.layers.convolution import Convolution, DoubleConvolution, Stem
+from qkv.nn.layers.convolution import DoubleConvolution, PictureConvolution, Stem
 
 
 @torch.no_grad()
@@ -27,7 +27,7 @@ def counted(module: nn.Module, x: Tensor) -> int:
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_it_is_a_convolution_normed_over_its_channels(stride: int) -> None:
-    made, x = filled(Convolution(3, 5, stride)), torch.randn(2, 3, 6, 8).double()
+    made, x = filled(PictureConvolution(3, 5, stride)), torch.randn(2, 3, 6, 8).double()
     y = F.conv2d(x, made.weight.reshape(5, 3, 3, 3), stride=stride, padding=1)
     mean, var = y.mean(1, keepdim=True), y.var(1, correction=0, keepdim=True)
     gain, shift = (p[:, None, None] for p in (made.norm.weight, made.norm.bias))

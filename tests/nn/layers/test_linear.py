@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from qkv.nn.layers.linear import Linear, together
-from qkv.nn.layers.lora import LoRALinear, Size
+from qkv.nn.layers.lora import AdapterSize, LoRALinear
 
 
 def test_the_equation_with_and_without_bias() -> None:
@@ -39,7 +39,7 @@ def test_hooks_and_other_layers_are_called() -> None:
     plain, hooked, other = filled(Linear(32, 8)), filled(Linear(32, 8)), filled(Linear(32, 8))
     hooked.register_forward_hook(lambda module, inputs, out: 2 * out)
     other.forward = lambda x: x[..., :3]  # type: ignore[method-assign]
-    adapted, x = LoRALinear(filled(Linear(32, 8)), Size(2, 1.0)), torch.randn(1, 32)
+    adapted, x = LoRALinear(filled(Linear(32, 8)), AdapterSize(2, 1.0)), torch.randn(1, 32)
     for factor in (adapted.lora_a, adapted.lora_b):
         torch.nn.init.normal_(factor)
     with torch.no_grad():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from qkv.core.layout import Layout
 from qkv.nn.kv_cache.recurrent import RecurrentState
-from qkv.nn.layers.rnn import Recurrence, Rows, rnn_flops, rnn_parameters
+from qkv.nn.layers.rnn import PaddedRows, Recurrence, rnn_flops, rnn_parameters
 
 CELLS = ("rnn", "gru", "lstm")
 
@@ -46,7 +46,7 @@ def test_padding_is_not_read(cell: str, directions: int, lengths: list[int], sid
             i, torch.randperm(width)[:n] if side == "holes" else slice(0, n) if side == "right" else slice(-n, None)
         ] = True
     x = torch.randn(len(lengths), width, 3, dtype=torch.float64)
-    rows = Rows.of(Layout.from_mask(mask), len(lengths))
+    rows = PaddedRows.of(Layout.from_mask(mask), len(lengths))
     assert rows is not None
     for finals in (True, False):
         out, last = r(rows.gather(x), rows, finals=finals)
@@ -60,8 +60,8 @@ def test_padding_is_not_read(cell: str, directions: int, lengths: list[int], sid
 
 def test_rows_that_are_packed() -> None:
     with pytest.raises(ValueError, match=r"one sequence a row.*batching\.packing"):
-        Rows.of(Layout.packed([[2, 3]]), 1)
-    assert Rows.of(Layout.full(4), 2) is None
+        PaddedRows.of(Layout.packed([[2, 3]]), 1)
+    assert PaddedRows.of(Layout.full(4), 2) is None
 
 
 @pytest.mark.parametrize("cell", CELLS)

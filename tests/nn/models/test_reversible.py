@@ -13,8 +13,8 @@ from qkv.core.layout import Layout
 from qkv.generation import generate
 from qkv.nn.attention.lsh import LSHAttention
 from qkv.nn.attention.multi_head import Pass
-from qkv.nn.cost.flops import Shape
-from qkv.nn.cost.memory import Plan, predict
+from qkv.nn.cost.flops import BatchShape
+from qkv.nn.cost.memory import MemorySettings, predict
 from qkv.nn.layers.moe import MixtureOfExperts
 from qkv.nn.models.block import Block
 from qkv.nn.models.reversible import reversible
@@ -148,7 +148,7 @@ def test_memory_does_not_grow_with_depth(dropout: float) -> None:
 
 
 def test_the_predicted_memory_knows() -> None:
-    memory = [predict(gpt(n), Shape(8, 64), Plan()) for n in (2, 12)]
+    memory = [predict(gpt(n), BatchShape(8, 64), MemorySettings()) for n in (2, 12)]
     assert memory[0] is not None and memory[1] is not None
     assert memory[1].activations == memory[0].activations
 

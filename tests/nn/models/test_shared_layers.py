@@ -10,7 +10,7 @@ import torch
 import qkv
 from qkv.core.layout import Layout
 from qkv.generation import generate
-from qkv.nn.cost.flops import Shape, parts
+from qkv.nn.cost.flops import BatchShape, parts
 from qkv.nn.cost.kv_cache import cache_bytes
 from qkv.nn.models.transformer import Transformer, TransformerModel
 
@@ -71,7 +71,7 @@ def test_parameters_count_once_and_flops_each_time() -> None:
     once, each = model.spec.cost(9), copies(model).spec.cost(9)
     assert once.parameters == sum(p.numel() for p in model.parameters()) < each.parameters
     assert (once.flops, once.bytes) == (each.flops, each.bytes)
-    assert sum(part.parameters for part in parts(model.spec, Shape(1, 9))) == once.parameters
+    assert sum(part.parameters for part in parts(model.spec, BatchShape(1, 9))) == once.parameters
     assert cache_bytes(model.spec, 8) == cache_bytes(copies(model).spec, 8)
 
 

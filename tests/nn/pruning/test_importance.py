@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from qkv.core.batch import Batch
 from qkv.io.families import preset
-from qkv.nn.activations import Scale, intervene
+from qkv.nn.activations import ScaleActivation, intervene
 from qkv.nn.models.build import build
 from qkv.nn.pruning.importance import gradient_importance, normalized
 
@@ -43,7 +43,7 @@ def test_heads():
             for row in range(4):
                 ends = []
                 for step in (1e-5, -1e-5):
-                    with torch.no_grad(), intervene(model, {name: Scale(1 + step, heads=head)}):
+                    with torch.no_grad(), intervene(model, {name: ScaleActivation(1 + step, heads=head)}):
                         ends.append(float(loss(model, batch(slice(row, row + 1)))))
                 slopes.append(abs(ends[0] - ends[1]) / 2e-5)
             assert float(found[layer][head]) == pytest.approx(sum(slopes) / 4, rel=1e-4)

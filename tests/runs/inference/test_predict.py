@@ -22,7 +22,7 @@ from qkv.cli import main
 from qkv.data.media import images, midi
 from qkv.data.media.note_names import text_to_frames
 from qkv.data.readers.segmentation_masks import read_mask
-from qkv.data.readers.time_series import Series, SeriesSource
+from qkv.data.readers.time_series import SeriesSource, TimeSeries
 from qkv.runs.evaluate.evaluate import evaluate_run
 from qkv.runs.inference.run import Run, load
 from qkv.runs.recipes.recipe import Recipe
@@ -309,7 +309,7 @@ def test_a_forecast_is_in_the_files_units_whatever_these_are(trained: Train, tmp
     assert other.value == pytest.approx(1000 * known.value + 50, rel=1e-3, abs=1)
     (written,) = other.write(tmp_path / "out")
     assert written.name == "other.forecast.csv" and written.read_text() == other.text + "\n"
-    again, columns = Series(path=str(written)).values()
+    again, columns = TimeSeries(path=str(written)).values()
     assert columns == ("a", "b", "c") and again == pytest.approx(other.value, rel=1e-5)
     plain = trained("forecast", "data.length=600", "data.stride=24", "task.normalized=false")
     with pytest.raises(ValueError, match="has a column 'a', and the run knows the scale of wave 1, wave 2, wave 3"):

@@ -14,7 +14,7 @@ from hub_pairs import LIBRARY, PAIRS, save_hub_pair
 from tokenizers import models, pre_tokenizers
 
 from qkv.data.tokenizers.tokenizer import Tokenizer
-from qkv.data.tokenizers.tokenizer_json import Extra
+from qkv.data.tokenizers.tokenizer_json import TokenizerExtra
 from qkv.generation import generate
 from qkv.runs.inference.run import load
 from qkv.runs.inference.score import score
@@ -78,7 +78,7 @@ def test_targets_are_cut_as_their_side_is(trained: Path) -> None:
         raw.pre_tokenizer = cut
         raw.add_special_tokens(["<pad>", "<unk>", "<s>", "</s>"])
         sides.append(raw)
-    tokenizer = Tokenizer(sides[0], Extra(target=json.loads(sides[1].to_str())))
+    tokenizer = Tokenizer(sides[0], TokenizerExtra(target=json.loads(sides[1].to_str())))
     text_model = TextModel(load(trained, "cpu").model, tokenizer, "translate")
     assert score(text_model, [text_model.encode("a b")], ["b-a"])[0].tokens == ("b", "a", "</s>")
 

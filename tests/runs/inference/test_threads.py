@@ -16,7 +16,7 @@ import qkv
 from qkv import record_attention
 from qkv.data.tokenizers.tokenizer import train as train_tokenizer
 from qkv.generation.settings import Generation
-from qkv.nn.activations import Scale, Zero
+from qkv.nn.activations import ScaleActivation, Zero
 from qkv.nn.attention import tap
 from qkv.runs.inference.run import Run
 
@@ -58,7 +58,10 @@ def requested(run: Run, _: Path) -> Any:
 
 
 def changed(run: Run, _: Path) -> Any:
-    changes = {"decoder.layers.0.attention.heads": Zero(heads=[1]), "decoder.layers.1.attention.scores": Scale(0.5)}
+    changes = {
+        "decoder.layers.0.attention.heads": Zero(heads=[1]),
+        "decoder.layers.1.attention.scores": ScaleActivation(0.5),
+    }
     with run.intervene(changes):
         return run.generate(TEXT), run.score(TEXT).log_probs
 

@@ -5,14 +5,14 @@ import torch
 
 from qkv.core.ranks import ALONE
 from qkv.nn.cost.accelerators import Accelerator
-from qkv.nn.cost.flops import Shape
+from qkv.nn.cost.flops import BatchShape
 from qkv.nn.cost.plan.network import Link, Network, measured
 from qkv.runs.planning import rank_layout
 from qkv.runs.planning.rank_layout import laid_out
 from qkv.runs.recipes.recipe import Recipe
 from qkv.training.parallel.scale import Scale
 
-SHAPE = Shape(32, 64, 64)
+SHAPE = BatchShape(32, 64, 64)
 LOOPBACK = Network("measured", 2, Link(2e9, 1e-4), Link(2e9, 1e-4), gpus=False)
 
 

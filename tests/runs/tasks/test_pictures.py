@@ -9,7 +9,7 @@ from qkv.data.media.png import png_bytes
 from qkv.data.source import Skipped
 from qkv.data.task import Item
 from qkv.runs.tasks.image_classification.task import ImageClassify
-from qkv.runs.tasks.pictures import Stack, with_channels
+from qkv.runs.tasks.pictures import PictureStack, with_channels
 
 RED = np.stack([np.full((4, 4), 200), np.zeros((4, 4)), np.zeros((4, 4))]).astype(np.uint8)
 GRAY = np.full((3, 4, 4), 90, np.uint8)
@@ -27,7 +27,7 @@ def test_gray_becomes_color_and_color_gray() -> None:
 
 
 def test_skipped_examples_stay_in_their_places() -> None:
-    stack = Stack(np.zeros((2, 1, 1, 1), np.float32), [0, 2], {1: Skipped("broken")})
+    stack = PictureStack(np.zeros((2, 1, 1, 1), np.float32), [0, 2], {1: Skipped("broken")})
     items = [Item({"ids": np.array([i])}) for i in (5, 6)]
     first, skipped, last = stack.with_skipped(items)
     assert (first, skipped, last) == (items[0], "broken", items[1])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from qkv.io.families import preset
-from qkv.nn.cost.flops import Shape
+from qkv.nn.cost.flops import BatchShape
 from qkv.runs.train import auto_settings as choices
 from qkv.runs.train.auto_settings import Chooser, adopt
 from qkv.training import compiling
@@ -29,7 +29,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def settle(training: Training, one_shape: bool = True) -> tuple[Training, list[str]]:
     said: list[str] = []
-    return Chooser(WIDE, Shape(8, 64), CPU, one_shape, said.append).resolve(training), said
+    return Chooser(WIDE, BatchShape(8, 64), CPU, one_shape, said.append).resolve(training), said
 
 
 def test_a_choice_is_told_with_its_reason() -> None:
@@ -87,16 +87,16 @@ class Unlike:
 def test_ranks_with_different_machines_take_the_precision_that_all_have() -> None:
     said: list[str] = []
     ranks: Any = Unlike(("fp32", "this CPU has no native bf16"), None)
-    training = Chooser(WIDE, Shape(8, 64), CPU, True, said.append, ranks=ranks).resolve(Training(max_steps=10))
+    training = Chooser(WIDE, BatchShape(8, 64), CPU, True, said.append, ranks=ranks).resolve(Training(max_steps=10))
     assert training.precision == "fp32"
     assert said == ["Computing in fp32: the ranks have different machines, and on rank 1, this CPU has no native bf16."]
     ranks = Unlike(("fp32", None), None)
     asked = Training(precision="bf16", max_steps=10)  # by name it stays
-    assert Chooser(WIDE, Shape(8, 64), CPU, True, said.append, ranks=ranks).resolve(asked).precision == "bf16"
+    assert Chooser(WIDE, BatchShape(8, 64), CPU, True, said.append, ranks=ranks).resolve(asked).precision == "bf16"
 
 
 def test_nothing_is_compiled_if_one_rank_lacks_a_compiler() -> None:
     said: list[str] = []
     ranks: Any = Unlike(("bf16", None), "a C++ compiler")
-    training = Chooser(WIDE, Shape(8, 64), CPU, True, said.append, ranks=ranks).resolve(Training(max_steps=10**7))
+    training = Chooser(WIDE, BatchShape(8, 64), CPU, True, said.append, ranks=ranks).resolve(Training(max_steps=10**7))
     assert training.compile is False and said[-1].endswith("; but it needs a C++ compiler on rank 1.")

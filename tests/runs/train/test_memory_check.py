@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from qkv.io.families import preset
-from qkv.nn.cost.flops import Shape
+from qkv.nn.cost.flops import BatchShape
 from qkv.nn.cost.memory import predict
 from qkv.nn.layers.lora import LoRA
 from qkv.runs.train import memory_check
@@ -21,7 +21,7 @@ from qkv.training.weight_averaging import ExponentialMovingAverage
 CPU = torch.device("cpu")
 SPEC = preset("gpt", d_model=64, n_layers=4, n_heads=4, vocab_size=100, max_positions=128, dropout=0.0)
 PLAN = plan_of(Training(), SPEC, CPU, NextToken(), packed=False, padded=False)
-ROOM = MemoryCheck(SPEC, Shape(64, 128), PLAN, tokens=64 * 128)
+ROOM = MemoryCheck(SPEC, BatchShape(64, 128), PLAN, tokens=64 * 128)
 
 
 def peak(room: MemoryCheck) -> int:
@@ -54,8 +54,8 @@ def test_what_does_not_fit_is_refused_with_what_would(free: list[int]) -> None:
     tokens, times = map(int, found.groups())
     assert times > 1 and 8192 <= tokens * times < 8192 + times
     plan = replace(PLAN, accumulate=times)
-    MemoryCheck(SPEC, Shape(tokens // 128, 128), plan, tokens).check()
-    assert peak(replace(ROOM, shape=Shape(64 // (times - 1), 128), plan=plan)) > free[0], "fewer cuts would not do"
+    MemoryCheck(SPEC, BatchShape(tokens // 128, 128), plan, tokens).check()
+    assert peak(replace(ROOM, shape=BatchShape(64 // (times - 1), 128), plan=plan)) > free[0], "fewer cuts would not do"
     assert "\n" not in str(told.value)
 
 
@@ -94,7 +94,7 @@ def test_the_plan_is_what_the_settings_say() -> None:
 
 def test_an_adapter_needs_little_beside_the_weights() -> None:
     plan = plan_of(Training(), SPEC, CPU, NextToken(), adapter=LoRA(rank=2))
-    memory, whole = predict(SPEC, Shape(2, 16), plan), predict(SPEC, Shape(2, 16), PLAN)
+    memory, whole = predict(SPEC, BatchShape(2, 16), plan), predict(SPEC, BatchShape(2, 16), PLAN)
     assert memory is not None and whole is not None
     assert memory.optimizer < whole.optimizer / 5 and memory.gradients < whole.gradients / 5
     assert memory.weights == whole.weights

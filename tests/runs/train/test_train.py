@@ -17,7 +17,7 @@ from run_tiny import CHAT, LANGUAGE_MODEL, TINY, write_chats, write_text
 from qkv.data.source import Source, Split, Table
 from qkv.data.tables import StreamTable
 from qkv.io.directories import layout as directory
-from qkv.io.directories.layout import State
+from qkv.io.directories.layout import RunState
 from qkv.runs.inference.run import load
 from qkv.runs.recipes.packaged import packaged
 from qkv.runs.recipes.recipe import ABLATE, COMPARE, Recipe, tree
@@ -82,7 +82,7 @@ def test_every_packaged_recipe_trains_from_end_to_end(name: str, tmp_path: Path)
     wanted = {"config.json", "model.safetensors", "tokenizer.json", "generation_config.json", "recipe.yaml"}
     assert wanted | {"metrics.jsonl", "checkpoints", "report.html", "evaluation.json"} <= files
     assert not [name for name in files if name.startswith(".")]
-    assert State.of(tmp_path / "run") is State.FINISHED
+    assert RunState.of(tmp_path / "run") is RunState.FINISHED
     run = load(tmp_path / "run", device="cpu")
     assert isinstance(run.generate(["1 cats"])[0], str)
     assert run.recipe is not None and run.recipe.model.sizes["vocab_size"] == run.tokenizer.vocab_size
@@ -168,7 +168,7 @@ def test_a_terminal_that_is_closed_does_not_end_a_run(tmp_path: Path) -> None:
             raise OSError(5, "Input/output error")
 
     done = train(Recipe.load("reverse", TINY), tmp_path / "run", device="cpu", console=Console(file=Closed()))
-    assert done.evaluation is not None and State.of(tmp_path / "run") is State.FINISHED
+    assert done.evaluation is not None and RunState.of(tmp_path / "run") is RunState.FINISHED
 
 
 def test_data_that_changed_beneath_a_run_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -247,9 +247,9 @@ def test_overwrite_keeps_the_old_run_until_the_new_one_is_finished(
         assert train(changed(seed), folder, overwrite=True, device="cpu").outcome.interrupted
         monkeypatch.undo()
         assert (old / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
-        assert (State.of(folder), State.of(old)) == (State.STARTED, State.FINISHED)
+        assert (RunState.of(folder), RunState.of(old)) == (RunState.STARTED, RunState.FINISHED)
     train(changed("seed=6"), folder, resume=True, device="cpu")
-    assert State.of(folder) is State.FINISHED and list(tmp_path.iterdir()) == [folder]
+    assert RunState.of(folder) is RunState.FINISHED and list(tmp_path.iterdir()) == [folder]
 
 
 def test_a_training_that_fails_before_its_first_step_puts_the_old_run_back(
@@ -264,7 +264,7 @@ def test_a_training_that_fails_before_its_first_step_puts_the_old_run_back(
     monkeypatch.setattr("qkv.training.loop.Trainer.step", fails)
     with pytest.raises(RuntimeError):
         train(changed(), folder, overwrite=True, device="cpu")
-    assert State.of(folder) is State.FINISHED and list(tmp_path.iterdir()) == [folder]
+    assert RunState.of(folder) is RunState.FINISHED and list(tmp_path.iterdir()) == [folder]
 
 
 def test_an_interrupted_run_goes_on_to_the_same_weights(
@@ -275,10 +275,10 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
     interrupt_after(3, monkeypatch)
     stopped = train(recipe, folder, device="cpu")
     assert stopped.outcome.interrupted and stopped.evaluation is None
-    assert State.of(folder) is State.STARTED
+    assert RunState.of(folder) is RunState.STARTED
     monkeypatch.undo()
     done = train(recipe, folder, resume=True, device="cpu")
-    assert done.evaluation is not None and State.of(folder) is State.FINISHED
+    assert done.evaluation is not None and RunState.of(folder) is RunState.FINISHED
     uninterrupted = json.loads((trained / directory.EVALUATION).read_text())
     assert done.evaluation.metrics == uninterrupted["metrics"]
     assert (folder / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()

@@ -15,7 +15,7 @@ from qkv.core import atomic
 from qkv.core.ranks import ALONE
 from qkv.training.checkpoints import checkpoint
 from qkv.training.checkpoints.checkpoint import MODEL, Checkpoints, load_tensors, saved_tensors
-from qkv.training.checkpoints.pieces import Piece, Shard, shard_name, to_metadata
+from qkv.training.checkpoints.pieces import CheckpointShard, TensorPiece, shard_name, to_metadata
 from qkv.training.checkpoints.slices import saved_in
 from qkv.training.checkpoints.weights import write_tensors
 
@@ -26,7 +26,7 @@ def shards(folder: Path, whole: torch.Tensor, cuts: list[int]) -> list[Path]:
     paths = []
     for i, (start, stop) in enumerate(itertools.pairwise(edges)):
         paths.append(folder / shard_name(MODEL, i, len(edges) - 1))
-        piece = Piece((start, 0), tuple(whole.shape))
+        piece = TensorPiece((start, 0), tuple(whole.shape))
         write_tensors(paths[-1], {"w": whole[start:stop], "n": torch.tensor(7)}, to_metadata({"w": piece}))
     return paths
 
@@ -60,7 +60,9 @@ def test_a_block_is_read_without_the_rest(tmp_path: Path) -> None:
 
 def test_no_file_of_a_checkpoint_is_hashed_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Checkpoints(tmp_path)
-    path = store.save(1, {MODEL: Shard({"w": torch.randn(4)}, {}), "optimizer.safetensors": Shard({}, {})}, {})
+    path = store.save(
+        1, {MODEL: CheckpointShard({"w": torch.randn(4)}, {}), "optimizer.safetensors": CheckpointShard({}, {})}, {}
+    )
     hashed: list[Path] = []
     sha256 = atomic.sha256
     monkeypatch.setattr(atomic, "sha256", lambda path: (hashed.append(path), sha256(path))[1])
@@ -73,7 +75,9 @@ def test_no_file_of_a_checkpoint_is_hashed_twice(tmp_path: Path, monkeypatch: py
 @pytest.mark.xdist_group("ranks")
 def test_ranks_hash_different_files_and_all_hear_of_a_changed_one(two, tmp_path: Path) -> None:
     store = Checkpoints(tmp_path)
-    path = store.save(1, {MODEL: Shard({"w": torch.randn(4)}, {}), "optimizer.safetensors": Shard({}, {})}, {})
+    path = store.save(
+        1, {MODEL: CheckpointShard({"w": torch.randn(4)}, {}), "optimizer.safetensors": CheckpointShard({}, {})}, {}
+    )
     assert sorted(itertools.chain(*two.run(hashed_by, str(path)))) == ["model.safetensors", "optimizer.safetensors"]
     with (path / MODEL).open("rb+") as file:
         file.seek(-1, 2)

@@ -3,15 +3,15 @@ import math
 
 import pytest
 
-from qkv.training.checkpoints.state import SkippedSteps, State
+from qkv.training.checkpoints.state import SkippedSteps, TrainingState
 from qkv.training.early_stopping import BestEvaluation
 
 
 def test_a_state_survives_json_nan_and_all():
-    state = State(step=3, tokens=9, elapsed=0.1 + 0.2, position={"epoch": 1, "word": "NaN"}, evaluated=2)
+    state = TrainingState(step=3, tokens=9, elapsed=0.1 + 0.2, position={"epoch": 1, "word": "NaN"}, evaluated=2)
     state.metrics = {"loss": math.inf}
     state.guard.refuse(3, "bad")
-    read = State.from_dict(json.loads(json.dumps(state.to_dict(), allow_nan=False)))
+    read = TrainingState.from_dict(json.loads(json.dumps(state.to_dict(), allow_nan=False)))
     assert math.isnan(read.best.value)
     read.best.value = state.best.value = 0.0
     assert read == state

@@ -5,7 +5,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from qkv.training.optimizers.schedules import WSD, Constant, Cosine, InverseSquareRoot, Linear, Polynomial, Schedule
+from qkv.training.optimizers.schedules import (
+    WSD,
+    Constant,
+    CosineDecay,
+    InverseSquareRoot,
+    LinearDecay,
+    Polynomial,
+    Schedule,
+)
 from qkv.training.settings import Training
 
 FALLS = [
@@ -27,7 +35,7 @@ def test_noam_is_the_papers_equation_and_its_peak_form(step):
 
 
 def test_known_points():
-    cosine, linear = Cosine(warmup=10, final_ratio=0.1), Linear(warmup=10)
+    cosine, linear = CosineDecay(warmup=10, final_ratio=0.1), LinearDecay(warmup=10)
     assert [cosine.factor(s, 110) for s in (1, 5, 10)] == [0.1, 0.5, 1.0]
     assert cosine.factor(60, 110) == pytest.approx(0.55) and cosine.factor(110, 110) == pytest.approx(0.1)
     assert [linear.factor(s, 110) for s in (10, 60, 110, 500)] == [1.0, 0.5, 0.0, 0.0]
@@ -95,18 +103,18 @@ def test_the_stable_part_is_the_same_in_runs_of_every_length(step, longer):
 def test_polynomials():
     square = Polynomial(power=2.0, final_ratio=0.2)
     assert [square.factor(step, 100) for step in (50, 100)] == [pytest.approx(0.2 + 0.8 * 0.25), 0.2]
-    assert Polynomial(power=1.0, warmup=7).factor(40, 100) == Linear(warmup=7).factor(40, 100)
+    assert Polynomial(power=1.0, warmup=7).factor(40, 100) == LinearDecay(warmup=7).factor(40, 100)
 
 
 def test_cosine_restarts():
-    cosine = Cosine(warmup=10, cycles=3, final_ratio=0.0)
+    cosine = CosineDecay(warmup=10, cycles=3, final_ratio=0.0)
     assert [cosine.factor(step, 310) for step in (10, 110, 210, 310)] == pytest.approx([1.0, 1.0, 1.0, 0.0])
     assert [cosine.factor(step, 310) for step in (60, 160, 260)] == pytest.approx([0.5] * 3)
     assert cosine.factor(109, 310) < 0.001
 
 
 def test_a_fall_may_be_complete_before_the_run():
-    linear = Linear(steps=50, final_ratio=0.1)
+    linear = LinearDecay(steps=50, final_ratio=0.1)
     assert [linear.factor(step, 100) for step in (25, 50, 80)] == pytest.approx([0.55, 0.1, 0.1])
     assert linear.factor(25) == linear.factor(25, 100)
     linear.check(100, None)
@@ -120,9 +128,9 @@ def test_a_fall_may_be_complete_before_the_run():
             schedule.check(None, None)
         schedule.check(50, None)
     with pytest.raises(ValueError, match="ends at step 50, before the 50 steps of warm-up do"):
-        Linear(steps=50, warmup=50)
+        LinearDecay(steps=50, warmup=50)
     with pytest.raises(ValueError, match="falls by time, so that its steps=50 say nothing"):
-        Linear(steps=50, unit="time").check(None, 60.0)
+        LinearDecay(steps=50, unit="time").check(None, 60.0)
 
 
 @pytest.mark.parametrize("kind", ["constant", "cosine", "linear", "inverse-square-root", "polynomial", "wsd"])
@@ -140,9 +148,11 @@ def test_a_decay_that_begins_in_the_warm_up_is_remarked():
 
 
 def test_by_time_it_falls_with_the_time_used():
-    linear = Linear(unit="time")
+    linear = LinearDecay(unit="time")
     assert [linear.factor(1, spent=spent) for spent in (0.0, 0.25, 1.0)] == [1.0, 0.75, 0.0]
-    assert Cosine(unit="time", warmup=10).factor(10, spent=0.1) == 1.0  # the peak, and not what the fall leaves of it
+    assert (
+        CosineDecay(unit="time", warmup=10).factor(10, spent=0.1) == 1.0
+    )  # the peak, and not what the fall leaves of it
 
 
 @each_fall
@@ -164,7 +174,7 @@ def test_by_the_pace_it_is_as_if_the_steps_had_been_known(fields, unit, warmup):
 def test_at_any_pace_it_rises_falls_and_ends_with_the_run(pace, warmup):
     spent = [sum(pace[: i + 1]) / sum(pace) for i in range(len(pace))]
     got = [
-        Linear(unit="time", warmup=warmup).factor(step, spent=min(part, 1.0))
+        LinearDecay(unit="time", warmup=warmup).factor(step, spent=min(part, 1.0))
         for step, part in enumerate(spent, start=1)
     ]
     assert all(0.0 <= factor <= 1.0 for factor in got) and got[-1] == pytest.approx(0.0, abs=1e-9)
@@ -176,29 +186,29 @@ def test_what_a_warm_up_came_to_is_known_afterwards():
     assert "inside its warm-up of 4,000 steps" in (InverseSquareRoot(warmup=4000).hindsight(212) or "")
     assert InverseSquareRoot(warmup=4000).hindsight(4000) is None
     assert "rose in the first fifth of the run (about 20 steps)" in (
-        Cosine(unit="time", warmup=50).hindsight(100) or ""
+        CosineDecay(unit="time", warmup=50).hindsight(100) or ""
     )
-    assert Cosine(unit="time", warmup=20).hindsight(100) is None
+    assert CosineDecay(unit="time", warmup=20).hindsight(100) is None
 
 
 def test_what_is_said_of_a_warm_up_is_what_the_schedule_does() -> None:
     """By time and epochs the warm-up takes a fifth of the training at most; by steps alone it is as long as it is."""
-    by_epochs = Training(schedule=Cosine(warmup=500), max_steps=400, max_epochs=2)
+    by_epochs = Training(schedule=CosineDecay(warmup=500), max_steps=400, max_epochs=2)
     assert by_epochs.lr(100, 0.0, 1.0) == pytest.approx(by_epochs.optimizer.lr, rel=0.4)  # long since risen
     assert by_epochs.paced and by_epochs.schedule.remark(400, by_epochs.paced) is None
-    by_steps = Training(schedule=Cosine(warmup=500), max_steps=600, patience=1)
+    by_steps = Training(schedule=CosineDecay(warmup=500), max_steps=600, patience=1)
     assert by_steps.lr(100, 0.0, 1.0) == pytest.approx(by_steps.optimizer.lr / 5)
     assert "inside its warm-up of 500 steps" in by_steps.schedule.hindsight(100, by_steps.paced)
 
 
 def test_a_missing_end_is_a_clear_error():
     with pytest.raises(ValueError, match=r"'cosine' falls until the last step.*set max_steps, max_epochs"):
-        Cosine().check(None, 60.0)
-    Cosine().check(None, None, 3)
+        CosineDecay().check(None, 60.0)
+    CosineDecay().check(None, None, 3)
     with pytest.raises(ValueError, match="set max_time"):
-        Linear(unit="time").check(100, None)
+        LinearDecay(unit="time").check(100, None)
     with pytest.raises(ValueError, match="needs the number of steps"):
-        Cosine().factor(1)
+        CosineDecay().factor(1)
     InverseSquareRoot().check(None, None)
 
 

@@ -11,7 +11,7 @@ from fast_subset import fast
 import qkv
 from qkv.core.ranks import Ranks
 from qkv.nn.cost.plan.execution import QKV_FP32
-from qkv.nn.cost.plan.layout import Layout
+from qkv.nn.cost.plan.layout import RankLayout
 from qkv.nn.cost.plan.rank_memory import of_stage
 from qkv.nn.cost.plan.work import work
 from qkv.training.checkpoints.weights import model_tensors, optimizer_tensors
@@ -61,7 +61,7 @@ def kept(ranks: Ranks, scale: dict[str, Any]) -> tuple[int, int, int]:
 def holds(pool: Any, scale: dict[str, Any]) -> None:
     value = Scale.from_dict(scale)
     results = pool.run(kept, scale)
-    layout = Layout(*value.sizes(len(results)), zero=value.stage)
+    layout = RankLayout(*value.sizes(len(results)), zero=value.stage)
     model = work("gpt2", spec(), 32)
     for stage in range(layout.pipeline):
         predicted = of_stage(model, layout, QKV_FP32, stage)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from qkv.training.parallel.model_parallel.schedules import (
     Action,
-    Turn,
+    ScheduleTurn,
     actions,
     chunks_of,
     messages_of,
@@ -113,7 +113,7 @@ def naive(schedule, microbatches, ranks, rank):
     stages = chunks_of(schedule) * ranks
     for action in actions(schedule, microbatches, ranks, rank):
         needed, produced = messages_of(action, rank, ranks, stages)
-        yield Turn([] if needed is None else [needed], action, [] if produced is None else [produced])
+        yield ScheduleTurn([] if needed is None else [needed], action, [] if produced is None else [produced])
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "interleaved-1f1b", "zb-h1"])

@@ -45,21 +45,21 @@ def waits(rank: int, layouts: list[str]) -> dict[str, list[str]]:
 
     from qkv.data.loader.stream import stream
     from qkv.nn.models.build import build
-    from qkv.training.parallel.model_parallel.pipeline import Contents
+    from qkv.training.parallel.model_parallel.pipeline import MessageContents
     from qkv.training.parallel.scale import Scale
     from qkv.training.parallel.team import Team
     from qkv.training.parallel.world import World
     from qkv.training.step import Stepper
 
-    class Told(dict[Any, Contents]):
+    class Told(dict[Any, MessageContents]):
         """What the other stage tells of its hidden states in the first step."""
 
         def __contains__(self, key: object) -> bool:
             return True
 
-        def __missing__(self, key: Any) -> Contents:
+        def __missing__(self, key: Any) -> MessageContents:
             rows, tokens = next(shape for shape in key[1] if isinstance(shape, tuple))
-            return Contents(1, (), (((rows, tokens, spec.d_model), torch.get_default_dtype(), True),))
+            return MessageContents(1, (), (((rows, tokens, spec.d_model), torch.get_default_dtype(), True),))
 
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=2)
     dist.batch_isend_irecv = lambda operations: []  # the fake group has none on the meta device

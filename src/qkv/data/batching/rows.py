@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...core.batch import IGNORE
 from ..source import Counts, Example
-from ..tokenizers.protocol import Encoder, Frame
+from ..tokenizers.protocol import Encoder, PairFrame
 from .encoded import Encoded
 from .encoding import source_and_target_tokenizer
 from .ragged import Index, Ragged
@@ -92,15 +92,15 @@ def pair_rows(encoded: Encoded, tokenizer: Encoder, limits: Limits, counts: Coun
     )
 
 
-def frame_of_pairs(tokenizer: Encoder) -> Frame:
+def frame_of_pairs(tokenizer: Encoder) -> PairFrame:
     """A tokenizer's own frame; else eos ends a text, and bos (or eos if there is none) begins a target."""
-    own: Frame | None = getattr(tokenizer, "frame", None)  # not every Encoder has one
+    own: PairFrame | None = getattr(tokenizer, "frame", None)  # not every Encoder has one
     if own is not None:
         return own
     start = tokenizer.bos_id if tokenizer.bos_id is not None else tokenizer.eos_id
     if start is None or tokenizer.eos_id is None:
         raise ValueError("sequence to sequence needs a tokenizer with an end-of-sequence token")
-    return Frame(start, after=(tokenizer.eos_id,))
+    return PairFrame(start, after=(tokenizer.eos_id,))
 
 
 def prompt_rows(encoded: Encoded, tokenizer: Encoder, limits: Limits, counts: Counts) -> Rows:

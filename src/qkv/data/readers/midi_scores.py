@@ -25,7 +25,7 @@ _SPLITS: dict[Split, tuple[str, ...]] = {
 _REST = -1  # a silent voice
 
 
-class Scores(FileSource, kind="scores"):
+class MidiScores(FileSource, kind="scores"):
     """Pieces of music as frames: the notes that sound at each step.
 
     A `.json` file is a list of pieces, or an object with such lists as `train`, `valid` and `test`; a piece is a list of

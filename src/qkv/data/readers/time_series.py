@@ -25,7 +25,7 @@ _COMPARED = 1000  # rows with which the first is compared
 _BEGINNING = 10_000  # characters that show the separator
 
 
-class Windows:
+class SeriesWindows:
     """Windows of `history + horizon` rows, one every `stride` rows, from part of a series."""
 
     def __init__(self, values: Numbers, spec: SeriesSource, begin: int, end: int, names: tuple[str, ...]) -> None:
@@ -89,7 +89,7 @@ class SeriesSource(Source):
         edges, number = self.edges(len(values)), SPLITS.index(split)
         begin, end = max(0, edges[number] - (self.history if number else 0)), edges[number + 1]
         center, spread = self.scaling()
-        windows = Windows((values - center) / spread, self, begin, end, names)
+        windows = SeriesWindows((values - center) / spread, self, begin, end, names)
         if not len(windows):
             raise ValueError(
                 f"the {split} split has {end - begin:,} rows, fewer than a history of {self.history} and a horizon of "
@@ -98,7 +98,7 @@ class SeriesSource(Source):
         return windows
 
 
-class Series(SeriesSource, kind="series"):
+class TimeSeries(SeriesSource, kind="series"):
     """A CSV, TSV (plain or compressed) or Parquet file of numbers with one row per time, oldest first; the first row of a
     CSV or TSV may name the columns. If the first column has dates, their order is checked, and uneven steps are noted.
 

@@ -43,7 +43,7 @@ _APART = 1.35  # minimum distance of centers, in radii: a corner of a triangle i
 
 
 @dataclass(frozen=True)
-class Shape:
+class DrawnShape:
     """One shape in a picture; place and radius in pixels."""
 
     kind: str
@@ -76,7 +76,7 @@ class Scene:
     """An image (3, H, W), the shapes in it, and the pixels of each shape (n, H, W)."""
 
     image: Pixels
-    shapes: tuple[Shape, ...]
+    shapes: tuple[DrawnShape, ...]
     masks: NDArray[np.bool_]
 
     def boxes(self) -> NDArray[np.float32]:
@@ -93,9 +93,9 @@ class Scene:
         return np.asarray((self.masks * kinds[:, None, None]).sum(0), np.uint8)
 
 
-def arranged(random: np.random.Generator, size: Size, count: int) -> tuple[Shape, ...]:
+def arranged(random: np.random.Generator, size: Size, count: int) -> tuple[DrawnShape, ...]:
     """`count` random shapes that don't touch, or fewer if there is no room."""
-    shapes: list[Shape] = []
+    shapes: list[DrawnShape] = []
     for _ in range(count):
         for _ in range(_TRIES):
             one = _shape(random, size)
@@ -105,7 +105,7 @@ def arranged(random: np.random.Generator, size: Size, count: int) -> tuple[Shape
     return tuple(shapes)
 
 
-def drawn(random: np.random.Generator, size: Size, shapes: tuple[Shape, ...], noise: float) -> Scene:
+def drawn(random: np.random.Generator, size: Size, shapes: tuple[DrawnShape, ...], noise: float) -> Scene:
     """Draw shapes on a noisy gray background."""
     image = np.full((3, *size), random.uniform(150, 235), np.float32)
     masks = np.zeros((len(shapes), *size), bool)
@@ -118,11 +118,11 @@ def drawn(random: np.random.Generator, size: Size, shapes: tuple[Shape, ...], no
     return Scene(image.clip(0, 255).astype(np.uint8), shapes, masks)
 
 
-def _shape(random: np.random.Generator, size: Size) -> Shape:
+def _shape(random: np.random.Generator, size: Size) -> DrawnShape:
     kind, color, name = (known[int(random.integers(len(known)))] for known in (KINDS, tuple(COLORS), tuple(SIZES)))
     radius = random.uniform(*SIZES[name]) * min(size)
     y, x = (random.uniform(radius, n - radius) for n in size)
-    return Shape(kind, color, name, x, y, radius)
+    return DrawnShape(kind, color, name, x, y, radius)
 
 
 class Shapes(Source, kind="shapes"):
@@ -163,7 +163,7 @@ class Shapes(Source, kind="shapes"):
             getattr(self, split), lambda i: self.generate(np.random.default_rng(mix(*key, i)), split, i)
         )
 
-    def shapes(self, random: np.random.Generator) -> tuple[Shape, ...]:
+    def shapes(self, random: np.random.Generator) -> tuple[DrawnShape, ...]:
         return arranged(random, self.size, int(random.integers(self.least, self.most + 1)))
 
     def generate(self, random: np.random.Generator, split: Split, number: int) -> Example:
@@ -202,7 +202,7 @@ class Scenes(Shapes, kind="scenes"):
         return {"image": image, "question": text, "answer": answer, "where": where}
 
 
-def sentence(shapes: tuple[Shape, ...]) -> str:
+def sentence(shapes: tuple[DrawnShape, ...]) -> str:
     """A caption that names the upper or the left shape first; "" if their relation is ambiguous."""
     if len(shapes) == 1:
         return f"a {shapes[0]}"
@@ -210,7 +210,7 @@ def sentence(shapes: tuple[Shape, ...]) -> str:
     return f"a {first} {relation} a {second}" if relation else ""
 
 
-def related(a: Shape, b: Shape) -> tuple[Shape, Shape, str]:
+def related(a: DrawnShape, b: DrawnShape) -> tuple[DrawnShape, DrawnShape, str]:
     """Both shapes, the upper or the left one first, and their relation; "" if it is ambiguous."""
     across, down = abs(a.x - b.x), abs(a.y - b.y)
     if max(across, down) < 1.3 * min(across, down):
@@ -220,7 +220,7 @@ def related(a: Shape, b: Shape) -> tuple[Shape, Shape, str]:
     return (*sorted((a, b), key=lambda shape: shape.x), "left of")  # type: ignore[return-value]
 
 
-def question(random: np.random.Generator, shapes: tuple[Shape, ...]) -> tuple[str, str]:
+def question(random: np.random.Generator, shapes: tuple[DrawnShape, ...]) -> tuple[str, str]:
     """A random question with exactly one true answer, and that answer."""
     one = shapes[int(random.integers(len(shapes)))]
     others = [color for color in COLORS if color != one.color]
@@ -242,5 +242,5 @@ def question(random: np.random.Generator, shapes: tuple[Shape, ...]) -> tuple[st
     return chosen, answers[chosen]
 
 
-def _any(shapes: tuple[Shape, ...], color: str, kind: str) -> bool:
+def _any(shapes: tuple[DrawnShape, ...], color: str, kind: str) -> bool:
     return any((shape.color, shape.kind) == (color, kind) for shape in shapes)

@@ -66,7 +66,7 @@ Action = Merge | LongestMatch | Segmentation
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class WordSplit:
     """The explained split of one word, a part of the text that the model tokenizes by itself."""
 
     word: str
@@ -93,19 +93,19 @@ class Splitter:
             "Unigram": self._unigram,
         }.get(self._model["type"], self._whole)
 
-    def split(self, text: str) -> list[Split]:
+    def split(self, text: str) -> list[WordSplit]:
         """Return the split of every word of the text, as cut by the pre-tokenizer, and of every marker.
 
         Most markers are found in the original text, SentencePiece's user-defined symbols in the normalized text.
         """
-        splits: list[Split] = []
+        splits: list[WordSplit] = []
         for part, marker in _parts(self._before, text):
             splits += [self._marker(part)] if marker else self._normalized(part, first=not splits)
         return splits
 
-    def _normalized(self, part: str, first: bool) -> list[Split]:
+    def _normalized(self, part: str, first: bool) -> list[WordSplit]:
         part = self._raw.normalizer.normalize_str(part) if self._raw.normalizer else part
-        splits: list[Split] = []
+        splits: list[WordSplit] = []
         for piece, marker in _parts(self._after, part):
             begins = first and not splits
             splits += [self._marker(piece)] if marker else map(self._word, self._words(piece, begins))
@@ -119,13 +119,13 @@ class Splitter:
             first = first.removeprefix("▁")  # only the start of the whole text gets a space
         return [word for word in (first, *others) if word]
 
-    def _marker(self, name: str) -> Split:
-        return Split(name, (name,), (), (name,), (self._tokenizer.id(name),))
+    def _marker(self, name: str) -> WordSplit:
+        return WordSplit(name, (name,), (), (name,), (self._tokenizer.id(name),))
 
-    def _word(self, word: str) -> Split:
+    def _word(self, word: str) -> WordSplit:
         start, steps = self._explain(word)
         tokens = self._raw.model.tokenize(word)
-        return Split(word, tuple(start), tuple(steps), tuple(t.value for t in tokens), tuple(t.id for t in tokens))
+        return WordSplit(word, tuple(start), tuple(steps), tuple(t.value for t in tokens), tuple(t.id for t in tokens))
 
     def _whole(self, word: str) -> tuple[list[str], list[Action]]:
         return [word], []

@@ -1,4 +1,4 @@
-"""`Encoder`: the interface of tokenizers that the rest of the library uses, and `Frame`: special tokens around texts."""
+"""`Encoder`: the interface of tokenizers that the rest of the library uses, and `PairFrame`: special tokens around texts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Encoder(Protocol):
     def __hash__(self) -> int: ...
 
 
-class Frame(NamedTuple):
+class PairFrame(NamedTuple):
     """Special tokens around the texts of an encoder–decoder.
 
     start:         the decoder's first token.

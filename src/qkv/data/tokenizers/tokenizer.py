@@ -25,9 +25,9 @@ from . import subword_regularization, tokenizer_json
 from .chat.conversations import Conversations
 from .chat.template import ChatTemplate
 from .pipelines import BYTES, byte_symbols
-from .protocol import Frame
+from .protocol import PairFrame
 from .readers.load import read
-from .tokenizer_json import ALL_ROLES, Extra, Parts, encoding_errors, library_errors
+from .tokenizer_json import ALL_ROLES, Parts, TokenizerExtra, encoding_errors, library_errors
 
 if TYPE_CHECKING:
     from .training.spec import TokenizerSpec, Trace
@@ -87,12 +87,14 @@ class Tokenizer:
     `bos`, `eos` and `control=True` put them in. Markers (`special` in the spec) are read from text and written back.
     """
 
-    def __init__(self, raw: tokenizers.Tokenizer, extra: Extra | None = None, model_size: int | None = None) -> None:
+    def __init__(
+        self, raw: tokenizers.Tokenizer, extra: TokenizerExtra | None = None, model_size: int | None = None
+    ) -> None:
         raw.no_padding()
         raw.no_truncation()
         raw.encode_special_tokens = True  # spell control tokens out
         self.raw = raw  # the library's tokenizer, for features that are not wrapped here; do not modify it
-        extra = extra if extra is not None else Extra()
+        extra = extra if extra is not None else TokenizerExtra()
         added = {token.content: (i, token.special) for i, token in raw.get_added_tokens_decoder().items()}
         self.markers = tuple(name for name, (_, special) in added.items() if not special)
         self.controls = {name: i for name, (i, special) in added.items() if special}
@@ -212,14 +214,14 @@ class Tokenizer:
         return Conversations(self.raw, self.controls, self.markers, ChatTemplate.of(self.config, self.roles))
 
     @cached_property
-    def frame(self) -> Frame | None:
+    def frame(self) -> PairFrame | None:
         """The special tokens around the texts of the encoder–decoder that it came with; None for a qkv model."""
         if self._extra.start is None:
             return None
         around = self.raw.encode("a", add_special_tokens=True)
         added = "".join(map(str, around.special_tokens_mask))
         before, after = len(added) - len(added.lstrip("1")), len(added.rstrip("1"))
-        return Frame(self.id(self._extra.start), tuple(around.ids[:before]), tuple(around.ids[after:]))
+        return PairFrame(self.id(self._extra.start), tuple(around.ids[:before]), tuple(around.ids[after:]))
 
     @cached_property
     def sources(self) -> Tokenizer:

@@ -38,7 +38,7 @@ ALL_ROLES = {**ROLES, "cls": ("[CLS]",), "sep": ("[SEP]",)}
 
 
 @dataclass(frozen=True)
-class Extra:
+class TokenizerExtra:
     """Settings for which a tokenizer.json has no fields.
 
     roles:   role → token; None finds the tokens by their usual names.
@@ -65,7 +65,7 @@ class Extra:
         return {**roles, **{name: value for name, value in rest.items() if value}}
 
     @classmethod
-    def from_dict(cls, data: Any) -> Extra:
+    def from_dict(cls, data: Any) -> TokenizerExtra:
         """Read `to_dict`'s result. Raises ValueError if a field is unknown or has a wrong type."""
         data = data if isinstance(data, dict) else {"?": data}
         unknown = [name for name in data if name not in cls.__dataclass_fields__]
@@ -90,7 +90,7 @@ class Parts(NamedTuple):
     """
 
     raw: tokenizers.Tokenizer
-    extra: Extra = Extra()
+    extra: TokenizerExtra = TokenizerExtra()
     model_size: int | None = None
 
 
@@ -132,7 +132,7 @@ def parse(text: str) -> Parts:
         raise ValueError(f"it is not a JSON object but a {type(data).__name__}")
     check(data)
     model = data["model"] if isinstance(data.get("model"), dict) else {}
-    extra = Extra.from_dict(model.get(OURS, {}))
+    extra = TokenizerExtra.from_dict(model.get(OURS, {}))
     with library_errors():
         raw = tokenizers.Tokenizer.from_str(
             json.dumps(data) if repeated else text

@@ -18,7 +18,7 @@ from pydantic import Field
 from torch import Tensor
 
 from ...core.shuffle import mix
-from .training import Corpus, Progress, VectorMethod
+from .training import Progress, VectorCorpus, VectorMethod
 from .word_vectors import Vectors
 
 _WORDS = 1 << 21  # words of text whose pairs are counted together
@@ -37,7 +37,7 @@ class GloVe(VectorMethod, kind="glove"):
     x_max: float = Field(default=100.0, gt=0, allow_inf_nan=False)
     alpha: float = Field(default=0.75, ge=0, allow_inf_nan=False)
 
-    def train(self, corpus: Corpus, *, seed: int = 0, progress: Progress | None = None) -> Vectors:
+    def train(self, corpus: VectorCorpus, *, seed: int = 0, progress: Progress | None = None) -> Vectors:
         pairs = cooccurrences(corpus, self.window)
         if not len(pairs.counts):
             raise ValueError("no line of the text has two of the words, so there is nothing to count; give more text")
@@ -65,7 +65,7 @@ class Cooccurrences(NamedTuple):
     counts: Float[NDArray[np.float32], " P"]
 
 
-def cooccurrences(corpus: Corpus, window: int) -> Cooccurrences:
+def cooccurrences(corpus: VectorCorpus, window: int) -> Cooccurrences:
     """How often words co-occur within `window` words of one sentence; a pair at distance d counts 1/d."""
     size = len(corpus.words)
     parts = [_sums(keys, values) for keys, values in _counted(corpus, window)]
@@ -79,7 +79,7 @@ def cooccurrences(corpus: Corpus, window: int) -> Cooccurrences:
     return Cooccurrences(words[order], contexts[order], counts)
 
 
-def _counted(corpus: Corpus, window: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+def _counted(corpus: VectorCorpus, window: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
     """Keys low · V + high of the pairs, part by part of the text, with 1/d for each."""
     size, bits = len(corpus.words), window.bit_length()
     for begin in range(0, len(corpus.ids), _WORDS):

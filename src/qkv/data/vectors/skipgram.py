@@ -23,7 +23,7 @@ from pydantic import Field
 from torch import Tensor
 
 from ...core.shuffle import mix
-from .training import Corpus, Progress, VectorMethod
+from .training import Progress, VectorCorpus, VectorMethod
 from .word_vectors import Vectors
 
 BLOCK = 32  # words
@@ -45,7 +45,7 @@ class SkipGram(VectorMethod, kind="skipgram"):
     subsample: float = Field(default=1e-3, ge=0, allow_inf_nan=False)
     power: float = Field(default=0.75, ge=0, allow_inf_nan=False)
 
-    def train(self, corpus: Corpus, *, seed: int = 0, progress: Progress | None = None) -> Vectors:
+    def train(self, corpus: VectorCorpus, *, seed: int = 0, progress: Progress | None = None) -> Vectors:
         random = torch.Generator().manual_seed(mix(seed) >> 1)
         v = (torch.rand(len(corpus.words), self.width, generator=random) - 0.5) / self.width
         u = torch.zeros_like(v)
@@ -62,7 +62,7 @@ class SkipGram(VectorMethod, kind="skipgram"):
                     progress(share)
         return Vectors(corpus.words, v.numpy())
 
-    def _keep(self, corpus: Corpus) -> Float[Tensor, " V"]:
+    def _keep(self, corpus: VectorCorpus) -> Float[Tensor, " V"]:
         """The probability with which each word stays."""
         counts = torch.from_numpy(corpus.counts).double()
         if not self.subsample:
@@ -90,7 +90,7 @@ class _Text:
     reach: Int[Tensor, "N L"]
 
     @classmethod
-    def draw(cls, corpus: Corpus, keep: Float[Tensor, " V"], window: int, random: torch.Generator) -> _Text:
+    def draw(cls, corpus: VectorCorpus, keep: Float[Tensor, " V"], window: int, random: torch.Generator) -> _Text:
         ids = torch.from_numpy(corpus.ids).long()
         kept = torch.rand(len(ids), generator=random) < keep.float()[ids]
         ids, sentences = ids[kept], torch.from_numpy(corpus.sentences)[kept]
@@ -147,7 +147,7 @@ def _cumulative(weights: Float[Tensor, " V"]) -> Float[Tensor, " V"]:
     return summed
 
 
-def _blocks_at_once(corpus: Corpus, keep: Float[Tensor, " V"]) -> int:
+def _blocks_at_once(corpus: VectorCorpus, keep: Float[Tensor, " V"]) -> int:
     expected = torch.from_numpy(corpus.counts).double() * keep
     share = float(expected.max() / expected.sum())
     return int(np.clip(_STALE / (share * BLOCK), 1, _BLOCKS))

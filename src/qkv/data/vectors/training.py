@@ -23,7 +23,7 @@ Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Corpus:
+class VectorCorpus:
     """Running text as numbers.
 
     words:    the vocabulary, the most frequent word first; counts: (V,), the number of occurrences of each.
@@ -87,7 +87,7 @@ class VectorMethod(Spec, role="vector method"):
     epochs: int = Field(default=5, ge=1)
     lr: float = Field(default=0.025, gt=0, allow_inf_nan=False)
 
-    def train(self, corpus: Corpus, *, seed: int = 0, progress: Progress | None = None) -> Vectors:
+    def train(self, corpus: VectorCorpus, *, seed: int = 0, progress: Progress | None = None) -> Vectors:
         """The vectors of the corpus' words: the same for the same seed, on one machine with as many threads."""
         raise NotImplementedError
 

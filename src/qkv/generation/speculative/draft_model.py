@@ -10,9 +10,9 @@ from torch import Tensor
 
 from ..sampling import draw
 from ..speculation import Speculation
-from .feed import Steps, feed
+from .feed import Feed, feed
 from .proposals import Proposals
-from .rows import Processed, Row
+from .rows import Continuation, Processed
 from .verification import Randomness, numbers
 
 
@@ -23,15 +23,15 @@ class DraftProposer:
     """
 
     def __init__(
-        self, kind: Speculation, model: Steps, cache: Any, processed: Processed, random: Randomness | None
+        self, kind: Speculation, model: Feed, cache: Any, processed: Processed, random: Randomness | None
     ) -> None:
         self.kind, self.model, self.cache, self.processed, self.random = kind, model, cache, processed, random
-        self.rows: Sequence[Row] = ()
+        self.rows: Sequence[Continuation] = ()
         self.read: dict[int, int] = {}  # how many tokens of each row the cache holds, by the row's index
         self.kept: list[int] = []  # how many proposed tokens of each row the cache holds
         self.columns = 0  # columns of the cache that these take
 
-    def propose(self, rows: Sequence[Row], most: Sequence[int]) -> Proposals:
+    def propose(self, rows: Sequence[Continuation], most: Sequence[int]) -> Proposals:
         most = [self._room(row, n) for row, n in zip(rows, most, strict=True)]
         self.rows, self.columns, self.kept = rows, 0, [0] * len(rows)
         if not any(most):
@@ -42,16 +42,16 @@ class DraftProposer:
             self.read[row.index] = self._read(row) + len(tokens)
         return self._continue(rows, most, logits)
 
-    def _room(self, row: Row, most: int) -> int:
+    def _room(self, row: Continuation, most: int) -> int:
         """At most as many tokens as the draft model's context has places for."""
         most = min(most, self.kind.num_speculative_tokens)
         context = self.model.max_positions
         return max(most if context is None else min(most, context - len(row) + 1), 0)
 
-    def _read(self, row: Row) -> int:
+    def _read(self, row: Continuation) -> int:
         return self.read.get(row.index, len(row.prompt))
 
-    def _continue(self, rows: Sequence[Row], most: list[int], logits: Tensor) -> Proposals:
+    def _continue(self, rows: Sequence[Continuation], most: list[int], logits: Tensor) -> Proposals:
         """Choose most[b] tokens for each row, beginning with the (B, 1, V) logits of the first."""
         proposed: list[list[int]] = [[] for _ in rows]
         distributions = []

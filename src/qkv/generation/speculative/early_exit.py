@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from ...core.layout import Layout
-from ..model_interface import Decoder, ParallelDecoder
+from ..model_interface import DecodingModel, ParallelDecoder
 from ..speculation import EarlyExit
 from .draft_model import DraftProposer
 from .proposals import Proposals
-from .rows import Processed, Row
+from .rows import Continuation, Processed
 from .verification import Randomness
 
 
@@ -32,7 +32,7 @@ class EarlyExitProposer(DraftProposer):
         super().__init__(kind, FirstLayers(model, layers_of(kind, model)), cache, processed, random)
         self.shares_pages = num_samples > 1  # until all layers have read a token of each sample
 
-    def propose(self, rows: Sequence[Row], most: Sequence[int]) -> Proposals:
+    def propose(self, rows: Sequence[Continuation], most: Sequence[int]) -> Proposals:
         if self.shares_pages:
             self.shares_pages = False
             return Proposals([[] for _ in rows])
@@ -59,7 +59,7 @@ class FirstLayers:
         return logits
 
 
-def layers_of(kind: EarlyExit, model: Decoder) -> int:
+def layers_of(kind: EarlyExit, model: DecodingModel) -> int:
     """The number of layers that propose. Raises ValueError if the model has no layers after them."""
     decoder = getattr(getattr(model, "spec", None), "decoder", None)
     if decoder is None or not hasattr(model, "decoder"):

@@ -11,7 +11,7 @@ from torch import Tensor
 from ...core.layout import Layout
 
 
-class Steps(Protocol):
+class Feed(Protocol):
     """A model, or some of its layers, that continues rows."""
 
     @property
@@ -23,7 +23,7 @@ class Steps(Protocol):
     def step(self, ids: Tensor, cache: Any, layout: Layout | None = None, all_positions: bool = False) -> Tensor: ...
 
 
-def feed(model: Steps, cache: Any, blocks: Sequence[Sequence[int]], side: Literal["left", "right"] = "right") -> Tensor:
+def feed(model: Feed, cache: Any, blocks: Sequence[Sequence[int]], side: Literal["left", "right"] = "right") -> Tensor:
     """Feed each row its tokens, padded on one side to the longest; returns the logits of all places (B, T, V)."""
     lengths = [len(block) for block in blocks]
     width = max(lengths)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..speculation import PromptLookup
 from .proposals import Proposals
-from .rows import Row
+from .rows import Continuation
 
 LONGEST = 32  # tokens of context that are compared to choose among occurrences
 
@@ -23,13 +23,13 @@ class LookupProposer:
         self.texts: dict[int, _Text] = {}  # by the row's index
         self.active: list[_Text] = []
 
-    def propose(self, rows: Sequence[Row], most: Sequence[int]) -> Proposals:
+    def propose(self, rows: Sequence[Continuation], most: Sequence[int]) -> Proposals:
         self.active = [self._text(row) for row in rows]
         return Proposals(
             [text.propose(min(n, self.kind.num_speculative_tokens)) for text, n in zip(self.active, most, strict=True)]
         )
 
-    def _text(self, row: Row) -> _Text:
+    def _text(self, row: Continuation) -> _Text:
         text = self.texts.get(row.index)
         if text is None:
             source = self.sources[row.index] if self.sources else ()

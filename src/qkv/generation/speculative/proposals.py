@@ -9,7 +9,7 @@ from typing import Protocol
 from jaxtyping import Float
 from torch import Tensor
 
-from .rows import Row
+from .rows import Continuation
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Proposals:
 class Proposer(Protocol):
     """Proposes the next tokens of every active row."""
 
-    def propose(self, rows: Sequence[Row], most: Sequence[int]) -> Proposals:
+    def propose(self, rows: Sequence[Continuation], most: Sequence[int]) -> Proposals:
         """Propose at most most[b] tokens for rows[b]."""
         ...
 

@@ -15,7 +15,7 @@ from ..result import Hypothesis
 
 
 @dataclass(eq=False)
-class Row:
+class Continuation:
     """A continuation in progress. `index` is prompt · num_samples + sample, `limit` the most new tokens.
 
     `reach` is how many tokens are worth proposing next: two more than were accepted where one was rejected, twice as many
@@ -76,7 +76,11 @@ class Processed:
         return bool(self.readers or self.others)
 
     def __call__(
-        self, rows: Sequence[Row], proposed: Sequence[Sequence[int]], logits: Float[Tensor, "B T V"], first: int = 0
+        self,
+        rows: Sequence[Continuation],
+        proposed: Sequence[Sequence[int]],
+        logits: Float[Tensor, "B T V"],
+        first: int = 0,
     ) -> Float[Tensor, "B T V"]:
         """Process logits, where logits[b, t] are of the token after the row and the first `first` + t of `proposed[b]`."""
         if self.history is not None:
@@ -90,7 +94,12 @@ class Processed:
         return apply(self.others, ids, logits.flatten(0, 1)).view_as(logits)
 
     def _read(
-        self, rows: Sequence[Row], proposed: Sequence[Sequence[int]], logits: Tensor, places: list[int], first: int
+        self,
+        rows: Sequence[Continuation],
+        proposed: Sequence[Sequence[int]],
+        logits: Tensor,
+        places: list[int],
+        first: int,
     ) -> None:
         """Apply the processors that read ids to rows with equally many new tokens, in place."""
         assert self.history is not None

@@ -14,7 +14,7 @@ from ..result import Acceptance, Hypothesis
 from ..stopping import SearchOptions
 from .feed import feed
 from .proposals import Proposals, Proposer
-from .rows import Processed, Row
+from .rows import Continuation, Processed
 from .verification import Randomness, Verified, verify
 
 Stream = Callable[[int, int], None]  # as in `greedy_search`
@@ -31,7 +31,7 @@ class SpeculativeSearch:
         self,
         model: ParallelDecoder,
         cache: Any,
-        rows: list[Row],
+        rows: list[Continuation],
         proposer: Proposer,
         rules: SearchOptions,
         processed: Processed,

@@ -11,7 +11,7 @@ import torch
 
 from ...nn.kv_cache.kinds import CacheKind, FullCache
 from ..greedy_search import Stream, scored
-from ..model_interface import Decoder, ParallelDecoder, settled
+from ..model_interface import DecodingModel, ParallelDecoder, settled
 from ..prompts import Prompts
 from ..result import Hypothesis
 from ..sampling import row_seed
@@ -21,17 +21,17 @@ from .draft_model import DraftProposer
 from .early_exit import EarlyExitProposer
 from .lookup import LookupProposer
 from .proposals import Proposer
-from .rows import Processed, Row
+from .rows import Continuation, Processed
 from .search import SpeculativeSearch
 from .verification import Randomness
 
 
 def speculative_search(
-    model: Decoder,
+    model: DecodingModel,
     prompts: Prompts,
     rules: SearchOptions,
     *,
-    draft: Decoder | None = None,
+    draft: DecodingModel | None = None,
     seeds: Sequence[int] = (),
     stream: Stream | None = None,
 ) -> list[list[Hypothesis]]:
@@ -48,7 +48,7 @@ def speculative_search(
     processed = Processed(rules.processors, prompts, n)
     proposer = _proposer(verifier, cache, prompts, rules, draft, processed, random)
     logits = verifier.step(prompts.ids, cache, prompts.layout)
-    rows = [Row(i, prompts.rows[i // n], prompts.limits[i // n]) for i in range(len(prompts) * n)]
+    rows = [Continuation(i, prompts.rows[i // n], prompts.limits[i // n]) for i in range(len(prompts) * n)]
     if n > 1:
         cache.reorder(_repeated(prompts, n))
         logits = logits.repeat_interleave(n, 0)
@@ -63,7 +63,7 @@ def _proposer(
     cache: Any,
     prompts: Prompts,
     rules: SearchOptions,
-    draft: Decoder | None,
+    draft: DecodingModel | None,
     processed: Processed,
     random: Randomness | None,
 ) -> Proposer:
@@ -84,7 +84,7 @@ def _proposer(
     return DraftProposer(kind, drafting, drafts, processed, random)
 
 
-def _parallel(model: Decoder) -> ParallelDecoder:
+def _parallel(model: DecodingModel) -> ParallelDecoder:
     """The model, if one step can give the logits of several tokens."""
     if "all_positions" not in inspect.signature(model.step).parameters:
         raise ValueError(
@@ -111,7 +111,7 @@ def _start(model: ParallelDecoder, prompts: Prompts) -> Any:
     return cache
 
 
-def _rewindable(model: Decoder, cache: CacheKind | None) -> CacheKind | None:
+def _rewindable(model: DecodingModel, cache: CacheKind | None) -> CacheKind | None:
     """The same kind of cache without ring buffers, which lose tokens when others are added."""
     if isinstance(cache, FullCache | None) and "cache" in inspect.signature(model.start).parameters:
         return FullCache(ring=False)
@@ -122,7 +122,7 @@ def _repeated(prompts: Prompts, n: int) -> torch.Tensor:
     return torch.arange(len(prompts), device=prompts.ids.device).repeat_interleave(n)
 
 
-def _sources(model: Decoder, prompts: Prompts, n: int) -> list[list[int]] | None:
+def _sources(model: DecodingModel, prompts: Prompts, n: int) -> list[list[int]] | None:
     """The sources of an encoder–decoder, for each row, if they are tokens of the decoder's vocabulary."""
     source = prompts.source
     if source is None or source.is_floating_point() or _source_vocabulary(model) != model.vocab_size:
@@ -136,12 +136,12 @@ def _sources(model: Decoder, prompts: Prompts, n: int) -> list[list[int]] | None
     return [row for row in rows for _ in range(n)]
 
 
-def _source_vocabulary(model: Decoder) -> int:
+def _source_vocabulary(model: DecodingModel) -> int:
     spec = getattr(model, "spec", None)
     return int(getattr(spec, "source_vocabulary", model.vocab_size))
 
 
-def _check_draft(model: Decoder, draft: Decoder, prompts: Prompts) -> None:
+def _check_draft(model: DecodingModel, draft: DecodingModel, prompts: Prompts) -> None:
     """Raise ValueError if a draft model's vocabulary, kind or context is not the model's."""
     if draft.vocab_size != model.vocab_size:
         raise ValueError(

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..sampling import UniformSequences, draw, row_seed
 from .proposals import Proposals
-from .rows import Row
+from .rows import Continuation
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,9 @@ class Randomness:
         self.acceptances = UniformSequences([row_seed(seed, 2) for seed in seeds], device)
 
 
-def numbers(sequences: UniformSequences, rows: Sequence[Row], first: int, count: int) -> Float[Tensor, "B count"]:
+def numbers(
+    sequences: UniformSequences, rows: Sequence[Continuation], first: int, count: int
+) -> Float[Tensor, "B count"]:
     """The numbers for the tokens `first` … first + count − 1 after those that each row has."""
     return sequences.at([row.index for row in rows], [len(row.new) + first for row in rows], count)
 
@@ -54,7 +56,7 @@ def choose(logits: Float[Tensor, "B T V"], uniform: Float[Tensor, "B T"] | None)
 
 
 def verify(
-    logits: Float[Tensor, "B T V"], proposals: Proposals, rows: Sequence[Row], random: Randomness | None
+    logits: Float[Tensor, "B T V"], proposals: Proposals, rows: Sequence[Continuation], random: Randomness | None
 ) -> list[Verified]:
     """Check the proposals against the processed logits of the model at their places and after them."""
     count = logits.shape[1]

@@ -16,12 +16,12 @@ from ...nn.quantization.scheme import Scheme
 from ..families import FAMILIES
 from ..hub import generation as generation_file
 from ..hub.family import Family, difference
-from ..hub.files import Weights, open_weights
+from ..hub.files import WeightFiles, open_weights
 from ..hub.generation import Ids
 from ..hub.keys import Config
-from ..hub.names import Entry, Names, Reading, listed
+from ..hub.names import Names, Reading, StoredPlace, listed
 from ..hub.quantized import QuantizedWeights, by_rows, layout_of, quantization_of
-from ..hub.values import Maybe, Object, Word, shown
+from ..hub.values import Maybe, ObjectKind, StringKind, shown
 from ..hub.weights import check_depth, other_copies, place
 from .build import Model, build
 from .layout import CONFIG, GENERATION, MODULES, read_json
@@ -34,7 +34,7 @@ ROUNDED = 5e-3  # how far numbers up to 1 move in bf16
 def read_family(config: Mapping[str, Any], where: Path) -> Family:
     """The family of a configuration. Raises ValueError naming the model type where there is none."""
     model_type = config.get("model_type")
-    Maybe(Word()).check(model_type, f"{where}: model_type")
+    Maybe(StringKind()).check(model_type, f"{where}: model_type")
     if isinstance(model_type, str) and model_type in FAMILIES:
         return FAMILIES[model_type]
     if config.get("auto_map"):
@@ -59,7 +59,7 @@ class Checked:
     folder: Path
     model: Model
     names: Names
-    weights: Weights
+    weights: WeightFiles
     fields: dict[str, Any]
     origin: Origin
 
@@ -128,7 +128,7 @@ def spec(folder: Path) -> Transformer:
     return model.spec
 
 
-def _opened(folder: Path, config: Mapping[str, Any], allow_pickle: bool = False) -> Weights:
+def _opened(folder: Path, config: Mapping[str, Any], allow_pickle: bool = False) -> WeightFiles:
     """The weights of a directory; quantized ones as its configuration says."""
     weights, quantization = open_weights(folder, allow_pickle), quantization_of(config, folder)
     if quantization is None:
@@ -156,7 +156,7 @@ class _Fit:
     reading: Reading
 
 
-def _fitting(family: Family, config: Mapping[str, Any], weights: Weights, folder: Path) -> tuple[Model, Names]:
+def _fitting(family: Family, config: Mapping[str, Any], weights: WeightFiles, folder: Path) -> tuple[Model, Names]:
     """The model on the meta device, of the class that the weights fit: the one that the configuration names, or one of its
     family that has more, since checkpoints may hold more heads than the class they name. A pooler may be missing, names may
     lack the prefix, and a head that a configuration calls tied may have numbers of its own, which then count.
@@ -179,7 +179,12 @@ def _fitting(family: Family, config: Mapping[str, Any], weights: Weights, folder
 
 
 def _first(
-    family: Family, config: Mapping[str, Any], weights: Weights, folder: Path, classes: list[str], beside: bool = False
+    family: Family,
+    config: Mapping[str, Any],
+    weights: WeightFiles,
+    folder: Path,
+    classes: list[str],
+    beside: bool = False,
 ) -> _Fit:
     """The first of some classes that the weights fit; `beside` is as in `Names.read`. Raises the ValueError of the first."""
     refusal: ValueError | None = None
@@ -198,7 +203,13 @@ def _first(
 
 
 def _untied(
-    family: Family, spec: Transformer, bare: bool, weights: Weights, folder: Path, others: list[Entry], beside: bool
+    family: Family,
+    spec: Transformer,
+    bare: bool,
+    weights: WeightFiles,
+    folder: Path,
+    others: list[StoredPlace],
+    beside: bool,
 ) -> tuple[Model, Names, Reading]:
     """The model with a head of its own, where further copies of what is tied are other than what it is tied to.
 
@@ -218,7 +229,7 @@ def _untied(
 
 
 def _on_meta(
-    family: Family, spec: Transformer, bare: bool, weights: Weights, folder: Path, beside: bool
+    family: Family, spec: Transformer, bare: bool, weights: WeightFiles, folder: Path, beside: bool
 ) -> tuple[Model, Names, Reading]:
     """A model on the meta device, and how to read its weights. Raises ValueError where the weights don't fit."""
     model = build(spec, device="meta")
@@ -226,7 +237,7 @@ def _on_meta(
     return model, names, names.read(weights.shapes, str(folder), beside)
 
 
-def _check_computed(family: Family, fit: _Fit, weights: Weights, folder: Path) -> None:
+def _check_computed(family: Family, fit: _Fit, weights: WeightFiles, folder: Path) -> None:
     """Raise ValueError where a file holds other numbers for what is computed than those that are: it is another model."""
     for name, tensor in family.computed_tensors(fit.model.spec, fit.bare).items():
         if name in weights.shapes:
@@ -286,9 +297,9 @@ def _naming_config(folder: Path, family: Family, make: Callable[[], T]) -> T:
 def _spec(family: Family, config: Mapping[str, Any], cls: str, variant: int) -> Transformer:
     """The spec by the family's keys, or the one that qkv wrote beside them where it says the same and more."""
     spec = family.spec(config, cls, variant)
-    Maybe(Object()).check(config.get("qkv"), "qkv")
+    Maybe(ObjectKind()).check(config.get("qkv"), "qkv")
     own = (config.get("qkv") or {}).get("spec")
-    Maybe(Object()).check(own, "qkv.spec")
+    Maybe(ObjectKind()).check(own, "qkv.spec")
     if own is None:
         return spec
     try:

@@ -50,7 +50,7 @@ FILES = (
 _UNFINISHED = re.compile(r"\.tmp-.*|\.(?P<name>.+)\.\d+")  # a process that was killed writing leaves these
 
 
-class State(Enum):
+class RunState(Enum):
     """The state of a run directory."""
 
     FREE = "free"  # nothing, or an empty folder
@@ -59,7 +59,7 @@ class State(Enum):
     FOREIGN = "foreign"  # something that is not a qkv run
 
     @classmethod
-    def of(cls, folder: Path) -> State:
+    def of(cls, folder: Path) -> RunState:
         if not folder.exists():
             return cls.FREE
         if folder.is_dir() and all(path.name in (LOCK, OWNER) or _unfinished(path) for path in folder.iterdir()):
@@ -267,7 +267,7 @@ def _identity(contents: Contents, folder: Path) -> tuple[int, int]:
 
 def refuse(folder: Path) -> None:
     """The check of a command without `--overwrite`."""
-    if State.of(folder) is not State.FREE:
+    if RunState.of(folder) is not RunState.FREE:
         raise ValueError(f"{folder} already exists; choose another directory, or replace it with --overwrite")
 
 

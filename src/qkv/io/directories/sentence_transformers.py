@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from ...nn.models.heads.sequence import SentenceVector
 from ...training.checkpoints.weights import replace_tensors
 from ..hub.files import PICKLE, open_weights
-from ..hub.values import Flag, Kind, List, Maybe, Object, Whole, Word, shown
+from ..hub.values import Flag, List, Maybe, ObjectKind, StringKind, ValueKind, Whole, shown
 from .layout import CONFIG, MODULES, WEIGHTS, read_json, write_json
 
 SETTINGS = ("sentence_bert_config.json", "config_sentence_transformers.json")
@@ -74,7 +74,7 @@ class Module:
 
 
 @dataclass(frozen=True)
-class Sentences:
+class SentenceSettings:
     """How texts become embeddings.
 
     poolings: computed from the tokens' hidden states, and concatenated.
@@ -94,7 +94,7 @@ class Sentences:
     lower: bool = False
 
 
-def read(folder: Path, allow_pickle: bool = False) -> Sentences | None:
+def read(folder: Path, allow_pickle: bool = False) -> SentenceSettings | None:
     """Read how a directory computes embeddings; None if it has no `modules.json`. Weights of dense layers may be pickles
     only with `allow_pickle`.
 
@@ -109,7 +109,7 @@ def read(folder: Path, allow_pickle: bool = False) -> Sentences | None:
     settings = _object(folder / SETTINGS[0], {"max_seq_length": Whole(1, 1 << 30), "do_lower_case": Flag()})
     poolings, pool_prompt = _poolings(folder / entries[1][1] / CONFIG)
     prompts, prompt = _prompts(folder / SETTINGS[1])
-    return Sentences(
+    return SentenceSettings(
         poolings,
         tuple(
             Module(kind, _layer(folder, kind, path, allow_pickle)) for kind, path in entries[2:] if kind != "Dropout"
@@ -225,7 +225,7 @@ def pooling_of(head: SentenceVector) -> Pooling:
 def _entries(folder: Path) -> list[tuple[str, str]]:
     """The type and the subfolder of each module."""
     modules = read_json(folder / MODULES)
-    entry = Object({"type": Word(), "path": Word()}, 64)
+    entry = ObjectKind({"type": StringKind(), "path": StringKind()}, 64)
     List(entry, 64, 1).check(modules, str(folder / MODULES))
     entries = []
     for i, module in enumerate(modules):
@@ -262,7 +262,7 @@ def _poolings(path: Path) -> tuple[tuple[Pooling, ...], bool]:
 
 def _prompts(path: Path) -> tuple[dict[str, str], str | None]:
     """The prompts by name, and the name of the default."""
-    config = _object(path, {"prompts": Object(most=4096), "default_prompt_name": Word()})
+    config = _object(path, {"prompts": ObjectKind(most=4096), "default_prompt_name": StringKind()})
     name, prompts = config.get("default_prompt_name"), config.get("prompts") or {}
     texts = {key: text for key, text in prompts.items() if isinstance(text, str)}
     if name is not None and name not in texts:
@@ -284,7 +284,7 @@ def _layer(folder: Path, kind: str, path: str, allow_pickle: bool) -> Callable[[
         {
             **{key: Whole(1, 1 << 20) for key in ("in_features", "out_features", "dimension")},
             **{key: Flag() for key in ("bias", "use_residual")},
-            **{key: Word() for key in ("activation_function", "module_input_name", "module_output_name")},
+            **{key: StringKind() for key in ("activation_function", "module_input_name", "module_output_name")},
         },
     )
     try:
@@ -355,8 +355,8 @@ def _load(module: nn.Module, folder: Path, allow_pickle: bool) -> None:
     module.load_state_dict({name: weights.read(name).float() for name in expected})
 
 
-def _object(path: Path, inside: Mapping[str, Kind]) -> Mapping[str, Any]:
+def _object(path: Path, inside: Mapping[str, ValueKind]) -> Mapping[str, Any]:
     """A JSON object; an empty one if there is no file."""
     content = read_json(path) if path.is_file() else {}
-    Object({key: Maybe(kind) for key, kind in inside.items()}, 4096).check(content, str(path))
+    ObjectKind({key: Maybe(kind) for key, kind in inside.items()}, 4096).check(content, str(path))
     return cast("Mapping[str, Any]", content)

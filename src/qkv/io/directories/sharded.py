@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...training.checkpoints.streaming import Later, stream_tensors
 from ..hub.files import INDEX, WEIGHTS
-from ..hub.names import Entry, Names
+from ..hub.names import Names, StoredPlace
 from .layout import MAX_SHARD_SIZE, write_json
 
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
@@ -48,7 +48,7 @@ def write(
         write_json(folder / INDEX, {"metadata": {"total_size": size}, "weight_map": dict(sorted(places.items()))})
 
 
-def _later(entry: Entry, ours: Mapping[str, Tensor]) -> list[Later]:
+def _later(entry: StoredPlace, ours: Mapping[str, Tensor]) -> list[Later]:
     """The tensors of an entry under their names. They are made together, when the first one is written."""
     made: dict[str, Tensor] = {}
 
@@ -62,9 +62,9 @@ def _later(entry: Entry, ours: Mapping[str, Tensor]) -> list[Later]:
     return [Later(name, dtype, tuple(shape), partial(make, name)) for name, shape in shapes]
 
 
-def split(entries: Iterable[Entry], ours: Mapping[str, Tensor], limit: int) -> Iterable[list[Entry]]:
+def split(entries: Iterable[StoredPlace], ours: Mapping[str, Tensor], limit: int) -> Iterable[list[StoredPlace]]:
     """Split the entries, in order, into groups of at most `limit` bytes; a larger entry gets a group of its own."""
-    shard: list[Entry] = []
+    shard: list[StoredPlace] = []
     room = limit
     for entry in entries:
         size = _bytes(entry, ours)
@@ -85,7 +85,7 @@ def parsed(size: int | str) -> int:
     return count
 
 
-def _bytes(entry: Entry, ours: Mapping[str, Tensor]) -> int:
+def _bytes(entry: StoredPlace, ours: Mapping[str, Tensor]) -> int:
     return sum(map(math.prod, entry.shapes)) * ours[entry.ours[0]].element_size()
 
 

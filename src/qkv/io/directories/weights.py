@@ -10,7 +10,7 @@ import torch
 
 from ...nn.models.base import ModelSpec
 from ...nn.quantization.scheme import Scheme
-from ..hub.files import Safetensors, Weights
+from ..hub.files import Safetensors, WeightFiles
 from ..hub.names import Names, Row
 from ..hub.quantized import QuantizedWeights, layout_of
 from ..hub.weights import check_depth, place
@@ -31,7 +31,7 @@ def load(
 
     Raises ValueError naming the file where they don't fit it.
     """
-    weights: Weights = Safetensors([path])
+    weights: WeightFiles = Safetensors([path])
     if quantization is not None:
         weights = QuantizedWeights(weights, layout_of(quantization, str(path.parent)), str(path))
     check_depth(spec, weights, str(path))

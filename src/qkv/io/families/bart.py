@@ -18,7 +18,7 @@ from ...nn.patterns.basic import causal
 from ...nn.positions.absolute import Learned
 from ...nn.positions.base import Position
 from ..hub.family import Class, Family
-from ..hub.keys import ACTIVATIONS, ANY, Field, Key, Labels
+from ..hub.keys import ACTIVATIONS, ANY, Field, Key, LabelCount
 from ..hub.names import Row
 from ..hub.transforms import Shaped
 from .classes import BARE, classifier, dense
@@ -166,7 +166,7 @@ FAMILY = Family(
             SequenceClassifier(pool="last"), {"classifier_dropout": None, "classif_dropout": 0.0}
         ),
     },
-    labels=Labels(usual=3),
+    labels=LabelCount(usual=3),
     prefix="model.",
     is_encoder_decoder=True,
     fields=FIELDS,

@@ -9,7 +9,7 @@ from ...nn.models.transformer import Transformer
 from ..hub.family import Table
 from ..hub.keys import ANY, Key, changed
 from ..hub.names import Row
-from ..hub.transforms import Grouped, Joined, Transform
+from ..hub.transforms import Grouped, Joined, TensorTransform
 from .classes import decoders
 from .gpt2 import FAMILY as GPT2
 from .gpt2 import FIELDS, gpt
@@ -32,7 +32,7 @@ def names(spec: Transformer) -> Table:
     """GPT-2's rows without transposing; queries, keys and values are fused in one row, or head by head."""
     assert spec.decoder is not None
     n_heads, n_kv_heads, _, _ = heads(spec.decoder, spec.d_model)
-    fused: Transform = Joined() if n_kv_heads == 1 else Grouped(n_heads)
+    fused: TensorTransform = Joined() if n_kv_heads == 1 else Grouped(n_heads)
     return tuple(
         Row(row.theirs, row.ours, fused) if "c_attn" in row.theirs else Row(row.theirs, row.ours)
         for row in gpt2_names(spec)

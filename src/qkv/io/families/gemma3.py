@@ -37,7 +37,7 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-class Windows(base.Alternating):
+class Gemma3Windows(base.Alternating):
     """The field `windows`: by default, five layers slide and one does not."""
 
     @property
@@ -93,7 +93,7 @@ FAMILY = Family(
     fields=(
         *changed(
             base.FAMILY.fields,
-            Windows(),
+            Gemma3Windows(),
             without=("position",),
             vocab_size=262208,
             max_position_embeddings=131072,

@@ -19,7 +19,7 @@ from ...nn.positions.base import Position
 from ..hub.family import Family, Table
 from ..hub.keys import ACTIVATIONS, ANY, Field, Key
 from ..hub.names import Row
-from ..hub.transforms import Chain, Joined, Transposed
+from ..hub.transforms import Joined, TransformChain, Transposed
 from .classes import decoders, scores
 from .places import places
 
@@ -107,7 +107,11 @@ def names(spec: Transformer) -> Table:
         Row("transformer.wte.weight", "decoder.embedding.weight"),
         Row("transformer.wpe.weight", "decoder.position.weight"),
         Row("transformer.h.{i}.ln_1.*", "decoder.blocks.{i}.norm.attention.*"),
-        Row("transformer.h.{i}.attn.c_attn.*", "decoder.blocks.{i}.attention.[q,k,v].*", Chain(Transposed(), Joined())),
+        Row(
+            "transformer.h.{i}.attn.c_attn.*",
+            "decoder.blocks.{i}.attention.[q,k,v].*",
+            TransformChain(Transposed(), Joined()),
+        ),
         Row("transformer.h.{i}.attn.c_proj.*", "decoder.blocks.{i}.attention.out.*", Transposed()),
         Row("transformer.h.{i}.ln_2.*", "decoder.blocks.{i}.norm.feedforward.*"),
         Row("transformer.h.{i}.mlp.c_fc.*", "decoder.blocks.{i}.feedforward.up.*", Transposed()),

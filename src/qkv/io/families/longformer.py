@@ -60,7 +60,7 @@ SIZES: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Windows:
+class LongformerWindows:
     """The field `windows`: one number for every layer, or a list of one for each."""
 
     size: str = "windows"
@@ -93,7 +93,7 @@ FAMILY = replace(
     make=longformer,
     classes=encoders("Longformer", {"hidden_dropout_prob": 0.1}),
     prefix="longformer.",
-    fields=changed(FIELDS, *OWN, Windows()),
+    fields=changed(FIELDS, *OWN, LongformerWindows()),
     places={**PLACES, "windows": _windows},
     names=reading((*body("longformer"), _GLOBAL, *HEADS)),
     harmless={

@@ -133,7 +133,7 @@ def _tokens(sizes: Mapping[str, Any]) -> Head:
     return TokenClassifier(transform=Transform(norm=_norm(sizes), **own))
 
 
-class Windows(LayerTypes):
+class ModernBertWindows(LayerTypes):
     """The field `windows`: `local_attention` counts both sides. Without `layer_types`, all layers but the first of each
     `global_attn_every_n_layers` have one."""
 
@@ -237,7 +237,7 @@ FAMILY = Family(
         Key("classifier_bias", "head_bias", False),
         Key("decoder_bias", "output_bias", True),
         Key("classifier_pooling", "pool", "cls", {"cls": "first", "mean": "mean"}),
-        Windows(),
+        ModernBertWindows(),
         Ropes(base=160000.0, theta_key="global_rope_theta"),
         LocalRopes(theta_key="local_rope_theta", size="local_position"),
     ),

@@ -36,7 +36,7 @@ SIZES: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Unrotated:
+class UnrotatedLayers:
     """The field `unrotated`: layers with a 0 in `no_rope_layers`; without it, every `no_rope_layer_interval`-th."""
 
     size: str = "unrotated"
@@ -56,7 +56,7 @@ class Unrotated:
         return {"no_rope_layers": [int(i not in value) for i in range(sizes["n_layers"])], "no_rope_layer_interval": 4}
 
 
-class Windows(LayerTypes):
+class SmolLM3Windows(LayerTypes):
     """The field `windows`: without `layer_types`, layers without positions slide where `use_sliding_window`."""
 
     @property
@@ -65,7 +65,7 @@ class Windows(LayerTypes):
 
     def types(self, config: Config) -> list[str]:
         slides = config["use_sliding_window"] and config["sliding_window"] is not None
-        unrotated = Unrotated().read(config) if slides else ()
+        unrotated = UnrotatedLayers().read(config) if slides else ()
         return [SLIDING if i in unrotated else FULL for i in range(config["num_hidden_layers"])]
 
 
@@ -82,8 +82,8 @@ FAMILY = replace(
     fields=changed(
         LLAMA.fields,
         Rope(base=2e6),
-        Windows(),
-        Unrotated(),
+        SmolLM3Windows(),
+        UnrotatedLayers(),
         vocab_size=128256,
         hidden_size=2048,
         num_hidden_layers=36,

@@ -18,9 +18,9 @@ from ...nn.models.stack import Stack
 from ...nn.models.transformer import Transformer
 from ...nn.positions.base import Position
 from ..hub.family import Class, Family, Table
-from ..hub.keys import ACTIVATIONS, ANY, Config, Field, Key, Labels, changed
+from ..hub.keys import ACTIVATIONS, ANY, Config, Field, Key, LabelCount, changed
 from ..hub.names import Row
-from ..hub.transforms import Chain, Shaped, Stacked
+from ..hub.transforms import Shaped, Stacked, TransformChain
 from .classes import POOLED
 from .places import Place, places
 
@@ -135,7 +135,7 @@ ENCODER: tuple[Field, ...] = (
     Key("qkv_bias", "attention_bias", True),
     Key("layer_norm_eps", "eps", 1e-12),
 )
-FIELDS = changed(ENCODER, Width(), Labels())
+FIELDS = changed(ENCODER, Width(), LabelCount())
 
 PLACES: dict[str, Place] = {
     **places("encoder"),
@@ -158,7 +158,7 @@ def stem(spec: Transformer, theirs: str, *tokens: str) -> Table:
         Row(
             f"{theirs}.[{','.join(tokens)}]",
             "encoder.embedding.before",
-            Chain(Stacked(), Shaped((len(tokens), 1, 1, -1))),
+            TransformChain(Stacked(), Shaped((len(tokens), 1, 1, -1))),
         ),
         Row(f"{theirs}.patch_embeddings.projection.weight", "encoder.embedding.project.weight", convolution),
         Row(f"{theirs}.patch_embeddings.projection.bias", "encoder.embedding.project.bias"),

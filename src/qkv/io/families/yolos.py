@@ -8,9 +8,9 @@ from ...nn.layers.patches import GridPosition
 from ...nn.models.heads.vision import Detector
 from ...nn.models.transformer import Transformer
 from ..hub.family import Class, Family, Table
-from ..hub.keys import ANY, Key, Labels, changed
+from ..hub.keys import ANY, Key, LabelCount, changed
 from ..hub.names import Row
-from ..hub.transforms import Chain, Joined, Shaped
+from ..hub.transforms import Joined, Shaped, TransformChain
 from .classes import POOLED
 from .factories import based_on
 from .vit import ENCODER, PLACES, Sides, body, vit
@@ -47,7 +47,7 @@ def names(spec: Transformer) -> Table:
     """Their one tensor holds the positions of all blocks after the first, which are tensors of their own here."""
     numbers = range(spec.output.n_layers - 1)
     tables = f"encoder.between.[{','.join(map(str, numbers))}].weight"
-    apart = Chain(Shaped((len(numbers), 1, -1, spec.d_model)), Joined())
+    apart = TransformChain(Shaped((len(numbers), 1, -1, spec.d_model)), Joined())
     return (
         *body(spec, "vit", "cls_token"),
         Row("vit.embeddings.detection_tokens", "encoder.embedding.after", Shaped((1, -1, spec.d_model))),
@@ -68,7 +68,7 @@ FAMILY = Family(
         Sides("image_size", "image", (512, 864), pair=True),
         Key("num_detection_tokens", "detections", 100),
         Key("use_mid_position_embeddings", "between", True),
-        Labels(),
+        LabelCount(),
     ),
     places={**PLACES, "detections": "encoder.embedding.after", "between": "encoder.position.between"},
     names=names,

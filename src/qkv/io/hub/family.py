@@ -18,7 +18,7 @@ from ...nn.models.heads.text import Head, TokenClassifier
 from ...nn.models.heads.vision import MaskTokens, PixelDecoder
 from ...nn.models.transformer import Transformer
 from ...nn.positions.bias import T5Buckets
-from .keys import Config, Field, Labels, check_claimed, filled
+from .keys import Config, Field, LabelCount, check_claimed, filled
 from .names import Row
 from .values import ARCHITECTURES, PROBABILITY, Maybe, check_values, shown
 
@@ -86,7 +86,7 @@ class Family:
     harmless: Mapping[str, Any] = field(default_factory=dict)
     prefix: str = ""
     is_encoder_decoder: bool = False
-    labels: Labels = field(default_factory=Labels)
+    labels: LabelCount = field(default_factory=LabelCount)
     computed: Callable[[Transformer], Mapping[str, Tensor]] | None = None
     writes_computed: bool = True
 

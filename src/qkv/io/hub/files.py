@@ -33,7 +33,7 @@ _LONGEST_NAME = 255  # bytes of a file's name
 _PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")  # a zip, as torch.save writes, or bare
 
 
-class Weights(Protocol):
+class WeightFiles(Protocol):
     """Tensors that lie in files; several threads may read at once."""
 
     @property
@@ -49,7 +49,7 @@ class Weights(Protocol):
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredTensor:
     """A tensor in a safetensors file: bytes `begin` … `end` − 1 of the file."""
 
     path: Path
@@ -67,7 +67,7 @@ class Safetensors:
     """The tensors of one safetensors file, or of several shards. Their headers are read and checked, nothing else."""
 
     def __init__(self, paths: list[Path]) -> None:
-        self.stored: dict[str, Stored] = {}
+        self.stored: dict[str, StoredTensor] = {}
         self.checksums: dict[Path, dict[str, int]] = {}
         for path in paths:
             tensors, self.checksums[path] = read_stored(path)
@@ -90,7 +90,7 @@ class Safetensors:
         checksums.check(name, tensor, self.checksums[stored.path], str(stored.path))
         return tensor
 
-    def _read(self, stored: Stored) -> Tensor:
+    def _read(self, stored: StoredTensor) -> Tensor:
         count = math.prod(stored.shape)
         if not count:
             return torch.empty(stored.shape, dtype=stored.dtype)
@@ -106,7 +106,7 @@ class Safetensors:
         if end > begin and hasattr(mmap, "MADV_DONTNEED"):
             self._mapped(stored).madvise(mmap.MADV_DONTNEED, begin, end - begin)
 
-    def _mapped(self, stored: Stored) -> mmap.mmap:
+    def _mapped(self, stored: StoredTensor) -> mmap.mmap:
         if stored.path not in self._maps:
             with stored.path.open("rb") as file:
                 self._maps[stored.path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
@@ -140,7 +140,7 @@ class Pickled:
         """Do nothing: `read` copies."""
 
 
-def open_weights(folder: Path, allow_pickle: bool = False) -> Weights:
+def open_weights(folder: Path, allow_pickle: bool = False) -> WeightFiles:
     """The weights of a directory: `model.safetensors`, its shards, or, where that is allowed, `pytorch_model.bin`.
 
     Raises ValueError naming what is missing or damaged.
@@ -199,7 +199,7 @@ def _shards(folder: Path, index: str) -> dict[Path, list[str]]:
 # -- safetensors -------------------------------------------------------------------------------------------------------
 
 
-def read_stored(path: Path) -> tuple[dict[str, Stored], dict[str, int]]:
+def read_stored(path: Path) -> tuple[dict[str, StoredTensor], dict[str, int]]:
     """The place of each tensor in a safetensors file, and the checksums of those that have one.
 
     Raises ValueError naming the file where its header is damaged or too large, or the tensors' bytes overlap, leave
@@ -207,7 +207,7 @@ def read_stored(path: Path) -> tuple[dict[str, Stored], dict[str, int]]:
     """
     header, start = read_header(path)
     tensors = {
-        name: Stored(
+        name: StoredTensor(
             path, DTYPES[e["dtype"]], tuple(e["shape"]), start + e["data_offsets"][0], start + e["data_offsets"][1]
         )
         for name, e in header.items()

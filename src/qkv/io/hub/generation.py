@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .values import Either, Flag, Kind, List, Maybe, Real, Whole, Word, shown
+from .values import Either, Flag, List, Maybe, Real, StringKind, ValueKind, Whole, shown
 
 Config = Mapping[str, Any]
 
@@ -56,13 +56,13 @@ IDS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
 _COUNT, _NUMBER = Whole(0, 1 << 30), Real(-1e9, 1e9)
 _TOKEN = Whole(-1, 1 << 30)  # -1 is no token, in old files
 _TOKENS = Either(_TOKEN, List(_TOKEN, 4096))
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, ValueKind] = {
     **dict.fromkeys(("num_beams", "num_return_sequences"), Whole(1, 4096)),
     **dict.fromkeys(("max_new_tokens", "max_length"), Whole(1, 1 << 30)),
     **dict.fromkeys(("min_new_tokens", "min_length", "no_repeat_ngram_size", "top_k"), _COUNT),
     **dict.fromkeys(("length_penalty", "repetition_penalty", "temperature", "top_p", "min_p"), _NUMBER),
     "do_sample": Flag(),
-    "early_stopping": Either(Flag(), Word()),
+    "early_stopping": Either(Flag(), StringKind()),
     **dict.fromkeys((*IDS, "forced_bos_token_id", "forced_eos_token_id"), _TOKENS),
     "bad_words_ids": List(List(Whole(0, 1 << 30), 256, 1), 4096),
 }

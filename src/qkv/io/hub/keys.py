@@ -78,7 +78,7 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Labels:
+class LabelCount:
     """The number of labels of a head, `usual` by default. The Hub names each label; those of models made here are LABEL_0,
     LABEL_1 …"""
 

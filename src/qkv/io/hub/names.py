@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ...core.spec import nearest
-from .transforms import SAME, Shape, Transform
+from .transforms import SAME, Shape, TensorTransform
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Row:
 
     theirs: str
     ours: str
-    how: Transform = SAME
+    how: TensorTransform = SAME
     copied: bool = False
     zero: bool = False
 
@@ -46,21 +46,21 @@ class Row:
         match = _regex(self.patterns[0]).fullmatch(name)
         return None if match is None else match.groupdict()
 
-    def entry(self, bound: Mapping[str, str], shapes: Mapping[str, Shape], alias: Mapping[str, str]) -> Entry:
+    def entry(self, bound: Mapping[str, str], shapes: Mapping[str, Shape], alias: Mapping[str, str]) -> StoredPlace:
         """The row at one place of a model. `alias` gives the first name of what is shared."""
         ours = tuple(alias.get(name, name) for name in (_fill(pattern, bound) for pattern in self.patterns))
         count = shapes[ours[0]][0] if "{e}" in self.theirs else 1
         theirs = [_fill(p, {**bound, "e": str(e)}) for p in _alternatives(self.theirs) for e in range(count)]
-        return Entry(tuple(theirs), ours, self.how, tuple(shapes[name] for name in ours), self.copied, self.zero)
+        return StoredPlace(tuple(theirs), ours, self.how, tuple(shapes[name] for name in ours), self.copied, self.zero)
 
 
 @dataclass(frozen=True)
-class Entry:
+class StoredPlace:
     """One place of a model: its tensors under their names and under ours, `shapes` being ours."""
 
     theirs: tuple[str, ...]
     ours: tuple[str, ...]
-    how: Transform
+    how: TensorTransform
     shapes: tuple[Shape, ...]
     copied: bool = False
     zero: bool = False
@@ -69,12 +69,12 @@ class Entry:
     def their_shapes(self) -> list[Shape]:
         return self.how.shapes(self.shapes)
 
-    def split(self) -> list[Entry]:
+    def split(self) -> list[StoredPlace]:
         """One entry for each tensor, where they are the same on both sides, name for name; else this one."""
         if self.how is not SAME:
             return [self]
         rows = zip(self.theirs, self.ours, self.shapes, strict=True)
-        return [Entry((theirs,), (ours,), SAME, (shape,)) for theirs, ours, shape in rows]
+        return [StoredPlace((theirs,), (ours,), SAME, (shape,)) for theirs, ours, shape in rows]
 
     def to_ours(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         ours = self.how.to_ours([tensors[name] for name in self.theirs], self.shapes)
@@ -96,7 +96,7 @@ class Names:
 
     shapes: Mapping[str, Shape]
     alias: Mapping[str, str]
-    entries: tuple[Entry, ...]
+    entries: tuple[StoredPlace, ...]
     meaningless: tuple[re.Pattern[str], ...] = field(default=())
 
     @classmethod
@@ -120,7 +120,7 @@ class Names:
                 raise ValueError(f"the table of names has no row for {name!r}")
         return cls(shapes, alias, entries, tuple(_regex(row.theirs) for row in table if not row.ours))
 
-    def written(self) -> Iterator[Entry]:
+    def written(self) -> Iterator[StoredPlace]:
         """One entry for each tensor of ours, the first in the table, and those of further copies."""
         done: set[str] = set()
         for entry in self.entries:
@@ -134,8 +134,8 @@ class Names:
         Raises ValueError naming the tensors that are missing, unexpected or of a wrong shape. With `beside`, tensors outside
         all modules of the model, such as another head, are allowed; `Reading.unused` names them.
         """
-        taken: list[Entry] = []
-        again: list[Entry] = []
+        taken: list[StoredPlace] = []
+        again: list[StoredPlace] = []
         done: set[str] = set()
         for entry in self.entries:
             if all(name in present for name in entry.theirs):
@@ -159,7 +159,7 @@ class Names:
         if missing:
             raise ValueError(f"{where} lacks {listed(missing)}, which this model has")
 
-    def lacks(self, entry: Entry) -> bool:
+    def lacks(self, entry: StoredPlace) -> bool:
         """Whether an entry, of another model's names, has a tensor that this model lacks."""
         return any(name not in self.shapes and name not in self.alias for name in entry.ours)
 
@@ -179,10 +179,10 @@ class Reading:
     """What to read from a file; `again` are further copies of shared tensors, which have to be equal to the first; `unused`
     are tensors of the file outside the model, and `zeros` what is 0 since the file lacks it."""
 
-    taken: tuple[Entry, ...]
-    again: tuple[Entry, ...]
+    taken: tuple[StoredPlace, ...]
+    again: tuple[StoredPlace, ...]
     unused: tuple[str, ...] = ()
-    zeros: tuple[Entry, ...] = ()
+    zeros: tuple[StoredPlace, ...] = ()
 
 
 def tensor_names(model: nn.Module) -> tuple[dict[str, Shape], dict[str, str]]:
@@ -199,7 +199,7 @@ def tensor_names(model: nn.Module) -> tuple[dict[str, Shape], dict[str, str]]:
     return shapes, alias
 
 
-def _check_shapes(entry: Entry, present: Mapping[str, Shape], where: str) -> None:
+def _check_shapes(entry: StoredPlace, present: Mapping[str, Shape], where: str) -> None:
     for name, wanted in zip(entry.theirs, entry.their_shapes, strict=True):
         if present[name] != wanted:
             raise ValueError(f"{where}: {name} is of shape {present[name]}, and the model's of {wanted}")

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from ...core import expressions
 from ...core.spec import nearest
 from ...nn.layers.linear import Linear
-from ...nn.layers.lora import LoRA, LoRALinear, Size, layers
-from .names import Entry, Names, listed
+from ...nn.layers.lora import AdapterSize, LoRA, LoRALinear, layers
+from .names import Names, StoredPlace, listed
 from .values import shown
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -42,12 +42,12 @@ _CHANGING = ("pissa", "olora", "corda", "loftq", "lora_ga")  # ways to begin tha
 
 
 @dataclass(frozen=True)
-class Part:
+class PEFTModule:
     """One of their modules: its name, the layers of ours that it holds, and how weights move between the two."""
 
     name: str
     ours: tuple[str, ...]
-    entry: Entry
+    entry: StoredPlace
 
     @property
     def turned(self) -> bool:
@@ -66,7 +66,7 @@ class Part:
         return self.entry.how.to_ours([rows.mT if self.turned else rows], shapes)
 
 
-def parts(model: nn.Module, names: Names) -> dict[str, Part]:
+def parts(model: nn.Module, names: Names) -> dict[str, PEFTModule]:
     """Their modules that consist of linear layers of ours, by name."""
     linear = {name for name, module in model.named_modules() if isinstance(module, Linear)}
     modules = {}
@@ -78,7 +78,7 @@ def parts(model: nn.Module, names: Names) -> dict[str, Part]:
             )
             if matrices and len(entry.theirs) == 1:
                 name = entry.theirs[0].removesuffix(".weight")
-                modules[name] = Part(name, ours, entry)
+                modules[name] = PEFTModule(name, ours, entry)
     return modules
 
 
@@ -121,7 +121,7 @@ def to_theirs(
     return _config(spec, ranks, scales, turned, base, task), tensors
 
 
-def _one(part: Part, adapted: Sequence[LoRALinear | None]) -> tuple[Tensor, Tensor, float]:
+def _one(part: PEFTModule, adapted: Sequence[LoRALinear | None]) -> tuple[Tensor, Tensor, float]:
     """A, B and s of their module, from those of the layers of ours in it; None is a layer without."""
     there = [layer for layer in adapted if layer is not None]
     scale = there[0].scale
@@ -188,14 +188,14 @@ def read_config(config: Any) -> LoRA:
 
 def sizes(
     model: nn.Module, names: Names, config: Mapping[str, Any], spec: LoRA, tensors: Mapping[str, Tensor]
-) -> dict[str, tuple[Size, Tensor, Tensor]]:
+) -> dict[str, tuple[AdapterSize, Tensor, Tensor]]:
     """For each layer of ours its size, A and B, of the modules that the configuration targets.
 
     Warns of tensors of other modules, which PEFT leaves out too, and of targets without tensors. Raises ValueError naming a
     tensor that has no place in the model.
     """
     known, targeted = parts(model, names), targets(config)
-    adapted: dict[str, tuple[Size, Tensor, Tensor]] = {}
+    adapted: dict[str, tuple[AdapterSize, Tensor, Tensor]] = {}
     spare, beside, without = set(tensors), [], []
     for name, part in known.items():
         a, b = (tensors.get(f"{PREFIX}{name}.lora_{which}.weight") for which in "AB")
@@ -214,7 +214,7 @@ def sizes(
         rank = int(pattern_of(config, "rank_pattern", name) or spec.rank)
         if rank != len(a):
             raise ValueError(f"the adapter of {name} has rank {len(a)}, and its configuration says {rank}")
-        size = Size(rank, spec.scale(rank, pattern_of(config, "alpha_pattern", name)))
+        size = AdapterSize(rank, spec.scale(rank, pattern_of(config, "alpha_pattern", name)))
         adapted |= {ours: (size, a, rows) for ours, rows in zip(part.ours, part.split(b), strict=True)}
     if spare:
         first = min(spare)

@@ -17,7 +17,7 @@ Shape = tuple[int, ...]
 Tensors = list[Tensor]
 
 
-class Transform:
+class TensorTransform:
     """The identity, name for name. Subclasses move numbers."""
 
     def to_ours(self, theirs: Tensors, shapes: Sequence[Shape]) -> Tensors:
@@ -34,14 +34,14 @@ class Transform:
     @property
     def keeps_rows(self) -> bool:
         """Whether only whole rows move, so that rows of codes and scales can move so too."""
-        return type(self) is Transform
+        return type(self) is TensorTransform
 
 
-SAME = Transform()
+SAME = TensorTransform()
 
 
 @dataclass(frozen=True)
-class Transposed(Transform):
+class Transposed(TensorTransform):
     """Matrices stand on their side (GPT-2's Conv1D keeps (d_in, d_out)); vectors are as they are."""
 
     def to_ours(self, theirs: Tensors, shapes: Sequence[Shape]) -> Tensors:
@@ -55,7 +55,7 @@ class Transposed(Transform):
 
 
 @dataclass(frozen=True)
-class Joined(Transform):
+class Joined(TensorTransform):
     """Their one tensor holds ours behind one another along an axis: fused queries, keys and values; fused gate and up."""
 
     axis: int = 0
@@ -77,7 +77,7 @@ class Joined(Transform):
 
 
 @dataclass(frozen=True)
-class Grouped(Transform):
+class Grouped(TensorTransform):
     """Their one tensor holds, for each of `groups` in turn, that group's rows of each of ours.
 
     With one group per key-value head: q₀ k₀ v₀ q₁ k₁ v₁ … (NeoX, BLOOM), or q₀ q₁ k₀ v₀ q₂ q₃ k₁ v₁ … where two
@@ -102,7 +102,7 @@ class Grouped(Transform):
 
 
 @dataclass(frozen=True)
-class Stacked(Transform):
+class Stacked(TensorTransform):
     """Each of their tensors is one slice of our single one: experts that they keep apart. `{e}` numbers them."""
 
     def to_ours(self, theirs: Tensors, shapes: Sequence[Shape]) -> Tensors:
@@ -116,7 +116,7 @@ class Stacked(Transform):
 
 
 @dataclass(frozen=True)
-class Shaped(Transform):
+class Shaped(TensorTransform):
     """The same numbers in the same order under another shape, theirs: a vector kept as (1, V) is `Shaped((1, -1))`."""
 
     theirs: Shape
@@ -133,12 +133,12 @@ class Shaped(Transform):
 
 
 @dataclass(frozen=True, init=False)
-class Chain(Transform):
+class TransformChain(TensorTransform):
     """Several transforms, in the order in which theirs become ours."""
 
-    steps: tuple[Transform, ...]
+    steps: tuple[TensorTransform, ...]
 
-    def __init__(self, *steps: Transform) -> None:
+    def __init__(self, *steps: TensorTransform) -> None:
         object.__setattr__(self, "steps", steps)
 
     def to_ours(self, theirs: Tensors, shapes: Sequence[Shape]) -> Tensors:

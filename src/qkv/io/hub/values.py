@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-class Kind:
+class ValueKind:
     """The values that a key may have."""
 
     def fits(self, value: Any) -> bool:
@@ -25,7 +25,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Whole(Kind):
+class Whole(ValueKind):
     """An integer within bounds; True and 3.0 are not integers here."""
 
     least: int = 0
@@ -39,7 +39,7 @@ class Whole(Kind):
 
 
 @dataclass(frozen=True)
-class Real(Kind):
+class Real(ValueKind):
     """A finite number within bounds; `above` and `below` exclude the bounds themselves."""
 
     least: float = 0.0
@@ -57,7 +57,7 @@ class Real(Kind):
         return f"a number {low} {self.least:g} {'and below' if self.below else 'to'} {self.most:g}"
 
 
-class Flag(Kind):
+class Flag(ValueKind):
     def fits(self, value: Any) -> bool:
         return type(value) is bool
 
@@ -65,7 +65,7 @@ class Flag(Kind):
         return "true or false"
 
 
-class Word(Kind):
+class StringKind(ValueKind):
     """A string; the field that reads it checks which names there are."""
 
     def fits(self, value: Any) -> bool:
@@ -76,10 +76,10 @@ class Word(Kind):
 
 
 @dataclass(frozen=True)
-class Maybe(Kind):
+class Maybe(ValueKind):
     """A value, or null."""
 
-    kind: Kind
+    kind: ValueKind
 
     def fits(self, value: Any) -> bool:
         return value is None or self.kind.fits(value)
@@ -93,8 +93,8 @@ class Maybe(Kind):
 
 
 @dataclass(frozen=True)
-class List(Kind):
-    of: Kind
+class List(ValueKind):
+    of: ValueKind
     most: int
     least: int = 0
 
@@ -109,9 +109,9 @@ class List(Kind):
 
 
 @dataclass(frozen=True)
-class Either(Kind):
-    one: Kind
-    other: Kind
+class Either(ValueKind):
+    one: ValueKind
+    other: ValueKind
 
     def fits(self, value: Any) -> bool:
         return self.one.fits(value) or self.other.fits(value)
@@ -120,10 +120,10 @@ class Either(Kind):
         return f"{self.one}, or {self.other}"
 
 
-class Object(Kind):
+class ObjectKind(ValueKind):
     """A JSON object. Those of its keys that are in `inside` have kinds of their own, and may be null."""
 
-    def __init__(self, inside: Mapping[str, Kind] | None = None, most: int = 1 << 16) -> None:
+    def __init__(self, inside: Mapping[str, ValueKind] | None = None, most: int = 1 << 16) -> None:
         self.inside, self.most = inside or {}, most
 
     def fits(self, value: Any) -> bool:
@@ -157,9 +157,9 @@ FRACTION = Real(0, 1, above=True)
 SIDE = Whole(1, 1 << 14)  # pixels
 FACTORS = List(POSITIVE, 4096, 1)
 
-ROPE = Object(
+ROPE = ObjectKind(
     {
-        **dict.fromkeys(("type", "rope_type"), Word()),
+        **dict.fromkeys(("type", "rope_type"), StringKind()),
         "rope_theta": BASE,
         "partial_rotary_factor": FRACTION,
         "original_max_position_embeddings": LENGTH,
@@ -170,15 +170,15 @@ ROPE = Object(
         "truncate": Flag(),
     }
 )
-ROPES = Object({**ROPE.inside, "full_attention": ROPE, "sliding_attention": ROPE})
-ATTENTION = Object({"attn_pdrop": PROBABILITY, "softmax_scale": POSITIVE, "alibi_bias_max": POSITIVE})
+ROPES = ObjectKind({**ROPE.inside, "full_attention": ROPE, "sliding_attention": ROPE})
+ATTENTION = ObjectKind({"attn_pdrop": PROBABILITY, "softmax_scale": POSITIVE, "alibi_bias_max": POSITIVE})
 
 
-def _each(kind: Kind, *keys: str) -> dict[str, Kind]:
+def _each(kind: ValueKind, *keys: str) -> dict[str, ValueKind]:
     return dict.fromkeys(keys, kind)
 
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, ValueKind] = {
     **_each(WIDTH, "d_model", "hidden_size", "n_embd", "n_embed", "dim", "embedding_size", "pooler_output_size"),
     **_each(WIDTH, "d_ff", "intermediate_size", "n_inner", "hidden_dim", "ffn_hidden_size", "decoder_hidden_size"),
     **_each(WIDTH, "encoder_ffn_dim", "decoder_ffn_dim", "decoder_intermediate_size", "moe_intermediate_size"),
@@ -218,13 +218,18 @@ KINDS: dict[str, Kind] = {
     **_each(FRACTION, "partial_rotary_factor", "rotary_pct"),
     **_each(Maybe(ROPES), "rope_parameters", "rope_scaling"),
     **_each(Maybe(ATTENTION), "attn_config"),
-    **_each(Maybe(Object(most=LABELS)), "id2label", "label2id"),
-    **_each(Word(), "activation", "afn", "activation_function", "hidden_act", "hidden_activation"),
+    **_each(Maybe(ObjectKind(most=LABELS)), "id2label", "label2id"),
+    **_each(StringKind(), "activation", "afn", "activation_function", "hidden_act", "hidden_activation"),
     **_each(
-        Word(), "attention_type", "dense_act_fn", "feed_forward_proj", "classifier_activation", "classifier_pooling"
+        StringKind(),
+        "attention_type",
+        "dense_act_fn",
+        "feed_forward_proj",
+        "classifier_activation",
+        "classifier_pooling",
     ),
     **_each(Either(Whole(2, 1 << 20), List(Whole(2, 1 << 20), 512, 1)), "attention_window"),
-    **_each(List(Word(), 512), "layer_types"),
+    **_each(List(StringKind(), 512), "layer_types"),
     **_each(List(Whole(0, 512), 512), "mlp_only_layers", "no_rope_layers"),
     **_each(Either(SIDE, List(SIDE, 2, 2)), "image_size", "patch_size"),
     **_each(Flag(), "alibi", "attention_bias", "bias", "is_gated_act", "mlp_bias", "multi_query", "norm_pix_loss"),
@@ -235,7 +240,7 @@ KINDS: dict[str, Kind] = {
 }
 """By key of the Hub; a key means the same in every family that claims it."""
 
-ARCHITECTURES = Maybe(List(Word(), 64))
+ARCHITECTURES = Maybe(List(StringKind(), 64))
 
 
 def check_values(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
@@ -251,11 +256,11 @@ def check_values(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> None
                 kind.check(config[key], key)
 
 
-def _like(default: Any) -> Kind | None:
+def _like(default: Any) -> ValueKind | None:
     if isinstance(default, bool):
         return Flag()
     if isinstance(default, int):
         return Whole()
     if isinstance(default, float):
         return Real(-math.inf, math.inf, above=True, below=True)
-    return Word() if isinstance(default, str) else None
+    return StringKind() if isinstance(default, str) else None

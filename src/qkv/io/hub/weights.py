@@ -26,8 +26,8 @@ from ...nn.models.quantized.select import group_sizes
 from ...nn.models.transformer import TransformerModel
 from ...nn.quantization.methods.rtn import rtn
 from ...nn.quantization.scheme import Scheme
-from .files import Weights
-from .names import Entry, Names, Reading
+from .files import WeightFiles
+from .names import Names, Reading, StoredPlace
 from .quantized import CodedWeights, QuantizedWeights, by_rows, matrices_of
 from .transforms import SAME
 
@@ -39,7 +39,7 @@ AT_ONCE = 64 << 20  # bytes that a thread copies in one call, during which other
 def place(
     model: TransformerModel,
     names: Names,
-    weights: Weights,
+    weights: WeightFiles,
     *,
     where: str,
     device: torch.device,
@@ -78,7 +78,7 @@ def place(
     def experts_at(name: str) -> int | None:
         return experts_of(model.get_submodule(name.rpartition(".")[0]))
 
-    def read(entry: Entry, copies: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor | QuantizedMatrix]:
+    def read(entry: StoredPlace, copies: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor | QuantizedMatrix]:
         """The tensors of an entry; those in `copies` are empty until their numbers have been copied."""
         again = all(name.removesuffix(".weight") in groups for name in entry.ours)
         if isinstance(weights, CodedWeights) and not again and all(_takes_codes(model, name) for name in entry.ours):
@@ -97,7 +97,7 @@ def place(
             copies.append((own, t))
         return empty
 
-    def read_all(entries: Sequence[Entry]) -> dict[str, Tensor | QuantizedMatrix]:
+    def read_all(entries: Sequence[StoredPlace]) -> dict[str, Tensor | QuantizedMatrix]:
         copies: list[tuple[Tensor, Tensor]] = []
         placed = {name: tensor for entry in entries for name, tensor in read(entry, copies).items()}
         _copy(copies)
@@ -156,9 +156,9 @@ def _copy(copies: list[tuple[Tensor, Tensor]]) -> None:
         torch._foreach_copy_([own for own, _ in others], [t for _, t in others])
 
 
-def _portions(entries: Sequence[Entry], most: int) -> Iterator[list[Entry]]:
+def _portions(entries: Sequence[StoredPlace], most: int) -> Iterator[list[StoredPlace]]:
     """Entries in their order, in lists of at most this many numbers, or of one entry."""
-    portion: list[Entry] = []
+    portion: list[StoredPlace] = []
     size = 0
     for entry in entries:
         numbers = sum(map(math.prod, entry.shapes))
@@ -171,7 +171,7 @@ def _portions(entries: Sequence[Entry], most: int) -> Iterator[list[Entry]]:
         yield portion
 
 
-def _groups(model: TransformerModel, scheme: Scheme, weights: Weights, where: str) -> dict[str, int]:
+def _groups(model: TransformerModel, scheme: Scheme, weights: WeightFiles, where: str) -> dict[str, int]:
     """The sizes of the groups of the layers to round. Raises ValueError where they can't be."""
     if isinstance(weights, QuantizedWeights):
         raise ValueError(f"{where}: its weights are quantized already; leave out weights={scheme.weights!r}")
@@ -188,7 +188,7 @@ def _takes_codes(model: nn.Module, name: str) -> bool:
     return own == "weight" and isinstance(layer, Linear | GroupedLinear | TokenEmbedding | LanguageModelHead)
 
 
-def _warn_of_dequantized(reading: Reading, weights: Weights, model: nn.Module, where: str) -> None:
+def _warn_of_dequantized(reading: Reading, weights: WeightFiles, model: nn.Module, where: str) -> None:
     if not isinstance(weights, CodedWeights):
         return
     kept = {f"{path}.weight" for path in quantized(model)}
@@ -202,7 +202,7 @@ def _warn_of_dequantized(reading: Reading, weights: Weights, model: nn.Module, w
         )
 
 
-def check_depth(spec: ModelSpec, weights: Weights, where: str) -> None:
+def check_depth(spec: ModelSpec, weights: WeightFiles, where: str) -> None:
     """That no stack has far more layers than the weights' names have numbers for, found before any layer is made.
 
     Up to `QUICK` layers are soon made, and what is missing is then told by its name. Raises ValueError with both counts.
@@ -217,7 +217,7 @@ def check_depth(spec: ModelSpec, weights: Weights, where: str) -> None:
             )
 
 
-def common_dtype(reading: Reading, weights: Weights, where: str, whole: Collection[str] = ()) -> torch.dtype:
+def common_dtype(reading: Reading, weights: WeightFiles, where: str, whole: Collection[str] = ()) -> torch.dtype:
     """The dtype that most of a file's tensors have. Raises ValueError for weights that are no floating-point numbers, except
     for buffers of whole numbers, `whole`, and for these if they are fractions."""
     count: Counter[torch.dtype] = Counter()
@@ -237,12 +237,12 @@ def common_dtype(reading: Reading, weights: Weights, where: str, whole: Collecti
     return count.most_common(1)[0][0] if count else torch.float32
 
 
-def other_copies(reading: Reading, weights: Weights) -> list[Entry]:
+def other_copies(reading: Reading, weights: WeightFiles) -> list[StoredPlace]:
     """Further copies of shared tensors that differ from the copy that is read, if the model computes with them."""
     return [entry for entry in reading.again if not entry.copied and not _equal(entry, reading, weights)]
 
 
-def _equal(entry: Entry, reading: Reading, weights: Weights) -> bool:
+def _equal(entry: StoredPlace, reading: Reading, weights: WeightFiles) -> bool:
     firsts = [taken for taken in reading.taken if not set(entry.ours).isdisjoint(taken.ours)]
     one = {ours: t for first in firsts for ours, t in first.to_ours({n: weights.read(n) for n in first.theirs}).items()}
     other = entry.to_ours({name: weights.read(name) for name in entry.theirs})

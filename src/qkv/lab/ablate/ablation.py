@@ -15,7 +15,7 @@ from ...runs.compare.measures import Measure
 from ...runs.recipes.overrides import without_replaced
 from ...runs.recipes.recipe import ABLATE, BESIDE, COMPARE, MEASURE, Recipe, override, tree
 from .drops import PARTS, check_parts, drop
-from .grid import Axis, as_text, folders, grid, in_full, labels, one_at_a_time
+from .grid import GridAxis, as_text, folders, grid, in_full, labels, one_at_a_time
 
 BASELINE = "baseline"
 SEEDS = 3
@@ -30,7 +30,7 @@ def as_budget(name: str) -> Budget:
     return cast(Budget, name)
 
 
-class Plan(Spec):
+class AblationSettings(Spec):
     """The key `ablate` of a recipe's file: what `qkv ablate` varies if the command line doesn't say.
 
     vary:     by key, its values; by default, all combinations are trained.
@@ -96,7 +96,7 @@ class Ablation(Spec):
         """
         vary, parts = several.texts(vary, "vary"), several.texts(parts, "parts")
         data = override(tree(name), settings)
-        plan = Plan.from_dict(data.get(ABLATE) or {})
+        plan = AblationSettings.from_dict(data.get(ABLATE) or {})
         if data.get(COMPARE) and not plan.variants:
             plan = plan.replace(variants={n: changes or {} for n, changes in data[COMPARE].items()})
         shared = {key: value for key, value in data.items() if key not in BESIDE}
@@ -107,7 +107,7 @@ class Ablation(Spec):
         asked = bool(vary or parts)
         if sample is not None and not (vary or (plan.vary and not asked)):
             raise ValueError(f"--random {sample} chooses from a grid; say what to vary with --vary KEY=VALUE,VALUE")
-        axes = [Axis.parse(text) for text in vary] if asked else [Axis.of(*item) for item in plan.vary.items()]
+        axes = [GridAxis.parse(text) for text in vary] if asked else [GridAxis.of(*item) for item in plan.vary.items()]
         axes = [in_full(axis, recipe) for axis in axes]
         _check_keys(axes)
         dropped = parts if asked else list(plan.drop)
@@ -144,7 +144,7 @@ class Ablation(Spec):
         return yamls.dump(self.to_dict())
 
 
-def _check_keys(axes: Sequence[Axis]) -> None:
+def _check_keys(axes: Sequence[GridAxis]) -> None:
     """Raise ValueError if a key is varied twice."""
     keys = [axis.key for axis in axes]
     for i, key in enumerate(keys):
@@ -171,7 +171,7 @@ def _droppable(recipe: Recipe) -> list[str]:
 
 def _entries(
     recipe: Recipe,
-    axes: Sequence[Axis],
+    axes: Sequence[GridAxis],
     dropped: Sequence[str],
     named: dict[str, dict[str, Any]],
     sample: int | None,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ...runs.recipes.recipe import Recipe
-from ..costs.training import Costs
+from ..costs.training import TrainingCosts
 from .ablation import Budget
 
 
-def equalized(recipe: Recipe, budget: Budget, baseline: Recipe, cost: Costs, base: Costs) -> Recipe:
+def equalized(recipe: Recipe, budget: Budget, baseline: Recipe, cost: TrainingCosts, base: TrainingCosts) -> Recipe:
     """The recipe of a variant with the budget of the baseline.
 
     steps:  all train by their own `max_steps` and `max_epochs`, which are the same unless a variant changes them.
@@ -37,7 +37,7 @@ def equalized(recipe: Recipe, budget: Budget, baseline: Recipe, cost: Costs, bas
     return _with_training(recipe, changes)
 
 
-def _steps(budget: Budget, baseline: Recipe, recipe: Recipe, base: Costs, own: Costs) -> int:
+def _steps(budget: Budget, baseline: Recipe, recipe: Recipe, base: TrainingCosts, own: TrainingCosts) -> int:
     """Steps with which a variant takes as many tokens or FLOPs as the baseline."""
     steps = baseline.training.max_steps
     if steps is None:

@@ -9,11 +9,11 @@ import torch
 
 from ...runs.recipes.recipe import Recipe
 from ..costs.measured_time import measured_time
-from ..costs.training import Costs, of_model, of_recipe
+from ..costs.training import TrainingCosts, of_model, of_recipe
 
 
 @dataclass(frozen=True)
-class Forecast:
+class CostForecast:
     """Predicted costs of one run of a variant, without its evaluations.
 
     flops, seconds, tokens: of the whole training; None if its length is limited by time only.
@@ -26,9 +26,9 @@ class Forecast:
     seconds: float | None
 
 
-def costs_of(recipes: Mapping[str, Recipe], device: torch.device) -> dict[str, Costs]:
+def costs_of(recipes: Mapping[str, Recipe], device: torch.device) -> dict[str, TrainingCosts]:
     """Costs of a batch of each recipe. The data are read once for all recipes that read the same."""
-    known: dict[str, Costs] = {}
+    known: dict[str, TrainingCosts] = {}
     costs = {}
     for name, recipe in recipes.items():
         key = _data_of(recipe)
@@ -47,7 +47,7 @@ def _data_of(recipe: Recipe) -> str:
     return repr({name: None if part is None else part.to_json() for name, part in parts.items()})
 
 
-def _of_same_data(recipe: Recipe, other: Costs, device: torch.device) -> Costs:
+def _of_same_data(recipe: Recipe, other: TrainingCosts, device: torch.device) -> TrainingCosts:
     if recipe.task is not None or recipe.source_tokenizer is not None or other.spec is None:
         return of_recipe(recipe, device)  # parts of the model depend on the data in more ways
     spec = recipe.model.spec(getattr(other.spec, "vocab_size", None))
@@ -64,7 +64,7 @@ def _of_same_data(recipe: Recipe, other: Costs, device: torch.device) -> Costs:
     return replace(costs, batches=other.batches)
 
 
-def forecast(recipe: Recipe, costs: Costs, slowdown: float = 1.0) -> Forecast:
+def forecast(recipe: Recipe, costs: TrainingCosts, slowdown: float = 1.0) -> CostForecast:
     """The costs of a training by this recipe, from those of a batch.
 
     slowdown: the ratio of measured to estimated time of a step.
@@ -75,15 +75,15 @@ def forecast(recipe: Recipe, costs: Costs, slowdown: float = 1.0) -> Forecast:
     batches = min((limit for limit in limits if limit is not None), default=None)
     if batches is None:
         seconds = training.max_time
-        return Forecast(costs.parameters, costs.flops * training.accumulate, None, None, seconds)
+        return CostForecast(costs.parameters, costs.flops * training.accumulate, None, None, seconds)
     seconds = batches * costs.seconds * slowdown
     if training.max_time is not None:
         seconds = min(seconds, training.max_time)
     flops, tokens = batches * costs.flops, batches * costs.shape.tokens
-    return Forecast(costs.parameters, costs.flops * training.accumulate, flops, tokens, seconds)
+    return CostForecast(costs.parameters, costs.flops * training.accumulate, flops, tokens, seconds)
 
 
-def slowdown_of(costs: Costs, device: torch.device) -> float:
+def slowdown_of(costs: TrainingCosts, device: torch.device) -> float:
     """How many times slower a step is on this machine than estimated from its peak speed: measured in some seconds; 1 if
     the model can't be measured."""
     if costs.spec is None:

@@ -19,14 +19,14 @@ _LONGEST = 60  # characters of a variant's folder
 
 
 @dataclass(frozen=True)
-class Axis:
+class GridAxis:
     """A key of the recipe and the values that it takes, each as it is written in a setting `key=value`."""
 
     key: str
     values: tuple[str, ...]
 
     @classmethod
-    def parse(cls, text: str) -> Axis:
+    def parse(cls, text: str) -> GridAxis:
         """Read `training.optimizer.lr=1e-3,3e-3`. Commas within brackets and quotes belong to a value."""
         key, equals, values = text.partition("=")
         key, split = key.strip(), split_values(values)
@@ -39,7 +39,7 @@ class Axis:
         return cls(key, tuple(split))
 
     @classmethod
-    def of(cls, key: str, values: Any) -> Axis:
+    def of(cls, key: str, values: Any) -> GridAxis:
         """The axis of a key and a list of values in a recipe's file."""
         if not isinstance(values, list) or not values:
             raise ValueError(f"ablate.vary.{key} is a list of values, not {brief(values)}")
@@ -71,9 +71,9 @@ def split_values(text: str) -> list[str]:
     return [value.strip() for value in values]
 
 
-def in_full(axis: Axis, recipe: Recipe) -> Axis:
+def in_full(axis: GridAxis, recipe: Recipe) -> GridAxis:
     """The axis with its key in full, see `full_key`."""
-    return Axis(full_key(axis.key, recipe, "--vary"), axis.values)
+    return GridAxis(full_key(axis.key, recipe, "--vary"), axis.values)
 
 
 def full_key(key: str, recipe: Recipe, option: str) -> str:
@@ -96,7 +96,7 @@ def full_key(key: str, recipe: Recipe, option: str) -> str:
     )
 
 
-def grid(axes: Sequence[Axis], sample: int | None = None) -> list[tuple[str, ...]]:
+def grid(axes: Sequence[GridAxis], sample: int | None = None) -> list[tuple[str, ...]]:
     """The settings of every combination of values, or of `sample` of them, always the same ones."""
     combined = list(product(*(axis.settings() for axis in axes)))
     if sample is None or not axes:
@@ -107,7 +107,7 @@ def grid(axes: Sequence[Axis], sample: int | None = None) -> list[tuple[str, ...
     return [combined[i] for i in chosen]
 
 
-def one_at_a_time(axes: Sequence[Axis]) -> list[tuple[str, ...]]:
+def one_at_a_time(axes: Sequence[GridAxis]) -> list[tuple[str, ...]]:
     """The settings of variants that change a single key each."""
     return [(setting,) for axis in axes for setting in axis.settings()]
 

@@ -27,7 +27,7 @@ _COLUMNS = 3  # metrics, besides the loss in training
 _NARROW = 100  # columns of a terminal with room for one metric only
 
 
-class Progress(LiveTable):
+class AblationProgress(LiveTable):
     """A context in which a table shows each variant: finished runs, means of their metrics, and the run in training."""
 
     def __init__(

@@ -19,7 +19,7 @@ from ...runs.report.table import table
 from ..studies.page import file_list, write_report
 from .ablation import Ablation
 from .single_run import RunResult
-from .summary import Row, Summary
+from .summary import AblationSummary, VariantRow
 from .tables import FILES, cells, same_results, signed
 
 _LINES = 8  # variants drawn in one chart
@@ -32,7 +32,9 @@ _BUDGETS = {
 }
 
 
-def write_page(ablation: Ablation, summary: Summary, results: Mapping[tuple[str, int], RunResult], out: Path) -> Path:
+def write_page(
+    ablation: Ablation, summary: AblationSummary, results: Mapping[tuple[str, int], RunResult], out: Path
+) -> Path:
     """Write `report.html` and return its path."""
     sections = [
         _table(summary),
@@ -54,13 +56,13 @@ def write_page(ablation: Ablation, summary: Summary, results: Mapping[tuple[str,
     )
 
 
-def _warning(summary: Summary) -> str:
+def _warning(summary: AblationSummary) -> str:
     diverged = [f"{row.label} ({counted(len(row.diverged), 'run')})" for row in summary.rows if row.diverged]
     said = [f"Diverged, and left out of the means: {', '.join(diverged)}."] if diverged else []
     return " ".join([*said, *same_results(summary)])
 
 
-def _facts(summary: Summary) -> list[tuple[str, str, str]]:
+def _facts(summary: AblationSummary) -> list[tuple[str, str, str]]:
     facts = [("variants", str(len(summary.rows)), ""), ("seeds", str(len(summary.seeds)), "each variant")]
     if summary.metrics:
         metric = summary.metrics[0]
@@ -70,7 +72,7 @@ def _facts(summary: Summary) -> list[tuple[str, str, str]]:
     return facts
 
 
-def _table(summary: Summary) -> Section:
+def _table(summary: AblationSummary) -> Section:
     head, rows = cells(summary)
     note = f"{_BUDGETS[summary.budget]} Metrics of the test split" + (
         f": mean ± standard deviation of {len(summary.seeds)} seeds." if len(summary.seeds) > 1 else " of one seed."
@@ -78,7 +80,7 @@ def _table(summary: Summary) -> Section:
     return Section("Results", table(head[0], head[1:], [(row[0], row[1:]) for row in rows], "Results"), note)
 
 
-def _differences(summary: Summary) -> Section | None:
+def _differences(summary: AblationSummary) -> Section | None:
     """The difference of each metric from the baseline, with the intervals over seeds and of the bootstrap."""
     metrics = [name for name in summary.metrics if not display_of(name).part]
     others = [row for row in summary.rows if row.variant != summary.baseline and row.differences]
@@ -102,7 +104,7 @@ def _differences(summary: Summary) -> Section | None:
     )
 
 
-def _difference(row: Row, metric: str) -> str:
+def _difference(row: VariantRow, metric: str) -> str:
     if metric not in row.differences:
         return "–"
     text = signed(metric, row.differences[metric])
@@ -115,7 +117,7 @@ def _difference(row: Row, metric: str) -> str:
     return f"{text} [{signed(metric, one.low)}, {signed(metric, one.high)}; p = {one.p:.3f}]"
 
 
-def _measured_curves(ablation: Ablation, summary: Summary) -> Section | None:
+def _measured_curves(ablation: Ablation, summary: AblationSummary) -> Section | None:
     if ablation.measure is None:
         return None
     measure, drawn = ablation.measure, [row for row in summary.rows if row.curve]
@@ -135,7 +137,7 @@ def _measured_curves(ablation: Ablation, summary: Summary) -> Section | None:
     return Section(measure.title, tag("div", *charts, numbers), note) if drawn else None
 
 
-def _progress(summary: Summary) -> Section | None:
+def _progress(summary: AblationSummary) -> Section | None:
     """The validation metrics during training."""
     names = dict.fromkeys(name for row in summary.rows for name in row.validation)
     charts: list[Markup] = []
@@ -161,7 +163,7 @@ def _parts(series: list[Series]) -> list[list[Series]]:
     return [[first, *rest[i : i + _LINES - 1]] for i in range(0, len(rest), _LINES - 1)]
 
 
-def _costs(summary: Summary) -> Section:
+def _costs(summary: AblationSummary) -> Section:
     head = ["parameters", "FLOPs of a step", "steps", "predicted seconds", "measured seconds", "tokens/s"]
     rows = []
     for row in summary.rows:
@@ -174,7 +176,7 @@ def _costs(summary: Summary) -> Section:
     return Section("Costs", table("variant", head, rows, "Costs"), note)
 
 
-def _variants(ablation: Ablation, summary: Summary, results: Mapping[tuple[str, int], RunResult]) -> Section:
+def _variants(ablation: Ablation, summary: AblationSummary, results: Mapping[tuple[str, int], RunResult]) -> Section:
     items = []
     for row in summary.rows:
         links = [

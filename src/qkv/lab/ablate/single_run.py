@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from ...core import yamls
-from ...io.directories.layout import EVALUATION, METRICS, State, read_json, write_json
+from ...io.directories.layout import EVALUATION, METRICS, RunState, read_json, write_json
 from ...look.training_history import History
 from ...runs.compare.measures import Curve, Measure
 from ...runs.evaluate.evaluate import evaluate_run
@@ -60,7 +60,7 @@ class RunResult:
 
 
 @dataclass(frozen=True)
-class Job:
+class StudyRun:
     """One run to train. `recipe` is its tree in YAML, so that it can be sent to another process."""
 
     recipe: str
@@ -69,14 +69,14 @@ class Job:
     measure: dict[str, Any] | None = None
 
 
-def train_run(job: Job) -> RunResult | None:
+def train_run(job: StudyRun) -> RunResult | None:
     """Train a run, continuing it if it has begun, and write its result; None if it was interrupted.
 
     Raises ValueError if it can't be trained; a divergence is a result.
     """
     recipe = Recipe.from_tree(yamls.load(job.recipe, "the recipe of a run"))
     outputs: Sequence[Mapping[str, Any]] | None = None
-    if State.of(job.folder) is not State.FINISHED:
+    if RunState.of(job.folder) is not RunState.FINISHED:
         try:
             trained = train(recipe, job.folder, resume=True, device=job.device, keep_outputs=True)
         except Diverged as error:
@@ -92,7 +92,7 @@ def train_run(job: Job) -> RunResult | None:
     return result
 
 
-def _finished(job: Job, recipe: Recipe, outputs: Sequence[Mapping[str, Any]] | None) -> RunResult:
+def _finished(job: StudyRun, recipe: Recipe, outputs: Sequence[Mapping[str, Any]] | None) -> RunResult:
     """The result of a finished run. `outputs` are those of its evaluation; None if they were lost and are made again."""
     run = None
     if outputs is None and recipe.task is None and _has_pairs(recipe):

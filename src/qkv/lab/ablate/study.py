@@ -14,7 +14,7 @@ from ...core.atomic import drop_old
 from ...core.device import choose
 from ...core.spec import counted
 from ...io.directories import layout
-from ...io.directories.layout import State
+from ...io.directories.layout import RunState
 from ...look.output_diff import duration
 from ...runs.compare.study_directory import begun, check_contents, needs_resume, saved_study
 from ...runs.recipes.recipe import Recipe
@@ -22,11 +22,11 @@ from ..studies.data import check_data
 from ..studies.processes import do_all
 from .ablation import Ablation
 from .budget import equalized
-from .forecast import Forecast, costs_of, forecast, slowdown_of
-from .live import Progress
+from .forecast import CostForecast, costs_of, forecast, slowdown_of
+from .live import AblationProgress
 from .page import write_page
-from .single_run import Job, RunResult, train_run
-from .summary import Summary, summarize
+from .single_run import RunResult, StudyRun, train_run
+from .summary import AblationSummary, summarize
 from .tables import FILES, write_tables
 
 SETTINGS = "ablation.yaml"
@@ -36,20 +36,20 @@ Results = dict[tuple[str, int], RunResult]
 
 
 @dataclass(frozen=True)
-class Study:
+class AblationStudy:
     """The result of `run_ablation`. `report` is None if it was interrupted; `summary` covers the runs that are done."""
 
     folder: Path
-    summary: Summary
+    summary: AblationSummary
     report: Path | None = None
 
 
 @dataclass(frozen=True)
-class Plan:
+class BudgetedVariants:
     """The recipe of each variant at its budget, and what one run of it costs."""
 
     recipes: dict[str, Recipe]
-    forecasts: dict[str, Forecast]
+    forecasts: dict[str, CostForecast]
     measured: bool
 
     def seconds(self, seeds: int) -> float | None:
@@ -68,7 +68,7 @@ def run_ablation(
     limit: float | None = None,
     device: str = "auto",
     console: Console | None = None,
-) -> Study:
+) -> AblationStudy:
     """Train every variant with every seed below `out`, and write `report.html` and the tables there.
 
     resume:    continue an interrupted ablation, or add variants and seeds to one; runs that are done are not repeated.
@@ -92,10 +92,12 @@ def run_ablation(
         return _run(ablation, plan, out, jobs, device, console)
 
 
-def _run(ablation: Ablation, plan: Plan, out: Path, jobs: int, device: str, console: Console) -> Study:
+def _run(
+    ablation: Ablation, plan: BudgetedVariants, out: Path, jobs: int, device: str, console: Console
+) -> AblationStudy:
     """Train the runs that are left, and write the tables and, if all are done, the report."""
     results: Results = {}
-    todo: dict[tuple[str, int], Job] = {}
+    todo: dict[tuple[str, int], StudyRun] = {}
     for run in ablation.runs:
         folder = _folder(out, *run)
         done = RunResult.read(folder)
@@ -110,10 +112,10 @@ def _run(ablation: Ablation, plan: Plan, out: Path, jobs: int, device: str, cons
     page = write_page(ablation, summary, results, out) if complete else None
     if complete:
         drop_old(out)
-    return Study(out, summary, page)
+    return AblationStudy(out, summary, page)
 
 
-def make_plan(ablation: Ablation, device: str, measure: bool = False) -> Plan:
+def make_plan(ablation: Ablation, device: str, measure: bool = False) -> BudgetedVariants:
     """Give all variants equal budgets and predict what they cost. `measure` times steps of the baseline on this machine."""
     where = choose(device)
     recipes = {name: ablation.variant(name) for name in ablation.variants}
@@ -123,10 +125,10 @@ def make_plan(ablation: Ablation, device: str, measure: bool = False) -> Plan:
     equal = {
         name: equalized(recipe, ablation.budget, base, costs[name], base_costs) for name, recipe in recipes.items()
     }
-    return Plan(equal, {name: forecast(equal[name], costs[name], slowdown) for name in equal}, measure)
+    return BudgetedVariants(equal, {name: forecast(equal[name], costs[name], slowdown) for name in equal}, measure)
 
 
-def _check_time(ablation: Ablation, plan: Plan, limit: float | None, jobs: int) -> None:
+def _check_time(ablation: Ablation, plan: BudgetedVariants, limit: float | None, jobs: int) -> None:
     if limit is None:
         return
     seconds = plan.seconds(len(ablation.seeds))
@@ -140,7 +142,7 @@ def _check_time(ablation: Ablation, plan: Plan, limit: float | None, jobs: int) 
         )
 
 
-def _announce(ablation: Ablation, plan: Plan, left: int, jobs: int, console: Console) -> None:
+def _announce(ablation: Ablation, plan: BudgetedVariants, left: int, jobs: int, console: Console) -> None:
     runs = counted(len(ablation.runs), "run")
     parts = [f"{runs}: {counted(len(ablation.variants), 'variant')} × {counted(len(ablation.seeds), 'seed')}"]
     if left < len(ablation.runs):
@@ -162,7 +164,7 @@ def _admit(ablation: Ablation, out: Path, resume: bool, overwrite: bool) -> None
         files = (layout.REPORT, *FILES)
         check_contents(out, files, SETTINGS, "an ablation", [_folder(out, *run) for run in old.runs])
         return
-    if not any(State.of(_folder(out, *run)) is not State.FREE for run in (*old.runs, *ablation.runs)):
+    if not any(RunState.of(_folder(out, *run)) is not RunState.FREE for run in (*old.runs, *ablation.runs)):
         return
     if not resume:
         raise needs_resume(out, "an ablation")
@@ -192,22 +194,22 @@ def _folder(out: Path, variant: str, seed: int) -> Path:
     return out / variant / f"seed-{seed}"
 
 
-def _job(ablation: Ablation, plan: Plan, run: tuple[str, int], folder: Path, device: str) -> Job:
+def _job(ablation: Ablation, plan: BudgetedVariants, run: tuple[str, int], folder: Path, device: str) -> StudyRun:
     variant, seed = run
     recipe = plan.recipes[variant].model_copy(update={"seed": seed})
     measure = None if ablation.measure is None else ablation.measure.to_dict()
-    return Job(recipe.to_yaml(), folder, device, measure)
+    return StudyRun(recipe.to_yaml(), folder, device, measure)
 
 
 def _train_all(
-    ablation: Ablation, todo: Mapping[tuple[str, int], Job], results: Results, jobs: int, console: Console
+    ablation: Ablation, todo: Mapping[tuple[str, int], StudyRun], results: Results, jobs: int, console: Console
 ) -> bool:
     """Train the runs that are left and add their results. Returns whether all are done."""
-    progress = Progress(ablation, results, console, jobs)
+    progress = AblationProgress(ablation, results, console, jobs)
     queue = iter(todo.items())
     with progress:
 
-        def begin(run: tuple[str, int], job: Job) -> None:
+        def begin(run: tuple[str, int], job: StudyRun) -> None:
             progress.begin(run, job.folder)
 
         for run, end in do_all(queue, train_run, begin, min(jobs, max(1, len(todo)))):

@@ -11,7 +11,7 @@ from ...core.metrics.bootstrap import METRICS, Difference, paired_bootstrap
 from ...core.metrics.display import display_of
 from ...runs.compare.measures import Curve
 from .ablation import Ablation
-from .forecast import Forecast
+from .forecast import CostForecast
 from .single_run import RunResult
 
 
@@ -30,7 +30,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Row:
+class VariantRow:
     """A variant.
 
     metrics:     of the test split, over the seeds that didn't diverge.
@@ -46,7 +46,7 @@ class Row:
     variant: str
     label: str
     settings: tuple[str, ...]
-    forecast: Forecast
+    forecast: CostForecast
     metrics: dict[str, Spread] = field(default_factory=dict)
     differences: dict[str, float] = field(default_factory=dict)
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Summary:
+class AblationSummary:
     """`metrics` are the names of the columns: the recipe's `training.metric` first."""
 
     name: str
@@ -69,7 +69,7 @@ class Summary:
     baseline: str
     seeds: tuple[int, ...]
     metrics: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[VariantRow, ...]
 
     def best(self, metric: str) -> str | None:
         """The variant with the best mean of a metric; None if no direction is better or nothing is measured."""
@@ -96,8 +96,8 @@ class Summary:
 
 
 def summarize(
-    ablation: Ablation, forecasts: Mapping[str, Forecast], results: Mapping[tuple[str, int], RunResult]
-) -> Summary:
+    ablation: Ablation, forecasts: Mapping[str, CostForecast], results: Mapping[tuple[str, int], RunResult]
+) -> AblationSummary:
     """Summarize the runs that are done."""
     by_variant = {
         name: {seed: results[name, seed] for seed in ablation.seeds if (name, seed) in results}
@@ -111,7 +111,7 @@ def summarize(
     main = str(ablation.variant(ablation.baseline).training.metric)
     names = dict.fromkeys(name for row in rows for name in row.metrics)
     metrics = tuple(sorted(names, key=lambda name: (name != main, display_of(name).part)))
-    return Summary(ablation.name, ablation.budget, ablation.baseline, ablation.seeds, metrics, rows)
+    return AblationSummary(ablation.name, ablation.budget, ablation.baseline, ablation.seeds, metrics, rows)
 
 
 def _finished(runs: Mapping[int, RunResult]) -> dict[int, RunResult]:
@@ -119,13 +119,13 @@ def _finished(runs: Mapping[int, RunResult]) -> dict[int, RunResult]:
 
 
 def _row(
-    ablation: Ablation, name: str, forecast: Forecast, runs: Mapping[int, RunResult], base: Mapping[int, RunResult]
-) -> Row:
+    ablation: Ablation, name: str, forecast: CostForecast, runs: Mapping[int, RunResult], base: Mapping[int, RunResult]
+) -> VariantRow:
     finished = _finished(runs)
     names = dict.fromkeys(metric for run in finished.values() for metric in run.metrics)
     variant = ablation.variants[name]
     pairs = _pairs(finished, base, list(names))
-    return Row(
+    return VariantRow(
         name,
         variant.label,
         variant.settings,

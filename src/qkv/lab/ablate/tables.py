@@ -11,7 +11,7 @@ from ...core.metrics.display import display_of
 from ...io.directories.layout import write_json, write_text
 from ...look.formatting import scaled, shown
 from ...look.svg import readable
-from .summary import Row, Spread, Summary
+from .summary import AblationSummary, Spread, VariantRow
 
 FILES = ("table.md", "table.tex", "table.csv", "table.json")
 _MOST = 3  # metrics in a terminal
@@ -30,7 +30,7 @@ _SPECIAL = {
 }
 
 
-def write_tables(summary: Summary, out: Path) -> None:
+def write_tables(summary: AblationSummary, out: Path) -> None:
     """Write `table.md`, `table.tex`, `table.csv` and `table.json`."""
     write_text(out / "table.md", markdown(summary))
     write_text(out / "table.tex", latex(summary))
@@ -38,13 +38,13 @@ def write_tables(summary: Summary, out: Path) -> None:
     write_json(out / "table.json", summary.to_dict())
 
 
-def markdown(summary: Summary) -> str:
+def markdown(summary: AblationSummary) -> str:
     head, rows = cells(summary)
     lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
 
-def latex(summary: Summary) -> str:
+def latex(summary: AblationSummary) -> str:
     """A table for the package booktabs."""
     head, rows = cells(summary)
     lines = [" & ".join(map(_escaped, line)) + r" \\" for line in (head, *rows)]
@@ -53,7 +53,7 @@ def latex(summary: Summary) -> str:
     return "\n".join([*top, lines[0], r"\midrule", *lines[1:], *bottom])
 
 
-def as_csv(summary: Summary) -> str:
+def as_csv(summary: AblationSummary) -> str:
     """Numbers in full; a row for each variant, and for each metric its mean, standard deviation and values by seed."""
     head = [
         "variant",
@@ -83,14 +83,14 @@ def as_csv(summary: Summary) -> str:
     return file.getvalue()
 
 
-def cells(summary: Summary, most: int | None = None) -> tuple[list[str], list[list[str]]]:
+def cells(summary: AblationSummary, most: int | None = None) -> tuple[list[str], list[list[str]]]:
     """The head and the rows of the table in words: metrics (the first `most`) as mean ± standard deviation, and costs."""
     metrics = [name for name in summary.metrics if not display_of(name).part][:most]
     head = ["variant", *(display_of(name).title for name in metrics), "runs", "parameters", "FLOPs", "seconds"]
     return head, [_cells(row, metrics, len(summary.seeds)) for row in summary.rows]
 
 
-def short_cells(summary: Summary, width: int) -> tuple[list[str], list[list[str]]]:
+def short_cells(summary: AblationSummary, width: int) -> tuple[list[str], list[list[str]]]:
     """The head and rows for a terminal of `width` columns: as many metrics as leave room for the variants, and no costs that
     are the same for all."""
     for most in range(_MOST, 0, -1):
@@ -103,7 +103,7 @@ def short_cells(summary: Summary, width: int) -> tuple[list[str], list[list[str]
     return head, rows
 
 
-def paired(summary: Summary) -> list[str]:
+def paired(summary: AblationSummary) -> list[str]:
     """A sentence for each variant on its difference in the first metric, with its interval over seeds where there is one."""
     metric = next(iter(summary.metrics), None)
     lines = []
@@ -118,7 +118,7 @@ def paired(summary: Summary) -> list[str]:
     return lines
 
 
-def same_results(summary: Summary) -> list[str]:
+def same_results(summary: AblationSummary) -> list[str]:
     """A sentence for each pair of variants that gave the same numbers."""
     return [
         f"{one} and {other} gave the same numbers in every run: what tells them apart has no effect here."
@@ -126,7 +126,7 @@ def same_results(summary: Summary) -> list[str]:
     ]
 
 
-def _cells(row: Row, metrics: list[str], seeds: int) -> list[str]:
+def _cells(row: VariantRow, metrics: list[str], seeds: int) -> list[str]:
     flops = "–" if row.forecast.flops is None else f"{row.forecast.flops:.2e}"
     seconds = "–" if row.seconds is None else readable(row.seconds.mean)
     return [
@@ -139,7 +139,7 @@ def _cells(row: Row, metrics: list[str], seeds: int) -> list[str]:
     ]
 
 
-def runs_of(row: Row, seeds: int) -> str:
+def runs_of(row: VariantRow, seeds: int) -> str:
     """How many runs are done, and how many of them diverged."""
     done = f"{len(row.finished)} of {seeds}"
     return f"{done}, {len(row.diverged)} diverged" if row.diverged else done

@@ -13,7 +13,7 @@ from ...cli.say import console, echo, warn
 from .studies import Recipe, interrupted, resume_or_overwrite
 
 if TYPE_CHECKING:
-    from ..ablate.summary import Summary
+    from ..ablate.summary import AblationSummary
 
 
 def ablate(
@@ -117,7 +117,7 @@ def ablate(
     return 0
 
 
-def _show(summary: Summary) -> None:
+def _show(summary: AblationSummary) -> None:
     from rich.markup import escape
     from rich.table import Table
 

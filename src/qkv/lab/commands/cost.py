@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...nn.cost.whole_run import TrainingRun
     from ..costs.generation import GenerationCosts
     from ..costs.measured_time import MeasuredTime
-    from ..costs.training import Costs
+    from ..costs.training import TrainingCosts
 
 
 def cost(
@@ -134,14 +134,14 @@ def cost(
             console().print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def _precision(costs: Costs, hardware: Accelerator) -> str:
+def _precision(costs: TrainingCosts, hardware: Accelerator) -> str:
     """Return bf16, or fp32 if the hardware is this machine and it trains in fp32."""
     from ...nn.cost.accelerators import THIS
 
     return "fp32" if hardware.name == THIS and costs.precision == "fp32" else "bf16"
 
 
-def _budget(tokens: str | None, steps: int | None, costs: Costs) -> float | None:
+def _budget(tokens: str | None, steps: int | None, costs: TrainingCosts) -> float | None:
     """Return the tokens of a whole training, or None without --tokens and --steps. Raises ValueError if both are given."""
     if tokens is not None and steps is not None:
         raise ValueError("a whole training is given by --tokens or by --steps, not both; leave out one of them")
@@ -150,7 +150,7 @@ def _budget(tokens: str | None, steps: int | None, costs: Costs) -> float | None
     return None if tokens is None else _number(tokens)
 
 
-def _rooflines(costs: Costs, hardware: Accelerator, precision: str) -> list[Roofline]:
+def _rooflines(costs: TrainingCosts, hardware: Accelerator, precision: str) -> list[Roofline]:
     """Return the rooflines of a training step, for a Transformer both with tiled and with materialized attention."""
     from ...nn.cost.recurrent.roofline import roofline as roofline_of_recurrent
     from ...nn.cost.roofline import roofline
@@ -167,7 +167,7 @@ def _rooflines(costs: Costs, hardware: Accelerator, precision: str) -> list[Roof
     return [roofline(costs.spec, costs.shape, hardware, precision, kind) for kind in kinds]
 
 
-def _measured(costs: Costs, device: torch.device) -> MeasuredTime:
+def _measured(costs: TrainingCosts, device: torch.device) -> MeasuredTime:
     from ..costs.measured_time import measured_time
 
     assert costs.spec is not None
@@ -175,7 +175,7 @@ def _measured(costs: Costs, device: torch.device) -> MeasuredTime:
     return measured_time(costs.spec, costs.shape, costs.training, device)
 
 
-def _show(costs: Costs, measured: MeasuredTime | None) -> None:
+def _show(costs: TrainingCosts, measured: MeasuredTime | None) -> None:
     from rich.table import Table
 
     from ...nn.cost.flops import tokens_of
@@ -214,7 +214,7 @@ def _show(costs: Costs, measured: MeasuredTime | None) -> None:
         out.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def _show_elsewhere(costs: Costs, hardware: Accelerator, precision: str) -> None:
+def _show_elsewhere(costs: TrainingCosts, hardware: Accelerator, precision: str) -> None:
     """Print the minimum time of the training step on the hardware that --hardware names."""
     from ...nn.cost.accelerators import THIS
     from ...nn.models.recurrent.model import Recurrent
@@ -286,7 +286,7 @@ def _number(text: str) -> float:
         raise ValueError(f"--tokens is a number such as 300e9 or 1.5B, not {text!r}") from None
 
 
-def _lines(costs: Costs, measured: MeasuredTime | None) -> list[str]:
+def _lines(costs: TrainingCosts, measured: MeasuredTime | None) -> list[str]:
     from ...training.logging.progress_bar import span
 
     shape, memory = costs.shape, costs.memory

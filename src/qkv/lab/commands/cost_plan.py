@@ -11,8 +11,8 @@ from ...cli.options import Json, RecipeOrPreset, Settings
 from ...cli.say import echo, echo_json
 
 if TYPE_CHECKING:
-    from ...nn.cost.plan.simulate import Point
-    from ...runs.planning.many_ranks import Question
+    from ...nn.cost.plan.simulate import FastestLayout
+    from ...runs.planning.many_ranks import RankQuestion
 
 Hardware = Annotated[
     str,
@@ -117,7 +117,7 @@ def simulate(
     numbers = sizes(first, last)
     question = _question(name, settings, hardware, network, first, length, batch or 2 * first, None, compile)
     with progress(2 * len(numbers)) as advance:
-        points: list[Point] = run(question.model, question.machine, numbers, question.batch, advance)
+        points: list[FastestLayout] = run(question.model, question.machine, numbers, question.batch, advance)
     if json:
         echo_json([point.to_dict() for point in points])
     else:
@@ -185,7 +185,7 @@ def _question(
     batch: int | None,
     layout: str | None,
     compile: bool,
-) -> Question:
+) -> RankQuestion:
     from ...cli.show import model_of
     from ...nn.cost.accelerators import accelerator
     from ...runs.planning.many_ranks import machine, of_preset, of_recipe

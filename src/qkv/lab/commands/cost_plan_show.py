@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ...cli.say import console
 
 if TYPE_CHECKING:
-    from ...nn.cost.plan.published import Comparison
-    from ...nn.cost.plan.search import Plan
-    from ...nn.cost.plan.simulate import Point
-    from ...runs.planning.many_ranks import Question
+    from ...nn.cost.plan.published import PublishedComparison
+    from ...nn.cost.plan.search import RankPlan
+    from ...nn.cost.plan.simulate import FastestLayout
+    from ...runs.planning.many_ranks import RankQuestion
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def progress(total: int) -> Iterator[Callable[[Any], None]]:
         yield lambda _: bar.advance(task)
 
 
-def show_plans(plans: Sequence[Plan], question: Question, top: int) -> None:
+def show_plans(plans: Sequence[RankPlan], question: RankQuestion, top: int) -> None:
     """Print the layouts, and of the first one why, its memory and the parts of its step."""
     model, machine, best = question.model, question.machine, plans[0]
     _line(
@@ -55,15 +55,15 @@ def show_plans(plans: Sequence[Plan], question: Question, top: int) -> None:
     _show_parts(best)
 
 
-def why(plans: Sequence[Plan], question: Question) -> list[str]:
+def why(plans: Sequence[RankPlan], question: RankQuestion) -> list[str]:
     """Sentences that say why the first layout is the best."""
-    from ...nn.cost.plan.layout import Layout
+    from ...nn.cost.plan.layout import RankLayout
     from ...nn.cost.plan.rank_memory import memory
     from ...runs.planning.sentences import against, step_of
     from ...runs.planning.sentences import why as reason_for
 
     best, device = plans[0], question.machine.device
-    replicas = Layout(data=question.ranks, recompute="blocks")
+    replicas = RankLayout(data=question.ranks, recompute="blocks")
     alone = memory(question.model, replicas, question.machine.how).needed
     fit = "would fit" if alone <= device.memory else "don't fit"
     reasons = [f"Plain replicas {fit}: one row, recomputed, takes {_gb(alone)} of {_gb(device.memory)}."]
@@ -77,12 +77,12 @@ def why(plans: Sequence[Plan], question: Question) -> list[str]:
     return [*reasons, f"Predicted: {step_of(best)}."]
 
 
-def _kind(plan: Plan) -> tuple[int, ...]:
+def _kind(plan: RankPlan) -> tuple[int, ...]:
     layout = plan.layout
     return layout.tensor, layout.pipeline, layout.context, layout.expert, layout.zero
 
 
-def memory_line(plan: Plan, question: Question) -> str:
+def memory_line(plan: RankPlan, question: RankQuestion) -> str:
     """The memory of the fullest rank, by part."""
     held, device = plan.memory, question.machine.device
     named = {
@@ -98,7 +98,7 @@ def memory_line(plan: Plan, question: Question) -> str:
     return f"Memory of the fullest GPU{where}: {_gb(held.needed)} of {_gb(device.memory)}: {parts}; and what libraries need"
 
 
-def _show_parts(plan: Plan) -> None:
+def _show_parts(plan: RankPlan) -> None:
     step = plan.step
     table = _table("a step", "time", "of the step", "hidden")
     for name, seconds in step.compute.items():
@@ -114,7 +114,7 @@ def _show_parts(plan: Plan) -> None:
     console().print(table, highlight=False)
 
 
-def show_points(points: Sequence[Point], question: Question) -> None:
+def show_points(points: Sequence[FastestLayout], question: RankQuestion) -> None:
     """Print the points of a simulation."""
     model, machine = question.model, question.machine
     _line(
@@ -137,7 +137,7 @@ def show_points(points: Sequence[Point], question: Question) -> None:
             _line(reason)
 
 
-def _limit(points: Sequence[Point]) -> str:
+def _limit(points: Sequence[FastestLayout]) -> str:
     """Return a sentence on where MFU is highest and which part of a step grows most up to the last point."""
     found = [(point, point.plan.step) for point in points if point.plan is not None]
     if len(found) < 2:
@@ -154,7 +154,7 @@ def _limit(points: Sequence[Point]) -> str:
     )
 
 
-def drawn(points: Sequence[Point], question: Question, suffix: str) -> str:
+def drawn(points: Sequence[FastestLayout], question: RankQuestion, suffix: str) -> str:
     """Charts of MFU and step time by number of GPUs, for both kinds of scaling."""
     from ...look.chart import Series, line_chart
     from .cost_sweep import charts_as
@@ -179,7 +179,7 @@ def drawn(points: Sequence[Point], question: Question, suffix: str) -> str:
     return charts_as([chart for chart in charts if chart], suffix, "Scaling")
 
 
-def show_published(rows: Sequence[Comparison]) -> None:
+def show_published(rows: Sequence[PublishedComparison]) -> None:
     """Print published runs beside their predictions."""
     from ...nn.cost.plan.published import TOLERANCE
 

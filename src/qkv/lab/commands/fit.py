@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...nn.models.base import ModelSpec
     from ...training.settings import Training
     from ..costs.adapter_fit import AdapterFit
-    from ..costs.fit import DecodingFit, Fit, Lever, Model, TrainingFit
+    from ..costs.fit import DecodingFit, Fit, FittingModel, Lever, TrainingFit
 
 
 def fit(
@@ -174,7 +174,7 @@ def _show_decoding(out: object, fits: DecodingFit) -> None:
     out.print(_table(f"decoding {fits.shape}", fits.levers, texts=True))  # type: ignore[attr-defined]
 
 
-def _model(model: Model | None) -> str:
+def _model(model: FittingModel | None) -> str:
     if model is None:
         return "not a model that can be scaled"
     return f"{model.n_layers:,} layers of width {model.d_model:,} at most: {model.parameters:,} parameters"

@@ -12,7 +12,7 @@ from ...cli.options import Json
 from ...cli.say import console, echo, echo_json
 
 if TYPE_CHECKING:
-    from ..reproduce.entry import Entry
+    from ..reproduce.entry import PublishedResult
 
 
 def _names(incomplete: str) -> list[str]:
@@ -45,11 +45,11 @@ def reproduce(
     if name is None:
         _list(json)
         return 0
-    from ..reproduce.entry import Entry, kept
+    from ..reproduce.entry import PublishedResult, kept
     from ..reproduce.reproduce import COMPARISON, commands, reproduce
     from ..reproduce.table import rows
 
-    entry = Entry.load(name)
+    entry = PublishedResult.load(name)
     folder = out or Path("runs") / "reproduce" / name
     if plan:
         files = {one.name: (data and one.find(data)) or Path(one.name) for one in entry.data}
@@ -96,7 +96,7 @@ def _list(json: bool) -> None:
     echo("`qkv reproduce NAME --plan` shows the commands, the source and what differs; `qkv reproduce NAME` runs them.")
 
 
-def _print(lines: list[list[str]], entry: Entry) -> None:
+def _print(lines: list[list[str]], entry: PublishedResult) -> None:
     from rich.markup import escape
     from rich.table import Table
 

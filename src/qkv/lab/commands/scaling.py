@@ -86,9 +86,9 @@ def run(
     resume_or_overwrite(resume, overwrite, "a study")
     from ...training.settings import read_seconds
     from ..scaling.scaling import scale
-    from ..scaling.study import Study
+    from ..scaling.study import ScalingStudy
 
-    study = Study.load(
+    study = ScalingStudy.load(
         recipe,
         settings or (),
         budgets=None if budgets is None else _numbers("--budgets", budgets),
@@ -147,10 +147,10 @@ def fit(
     else:
         _print(laws, asked)
     if out is not None:
-        from ..scaling.page import Source, write_page
+        from ..scaling.page import PointsSource, write_page
 
         note = f"{len(points) - len(laws.points)} points of highest loss are left out." if leave_out else ""
-        write_page(laws, out, Source(table.stem, note), budgets=asked)
+        write_page(laws, out, PointsSource(table.stem, note), budgets=asked)
         echo(f"wrote {out}", err=True)
 
 

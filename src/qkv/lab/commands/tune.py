@@ -13,7 +13,7 @@ from ...cli.say import console, echo, echo_json
 from .studies import Recipe, interrupted, resume_or_overwrite
 
 if TYPE_CHECKING:
-    from ..tune.summary import Summary
+    from ..tune.summary import TuningSummary
 
 
 def tune(
@@ -94,7 +94,7 @@ def tune(
     return 0
 
 
-def _show(summary: Summary) -> None:
+def _show(summary: TuningSummary) -> None:
     from ...core.metrics.display import display_of
     from ...look.formatting import shown
 

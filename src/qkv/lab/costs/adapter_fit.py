@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from ...nn.cost.fit import largest_batch, memory_by_layers, shape_of
-from ...nn.cost.flops import Shape
-from ...nn.cost.memory import Memory, Plan
+from ...nn.cost.flops import BatchShape
+from ...nn.cost.memory import MemorySettings, TrainingMemory
 from ...nn.layers.lora import LoRA
 from ...nn.models.base import ModelSpec
 from ...nn.models.quantized import blank
@@ -23,11 +23,11 @@ GIB = 1 << 30
 
 
 @dataclass(frozen=True)
-class Setting:
+class RecomputationFit:
     """Memory of training with one policy of recomputation: of the question's rows, and the most rows that fit."""
 
     recompute: str
-    memory: Memory
+    memory: TrainingMemory
     batch: int
 
 
@@ -42,8 +42,8 @@ class AdapterFit:
     rank: int
     weights: str | None
     precision: str
-    shape: Shape
-    settings: list[Setting]
+    shape: BatchShape
+    settings: list[RecomputationFit]
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -83,14 +83,14 @@ def adapter_fit(
     )
 
 
-def _setting(spec: ModelSpec, shape: Shape, plan: Plan, memory: int) -> Setting:
+def _setting(spec: ModelSpec, shape: BatchShape, plan: MemorySettings, memory: int) -> RecomputationFit:
     """What a policy takes, and the most rows that fit."""
-    return Setting(
+    return RecomputationFit(
         plan.recompute, memory_by_layers(spec, shape, plan), largest_batch(spec, shape, plan, memory, by_layers=True)
     )
 
 
-def _too_small(name: str, spec: ModelSpec, shape: Shape, memory: int, adapter: str, plan: Plan) -> str:
+def _too_small(name: str, spec: ModelSpec, shape: BatchShape, memory: int, adapter: str, plan: MemorySettings) -> str:
     stored, row = WEIGHTS[adapter] or "fp32", replace(shape, rows=1)
     least = memory_by_layers(spec, row, plan)
     message = (

@@ -25,9 +25,9 @@ from ...nn.cost.fit import (
     weights_bytes,
     widest,
 )
-from ...nn.cost.flops import Shape
+from ...nn.cost.flops import BatchShape
 from ...nn.cost.kv_cache import cache_bytes
-from ...nn.cost.memory import Plan
+from ...nn.cost.memory import MemorySettings
 from ...nn.layers.lora import LoRA
 from ...nn.models.base import ModelSpec
 from ...nn.models.transformer import Transformer
@@ -54,7 +54,7 @@ class Lever:
 
 
 @dataclass(frozen=True)
-class Model:
+class FittingModel:
     """A model of another size that fits."""
 
     n_layers: int
@@ -62,7 +62,7 @@ class Model:
     parameters: int
 
     @classmethod
-    def of(cls, spec: ModelSpec | None) -> Model | None:
+    def of(cls, spec: ModelSpec | None) -> FittingModel | None:
         return None if spec is None else cls(spec.n_layers, spec.d_model, spec.n_parameters)
 
 
@@ -71,11 +71,11 @@ class TrainingFit:
     """What of a training fits. The longest row and the other models are for the batch of the question or, if that does not
     fit, for one row (`rows`)."""
 
-    shape: Shape
+    shape: BatchShape
     rows: int
     tokens: int
-    deepest: Model | None
-    widest: Model | None
+    deepest: FittingModel | None
+    widest: FittingModel | None
     levers: list[Lever]
 
 
@@ -84,7 +84,7 @@ class DecodingFit:
     """What of decoding fits. `prompt` is the temporary memory per row of reading a prompt of the whole length at
     once; the levers include it."""
 
-    shape: Shape
+    shape: BatchShape
     weights: int
     prompt: int
     levers: list[Lever]
@@ -106,7 +106,7 @@ class Fit:
 
 
 def training_fit(
-    spec: ModelSpec, shape: Shape, training: Training, memory: int, ranks: int, for_gpu: bool
+    spec: ModelSpec, shape: BatchShape, training: Training, memory: int, ranks: int, for_gpu: bool
 ) -> TrainingFit:
     """What fits in training. Raises ValueError, with what would fit, if one row does not."""
     plan = _plan(training, spec, for_gpu)
@@ -120,14 +120,16 @@ def training_fit(
         deep = deepest(spec, held, plan, memory)
     with suppress(ValueError):
         wide = widest(spec, held, plan, memory)
-    return TrainingFit(shape, held.rows, longest_rows(spec, held, plan, memory), Model.of(deep), Model.of(wide), levers)
+    return TrainingFit(
+        shape, held.rows, longest_rows(spec, held, plan, memory), FittingModel.of(deep), FittingModel.of(wide), levers
+    )
 
 
-def _plan(training: Training, spec: ModelSpec, for_gpu: bool, adapter: LoRA | None = None) -> Plan:
+def _plan(training: Training, spec: ModelSpec, for_gpu: bool, adapter: LoRA | None = None) -> MemorySettings:
     return replace(plan_of(training, spec, CPU, padded=spec.is_encoder_decoder, adapter=adapter), for_gpu=for_gpu)
 
 
-def _too_small(spec: ModelSpec, shape: Shape, memory: int, levers: list[Lever]) -> str:
+def _too_small(spec: ModelSpec, shape: BatchShape, memory: int, levers: list[Lever]) -> str:
     alone = [lever.name for lever in levers[1:] if lever.batch is None or lever.batch > 0]
     would = (
         f"it would with {', or '.join(alone)}" if alone else "no single change here makes it fit: take a smaller model"
@@ -139,15 +141,15 @@ def _too_small(spec: ModelSpec, shape: Shape, memory: int, levers: list[Lever]) 
 
 
 def _training_levers(
-    spec: ModelSpec, shape: Shape, training: Training, plan: Plan, memory: int, ranks: int
+    spec: ModelSpec, shape: BatchShape, training: Training, plan: MemorySettings, memory: int, ranks: int
 ) -> Iterator[Lever]:
     """The training as it is, by `plan`, and with each change alone."""
 
-    def counted(name: str, model: ModelSpec, plan: Plan) -> Lever:
+    def counted(name: str, model: ModelSpec, plan: MemorySettings) -> Lever:
         peak = training_memory(model, shape, plan).peak
         return Lever(name, peak, largest_batch(model, shape, plan, memory))
 
-    def changed(**settings: Any) -> Plan:
+    def changed(**settings: Any) -> MemorySettings:
         return _plan(training.replace(settings), spec, plan.for_gpu)
 
     yield counted(f"as it is, in {training.precision}", spec, plan)
@@ -189,7 +191,7 @@ def _other_models(spec: ModelSpec, length: int) -> Iterator[tuple[str, ModelSpec
         yield f"a window of {size:,} tokens", spec.replace(patterns)
 
 
-def decoding_fit(spec: ModelSpec, shape: Shape, memory: int) -> DecodingFit:
+def decoding_fit(spec: ModelSpec, shape: BatchShape, memory: int) -> DecodingFit:
     """What fits in decoding. Raises ValueError, with what would fit, if one row does not."""
     if not isinstance(spec, Transformer) or spec.decoder is None:
         raise ValueError("only a Transformer with a decoder has a cache to count; ask for --for training")
@@ -204,7 +206,7 @@ def decoding_fit(spec: ModelSpec, shape: Shape, memory: int) -> DecodingFit:
     return DecodingFit(shape, weights_bytes(spec, Decoding()), prompt_bytes(spec, shape, Decoding()), levers)
 
 
-def _decoding_levers(spec: Transformer, shape: Shape, memory: int) -> Iterator[Lever]:
+def _decoding_levers(spec: Transformer, shape: BatchShape, memory: int) -> Iterator[Lever]:
     def counted(name: str, model: Transformer, decoding: Decoding) -> Lever:
         rows = largest_decoding_batch(model, shape, decoding, memory)
         tokens = longest_text(model, shape, decoding, memory)

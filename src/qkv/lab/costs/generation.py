@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...nn.cost.accelerators import Accelerator
-from ...nn.cost.decoding import PRECISIONS, Work, prompt, token, token_without_cache
+from ...nn.cost.decoding import PRECISIONS, Computation, prompt, token, token_without_cache
 from ...nn.cost.fit import shallow
 from ...nn.cost.kv_cache import cache_bytes
 from ...nn.cost.recurrent import decoding as recurrent
@@ -20,7 +20,7 @@ EVICTING = ("sinks", "h2o", "snapkv")
 
 
 @dataclass(frozen=True)
-class Row:
+class ComputationCost:
     """One computation: FLOPs, bytes read, bytes of the cache, the least time in seconds, and what binds it."""
 
     name: str
@@ -39,7 +39,7 @@ class GenerationCosts:
     precision: str
     context: int
     source: int
-    rows: list[Row]
+    rows: list[ComputationCost]
 
 
 def of_generation(
@@ -58,7 +58,7 @@ def of_generation(
     if spec.max_positions is not None and context > spec.max_positions:
         raise ValueError(f"a context of {context:,} tokens is longer than the model's {spec.max_positions:,}")
 
-    def row(name: str, work: Work, cache: int = 0) -> Row:
+    def row(name: str, work: Computation, cache: int = 0) -> ComputationCost:
         return _row(name, work, hardware, precision, cache)
 
     length = source if spec.is_encoder_decoder else context
@@ -89,8 +89,10 @@ def _of_recurrent(spec: Recurrent, context: int, source: int, hardware: Accelera
     return GenerationCosts(hardware.name, precision, context, source, rows)
 
 
-def _row(name: str, work: Work, hardware: Accelerator, precision: str, cache: int = 0) -> Row:
-    return Row(name, work.flops, work.bytes, cache, work.seconds(hardware, precision), work.bound(hardware, precision))
+def _row(name: str, work: Computation, hardware: Accelerator, precision: str, cache: int = 0) -> ComputationCost:
+    return ComputationCost(
+        name, work.flops, work.bytes, cache, work.seconds(hardware, precision), work.bound(hardware, precision)
+    )
 
 
 def kinds(spec: Transformer, context: int) -> list[str | None]:

@@ -24,9 +24,9 @@ from ...core.batch import Batch, Term, Terms
 from ...core.ranks import ALONE
 from ...generation.generate import generate
 from ...nn.cost.fit import with_layers
-from ...nn.cost.flops import Shape, training_flops
+from ...nn.cost.flops import BatchShape, training_flops
 from ...nn.cost.images import patches_of
-from ...nn.cost.memory import Plan, made_up_batch, own_loss
+from ...nn.cost.memory import MemorySettings, made_up_batch, own_loss
 from ...nn.cost.throughput import peak_flops
 from ...nn.models.base import ModelSpec
 from ...nn.models.build import build
@@ -60,7 +60,7 @@ class MeasuredTime:
     new: int = 0
 
 
-def measured_time(spec: ModelSpec, shape: Shape, training: Training, device: torch.device) -> MeasuredTime:
+def measured_time(spec: ModelSpec, shape: BatchShape, training: Training, device: torch.device) -> MeasuredTime:
     """Measure for ten to twenty seconds and predict. Raises ValueError for a model that is not made of layers."""
     if not isinstance(spec, Transformer):
         raise ValueError(f"--measure times the layers of a Transformer, and this model is a {spec.kind}; leave it out")
@@ -70,7 +70,7 @@ def measured_time(spec: ModelSpec, shape: Shape, training: Training, device: tor
 
 
 def _measured(
-    spec: Transformer, shape: Shape, training: Training, device: torch.device, precision: str
+    spec: Transformer, shape: BatchShape, training: Training, device: torch.device, precision: str
 ) -> MeasuredTime:
     step = MeasuredTime(training_seconds(spec, shape, training, device), precision, torch.get_num_threads())
     if spec.decoder is None or spec.head is None or not spec.predicts_tokens or patches_of(spec) is not None:
@@ -81,7 +81,7 @@ def _measured(
     return replace(step, generation=generation_seconds(spec, prompt, new, device), prompt=prompt, new=new)
 
 
-def training_seconds(spec: Transformer, shape: Shape, training: Training, device: torch.device) -> float:
+def training_seconds(spec: Transformer, shape: BatchShape, training: Training, device: torch.device) -> float:
     """Predict the seconds of a training step of one batch."""
     one, few = (with_layers(spec, n) for n in FEW)
     precision = choose(training.precision, device, spec.d_model).precision
@@ -104,7 +104,7 @@ def generation_seconds(spec: Transformer, prompt: int, new: int, device: torch.d
     return first + max(second - first, 0.0) * (flops[2] - flops[0]) / (flops[1] - flops[0])
 
 
-def _affordable(spec: Transformer, shape: Shape, flops: float) -> Shape:
+def _affordable(spec: Transformer, shape: BatchShape, flops: float) -> BatchShape:
     """The shape with as many of its rows, or if one is too much tokens of a row, as take these FLOPs in a training step."""
     rows = int(flops / training_flops(spec, replace(shape, rows=1)))
     if rows >= 1 or patches_of(spec) is not None:
@@ -115,7 +115,7 @@ def _affordable(spec: Transformer, shape: Shape, flops: float) -> Shape:
     return one
 
 
-def _half(spec: Transformer, shape: Shape) -> Shape:
+def _half(spec: Transformer, shape: BatchShape) -> BatchShape:
     """The shape with half of the rows, or of the tokens of its only row; two rows and one for an only image."""
     if shape.rows > 1 or patches_of(spec) is not None:
         return replace(shape, rows=max(shape.rows // 2, 1))
@@ -137,11 +137,11 @@ class _OwnLoss:
 class _Step:
     """Training steps on tokens made up."""
 
-    def __init__(self, spec: Transformer, shape: Shape, training: Training, device: torch.device) -> None:
+    def __init__(self, spec: Transformer, shape: BatchShape, training: Training, device: torch.device) -> None:
         self.model = build(spec, device=device).train()
         once = training.replace(compile=False, accumulate=1)
         self.stepper = Stepper(self.model, cast(Objective, _OwnLoss()), once, ALONE)
-        self.batch = _varied(made_up_batch(spec, shape, Plan(device=device)), spec)
+        self.batch = _varied(made_up_batch(spec, shape, MemorySettings(device=device)), spec)
 
     def take(self) -> None:
         float(self.stepper.take([self.batch], 1e-5).loss)  # waits for the device

@@ -11,11 +11,11 @@ from rich.console import Console
 
 from ...core.batch import Batch
 from ...nn.cost import time
-from ...nn.cost.flops import Part, Shape, parts, training_flops
+from ...nn.cost.flops import BatchShape, PartCost, parts, training_flops
 from ...nn.cost.hardware import available
 from ...nn.cost.images import image_tokens
 from ...nn.cost.kv_cache import cache_bytes
-from ...nn.cost.memory import Memory, predict
+from ...nn.cost.memory import TrainingMemory, predict
 from ...nn.cost.throughput import peak_flops
 from ...nn.layers.lora import Adapter
 from ...nn.models.base import ModelSpec
@@ -35,7 +35,7 @@ CACHES = {"bf16": None, "int8": "int8", "int4": "int4"}
 
 
 @dataclass(frozen=True)
-class Costs:
+class TrainingCosts:
     """Estimated costs of training on one device.
 
     parts:    parameters and forward FLOPs of a batch by part of the model, see `cost.flops`.
@@ -55,12 +55,12 @@ class Costs:
 
     name: str
     parameters: int
-    parts: list[Part]
-    shape: Shape
+    parts: list[PartCost]
+    shape: BatchShape
     flops: int
     device: str
     precision: Precision
-    memory: Memory | None
+    memory: TrainingMemory | None
     free: int | None
     peak: float
     seconds: float
@@ -87,7 +87,7 @@ class Costs:
 
 def of_recipe(
     recipe: Recipe, device: torch.device, rows: int | None = None, length: int | None = None, data: bool = True
-) -> Costs:
+) -> TrainingCosts:
     """Estimate the costs of training by a recipe, from its data if they can be read (the vocabulary of a tokenizer trained
     on them, their classes, rows as long as the longest of the first batches). Otherwise, or if `data` is false, from what
     the recipe allows (a full vocabulary, the longest rows). `basis` says which."""
@@ -104,7 +104,7 @@ def of_recipe(
     return replace(costs, basis=f"{basis}: a full vocabulary and rows as long as batching allows")
 
 
-def _by_data(recipe: Recipe, device: torch.device, rows: int | None, length: int | None) -> Costs:
+def _by_data(recipe: Recipe, device: torch.device, rows: int | None, length: int | None) -> TrainingCosts:
     job = Job.prepare(recipe, Path(), Team.alone(device), False, Console(quiet=True))
     batches = job.sample()
     passed = batches[-1].position["passed"]
@@ -119,12 +119,12 @@ def _by_data(recipe: Recipe, device: torch.device, rows: int | None, length: int
 def _of_training(
     recipe: Recipe,
     spec: ModelSpec,
-    shape: Shape,
+    shape: BatchShape,
     device: torch.device,
     epoch: float | None,
     padded: bool | None = None,
     batch: Batch | None = None,
-) -> Costs:
+) -> TrainingCosts:
     """Estimate costs from a recipe's settings. `epoch` is about the number of batches in an epoch, if known."""
     training = recipe.training
     costs = of_model(
@@ -147,19 +147,19 @@ def _of_training(
 
 def of_preset(
     name: str, spec: ModelSpec, device: torch.device, rows: int | None = None, length: int | None = None
-) -> Costs:
+) -> TrainingCosts:
     """Estimate the costs of a model without a recipe, by default on batches of 8 rows of 512 tokens (or its context, if that
     is shorter), or of 8 images, each with 64 tokens of text for an encoder–decoder."""
     tokens = image_tokens(spec)
     if tokens is not None and spec.is_encoder_decoder:
-        text = _changed(Shape(ROWS, min(TEXT_LENGTH, spec.max_positions or TEXT_LENGTH)), rows, length)
+        text = _changed(BatchShape(ROWS, min(TEXT_LENGTH, spec.max_positions or TEXT_LENGTH)), rows, length)
         return of_model(name, spec, replace(text, source=tokens), device, Training())
     if tokens is not None:
         if length not in (None, tokens):
             raise ValueError(f"{name} reads images as {tokens} tokens each; leave out --length")
-        return of_model(name, spec, _changed(Shape(ROWS, tokens), rows, None), device, Training())
+        return of_model(name, spec, _changed(BatchShape(ROWS, tokens), rows, None), device, Training())
     longest = min(LENGTH, spec.max_positions or LENGTH)
-    shape = _changed(Shape(ROWS, longest, longest if spec.is_encoder_decoder else 0), rows, length)
+    shape = _changed(BatchShape(ROWS, longest, longest if spec.is_encoder_decoder else 0), rows, length)
     if spec.max_positions is not None and shape.length > spec.max_positions:
         raise ValueError(f"rows of {shape.length} tokens are longer than the model's context of {spec.max_positions}")
     return of_model(name, spec, shape, device, Training())
@@ -168,7 +168,7 @@ def of_preset(
 def of_model(
     name: str,
     spec: ModelSpec,
-    shape: Shape,
+    shape: BatchShape,
     device: torch.device,
     training: Training,
     *,
@@ -178,13 +178,13 @@ def of_model(
     weights: str | None = None,
     objective: Objective | None = None,
     batch: Batch | None = None,
-) -> Costs:
+) -> TrainingCosts:
     precision = choose(training.precision, device, spec.d_model).precision
     padded = spec.is_encoder_decoder if padded is None else padded
     more: dict[str, Any] = {"adapter": adapter, "weights": weights, "batch": batch}
     plan = plan_of(training, spec, device, objective, packed=packed, padded=padded, **more)
     peak, flops = peak_flops(device, DTYPES[precision]), training_flops(spec, shape)
-    return Costs(
+    return TrainingCosts(
         name=name,
         parameters=spec.n_parameters,
         parts=parts(spec, shape),
@@ -203,16 +203,16 @@ def of_model(
     )
 
 
-def _caches(spec: ModelSpec, shape: Shape) -> dict[str, int] | None:
+def _caches(spec: ModelSpec, shape: BatchShape) -> dict[str, int] | None:
     if not isinstance(spec, Transformer) or spec.decoder is None:
         return None
     sizes = {name: cache_bytes(spec, shape.length, kind, source=shape.source) for name, kind in CACHES.items()}
     return {name: size for name, size in sizes.items() if size} or None
 
 
-def _changed(shape: Shape, rows: int | None, length: int | None) -> Shape:
+def _changed(shape: BatchShape, rows: int | None, length: int | None) -> BatchShape:
     for name, value in (("rows", rows), ("length", length)):
         if value is not None and value < 1:
             raise ValueError(f"--{name} is a number of at least 1, not {value}")
     source = (length or shape.source) if shape.source else 0
-    return Shape(rows or shape.rows, length or shape.length, source)
+    return BatchShape(rows or shape.rows, length or shape.length, source)

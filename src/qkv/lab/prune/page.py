@@ -14,7 +14,7 @@ from ...look.html import render
 from ...look.svg import readable, tag
 from ...runs.report.story import Section
 from ...runs.report.table import table
-from .result import Pruned
+from .result import PruningResult
 
 PAGE = "pruning.html"
 STAGES = {"before": "before", "pruned": "pruned", "finetuned": "fine-tuned"}
@@ -25,7 +25,7 @@ MEASURES = {
 }
 
 
-def write_page(result: Pruned, sizes: Mapping[str, int], folder: Path) -> Path:
+def write_page(result: PruningResult, sizes: Mapping[str, int], folder: Path) -> Path:
     """Write the page into a folder; `sizes` are the numbers of heads of each layer before."""
     before, after = result.parameters
     sections = [_results(result), _removed(result, sizes), _factorized(result), _importance(result), _curve(result)]
@@ -48,11 +48,11 @@ def write_page(result: Pruned, sizes: Mapping[str, int], folder: Path) -> Path:
     return path
 
 
-def _speed(result: Pruned) -> str:
+def _speed(result: PruningResult) -> str:
     return f"{readable(result.speeds['after'])} a second, {readable(result.speeds['before'])} before"
 
 
-def _words(result: Pruned) -> str:
+def _words(result: PruningResult) -> str:
     """What was removed and factorized, in words."""
     parts = []
     if result.heads:
@@ -68,7 +68,7 @@ def _words(result: Pruned) -> str:
     return " and ".join([*without, *factorized]) or "with nothing removed"
 
 
-def _results(result: Pruned) -> Section:
+def _results(result: PruningResult) -> Section:
     names = list(result.metrics["before"])
     rows = [
         (STAGES[stage], [shown(name, metrics[name]) if name in metrics else "" for name in names])
@@ -78,7 +78,7 @@ def _results(result: Pruned) -> Section:
     return Section("Results", table("", [display_of(name).title for name in names], rows, "results"), note)
 
 
-def _removed(result: Pruned, sizes: Mapping[str, int]) -> Section | None:
+def _removed(result: PruningResult, sizes: Mapping[str, int]) -> Section | None:
     rows: list[tuple[str, list[str]]] = [
         (name, [", ".join(map(str, heads)), f"{sizes[name] - len(heads)} of {sizes[name]} heads"])
         for name, heads in result.heads.items()
@@ -91,7 +91,7 @@ def _removed(result: Pruned, sizes: Mapping[str, int]) -> Section | None:
     return Section("Removed", body, "Layers and heads are counted from 0.")
 
 
-def _factorized(result: Pruned) -> Section | None:
+def _factorized(result: PruningResult) -> Section | None:
     if not result.ranks:
         return None
     rows = [
@@ -102,7 +102,7 @@ def _factorized(result: Pruned) -> Section | None:
     return Section("Low rank", table("layer", ["matrices"], rows, "ranks of matrices"), note)
 
 
-def _importance(result: Pruned) -> Section | None:
+def _importance(result: PruningResult) -> Section | None:
     if not result.importance:
         return None
     most = max(map(len, result.importance.values()))
@@ -116,7 +116,7 @@ def _importance(result: Pruned) -> Section | None:
     return Section("Importance of heads", picture, MEASURES[result.by])
 
 
-def _curve(result: Pruned) -> Section | None:
+def _curve(result: PruningResult) -> Section | None:
     if not result.curve:
         return None
     charts = []

@@ -33,7 +33,7 @@ from ...runs.recipes.recipe import Recipe
 from ...runs.train.train import train
 from .examples import loss_over, mean_loss, repeated, sum_loss
 from .page import write_page
-from .result import Pruned
+from .result import PruningResult
 from .speed import speeds
 
 By = Literal["gradient", "ablation", "gates"]
@@ -61,7 +61,7 @@ def prune(
     overwrite: bool = False,
     device: str | torch.device = "auto",
     console: Console | None = None,
-) -> Pruned:
+) -> PruningResult:
     """Remove parts of a trained run and write the smaller run to `out`, with `pruning.json` and `pruning.html`.
 
     heads:    share of all heads to remove, the least important ones, or heads by layer: {"decoder.0": [1, 3]}.
@@ -116,8 +116,8 @@ def prune(
     metrics = {"before": before.metrics}
     sizes = {name: layer.n_heads for name, layer in job.layers.items()}
 
-    def result(pruned: Run) -> Pruned:
-        return Pruned(
+    def result(pruned: Run) -> PruningResult:
+        return PruningResult(
             run.name,
             folder,
             measure if importance else "given",
@@ -148,7 +148,7 @@ def prune(
     return _reported(result(pruned), sizes, folder)
 
 
-def _reported(result: Pruned, sizes: Mapping[str, int], folder: Path) -> Pruned:
+def _reported(result: PruningResult, sizes: Mapping[str, int], folder: Path) -> PruningResult:
     """Write a result and its page into a folder."""
     write_text(folder / PRUNING, result.to_json())
     write_page(result, sizes, folder)

@@ -1,4 +1,4 @@
-"""`Pruned`, what was removed from a run and what it cost."""
+"""`PruningResult`, what was removed from a run and what it cost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Pruned:
+class PruningResult:
     """The result of `prune`, which is also in `pruning.json`.
 
     heads, neurons, layers: what was removed; neurons by their number.

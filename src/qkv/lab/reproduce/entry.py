@@ -1,4 +1,4 @@
-"""`Entry`: a published result, the commands that reproduce it, and every difference of set-up (`entries/NAME.yaml`)."""
+"""`PublishedResult`: a published result, how it is reproduced, and every difference of set-up (`entries/NAME.yaml`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Goal = Literal["at least", "at most", "within 2 %", ""]
 _PACKED = ("", ".gz", ".xz")  # endings with which a file may be kept
 
 
-class Figure(Spec):
+class PublishedFigure(Spec):
     """A number that is published, and where the commands leave ours.
 
     published: the number, or what the source says in words.
@@ -85,7 +85,7 @@ class DataFile(Spec):
         return None
 
 
-class Entry(Spec):
+class PublishedResult(Spec):
     """A published result.
 
     title, source, link: what was published, by whom, and where.
@@ -105,7 +105,7 @@ class Entry(Spec):
     data: tuple[DataFile, ...] = ()
     prepare: str = ""
     steps: tuple[str, ...]
-    figures: tuple[Figure, ...] = Field(min_length=1)
+    figures: tuple[PublishedFigure, ...] = Field(min_length=1)
     differences: tuple[str, ...]
     ranked: bool = False
     minutes: float
@@ -129,7 +129,7 @@ class Entry(Spec):
         return {name: path for name, path in found.items() if path is not None}
 
 
-class Kept(Spec):
+class KeptResult(Spec):
     """What was measured of an entry (`results/NAME.json`).
 
     figures:  by name.
@@ -154,10 +154,10 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml")))
 
 
-def kept(name: str) -> Kept | None:
+def kept(name: str) -> KeptResult | None:
     """What was measured of an entry before this version was made; None if nothing was."""
     path = _folder("results") / f"{name}.json"
-    return Kept.from_dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+    return KeptResult.from_dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
 
 
 def _folder(name: str) -> Any:

@@ -19,7 +19,7 @@ from ...core.atomic import make_folder, write_file
 from ...core.several import path as path_of
 from ...io.directories.layout import write_json, write_text
 from ...runs.report.start import processor
-from .entry import Entry, Kept, kept
+from .entry import KeptResult, PublishedResult, kept
 from .prepare import PREPARATIONS
 from .table import comparison
 
@@ -32,11 +32,11 @@ class Reproduction:
     """The result of `reproduce`; `result` is None if it was interrupted."""
 
     folder: Path
-    result: Kept | None = None
+    result: KeptResult | None = None
 
 
 def reproduce(
-    entry: Entry, data: Path | str | None, out: Path | str, *, command: str = "", say: Say = print
+    entry: PublishedResult, data: Path | str | None, out: Path | str, *, command: str = "", say: Say = print
 ) -> Reproduction:
     """Run the commands of an entry in `out` and write `comparison.md` and `comparison.json` there.
 
@@ -54,7 +54,7 @@ def reproduce(
             return Reproduction(out)
         if status:
             raise ValueError(f"{entry.name}: `qkv {step}` ended with status {status}; its message is above")
-    result = Kept(
+    result = KeptResult(
         figures={figure.name: figure.read(out) for figure in entry.figures},
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         machine=f"{processor()}, {torch.get_num_threads()} thread{'s' if torch.get_num_threads() > 1 else ''}",
@@ -67,7 +67,7 @@ def reproduce(
     return Reproduction(out, result)
 
 
-def commands(entry: Entry, files: Mapping[str, Path], out: Path) -> list[str]:
+def commands(entry: PublishedResult, files: Mapping[str, Path], out: Path) -> list[str]:
     """The commands of an entry with their paths, as they are typed."""
     return [f"qkv {_filled(step, files, out)}" for step in entry.steps]
 

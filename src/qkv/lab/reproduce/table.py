@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .entry import Entry, Figure, Kept, kept, names
+from .entry import KeptResult, PublishedFigure, PublishedResult, kept, names
 
 _MET = {True: "met", False: "not met", None: ""}
 
 
-def entries() -> list[tuple[Entry, Kept | None]]:
+def entries() -> list[tuple[PublishedResult, KeptResult | None]]:
     """All entries with what was measured of them."""
-    return [(Entry.load(name), kept(name)) for name in names()]
+    return [(PublishedResult.load(name), kept(name)) for name in names()]
 
 
-def verdict(figure: Figure, ours: float | None) -> str:
+def verdict(figure: PublishedFigure, ours: float | None) -> str:
     """Whether a goal is met, with the goal: `not met (at least 41.02)`; empty without a goal."""
     aim = figure.aim
     if aim is None:
@@ -23,7 +23,7 @@ def verdict(figure: Figure, ours: float | None) -> str:
     return goal if ours is None else f"{_MET[figure.met(ours)]} ({goal})"
 
 
-def rows(entry: Entry, result: Kept | None) -> list[list[str]]:
+def rows(entry: PublishedResult, result: KeptResult | None) -> list[list[str]]:
     """For each figure: its name, the published number, ours, and whether the goal is met."""
     lines = []
     for figure in entry.figures:
@@ -39,7 +39,7 @@ def rows(entry: Entry, result: Kept | None) -> list[list[str]]:
     return lines
 
 
-def order(entry: Entry, result: Kept) -> str:
+def order(entry: PublishedResult, result: KeptResult) -> str:
     """Return a sentence comparing the published order of figures with ours, or "" if the entry is not ranked."""
     pairs = [(figure.published, result.figures.get(figure.name)) for figure in entry.figures]
     numbers = [(float(theirs), ours) for theirs, ours in pairs if not isinstance(theirs, str) and ours is not None]
@@ -55,7 +55,7 @@ def order(entry: Entry, result: Kept) -> str:
     )
 
 
-def comparison(entry: Entry, result: Kept, earlier: Kept | None) -> str:
+def comparison(entry: PublishedResult, result: KeptResult, earlier: KeptResult | None) -> str:
     """The comparison of one result as Markdown."""
     head = ["", "published", "ours", "goal"] + (["ours before"] if earlier is not None else [])
     lines = rows(entry, result)
@@ -93,12 +93,12 @@ def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     )
 
 
-def _when(result: Kept) -> str:
+def _when(result: KeptResult) -> str:
     minutes = "" if result.minutes is None else f", {result.minutes:g} min"
     return f"{result.date}{minutes}"
 
 
-def _note(entry: Entry, result: Kept | None) -> str:
+def _note(entry: PublishedResult, result: KeptResult | None) -> str:
     """What differs, and where ours comes from."""
     sentences = " ".join(entry.differences)
     if result is None:

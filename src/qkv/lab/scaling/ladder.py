@@ -14,7 +14,7 @@ from rich.console import Console
 from ...core.spec import counted
 from ...data.tokenizers.tokenizer import Tokenizer
 from ...nn.cost import time
-from ...nn.cost.flops import Shape, training_flops
+from ...nn.cost.flops import BatchShape, training_flops
 from ...nn.cost.throughput import peak_flops
 from ...nn.models.transformer import Transformer
 from ...runs.planning.batch_shape import widest
@@ -24,7 +24,7 @@ from ...runs.train.train import Job
 from ...training.mixed_precision import DTYPES, choose
 from ...training.parallel.team import Team
 from ..costs.measured_time import training_seconds
-from .study import Size, Study
+from .study import LadderSize, ScalingStudy
 
 FEWEST_STEPS = 20
 WARMUP = 0.1  # of the steps, at most
@@ -42,7 +42,7 @@ class Rung:
     """
 
     name: str
-    size: Size
+    size: LadderSize
     budget: float
     recipe: Recipe
     spec: Any
@@ -50,14 +50,14 @@ class Rung:
     tokens: int
     flops: float
     lr: float
-    shape: Shape
+    shape: BatchShape
 
     @property
     def parameters(self) -> int:
         return int(self.spec.n_parameters)
 
 
-def ladder(study: Study) -> list[Rung]:
+def ladder(study: ScalingStudy) -> list[Rung]:
     """The runs, smaller budgets and sizes first. Reads the data for the vocabulary and the lengths of rows.
 
     Raises ValueError if a budget is too small for one of the sizes.
@@ -79,7 +79,7 @@ def ladder(study: Study) -> list[Rung]:
     return rungs
 
 
-def _recipe(study: Study, size: Size) -> Recipe:
+def _recipe(study: ScalingStudy, size: LadderSize) -> Recipe:
     """The recipe with the model of another size."""
     data = study.recipe
     for key, value in study.scaled(size).items():
@@ -92,7 +92,9 @@ def _recipe(study: Study, size: Size) -> Recipe:
         raise ValueError(f"the model of size {size}: {error}") from None
 
 
-def _rung(study: Study, budget: float, size: Size, recipe: Recipe, tokenizer: Tokenizer | None, shape: Shape) -> Rung:
+def _rung(
+    study: ScalingStudy, budget: float, size: LadderSize, recipe: Recipe, tokenizer: Tokenizer | None, shape: BatchShape
+) -> Rung:
     name = f"{budget:.3g}-{size}".replace("+", "")
     spec = recipe.resolve_data(tokenizer).model.spec(None if tokenizer is None else tokenizer.vocab_size)
     by_step = training_flops(spec, shape) * recipe.training.accumulate
@@ -128,7 +130,7 @@ def _settings(recipe: Recipe, steps: int, lr: float) -> dict[str, object]:
 
 def predicted_seconds(rungs: Sequence[Rung], device: torch.device) -> dict[str, float]:
     """Predict the seconds of each run, from a few training steps of each size measured on this device."""
-    by_size: dict[Size, float] = {}
+    by_size: dict[LadderSize, float] = {}
     for rung in rungs:
         if rung.size not in by_size:
             by_size[rung.size] = _step_seconds(rung, device)

@@ -19,7 +19,7 @@ _SHAPES = ("circle", "square", "diamond", "triangle")
 
 
 @dataclass(frozen=True)
-class Layer:
+class ChartLayer:
     """Points (x, y) of one name, drawn as a curve, as marks, or as both; the shape of marks and the dashes of curves differ.
 
     band:     (x, low, high) of an interval around the curve.
@@ -62,7 +62,7 @@ class _Axis:
 
 def log_chart(
     title: str,
-    layers: Sequence[Layer],
+    layers: Sequence[ChartLayer],
     *,
     x_label: str,
     y_label: str,
@@ -104,7 +104,7 @@ def log_chart(
     )
 
 
-def _color(layer: Layer, index: int) -> int:
+def _color(layer: ChartLayer, index: int) -> int:
     return (index if layer.color is None else layer.color) % _COLORS
 
 
@@ -114,7 +114,7 @@ def _padded(low: float, high: float, share: float) -> tuple[float, float]:
     return low * math.exp(-room), high * math.exp(room)
 
 
-def _legend(layers: Sequence[Layer], width: float) -> tuple[Markup, int]:
+def _legend(layers: Sequence[ChartLayer], width: float) -> tuple[Markup, int]:
     """Draw a sample and the name of each layer that has one; return the number of rows too."""
     parts, x, rows = [], 0.0, 1
     for i, layer in enumerate(layers):
@@ -155,17 +155,17 @@ def _path(places: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{number(x, 1)} {number(y, 1)}" for x, y in places)
 
 
-def _band(layer: Layer, color: int, x_axis: _Axis, y_axis: _Axis) -> Markup:
+def _band(layer: ChartLayer, color: int, x_axis: _Axis, y_axis: _Axis) -> Markup:
     upper = [(x_axis(x), y_axis(high)) for x, _, high in layer.band]
     lower = [(x_axis(x), y_axis(low)) for x, low, _ in reversed(layer.band)]
     return tag("path", d=f"{_path([*upper, *lower])}Z", class_=f"dot s{color}", fill_opacity=0.16)
 
 
-def _curve(layer: Layer, color: int, x_axis: _Axis, y_axis: _Axis) -> Markup:
+def _curve(layer: ChartLayer, color: int, x_axis: _Axis, y_axis: _Axis) -> Markup:
     return tag("path", d=_path([(x_axis(x), y_axis(y)) for x, y in layer.points]), class_=f"line s{color}")
 
 
-def _marks(layer: Layer, color: int, x_axis: _Axis, y_axis: _Axis) -> Markup:
+def _marks(layer: ChartLayer, color: int, x_axis: _Axis, y_axis: _Axis) -> Markup:
     tooltips = layer.tooltips or [f"{readable(x, 4)}: {readable(y, 4)}" for x, y in layer.points]
     marks = zip(layer.points, tooltips, strict=True)
     return join(*(_mark(x_axis(x), y_axis(y), color, tag("title", tooltip)) for (x, y), tooltip in marks))

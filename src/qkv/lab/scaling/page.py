@@ -17,7 +17,7 @@ from ...runs.report.table import table
 from ..laws.laws import LEVEL, SYMBOLS, Estimate, Laws
 from ..laws.points import Points
 from ..studies.page import write_report
-from .log_chart import Layer, log_chart
+from .log_chart import ChartLayer, log_chart
 from .runs import Outcome
 
 CURVE = 48  # points of a curve
@@ -45,7 +45,7 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
-class Source:
+class PointsSource:
     """Where points come from: a title, a lead, a note, and for a study its runs as (name, lr, steps, outcome)."""
 
     title: str
@@ -55,7 +55,7 @@ class Source:
 
 
 def write_page(
-    laws: Laws, path: Path, source: Source, held_out: Sequence[HeldOut] = (), budgets: Sequence[float] = ()
+    laws: Laws, path: Path, source: PointsSource, held_out: Sequence[HeldOut] = (), budgets: Sequence[float] = ()
 ) -> Path:
     """Write the report and return its path. `budgets` are more FLOPs to predict the best use of."""
     sections = [
@@ -115,7 +115,7 @@ def _losses(laws: Laws, held_out: Sequence[HeldOut]) -> Section:
     points = laws.points
     best = [laws.optimum(flops) for flops in _compute_axis(points)]
     layers = [
-        Layer(
+        ChartLayer(
             "best use of compute, by the parametric loss",
             [(one.flops, one.loss.value) for one in best],
             band=[(one.flops, one.loss.low, one.loss.high) for one in best],
@@ -123,10 +123,10 @@ def _losses(laws: Laws, held_out: Sequence[HeldOut]) -> Section:
     ]
     if laws.compute is not None:
         line = [(flops, float(laws.compute.loss(flops))) for flops in _compute_axis(points)]
-        layers.append(Layer("Kaplan's L(C)", line, color=3))
+        layers.append(ChartLayer("Kaplan's L(C)", line, color=3))
     rows = points.to_rows()
     layers.append(
-        Layer(
+        ChartLayer(
             "runs",
             [(row["flops"], row["loss"]) for row in rows],
             marks=True,
@@ -137,7 +137,7 @@ def _losses(laws: Laws, held_out: Sequence[HeldOut]) -> Section:
     )
     if held_out:
         layers.append(
-            Layer(
+            ChartLayer(
                 "runs held out",
                 [(one.flops, one.loss) for one in held_out],
                 marks=True,
@@ -165,11 +165,11 @@ def _profiles(laws: Laws) -> list[Section]:
     points, layers, minima = laws.points, [], []
     for i, parabola in enumerate(laws.isoflop.parabolas):
         sizes = np.geomspace(*parabola.sizes, CURVE)
-        layers.append(Layer("", list(zip(sizes.tolist(), parabola.at(sizes).tolist(), strict=True)), color=i))
+        layers.append(ChartLayer("", list(zip(sizes.tolist(), parabola.at(sizes).tolist(), strict=True)), color=i))
         near = points[np.abs(np.log(points.flops / parabola.flops)) < np.log(1.08)]
         runs = near.to_rows()
         layers.append(
-            Layer(
+            ChartLayer(
                 f"{_flops(parabola.flops)} FLOPs",
                 [(row["parameters"], row["loss"]) for row in runs],
                 marks=True,
@@ -201,11 +201,11 @@ def _frontier(laws: Laws) -> Section:
         estimates: list[Estimate] = [getattr(one, attribute) for one in best]
         curve = [(one.flops, estimate.value) for one, estimate in zip(best, estimates, strict=True)]
         band = [(one.flops, estimate.low, estimate.high) for one, estimate in zip(best, estimates, strict=True)]
-        layers.append(Layer(name, curve, band=band, color=color))
+        layers.append(ChartLayer(name, curve, band=band, color=color))
         minima = [p for p in (laws.isoflop.parabolas if laws.isoflop else ()) if p.inside]
         if minima:
             marks = [(p.flops, float(getattr(p, attribute))) for p in minima]
-            layers.append(Layer(f"{name} of IsoFLOP minima", marks, marks=True, curve=False, color=color))
+            layers.append(ChartLayer(f"{name} of IsoFLOP minima", marks, marks=True, curve=False, color=color))
     chart = log_chart(
         "Compute-optimal size and tokens", layers, x_label="FLOPs of training", y_label="number", show_x=_flops
     )
@@ -283,7 +283,7 @@ def _remarks(laws: Laws) -> list[Section]:
     return [Section("Remarks", tag("ul", *(tag("li", remark) for remark in remarks)))] if remarks else []
 
 
-def _runs(source: Source, folder: Path) -> Section:
+def _runs(source: PointsSource, folder: Path) -> Section:
     rows: list[tuple[str, list[str | Markup]]] = []
     for name, lr, steps, outcome in source.runs:
         loss = "diverged" if outcome.loss is None else f"{outcome.loss:.4f}"

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from ...core import yamls
-from ...io.directories.layout import EVALUATION, METRICS, State, read_json
+from ...io.directories.layout import EVALUATION, METRICS, RunState, read_json
 from ...runs.recipes.recipe import Recipe
 from ...runs.train.train import train
 from ...training.logging.metrics_file import read_metrics
@@ -59,13 +59,13 @@ def _train_job(job: tuple[str, Path, str]) -> Outcome:
 
 def train_run(recipe: Recipe, folder: Path, device: str) -> Outcome:
     """Train a run, or go on with it; a finished one is only read."""
-    state = State.of(folder)
-    if state is not State.FINISHED:
+    state = RunState.of(folder)
+    if state is not RunState.FINISHED:
         try:
             result = train(
                 recipe,
                 folder,
-                resume=state is State.STARTED,
+                resume=state is RunState.STARTED,
                 device=device,
                 console=Console(quiet=True, force_terminal=False),
             )

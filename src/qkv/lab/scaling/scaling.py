@@ -25,10 +25,10 @@ from ..laws.chinchilla import check
 from ..laws.laws import Laws, fit_laws
 from ..laws.points import Points
 from .ladder import Rung, ladder, predicted_seconds, total_seconds
-from .page import HeldOut, Source, write_page
+from .page import HeldOut, PointsSource, write_page
 from .progress import shown, table
 from .runs import Outcome, run_all
-from .study import Study
+from .study import ScalingStudy
 
 SETTINGS, RUNS, POINTS, RESULTS = "scaling.yaml", "runs.json", "points.csv", "scaling.json"
 BOOTSTRAP = 200
@@ -46,7 +46,7 @@ class Scaled:
 
 
 def scale(
-    study: Study,
+    study: ScalingStudy,
     out: Path | str,
     *,
     jobs: int | None = None,
@@ -69,7 +69,7 @@ def scale(
     Raises ValueError, before anything is trained, if the ladder is not valid, would take longer than `seconds`, or gives too
     few points for a fit, or if `out` holds something else.
     """
-    several.instance(study, Study, "study", "Study.load")
+    several.instance(study, ScalingStudy, "study", "Study.load")
     several.flags(plan=plan, resume=resume, overwrite=overwrite)
     several.whole_numbers(1, jobs=jobs, bootstrap=bootstrap)
     several.numbers(0, seconds=seconds)
@@ -117,7 +117,9 @@ def _train(
         return run_all(left, out, device, jobs, record)
 
 
-def _finish(study: Study, out: Path, rungs: Sequence[Rung], outcomes: dict[str, Outcome], bootstrap: int) -> Scaled:
+def _finish(
+    study: ScalingStudy, out: Path, rungs: Sequence[Rung], outcomes: dict[str, Outcome], bootstrap: int
+) -> Scaled:
     """Fit the laws and write the results."""
     layout.write_text(out / POINTS, _table(study, rungs, outcomes))
     trained = [rung for rung in rungs if outcomes[rung.name].loss is not None]
@@ -131,7 +133,7 @@ def _finish(study: Study, out: Path, rungs: Sequence[Rung], outcomes: dict[str, 
     runs = [{**_row(study, rung, rungs), **outcomes[rung.name].to_dict()} for rung in rungs]
     results = {"name": study.name, "rate": study.scaling.rate, "runs": runs, "laws": laws.to_dict()}
     layout.write_json(out / RESULTS, {**results, "held_out": [one.to_dict() for one in held_out]})
-    source = Source(
+    source = PointsSource(
         study.name,
         str(study.recipe.get("description") or ""),
         f"{counted(len(rungs), 'run')}, trained for this study; learning rate {_rule(study)}.",
@@ -142,12 +144,12 @@ def _finish(study: Study, out: Path, rungs: Sequence[Rung], outcomes: dict[str, 
     return Scaled(out, outcomes, laws, held_out, page)
 
 
-def _rule(study: Study) -> str:
+def _rule(study: ScalingStudy) -> str:
     ladder = study.scaling
     return "the same for all sizes" if not ladder.exponent else f"∝ width^−{ladder.exponent:g}"
 
 
-def _is_held_out(rung: Rung, rungs: Sequence[Rung], study: Study) -> bool:
+def _is_held_out(rung: Rung, rungs: Sequence[Rung], study: ScalingStudy) -> bool:
     largest = max(rungs, key=lambda rung: rung.parameters).size
     return study.scaling.hold_out == "largest" and rung.size == largest
 
@@ -191,7 +193,7 @@ def _predict(rungs: Sequence[Rung], device: torch.device, jobs: int, most: float
     tell(console, f"{counted(len(rungs), 'run')} will take about {span(total)}{at_a_time}.")
 
 
-def _admit(study: Study, out: Path, resume: bool, overwrite: bool) -> None:
+def _admit(study: ScalingStudy, out: Path, resume: bool, overwrite: bool) -> None:
     """Check that `out` is free, or can be resumed or overwritten. Raises ValueError if it can't be used."""
     saved = saved_study(out, SETTINGS, "a scaling study")
     if saved is None:
@@ -215,7 +217,7 @@ def _outcomes(out: Path) -> dict[str, Outcome]:
     return {name: Outcome(**one) for name, one in saved.items()}
 
 
-def _row(study: Study, rung: Rung, rungs: Sequence[Rung]) -> dict[str, Any]:
+def _row(study: ScalingStudy, rung: Rung, rungs: Sequence[Rung]) -> dict[str, Any]:
     return {
         "recipe": study.name,
         "run": rung.name,
@@ -230,7 +232,7 @@ def _row(study: Study, rung: Rung, rungs: Sequence[Rung]) -> dict[str, Any]:
     }
 
 
-def _table(study: Study, rungs: Sequence[Rung], outcomes: Mapping[str, Outcome]) -> str:
+def _table(study: ScalingStudy, rungs: Sequence[Rung], outcomes: Mapping[str, Outcome]) -> str:
     """`points.csv`: a row for each run; `loss` is empty if it diverged."""
     text = io.StringIO()
     rows = [{**_row(study, rung, rungs), "loss": outcomes[rung.name].loss} for rung in rungs]

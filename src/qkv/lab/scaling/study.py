@@ -1,4 +1,4 @@
-"""`Study`: a recipe, the budgets and sizes of its ladder, and the rule for learning rates."""
+"""`ScalingStudy`: a recipe, the budgets and sizes of its ladder, and the rule for learning rates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SIZE = re.compile(r"(\d+)x(\d+)")
 _RULE = re.compile(r"width\^-(\d+(?:\.\d+)?)")
 
 
-class Size(NamedTuple):
+class LadderSize(NamedTuple):
     """Width and number of layers, written `64x2`."""
 
     d_model: int
@@ -84,7 +84,7 @@ class Ladder(Spec):
         return 0.0 if match is None else float(match[1])
 
 
-class Study(Spec):
+class ScalingStudy(Spec):
     """A recipe and the ladder of its scaling study. In YAML it is a recipe with one more key, `scaling`."""
 
     recipe: dict[str, Any]
@@ -131,19 +131,19 @@ class Study(Spec):
             )
         return sizes
 
-    def sizes(self) -> list[Size]:
+    def sizes(self) -> list[LadderSize]:
         """The sizes of the ladder, the smallest first."""
         if self.scaling.sizes is not None:
-            return sorted({Size(*map(int, size.split("x"))) for size in self.scaling.sizes})
+            return sorted({LadderSize(*map(int, size.split("x"))) for size in self.scaling.sizes})
         own = self.own_sizes()
         width, depth = own["d_model"], own["n_layers"]
         factors = [STEP**-i for i in reversed(range(SIZES))]
         scaled = {
-            Size(max(MULTIPLE * round(width * f / MULTIPLE), MULTIPLE), max(round(depth * f), 1)) for f in factors
+            LadderSize(max(MULTIPLE * round(width * f / MULTIPLE), MULTIPLE), max(round(depth * f), 1)) for f in factors
         }
         return sorted(scaled)
 
-    def scaled(self, size: Size) -> dict[str, int]:
+    def scaled(self, size: LadderSize) -> dict[str, int]:
         """The sizes of the recipe's model at another width and depth: heads stay as wide as in the recipe, and feed-forward
         layers in proportion to the width. Raises ValueError for a width that heads can't divide."""
         own, width = self.own_sizes(), size.d_model

@@ -17,7 +17,7 @@ from .summary import TrialRow, best_of
 _ROWS = 15  # trials in the table, the latest ones
 
 
-class Progress(LiveTable):
+class TuningProgress(LiveTable):
     """A context in which a table shows the latest trials, the best one, and the time that is left."""
 
     def __init__(self, metric: str, mode: str, trials: int, console: Console) -> None:

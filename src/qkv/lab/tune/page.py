@@ -16,13 +16,13 @@ from ...runs.report.story import Section
 from ...runs.report.table import table
 from ..studies.page import file_list, write_report
 from .storage import DATABASE
-from .summary import FILES, Summary, TrialRow, trial_folder
+from .summary import FILES, TrialRow, TuningSummary, trial_folder
 from .tuning import Tuning
 
 _LINES = 8  # trials in the chart of learning curves, the best ones
 
 
-def write_page(tuning: Tuning, summary: Summary, out: Path) -> Path:
+def write_page(tuning: Tuning, summary: TuningSummary, out: Path) -> Path:
     """Write `report.html` and return its path."""
     sections = [
         _best(summary),
@@ -44,14 +44,14 @@ def write_page(tuning: Tuning, summary: Summary, out: Path) -> Path:
     )
 
 
-def _warning(summary: Summary) -> str:
+def _warning(summary: TuningSummary) -> str:
     if summary.best is None:
         return "No trial finished."
     failed = summary.count("failed")
     return f"{counted(failed, 'trial')} could not be trained; the table of trials says why." if failed else ""
 
 
-def _facts(summary: Summary) -> list[tuple[str, str, str]]:
+def _facts(summary: TuningSummary) -> list[tuple[str, str, str]]:
     counts = [(name, summary.count(name)) for name in ("finished", "pruned", "diverged")]
     facts = [("trials", str(len(summary.trials)), ", ".join(f"{n} {name}" for name, n in counts if n))]
     best = summary.best_row
@@ -61,7 +61,7 @@ def _facts(summary: Summary) -> list[tuple[str, str, str]]:
     return facts
 
 
-def _best(summary: Summary) -> Section | None:
+def _best(summary: TuningSummary) -> Section | None:
     best = summary.best_row
     if best is None:
         return None
@@ -78,7 +78,7 @@ def _best(summary: Summary) -> Section | None:
     return Section("Best settings", tag("div", *parts), note)
 
 
-def _importance(tuning: Tuning, summary: Summary) -> Section | None:
+def _importance(tuning: Tuning, summary: TuningSummary) -> Section | None:
     if not summary.importance:
         return None
     ranges = {one.key: str(one) for one in tuning.space}
@@ -94,7 +94,7 @@ def _bar(share: float) -> str:
     return "█" * round(12 * share) or "▏"
 
 
-def _progress(summary: Summary) -> Section | None:
+def _progress(summary: TuningSummary) -> Section | None:
     """The value of each finished trial, and the best so far."""
     done = [row for row in summary.trials if row.result.status == "finished" and row.result.value is not None]
     if len(done) < 2:
@@ -111,7 +111,7 @@ def _progress(summary: Summary) -> Section | None:
     return Section("Search", tag("div", chart, class_="charts"), "Finished trials, in the order in which they began")
 
 
-def _values(tuning: Tuning, summary: Summary) -> list[Section]:
+def _values(tuning: Tuning, summary: TuningSummary) -> list[Section]:
     """The metric against the values of each range."""
     charts: list[Markup] = []
     for one in tuning.space:
@@ -130,7 +130,7 @@ def _values(tuning: Tuning, summary: Summary) -> list[Section]:
     return [Section("Settings", tag("div", *charts, class_="charts"), note)] if charts else []
 
 
-def _curves(summary: Summary) -> Section | None:
+def _curves(summary: TuningSummary) -> Section | None:
     sign = 1 if summary.mode == "min" else -1
     rows = sorted(
         (row for row in summary.trials if row.result.value is not None and len(row.result.points) > 1),
@@ -146,7 +146,7 @@ def _curves(summary: Summary) -> Section | None:
     return Section("Learning", tag("div", chart, class_="charts"), "Evaluations of the best trials during training")
 
 
-def _trials(summary: Summary, out: Path) -> Section:
+def _trials(summary: TuningSummary, out: Path) -> Section:
     keys = list(dict.fromkeys(key for row in summary.trials for key in row.settings))
     head = ["result", display_of(summary.metric).title, *(key.split(".")[-1] for key in keys), "steps", "seconds"]
     rows = [(f"trial {row.number}", _cells(row, keys, summary.metric)) for row in summary.trials]

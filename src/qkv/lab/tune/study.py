@@ -18,10 +18,10 @@ from ...io.directories import layout
 from ...runs.compare.study_directory import begun, check_contents, needs_resume, saved_study
 from ..studies.data import check_data
 from ..studies.processes import do_all
-from .live import Progress
+from .live import TuningProgress
 from .page import write_page
 from .storage import DATABASE, open_study, optuna
-from .summary import FILES, Summary, TrialRow, settings_of, summarize, trial_folder, write_tables
+from .summary import FILES, TrialRow, TuningSummary, settings_of, summarize, trial_folder, write_tables
 from .trial import TrialJob, TrialResult, train_trial
 from .tuning import Tuning
 
@@ -34,7 +34,7 @@ class Tuned:
     """The result of `tune`. `report` is None if it was interrupted; `summary` covers the trials that are done."""
 
     folder: Path
-    summary: Summary
+    summary: TuningSummary
     report: Path | None = None
 
 
@@ -91,7 +91,7 @@ def _run(
     results = {
         trial.number: TrialResult(**trial.user_attrs[_RESULT]) for trial in study.trials if trial.state.is_finished()
     }
-    progress = Progress(base.training.metric, base.training.mode, tuning.trials, console)
+    progress = TuningProgress(base.training.metric, base.training.mode, tuning.trials, console)
     progress.rows = [TrialRow(n, settings_of(tuning, study, n), one) for n, one in results.items()]
     text = (
         f"{counted(tuning.trials, 'trial')}, {max(0, tuning.trials - len(results))} left; the study is {out / DATABASE}"
@@ -165,7 +165,7 @@ class _Queue:
         self.results[number] = result
 
 
-def _train(queue: _Queue, jobs: int, progress: Progress) -> bool:
+def _train(queue: _Queue, jobs: int, progress: TuningProgress) -> bool:
     """Train the trials that are left. Returns whether none was interrupted."""
     known = set(queue.results)
 

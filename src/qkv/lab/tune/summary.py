@@ -30,7 +30,7 @@ class TrialRow:
 
 
 @dataclass(frozen=True)
-class Summary:
+class TuningSummary:
     """metric, mode: of the validation split, by which trials are compared.
 
     importance: by key, the share of the variance of the metric that it explains (fANOVA); empty with too few trials.
@@ -61,7 +61,7 @@ class Summary:
 
 def summarize(
     tuning: Tuning, study: Any, results: Mapping[int, TrialResult], out: Path, recipe: str, settings: Sequence[str]
-) -> Summary:
+) -> TuningSummary:
     """Summarize the trials that are done. `recipe` and `settings` are those of the command line."""
     base = tuning.base
     rows = tuple(TrialRow(n, settings_of(tuning, study, n), results[n]) for n in sorted(results))
@@ -74,7 +74,7 @@ def summarize(
         metrics = {name: float(value) for name, value in found.items() if value is not None}
         chosen = [f"{key}={value}" for key, value in best.settings.items()]
         command = shlex.join(["qkv", "train", recipe, *settings, *chosen, "--out", f"runs/{tuning.name}-best"])
-    return Summary(
+    return TuningSummary(
         tuning.name,
         base.training.metric,
         base.training.mode,
@@ -106,7 +106,7 @@ def trial_folder(out: Path, number: int) -> Path:
     return out / f"trial-{number:03d}"
 
 
-def write_tables(summary: Summary, out: Path) -> None:
+def write_tables(summary: TuningSummary, out: Path) -> None:
     """Write `trials.csv` and `trials.json`."""
     keys = list(dict.fromkeys(key for row in summary.trials for key in row.settings))
     file = io.StringIO()

@@ -44,7 +44,7 @@ class TrialResult:
     points: list[tuple[float, float]] = field(default_factory=list)
 
 
-class Pruned(Exception):
+class TrialPruned(Exception):
     """Raised in a training to stop it: its evaluations are worse than those of other trials."""
 
 
@@ -66,11 +66,11 @@ def train_trial(job: TrialJob) -> TrialResult | None:
                 warnings.simplefilter("ignore")
                 trial.report(float(value), int(record["step"]))
         if trial.should_prune():
-            raise Pruned
+            raise TrialPruned
 
     try:
         trained = train(recipe, job.folder, resume=True, device=job.device, callbacks=[report])
-    except Pruned:
+    except TrialPruned:
         return _result("pruned", job.folder, recipe)
     except Diverged as error:
         return _result("diverged", job.folder, recipe, str(error))

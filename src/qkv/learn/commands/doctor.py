@@ -13,7 +13,7 @@ from ...cli.options import Json
 from ...cli.say import console, echo, echo_json
 
 if TYPE_CHECKING:
-    from ..doctor.check import Check
+    from ..doctor.check import DoctorCheck
 
 
 def doctor(
@@ -41,23 +41,23 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _examine(build: bool, measure: bool) -> list[Check]:
+def _examine(build: bool, measure: bool) -> list[DoctorCheck]:
     """All checks; if PyTorch can't be imported, that alone."""
-    from ..doctor.check import Check
+    from ..doctor.check import DoctorCheck
 
     start = None if "torch" in sys.modules else time.perf_counter()
     try:
         import torch  # noqa: F401
     except (ImportError, OSError) as error:
         value = f"can't be imported: {' '.join(str(error).split())}"
-        return [Check("versions", "torch", value, "problem", 'pip install --force-reinstall "torch>=2.11,<2.15"')]
+        return [DoctorCheck("versions", "torch", value, "problem", 'pip install --force-reinstall "torch>=2.11,<2.15"')]
     seconds = None if start is None else time.perf_counter() - start
     from ..doctor.examination import examine
 
     return list(examine(build, measure, seconds))
 
 
-def _show(checks: Sequence[Check]) -> None:
+def _show(checks: Sequence[DoctorCheck]) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -83,7 +83,7 @@ def _show(checks: Sequence[Check]) -> None:
     echo(f"\n{'; '.join(counts)}")
 
 
-def _mark(check: Check) -> tuple[str, str]:
+def _mark(check: DoctorCheck) -> tuple[str, str]:
     """The sign before a line, and its style. What is optional and not installed has a sign of its own."""
     if check.status == "ok":
         return ("·", "dim") if check.remedy else ("✓", "green")

@@ -9,7 +9,7 @@ Status = Literal["ok", "note", "problem"]
 
 
 @dataclass(frozen=True)
-class Check:
+class DoctorCheck:
     """One line of `qkv doctor`.
 
     status: "ok"; "note", where something is slow or an optional part is missing; "problem", where something is broken.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from . import devices, kernels, packages, speed, storage, threads
-from .check import Check
+from .check import DoctorCheck
 
 
-def examine(build: bool = False, measure: bool = True, seconds_of_import: float | None = None) -> Iterator[Check]:
+def examine(build: bool = False, measure: bool = True, seconds_of_import: float | None = None) -> Iterator[DoctorCheck]:
     """Yield the checks of versions, devices, threads, kernels, storage and, with `measure`, of speed.
 
     With `build`, C++ kernels that are not compiled yet are compiled.

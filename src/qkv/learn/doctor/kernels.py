@@ -16,7 +16,7 @@ import torch
 from ...nn.attention.attend import attend
 from ...nn.kernels.native import compiler, prebuilt
 from ...nn.patterns.basic import window
-from .check import Check
+from .check import DoctorCheck
 
 SECTION = "kernels"
 PURPOSES = {
@@ -38,7 +38,7 @@ _INSTALL = {
 _TOLERANCE = 1e-4
 
 
-def checks(build: bool = False) -> Iterator[Check]:
+def checks(build: bool = False) -> Iterator[DoctorCheck]:
     """Yield the compiler and each source of kernels. With `build`, compile those that are missing."""
     command = compiler.compiler()
     reason = None if command is None else compiler.why_it_fails(command)
@@ -46,23 +46,23 @@ def checks(build: bool = False) -> Iterator[Check]:
     yield _compiler(command, reason)
     for name in PURPOSES:
         if not _fits(name):
-            yield Check(SECTION, PURPOSES[name], "not used: this processor has no AMX")
+            yield DoctorCheck(SECTION, PURPOSES[name], "not used: this processor has no AMX")
             continue
         if build and works:
             compiler.library(name)
         yield _kernels(name, works, build)
 
 
-def _compiler(command: str | None, reason: str | None) -> Check:
+def _compiler(command: str | None, reason: str | None) -> DoctorCheck:
     if command is None:
         remedy = next((words for tool, words in _INSTALL.items() if shutil.which(tool)), "install g++ or clang++")
-        return Check(SECTION, "compiler", "none: models can't be compiled with --compile either", "note", remedy)
+        return DoctorCheck(SECTION, "compiler", "none: models can't be compiled with --compile either", "note", remedy)
     if reason is not None:
         value = f"{command} does not compile kernels: {' '.join(reason.split())[:300]}"
         chosen = bool(os.environ.get("CXX", "").strip())
         remedy = f"{'unset CXX, or ' if chosen else ''}set CXX to a C++17 compiler with OpenMP, such as g++"
-        return Check(SECTION, "compiler", value, "problem" if chosen else "note", remedy)
-    return Check(SECTION, "compiler", f"{command}: {_first_line([*shlex.split(command), '--version'])}")
+        return DoctorCheck(SECTION, "compiler", value, "problem" if chosen else "note", remedy)
+    return DoctorCheck(SECTION, "compiler", f"{command}: {_first_line([*shlex.split(command), '--version'])}")
 
 
 def _first_line(command: list[str]) -> str:
@@ -76,7 +76,7 @@ def _fits(name: str) -> bool:
     return not matrix or prebuilt.TARGETS[name][0].needs <= prebuilt.processor_flags()
 
 
-def _kernels(name: str, compiles: bool, tried: bool) -> Check:
+def _kernels(name: str, compiles: bool, tried: bool) -> DoctorCheck:
     title, path = PURPOSES[name], compiler.existing(name)
     if path is None:
         return _missing(title, compiles, tried)
@@ -84,34 +84,34 @@ def _kernels(name: str, compiles: bool, tried: bool) -> Check:
     try:
         ctypes.CDLL(str(path))
     except OSError as error:
-        return Check(SECTION, title, f"{path} can't be loaded: {error}", "problem", f"rm {path}")
+        return DoctorCheck(SECTION, title, f"{path} can't be loaded: {error}", "problem", f"rm {path}")
     if name == "block_sparse":
         difference = _difference()
         if not difference < _TOLERANCE:
             value = f"{path} computes wrong numbers: they differ by {difference:.2g}"
             remedy = f"rm {path}, and run `qkv doctor --build`; if that does not help, report a bug"
-            return Check(SECTION, title, value, "problem", remedy)
+            return DoctorCheck(SECTION, title, value, "problem", remedy)
         place += f", loaded; differs from PyTorch by {difference:.0e}"
     else:
         place += ", loaded"
-    return Check(SECTION, title, place)
+    return DoctorCheck(SECTION, title, place)
 
 
-def _missing(title: str, compiles: bool, tried: bool) -> Check:
+def _missing(title: str, compiles: bool, tried: bool) -> DoctorCheck:
     refused = compiler.cache_refused()
     if compiles and refused is not None:
         value = f"{refused}, so kernels can't be kept there"
-        return Check(SECTION, title, value, "problem", "set QKV_CACHE to a folder of your own")
+        return DoctorCheck(SECTION, title, value, "problem", "set QKV_CACHE to a folder of your own")
     if compiles and tried:
         value = "could not be compiled: the warning above says why"
-        return Check(SECTION, title, value, "problem", "report it as a bug, with the warning")
+        return DoctorCheck(SECTION, title, value, "problem", "report it as a bug, with the warning")
     if compiles:
         value = "not compiled yet: the first use waits for that, a few seconds"
-        return Check(SECTION, title, value, "note", "qkv doctor --build")
+        return DoctorCheck(SECTION, title, value, "note", "qkv doctor --build")
     value = "none: slower PyTorch operations are used instead"
     if platform.system() == "Windows":
-        return Check(SECTION, title, value, "note", "use qkv in WSL, where they work as on Linux")
-    return Check(SECTION, title, value, "note", "install a compiler as above")
+        return DoctorCheck(SECTION, title, value, "note", "use qkv in WSL, where they work as on Linux")
+    return DoctorCheck(SECTION, title, value, "note", "install a compiler as above")
 
 
 def _difference() -> float:

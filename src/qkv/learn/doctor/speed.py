@@ -12,7 +12,7 @@ from ...nn.cost.accelerators import KNOWN, bandwidth
 from ...nn.cost.throughput import peak_flops
 from ...training.mixed_precision import bf16_instructions
 from . import threads
-from .check import Check
+from .check import DoctorCheck
 
 SECTION = "speed"
 
@@ -25,7 +25,7 @@ _LEAST_BANDWIDTH = 5e9  # bytes per second of a usual memory, with one thread
 _SMALL = 124e6  # parameters of GPT-2
 
 
-def checks(seconds_of_import: float | None = None) -> Iterator[Check]:
+def checks(seconds_of_import: float | None = None) -> Iterator[DoctorCheck]:
     """Yield the time to import PyTorch, if it was measured, products in fp32 and bf16, and memory bandwidth.
 
     Takes about four seconds on a CPU.
@@ -52,23 +52,23 @@ def expected_flops() -> float | None:
     return cores * clock.current * 1e6 * per_cycle
 
 
-def _import(seconds: float) -> Check:
+def _import(seconds: float) -> DoctorCheck:
     value = f"{seconds:.1f} s"
     if seconds < 10 or threads.is_busy():
-        return Check(SECTION, "import of PyTorch", value)
+        return DoctorCheck(SECTION, "import of PyTorch", value)
     remedy = "install the environment on a local disk; the second start of the day is faster"
-    return Check(SECTION, "import of PyTorch", f"{value}: slow disk", "note", remedy)
+    return DoctorCheck(SECTION, "import of PyTorch", f"{value}: slow disk", "note", remedy)
 
 
-def _product(flops: float, expected: float | None) -> Check:
+def _product(flops: float, expected: float | None) -> DoctorCheck:
     count = torch.get_num_threads()
     name, value = "fp32 products", f"{flops / 1e9:,.0f} GFLOP/s with {count} thread{'s' * (count > 1)}"
     if expected is None:
-        return Check(SECTION, name, value)
+        return DoctorCheck(SECTION, name, value)
     value += f"; about {expected / 1e9:,.0f} expected of this CPU"
     if flops >= _SHARE * expected:
-        return Check(SECTION, name, value)
-    return Check(SECTION, name, value, "note", _why())
+        return DoctorCheck(SECTION, name, value)
+    return DoctorCheck(SECTION, name, value, "note", _why())
 
 
 def _why() -> str:
@@ -77,29 +77,31 @@ def _why() -> str:
     return "the CPU may be throttled by heat or a power plan, or shared with other virtual machines: run it again later"
 
 
-def _bf16(bf16: float, fp32: float) -> Check:
+def _bf16(bf16: float, fp32: float) -> DoctorCheck:
     value = f"{bf16 / 1e9:,.0f} GFLOP/s, {bf16 / fp32:.1f} times fp32"
     if bf16 >= fp32 or threads.is_busy():
-        return Check(SECTION, "bf16 products", value)
-    return Check(SECTION, "bf16 products", value, "note", "train with training.precision=fp32 on this CPU")
+        return DoctorCheck(SECTION, "bf16 products", value)
+    return DoctorCheck(SECTION, "bf16 products", value, "note", "train with training.precision=fp32 on this CPU")
 
 
-def _memory(speed: float) -> Check:
+def _memory(speed: float) -> DoctorCheck:
     tokens = speed / (4 * _SMALL)
     value = f"{speed / 1e9:,.1f} GB/s read: at most {tokens:,.0f} tokens/s from a model of GPT-2's size in fp32"
     if speed >= _LEAST_BANDWIDTH:
-        return Check(SECTION, "memory", value)
-    return Check(SECTION, "memory", value, "note", _why())
+        return DoctorCheck(SECTION, "memory", value)
+    return DoctorCheck(SECTION, "memory", value, "note", _why())
 
 
-def _gpu(device: torch.device) -> Check:
+def _gpu(device: torch.device) -> DoctorCheck:
     speed, read = peak_flops(device, torch.bfloat16), bandwidth(device)
     value = f"{speed / 1e12:,.0f} TFLOP/s in bf16, {read / 1e9:,.0f} GB/s read"
     model = torch.cuda.get_device_name(device).lower()
     known = next((one for name, one in KNOWN.items() if name in model.replace("-", " ").split()), None)
     if known is None:
-        return Check(SECTION, "GPU", value)
+        return DoctorCheck(SECTION, "GPU", value)
     value += f"; its data sheet says {known.peak('bf16') / 1e12:,.0f} and {known.bandwidth / 1e9:,.0f}"
     if speed >= _SHARE * known.peak("bf16"):
-        return Check(SECTION, "GPU", value)
-    return Check(SECTION, "GPU", value, "note", "`nvidia-smi` shows whether other programs use it, and its power limit")
+        return DoctorCheck(SECTION, "GPU", value)
+    return DoctorCheck(
+        SECTION, "GPU", value, "note", "`nvidia-smi` shows whether other programs use it, and its power limit"
+    )

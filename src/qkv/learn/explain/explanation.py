@@ -9,7 +9,7 @@ from typing import Any
 from ...core import json_files
 from ...core.atomic import write_file
 from . import page
-from .steps import Step, Table
+from .steps import LabeledTable, Step
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Explanation:
         write_file(path, self.to_html().encode())
         return path
 
-    def table(self, caption: str) -> Table:
+    def table(self, caption: str) -> LabeledTable:
         """The first table whose caption begins with `caption`. Raises KeyError if there is none."""
         for step in self.steps:
             for table in step.tables:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ...nn.kernels import reference
-from .steps import Step, Table, dot, listing, matrix, number, numbers
+from .steps import LabeledTable, Step, dot, listing, matrix, number, numbers
 from .subject import Attended
 
 FEW = 6  # keys whose weighted sum is written out
@@ -95,7 +95,7 @@ def weighted_sum(a: Attended) -> Step:
     lines: tuple[str, ...] = ()
     if len(a.keys) <= FEW:
         lines = tuple(f"out[{i + 1}] = {dot(w, a.v[:, i], FEW)}" for i in range(min(len(out), FEW)))
-    tables: list[Table] = []
+    tables: list[LabeledTable] = []
     if len(a.keys) > FEW:
         norms = w * a.v.norm(dim=-1)
         tables.append(listing(a.keys, {"weight": w, "weight · ‖v‖": norms}, "what each key brings", "weight"))

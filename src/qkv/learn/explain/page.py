@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from ...look.html import render
 from ...look.svg import join, tag
-from .steps import Step, Table
+from .steps import LabeledTable, Step
 
 
 def page(name: str, title: str, about: str, steps: Sequence[Step]) -> str:
@@ -35,7 +35,7 @@ def _step(step: Step) -> Markup:
     return join(*parts, tables)
 
 
-def _table(table: Table) -> Markup:
+def _table(table: LabeledTable) -> Markup:
     note = tag("p", table.note, class_="cut") if table.note else ""
     head = tag("tr", tag("td", ""), *(tag("th", column, scope="col") for column in table.columns))
     rows = (
@@ -48,7 +48,7 @@ def _table(table: Table) -> Markup:
     return tag("div", tag("div", drawn, class_="scroll", tabindex="0"), note)
 
 
-def _cell(table: Table, value: object, text: str) -> Markup:
+def _cell(table: LabeledTable, value: object, text: str) -> Markup:
     if isinstance(value, str):
         return tag("td", text, class_="words")
     if table.shaded and isinstance(value, float):

@@ -15,7 +15,7 @@ from .explanation import Explanation
 from .subject import Subject
 
 
-class Entry(NamedTuple):
+class ExplanationEntry(NamedTuple):
     """The module of an explanation, one line about it, and what a model needs for it."""
 
     module: str
@@ -23,24 +23,34 @@ class Entry(NamedTuple):
     needs: str
 
 
-EXPLANATIONS: dict[str, Entry] = {
-    "attention": Entry(
+EXPLANATIONS: dict[str, ExplanationEntry] = {
+    "attention": ExplanationEntry(
         "attention", "similarities, scaling, soft-max and weighted sum for one query", "attention layers"
     ),
-    "multihead": Entry("multihead", "projections, heads, concatenation and output projection", "multi-head attention"),
-    "mask": Entry("mask", "a causal mask: why scores are masked, and not weights", "a decoder with self-attention"),
-    "cross": Entry("cross", "a decoder's query over the tokens of a source", "cross-attention to a source"),
-    "decoder-step": Entry("decoder_step", "the third target word of a five-word source", "cross-attention to a source"),
-    "bahdanau": Entry("bahdanau", "an RNN's alignment with its source", "a recurrent decoder with attention"),
-    "position": Entry("position", "positional encodings and their dot products by distance", "positional encodings"),
-    "bpe": Entry("bpe", "where each merge of a tokenizer comes from", "a subword tokenizer"),
-    "beam": Entry("beam", "each step of a beam search", "a model that generates texts"),
-    "layernorm": Entry("layernorm", "the normalization of one token's vector", "normalization layers"),
-    "flash": Entry("flash", "the online soft-max of FlashAttention, tile by tile", "attention layers"),
-    "kv-cache": Entry("kv_cache", "a decoding step with and without its cache", "a decoder with a KV cache"),
-    "moe": Entry("moe", "a router's choice of experts, and their load", "a mixture of experts"),
-    "lora": Entry("lora", "a low-rank update of a matrix", "a LoRA adapter"),
-    "backprop": Entry("backprop", "a backward pass of attention by hand", "attention layers"),
+    "multihead": ExplanationEntry(
+        "multihead", "projections, heads, concatenation and output projection", "multi-head attention"
+    ),
+    "mask": ExplanationEntry(
+        "mask", "a causal mask: why scores are masked, and not weights", "a decoder with self-attention"
+    ),
+    "cross": ExplanationEntry("cross", "a decoder's query over the tokens of a source", "cross-attention to a source"),
+    "decoder-step": ExplanationEntry(
+        "decoder_step", "the third target word of a five-word source", "cross-attention to a source"
+    ),
+    "bahdanau": ExplanationEntry(
+        "bahdanau", "an RNN's alignment with its source", "a recurrent decoder with attention"
+    ),
+    "position": ExplanationEntry(
+        "position", "positional encodings and their dot products by distance", "positional encodings"
+    ),
+    "bpe": ExplanationEntry("bpe", "where each merge of a tokenizer comes from", "a subword tokenizer"),
+    "beam": ExplanationEntry("beam", "each step of a beam search", "a model that generates texts"),
+    "layernorm": ExplanationEntry("layernorm", "the normalization of one token's vector", "normalization layers"),
+    "flash": ExplanationEntry("flash", "the online soft-max of FlashAttention, tile by tile", "attention layers"),
+    "kv-cache": ExplanationEntry("kv_cache", "a decoding step with and without its cache", "a decoder with a KV cache"),
+    "moe": ExplanationEntry("moe", "a router's choice of experts, and their load", "a mixture of experts"),
+    "lora": ExplanationEntry("lora", "a low-rank update of a matrix", "a LoRA adapter"),
+    "backprop": ExplanationEntry("backprop", "a backward pass of attention by hand", "attention layers"),
 }
 
 

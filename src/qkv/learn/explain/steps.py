@@ -1,4 +1,4 @@
-"""`Step` and `Table`: what one step of a computation shows, which the terminal, JSON and HTML render alike."""
+"""`Step` and `LabeledTable`: what one step of a computation shows, which the terminal, JSON and HTML render alike."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Values = Tensor | Sequence[Value]
 
 
 @dataclass(frozen=True)
-class Table:
+class LabeledTable:
     """Numbers labelled with tokens. Values are unrounded; None is an empty cell.
 
     shaded: cells are weights from 0 to 1, drawn with a background of that strength.
@@ -52,7 +52,7 @@ class Step:
     text: str = ""
     equation: str = ""
     lines: tuple[str, ...] = ()
-    tables: tuple[Table, ...] = ()
+    tables: tuple[LabeledTable, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -71,7 +71,7 @@ def matrix(
     caption: str = "",
     shaded: bool = False,
     around: int | None = None,
-) -> Table:
+) -> LabeledTable:
     """A table of a matrix (or of a vector, as one row), cut to `MOST` rows and columns.
 
     Columns without names are numbered from 1. The row `around` is among those that are kept.
@@ -88,7 +88,7 @@ def matrix(
         for kept, count, what in ((kept_rows, n_rows, "rows"), (kept_columns, n_columns, "columns"))
         if len(kept) < count
     ]
-    return Table(
+    return LabeledTable(
         tuple(rows[r] for r in kept_rows),
         tuple(columns[c] for c in kept_columns),
         cut,
@@ -103,7 +103,7 @@ def listing(
     columns: Mapping[str, Values],
     caption: str = "",
     by: str | None = None,
-) -> Table:
+) -> LabeledTable:
     """A table of several quantities of the same things, such as the score and the weight of each key.
 
     Of more than `MOST` rows those with the largest values in the column `by` are kept, in their order, with their
@@ -124,7 +124,9 @@ def listing(
                 note += f"; that of the others adds up to {number(rest)}"
             rows = [f"{i} {row}" for i, row in enumerate(rows)]
     values = tuple(tuple(column[i] for column in lists.values()) for i in kept)
-    return Table(tuple(rows[i] for i in kept), tuple(lists), values, caption, False, True, _shown([note] * bool(note)))
+    return LabeledTable(
+        tuple(rows[i] for i in kept), tuple(lists), values, caption, False, True, _shown([note] * bool(note))
+    )
 
 
 def number(value: float, whole: bool = False) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .explanation import Explanation
-from .steps import Step, Table
+from .steps import LabeledTable, Step
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -42,7 +42,7 @@ def _step(step: Step, console: Console) -> None:
         console.print(Padding(row, INDENT))
 
 
-def _drawn(table: Table, width: int) -> Group:
+def _drawn(table: LabeledTable, width: int) -> Group:
     """A table with its caption above and its note below."""
     from rich import box
     from rich.console import Group
@@ -91,7 +91,7 @@ def _row(groups: list[Group]) -> Grid:
     return grid
 
 
-def fitting(table: Table, width: int) -> Table:
+def fitting(table: LabeledTable, width: int) -> LabeledTable:
     """The table with as many columns as fit into `width` characters, and a note that says so."""
     from rich.cells import cell_len
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from .pages import Cell, Page
+from .pages import CodeCell, Page
 
 PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)]+\.svg)\)")
 LINK = re.compile(r"(?<!!)(\[[^\]]*\])\((?![a-z]+:|#)([^)#\s]+)((?:#[^)]*)?)\)")
@@ -17,7 +17,7 @@ def notebook(page: Page, documents: str) -> dict[str, Any]:
     """The notebook as JSON data. Pictures are inside it; links to other documents lead to `documents`, an address."""
     cells, count = [], 0
     for number, part in enumerate(page.parts()):
-        if isinstance(part, Cell):
+        if isinstance(part, CodeCell):
             count += 1
             output = {"output_type": "stream", "name": "stdout", "text": _lines(part.output)}
             cells.append(

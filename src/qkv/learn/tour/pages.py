@@ -17,7 +17,7 @@ ROW = re.compile(r"^\| (\d+)\. \[([^\]]+)\]\(([^)]+)\.md\) \| (.*) \|$", re.MULT
 
 
 @dataclass(frozen=True)
-class Cell:
+class CodeCell:
     """Code, and what it prints."""
 
     code: str
@@ -41,13 +41,13 @@ class Page:
     def text(self) -> str:
         return self.path.read_text(encoding="utf-8")
 
-    def parts(self) -> list[str | Cell]:
+    def parts(self) -> list[str | CodeCell]:
         """Markdown and cells, in their order."""
-        text, parts, end = self.text, list[str | Cell](), 0
+        text, parts, end = self.text, list[str | CodeCell](), 0
         for match in CELL.finditer(text):
-            parts += [text[end : match.start()], Cell(match[1], match[2] or "")]
+            parts += [text[end : match.start()], CodeCell(match[1], match[2] or "")]
             end = match.end()
-        return [part for part in (*parts, text[end:]) if isinstance(part, Cell) or part.strip()]
+        return [part for part in (*parts, text[end:]) if isinstance(part, CodeCell) or part.strip()]
 
 
 @cache
@@ -108,7 +108,7 @@ def run(page: Page, place: Path) -> Iterator[str]:
     """Run the cells of a page one after another in a folder, where pictures are written; yield what each prints."""
     names: dict[str, object] = {"__name__": page.name}
     for part in page.parts():
-        if isinstance(part, Cell):
+        if isinstance(part, CodeCell):
             with contextlib.chdir(place), contextlib.redirect_stdout(io.StringIO()) as output:
                 exec(compile(part.code, page.path.name, "exec"), names)
             yield output.getvalue()

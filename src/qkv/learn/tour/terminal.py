@@ -13,7 +13,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from .notebook import PICTURE
-from .pages import Cell, Page, run
+from .pages import CodeCell, Page, run
 
 
 def walk(page: Page, console: Console, wait: Callable[[], None] = lambda: None) -> None:
@@ -24,7 +24,7 @@ def walk(page: Page, console: Console, wait: Callable[[], None] = lambda: None) 
     with tempfile.TemporaryDirectory() as place:
         outputs = run(page, Path(place))
         for part in page.parts():
-            if isinstance(part, Cell):
+            if isinstance(part, CodeCell):
                 code = Syntax(part.code.rstrip(), "python", background_color="default", word_wrap=True)
                 console.print(Padding(code, (1, 0, 1, 4)))
                 wait()

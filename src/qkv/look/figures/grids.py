@@ -17,7 +17,7 @@ _SLANT = 55  # rotation of column labels, in degrees
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
+class ValueGrid:
     """values[r][c], not negative: rows (queries) of columns (keys). The largest is opaque, or `top` if it is given.
 
     rows, columns: labels; without them the grid has none.
@@ -34,12 +34,12 @@ class Grid:
         return [[float(value) for value in row] for row in values]
 
 
-def grids(file: Path | str, *shown: Grid, across: int = 3) -> None:
+def grids(file: Path | str, *shown: ValueGrid, across: int = 3) -> None:
     """Draw grids with their titles, `across` in a row, from left to right."""
     save(file, chart(shown, across))
 
 
-def chart(shown: Iterable[Grid], across: int = 3) -> Markup:
+def chart(shown: Iterable[ValueGrid], across: int = 3) -> Markup:
     """Return the grids as SVG markup."""
     every = list(shown)
     if not every:
@@ -65,7 +65,7 @@ def chart(shown: Iterable[Grid], across: int = 3) -> Markup:
     )
 
 
-def _grid(grid: Grid, slot: float) -> tuple[Markup, float]:
+def _grid(grid: ValueGrid, slot: float) -> tuple[Markup, float]:
     """One grid at the origin, and its height."""
     values = grid.numbers()
     columns = len(values[0])

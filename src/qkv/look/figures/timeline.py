@@ -16,7 +16,7 @@ _FONT, _ROW = 12.0, 26.0
 
 
 @dataclass(frozen=True)
-class Span:
+class WorkSpan:
     """A period of work that begins at `start` and lasts `length`. `kind` selects its color; `label` is drawn inside."""
 
     start: float
@@ -25,12 +25,12 @@ class Span:
     label: str = ""
 
 
-def timeline(file: Path | str, title: str, rows: Mapping[str, Sequence[Span]]) -> None:
+def timeline(file: Path | str, title: str, rows: Mapping[str, Sequence[WorkSpan]]) -> None:
     """Draw the spans of each row along a time axis. Gaps are idle time. There are at most four kinds."""
     save(file, chart(title, rows))
 
 
-def chart(title: str, rows: Mapping[str, Sequence[Span]]) -> Markup:
+def chart(title: str, rows: Mapping[str, Sequence[WorkSpan]]) -> Markup:
     """Return the timeline as SVG markup."""
     kinds = list(dict.fromkeys(span.kind for spans in rows.values() for span in spans))
     end = max((span.start + span.length for spans in rows.values() for span in spans), default=0.0)

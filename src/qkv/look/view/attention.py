@@ -18,7 +18,7 @@ MOST_WEIGHTS = 2_100_000  # in a page; beyond that, evenly spread layers are dra
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class LayerAttention:
     """Attention of one layer: `weights[h, t, s]` is the weight of key s for query t in the h-th head on display.
 
     name:     of the module, such as "encoder.blocks.0.attention".
@@ -41,7 +41,7 @@ class Layer:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class AttentionGroup:
     """Layers with the same queries and keys: the attention of an encoder, a decoder, or a decoder to its source.
 
     name:    "encoder", "decoder" or "cross", or "rollout of encoder" …
@@ -52,11 +52,11 @@ class Group:
     name: str
     query: str
     key: str
-    layers: tuple[Layer, ...]
+    layers: tuple[LayerAttention, ...]
     total: int
     note: str = ""
 
-    def layer(self, index: int) -> Layer:
+    def layer(self, index: int) -> LayerAttention:
         """Return the layer with an index. Raises ValueError if it is not on display."""
         for layer in self.layers:
             if layer.index == index:
@@ -94,7 +94,7 @@ def attention_groups(
     axes: Mapping[str, tuple[Axis, Axis]],
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
-) -> list[Group]:
+) -> list[AttentionGroup]:
     """Compute the weights on display of every group that has axes (queries, keys).
 
     Raises ValueError for a layer or head that no group has.
@@ -144,11 +144,11 @@ def _group(
     chosen: list[int],
     axes: Mapping[str, tuple[Axis, Axis]],
     heads: Sequence[int] | None,
-) -> Group:
+) -> AttentionGroup:
     query, key = axes[name]
     layers = tuple(layer_weights(group[i], i, query.rows, key.shown, heads) for i in chosen)
     note = "" if len(chosen) == len(group) else f"{len(chosen)} of {len(group)} layers are drawn"
-    return Group(name, query.name, key.name, layers, len(group), note)
+    return AttentionGroup(name, query.name, key.name, layers, len(group), note)
 
 
 def layer_weights(
@@ -157,7 +157,7 @@ def layer_weights(
     rows: Sequence[int],
     columns: Sequence[int],
     heads: Sequence[int] | None = None,
-) -> Layer:
+) -> LayerAttention:
     """Compute the weights of one layer for some queries, keys and heads of the first sequence of the batch."""
     request, *others = requests
     chosen = tuple(range(request.n_heads)) if heads is None else tuple(h for h in heads if h < request.n_heads)
@@ -170,7 +170,7 @@ def layer_weights(
             weights[:, row] = tap.weights(other, chosen, [place])[0, :, 0].index_select(-1, at)
             if computed is not None:
                 computed[:, row] = True
-    return Layer(request.name, index, chosen, weights.float().cpu(), computed, request)
+    return LayerAttention(request.name, index, chosen, weights.float().cpu(), computed, request)
 
 
 def computed_pairs(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ...nn.attention import tap
 from ...nn.kernels.request import Request
-from .attention import Group, Layer
+from .attention import AttentionGroup, LayerAttention
 from .axis import Axis
 from .rotation import Rotation, rotation_of
 from .score import output_matrix, without_edits
@@ -53,7 +53,7 @@ def bits(mask: Bool[Tensor, "H T S"]) -> bytes:
 
 
 def group_json(
-    group: Group, axes: dict[str, Axis], model: nn.Module | None, arrays: Arrays, room: int
+    group: AttentionGroup, axes: dict[str, Axis], model: nn.Module | None, arrays: Arrays, room: int
 ) -> dict[str, Any]:
     """Return a group for the page. Vectors q and k are added while `arrays` has fewer than `room` characters."""
     query, key = axes[group.query], axes[group.key]
@@ -74,7 +74,7 @@ def group_json(
     }
 
 
-def _layer_json(layer: Layer, arrays: Arrays) -> dict[str, Any]:
+def _layer_json(layer: LayerAttention, arrays: Arrays) -> dict[str, Any]:
     levels, largest = quantized(layer.weights)
     mask = layer.computed
     same = mask is not None and bool((mask == mask[:1]).all())
@@ -89,7 +89,7 @@ def _layer_json(layer: Layer, arrays: Arrays) -> dict[str, Any]:
     }
 
 
-def _norms(layer: Layer, key: Axis, model: nn.Module | None, arrays: Arrays) -> int:
+def _norms(layer: LayerAttention, key: Axis, model: nn.Module | None, arrays: Arrays) -> int:
     """‖f(v)‖ of every key on display, for every head."""
     assert layer.request is not None
     request = layer.request
@@ -102,7 +102,7 @@ def _norms(layer: Layer, key: Axis, model: nn.Module | None, arrays: Arrays) -> 
     return arrays.add(torch.stack(rows).float().numpy().tobytes())
 
 
-def _vector_size(layer: Layer, query: Axis, key: Axis) -> int:
+def _vector_size(layer: LayerAttention, query: Axis, key: Axis) -> int:
     """Characters that the vectors of a layer take."""
     request = layer.request
     assert request is not None
@@ -112,7 +112,7 @@ def _vector_size(layer: Layer, query: Axis, key: Axis) -> int:
     return numbers * 8 // 3
 
 
-def _vectors(layer: Layer, query: Axis, key: Axis, model: nn.Module | None, arrays: Arrays) -> dict[str, Any]:
+def _vectors(layer: LayerAttention, query: Axis, key: Axis, model: nn.Module | None, arrays: Arrays) -> dict[str, Any]:
     """q (H, T, D), k (H, S, D), the position bias and what an intervention adds to scores (H, T, S) in fp16, and the tables
     of rotary positions; nothing for scores that are not dot products."""
     request = layer.request
@@ -154,7 +154,7 @@ def _rotation(rotation: Rotation, query: Axis, key: Axis, arrays: Arrays) -> dic
     return {"q": q, "k": k, "pairs": rotation.module.width // 2, "interleaved": rotation.module.interleaved}
 
 
-def _score_edits(request: Request, layer: Layer, query: Axis, key: Axis, arrays: Arrays) -> int | None:
+def _score_edits(request: Request, layer: LayerAttention, query: Axis, key: Axis, arrays: Arrays) -> int | None:
     """What an intervention adds to scores; None without one."""
     if all(one.scores is None for one in request.edits):
         return None

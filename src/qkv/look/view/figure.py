@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ...core.atomic import write_file
 from ..html import PAGE, render
 from . import picture, word_picture
-from .attention import Group
+from .attention import AttentionGroup
 from .axis import Axis
 from .encode import Arrays, group_json
 from .panels import Panel
@@ -28,12 +28,12 @@ ROOM = 2_700_000  # characters of arrays in a page, so that it has less than 3 M
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class InputView:
     """What is shown of one input.
 
     text:   the input: a text or the path of a file.
     axes:   by name.
-    groups: of attention, see `Group`.
+    groups: of attention, see `AttentionGroup`.
     facts:  (name, value): the prediction, the output …
     notes:  sentences on what is not shown, and why.
     focus:  by axis, the indices of the tokens whose dependencies are drawn alone at first.
@@ -42,13 +42,13 @@ class View:
 
     text: str
     axes: dict[str, Axis]
-    groups: tuple[Group, ...]
+    groups: tuple[AttentionGroup, ...]
     facts: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     focus: dict[str, list[int]] = field(default_factory=dict)
     panels: tuple[Panel, ...] = ()
 
-    def group(self, name: str | None = None) -> Group:
+    def group(self, name: str | None = None) -> AttentionGroup:
         """Return a group by its name, by default the first. Raises ValueError if there is none."""
         if not self.groups:
             raise ValueError("there is no attention in this figure; its notes say why")
@@ -72,7 +72,7 @@ class Figure:
     """
 
     title: str
-    views: tuple[View, ...]
+    views: tuple[InputView, ...]
     model: nn.Module | None = None
     head: tuple[int, int] | None = None
     kind: str | None = None
@@ -181,7 +181,7 @@ def check_suffix(path: str | Path) -> Path:
     return path
 
 
-def _view_json(view: View, model: nn.Module | None, arrays: Arrays, room: int) -> dict[str, Any]:
+def _view_json(view: InputView, model: nn.Module | None, arrays: Arrays, room: int) -> dict[str, Any]:
     axes = {}
     for name, axis in view.axes.items():
         image = None if axis.picture is None else "data:image/png;base64," + b64encode(axis.picture).decode()
@@ -197,7 +197,7 @@ def _view_json(view: View, model: nn.Module | None, arrays: Arrays, room: int) -
     }
 
 
-def _exact(group: Group) -> dict[str, Any]:
+def _exact(group: AttentionGroup) -> dict[str, Any]:
     return {
         "name": group.name,
         "queries": group.query,

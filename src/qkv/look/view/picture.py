@@ -13,7 +13,7 @@ from markupsafe import Markup
 from torch import Tensor
 
 from ..svg import join, tag, text_width
-from .attention import Group, Layer
+from .attention import AttentionGroup, LayerAttention
 from .axis import Axis
 
 _INK, _SOFT, _PAGE, _SHEET, _HEAT = "#1c1b22", "#5d5b68", "#fbfaf8", "#f1efea", (59, 47, 181)
@@ -101,7 +101,7 @@ def _font(size: int) -> Any:
 
 
 def draw(
-    group: Group, axes: Mapping[str, Axis], index: int | None = None, head: int | None = None, text: str = ""
+    group: AttentionGroup, axes: Mapping[str, Axis], index: int | None = None, head: int | None = None, text: str = ""
 ) -> Drawing:
     """Draw a layer of a group large, one head or the mean of its heads, and every layer and head small below."""
     layer = group.layers[-1] if index is None else group.layer(index)
@@ -129,7 +129,7 @@ def draw(
     return drawing
 
 
-def _thumbnails(drawing: Drawing, layers: Sequence[Layer], top: float) -> None:
+def _thumbnails(drawing: Drawing, layers: Sequence[LayerAttention], top: float) -> None:
     drawing.text(16, top - 10, "layers down, heads across")
     for row, layer in enumerate(layers):
         y = top + row * (_THUMB + _GAP)
@@ -172,7 +172,7 @@ def _mixed(share: float, color: tuple[int, int, int]) -> str:
     return "#" + "".join(f"{round(s + (c - s) * share):02x}" for s, c in zip(sheet, color, strict=True))
 
 
-def _spread(layers: Sequence[Layer]) -> list[Layer]:
+def _spread(layers: Sequence[LayerAttention]) -> list[LayerAttention]:
     """Return at most `_MOST` layers, evenly spread."""
     if len(layers) <= _MOST:
         return list(layers)

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ...nn.kernels.request import Request
-from .attention import Group, Layer, mean_weights
+from .attention import AttentionGroup, LayerAttention, mean_weights
 from .axis import Axis
 
 MOST_TOKENS = 1024  # of a sequence; the products are of matrices with this many rows and columns
@@ -29,7 +29,7 @@ def rollout(means: Sequence[Float[Tensor, "T T"]]) -> list[Float[Tensor, "T T"]]
     return products
 
 
-def rollout_group(name: str, layers: Sequence[Sequence[Request]], axis: Axis) -> Group | None:
+def rollout_group(name: str, layers: Sequence[Sequence[Request]], axis: Axis) -> AttentionGroup | None:
     """Return the rollout of a stack of self-attention layers as a group with one head for each layer.
 
     None if the sequence is longer than `MOST_TOKENS`, or a layer attends to other tokens than its own.
@@ -40,12 +40,13 @@ def rollout_group(name: str, layers: Sequence[Sequence[Request]], axis: Axis) ->
         return None
     products = rollout([mean_weights(layer, range(total), total) for layer in layers])
     rows, columns = torch.tensor(axis.rows), torch.tensor(axis.shown)
-    return Group(
+    return AttentionGroup(
         f"{name} rollout",
         axis.name,
         axis.name,
         tuple(
-            Layer(f"{name} rollout {i}", i, (0,), product[rows][:, columns][None]) for i, product in enumerate(products)
+            LayerAttention(f"{name} rollout {i}", i, (0,), product[rows][:, columns][None])
+            for i, product in enumerate(products)
         ),
         len(layers),
         "Attention of all layers up to this one multiplied, averaged over heads, with residual connections",

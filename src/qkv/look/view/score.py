@@ -14,7 +14,7 @@ from ...nn.attention import tap
 from ...nn.kernels.request import Edits, Request
 from ...nn.layers.linear import Linear
 from ...nn.layers.low_rank import LowRankLinear, plain
-from .attention import Layer
+from .attention import LayerAttention
 from .rotation import RotationTerm, rotation_of
 
 
@@ -120,7 +120,7 @@ def _products(one: ScoreBreakdown, most: int = 8) -> str:
 
 
 def score_breakdown(
-    layer: Layer, head: int, query: int, key: int, tokens: tuple[str, str], model: nn.Module | None = None
+    layer: LayerAttention, head: int, query: int, key: int, tokens: tuple[str, str], model: nn.Module | None = None
 ) -> ScoreBreakdown:
     """Break down the weight of token `key` for token `query`, with `tokens` as their labels.
 
@@ -203,7 +203,11 @@ def without_edits(request: Request, what: Literal["scores", "weights"]) -> Reque
 
 
 def value_norms(
-    layer: Layer, head: int, weights: Float[Tensor, " S"], values: Float[Tensor, "S E"], model: nn.Module | None
+    layer: LayerAttention,
+    head: int,
+    weights: Float[Tensor, " S"],
+    values: Float[Tensor, "S E"],
+    model: nn.Module | None,
 ) -> tuple[Float[Tensor, " S"], bool]:
     """Return ‖α_j f(v_j)‖ for every key j, and whether f is the head's part of the output projection or the identity."""
     matrix = output_matrix(model, layer.name, head, values.shape[-1])

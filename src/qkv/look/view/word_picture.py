@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 
 from ..svg import text_width
-from .attention import Group
+from .attention import AttentionGroup
 from .axis import Axis
 from .picture import FONT, Drawing, cells
 
@@ -15,7 +15,7 @@ SHADES = "the strongest shade of a row is its largest weight"
 
 
 def draw(
-    group: Group,
+    group: AttentionGroup,
     axes: Mapping[str, Axis],
     focus: Mapping[str, list[int]],
     index: int | None = None,

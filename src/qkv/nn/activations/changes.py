@@ -76,7 +76,7 @@ class Zero(Change):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Scale(Change):
+class ScaleActivation(Change):
     """x ← factor · x."""
 
     factor: float

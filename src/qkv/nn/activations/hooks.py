@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..attention import tap
 from ..attention.own_calls import only_if, own_calls
 from ..kernels.request import Request
-from .sites import Layer, Site
+from .sites import LayerSite, Site
 
 Function = Callable[[Site, Tensor], Tensor]
 
@@ -99,7 +99,7 @@ class _Counter:
 
 
 def _running(
-    layer: Layer | None, counters: dict[nn.Module, _Counter], stack: ExitStack, is_own: Callable[[], bool]
+    layer: LayerSite | None, counters: dict[nn.Module, _Counter], stack: ExitStack, is_own: Callable[[], bool]
 ) -> Callable[[], bool]:
     """Return a function that tells whether a call is the caller's, and the running block that of `layer`, which layers may
     share."""

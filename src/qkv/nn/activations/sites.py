@@ -23,7 +23,7 @@ PAIRS = {"rows": 0, "heads": 1, "positions": 2, "keys": 3}
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class LayerSite:
     """One layer of a stack. A block that several layers share runs once for each of them, in order."""
 
     stack: StackModule
@@ -52,7 +52,7 @@ class Site:
     where: Where
     axes: dict[str, int] = field(default_factory=lambda: SEQUENCE)
     split: tuple[int, int] | None = None
-    layer: Layer | None = None
+    layer: LayerSite | None = None
     request: str = ""
 
     @property
@@ -119,7 +119,7 @@ def select(known: dict[str, Site], patterns: Iterable[str]) -> Iterator[Site]:
 def _of_stack(name: str, stack: StackModule) -> Iterator[Site]:
     yield Site(f"{name}.embedding", stack.embedding, "output")
     for i, at in enumerate(stack.block_of):
-        layer, prefix = Layer(stack, stack.block(at), i), f"{name}.layers.{i}"
+        layer, prefix = LayerSite(stack, stack.block(at), i), f"{name}.layers.{i}"
         yield Site(f"{prefix}.input", layer.block, "input", layer=layer)
         for sublayer in layer.block.sublayers:
             yield from _of_sublayer(f"{prefix}.{sublayer}", f"{name}.blocks.{at}.{sublayer}", sublayer, layer)
@@ -127,7 +127,7 @@ def _of_stack(name: str, stack: StackModule) -> Iterator[Site]:
     yield Site(f"{name}.output", stack.norm, "output")
 
 
-def _of_sublayer(name: str, request: str, sublayer: str, layer: Layer) -> Iterator[Site]:
+def _of_sublayer(name: str, request: str, sublayer: str, layer: LayerSite) -> Iterator[Site]:
     module = getattr(layer.block, sublayer)
     yield Site(f"{name}.input", module, "input", layer=layer)
     if sublayer == "feedforward":
@@ -138,7 +138,7 @@ def _of_sublayer(name: str, request: str, sublayer: str, layer: Layer) -> Iterat
     yield Site(name, module, "output", layer=layer)
 
 
-def _of_attention(name: str, request: str, module: nn.Module, layer: Layer) -> Iterator[Site]:
+def _of_attention(name: str, request: str, module: nn.Module, layer: LayerSite) -> Iterator[Site]:
     heads, out = getattr(module, "n_heads", None), getattr(module, "out", None)
     if heads is None or not isinstance(out, nn.Module):
         return
@@ -153,5 +153,5 @@ def _of_attention(name: str, request: str, module: nn.Module, layer: Layer) -> I
     yield Site(f"{name}.heads", out, "input", BY_HEAD, (heads, -1), layer)
 
 
-def _pairs(name: str, where: Where, module: nn.Module, request: str, layer: Layer | None) -> Site:
+def _pairs(name: str, where: Where, module: nn.Module, request: str, layer: LayerSite | None) -> Site:
     return Site(f"{name}.{where}", module, where, PAIRS, None, layer, request)

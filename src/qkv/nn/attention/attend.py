@@ -15,7 +15,7 @@ from ...core.graphs import in_forward_mode
 from ...core.layout import Layout
 from ..kernels import backends, quantized_kv, reference
 from ..kernels.plan import Plan
-from ..kernels.request import Comparison, Request, Result, Weights, default_scale
+from ..kernels.request import Request, Result, ScoreFunction, WeightFunction, default_scale
 from ..kv_cache.quantization import QuantizedKV
 from ..patterns.basic import Full, Pattern
 from ..positions.base import Bias
@@ -39,8 +39,8 @@ class AttendOptions(TypedDict, total=False):
     plan: Plan | None
     clean: bool
     name: str
-    score: Comparison | None
-    weighting: Weights | None
+    score: ScoreFunction | None
+    weighting: WeightFunction | None
     sinks: Tensor | None
     observe: Callable[[Callable[[range], Tensor]], None] | None
 
@@ -89,8 +89,8 @@ def attend(
     plan: Plan | None = None,
     clean: bool = False,
     name: str = "",
-    score: Comparison | None = None,
-    weighting: Weights | None = None,
+    score: ScoreFunction | None = None,
+    weighting: WeightFunction | None = None,
     sinks: Float[Tensor, " H"] | None = None,
     observe: Callable[[Callable[[range], Tensor]], None] | None = None,
 ) -> Any:
@@ -312,7 +312,7 @@ def check_options(
         raise ValueError(f"softcap is a positive number, not {softcap}")
 
 
-def check_weighting(weighting: Weights | None, sinks: Tensor | None, return_lse: bool, n_heads: int) -> None:
+def check_weighting(weighting: WeightFunction | None, sinks: Tensor | None, return_lse: bool, n_heads: int) -> None:
     if weighting is not None and (sinks is not None or return_lse):
         wanted = "sinks belong" if sinks is not None else "a log-sum-exp belongs"
         raise ValueError(f"{wanted} to the soft-max, and the weighting is {weighting.kind!r}; leave one of them out")

@@ -262,7 +262,7 @@ def _finite(x: Features) -> tuple[Features, Tensor]:
 
 def sums_over(k: Features, v: Float[Tensor, "B T K E"], layout: Layout) -> Float[Tensor, "B K R E1"]:
     """Σ_s φ(k_s) [v_s, 1]ᵀ over the real tokens, for features without a log: what a `LinearState` holds after them."""
-    problem = Problem.of(k, k, v, layout, None)
+    problem = LinearProblem.of(k, k, v, layout, None)
     return torch.einsum("btkr,btke->bkre", problem.k, problem.v)
 
 
@@ -292,7 +292,7 @@ def _attended(
     state: LinearState | None,
     chunk: int,
 ) -> Float[Tensor, "B T H E"]:
-    problem = Problem.of(q, k, v, layout, docs)
+    problem = LinearProblem.of(q, k, v, layout, docs)
     if state is not None and v.shape[1] == 1:
         sums = _next(problem, state)
     elif causal or docs is not None:
@@ -306,7 +306,7 @@ def _attended(
 
 
 @dataclass
-class Problem:
+class LinearProblem:
     """Queries of G heads for each of K key-value heads; values with a column of ones, for the denominator."""
 
     q: Float[Tensor, "B T K G R"]
@@ -316,7 +316,7 @@ class Problem:
     docs: Int[Tensor, "B T"] | None
 
     @classmethod
-    def of(cls, q: Features, k: Features, v: Tensor, layout: Layout, docs: Tensor | None) -> Problem:
+    def of(cls, q: Features, k: Features, v: Tensor, layout: Layout, docs: Tensor | None) -> LinearProblem:
         """The problem, with zero features and values at padding."""
         wide = torch.promote_types(v.dtype, torch.float32)
         queries, (keys, log) = q.values, k
@@ -328,14 +328,14 @@ class Problem:
         return cls(grouped.to(wide), keys.to(wide), F.pad(v.to(wide), (0, 1), value=1.0), log, docs)
 
 
-def _everything(p: Problem) -> Float[Tensor, "B T H E1"]:
+def _everything(p: LinearProblem) -> Float[Tensor, "B T H E1"]:
     """φ(Q) (φ(K)ᵀ V)."""
     k = p.k if p.log is None else p.k * (p.log - p.log.amax(1, keepdim=True)).exp()[..., None]
     sums = torch.einsum("btkr,btke->bkre", k, p.v)
     return torch.einsum("btkgr,bkre->btkge", p.q, sums).flatten(2, 3)
 
 
-def _next(p: Problem, state: LinearState) -> Float[Tensor, "B 1 H E1"]:
+def _next(p: LinearProblem, state: LinearState) -> Float[Tensor, "B 1 H E1"]:
     """One token: add its key and value to the sum, and multiply the sum by its query."""
     k, v = p.k[:, 0], p.v[:, 0]
     sums = _start(state.sums, p)
@@ -349,7 +349,7 @@ def _next(p: Problem, state: LinearState) -> Float[Tensor, "B 1 H E1"]:
     return (p.q[:, 0] @ state.sums).flatten(1, 2)[:, None]
 
 
-def _start(sums: Tensor | None, p: Problem) -> Float[Tensor, "B K R E1"]:
+def _start(sums: Tensor | None, p: LinearProblem) -> Float[Tensor, "B K R E1"]:
     b, _, heads, width = p.k.shape
     return p.k.new_zeros(b, heads, width, p.v.shape[-1]) if sums is None else sums
 
@@ -368,7 +368,7 @@ class _Chunks:
     docs: Int[Tensor, "B 1 N C"]
 
     @classmethod
-    def of(cls, p: Problem, size: int) -> _Chunks:
+    def of(cls, p: LinearProblem, size: int) -> _Chunks:
         log = p.k.new_zeros(1, p.k.shape[1], 1) if p.log is None else p.log
         docs = torch.zeros(1, p.k.shape[1], dtype=torch.long, device=p.k.device) if p.docs is None else p.docs
         q, k, v, docs = (_by_chunk(t, size) for t in (p.q, p.k, p.v, docs[..., None]))
@@ -386,7 +386,7 @@ def _by_chunk(x: Tensor, size: int, fill: float = 0) -> Tensor:
     return x.unflatten(1, (-1, size)).movedim(3, 1)
 
 
-def _chunked(p: Problem, causal: bool, state: LinearState | None, size: int) -> Float[Tensor, "B T H E1"]:
+def _chunked(p: LinearProblem, causal: bool, state: LinearState | None, size: int) -> Float[Tensor, "B T H E1"]:
     """The sums for queries within their chunk, before it and, without causality, after it."""
     c, group, tokens = _Chunks.of(p, size), p.q.shape[3], p.k.shape[1]
     if p.log is None and p.docs is None:
@@ -396,7 +396,7 @@ def _chunked(p: Problem, causal: bool, state: LinearState | None, size: int) -> 
     return out.unflatten(3, (size, group)).movedim(1, 3).flatten(1, 2)[:, :tokens].flatten(2, 3)
 
 
-def _plain(c: _Chunks, p: Problem, group: int, state: LinearState | None) -> Float[Tensor, "B K N CG E1"]:
+def _plain(c: _Chunks, p: LinearProblem, group: int, state: LinearState | None) -> Float[Tensor, "B K N CG E1"]:
     """Causal, for features without logs and rows of one document."""
     size = c.k.shape[3]
     lower = torch.ones(size, size, dtype=torch.bool, device=c.k.device).tril().repeat_interleave(group, 0)
@@ -409,7 +409,7 @@ def _plain(c: _Chunks, p: Problem, group: int, state: LinearState | None) -> Flo
 
 
 def _weighted(
-    c: _Chunks, p: Problem, group: int, causal: bool, state: LinearState | None
+    c: _Chunks, p: LinearProblem, group: int, causal: bool, state: LinearState | None
 ) -> Float[Tensor, "B K N CG E1"]:
     """With logs and documents. All sums of query t are scaled by e^(−M_t), with M_t the largest log that it sees, so that
     the largest exponential is 1."""

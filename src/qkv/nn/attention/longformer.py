@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ...core.graphs import untraced
 from ...core.layout import Layout
 from ...core.spec import Cost
-from ..kv_cache.full import CrossState, State
+from ..kv_cache.full import AttentionState, CrossState
 from ..layers.linear import Linear
 from ..patterns.basic import Global, Pattern, global_tokens, window
 from .multi_head import Attention, MultiHeadAttention, Pass, refuse_crossing
@@ -66,7 +66,7 @@ class MultiHeadGlobalAttention(MultiHeadAttention):
         self.v_global = Linear(d_model, self.n_kv_heads * self.d_value, spec.bias)
 
     def mixed(
-        self, x: Float[Tensor, "B T M"], run: Pass, layout: Layout, state: State | CrossState | None = None
+        self, x: Float[Tensor, "B T M"], run: Pass, layout: Layout, state: AttentionState | CrossState | None = None
     ) -> Float[Tensor, "B T H E"]:
         if state is not None:
             raise ValueError(

@@ -20,7 +20,7 @@ from ...core.layout import Layout
 from ...core.ranks import TokenSplit
 from ...core.spec import Cost, Spec
 from ..kernels.plan import Plan
-from ..kv_cache.full import CrossState, InputState, KeyValueState, LayerState, SlotTables, State
+from ..kv_cache.full import AttentionState, CrossState, InputState, KeyValueState, LayerState, SlotTables
 from ..kv_cache.kinds import CacheKind
 from ..kv_cache.quantization import QuantizedKV
 from ..layers.linear import together
@@ -373,12 +373,12 @@ class MultiHeadAttention(nn.Module):
         self.k_norm = spec.qk_norm.module(kv * d if self.norms_all else d)
 
     def forward(
-        self, x: Float[Tensor, "B T M"], run: Pass, state: State | CrossState | None = None
+        self, x: Float[Tensor, "B T M"], run: Pass, state: AttentionState | CrossState | None = None
     ) -> Float[Tensor, "B T M"]:
         return self.out(self.mixed(x, run, run.layout, state).flatten(-2))
 
     def mixed(
-        self, x: Float[Tensor, "B T M"], run: Pass, layout: Layout, state: State | CrossState | None = None
+        self, x: Float[Tensor, "B T M"], run: Pass, layout: Layout, state: AttentionState | CrossState | None = None
     ) -> Float[Tensor, "B T H E"]:
         """The outputs of the heads, before `out`; `layout` is that of the queries."""
         projected = [self.q(x)] if self.cross else together(x, self.q, self.k, self.v)
@@ -397,7 +397,7 @@ class MultiHeadAttention(nn.Module):
 
     @staticmethod
     def _remembered(
-        k: Float[Tensor, "B T K D"], v: Float[Tensor, "B T K E"], run: Pass, state: State | CrossState
+        k: Float[Tensor, "B T K D"], v: Float[Tensor, "B T K E"], run: Pass, state: AttentionState | CrossState
     ) -> tuple[Tensor | QuantizedKV, Tensor | QuantizedKV]:
         """Keys and values of all tokens in the cache, including these, with rotary positions applied to keys."""
         if not state.unrotated:
@@ -466,7 +466,7 @@ class MultiHeadAttention(nn.Module):
         k = k if self.score is None else self.score.keys(k)
         return k, v.unflatten(-1, (self.n_kv_heads, self.d_value))
 
-    def _memory(self, run: Pass, state: State | CrossState | None) -> tuple[Tensor, Tensor, Layout]:
+    def _memory(self, run: Pass, state: AttentionState | CrossState | None) -> tuple[Tensor, Tensor, Layout]:
         """The encoder's keys and values: from the state if there is one, else projected here."""
         if isinstance(state, CrossState):
             return *state.keys_values, state.layout

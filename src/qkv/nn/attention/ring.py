@@ -38,7 +38,7 @@ _FULL = Full()
 
 
 @dataclass(frozen=True)
-class Schedule:
+class RingSchedule:
     """How `length` tokens are split over `shards` ranks, and whose keys a rank has at each step.
 
     Contiguous: rank i has chunk i of p. Zig-zag: chunks i and 2p − 1 − i of 2p. All chunks have the same length, with
@@ -129,11 +129,11 @@ class Ring(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class RingProblem:
     """What every rank knows: schedules, options of `attend`, and the layouts of the complete sequences."""
 
-    queries: Schedule
-    keys: Schedule
+    queries: RingSchedule
+    keys: RingSchedule
     layout: Layout
     kv_layout: Layout
     pattern: Pattern = _FULL
@@ -193,7 +193,7 @@ class Problem:
 
 
 def _forward(
-    problem: Problem, ring: Ring, q: list[Tensor], k: list[Tensor], v: list[Tensor], tensors: Sequence[Tensor]
+    problem: RingProblem, ring: Ring, q: list[Tensor], k: list[Tensor], v: list[Tensor], tensors: Sequence[Tensor]
 ) -> list[tuple[Tensor, Tensor]]:
     """For each rank of this process its output (B, T/p, H, E) and log-sum-exp (B, H, T/p), in at least fp32."""
     results = [_empty_result(x, y) for x, y in zip(q, v, strict=True)]
@@ -240,7 +240,7 @@ class _Backward:
 
 
 def _step_backward(
-    problem: Problem, rank: int, owner: int, rows: _Backward, received: Parcel, tensors: Sequence[Tensor]
+    problem: RingProblem, rank: int, owner: int, rows: _Backward, received: Parcel, tensors: Sequence[Tensor]
 ) -> list[Tensor | None]:
     """Gradients of q, k, v and the bias's tensors from one step, which is recomputed."""
     inputs = [x.detach() for x in (rows.q, *received, *tensors)]
@@ -254,7 +254,7 @@ def _step_backward(
 
 
 def _backward(
-    problem: Problem, ring: Ring, rows: list[_Backward], k: list[Tensor], v: list[Tensor], tensors: Sequence[Tensor]
+    problem: RingProblem, ring: Ring, rows: list[_Backward], k: list[Tensor], v: list[Tensor], tensors: Sequence[Tensor]
 ) -> tuple[list[Tensor], list[Parcel], list[Tensor]]:
     """Gradients of each rank's q, of its (k, v), and of the bias's tensors, summed over the ranks of this process.
 
@@ -285,7 +285,7 @@ class _Attention(torch.autograd.Function):
     """The ring as one operation: (problem, ring, q of each rank, k …, v …, bias …) → out of each rank, lse of each."""
 
     @staticmethod
-    def forward(ctx: Any, problem: Problem, ring: Ring, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, problem: RingProblem, ring: Ring, *tensors: Tensor) -> tuple[Tensor, ...]:
         q, k, v, rest = _sides(ring, tensors)
         results = _forward(problem, ring, q, k, v, rest)
         ctx.problem, ctx.ring = problem, ring
@@ -315,7 +315,7 @@ def _sides(ring: Ring, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Te
 
 
 def attend_shards(
-    problem: Problem, ring: Ring, q: Sequence[Tensor], k: Sequence[Tensor], v: Sequence[Tensor]
+    problem: RingProblem, ring: Ring, q: Sequence[Tensor], k: Sequence[Tensor], v: Sequence[Tensor]
 ) -> list[tuple[Tensor, Tensor]]:
     """Ring attention: from the shards of this process's ranks, their outputs (B, T/p, H, E) and log-sum-exps (B, H, T/p).
 

@@ -1,7 +1,7 @@
 """Score functions, which compare a query and a key before the soft-max: dot products, additive, bilinear, and others.
 
 A score has two parts. Projections of each side, W_s g of a query and W_h h of a key, are computed once a sentence, whatever
-the number of queries. Then both are compared: by a dot product, which fused kernels compute, or by another `Comparison`,
+the number of queries. Then both are compared: by a dot product, which fused kernels compute, or by another `ScoreFunction`,
 for which all T·S scores are computed.
 """
 
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ...core.device import KeepsDtype
 from ...core.spec import Cost, Spec
-from ..kernels.request import Comparison
+from ..kernels.request import ScoreFunction
 
 
 class Score(Spec, role="score"):
@@ -88,7 +88,7 @@ class ScoreModule(nn.Module):
         """Projected keys."""
         return k
 
-    def comparison(self) -> Comparison | None:
+    def comparison(self) -> ScoreFunction | None:
         """How they are compared; None for dot products."""
         return None
 
@@ -143,7 +143,7 @@ class Additive(Score, kind="additive"):
         return self.d_a or d_key
 
     def _module(self, d_query: int, d_key: int, n_heads: int, n_kv_heads: int) -> ScoreModule:
-        return Perceptron(self.width(d_key), d_query, d_key, n_heads, n_kv_heads)
+        return AdditiveModule(self.width(d_key), d_query, d_key, n_heads, n_kv_heads)
 
     def cost(
         self, d_query: int, d_key: int, n_heads: int = 1, n_kv_heads: int = 1, queries: int = 0, keys: int = 0
@@ -153,7 +153,7 @@ class Additive(Score, kind="additive"):
         return Cost(of_queries + of_keys + n_heads * d_a, 2 * (of_queries * queries + of_keys * keys))
 
 
-class Perceptron(ScoreModule):
+class AdditiveModule(ScoreModule):
     """The module of `Additive`: `query` (H, d_a, d_query), `key` (K, d_a, d_key) and `v` (H, d_a)."""
 
     def __init__(self, d_a: int, d_query: int, d_key: int, n_heads: int, n_kv_heads: int) -> None:
@@ -168,12 +168,12 @@ class Perceptron(ScoreModule):
     def keys(self, k: Float[Tensor, "B S K D"]) -> Float[Tensor, "B S K A"]:
         return torch.einsum("bskd,kad->bska", k, self.key)
 
-    def comparison(self) -> Comparison:
+    def comparison(self) -> ScoreFunction:
         return Sum(self.v)
 
 
 @dataclass(frozen=True, eq=False)
-class Sum(Comparison):
+class Sum(ScoreFunction):
     """vᵀ tanh(q + k)."""
 
     v: Float[Tensor, "H A"]
@@ -183,7 +183,7 @@ class Sum(Comparison):
         v = self.v.to(bent.dtype)
         return bent @ v[0] if len(v) == 1 else (bent @ v[:, None, :, None]).squeeze(-1)
 
-    def of(self, heads: Tensor) -> Comparison:
+    def of(self, heads: Tensor) -> ScoreFunction:
         return replace(self, v=self.v[heads])
 
 
@@ -215,7 +215,7 @@ class JointPerceptron(ScoreModule):
     def keys(self, k: Float[Tensor, "B S K D"]) -> Float[Tensor, "B S K A"]:
         return torch.einsum("bskd,kad->bska", k, self.weight[..., self.d_query :])
 
-    def comparison(self) -> Comparison:
+    def comparison(self) -> ScoreFunction:
         return Sum(self.v)
 
 
@@ -229,7 +229,7 @@ class Gaussian(Score, kind="gaussian"):
     learned: bool = False
 
     def _module(self, d_query: int, d_key: int, n_heads: int, n_kv_heads: int) -> ScoreModule:
-        return Kernel(self.sigma, self.learned, n_heads)
+        return GaussianModule(self.sigma, self.learned, n_heads)
 
     def cost(
         self, d_query: int, d_key: int, n_heads: int = 1, n_kv_heads: int = 1, queries: int = 0, keys: int = 0
@@ -237,7 +237,7 @@ class Gaussian(Score, kind="gaussian"):
         return Cost(n_heads * self.learned)
 
 
-class Kernel(KeepsDtype, ScoreModule):
+class GaussianModule(KeepsDtype, ScoreModule):
     """The module of `Gaussian`: `log_sigma` (H, 1) if it is learned; as a logarithm, so that σ stays positive."""
 
     def __init__(self, sigma: float, learned: bool, n_heads: int) -> None:
@@ -256,12 +256,12 @@ class Kernel(KeepsDtype, ScoreModule):
     def initial(self, name: str) -> float:
         return self.start
 
-    def comparison(self) -> Comparison:
+    def comparison(self) -> ScoreFunction:
         return Distance(self.log_sigma)
 
 
 @dataclass(frozen=True, eq=False)
-class Distance(Comparison):
+class Distance(ScoreFunction):
     """−‖q − k‖² / 2σ², from differences, since products would lose small distances."""
 
     log_sigma: Float[Tensor, "H 1"]
@@ -270,7 +270,7 @@ class Distance(Comparison):
         squares = (q.unsqueeze(3) - k.unsqueeze(2)).square().sum(-1)
         return squares * (-0.5 * torch.exp(-2 * self.log_sigma.to(squares.dtype)))[..., None]
 
-    def of(self, heads: Tensor) -> Comparison:
+    def of(self, heads: Tensor) -> ScoreFunction:
         return replace(self, log_sigma=self.log_sigma[heads])
 
 
@@ -284,12 +284,12 @@ class ExactMatch(Score, kind="exact-match"):
 class Kronecker(ScoreModule):
     """The module of `ExactMatch`."""
 
-    def comparison(self) -> Comparison:
+    def comparison(self) -> ScoreFunction:
         return Equality()
 
 
 @dataclass(frozen=True, eq=False)
-class Equality(Comparison):
+class Equality(ScoreFunction):
     """log δ(q, k)."""
 
     def __call__(self, q: Float[Tensor, "B H T A"], k: Float[Tensor, "B H S A"]) -> Float[Tensor, "B H T S"]:

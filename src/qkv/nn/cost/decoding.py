@@ -20,7 +20,7 @@ PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 @dataclass(frozen=True)
-class Work:
+class Computation:
     """A computation: FLOPs, and bytes that it has to read from memory at least."""
 
     flops: int
@@ -47,7 +47,7 @@ def token(
     rows: int = 1,
     cache: CacheKind | Mapping[str, Any] | str | None = None,
     precision: str = "bf16",
-) -> Work | None:
+) -> Computation | None:
     """Return the work of one decoding step: the next token of each row, after `context` tokens.
 
     The step reads its weights once for all rows, and the cache of each row. With a cache that evicts tokens, it attends only
@@ -60,28 +60,28 @@ def token(
     decoder = _decoder(spec)
     flops = sum(_layer_flops(spec, layer, _kept(layer, named(cache), context), source) for layer in decoder.layers)
     flops += decoder.norm.cost(spec.d_model, 1).flops + _head_flops(spec)
-    return Work(rows * flops, read_by_step(spec, precision, rows) + rows * kept)
+    return Computation(rows * flops, read_by_step(spec, precision, rows) + rows * kept)
 
 
 def token_without_cache(
     spec: Transformer, context: int, source: int = 0, rows: int = 1, precision: str = "bf16"
-) -> Work:
+) -> Computation:
     """Return the work of the next token where nothing is remembered: a pass over the whole context."""
     flops = spec.cost(context, source).flops - (context - 1) * _head_flops(spec)
     weights = spec.cost().active + _further_experts(spec, rows * context)
-    return Work(rows * flops, _width(precision) * weights)
+    return Computation(rows * flops, _width(precision) * weights)
 
 
-def prompt(spec: Transformer, length: int, rows: int = 1, precision: str = "bf16") -> Work:
+def prompt(spec: Transformer, length: int, rows: int = 1, precision: str = "bf16") -> Computation:
     """Return the work of reading a prompt of `length` tokens: the source of an encoder–decoder, which also gets the keys and
     values of cross-attention, else the text before the first new token."""
     if spec.is_encoder_decoder:
         flops = spec.cost(0, length).flops
-        return Work(
+        return Computation(
             rows * flops, _width(precision) * (spec.cost().active - read_by_step(spec, precision) // _width(precision))
         )
     flops = spec.cost(length).flops - (length - 1) * _head_flops(spec)
-    return Work(rows * flops, read_by_step(spec, precision, rows * length))
+    return Computation(rows * flops, read_by_step(spec, precision, rows * length))
 
 
 def read_by_step(spec: Transformer, precision: str, tokens: int = 1) -> int:

@@ -24,9 +24,9 @@ from ..models.base import ModelSpec
 from ..models.build import build
 from ..models.stack import Stack
 from ..models.transformer import Transformer
-from .flops import Shape
+from .flops import BatchShape
 from .kv_cache import cache_bytes
-from .memory import Count, Memory, Plan, count
+from .memory import Count, MemorySettings, TrainingMemory, count
 from .memory_tracking import Live, without_contents
 
 Model = TypeVar("Model", bound=ModelSpec)
@@ -52,14 +52,14 @@ def read_size(text: str) -> int:
     return size
 
 
-def shape_of(name: str, spec: ModelSpec, rows: int, length: int) -> Shape:
+def shape_of(name: str, spec: ModelSpec, rows: int, length: int) -> BatchShape:
     """Rows of a length, on each side of a pair. Raises ValueError for rows longer than the model's context."""
     if spec.max_positions is not None and length > spec.max_positions:
         raise ValueError(
             f"rows of {length:,} tokens are longer than {name}'s context of {spec.max_positions:,}; give --length "
             f"{spec.max_positions} or less"
         )
-    return Shape(rows, length, length if spec.is_encoder_decoder else 0)
+    return BatchShape(rows, length, length if spec.is_encoder_decoder else 0)
 
 
 def largest(
@@ -109,7 +109,7 @@ def _next(known: Mapping[int, int], low: int, high: int, rise: float, limit: int
 
 
 @lru_cache(maxsize=512)
-def _counted(spec: ModelSpec, shape: Shape, plan: Plan) -> Count:
+def _counted(spec: ModelSpec, shape: BatchShape, plan: MemorySettings) -> Count:
     counted = count(spec, shape, plan)
     if counted is None:
         raise ValueError(
@@ -119,17 +119,17 @@ def _counted(spec: ModelSpec, shape: Shape, plan: Plan) -> Count:
     return counted
 
 
-def training_memory(spec: ModelSpec, shape: Shape, plan: Plan) -> Memory:
+def training_memory(spec: ModelSpec, shape: BatchShape, plan: MemorySettings) -> TrainingMemory:
     """Memory of a training step. Raises ValueError for a model whose memory can't be predicted."""
     return _counted(spec, shape, plan).memory
 
 
-def memory_by_layers(spec: ModelSpec, shape: Shape, plan: Plan) -> Memory:
+def memory_by_layers(spec: ModelSpec, shape: BatchShape, plan: MemorySettings) -> TrainingMemory:
     """Memory of a training step, from steps of two models of few layers: each further layer adds as much as between them.
     A model whose layers don't repeat, or are few, is counted as it is."""
     models = _few_layers(spec)
     counted = (astuple(training_memory(model, shape, plan)) for model in models)
-    return Memory(*(round(_all_layers(spec, models, sizes)) for sizes in zip(*counted, strict=True)))
+    return TrainingMemory(*(round(_all_layers(spec, models, sizes)) for sizes in zip(*counted, strict=True)))
 
 
 def _all_layers(spec: ModelSpec, models: Sequence[ModelSpec], sizes: Sequence[float]) -> float:
@@ -160,14 +160,14 @@ def _period(spec: ModelSpec) -> int | None:
 
 
 def largest_batch(
-    spec: ModelSpec, shape: Shape, plan: Plan, limit: int, saved: int = 0, *, by_layers: bool = False
+    spec: ModelSpec, shape: BatchShape, plan: MemorySettings, limit: int, saved: int = 0, *, by_layers: bool = False
 ) -> int:
     """The most rows of the shape's length that training fits in `limit` bytes; `saved` bytes are elsewhere. With `by_layers`
     few layers are counted (`memory_by_layers`)."""
     models = _few_layers(spec) if by_layers else (spec,)
     memory = memory_by_layers if by_layers else training_memory
 
-    def counted(rows: int) -> Memory:
+    def counted(rows: int) -> TrainingMemory:
         return memory(spec, replace(shape, rows=rows), plan)
 
     def between(low: int, high: int) -> Callable[[int], float] | None:
@@ -189,7 +189,7 @@ def largest_batch(
     return largest(size, limit, MOST_ROWS, shape.rows, base=base, between=between)
 
 
-def longest_rows(spec: ModelSpec, shape: Shape, plan: Plan, limit: int) -> int:
+def longest_rows(spec: ModelSpec, shape: BatchShape, plan: MemorySettings, limit: int) -> int:
     """The most tokens of a row with which training fits, at the shape's number of rows; at most the model's context."""
 
     def size(n: int) -> int:
@@ -198,7 +198,7 @@ def longest_rows(spec: ModelSpec, shape: Shape, plan: Plan, limit: int) -> int:
     return largest(size, limit, spec.max_positions or MOST_TOKENS, shape.length, convex=True)
 
 
-def deepest(spec: ModelSpec, shape: Shape, plan: Plan, limit: int) -> ModelSpec | None:
+def deepest(spec: ModelSpec, shape: BatchShape, plan: MemorySettings, limit: int) -> ModelSpec | None:
     """The model with the most layers per stack with which training fits; None if not even one layer fits.
 
     Beyond twice the layers, each adds as much memory as on the way there.
@@ -217,17 +217,17 @@ def deepest(spec: ModelSpec, shape: Shape, plan: Plan, limit: int) -> ModelSpec 
     return with_layers(spec, layers) if layers else None
 
 
-def widest(spec: ModelSpec, shape: Shape, plan: Plan, limit: int) -> ModelSpec | None:
+def widest(spec: ModelSpec, shape: BatchShape, plan: MemorySettings, limit: int) -> ModelSpec | None:
     """The model with the most heads of the same width, and all else in proportion, with which training fits."""
     count = largest(lambda n: _peak(with_width(spec, n), shape, plan), limit, MOST_HEADS, convex=True)
     return with_width(spec, count) if count else None
 
 
-def _peak(spec: ModelSpec, shape: Shape, plan: Plan) -> int:
+def _peak(spec: ModelSpec, shape: BatchShape, plan: MemorySettings) -> int:
     return training_memory(spec, shape, plan).peak
 
 
-def sharded_savings(memory: Memory, stage: int, ranks: int) -> int:
+def sharded_savings(memory: TrainingMemory, stage: int, ranks: int) -> int:
     """Bytes that ZeRO (Rajbhandari et al. 2020) leaves to the other ranks: of N equal shares of the optimizer's state
     (stage 1), of gradients too (stage 2) and of weights too (stage 3), a rank keeps one."""
     parts = (memory.optimizer, memory.gradients, memory.weights)[:stage]
@@ -265,7 +265,7 @@ def _matrices(spec: ModelSpec) -> tuple[int, int]:
     return sum(w.numel() for w in weights), sum(groups)
 
 
-def decoding_memory(spec: Transformer, shape: Shape, decoding: Decoding) -> int:
+def decoding_memory(spec: Transformer, shape: BatchShape, decoding: Decoding) -> int:
     """Return the peak bytes of decoding: weights, the cache of all rows, and the larger of the fp32 logits of a step and the
     temporary memory of reading all prompts at once (`prompt_bytes`). Raises ValueError for a model that does not decode, and
     for a state of unknown size or one that does not work with the cache."""
@@ -278,7 +278,7 @@ def decoding_memory(spec: Transformer, shape: Shape, decoding: Decoding) -> int:
     return weights_bytes(spec, decoding) + shape.rows * (row + passing)
 
 
-def prompt_bytes(spec: Transformer, shape: Shape, decoding: Decoding) -> int:
+def prompt_bytes(spec: Transformer, shape: BatchShape, decoding: Decoding) -> int:
     """Bytes that reading a prompt of the shape's length at once needs for a moment, for one row, beyond weights and cache:
     the activations of a layer, as its modules compute them (kernels for whole sequences need less). In an encoder–decoder
     the source is read, of the shape's source length."""
@@ -313,12 +313,12 @@ def _prompt_bytes(spec: Transformer, length: int, source: int, dtype: torch.dtyp
     return live.peak - kept
 
 
-def largest_decoding_batch(spec: Transformer, shape: Shape, decoding: Decoding, limit: int) -> int:
+def largest_decoding_batch(spec: Transformer, shape: BatchShape, decoding: Decoding, limit: int) -> int:
     """The most rows that can be decoded at once."""
     return largest(lambda n: decoding_memory(spec, replace(shape, rows=n), decoding), limit, MOST_ROWS)
 
 
-def longest_text(spec: Transformer, shape: Shape, decoding: Decoding, limit: int) -> int:
+def longest_text(spec: Transformer, shape: BatchShape, decoding: Decoding, limit: int) -> int:
     """The most tokens of each row that can be decoded, at most the model's context."""
 
     def size(n: int) -> int:

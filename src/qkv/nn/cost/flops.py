@@ -15,7 +15,7 @@ TRAINING = 3  # forward, and backward for inputs and for weights, each with as m
 
 
 @dataclass(frozen=True)
-class Shape:
+class BatchShape:
     """Shape of a batch: `rows` of `length` tokens, and of `source` tokens for the encoder of an encoder–decoder."""
 
     rows: int
@@ -31,7 +31,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Part:
+class PartCost:
     """Cost of a part of a model over all layers: parameters, and FLOPs of one forward pass of a batch."""
 
     name: str
@@ -39,12 +39,12 @@ class Part:
     flops: int
 
 
-def training_flops(spec: ModelSpec, shape: Shape) -> int:
+def training_flops(spec: ModelSpec, shape: BatchShape) -> int:
     """FLOPs of one training step of a batch: those of three forward passes; a multiply-add counts as two."""
     return TRAINING * shape.rows * spec.cost(shape.length, shape.source).flops
 
 
-def parts(spec: ModelSpec, shape: Shape) -> list[Part]:
+def parts(spec: ModelSpec, shape: BatchShape) -> list[PartCost]:
     """Return the cost of each part; the sum is `spec.cost`. Norms, positions and other small parts are `other`."""
     if not isinstance(spec, Transformer):
         return _times_rows(spec.parts(shape.length, shape.source), shape)
@@ -69,11 +69,11 @@ def parts(spec: ModelSpec, shape: Shape) -> list[Part]:
     return _times_rows(costs, shape)
 
 
-def _times_rows(costs: Mapping[str, Cost], shape: Shape) -> list[Part]:
-    return [Part(name, cost.parameters, cost.flops * shape.rows) for name, cost in costs.items()]
+def _times_rows(costs: Mapping[str, Cost], shape: BatchShape) -> list[PartCost]:
+    return [PartCost(name, cost.parameters, cost.flops * shape.rows) for name, cost in costs.items()]
 
 
-def tokens_of(name: str, spec: ModelSpec, shape: Shape) -> int:
+def tokens_of(name: str, spec: ModelSpec, shape: BatchShape) -> int:
     """The tokens of a batch that a part reads: those of the source for an encoder, of the target for a decoder and the head
     beside it, and otherwise all."""
     if not isinstance(spec, Transformer) or not spec.is_encoder_decoder:

@@ -16,7 +16,7 @@ from ..models.base import ModelSpec
 from ..models.heads.text import LanguageModel
 from ..models.stack import pairs
 from ..models.transformer import Transformer
-from .flops import Shape, token_tables
+from .flops import BatchShape, token_tables
 
 SYMBOLS = {
     "d": "width",
@@ -61,7 +61,7 @@ def formulas(spec: ModelSpec) -> dict[str, Formulas]:
     return found
 
 
-def values(spec: Transformer, shape: Shape) -> dict[str, dict[str, float]]:
+def values(spec: Transformer, shape: BatchShape) -> dict[str, dict[str, float]]:
     """The values of the symbols in each part's formulas, by the part's name."""
     found: dict[str, dict[str, float]] = {}
     for name, stack in spec.stacks():
@@ -79,7 +79,7 @@ def values(spec: Transformer, shape: Shape) -> dict[str, dict[str, float]]:
     return found | {name: {"d": spec.d_model, "V": spec.vocab_size} for name in ("embedding tables", "head")}
 
 
-def legend(spec: Transformer, shape: Shape) -> list[str]:
+def legend(spec: Transformer, shape: BatchShape) -> list[str]:
     """The symbols that the formulas use, with their meanings and values, in the order of `SYMBOLS`."""
     known, lines = values(spec, shape), []
     used = {name: "".join(own) for name, own in formulas(spec).items()}

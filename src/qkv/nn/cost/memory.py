@@ -25,7 +25,7 @@ from ..models.build import build
 from ..models.heads.sequence import SentenceVector, SequenceClassifier
 from ..models.stack import Recompute
 from ..models.transformer import Transformer
-from .flops import Shape
+from .flops import BatchShape
 from .hardware import available
 from .images import image_batch, patches_of
 from .memory_tracking import ASKS, Live, without_contents
@@ -56,7 +56,7 @@ STATE_BYTES = 8  # per parameter without a given optimizer: Adam's two moments
 
 
 @dataclass(frozen=True)
-class Memory:
+class TrainingMemory:
     """Bytes of training.
 
     `activations` are kept by a forward pass for its backward pass. `live` is the most that tensors have at any moment, which
@@ -75,7 +75,7 @@ class Memory:
 class Count:
     """Memory of a step, a hash of the operators that it ran, and the live bytes at each."""
 
-    memory: Memory
+    memory: TrainingMemory
     program: int
     sizes: Sequence[int]
 
@@ -89,7 +89,7 @@ class Count:
 
 
 @dataclass(frozen=True)
-class Plan:
+class MemorySettings:
     """Training settings that memory depends on.
 
     dtype:      of autocast; None computes in the dtype of the weights.
@@ -118,17 +118,17 @@ class Plan:
     for_gpu: bool = False
 
 
-def predict(spec: ModelSpec, shape: Shape, plan: Plan | None = None) -> Memory | None:
+def predict(spec: ModelSpec, shape: BatchShape, plan: MemorySettings | None = None) -> TrainingMemory | None:
     """Predict the memory of training on batches of one shape, without allocating it.
 
     If the model or the loss depends on the values of tensors (ELECTRA's samples, a detector's matches), a step is run on the
     plan's batch and measured instead. Returns None if there is no batch or if that step might not fit.
     """
-    counted = count(spec, shape, plan or Plan())
+    counted = count(spec, shape, plan or MemorySettings())
     return None if counted is None else counted.memory
 
 
-def count(spec: ModelSpec, shape: Shape, plan: Plan) -> Count | None:
+def count(spec: ModelSpec, shape: BatchShape, plan: MemorySettings) -> Count | None:
     """`predict`, with what was counted."""
     try:
         with without_contents():
@@ -141,7 +141,7 @@ def count(spec: ModelSpec, shape: Shape, plan: Plan) -> Count | None:
         return _run(spec, shape, plan, real=True)
 
 
-def ceiling(spec: ModelSpec, shape: Shape, plan: Plan) -> int:
+def ceiling(spec: ModelSpec, shape: BatchShape, plan: MemorySettings) -> int:
     """Return a fast upper bound of `predict` for the usual kinds of layers, to see that memory is no concern."""
     floats = 0 if spec.stacks() else spec.cost(shape.length, shape.source).flops // 4  # of one row
     for name, stack in spec.stacks():
@@ -156,7 +156,7 @@ def ceiling(spec: ModelSpec, shape: Shape, plan: Plan) -> int:
     return _libraries(plan) + weights + round(WORST * 4 * shape.rows * (floats + logits))
 
 
-def _run(spec: ModelSpec, shape: Shape, plan: Plan, real: bool = False) -> Count:
+def _run(spec: ModelSpec, shape: BatchShape, plan: MemorySettings, real: bool = False) -> Count:
     model = build(spec, device=plan.device, initialized=real).train()
     if plan.prepare is not None:
         plan.prepare(model)
@@ -183,15 +183,15 @@ def _run(spec: ModelSpec, shape: Shape, plan: Plan, real: bool = False) -> Count
     temporary = gradients + max(live.peak - permanent - gradients, 0) * share
     live_bytes = permanent + copies + round(temporary)
     peak = _libraries(plan) + permanent + copies + round(_fragmentation(plan, bool(quantized(model))) * temporary)
-    memory = Memory(weights + copies, gradients, state, activations, live_bytes, peak)
+    memory = TrainingMemory(weights + copies, gradients, state, activations, live_bytes, peak)
     return Count(memory, live.program, live.sizes)
 
 
-def _narrow(plan: Plan) -> bool:
+def _narrow(plan: MemorySettings) -> bool:
     return plan.dtype is not None and plan.dtype.itemsize < 4
 
 
-def _libraries(plan: Plan) -> int:
+def _libraries(plan: MemorySettings) -> int:
     """Bytes of what libraries allocate for themselves."""
     if plan.for_gpu or plan.device.type != "cpu":
         return LIBRARIES_ON_GPU
@@ -200,7 +200,7 @@ def _libraries(plan: Plan) -> int:
     return LIBRARIES_ONEDNN if onednn.is_faster() else LIBRARIES
 
 
-def _fragmentation(plan: Plan, has_codes: bool) -> float:
+def _fragmentation(plan: MemorySettings, has_codes: bool) -> float:
     """Ratio of the memory that the process needs for temporary tensors to their size. `has_codes`: with quantized weights.
 
     PyTorch aligns tensors to 64 bytes, for which glibc searches a free block larger by 96 bytes. A block that was freed
@@ -219,7 +219,7 @@ def _fragmentation(plan: Plan, has_codes: bool) -> float:
 class _OptimizerStep:
     """Steps of the optimizer; without one, tensors of the size of Adam's state."""
 
-    def __init__(self, model: nn.Module, plan: Plan) -> None:
+    def __init__(self, model: nn.Module, plan: MemorySettings) -> None:
         self.optimizer = plan.optimizer(model) if plan.optimizer is not None else None
         self.parameters = [p for p in model.parameters() if p.requires_grad]  # the optimizer may have frozen some
         self.state = [] if self.optimizer else [p.new_empty(p.numel() * STATE_BYTES // 4) for p in self.parameters]
@@ -243,11 +243,11 @@ def own_loss(model: nn.Module, batch: Batch) -> Tensor:
     return torch.stack([out.sum() for out in outputs]).sum()
 
 
-def _autocast(plan: Plan) -> AbstractContextManager[Any]:
+def _autocast(plan: MemorySettings) -> AbstractContextManager[Any]:
     return nullcontext() if plan.dtype is None else torch.autocast(plan.device.type, plan.dtype)
 
 
-def made_up_batch(spec: ModelSpec, shape: Shape, plan: Plan) -> Batch:
+def made_up_batch(spec: ModelSpec, shape: BatchShape, plan: MemorySettings) -> Batch:
     """Make a batch of zeros of one shape: images for a model of images, else tokens; labels only where they have a loss."""
     if patches_of(spec) is not None:
         return image_batch(spec, shape.rows, shape.length)
@@ -273,7 +273,7 @@ def _gives_vectors(spec: ModelSpec) -> bool:
     )
 
 
-def _layout(rows: int, length: int, plan: Plan) -> Layout:
+def _layout(rows: int, length: int, plan: MemorySettings) -> Layout:
     if plan.packed and length > 1:
         return Layout.packed([(length // 2, length - length // 2)] * rows, length)
     shorter = [max(1, length - plan.padded)] * (rows - 1)

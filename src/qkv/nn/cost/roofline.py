@@ -10,8 +10,8 @@ from typing import Any, Literal
 from ..models.stack import pairs
 from ..models.transformer import Transformer
 from .accelerators import Accelerator
-from .decoding import Work
-from .flops import TRAINING, Shape, training_flops
+from .decoding import Computation
+from .flops import TRAINING, BatchShape, training_flops
 
 AttentionKind = Literal["tiled", "materialized", "step-by-step"]  # step-by-step: of recurrent models
 WIDTH = {"fp32": 4, "bf16": 2, "fp16": 2}  # bytes of an activation
@@ -30,7 +30,7 @@ class Component:
     """FLOPs and bytes of one component of a training step, forward, backward and update."""
 
     name: str
-    work: Work
+    work: Computation
 
     def seconds(self, hardware: Accelerator, precision: str) -> float:
         """The least time on a device."""
@@ -80,7 +80,7 @@ class Roofline:
 
 
 def roofline(
-    spec: Transformer, shape: Shape, hardware: Accelerator, precision: str, attention: AttentionKind = "tiled"
+    spec: Transformer, shape: BatchShape, hardware: Accelerator, precision: str, attention: AttentionKind = "tiled"
 ) -> Roofline:
     """The roofline of a training step of a batch with AdamW.
 
@@ -99,10 +99,12 @@ def summed(parts: Iterable[tuple[str, int, int]]) -> list[Component]:
     for name, flops, moved in parts:
         totals[name][0] += flops
         totals[name][1] += moved
-    return [Component(name, Work(flops, moved)) for name, (flops, moved) in totals.items() if flops or moved]
+    return [Component(name, Computation(flops, moved)) for name, (flops, moved) in totals.items() if flops or moved]
 
 
-def _components(spec: Transformer, shape: Shape, width: int, kind: AttentionKind) -> Iterator[tuple[str, int, int]]:
+def _components(
+    spec: Transformer, shape: BatchShape, width: int, kind: AttentionKind
+) -> Iterator[tuple[str, int, int]]:
     """(name, FLOPs, bytes) of each component of each layer."""
     d = spec.d_model
     for name, stack in spec.stacks():

@@ -10,7 +10,7 @@ import torch
 from ...core.spec import brief
 from ..models.base import ModelSpec
 from ..models.transformer import Transformer
-from .flops import Shape, training_flops
+from .flops import BatchShape, training_flops
 from .images import image_tokens
 from .kv_cache import cache_bytes
 
@@ -51,7 +51,7 @@ def costs_of(name: str, spec: ModelSpec, tokens: int) -> ModelCosts:
             f"{tokens:,} tokens are more than {name}'s context of {spec.max_positions:,}; take fewer tokens, or give "
             "the model a longer context, as by max_positions=…"
         )
-    shape = Shape(1, tokens, tokens if spec.is_encoder_decoder else 0)
+    shape = BatchShape(1, tokens, tokens if spec.is_encoder_decoder else 0)
     cost = spec.cost(shape.length, shape.source)
     decodes = isinstance(spec, Transformer) and spec.decoder is not None
     cache = cache_bytes(spec, tokens, dtype=torch.bfloat16) if decodes and isinstance(spec, Transformer) else None

@@ -11,13 +11,13 @@ import torch
 from ...core.batch import Batch
 from ..kernels.products.dense import dense_product
 from ..models.base import ModelSpec
-from .flops import Shape, training_flops
+from .flops import BatchShape, training_flops
 
 
 def flops_per_token(spec: ModelSpec, batch: Batch) -> float:
     """FLOPs of a training step (forward and backward) per real token, for rows of the mean length of a batch."""
     ids, target = (_row_length(batch, name, batch.rows) for name in ("ids", "target"))
-    shape = Shape(1, target, ids) if target else Shape(1, ids)
+    shape = BatchShape(1, target, ids) if target else BatchShape(1, ids)
     return training_flops(spec, shape) / max(shape.tokens, 1)
 
 

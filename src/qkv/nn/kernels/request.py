@@ -19,19 +19,19 @@ Result = Tensor | tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class ScoreFunction:
     """A function that compares queries and keys, in place of the dot product (`attention.scores`)."""
 
     def __call__(self, q: Float[Tensor, "B H T A"], k: Float[Tensor, "B H S A"]) -> Float[Tensor, "B H T S"]:
         """Scores of all pairs; −∞ hides a pair."""
         raise NotImplementedError
 
-    def of(self, heads: Tensor) -> Comparison:
+    def of(self, heads: Tensor) -> ScoreFunction:
         """The comparison for some of the heads."""
         return self
 
 
-class Weights(Protocol):
+class WeightFunction(Protocol):
     """A function from scores to weights, in place of the soft-max (`attention.weighting`)."""
 
     kind: ClassVar[str]
@@ -72,8 +72,8 @@ class Request:
     return_lse: bool
     plan: Plan
     name: str = ""
-    score: Comparison | None = None
-    weighting: Weights | None = None
+    score: ScoreFunction | None = None
+    weighting: WeightFunction | None = None
     sinks: Float[Tensor, " H"] | None = None
     known_weights: Float[Tensor, "B H T S"] | None = None
     edits: tuple[Edits, ...] = ()

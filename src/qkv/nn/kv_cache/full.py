@@ -1,6 +1,6 @@
 """The plain KV cache of a layer: all keys and values, or a ring buffer of the last `size` tokens for windowed attention.
 
-Also the interfaces of all caches: `LayerState`, `State`, `Serializable`. Other forms are chosen by a `CacheKind`
+Also the interfaces of all caches: `LayerState`, `AttentionState`, `Serializable`. Other forms are chosen by a `CacheKind`
 (`kv_cache.kinds`); mechanisms other than soft-max over keys define their own state.
 """
 
@@ -43,7 +43,7 @@ class LayerState(Protocol):
         ...
 
 
-class State(LayerState, Protocol):
+class AttentionState(LayerState, Protocol):
     """The state of a layer that attends to keys and values.
 
     `unrotated`: it takes and returns keys before rotary positions are applied, for those in `layout`.

@@ -11,7 +11,7 @@ from ...core.spec import Spec
 from ..patterns.basic import Causal, Pattern
 from ..positions.base import PositionModule
 from .eviction import EvictingSlotTable
-from .full import KeyValueState, State
+from .full import AttentionState, KeyValueState
 from .h2o import H2OState
 from .paged import BlockTable, PagedState
 from .quantized import QuantizedState
@@ -30,7 +30,7 @@ class CacheKind(Spec, role="cache"):
     def _short(cls, value: Any, handler: Any) -> Any:
         return handler(SHORT.get(value, value) if isinstance(value, str) else value)
 
-    def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> State:
+    def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> AttentionState:
         """An empty state for one layer that needs only the last `size` tokens (None: all)."""
         raise NotImplementedError
 
@@ -75,7 +75,7 @@ class FullCache(CacheKind, kind="full"):
 
     ring: bool = True
 
-    def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> State:
+    def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> AttentionState:
         return KeyValueState(slot_tables[size if self.ring else None], capacity)
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class QuantizedCache(CacheKind, kind="quantized"):
             )
         return self
 
-    def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> State:
+    def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> AttentionState:
         if size is None:
             return QuantizedState(slot_tables[None], self.bits, self.group, self.residual)
         slot_table = slot_tables.of(SlidingSlotTable, self._least(size), self.group)
@@ -139,7 +139,7 @@ class SinkCache(CacheKind, kind="sinks"):
     sinks: int = Field(default=4, ge=0)
     window: int = Field(default=1024, gt=0)
 
-    def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> State:
+    def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> AttentionState:
         return SinkState(slot_tables.of(SinkSlotTable, self.sinks, self.window))
 
     def check(self, position: PositionModule, max_positions: int | None) -> None:
@@ -176,7 +176,7 @@ class PagedCache(CacheKind, kind="paged"):
     page: int = Field(default=16, gt=0)
     pages: int | None = Field(default=None, gt=0)
 
-    def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> State:
+    def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> AttentionState:
         return PagedState(slot_tables.of(BlockTable, self.page, self.pages))
 
     def bytes(self, tokens: int, heads: int, d_key: int, d_value: int, itemsize: int) -> dict[str, int]:
@@ -216,7 +216,7 @@ class H2OCache(EvictingCache, kind="h2o"):
     heavy: int = Field(default=512, ge=0)
     recent: int = Field(default=512, gt=0)
 
-    def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> State:
+    def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> AttentionState:
         return H2OState(slot_tables.of(EvictingSlotTable, self.heavy + self.recent, False), self.recent)
 
     def bytes(self, tokens: int, heads: int, d_key: int, d_value: int, itemsize: int) -> dict[str, int]:
@@ -247,7 +247,7 @@ class SnapKVCache(EvictingCache, kind="snapkv"):
             )
         return self
 
-    def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> State:
+    def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> AttentionState:
         return SnapKVState(slot_tables.of(EvictingSlotTable, self.tokens, True), self.window, self.kernel)
 
     def bytes(self, tokens: int, heads: int, d_key: int, d_value: int, itemsize: int) -> dict[str, int]:

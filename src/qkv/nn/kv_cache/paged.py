@@ -156,7 +156,7 @@ class BlockTable(SlotTable):
         self.rows[:] = mine
 
 
-class Pool:
+class PagePool:
     """The pages of one layer: keys and values (1, K, slots, D). Forks of a cache share it."""
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ class PagedState(SlotState[BlockTable]):
 
     def __init__(self, slot_table: BlockTable) -> None:
         super().__init__(slot_table)
-        self.pool = Pool()
+        self.pool = PagePool()
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         slot_table, new = self.slot_table, (k.transpose(1, 2), v.transpose(1, 2))

@@ -13,7 +13,7 @@ from .norm import LayerNorm
 SIDE = 3  # kernel size
 
 
-class Convolution(nn.Module):
+class PictureConvolution(nn.Module):
     """y = ReLU(norm(W ∗ x)), W of 3 × 3 pixels, at every `stride`-th pixel; the norm is LayerNorm over the channels.
 
     Each pixel is normalized independently, so the output does not depend on the batch or the image size. W is
@@ -43,11 +43,11 @@ class DoubleConvolution(nn.Sequential):
     """Two convolutions in sequence (U-Net, Ronneberger et al. 2015)."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
-        super().__init__(Convolution(d_in, d_out), Convolution(d_out, d_out))
+        super().__init__(PictureConvolution(d_in, d_out), PictureConvolution(d_out, d_out))
 
     @staticmethod
     def cost(d_in: int, d_out: int, pixels: int = 0) -> Cost:
-        return Convolution.cost(d_in, d_out, pixels) + Convolution.cost(d_out, d_out, pixels)
+        return PictureConvolution.cost(d_in, d_out, pixels) + PictureConvolution.cost(d_out, d_out, pixels)
 
 
 class Stem(nn.Sequential):
@@ -55,12 +55,12 @@ class Stem(nn.Sequential):
 
     def __init__(self, channels: int, widths: tuple[int, ...]) -> None:
         pairs = zip((channels, *widths), widths, strict=False)
-        super().__init__(*(Convolution(d_in, d_out, stride=2) for d_in, d_out in pairs))
+        super().__init__(*(PictureConvolution(d_in, d_out, stride=2) for d_in, d_out in pairs))
 
     @staticmethod
     def cost(channels: int, widths: tuple[int, ...], patches: int = 0) -> Cost:
         """Cost of this number of patches."""
         total = Cost()
         for i, (d_in, d_out) in enumerate(zip((channels, *widths), widths, strict=False), 1):
-            total += Convolution.cost(d_in, d_out, patches * 4 ** (len(widths) - i))
+            total += PictureConvolution.cost(d_in, d_out, patches * 4 ** (len(widths) - i))
         return total

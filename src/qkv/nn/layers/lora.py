@@ -60,10 +60,10 @@ class LoRA(Adapter, kind="lora"):
         return alpha / (math.sqrt(rank) if self.rank_stabilized else rank)
 
     def adapt(self, model: nn.Module, seed: int) -> None:
-        insert(model, self, {name: Size(self.rank, self.scale()) for name in matching(model, self.layers)}, seed)
+        insert(model, self, {name: AdapterSize(self.rank, self.scale()) for name in matching(model, self.layers)}, seed)
 
 
-class Size(NamedTuple):
+class AdapterSize(NamedTuple):
     """Rank and scale s of one layer's adapter."""
 
     rank: int
@@ -74,7 +74,7 @@ class LoRALinear(Linear):
     """A linear layer with its adapter. `weight` and `bias` are the same as in the layer that it replaces: over a quantized
     weight this is QLoRA (Dettmers et al. 2023, arXiv:2305.14314)."""
 
-    def __init__(self, base: Linear, size: Size, dropped: float = 0.0) -> None:
+    def __init__(self, base: Linear, size: AdapterSize, dropped: float = 0.0) -> None:
         nn.Module.__init__(self)
         self.d_in, self.d_out = base.d_in, base.d_out
         self.into_residual, self.into_scores = base.into_residual, base.into_scores
@@ -139,7 +139,7 @@ def _module(model: Model) -> Model:
 
 
 @torch.no_grad()
-def insert(model: nn.Module, spec: LoRA, sizes: Mapping[str, Size], seed: int = 0) -> None:
+def insert(model: nn.Module, spec: LoRA, sizes: Mapping[str, AdapterSize], seed: int = 0) -> None:
     """Add adapters of these sizes to the layers of these names. A is drawn on the CPU, layer by layer."""
     if getattr(model, "adapter", None) is not None:
         raise ValueError("this model has an adapter already; merge it into the model's weights by `fold` first")

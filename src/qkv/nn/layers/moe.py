@@ -89,7 +89,7 @@ class MixtureOfExperts(FeedForwardLayer, kind="moe"):
         return Cost(self.n_experts * expert + router, flops, idle=idle) + self.shared.cost(d_model, tokens)
 
 
-class Around(Protocol):
+class ExpertPass(Protocol):
     """The members of a forward pass (`attention.multi_head.Pass`) that the layer needs."""
 
     layout: Layout
@@ -167,7 +167,7 @@ class Mixture(nn.Module):
         self.shared_gate = Linear(d_model, 1, bias=False) if spec.shared_gate else None
         self.load: Tensor | None = None  # choices of each expert since the last update of the bias
 
-    def forward(self, x: Float[Tensor, "B T M"], run: Around | None = None) -> Float[Tensor, "B T M"]:
+    def forward(self, x: Float[Tensor, "B T M"], run: ExpertPass | None = None) -> Float[Tensor, "B T M"]:
         rows = x.flatten(0, -2)
         real = None
         if run is not None and run.layout.padding != "none":

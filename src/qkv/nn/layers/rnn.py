@@ -6,8 +6,8 @@
     lstm:  i, f, o = σ(…), g = tanh(…);  c_t = f ∘ c_{t−1} + i ∘ g;  h_t = o ∘ tanh(c_t)
                                                                                   (Hochreiter & Schmidhuber 1997)
 
-Rows of a batch differ in length. A kernel that reads padding would carry it on, so rows are moved to the left (`Rows`), and
-the backward direction begins at each row's own end.
+Rows of a batch differ in length. A kernel that reads padding would carry it on, so rows are moved to the left
+(`PaddedRows`), and the backward direction begins at each row's own end.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def rnn_flops(cell: Cell, d_in: int, d: int, n_layers: int = 1, directions: int 
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class PaddedRows:
     """Rows with padding, for recurrent layers: how to move real tokens to the left.
 
     lengths: numbers of real tokens, on the host. order: index of the column that moves to column j; None if rows are padded
@@ -57,7 +57,7 @@ class Rows:
     order: Int[Tensor, "B T"] | None = None
 
     @classmethod
-    def of(cls, layout: Layout, batch: int) -> Rows | None:
+    def of(cls, layout: Layout, batch: int) -> PaddedRows | None:
         """Return None if no row has padding. Raises ValueError for packed documents: a state would leak between them."""
         if not layout.one_segment:
             raise ValueError(
@@ -121,7 +121,7 @@ class Recurrence(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B T E"],
-        rows: Rows | None = None,
+        rows: PaddedRows | None = None,
         start: States | None = None,
         finals: bool = True,
     ) -> tuple[Float[Tensor, "B T D"], States | None]:
@@ -136,7 +136,7 @@ class Recurrence(nn.Module):
         return self._forward(x, rows, start, finals)
 
     def _forward(
-        self, x: Tensor, rows: Rows | None, start: States | None, finals: bool
+        self, x: Tensor, rows: PaddedRows | None, start: States | None, finals: bool
     ) -> tuple[Tensor, States | None]:
         if rows is None:
             out, last = self.rnn(x, self._start(start))
@@ -163,7 +163,7 @@ class Recurrence(nn.Module):
     def _start(self, start: States | None) -> Any:
         return start if start is None or self.cell == "lstm" else start[0]
 
-    def _both_ways(self, x: Tensor, rows: Rows) -> Tensor:
+    def _both_ways(self, x: Tensor, rows: PaddedRows) -> Tensor:
         """Run each direction on its own, the backward one over reversed rows."""
         reverse = rows.reversed(x.shape[1], x.device)
         for layer in range(self.n_layers):

@@ -23,7 +23,7 @@ from ...core.graphs import untraced
 from ..attention.multi_head import Pass
 
 
-class Steps(Protocol):
+class ReversibleBlock(Protocol):
     """The members of a block that reversible steps use."""
 
     sublayers: list[str]
@@ -36,7 +36,9 @@ class Steps(Protocol):
 
 
 @untraced  # a graph can hold neither random generators nor inner gradients
-def reversible(blocks: Sequence[Steps], x: Float[Tensor, "2 B T M"], runs: Sequence[Pass]) -> Float[Tensor, "2 B T M"]:
+def reversible(
+    blocks: Sequence[ReversibleBlock], x: Float[Tensor, "2 B T M"], runs: Sequence[Pass]
+) -> Float[Tensor, "2 B T M"]:
     """Return both streams after all blocks, each with its `Pass`; memory for backward does not grow with their number.
 
     Gradients reach x, the blocks' parameters, an encoder's output and the tensors of a position bias.
@@ -46,7 +48,7 @@ def reversible(blocks: Sequence[Steps], x: Float[Tensor, "2 B T M"], runs: Seque
     return out
 
 
-def _reached(block: Steps, run: Pass) -> list[Tensor]:
+def _reached(block: ReversibleBlock, run: Pass) -> list[Tensor]:
     """Return the tensors other than its input that a block has gradients for."""
     others = (run.memory, *(() if run.bias is None else run.bias.tensors))
     return [t for t in (*block.parameters(), *others) if t is not None and t.requires_grad]
@@ -82,7 +84,9 @@ def _autocast(kind: str) -> AbstractContextManager[Any]:
 
 class _Reversible(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, blocks: Sequence[Steps], runs: Sequence[Pass], *leaves: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, blocks: Sequence[ReversibleBlock], runs: Sequence[Pass], *leaves: Tensor
+    ) -> Tensor:
         x1, x2 = x.unbind()
         ctx.steps = []
         for block, run in zip(blocks, runs, strict=True):

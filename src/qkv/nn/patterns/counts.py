@@ -19,7 +19,7 @@ LEAF = 64
 _AT_ONCE = 1 << 22  # pairs evaluated together
 
 
-class Pattern(Protocol):
+class CountedPattern(Protocol):
     """The members of `patterns.algebra.Pattern` that counting needs."""
 
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor: ...
@@ -32,7 +32,7 @@ class Pattern(Protocol):
     def period(self) -> tuple[int, int] | None: ...
 
 
-def pairs(pattern: Pattern, n: int) -> int:
+def pairs(pattern: CountedPattern, n: int) -> int:
     """The number of allowed pairs; the mean over heads, rounded down, where they differ.
 
     A pattern that repeats every P positions is counted by differences q − k, in O(n P), if that is faster than tiles.
@@ -53,7 +53,7 @@ def pairs(pattern: Pattern, n: int) -> int:
     return total // heads
 
 
-def fully_masked(pattern: Pattern, n: int, roles: int = 0) -> list[int]:
+def fully_masked(pattern: CountedPattern, n: int, roles: int = 0) -> list[int]:
     """The positions of queries that see no key in some head. All tokens have the given roles."""
     at = torch.arange(n, device="cpu")[:, None]
     keys = torch.cat([at, torch.zeros_like(at), at - 1], 1).clamp(min=0)  # itself, the first, the one before: O(n)
@@ -71,7 +71,7 @@ def fully_masked(pattern: Pattern, n: int, roles: int = 0) -> list[int]:
     return (~seen.all(0)).nonzero()[:, 0].tolist()
 
 
-def evaluate(pattern: Pattern, q: Tensor, k: Tensor, roles: int = 0) -> Tensor:
+def evaluate(pattern: CountedPattern, q: Tensor, k: Tensor, roles: int = 0) -> Tensor:
     """The rule for queries (N, rows, 1 or cols) and keys (N, 1 or rows, cols): (N, heads, rows, cols)."""
     zero, role = (torch.tensor(bits, device="cpu") for bits in (0, roles))
     queries, keys = (View(x, zero, role, x[..., None]) for x in (q.unsqueeze(1), k.unsqueeze(1)))
@@ -94,7 +94,7 @@ def _end(at: Tensor, side: int, n: int) -> Tensor:
     return (at + side).clamp(max=n)
 
 
-def _block_mask(pattern: Pattern, q: Tensor, k: Tensor, side: int, n: int, roles: int = 0) -> list[Tensor]:
+def _block_mask(pattern: CountedPattern, q: Tensor, k: Tensor, side: int, n: int, roles: int = 0) -> list[Tensor]:
     intervals = [Interval(at, _end(at, side, n) - 1, any_role=roles, all_role=roles) for at in (q, k)]
     return [torch.as_tensor(x).expand_as(q) for x in pattern.block(*intervals)]
 
@@ -107,7 +107,7 @@ def _quarters(side: int, q: Tensor, k: Tensor, n: int) -> tuple[int, Tensor, Ten
     return side, q[inside], k[inside]
 
 
-def _leaves(pattern: Pattern, q: Tensor, k: Tensor, n: int, roles: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+def _leaves(pattern: CountedPattern, q: Tensor, k: Tensor, n: int, roles: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches of tiles: their rows (N, 64), and the pairs allowed in them (N, heads, 64, 64)."""
     step, at_once = torch.arange(LEAF, device="cpu"), max(1, _AT_ONCE // (LEAF**2 * pattern.head_period))
     for i in range(0, len(q), at_once):
@@ -129,7 +129,7 @@ def _any_left(seen: Tensor, start: Tensor, end: Tensor) -> Tensor:
     return left[end] > left[start]
 
 
-def _evaluate_leaves(pattern: Pattern, q: Tensor, k: Tensor, n: int, roles: int, seen: Tensor) -> None:
+def _evaluate_leaves(pattern: CountedPattern, q: Tensor, k: Tensor, n: int, roles: int, seen: Tensor) -> None:
     """Evaluate undecided tiles, those near the diagonal first, until every query in them has seen a key."""
     order = (q - k).abs().argsort()
     q, k = q[order], k[order]
@@ -143,7 +143,7 @@ def _evaluate_leaves(pattern: Pattern, q: Tensor, k: Tensor, n: int, roles: int,
         q, k = q[left], k[left]
 
 
-def _by_difference(pattern: Pattern, n: int, period: int, start: int) -> int:
+def _by_difference(pattern: CountedPattern, n: int, period: int, start: int) -> int:
     """Allowed pairs of all heads, for a rule that repeats every P positions from `start` on.
 
     Σ over residues r and differences d of rule(r, d) · (number of q ≡ r mod P with a key at q − d), plus the strips before

@@ -15,12 +15,12 @@ from ...core import several, yamls
 from ...core.atomic import drop_old
 from ...core.device import choose
 from ...io.directories import layout
-from ...io.directories.layout import State
+from ...io.directories.layout import RunState
 from ..inference.run import load
 from ..recipes.recipe import COMPARE, Recipe
 from ..train.train import train
 from .comparison import Comparison
-from .costs import Costs, costs
+from .costs import VariantCosts, costs
 from .measures import Curve, Measure, Measurement
 from .page import write_page
 from .study_directory import begun, check_contents
@@ -43,7 +43,7 @@ class Compared:
     curves: dict[str, Curve]
     report: Path | None = None
     beside: tuple[dict[str, Curve], ...] = ()
-    costs: dict[str, Costs] = field(default_factory=dict)
+    costs: dict[str, VariantCosts] = field(default_factory=dict)
 
 
 def compare(
@@ -84,8 +84,8 @@ def _train_all(
     for number, (name, recipe) in enumerate(recipes.items(), 1):
         folder = out / name
         console.print(f"{name} ({number} of {len(recipes)})", style="bold", highlight=False)
-        if State.of(folder) is not State.FINISHED or not resume:
-            unfinished = resume and State.of(folder) is State.STARTED
+        if RunState.of(folder) is not RunState.FINISHED or not resume:
+            unfinished = resume and RunState.of(folder) is RunState.STARTED
             result = train(recipe, folder, resume=unfinished, device=device, console=console)
             if result.evaluation is None:
                 return Compared(out, measurements[0].curves)
@@ -115,7 +115,7 @@ def _admit(comparison: Comparison, out: Path, resume: bool, overwrite: bool) -> 
             out, (RESULTS, layout.REPORT), SETTINGS, "a comparison", [out / name for name in _variants(saved)]
         )
         return
-    if not any(State.of(out / name) is not State.FREE for name in comparison.variants):
+    if not any(RunState.of(out / name) is not RunState.FREE for name in comparison.variants):
         return
     if not resume:
         raise ValueError(
@@ -135,7 +135,7 @@ def _variants(settings: Path) -> list[str]:
 
 
 def _results(
-    comparison: Comparison, measurements: Sequence[Measurement], measured: Mapping[str, Costs] | None = None
+    comparison: Comparison, measurements: Sequence[Measurement], measured: Mapping[str, VariantCosts] | None = None
 ) -> dict[str, Any]:
     """The content of `comparison.json`."""
     first, *beside = ({**_axes(one.measure), "curves": one.curves, "remarks": one.remarks} for one in measurements)

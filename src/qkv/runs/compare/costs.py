@@ -21,7 +21,7 @@ _ROUNDS = 3
 
 
 @dataclass(frozen=True)
-class Costs:
+class VariantCosts:
     """Costs of one variant.
 
     parameters: of the model.
@@ -41,7 +41,7 @@ class Costs:
         return asdict(self)
 
 
-def costs(runs: Mapping[str, Run], rounds: int = _ROUNDS) -> dict[str, Costs]:
+def costs(runs: Mapping[str, Run], rounds: int = _ROUNDS) -> dict[str, VariantCosts]:
     """Measure trained variants on this machine, all of them in every round, so that disturbances affect them alike."""
     batches = {name: _longest(run) for name, run in runs.items()}
     kept = {name: _kept(run, batches[name]) for name, run in runs.items()}
@@ -50,7 +50,7 @@ def costs(runs: Mapping[str, Run], rounds: int = _ROUNDS) -> dict[str, Costs]:
         for name, run in runs.items():
             times[name].append(_seconds(run, batches[name]))
     return {
-        name: Costs(
+        name: VariantCosts(
             sum(p.numel() for p in run.model.parameters()),
             _metrics(run),
             batches[name].tokens,

@@ -14,14 +14,14 @@ from ...look.svg import join, readable, tag
 from ..report.story import Section
 from ..report.table import table
 from .comparison import Comparison
-from .costs import Costs
+from .costs import VariantCosts
 from .measures import Curve, Measurement
 
 _BATCH = "Metrics of the test split; forward and backward passes over the longest validation rows, up to {:,} tokens"
 
 
 def write_page(
-    comparison: Comparison, measurements: Sequence[Measurement], costs: Mapping[str, Costs], out: Path
+    comparison: Comparison, measurements: Sequence[Measurement], costs: Mapping[str, VariantCosts], out: Path
 ) -> Path:
     """Write `report.html` and return its path."""
     sections = [section for measurement in measurements for section in _sections(measurement)]
@@ -63,7 +63,7 @@ def _numbers(x_label: str, curves: dict[str, Curve]) -> Markup:
     return table(x_label, [readable(x, 4) for x in points], rows, "Numbers")
 
 
-def _costs(costs: Mapping[str, Costs]) -> Markup:
+def _costs(costs: Mapping[str, VariantCosts]) -> Markup:
     metrics = list(dict.fromkeys(name for one in costs.values() for name in one.metrics))
     names = ["parameters", *metrics, "tokens/s in a step", "MiB kept for the backward pass"]
     rows = []

@@ -95,7 +95,7 @@ class Evaluated:
         return json_files.dumps(self.to_dict(), indent=2)
 
 
-class Fixed(Source, kind="fixed"):
+class FixedExamples(Source, kind="fixed"):
     """The same examples, from memory, for every split."""
 
     entries: tuple[Any, ...]
@@ -172,7 +172,7 @@ class Evaluator:
             text_metrics.sacre_bleu(
                 self.evaluation.bleu_tokenize
             )  # refuse a missing library before outputs are generated
-        likelihood, notes, _ = self._likelihood(model, split, Fixed(entries=tuple(examples)), None, clock)
+        likelihood, notes, _ = self._likelihood(model, split, FixedExamples(entries=tuple(examples)), None, clock)
         of_tokens = likelihood.results(wanted)
         decoded = examples if score_each or set(wanted) & set(TEXT_METRICS) else examples[:kept]
         text_model = TextModel(model, self._words, task_of(model, pairs=True))
@@ -257,7 +257,7 @@ class Evaluator:
         if limit is not None and not isinstance(task, TextTask):  # batches are sorted by length: take the first before
             table = source.table(split, seed=self.seed)
             taken, stop = first(table, limit)
-            source, limit, rest = Fixed(entries=taken), None, goods(table, stop)
+            source, limit, rest = FixedExamples(entries=taken), None, goods(table, stop)
         with (
             stream(
                 source, self.tokenizer, batching, seq2seq=seq2seq, task=task, split=split, seed=self.seed, epochs=1

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from ...core.layout import Layout
 from ...nn.kernels import reference
 from ...nn.kernels.plan import Plan
-from ...nn.kernels.request import Comparison, Request, Weights
+from ...nn.kernels.request import Request, ScoreFunction, WeightFunction
 from ...nn.patterns.basic import Full, Pattern
 from ...nn.positions.base import Bias
 
@@ -39,8 +39,8 @@ def by_products(
     bias: Tensor | Bias | None = None,
     scale: float | None = None,
     softcap: float | None = None,
-    score: Comparison | None = None,
-    weighting: Weights | None = None,
+    score: ScoreFunction | None = None,
+    weighting: WeightFunction | None = None,
     sinks: Float[Tensor, " H"] | None = None,
     **ignored: Any,
 ) -> Float[Tensor, "B T H E"]:

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...nn.layers.moe import Around, Mixture
+from ...nn.layers.moe import ExpertPass, Mixture
 from ...nn.layers.quantized.matrix import dense
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -57,7 +57,7 @@ class TracedMixture(nn.Module):
         self.gate = None if mixture.gate is None else _matrices(mixture.gate)
         self.up, self.down = _matrices(mixture.up), _matrices(mixture.down)
 
-    def forward(self, x: Float[Tensor, "B T M"], run: Around | None = None) -> Float[Tensor, "B T M"]:
+    def forward(self, x: Float[Tensor, "B T M"], run: ExpertPass | None = None) -> Float[Tensor, "B T M"]:
         rows = x.flatten(0, -2)
         routed = self.mixture.router(rows)
         gates = torch.zeros_like(routed.probabilities).scatter(1, routed.experts, routed.gates)

@@ -28,7 +28,7 @@ from ...io.hub.gguf.codes import bytes_of, type_of
 from ...io.hub.gguf.rope import factor_tensors, with_factors
 from ...io.hub.gguf.tokenizers.write import tokenizer_metadata
 from ...io.hub.gguf.writer import Written, write
-from ...io.hub.names import Entry, Names
+from ...io.hub.names import Names, StoredPlace
 from ...io.hub.quantized.stored import joined
 from ...io.hub.transforms import SAME
 from ...nn.layers.quantized import QuantizedMatrix, quantized
@@ -168,7 +168,7 @@ def _tensors(
         )
 
 
-def _kept(entry: Entry, codes: Mapping[str, QuantizedMatrix]) -> list[Packed] | None:
+def _kept(entry: StoredPlace, codes: Mapping[str, QuantizedMatrix]) -> list[Packed] | None:
     """The quantized matrices of an entry, one for each of their names; None where they are in full precision there."""
     found = [codes[name] for name in entry.ours if name in codes]
     if not found or any(part in name for part in PLAIN_ROWS for name in entry.theirs):
@@ -178,7 +178,9 @@ def _kept(entry: Entry, codes: Mapping[str, QuantizedMatrix]) -> list[Packed] | 
     return [one.packed for one in joined(entry, found).values()]
 
 
-def _dense(entry: Entry, state: Mapping[str, Tensor], codes: Mapping[str, QuantizedMatrix]) -> Mapping[str, Tensor]:
+def _dense(
+    entry: StoredPlace, state: Mapping[str, Tensor], codes: Mapping[str, QuantizedMatrix]
+) -> Mapping[str, Tensor]:
     """The tensors of an entry, dequantized."""
     return {**state, **{name: codes[name].dense() for name in entry.ours if name in codes}}
 
@@ -199,7 +201,9 @@ def _kind(name: str, shape: tuple[int, ...], chosen: BlockType, tied: bool) -> B
     return chosen
 
 
-def _maker(entry: Entry, index: int, kind: BlockType, state: Mapping[str, Tensor], name: str) -> Callable[[], Tensor]:
+def _maker(
+    entry: StoredPlace, index: int, kind: BlockType, state: Mapping[str, Tensor], name: str
+) -> Callable[[], Tensor]:
     def make() -> Tensor:
         tensor = list(entry.to_theirs({ours: state[ours] for ours in entry.ours}).values())[index].cpu()
         if not bool(torch.isfinite(tensor).all()):

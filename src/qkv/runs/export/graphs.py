@@ -34,7 +34,7 @@ from ...nn.models.transformer import TransformerModel
 from . import linear
 from .attention import Attend
 from .experts import with_traced_experts
-from .states import State, held, is_recurrent, state_of
+from .states import ExportedState, held, is_recurrent, state_of
 
 BATCH, TOKENS, PAST, SOURCE = "batch_size", "sequence_length", "past_sequence_length", "encoder_sequence_length"
 TOTAL = "total_sequence_length"
@@ -80,7 +80,7 @@ def graphs_of(model: TransformerModel, attend: Attend, every_expert: bool = Fals
 class _States:
     """What `StackModule` needs of a cache."""
 
-    layers: list[State]
+    layers: list[ExportedState]
     cross: list[CrossState]
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ...core.layout import Layout
 from ...nn.attention.feature_maps import Features
-from ...nn.attention.linear import LOW, LinearState, Problem, linear_attention
+from ...nn.attention.linear import LOW, LinearProblem, LinearState, linear_attention
 
 
 def by_products(
@@ -29,7 +29,7 @@ def by_products(
     """`attention.linear.linear_attention` for rows of one document. A `state` has the sums so far, and is updated."""
     if not causal:
         return linear_attention(q, k, v, layout)
-    problem = Problem.of(q, k, v, layout, None)
+    problem = LinearProblem.of(q, k, v, layout, None)
     state = LinearState() if state is None else state
     before = problem.v.new_zeros(()) if state.sums is None else state.sums
     sums = _plain(problem, before, state) if problem.log is None else _weighted(problem, problem.log, before, state)
@@ -43,15 +43,15 @@ def _earlier(tokens: int, device: torch.device) -> Bool[Tensor, "T T"]:
     return at[:, None] >= at
 
 
-def _queries(p: Problem) -> Float[Tensor, "B K GT R"]:
+def _queries(p: LinearProblem) -> Float[Tensor, "B K GT R"]:
     return _copied(p.q.permute(0, 2, 3, 1, 4)).flatten(2, 3)
 
 
-def _by_query(x: Float[Tensor, "B K GT X"], p: Problem) -> Float[Tensor, "B K G T X"]:
+def _by_query(x: Float[Tensor, "B K GT X"], p: LinearProblem) -> Float[Tensor, "B K G T X"]:
     return x.unflatten(2, (p.q.shape[3], -1))
 
 
-def _by_head(x: Float[Tensor, "B K GT E1"], p: Problem) -> Float[Tensor, "B T H E1"]:
+def _by_head(x: Float[Tensor, "B K GT E1"], p: LinearProblem) -> Float[Tensor, "B T H E1"]:
     return _copied(_by_query(x, p).permute(0, 3, 1, 2, 4)).flatten(2, 3)
 
 
@@ -61,7 +61,7 @@ def _copied(x: Tensor) -> Tensor:
     return x.clone(memory_format=torch.contiguous_format)
 
 
-def _plain(p: Problem, before: Tensor, state: LinearState) -> Float[Tensor, "B T H E1"]:
+def _plain(p: LinearProblem, before: Tensor, state: LinearState) -> Float[Tensor, "B T H E1"]:
     q, k, values = _queries(p), _copied(p.k.permute(0, 2, 3, 1)), _copied(p.v.transpose(1, 2))
     scores = _by_query(q @ k, p).masked_fill(~_earlier(p.k.shape[1], p.k.device), 0.0).flatten(2, 3)
     out = scores @ values
@@ -71,7 +71,9 @@ def _plain(p: Problem, before: Tensor, state: LinearState) -> Float[Tensor, "B T
     return _by_head(out, p)
 
 
-def _weighted(p: Problem, log: Float[Tensor, "B T K"], before: Tensor, state: LinearState) -> Float[Tensor, "B T H E1"]:
+def _weighted(
+    p: LinearProblem, log: Float[Tensor, "B T K"], before: Tensor, state: LinearState
+) -> Float[Tensor, "B T H E1"]:
     """With logs: all that query t sees is scaled by e^(−M_t), with M_t the largest log among it."""
     q, k, values = _queries(p), _copied(p.k.permute(0, 2, 3, 1)), _copied(p.v.transpose(1, 2))
     log = log.transpose(1, 2)

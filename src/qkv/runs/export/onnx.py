@@ -34,7 +34,7 @@ FILES = contents("an ONNX model's directory", "*.onnx", "*.onnx.data")
 Tell = Callable[[str], None]
 
 
-class Exported(NamedTuple):
+class ONNXExported(NamedTuple):
     """What was written. `error`: the largest difference of outputs over the largest output; `is_hub`: whether the
     configuration is in the Hub's format."""
 
@@ -48,7 +48,7 @@ class Exported(NamedTuple):
 
 def to_onnx(
     run: Run, target: Path | str, *, int8: bool = False, overwrite: bool = False, tell: Tell = lambda step: None
-) -> Exported:
+) -> ONNXExported:
     """Write a run's model to the directory `target`. An ONNX model that is there is replaced only if `overwrite` is
     true, or if this process wrote it from the same model.
 
@@ -74,7 +74,7 @@ def to_onnx(
                 "nothing was written; please report the model's spec"
             )
         names = tuple(graph.name for graph in graphs)
-        exported = Exported(names, _size(folder), error, is_hub)
+        exported = ONNXExported(names, _size(folder), error, is_hub)
         exported = _quantized(model, folder, exported, tell) if int8 else exported
     note_written(FILES, run.model, target)
     return exported
@@ -131,7 +131,7 @@ def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.glob("*.onnx*"))
 
 
-def _quantized(model: Exportable, folder: Path, exported: Exported, tell: Tell) -> Exported:
+def _quantized(model: Exportable, folder: Path, exported: ONNXExported, tell: Tell) -> ONNXExported:
     """Replace the graphs by quantized ones, and measure what that changes."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 

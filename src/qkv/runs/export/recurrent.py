@@ -21,10 +21,10 @@ from torch._higher_order_ops.scan import scan
 from torch.nn import functional as F
 
 from ...core.layout import Layout
-from ...nn.layers.rnn import Recurrence, Rows, States, next_state
+from ...nn.layers.rnn import PaddedRows, Recurrence, States, next_state
 from ...nn.models.recurrent.attention import AttentiveDecoder
 from ...nn.models.recurrent.decoder import DecoderState
-from ...nn.models.recurrent.encoder import Memory
+from ...nn.models.recurrent.encoder import EncodedSource
 from ...nn.models.recurrent.model import RecurrentModel
 from .experts import sharing_weights
 from .graphs import BATCH, SOURCE, TOKENS, Axes, Graph, masked_layout
@@ -45,7 +45,7 @@ def graphs_of(model: RecurrentModel) -> list[Graph]:
     tokens = {0: BATCH, 1: TOKENS}
     source = Graph(
         "encoder_model",
-        SourceGraph(model),
+        RecurrentSourceGraph(model),
         {"input_ids": (ids, tokens), "attention_mask": (mask, tokens)},
         {f"present.{name}": axes[name] | ({1: TOKENS} if 1 in axes[name] else {}) for name in kept},
     )
@@ -57,7 +57,7 @@ def graphs_of(model: RecurrentModel) -> list[Graph]:
     return [source, Graph("decoder_model", StepGraph(model, list(first)), inputs, outputs)]
 
 
-class SourceGraph(nn.Module):
+class RecurrentSourceGraph(nn.Module):
     """The encoder, and the decoder's state before the first token."""
 
     def __init__(self, model: RecurrentModel) -> None:
@@ -81,16 +81,16 @@ class StepGraph(nn.Module):
     def forward(self, inputs: list[Tensor]) -> list[Tensor]:
         ids, *given = inputs
         decoder = self.model.decoder
-        memory = Memory(self.model.embedding.weight.new_empty(0), Layout.full(0))
+        memory = EncodedSource(self.model.embedding.weight.new_empty(0), Layout.full(0))
         if isinstance(decoder, AttentiveDecoder):
             states, keys, projected = given[-len(_SOURCE) :]
-            memory = Memory(states, masked_layout(given.pop(0)), keys=keys[:, :, None], projected=projected)
+            memory = EncodedSource(states, masked_layout(given.pop(0)), keys=keys[:, :, None], projected=projected)
         before: DecoderState = {name: t.transpose(0, 1) for name, t in zip(self.names, given, strict=False)}
         hidden, after = decoder(self.model.embedding(ids, None), None, memory, before, True)
         return [self.model.head(hidden), *(after[name].transpose(0, 1) for name in self.names)]
 
 
-def _source(model: RecurrentModel, memory: Memory) -> dict[str, Tensor]:
+def _source(model: RecurrentModel, memory: EncodedSource) -> dict[str, Tensor]:
     """What a step reads of the source, (B, S, ·)."""
     if not isinstance(model.decoder, AttentiveDecoder):
         return {}
@@ -101,7 +101,7 @@ def _source(model: RecurrentModel, memory: Memory) -> dict[str, Tensor]:
 # -- the encoder -------------------------------------------------------------------------------------------------------
 
 
-def read(model: RecurrentModel, ids: Tensor, layout: Layout) -> Memory:
+def read(model: RecurrentModel, ids: Tensor, layout: Layout) -> EncodedSource:
     """`RecurrentModel.read` by loops, for padding anywhere."""
     encoder, real = model.encoder, layout.valid.expand(ids.shape)
     x = model.source_embedding(ids.clamp(min=0), None)
@@ -113,7 +113,7 @@ def read(model: RecurrentModel, ids: Tensor, layout: Layout) -> Memory:
         finals += [last for _, last in sides]
     top = torch.stack([last[0] for last in finals[-len(reversed_) :]], 1)
     every = tuple(torch.stack(layers) for layers in zip(*finals, strict=True))
-    return model.decoder.prepare(Memory(x, layout, top, every))
+    return model.decoder.prepare(EncodedSource(x, layout, top, every))
 
 
 def _direction(
@@ -151,7 +151,7 @@ class LoopedRecurrence(Recurrence):
     def forward(
         self,
         x: Float[Tensor, "B T E"],
-        rows: Rows | None = None,
+        rows: PaddedRows | None = None,
         start: States | None = None,
         finals: bool = True,
     ) -> tuple[Float[Tensor, "B T D"], States | None]:

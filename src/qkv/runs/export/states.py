@@ -44,7 +44,7 @@ class Held(NamedTuple):
         return {0: batch} | {axis: length for axis, size in enumerate(self.sizes, 1) if size is None}
 
 
-class State(Protocol):
+class ExportedState(Protocol):
     """A layer's state in a pass. `present`: the tensors after it, in the order of `held`."""
 
     @property
@@ -73,7 +73,7 @@ def is_recurrent(mixer: nn.Module) -> bool:
     return isinstance(mixer, MultiHeadLinearAttention | ConvolutionLayer | ByteNetBlock)
 
 
-def state_of(mixer: nn.Module, past: Sequence[Tensor], keys: Layout) -> State:
+def state_of(mixer: nn.Module, past: Sequence[Tensor], keys: Layout) -> ExportedState:
     """Return a layer's state before a pass; an empty `past` gives the initial state. `keys`: layout of all tokens so far."""
     if isinstance(mixer, MultiHeadLinearAttention):
         return Sums(past)

@@ -36,7 +36,7 @@ FILES = contents("a torch.export model's directory", f"*{PROGRAM}", DESCRIPTION)
 Tell = Callable[[str], None]
 
 
-class Exported(NamedTuple):
+class TorchExported(NamedTuple):
     """What was written. `error`: the largest difference of outputs over the largest output; `compiled`: whether there are
     AOTInductor packages."""
 
@@ -53,7 +53,7 @@ def to_torch_export(
     aot: bool | None = None,
     overwrite: bool = False,
     tell: Tell = lambda step: None,
-) -> Exported:
+) -> TorchExported:
     """Write a run's model to the directory `target`. A torch.export model that is there is replaced only if `overwrite` is
     true, or if this process wrote it from the same model.
 
@@ -94,7 +94,7 @@ def to_torch_export(
             )
         size = sum(path.stat().st_size for path in folder.glob(f"*{PROGRAM}"))
     note_written(FILES, run.model, target)
-    return Exported(tuple(described), size, error, aot)
+    return TorchExported(tuple(described), size, error, aot)
 
 
 def _graphs(model: verification.Exportable, every_expert: bool = False) -> list[Graph]:

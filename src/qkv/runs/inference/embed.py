@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from ...core.spec import brief, nearest
 from ...generation.prompts import length_groups, padded
 from ...io.directories import sentence_transformers
-from ...io.directories.sentence_transformers import Pooling, Sentences, pooling_of
+from ...io.directories.sentence_transformers import Pooling, SentenceSettings, pooling_of
 from ...nn.models.heads.sequence import SentenceVector
 from ...nn.models.long_texts import reads_unpadded
 from ...nn.models.recurrent.model import RecurrentModel
@@ -89,19 +89,19 @@ def longest_embedded(run: LoadedModel) -> int | None:
         return None
 
 
-def _settings(run: LoadedModel, pooling: Pooling | None) -> Sentences:
+def _settings(run: LoadedModel, pooling: Pooling | None) -> SentenceSettings:
     """How the run computes embeddings, by its files or its head. With an explicit `pooling`, no other setting counts."""
     if pooling is not None:
-        return Sentences()
+        return SentenceSettings()
     settings = None if run.path is None else sentence_transformers.read(run.path, run.allow_pickle)
     if settings is not None:
         lengths = [length for length in (settings.longest, run.model.max_positions) if length is not None]
         return replace(settings, longest=min(lengths, default=None))
     head = run.model.spec.head if isinstance(run.model.spec, Transformer) else None
-    return Sentences((pooling_of(head),)) if isinstance(head, SentenceVector) else Sentences()
+    return SentenceSettings((pooling_of(head),)) if isinstance(head, SentenceVector) else SentenceSettings()
 
 
-def _prompt(settings: Sentences, name: str | None, where: str) -> str:
+def _prompt(settings: SentenceSettings, name: str | None, where: str) -> str:
     """The text of a prompt, or of the default prompt. Raises ValueError for an unknown name."""
     if name is None:
         return "" if settings.prompt is None else settings.prompts[settings.prompt]
@@ -118,7 +118,7 @@ def _prompt_length(prompt: str, text_model: TextModel) -> int:
     return len(text_model.encode(prompt)) - len(_around(text_model)[1])
 
 
-def _lowered(text: str, settings: Sentences) -> str:
+def _lowered(text: str, settings: SentenceSettings) -> str:
     return text.lower() if settings.lower else text
 
 
@@ -184,7 +184,7 @@ def _pooled(states: Tensor, pooling: Pooling, start: int) -> Tensor:
     return states[0 if pooling == "cls" else -1]
 
 
-def _after_pooling(vector: Tensor, settings: Sentences, normalize: bool | None) -> Tensor:
+def _after_pooling(vector: Tensor, settings: SentenceSettings, normalize: bool | None) -> Tensor:
     """Apply the modules after pooling, and normalize if requested. `normalize=False` leaves out the last normalization."""
     modules = settings.modules
     if normalize is False and modules and modules[-1].kind == "Normalize":

@@ -21,7 +21,7 @@ from ...data.tokenizers.tokenizer import Tokenizer
 from ...generation import Generation
 from ...io.directories import hub_load
 from ...io.directories import weights as weight_files
-from ...io.directories.layout import CONFIG, GENERATION, MAX_SHARD_SIZE, RECIPE, TOKENIZER, WEIGHTS, State, read_json
+from ...io.directories.layout import CONFIG, GENERATION, MAX_SHARD_SIZE, RECIPE, TOKENIZER, WEIGHTS, RunState, read_json
 from ...io.directories.locate import has_tokenizer, is_hub, locate, not_there
 from ...io.directories.lock import owner_of
 from ...io.directories.run_config import (
@@ -53,7 +53,7 @@ if TYPE_CHECKING:  # methods import what they need when they are called
     from .fill import Filled
     from .look import Figure
     from .predict import Prediction
-    from .score import Score
+    from .score import TextScore
     from .text import Output
 
 
@@ -168,10 +168,12 @@ class Run(LoadedModel):
         return chat(self, messages, emit, stop=stop, draft=draft, tools=tools, **options)
 
     @overload
-    def score(self, texts: str, targets: str | None = None) -> Score: ...  # type: ignore[overload-overlap]
+    def score(self, texts: str, targets: str | None = None) -> TextScore: ...  # type: ignore[overload-overlap]
     @overload
-    def score(self, texts: Sequence[str], targets: Sequence[str] | None = None) -> list[Score]: ...
-    def score(self, texts: str | Sequence[str], targets: str | Sequence[str] | None = None) -> Score | list[Score]:
+    def score(self, texts: Sequence[str], targets: Sequence[str] | None = None) -> list[TextScore]: ...
+    def score(
+        self, texts: str | Sequence[str], targets: str | Sequence[str] | None = None
+    ) -> TextScore | list[TextScore]:
         """Return the log-likelihood of texts (language model), or of targets given texts, per token and in total."""
         from .score import score
 
@@ -460,7 +462,7 @@ def _check_complete(folder: Path) -> None:
     owner = owner_of(folder)
     if owner is not None:
         raise ValueError(f"the run in {folder} is being trained by {owner} and has no model yet; wait for it")
-    if State.of(folder) is State.STARTED:
+    if RunState.of(folder) is RunState.STARTED:
         from ..recipes.recipe import argument_of
 
         raise ValueError(

@@ -11,7 +11,7 @@ from .text import TextModel
 
 
 @dataclass(frozen=True)
-class Score:
+class TextScore:
     """The log-likelihood (natural logarithm) of a text, or of a target given its source, per token and in total."""
 
     tokens: tuple[str, ...]
@@ -20,7 +20,9 @@ class Score:
     perplexity: float
 
 
-def score(text_model: TextModel, prompts: Sequence[Sequence[int]], targets: Sequence[str] | None = None) -> list[Score]:
+def score(
+    text_model: TextModel, prompts: Sequence[Sequence[int]], targets: Sequence[str] | None = None
+) -> list[TextScore]:
     """Score each target given its prompt (`text_model.encode(text)`), with the end-of-sequence token where the model was
     trained to write one. Without targets, which only a language model allows, score each prompt itself.
 
@@ -49,8 +51,8 @@ def target_ids(text_model: TextModel, text: str) -> list[int]:
     return ids if first is None or ids[:1] == [first] else [first, *ids]
 
 
-def _score(tokens: Sequence[str], log_probs: Sequence[float]) -> Score:
+def _score(tokens: Sequence[str], log_probs: Sequence[float]) -> TextScore:
     from ...core.metrics.text import perplexity
 
     total = math.fsum(log_probs)
-    return Score(tuple(tokens), tuple(log_probs), total, perplexity(-total, len(log_probs)))
+    return TextScore(tuple(tokens), tuple(log_probs), total, perplexity(-total, len(log_probs)))

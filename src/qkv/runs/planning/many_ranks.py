@@ -10,12 +10,12 @@ from ...core.spec import nearest
 from ...nn.cost.accelerators import Accelerator
 from ...nn.cost.images import image_tokens
 from ...nn.cost.plan.execution import QKV, QKV_FP32, Execution, kernels, on_cpu
-from ...nn.cost.plan.layout import AXES, Layout, check
+from ...nn.cost.plan.layout import AXES, RankLayout, check
 from ...nn.cost.plan.network import Network, network
 from ...nn.cost.plan.rules import chunks_of
 from ...nn.cost.plan.step import Machine
 from ...nn.cost.plan.tracked import tracked
-from ...nn.cost.plan.work import Work, work
+from ...nn.cost.plan.work import ModelWork, work
 from ...nn.models.base import ModelSpec
 from ...training.parallel.scale import Scale
 from ..recipes.recipe import Recipe
@@ -26,14 +26,14 @@ LENGTH = 8192
 
 
 @dataclass(frozen=True)
-class Question:
+class RankQuestion:
     """A model, the machine for it, and the rows of a step; a layout and a number of microbatches if they are given."""
 
-    model: Work
+    model: ModelWork
     machine: Machine
     ranks: int
     batch: int
-    layout: Layout | None = None
+    layout: RankLayout | None = None
 
 
 def machine(
@@ -51,17 +51,17 @@ def machine(
 
 def of_preset(
     name: str, spec: ModelSpec, where: Machine, ranks: int, length: int | None, batch: int | None, layout: str | None
-) -> Question:
+) -> RankQuestion:
     """Ask for a model without a recipe: rows of 8,192 tokens, or its context, and about four million tokens a step."""
     tokens = image_tokens(spec) or length or min(LENGTH, spec.max_positions or LENGTH)
     model = _work(name, spec, tokens, tokens if spec.is_encoder_decoder else 0, where.how)
     rows = batch or ranks * max(1, round(TOKENS / model.tokens / ranks))
-    return Question(model, where, ranks, rows, _layout(layout, model, ranks, rows))
+    return RankQuestion(model, where, ranks, rows, _layout(layout, model, ranks, rows))
 
 
 def of_recipe(
     recipe: Recipe, where: Machine, ranks: int, length: int | None, batch: int | None, layout: str | None
-) -> Question:
+) -> RankQuestion:
     """Ask for a recipe's model, the batch of its steps (full rows of the longest allowed length), and its `scale`."""
     spec = recipe.spec()
     shape = allowed(recipe.batching, spec.is_encoder_decoder)
@@ -70,13 +70,15 @@ def of_recipe(
     own = _layout(layout, model, ranks, rows)
     if own is None and recipe.scale != Scale(timeout=recipe.scale.timeout) and not recipe.scale.auto:
         own = of_scale(recipe.scale, model, ranks, rows, recipe.training.accumulate, recipe.training.recompute)
-    return Question(model, where, ranks, rows, own)
+    return RankQuestion(model, where, ranks, rows, own)
 
 
-def of_scale(scale: Scale, model: Work, ranks: int, rows: int, microbatches: int, recompute: str = "none") -> Layout:
+def of_scale(
+    scale: Scale, model: ModelWork, ranks: int, rows: int, microbatches: int, recompute: str = "none"
+) -> RankLayout:
     """The layout of a recipe's `scale` for some ranks, with `rows` rows a step. Raises ValueError if they don't fit."""
     sizes = scale.sizes(ranks)
-    layout = Layout(
+    layout = RankLayout(
         *sizes,
         zero=scale.stage,
         microbatches=microbatches,
@@ -89,7 +91,7 @@ def of_scale(scale: Scale, model: Work, ranks: int, rows: int, microbatches: int
     return replace(layout, rows=max(1, round(rows / layout.replicas / microbatches)))
 
 
-def _work(name: str, spec: ModelSpec, length: int, source: int, how: Execution) -> Work:
+def _work(name: str, spec: ModelSpec, length: int, source: int, how: Execution) -> ModelWork:
     if spec.max_positions is not None and length > spec.max_positions:
         raise ValueError(
             f"{length:,} tokens are more than {name}'s context of {spec.max_positions:,}; give a smaller --length, or a "
@@ -98,7 +100,7 @@ def _work(name: str, spec: ModelSpec, length: int, source: int, how: Execution) 
     return tracked(work(name, spec, length, source), spec, source, how)
 
 
-def _layout(text: str | None, model: Work, ranks: int, batch: int) -> Layout | None:
+def _layout(text: str | None, model: ModelWork, ranks: int, batch: int) -> RankLayout | None:
     """Read `tensor=8,pipeline=2,zero=3`. Raises ValueError for anything else, and for a layout that does not fit."""
     if text is None:
         return None
@@ -121,7 +123,7 @@ def _layout(text: str | None, model: Work, ranks: int, batch: int) -> Layout | N
     values.setdefault("zero", 3 if values.get("shard", 1) > 1 and values.get("pipeline", 1) == 1 else 0)
     if values.get("shard", 1) > 1 and values["zero"] == 0:
         values["zero"] = 1
-    layout = Layout(**values)
+    layout = RankLayout(**values)
     if "data" not in values and layout.ranks and ranks % layout.ranks == 0:
         layout = replace(layout, data=ranks // layout.ranks)
     check(layout, model, ranks, batch)

@@ -14,14 +14,14 @@ import torch
 from ...core.spec import counted
 from ...nn.cost.accelerators import KNOWN, Accelerator
 from ...nn.cost.accelerators import measured as measured_device
-from ...nn.cost.flops import Shape
+from ...nn.cost.flops import BatchShape
 from ...nn.cost.hardware import available, usable_cores
-from ...nn.cost.plan.layout import AXES, Layout
+from ...nn.cost.plan.layout import AXES, RankLayout
 from ...nn.cost.plan.network import Network, measured
-from ...nn.cost.plan.search import Plan, nearest, plan, search
+from ...nn.cost.plan.search import RankPlan, nearest, plan, search
 from ...nn.cost.plan.step import Machine
 from ...nn.cost.plan.tracked import Kind, tracked
-from ...nn.cost.plan.work import Work, work
+from ...nn.cost.plan.work import ModelWork, work
 from ...nn.models.base import ModelSpec
 from ...training.parallel.scale import Scale
 from ...training.parallel.team import Team
@@ -35,7 +35,7 @@ NEXT = 2  # layouts that are named besides the best
 def laid_out(
     recipe: Recipe,
     spec: ModelSpec,
-    shape: Shape,
+    shape: BatchShape,
     ranks: int,
     device: torch.device,
     joined: Network | None = None,
@@ -69,7 +69,7 @@ def laid_out(
     return scale_of(plans[0].layout, scale), _described(plans, where, why(plans))
 
 
-def scale_of(layout: Layout, given: Scale) -> Scale:
+def scale_of(layout: RankLayout, given: Scale) -> Scale:
     """Return the `scale` of a layout, with the timeout of the `given` one."""
     return Scale(
         **{axis: layout.size(axis) for axis in AXES},
@@ -80,7 +80,7 @@ def scale_of(layout: Layout, given: Scale) -> Scale:
     )
 
 
-def lay_out(members: Team, recipe: Recipe, spec: ModelSpec, shape: Shape) -> tuple[Team, list[str]]:
+def lay_out(members: Team, recipe: Recipe, spec: ModelSpec, shape: BatchShape) -> tuple[Team, list[str]]:
     """Choose the layout of several ranks if it is `auto`, on rank 0 for all. Returns the team, and notes on the layout."""
     if members.ranks.size == 1:
         return members, []
@@ -101,13 +101,13 @@ def lay_out(members: Team, recipe: Recipe, spec: ModelSpec, shape: Shape) -> tup
     return members.laid_out(scale), notes
 
 
-def _search(recipe: Recipe, model: Work, where: Machine, ranks: int, rows: int) -> list[Plan]:
+def _search(recipe: Recipe, model: ModelWork, where: Machine, ranks: int, rows: int) -> list[RankPlan]:
     again = recipe.training.recompute
     kind: Literal["none", "blocks"] = "none" if again == "none" else "blocks"
     return search(model, where, ranks, rows, recompute=(kind,), microbatches=recipe.training.accumulate)
 
 
-def _runs(found: Plan, recipe: Recipe) -> bool:
+def _runs(found: RankPlan, recipe: Recipe) -> bool:
     """Whether qkv can train a recipe so: what is refused or untested is left out of the choice."""
     layout = found.layout
     if layout.zero == 3 and not recipe.training.optimizer.elementwise:
@@ -116,7 +116,7 @@ def _runs(found: Plan, recipe: Recipe) -> bool:
     return model_axes == (1, 1, 1, 1) or (recipe.task is None and recipe.adapter is None)
 
 
-def _described(plans: Sequence[Plan], where: Machine, reason: str) -> list[str]:
+def _described(plans: Sequence[RankPlan], where: Machine, reason: str) -> list[str]:
     best = plans[0]
     lines = [
         f"Layout: {best.layout} on {counted(best.layout.ranks, 'rank')}{f': {reason}' if reason else ''}.",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...core.spec import counted
-from ...nn.cost.plan.search import MEASURABLE, Plan
+from ...nn.cost.plan.search import MEASURABLE, RankPlan
 from ...nn.cost.plan.step import Machine
 
 
-def why(plans: Sequence[Plan]) -> str:
+def why(plans: Sequence[RankPlan]) -> str:
     """Return why the first layout of a search is the best."""
     if len(plans) == 1:
         return "the only one that fits"
@@ -20,14 +20,14 @@ def why(plans: Sequence[Plan]) -> str:
     return f"the simplest {among} within {MEASURABLE:.0%} of the fastest, which is {fastest.layout}"
 
 
-def step_of(plan: Plan) -> str:
+def step_of(plan: RankPlan) -> str:
     """Return the time of a step and the part that takes most of it."""
     step = plan.step
     share = step.parts[step.bound] / step.seconds
     return f"{seconds(step.seconds)} a step, bound by {step.bound} ({share:.0%} of it)"
 
 
-def bytes_of(plan: Plan, where: Machine) -> str:
+def bytes_of(plan: RankPlan, where: Machine) -> str:
     """Return the memory of the fullest rank by part, and the memory of the device."""
     held = plan.memory
     named = {
@@ -40,12 +40,12 @@ def bytes_of(plan: Plan, where: Machine) -> str:
     return f"{size_of(held.needed)} of {size_of(where.device.memory)} ({parts})"
 
 
-def best_of(plans: Sequence[Plan], best: Plan) -> str:
+def best_of(plans: Sequence[RankPlan], best: RankPlan) -> str:
     """Return the next best layouts and how much longer their steps take."""
     return "Next best: " + "; ".join(f"{one.layout} ({against(one, best)})" for one in plans) + "."
 
 
-def against(one: Plan, best: Plan) -> str:
+def against(one: RankPlan, best: RankPlan) -> str:
     """Return how much slower a layout is than the best, and which part slows it most."""
     slower = one.step.seconds / best.step.seconds - 1
     if abs(slower) < MEASURABLE:

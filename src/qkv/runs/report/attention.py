@@ -29,11 +29,11 @@ from ...look.attention_picture import MOST_TOKENS, AnyPicture, Picture
 from ...look.head_grid import rounded
 from ...look.patch_attention import PatchPicture
 from ...look.svg import join, tag
-from ...look.view.attention import Group, Layer
+from ...look.view.attention import AttentionGroup, LayerAttention
 from ...look.view.axis import Axis
-from ...look.view.figure import Figure, View
+from ...look.view.figure import Figure, InputView
 from ...nn.layers.patches import shown_patches
-from ..evaluate.evaluate import Fixed
+from ..evaluate.evaluate import FixedExamples
 from .samples import is_right
 from .story import Section, Story
 
@@ -131,7 +131,7 @@ def _length(sample: Mapping[str, Any]) -> int:
     return length if length <= 60 else 60 - length
 
 
-def _view(run: Run, sample: Mapping[str, Any]) -> View | None:
+def _view(run: Run, sample: Mapping[str, Any]) -> InputView | None:
     """Return a sample in the form that `qkv look` shows, or None for conversations and for samples beyond the context."""
     from ..inference.look import look
 
@@ -188,7 +188,7 @@ def _ids(ids: Sequence[int | None], model: AnyModel) -> Tensor:
 # -- examples of tasks --------------------------------------------------------------------------------------------
 
 
-def _of_task(story: Story, run: Run) -> Iterator[tuple[AnyPicture, View]]:
+def _of_task(story: Story, run: Run) -> Iterator[tuple[AnyPicture, InputView]]:
     """Yield the attention of the first evaluated examples, each as a picture and as a view of the page."""
     from ..inference.look import recorded_attention
 
@@ -205,14 +205,14 @@ def _of_task(story: Story, run: Run) -> Iterator[tuple[AnyPicture, View]]:
         if picture is not None:
             facts = tuple((name, value) for name, value in picture.facts)
             notes = tuple(axis.note for axis in axes.values() if axis.note)
-            yield picture, View(picture.title, axes, tuple(groups), facts, notes)
+            yield picture, InputView(picture.title, axes, tuple(groups), facts, notes)
 
 
 def _batch(run: Run, task: Task, example: Example, split: Split) -> Batch | None:
     """The first batch of one example; None if the task skips it."""
     assert run.recipe is not None
     batching = run.recipe.batching.replace(workers=0, shuffle=False)
-    source, seq2seq = Fixed(entries=(example,)), run.model.is_encoder_decoder
+    source, seq2seq = FixedExamples(entries=(example,)), run.model.is_encoder_decoder
     options: dict[str, Any] = {"seq2seq": seq2seq, "task": task, "split": split, "seed": run.recipe.seed, "epochs": 1}
     try:
         with stream(source, run.tokenizer, batching, **options) as batches:
@@ -223,7 +223,7 @@ def _batch(run: Run, task: Task, example: Example, split: Split) -> Batch | None
 
 
 def _picture(
-    place: str, groups: Sequence[Group], axes: Mapping[str, Axis], run: Run, task: Task, batch: Batch
+    place: str, groups: Sequence[AttentionGroup], axes: Mapping[str, Axis], run: Run, task: Task, batch: Batch
 ) -> AnyPicture | None:
     """The picture of the group of layers that says most: attention to a source, else that of the first stack."""
     group = next((one for one in groups if one.name == "cross"), groups[0] if groups else None)
@@ -258,7 +258,9 @@ def _facts(place: str, task: Task, run: Run, batch: Batch) -> tuple[str, list[li
     return (f"{place}: {about}" if about else place), facts
 
 
-def _on_patches(title: str, facts: list[list[str]], group: Group, query: Axis, key: Axis, run: Run) -> PatchPicture:
+def _on_patches(
+    title: str, facts: list[list[str]], group: AttentionGroup, query: Axis, key: Axis, run: Run
+) -> PatchPicture:
     """Attention over the patches: of the class token if the head reads it alone, else the mean of all queries."""
     grid = key.grid
     assert grid is not None and key.picture is not None
@@ -268,7 +270,7 @@ def _on_patches(title: str, facts: list[list[str]], group: Group, query: Axis, k
     pool = getattr(getattr(head, "spec", None), "pool", None)
     of_class = not by_word and grid.before > 0 and pool == "token"
 
-    def weights(layer: Layer) -> Tensor:
+    def weights(layer: LayerAttention) -> Tensor:
         """(H, T, patches)"""
         return (layer.weights[:, :1] if of_class else layer.weights)[..., patches]
 

@@ -15,7 +15,7 @@ _MOST_CLASSES = 20  # of a matrix; a larger one would be illegible
 _MOST_CONFUSIONS = 10
 
 
-class Cell(NamedTuple):
+class MatrixCell(NamedTuple):
     """A cell of the matrix: `share` is the part of the true class's examples that got this prediction."""
 
     examples: int
@@ -39,7 +39,7 @@ def confusions(story: Story) -> Section | None:
     wrong = [(truth, output, count) for (truth, output), count in pairs.most_common() if truth != output]
     names = sorted({name for pair in pairs for name in pair})
     matrix = [
-        (truth, [Cell(n := pairs[truth, output], n / max(totals[truth], 1), truth == output) for output in names])
+        (truth, [MatrixCell(n := pairs[truth, output], n / max(totals[truth], 1), truth == output) for output in names])
         for truth in names
     ]
     listed = [

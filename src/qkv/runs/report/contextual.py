@@ -27,7 +27,7 @@ _SHOWN = 48  # sentences of each meaning
 
 
 @dataclass(frozen=True, eq=False)
-class Word:
+class WordStates:
     """One word's states in sentences of the test split; `groups[n]` is the place of sentence n's meaning in `senses`."""
 
     word: str
@@ -82,7 +82,7 @@ def senses(story: Story) -> Section | None:
     return Section("Meanings", join(tag("div", chart, class_="charts"), *pictures), note)
 
 
-def look(story: Story) -> tuple[list[Word], list[Word]]:
+def look(story: Story) -> tuple[list[WordStates], list[WordStates]]:
     """The words of a run's data, as its model sees them, and as it saw them before training. Raises ValueError where the
     run can't be loaded."""
     from ..inference.run import load
@@ -101,17 +101,17 @@ def look(story: Story) -> tuple[list[Word], list[Word]]:
     return trained, untrained
 
 
-def _separations(words: Sequence[Word]) -> dict[str, dict[str, float]]:
+def _separations(words: Sequence[WordStates]) -> dict[str, dict[str, float]]:
     return {word.word: word.separations for word in words}
 
 
-def _means(words: Sequence[Word]) -> list[tuple[float, float]]:
+def _means(words: Sequence[WordStates]) -> list[tuple[float, float]]:
     """(layer, separation), the mean over words."""
     layers = zip(*(word.separations.values() for word in words), strict=True)
     return [(float(i), sum(layer) / len(words)) for i, layer in enumerate(layers)]
 
 
-def _seen(model: TransformerModel, text_model: TextModel, word: str, examples: Sequence[Example]) -> Word:
+def _seen(model: TransformerModel, text_model: TextModel, word: str, examples: Sequence[Example]) -> WordStates:
     names = tuple(dict.fromkeys(example["sense"] for example in examples))
     chosen = [example for name in names for example in [e for e in examples if e["sense"] == name][:_SHOWN]]
     texts = tuple(example["text"] for example in chosen)
@@ -123,7 +123,7 @@ def _seen(model: TransformerModel, text_model: TextModel, word: str, examples: S
     places = [_place(text_model.tokenizer, row, word) for row in rows]
     layers = layer_states(model, ids, Layout.from_lengths(lengths), places)
     groups = tuple(names.index(example["sense"]) for example in chosen)
-    return Word(word, names, texts, groups, tuple(layers))
+    return WordStates(word, names, texts, groups, tuple(layers))
 
 
 def _place(tokenizer: Tokenizer, row: Sequence[int], word: str) -> int:

@@ -28,7 +28,7 @@ class Framed(NamedTuple):
     cut: int = 0
 
 
-class Frame(NamedTuple):
+class TextFrame(NamedTuple):
     """The special tokens before, between and after texts, their token types, and the token type of each text."""
 
     tokens: tuple[tuple[int, ...], ...]
@@ -73,14 +73,14 @@ def framed(
 
 
 @lru_cache(maxsize=32)
-def frame_of(tokenizer: Encoder, texts: Literal[1, 2] | int = 1) -> Frame:
+def frame_of(tokenizer: Encoder, texts: Literal[1, 2] | int = 1) -> TextFrame:
     """Return the special tokens around one text, or around and between two."""
     raw: Any = getattr(tokenizer, "raw", None)  # not every Encoder is the library's
     template = None if raw is None else _template(raw, texts)
     return template if template is not None and template.size else _default_frame(tokenizer, texts)
 
 
-def _template(raw: Any, texts: int) -> Frame:
+def _template(raw: Any, texts: int) -> TextFrame:
     """The frame of a tokenizer's file, recovered from an encoded text; empty if a text gives no token."""
     encoding = raw.encode("a", *["a"] * (texts - 1), add_special_tokens=True)
     tokens: list[list[int]] = [[]]
@@ -95,11 +95,11 @@ def _template(raw: Any, texts: int) -> Frame:
             tokens.append([])
             types.append([])
     if len(text_types) < texts:  # a tokenizer may have no token for an "a"
-        return Frame(((),) * (texts + 1), ((),) * (texts + 1), (0,) * texts)
-    return Frame(tuple(map(tuple, tokens)), tuple(map(tuple, types)), tuple(text_types))
+        return TextFrame(((),) * (texts + 1), ((),) * (texts + 1), (0,) * texts)
+    return TextFrame(tuple(map(tuple, tokens)), tuple(map(tuple, types)), tuple(text_types))
 
 
-def _default_frame(tokenizer: Encoder, texts: int) -> Frame:
+def _default_frame(tokenizer: Encoder, texts: int) -> TextFrame:
     """Beginning and end of a sequence, for a tokenizer without a template."""
     bos, eos = (() if i is None else (i,) for i in (tokenizer.bos_id, tokenizer.eos_id))
     if texts == 2 and not eos:
@@ -107,7 +107,7 @@ def _default_frame(tokenizer: Encoder, texts: int) -> Frame:
             "two texts are separated by an end-of-sequence token, and this tokenizer has none; give it one as tokenizer.eos"
         )
     kinds = tuple(range(texts))
-    return Frame((bos, *(eos for _ in kinds)), ((0,) * len(bos), *((kind,) * len(eos) for kind in kinds)), kinds)
+    return TextFrame((bos, *(eos for _ in kinds)), ((0,) * len(bos), *((kind,) * len(eos) for kind in kinds)), kinds)
 
 
 def _fitting(sizes: list[int], room: int | None, cut: str, frame: int) -> list[int]:

@@ -167,7 +167,7 @@ class SceneTask(PictureTask):
         return numbers * (1 + scale) + shift
 
 
-class Stack(NamedTuple):
+class PictureStack(NamedTuple):
     """Normalized pictures of the model's size, the indices of their examples, and the reasons why others are skipped."""
 
     pictures: NDArray[np.float32]
@@ -197,7 +197,7 @@ class AugmentedTask(PictureTask):
             raise ValueError("random-resized-crop cuts from the pictures as they come, so it is the first augmentation")
         return self
 
-    def stacked(self, examples: Sequence[Example], randomness: RandomContext) -> Stack:
+    def stacked(self, examples: Sequence[Example], randomness: RandomContext) -> PictureStack:
         """Read, resize and normalize the pictures of a pool, augmented in training."""
         pictures, kept, skipped = [], [], {}
         changes = self.augment if randomness.training else ()
@@ -217,7 +217,7 @@ class AugmentedTask(PictureTask):
         stack = np.stack(pictures) if pictures else np.empty((0, self.channels, *self.size), np.uint8)
         for change in changes[0 if crop is None else 1 :]:
             stack = change(stack, randomness.generator)
-        return Stack(normalized(stack, self.mean, self.std), kept, skipped)
+        return PictureStack(normalized(stack, self.mean, self.std), kept, skipped)
 
 
 def with_channels(pixels: NDArray[Any], channels: int) -> Pixels:

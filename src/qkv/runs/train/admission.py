@@ -11,7 +11,7 @@ from ...core.atomic import check_replaceable
 from ...core.spec import brief, counted
 from ...data.batching.settings import Batching
 from ...data.source import SPLITS, Example, Split
-from ...io.directories.layout import RUN, State
+from ...io.directories.layout import RUN, RunState
 from ...nn.cost.hardware import cores
 from ...nn.models.base import ModelSpec
 from ...training.compiling import check_compiler
@@ -59,18 +59,18 @@ def check_machine(training: Training, batching: Batching, device: torch.device) 
 def admit(recipe: Recipe, out: Path, resume: bool, overwrite: bool) -> Recipe:
     """Check that `out` is free, or can be resumed or overwritten. Returns the recipe; a resumed one with `auto` replaced by
     the saved choices. Raises ValueError, with what to do instead, if the directory can't be used."""
-    state = State.of(out)
-    if state is State.FOREIGN:
+    state = RunState.of(out)
+    if state is RunState.FOREIGN:
         raise ValueError(
             f"{out} exists and is not a run of qkv, so it is left alone; give another directory with --out"
         )
-    if state is State.FREE:
+    if state is RunState.FREE:
         return recipe
     if overwrite:
         check_replaceable(out, RUN.check)
         return recipe
     if not resume:
-        kind = "a finished run" if state is State.FINISHED else "an unfinished run"
+        kind = "a finished run" if state is RunState.FINISHED else "an unfinished run"
         raise ValueError(
             f"{out} holds {kind}; continue it with --resume, replace it with --overwrite, or choose another directory with "
             "--out"

@@ -9,7 +9,7 @@ import torch
 
 from ...core.ranks import ALONE, Ranks
 from ...nn.cost import time
-from ...nn.cost.flops import Shape, training_flops
+from ...nn.cost.flops import BatchShape, training_flops
 from ...nn.cost.throughput import peak_flops
 from ...nn.models.base import ModelSpec
 from ...nn.models.block import Block
@@ -38,7 +38,7 @@ class Chooser:
     """
 
     spec: ModelSpec
-    shape: Shape
+    shape: BatchShape
     device: torch.device
     one_shape: bool
     say: Say

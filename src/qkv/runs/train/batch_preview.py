@@ -17,7 +17,7 @@ from ...data.loader.stream import stream
 from ...data.source import SPLITS, TEXTS, Example, Skipped, Source, Split, Table
 from ...data.tokenizers.tokenizer import Tokenizer
 from ...io.directories.layout import TOKENIZER
-from ..evaluate.evaluate import Fixed
+from ..evaluate.evaluate import FixedExamples
 from ..recipes.recipe import Recipe
 from .tokenizer import make
 
@@ -111,7 +111,7 @@ def first_seen(
     shown = shown or ", ".join(f"{name} {value!r}" for name, value in text.items())
     lines = [f"First example: {_short(shown, width)}"] if shown else []
     batching = recipe.batching.replace(workers=0, shuffle=False, over_long="cut")
-    source = Fixed(entries=(example,))
+    source = FixedExamples(entries=(example,))
     with stream(source, tokenizer, batching, seq2seq=seq2seq, task=recipe.task, seed=recipe.seed, epochs=1) as batches:
         try:
             batch = next(batches)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from ...core.batch import Batch
-from ...nn.cost.flops import Shape
+from ...nn.cost.flops import BatchShape
 from ...nn.cost.hardware import available
-from ...nn.cost.memory import Loss, MakeOptimizer, Plan, ceiling, predict
+from ...nn.cost.memory import Loss, MakeOptimizer, MemorySettings, ceiling, predict
 from ...nn.layers.lora import Adapter, adapt
 from ...nn.models.base import ModelSpec
 from ...nn.models.quantized import blank
@@ -35,10 +35,10 @@ def plan_of(
     adapter: Adapter | None = None,
     weights: str | None = None,
     batch: Batch | None = None,
-) -> Plan:
+) -> MemorySettings:
     """The training settings on which memory depends, and a batch of the data if the objective needs more than token ids."""
     precision = choose(training.precision, device, spec.d_model).precision
-    return Plan(
+    return MemorySettings(
         device=device if device.type == "cuda" else torch.device("cpu"),
         dtype=None if precision == "fp32" else DTYPES[precision],
         recompute=training.recompute,
@@ -73,8 +73,8 @@ class MemoryCheck:
     """Predicts whether a training fits into memory. `tokens` is `batching.tokens`."""
 
     spec: ModelSpec
-    shape: Shape
-    plan: Plan
+    shape: BatchShape
+    plan: MemorySettings
     tokens: int
 
     def check(self) -> None:

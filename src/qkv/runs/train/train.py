@@ -34,7 +34,7 @@ from ...io.directories.layout import (
     SAMPLES,
     TOKENIZER,
     WEIGHTS,
-    State,
+    RunState,
     clear,
     is_stub,
     tidy,
@@ -122,7 +122,7 @@ def train(
         console = console if members.leads else Console(quiet=True)
         recipe = members.together(lambda: admit(recipe, out, resume, overwrite))
         members.compare({**recipe.to_dict(), "--resume": resume, "--overwrite": overwrite, "--out": str(out)})
-        fresh = overwrite or State.of(out) is State.FREE
+        fresh = overwrite or RunState.of(out) is RunState.FREE
         if members.leads:
             tidy(out)
         members.together(partial(check_machine, recipe.training, recipe.batching, members.device))
@@ -131,7 +131,7 @@ def train(
         try:
             return job.train(resume, first, overwrite, callbacks, command)
         except Exception:
-            if members.leads and fresh and is_stub(out) and State.of(out) is State.STARTED:
+            if members.leads and fresh and is_stub(out) and RunState.of(out) is RunState.STARTED:
                 clear(out)  # training never began: leave nothing behind
                 put_back(out)
             raise
@@ -304,7 +304,7 @@ class Job:
             self.members.ranks.barrier()
 
         def write_first_files() -> None:
-            if overwrite and State.of(self.out) is not State.FREE:
+            if overwrite and RunState.of(self.out) is not RunState.FREE:
                 resumed = False
                 with beginning(self.out) as new:
                     if self.extend_lock is not None:

@@ -13,21 +13,26 @@ from typing import Any
 
 import torch
 
-from .pieces import Shard
+from .pieces import CheckpointShard
 from .weights import Tensors
 
 Sums = dict[str, Any]
-Write = Callable[[Path, Mapping[str, Shard]], Sums]
+Write = Callable[[Path, Mapping[str, CheckpointShard]], Sums]
 
 
 class Writing:
     """Files of tensors that are being written to a folder. `result` gives their checksums when they are, or the error."""
 
-    def __init__(self, write: Write, folder: Path, files: Mapping[str, Tensors | Shard], background: bool) -> None:
+    def __init__(
+        self, write: Write, folder: Path, files: Mapping[str, Tensors | CheckpointShard], background: bool
+    ) -> None:
         self._sums: Sums = {}
         self._error: OSError | None = None
         self._thread: threading.Thread | None = None
-        shards = {name: shard if isinstance(shard, Shard) else Shard(shard, {}) for name, shard in files.items()}
+        shards = {
+            name: shard if isinstance(shard, CheckpointShard) else CheckpointShard(shard, {})
+            for name, shard in files.items()
+        }
         if not background:
             self._run(write, folder, shards)
             return
@@ -35,7 +40,7 @@ class Writing:
         self._thread = threading.Thread(target=self._run, args=(write, folder, copies), daemon=True)
         self._thread.start()
 
-    def _run(self, write: Write, folder: Path, files: Mapping[str, Shard]) -> None:
+    def _run(self, write: Write, folder: Path, files: Mapping[str, CheckpointShard]) -> None:
         try:
             self._sums = write(folder, files)
         except OSError as error:
@@ -52,13 +57,13 @@ class Writing:
         return self._sums, self._error
 
 
-def copied(shard: Shard) -> Shard:
+def copied(shard: CheckpointShard) -> CheckpointShard:
     """The same tensors, copied to the host's memory."""
     copies = {name: torch.empty_like(t, device="cpu").copy_(t.detach()) for name, t in shard.tensors.items()}
-    return Shard(copies, shard.pieces)
+    return CheckpointShard(copies, shard.pieces)
 
 
-def snapshot_bytes(files: Mapping[str, Tensors | Shard]) -> int:
+def snapshot_bytes(files: Mapping[str, Tensors | CheckpointShard]) -> int:
     """How much memory the copies of these tensors take."""
-    shards = (content.tensors if isinstance(content, Shard) else content for content in files.values())
+    shards = (content.tensors if isinstance(content, CheckpointShard) else content for content in files.values())
     return sum(t.numel() * t.element_size() for tensors in shards for t in tensors.values())

@@ -32,7 +32,7 @@ from torch import Tensor
 from ...core import atomic
 from ...core.ranks import ALONE, Ranks
 from .background import Writing
-from .pieces import Shard, shards_of, to_metadata
+from .pieces import CheckpointShard, shards_of, to_metadata
 from .slices import Saved, saved_in
 from .weights import Tensors, write_tensors
 
@@ -106,7 +106,7 @@ class Checkpoints:
     def save(
         self,
         step: int,
-        files: Mapping[str, Tensors | Shard],
+        files: Mapping[str, Tensors | CheckpointShard],
         state: Mapping[str, Any],
         best: bool = False,
         temporary: bool = False,
@@ -123,7 +123,7 @@ class Checkpoints:
     def begin(
         self,
         step: int,
-        files: Mapping[str, Tensors | Shard],
+        files: Mapping[str, Tensors | CheckpointShard],
         state: Mapping[str, Any],
         best: bool = False,
         temporary: bool = False,
@@ -232,7 +232,7 @@ def _begin(folder: Path) -> None:
     folder.mkdir()
 
 
-def _write_files(folder: Path, files: Mapping[str, Shard]) -> dict[str, Any]:
+def _write_files(folder: Path, files: Mapping[str, CheckpointShard]) -> dict[str, Any]:
     """Write files of tensors. Returns the checksum and length of each."""
     sums = {}
     for name, shard in files.items():

@@ -23,7 +23,7 @@ _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\.[a-z]+)")
 KEY = "pieces"
 
 
-class Piece(NamedTuple):
+class TensorPiece(NamedTuple):
     """A block of a tensor that a rank has: its first index on each axis, and the shape of the whole tensor."""
 
     start: tuple[int, ...]
@@ -34,16 +34,16 @@ class Piece(NamedTuple):
         block: Sliceable = whole[tuple(slice(at, at + n) for at, n in zip(self.start, shape, strict=True))]
         return block
 
-    def within(self, outer: Piece) -> Piece:
+    def within(self, outer: TensorPiece) -> TensorPiece:
         """The same block as one of the tensor of which `outer` is a block."""
-        return Piece(tuple(a + b for a, b in zip(self.start, outer.start, strict=True)), outer.shape)
+        return TensorPiece(tuple(a + b for a, b in zip(self.start, outer.start, strict=True)), outer.shape)
 
 
-class Shard(NamedTuple):
+class CheckpointShard(NamedTuple):
     """The tensors of one file of a checkpoint, and the pieces that some of them are."""
 
     tensors: Mapping[str, Tensor]
-    pieces: Mapping[str, Piece]
+    pieces: Mapping[str, TensorPiece]
 
 
 def shard_name(name: str, number: int, of: int) -> str:
@@ -58,25 +58,26 @@ def shards_of(name: str, files: Iterable[str]) -> list[str]:
     return sorted(file for match, file in found if match[1] + match[4] == name)
 
 
-def to_metadata(pieces: Mapping[str, Piece]) -> dict[str, str]:
+def to_metadata(pieces: Mapping[str, TensorPiece]) -> dict[str, str]:
     """The entry in a safetensors file's metadata for its pieces."""
     return {KEY: json.dumps(pieces)} if pieces else {}
 
 
-def pieces_in(metadata: Mapping[str, str] | None, path: Path) -> dict[str, Piece]:
+def pieces_in(metadata: Mapping[str, str] | None, path: Path) -> dict[str, TensorPiece]:
     """The pieces that the metadata of a safetensors file names. Raises ValueError if the entry is malformed."""
     text = (metadata or {}).get(KEY, "{}")
     try:
         return {
-            str(name): Piece(*(tuple(map(int, axes)) for axes in piece)) for name, piece in json.loads(text).items()
+            str(name): TensorPiece(*(tuple(map(int, axes)) for axes in piece))
+            for name, piece in json.loads(text).items()
         }
     except (ValueError, TypeError, AttributeError):
         raise ValueError(f"{path} has a malformed entry {KEY!r} in its metadata") from None
 
 
-def rows_of(shape: Sequence[int], size: int, number: int) -> tuple[tuple[int, ...], Piece]:
+def rows_of(shape: Sequence[int], size: int, number: int) -> tuple[tuple[int, ...], TensorPiece]:
     """The shape and place of part `number` of `size` equal parts of a tensor's rows, as `torch.chunk` cuts them."""
     length = -(-shape[0] // size)
     start = min(number * length, shape[0])
     own = (min(length, shape[0] - start), *shape[1:])
-    return own, Piece((start, *[0] * (len(shape) - 1)), tuple(shape))
+    return own, TensorPiece((start, *[0] * (len(shape) - 1)), tuple(shape))

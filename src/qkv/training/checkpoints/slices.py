@@ -11,10 +11,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from .pieces import Piece, pieces_in
+from .pieces import TensorPiece, pieces_in
 
 
-class Block(NamedTuple):
+class SavedBlock(NamedTuple):
     """A part of a tensor in one file: its first index on each axis, and its shape."""
 
     path: Path
@@ -31,7 +31,7 @@ class Saved:
 
     name: str
     dtype: torch.dtype
-    blocks: tuple[Block, ...]
+    blocks: tuple[SavedBlock, ...]
     start: tuple[int, ...]
     shape: tuple[int, ...]
 
@@ -80,16 +80,16 @@ def loaded(tensor: Tensor | Saved) -> Tensor:
 
 def saved_in(paths: Sequence[Path], where: str) -> dict[str, Saved]:
     """The whole tensors that several files hold together. Raises ValueError if numbers are missing, or a file is unsound."""
-    found: dict[str, tuple[torch.dtype, tuple[int, ...], dict[tuple[int, ...], Block]]] = {}
+    found: dict[str, tuple[torch.dtype, tuple[int, ...], dict[tuple[int, ...], SavedBlock]]] = {}
     for path in paths:
         for name, dtype, shape, piece in _entries(path):
-            start, whole = piece or Piece((0,) * len(shape), shape)
+            start, whole = piece or TensorPiece((0,) * len(shape), shape)
             blocks = found.setdefault(name, (dtype, whole, {}))[2]
-            blocks[start] = Block(path, start, shape)  # copies of a block count once
+            blocks[start] = SavedBlock(path, start, shape)  # copies of a block count once
     return {name: _whole(name, *entry, where) for name, entry in found.items()}
 
 
-def _entries(path: Path) -> Iterable[tuple[str, torch.dtype, tuple[int, ...], Piece | None]]:
+def _entries(path: Path) -> Iterable[tuple[str, torch.dtype, tuple[int, ...], TensorPiece | None]]:
     try:
         with safe_open(path, "pt") as file:
             pieces = pieces_in(file.metadata(), path)
@@ -107,7 +107,7 @@ def _entries(path: Path) -> Iterable[tuple[str, torch.dtype, tuple[int, ...], Pi
 
 
 def _whole(
-    name: str, dtype: torch.dtype, shape: tuple[int, ...], blocks: dict[tuple[int, ...], Block], where: str
+    name: str, dtype: torch.dtype, shape: tuple[int, ...], blocks: dict[tuple[int, ...], SavedBlock], where: str
 ) -> Saved:
     numbers = sum(torch.Size(block.shape).numel() for block in blocks.values())
     if numbers != torch.Size(shape).numel():

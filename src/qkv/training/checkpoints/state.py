@@ -42,7 +42,7 @@ class SkippedSteps:
 
 
 @dataclass
-class State:
+class TrainingState:
     """Progress of a training.
 
     step:      optimizer steps tried, those that made no update included.
@@ -78,6 +78,6 @@ class State:
         return {**to_json(asdict(self)), "position": self.position}
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> State:
+    def from_dict(cls, data: dict[str, Any]) -> TrainingState:
         """Raises ValueError for a value of another type, KeyError or TypeError for data that is not a state."""
         return TypeAdapter(cls).validate_python({**from_json(data), "position": data["position"]})

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from torch import nn
 
 from ...core.spec import nearest
-from ...nn.layers.convolution import Convolution
+from ...nn.layers.convolution import PictureConvolution
 from ...nn.layers.embedding import InputModule
 from ...nn.models.heads.text import HeadModule
 from ...nn.positions.base import PositionModule
@@ -38,7 +38,7 @@ def hidden_matrices(model: nn.Module) -> set[nn.Parameter]:
     for module in model.modules():
         if isinstance(module, HeadModule | nn.modules.conv._ConvNd):
             outside.update(module.parameters())
-        elif isinstance(module, Convolution):
+        elif isinstance(module, PictureConvolution):
             inside.update(module.parameters())
     outside -= inside
     return {p for p in model.parameters() if p.requires_grad and p.ndim >= 2 and p not in outside}

@@ -160,7 +160,7 @@ class Decay(Schedule):
         )
 
 
-class Cosine(Decay, kind="cosine"):
+class CosineDecay(Decay, kind="cosine"):
     """Falls as (1 + cos πp) / 2 (Loshchilov & Hutter 2017), `cycles` times, each from 1 again."""
 
     final_ratio: Ratio = 0.1
@@ -171,7 +171,7 @@ class Cosine(Decay, kind="cosine"):
         return (1.0 + math.cos(math.pi * within)) / 2.0
 
 
-class Linear(Decay, kind="linear"):
+class LinearDecay(Decay, kind="linear"):
     """Falls as 1 − p."""
 
     def fall(self, progress: float) -> float:

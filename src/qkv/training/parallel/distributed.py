@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from ...core.ranks import Ranks
 from ...nn.models.initialization import Draws
-from ..checkpoints.pieces import Piece, Shard, shard_name
+from ..checkpoints.pieces import CheckpointShard, TensorPiece, shard_name
 from ..checkpoints.slices import loaded
 from ..checkpoints.weights import local
-from ..strategy import Around, Strategy, Tensors
+from ..strategy import BackwardContext, Strategy, Tensors
 from .mesh import Mesh
 from .model_parallel.division import Division
 from .scale import AXES, ROW_AXES, STAGE_AXES, Axis
@@ -91,7 +91,7 @@ class Distributed(Strategy):
         self,
         shapes: Sequence[Hashable],
         forward: Callable[[int], Tensor],
-        around: Around,
+        around: BackwardContext,
         backward: Callable[[Tensor], None],
     ) -> None:
         run = super().run if self.division.pipeline is None else self.division.pipeline.run
@@ -138,17 +138,17 @@ class Distributed(Strategy):
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 
-    def piece(self, path: str, tensor: Tensor) -> Piece | None:
+    def piece(self, path: str, tensor: Tensor) -> TensorPiece | None:
         """Where this rank's tensor of a parameter, or of a state `<parameter>/<state>` like it, is in the whole one."""
         part = self.division.part_of(path)
         return None if part is None or not tensor.ndim else part.piece(tensor.shape)
 
-    def pieces(self, tensors: Tensors) -> dict[str, Piece]:
+    def pieces(self, tensors: Tensors) -> dict[str, TensorPiece]:
         known = {name: self.piece(name, tensor) for name, tensor in tensors.items()}
         return {name: piece for name, piece in known.items() if piece is not None}
 
-    def files(self, model: Mapping[str, Tensors], optimizer: Mapping[str, Tensors]) -> dict[str, Shard]:
-        files: dict[str, Shard] = {}
+    def files(self, model: Mapping[str, Tensors], optimizer: Mapping[str, Tensors]) -> dict[str, CheckpointShard]:
+        files: dict[str, CheckpointShard] = {}
         for axes, named in ((self.model_axes, model), (self.optimizer_axes, optimizer)):
             if any(self.mesh.place[axis] for axis in self.mesh.place if axis not in axes):
                 continue  # another rank has the same
@@ -156,9 +156,9 @@ class Distributed(Strategy):
                 if axes:
                     own = {path: tensor for path, tensor in tensors.items() if self._first(path, axes)}
                     file = shard_name(name, self.mesh.index(*axes), self.mesh.size(*axes))
-                    files[file] = Shard(own, self.pieces(own))
+                    files[file] = CheckpointShard(own, self.pieces(own))
                 else:
-                    files[name] = Shard(tensors, {})
+                    files[name] = CheckpointShard(tensors, {})
         return files
 
     def _first(self, path: str, axes: tuple[Axis, ...]) -> bool:

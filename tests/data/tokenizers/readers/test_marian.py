@@ -12,7 +12,7 @@ from qkv.data import Batching, Pairs, stream
 from qkv.data.tokenizers.from_file import FromFile
 from qkv.data.tokenizers.hub_export import save_for_hub
 from qkv.data.tokenizers.sentencepiece import model_file
-from qkv.data.tokenizers.sentencepiece.model_file import Kind
+from qkv.data.tokenizers.sentencepiece.model_file import PieceKind
 from qkv.data.tokenizers.tokenizer import Tokenizer
 
 FOLDER = Path(__file__).parents[1] / "sentencepiece" / "models"  # by make_tokenizer_golden.py
@@ -24,7 +24,7 @@ def marian(tmp_path: Path) -> Path:
     for side, model in (("source", "t5"), ("target", "unigram")):
         data = (FOLDER / f"{model}.model").read_bytes()
         (tmp_path / f"{side}.spm").write_bytes(data)
-        names += [piece.text for piece in model_file.parse(data).pieces if piece.kind is Kind.NORMAL]
+        names += [piece.text for piece in model_file.parse(data).pieces if piece.kind is PieceKind.NORMAL]
     names = [*dict.fromkeys(names), ">>fra<<", "<pad>"]
     (tmp_path / "vocab.json").write_text(json.dumps({name: i for i, name in enumerate(names)}))
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "MarianTokenizer"}')

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.data.tokenizers.sentencepiece import model_file
-from qkv.data.tokenizers.sentencepiece.model_file import Kind, ModelType, Piece, fields
+from qkv.data.tokenizers.sentencepiece.model_file import ModelType, Piece, PieceKind, fields
 from qkv.data.tokenizers.tokenizer import Tokenizer
 
 FOLDER = Path(__file__).parent / "models"  # by make_tokenizer_golden.py
@@ -46,7 +46,7 @@ PIECES = (("<unk>", 0.0, 2), ("▁a", -1.5, 1), ("b", -2.25, 1), ("▁", -4.0, 1
 
 def test_the_reader_reads_what_the_specification_writes() -> None:
     read = model_file.parse(model(*PIECES, trainer=message((3, 1), (43, -1), (40, 0))))
-    assert read.pieces == tuple(Piece(text, score, Kind(kind)) for text, score, kind in PIECES)
+    assert read.pieces == tuple(Piece(text, score, PieceKind(kind)) for text, score, kind in PIECES)
     assert (read.model_type, read.pad_id, read.bos_id) == (ModelType.UNIGRAM, -1, 1)
     assert read.add_dummy_prefix and read.remove_extra_whitespaces and not read.byte_fallback
 

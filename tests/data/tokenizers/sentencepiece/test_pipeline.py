@@ -11,7 +11,7 @@ import pytest
 
 from qkv.data.tokenizers.explain_split import Splitter
 from qkv.data.tokenizers.sentencepiece import model_file
-from qkv.data.tokenizers.sentencepiece.model_file import Kind, Piece, SentencePiece
+from qkv.data.tokenizers.sentencepiece.model_file import Piece, PieceKind, SentencePiece
 from qkv.data.tokenizers.sentencepiece.pipeline import merges_of, pipeline
 from qkv.data.tokenizers.tokenizer import Tokenizer
 
@@ -66,16 +66,16 @@ def test_a_family_adds_its_tokens_and_template(tmp_path: Path) -> None:
 
 
 def test_merges_are_ranked_by_the_score_of_what_they_make() -> None:
-    kinds = {"<unk>": Kind.UNKNOWN, "abc": Kind.CONTROL}
+    kinds = {"<unk>": PieceKind.UNKNOWN, "abc": PieceKind.CONTROL}
     pieces = [("<unk>", 0.0), ("abc", 0.0), ("abab", -1.0), ("ab", -0.5), ("aba", -2.0), ("a", -9.0), ("b", -9.0)]
-    merges = merges_of([Piece(text, score, kinds.get(text, Kind.NORMAL)) for text, score in pieces])
+    merges = merges_of([Piece(text, score, kinds.get(text, PieceKind.NORMAL)) for text, score in pieces])
     assert merges == [("a", "b"), ("ab", "ab"), ("aba", "b"), ("ab", "a")]
 
 
 def test_text_written_apart_is_composed_where_the_model_composes() -> None:
     """Kana and Hangul as macOS writes file names: the library's own table lookup misses them."""
     pieces = (("<unk>", 0.0, 2), ("▁", -4.0, 1), ("が", -1.0, 1))
-    plain = SentencePiece(tuple(Piece(text, score, Kind(kind)) for text, score, kind in pieces))
+    plain = SentencePiece(tuple(Piece(text, score, PieceKind(kind)) for text, score, kind in pieces))
     apart = "か\u3099"
     assert "が" not in pipeline(plain).encode(apart).tokens  # no table: as it stands
     shared = Path(__file__).parents[5] / "shared/data/tokenizers/sentencepiece/sp_test_model.model"

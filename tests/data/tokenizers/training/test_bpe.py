@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from qkv.data.tokenizers.pipelines import byte_symbols
 from qkv.data.tokenizers.tokenizer import Tokenizer, train
 from qkv.data.tokenizers.training.bpe import BPE, bpe_steps
-from qkv.data.tokenizers.training.pair_merges import Step
+from qkv.data.tokenizers.training.pair_merges import MergeStep
 
 WORDS = re.compile(r"'(?:[sdmt]|ll|ve|re)| ?[^\W\d_]+| ?\d+| ?(?:[^\s\w]|_)+|\s+(?!\S)|\s+")  # GPT-2's, by `re`
 BYTE_OF = {symbol: byte for byte, symbol in enumerate(byte_symbols())}
@@ -89,7 +89,7 @@ def test_the_vocabulary_is_laid_out_as_ever() -> None:
     assert tokenizer.decode(tokenizer.encode(TEXT)) == TEXT
     assert [tokenizer.id(name) for name in ("<pad>", "<unk>", "<s>", "</s>")] == [0, 1, 2, 3]
     assert tokenizer.vocab_size == 260 + len(merges_of(tokenizer)) and tokenizer.id("st") > 259
-    traced: list[Step] = []
+    traced: list[MergeStep] = []
     assert train(LEXICOGRAPHIC, [TEXT], trace=traced.append).to_json() == tokenizer.to_json()
     assert [(spelled(step.left), spelled(step.right)) for step in traced] == merges_of(tokenizer)
 

@@ -7,7 +7,7 @@ from made_tokenizers import TEXTS
 
 from qkv.data.tokenizers.pipelines import contents
 from qkv.data.tokenizers.tokenizer import train
-from qkv.data.tokenizers.training.pair_merges import Step
+from qkv.data.tokenizers.training.pair_merges import MergeStep
 from qkv.data.tokenizers.training.unigram import Unigram
 
 
@@ -24,6 +24,6 @@ def test_it_needs_an_unknown_token_and_has_no_merges() -> None:
         ValueError, match="a unigram tokenizer can't encode every text, so it needs an unk token; set unk"
     ):
         Unigram(unk=None)
-    steps: list[Step] = []
+    steps: list[MergeStep] = []
     with pytest.raises(ValueError, match="only bpe and wordpiece learn merges that can be traced, not unigram"):
         train(Unigram(), TEXTS, trace=steps.append)

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.data.tokenizers.training.unigram_lattice import Lattice
+from qkv.data.tokenizers.training.unigram_lattice import CorpusLattice
 
 PIECES = ["a", "b", "aa", "ab", "aba", "bab"]
 LENGTHS = np.array([len(piece) for piece in PIECES])
 
 
-def lattice(words: list[str]) -> Lattice:
+def lattice(words: list[str]) -> CorpusLattice:
     """Of words by falling length."""
     edges = []
     for length in (1, 2, 3):
@@ -28,7 +28,7 @@ def lattice(words: list[str]) -> Lattice:
         ]
         w, offset, piece = np.array(here, np.int64).reshape(-1, 3).T
         edges.append((w, offset, length, piece))
-    return Lattice.of(np.array([len(word) for word in words]), edges)
+    return CorpusLattice.of(np.array([len(word) for word in words]), edges)
 
 
 def segmentations(word: str) -> list[list[int]]:
@@ -91,6 +91,6 @@ def test_every_string_over_the_alphabet_has_a_segmentation() -> None:
 
 
 def test_no_words_have_no_segmentations() -> None:
-    none = Lattice.of(np.zeros(0, np.int64), [])
+    none = CorpusLattice.of(np.zeros(0, np.int64), [])
     scores, words, pieces = none.most_probable(np.log(np.full(len(PIECES), 0.1)))
     assert len(scores) == len(words) == len(pieces) == 0

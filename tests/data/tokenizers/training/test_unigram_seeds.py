@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.data.tokenizers.training.unigram_seeds import LONGEST, Corpus, corpus_lattice, piece_lattice, seeds
+from qkv.data.tokenizers.training.unigram_seeds import LONGEST, UnigramCorpus, corpus_lattice, piece_lattice, seeds
 
 counted = st.dictionaries(st.text("abc", min_size=1, max_size=7), st.integers(1, 5), min_size=1, max_size=8)
 
@@ -25,7 +25,7 @@ def substrings(words: list[str], longest: int) -> dict[str, int]:
 
 @given(counted, st.integers(1, 5))
 def test_seeds_are_the_repeated_substrings_with_their_occurrences(counts: dict[str, int], longest: int) -> None:
-    corpus = Corpus.of(counts)
+    corpus = UnigramCorpus.of(counts)
     found = {
         text: count
         for each in seeds(corpus, longest)
@@ -38,7 +38,7 @@ def test_seeds_are_the_repeated_substrings_with_their_occurrences(counts: dict[s
 
 @given(counted)
 def test_lattices_hold_every_occurrence_in_words_and_in_pieces(counts: dict[str, int]) -> None:
-    corpus = Corpus.of(counts)
+    corpus = UnigramCorpus.of(counts)
     found = seeds(corpus, 4)
     lengths = np.repeat([each.length for each in found], [len(each.counts) for each in found])
     places = np.concatenate([each.first for each in found])
@@ -69,5 +69,5 @@ def test_lattices_hold_every_occurrence_in_words_and_in_pieces(counts: dict[str,
 
 
 def test_long_words_are_read_in_parts() -> None:
-    corpus = Corpus.of({"x" * (2 * LONGEST + 3): 5, "y": 1})
+    corpus = UnigramCorpus.of({"x" * (2 * LONGEST + 3): 5, "y": 1})
     assert corpus.lengths.tolist() == [LONGEST, 3, 1] and corpus.weights.tolist() == [10, 5, 1]

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from qkv.data.tokenizers.training.unigram_seeds import Corpus
-from qkv.data.tokenizers.training.unigram_training import Model, train
+from qkv.data.tokenizers.training.unigram_seeds import UnigramCorpus
+from qkv.data.tokenizers.training.unigram_training import UnigramModel, train
 
 
 def corpus_words(number: int = 4000) -> dict[str, int]:
@@ -53,7 +53,7 @@ def test_the_text_is_as_probable_as_under_the_librarys_model() -> None:
 
 
 def test_expectation_maximization_raises_the_likelihood() -> None:
-    model = Model.of(Corpus.of(corpus_words(300)), 8)
+    model = UnigramModel.of(UnigramCorpus.of(corpus_words(300)), 8)
     likelihoods = []
     for _ in range(4):
         weights = model.corpus.weights
@@ -63,7 +63,9 @@ def test_expectation_maximization_raises_the_likelihood() -> None:
 
 
 def test_pieces_of_frequent_parts_cost_least() -> None:
-    model = Model.of(Corpus.of({"abq": 50, "abr": 50, "a": 20, "b": 20, "xyq": 50, "xyr": 50, "q": 9, "r": 9}), 2)
+    model = UnigramModel.of(
+        UnigramCorpus.of({"abq": 50, "abr": 50, "a": 20, "b": 20, "xyq": 50, "xyr": 50, "q": 9, "r": 9}), 2
+    )
     model = model.maximized().maximized().without_rare().with_own()
     loss = dict(zip(model.corpus.texts(model.places, model.lengths), model.losses(), strict=True))
     assert all(loss[character] == np.inf for character in "abqrxy")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from qkv.data.tokenizers.training.bpe import bpe_steps
-from qkv.data.tokenizers.training.pair_merges import Step
+from qkv.data.tokenizers.training.pair_merges import MergeStep
 from qkv.data.tokenizers.training.wordpiece import pieces_of, train_wordpiece
 
 # `t ##h` is the most frequent pair; `q ##u` is rarer, but q and u are never seen apart.
@@ -75,7 +75,7 @@ def test_characters_that_were_cut_from_the_alphabet_leave_with_their_words() -> 
 
 
 def test_trace_accounts_for_every_merge() -> None:
-    steps: list[Step] = []
+    steps: list[MergeStep] = []
     pieces = train_wordpiece({"cats": 1, "mats": 1, "mate": 1, "ate": 1}, 100, min_frequency=1, trace=steps.append)
     assert pieces[-len(steps) :] == [step.token for step in steps]
     first = steps[0]  # freq(m ##a) = 2, freq(m) = 2, freq(##a) = 3
@@ -100,11 +100,11 @@ def test_bpe_steps_are_the_librarys_merges(counts: dict[str, int], merges: int, 
     assert state == expected.model.__getstate__().decode()
 
 
-def vocabulary(counts: dict[str, int], steps: list[Step]) -> list[str]:
+def vocabulary(counts: dict[str, int], steps: list[MergeStep]) -> list[str]:
     return list(dict.fromkeys([*sorted(set("".join(counts))), *(step.token for step in steps)]))
 
 
-def pairs(steps: list[Step]) -> list[tuple[str, str]]:
+def pairs(steps: list[MergeStep]) -> list[tuple[str, str]]:
     return [(step.left, step.right) for step in steps]
 
 

@@ -121,7 +121,7 @@ def test_what_is_written_is_read(tmp_path: Path, name: str, symmetric: bool) -> 
         parts, config = bitsandbytes.tensors(packed, torch.float32), bitsandbytes.config([], torch.float32)
     else:
         parts = compressed_tensors.tensors(packed)
-        config = compressed_tensors.config({"a": compressed_tensors.Stored(packed, "none")}, ["head"])
+        config = compressed_tensors.config({"a": compressed_tensors.CompressedMatrix(packed, "none")}, ["head"])
     weights = opened(tmp_path, {f"a{ending}": tensor for ending, tensor in parts.items()}, config)
     found = weights.matrix("a.weight")
     assert torch.equal(found.dense(), packed.dense()) and found.format is format

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.nn.cost.plan.communication import Group
+from qkv.nn.cost.plan.communication import RankGroup
 from qkv.nn.cost.plan.network import Link, Network
 
 FLAT = Network("flat", 1 << 20, Link(1e9, 0.0, 1.0), Link(1e9, 0.0, 1.0))
@@ -16,7 +16,7 @@ def ring_seconds(ranks: int, size: float, rounds: int) -> float:
 
 @given(st.integers(1, 64), st.floats(1, 1e12))
 def test_a_ring_takes_its_rounds(ranks: int, size: float) -> None:
-    group = Group(FLAT, ranks)
+    group = RankGroup(FLAT, ranks)
     assert abs(group.all_gather(size) - ring_seconds(ranks, size, ranks - 1)) <= 1e-9 * group.all_gather(size) + 1e-15
     assert (
         abs(group.all_reduce(size) - ring_seconds(ranks, size, 2 * (ranks - 1)))
@@ -29,11 +29,11 @@ def test_slower_links_and_more_bytes_never_take_less(ranks: int, stride: int, si
     fast = Network("fast", 8, Link(4e11, 3e-6), Link(5e10, 8e-6))
     slow = Network("slow", 8, Link(4e11, 3e-6), Link(1e9, 8e-6))
     for name in ("all_gather", "all_reduce", "all_to_all", "send"):
-        seconds = getattr(Group(fast, ranks, stride), name)(size)
-        assert 0 < seconds <= getattr(Group(slow, ranks, stride), name)(size)
-        assert seconds < getattr(Group(fast, ranks, stride), name)(2 * size)
+        seconds = getattr(RankGroup(fast, ranks, stride), name)(size)
+        assert 0 < seconds <= getattr(RankGroup(slow, ranks, stride), name)(size)
+        assert seconds < getattr(RankGroup(fast, ranks, stride), name)(2 * size)
 
 
 def test_one_rank_does_not_communicate() -> None:
-    alone = Group(FLAT, 1)
+    alone = RankGroup(FLAT, 1)
     assert alone.all_gather(1e9) == alone.all_reduce(1e9) == alone.all_to_all(1e9) == alone.send(1e9) == 0

@@ -13,12 +13,12 @@ from qkv.io.families import preset
 from qkv.nn.cost.accelerators import KNOWN
 from qkv.nn.cost.plan.bubbles import bubble, in_flight
 from qkv.nn.cost.plan.execution import QKV, kernels
-from qkv.nn.cost.plan.layout import AXES, Layout, check
+from qkv.nn.cost.plan.layout import AXES, RankLayout, check
 from qkv.nn.cost.plan.network import network
 from qkv.nn.cost.plan.rules import ContextAttention, PipelineSchedule, chunks_of
 from qkv.nn.cost.plan.search import search
 from qkv.nn.cost.plan.step import Machine
-from qkv.nn.cost.plan.work import Work, work
+from qkv.nn.cost.plan.work import ModelWork, work
 from qkv.nn.models.base import ModelSpec
 from qkv.nn.models.build import build
 from qkv.runs.planning.rank_layout import scale_of
@@ -70,7 +70,7 @@ def spec_of(name: str, layers: int, heads: int) -> ModelSpec:
     return preset("gpt2", **sizes).replace(changes)
 
 
-def trains(spec: ModelSpec, layout: Layout) -> bool:
+def trains(spec: ModelSpec, layout: RankLayout) -> bool:
     """Whether the training's own checks accept a layout."""
     try:
         scale = Scale.from_dict(
@@ -87,7 +87,7 @@ def trains(spec: ModelSpec, layout: Layout) -> bool:
     return True
 
 
-def plans(model: Work, layout: Layout) -> bool:
+def plans(model: ModelWork, layout: RankLayout) -> bool:
     with suppress(ValueError):
         check(layout, model)
         return True
@@ -116,7 +116,7 @@ def test_the_planner_accepts_what_trains_and_nothing_else(
     attention: ContextAttention,
 ) -> None:
     spec = spec_of(name, layers, heads)
-    layout = Layout(
+    layout = RankLayout(
         *sizes, zero=zero, microbatches=microbatches, schedule=schedule, chunks=chunks_of(schedule), attention=attention
     )
     assert plans(work(name, spec, 64), layout) == trains(spec, layout), asdict(layout)
@@ -140,7 +140,7 @@ def test_bubbles_and_microbatches_in_flight_are_those_of_the_schedules(
     schedule: PipelineSchedule, ranks: int, groups: int, forward: float
 ) -> None:
     m = groups * ranks
-    layout = Layout(ranks, microbatches=m, schedule=schedule, chunks=chunks_of(schedule))
+    layout = RankLayout(ranks, microbatches=m, schedule=schedule, chunks=chunks_of(schedule))
     idle = simulated(schedule, m, ranks, (forward, forward, forward)).idle(0)
     assert bubble(layout, forward, 2 * forward) == pytest.approx(idle)
     for rank in range(ranks):

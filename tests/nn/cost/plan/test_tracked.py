@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from qkv.nn.cost.accelerators import KNOWN
-from qkv.nn.cost.flops import Shape
-from qkv.nn.cost.memory import Plan as Settings
+from qkv.nn.cost.flops import BatchShape
+from qkv.nn.cost.memory import MemorySettings as Settings
 from qkv.nn.cost.memory import predict
 from qkv.nn.cost.plan.execution import QKV, QKV_FP32, kernels
-from qkv.nn.cost.plan.layout import Layout
+from qkv.nn.cost.plan.layout import RankLayout
 from qkv.nn.cost.plan.network import network
 from qkv.nn.cost.plan.rank_memory import memory
 from qkv.nn.cost.plan.step import Machine, step
@@ -38,10 +38,10 @@ def test_one_device_needs_what_a_step_keeps(name: str, narrow: bool) -> None:
     model = tracked(work(name, spec, 128, source), spec, source, how)
     for again in ("none", "blocks"):
         counted = predict(
-            spec, Shape(8, 128, source), Settings(dtype=torch.bfloat16 if narrow else None, recompute=again)
+            spec, BatchShape(8, 128, source), Settings(dtype=torch.bfloat16 if narrow else None, recompute=again)
         )
         assert counted is not None
-        planned = memory(model, Layout(rows=8, recompute=again), how)
+        planned = memory(model, RankLayout(rows=8, recompute=again), how)
         assert (planned.weights, planned.optimizer) == pytest.approx((counted.weights, counted.optimizer), rel=0.02)
         assert planned.total == pytest.approx(counted.live, rel=0.2)
 
@@ -50,7 +50,7 @@ def test_one_device_needs_what_a_step_keeps(name: str, narrow: bool) -> None:
 def test_a_step_takes_longer_than_the_roofline_and_has_its_flops(name: str) -> None:
     spec = spec_of(name, {})
     machine = Machine(KNOWN["h100"], network(None, "h100"), kernels("h100"), QKV)
-    planned = step(work(name, spec, 1024), Layout(rows=4), machine)
-    bound = roofline(spec, Shape(4, 1024), KNOWN["h100"], "bf16")
+    planned = step(work(name, spec, 1024), RankLayout(rows=4), machine)
+    bound = roofline(spec, BatchShape(4, 1024), KNOWN["h100"], "bf16")
     assert planned.flops == pytest.approx(bound.model_flops)
     assert bound.seconds < planned.seconds < 5 * bound.seconds

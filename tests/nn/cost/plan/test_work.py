@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qkv.nn.cost.plan.layout import Layout, check
+from qkv.nn.cost.plan.layout import RankLayout, check
 from qkv.nn.cost.plan.work import work
 from qkv.runs.planning.published_models import spec_of
 
@@ -16,4 +16,4 @@ def test_key_value_heads_that_several_ranks_have_count_on_each_of_them() -> None
     assert many.kv_heads == 8
     assert many.divided / 8 == (layer.divided - 2 * of_a_head) / 8 + of_a_head
     assert many.mixing - layer.mixing == 2 * 1024 * 6 * of_a_head
-    check(Layout(tensor=8), model, 8, 1)
+    check(RankLayout(tensor=8), model, 8, 1)

@@ -6,7 +6,7 @@ import pytest
 
 import qkv
 from qkv.nn.cost.accelerators import KNOWN
-from qkv.nn.cost.flops import Shape, training_flops
+from qkv.nn.cost.flops import BatchShape, training_flops
 from qkv.nn.cost.recurrent.roofline import roofline
 from qkv.nn.cost.roofline import ADAMW_BYTES
 
@@ -15,7 +15,7 @@ NAMES = ("rnnsearch", "rnnencdec", "seq2seq", "luong-global", "luong-local-m", "
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_components_have_the_flops_of_a_step(name: str) -> None:
-    spec, shape = qkv.preset(name), Shape(4, 30, 20)
+    spec, shape = qkv.preset(name), BatchShape(4, 30, 20)
     found = roofline(spec, shape, KNOWN["h100"], "bf16")
     assert sum(one.work.flops for one in found.components) == training_flops(spec, shape)
 
@@ -23,7 +23,7 @@ def test_the_components_have_the_flops_of_a_step(name: str) -> None:
 def test_bytes_of_a_small_model_by_hand() -> None:
     spec = qkv.preset("rnnencdec", vocab_size=50, d_e=8, d_h=4, d_s=4, directions=1)
     rows, length, source = 2, 6, 5
-    found = roofline(spec, Shape(rows, length, source), KNOWN["h100"], "fp32")
+    found = roofline(spec, BatchShape(rows, length, source), KNOWN["h100"], "fp32")
     moved = {one.name: one.work.bytes for one in found.components}
     tokens, gates = rows * source, 3 * 4
     inputs = 3 * (gates * 8 + tokens * (8 + gates))
@@ -35,14 +35,14 @@ def test_bytes_of_a_small_model_by_hand() -> None:
 
 def test_larger_batches_use_more_of_the_device() -> None:
     spec = qkv.preset("rnnencdec")
-    shares = [roofline(spec, Shape(rows, 30, 30), KNOWN["h100"], "bf16").mfu for rows in (1, 8, 64, 512)]
+    shares = [roofline(spec, BatchShape(rows, 30, 30), KNOWN["h100"], "bf16").mfu for rows in (1, 8, 64, 512)]
     assert shares == sorted(shares) and shares[-1] > 10 * shares[0]
 
 
 def test_attention_of_all_steps_at_once_moves_less() -> None:
     fed, free = (qkv.preset("luong-global", context={"kind": "luong", "feeding": feeding}) for feeding in (True, False))
     moved = [
-        {one.name: one.work.bytes for one in roofline(spec, Shape(8, 30, 30), KNOWN["h100"], "bf16").components}[
+        {one.name: one.work.bytes for one in roofline(spec, BatchShape(8, 30, 30), KNOWN["h100"], "bf16").components}[
             "attention"
         ]
         for spec in (fed, free)

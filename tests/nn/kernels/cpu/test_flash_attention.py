@@ -74,8 +74,8 @@ def both_ways(backend: str, options: dict[str, Any], t: int = 61, n_kv_heads: in
 @pytest.mark.parametrize("side", [3, 16, 256])
 @pytest.mark.parametrize("case", CASES)
 def test_equals_the_reference_with_its_gradients(case: str, side: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def grid(pattern: Pattern, q: Layout, k: Layout, *_: Any) -> flash_attention.Grid:
-        return flash_attention.Grid(side, side, block_map(pattern, q, k, side, side))
+    def grid(pattern: Pattern, q: Layout, k: Layout, *_: Any) -> flash_attention.TileGrid:
+        return flash_attention.TileGrid(side, side, block_map(pattern, q, k, side, side))
 
     monkeypatch.setattr(flash_attention, "tile_grid", grid)
     found, wanted = (both_ways(backend, CASES[case], n_kv_heads=2) for backend in ("tiled", "reference"))

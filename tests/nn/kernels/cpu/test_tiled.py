@@ -23,8 +23,8 @@ T, HEADS = 21, 4
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """4×8 tiles, so that 21 tokens make many, the last ones short."""
 
-    def grid(pattern: Pattern, q: Layout, k: Layout, *_: Any) -> flash_attention.Grid:
-        return flash_attention.Grid(4, 8, block_map(pattern, q, k, 4, 8))
+    def grid(pattern: Pattern, q: Layout, k: Layout, *_: Any) -> flash_attention.TileGrid:
+        return flash_attention.TileGrid(4, 8, block_map(pattern, q, k, 4, 8))
 
     monkeypatch.setattr(flash_attention, "tile_grid", grid)
 
@@ -139,13 +139,13 @@ def test_nan_reaches_the_queries_that_see_it_and_no_others() -> None:
 
 def test_blocks_that_a_pattern_rules_out_are_never_touched(monkeypatch: pytest.MonkeyPatch) -> None:
     touched: list[tuple[int, int, bool]] = []
-    scores = flash_attention.Problem.scores
+    scores = flash_attention.TiledProblem.scores
 
     def spy(self: Any, q: Tensor, tile: Any) -> Any:
         touched.append((tile.a, tile.c, tile.sure))
         return scores(self, q, tile)
 
-    monkeypatch.setattr(flash_attention.Problem, "scores", spy)
+    monkeypatch.setattr(flash_attention.TiledProblem, "scores", spy)
     n = 64
     attend(*(torch.randn(1, n, 1, 4) for _ in range(3)), pattern=causal() & window(8), backend="tiled")
     for a, c, _ in touched:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qkv.generation.trace import Beam, BeamStep, Choice, Stage, Trace
+from qkv.generation.trace import Beam, BeamStep, Stage, TokenChoice, Trace
 from qkv.runs.inference.look.trace_panels import beam_tree, search_panels
 
 STEPS = [
@@ -27,7 +27,7 @@ def test_panels_of_each_kind_of_search() -> None:
     (tree,) = search_panels(Trace(beams=STEPS), str, [1, 3, 5, 9])
     assert tree["kind"] == "tree" and len(tree["roots"]) == 2
     stages = (Stage("model", (7, 8), (0.6, 0.3), 12), Stage("top k 1", (7,), (1.0,), 1))
-    (table,) = search_panels(Trace(choices=[Choice(stages, 7), Choice(stages[:1], None)]), str, [7])
+    (table,) = search_panels(Trace(choices=[TokenChoice(stages, 7), TokenChoice(stages[:1], None)]), str, [7])
     assert table["columns"] == ["", "token", "model", "top k 1"]
     assert table["rows"][0] == [0, "7", "7 0.600  8 0.300  (12)", "7 1.000  (1)"]
     assert search_panels(Trace(), str, []) == []

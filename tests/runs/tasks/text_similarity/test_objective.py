@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from qkv.core.batch import Batch
 from qkv.runs.tasks.multiple_choice.task import Choose
-from qkv.runs.tasks.text_similarity.objective import Contrastive, Cosine
+from qkv.runs.tasks.text_similarity.objective import Contrastive, CosineObjective
 
 
 class Says(nn.Module):
@@ -28,11 +28,11 @@ def batch(outputs: Tensor, rows: Any, labels: Tensor | None) -> Batch:
 def test_cosines_are_drawn_to_the_scores() -> None:
     vectors = torch.randn(6, 8, dtype=torch.float64).float()
     labels = torch.tensor([0.0, 0.5, 1.0])
-    term = Cosine()(Says(), batch(vectors, [[0, 1], [2, 3], [4, 5]], labels))["loss"]
+    term = CosineObjective()(Says(), batch(vectors, [[0, 1], [2, 3], [4, 5]], labels))["loss"]
     cosines = F.cosine_similarity(vectors[::2], vectors[1::2])
     torch.testing.assert_close(term.sum, (cosines - labels).square().sum())
     with pytest.raises(ValueError, match="learns from scores, and these pairs have none"):
-        Cosine()(Says(), batch(vectors, [[0, 1]], None))
+        CosineObjective()(Says(), batch(vectors, [[0, 1]], None))
 
 
 @pytest.mark.parametrize("both", [False, True])
@@ -59,4 +59,4 @@ def test_a_model_that_gives_something_else_is_told_what_head_to_take() -> None:
     with pytest.raises(ValueError, match=r"one score for each candidate, and the model gives \(2, 3, 4\)"):
         Choose()(Says(), batch(hidden, [[0, 1]], torch.tensor([0])))
     with pytest.raises(ValueError, match="needs pairs of texts; give the task similarity"):
-        Cosine()(Says(), batch(hidden, [[0]], torch.tensor([0.0])))
+        CosineObjective()(Says(), batch(hidden, [[0]], torch.tensor([0.0])))

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from qkv.nn.layers.losses import linear_cross_entropy
-from qkv.training.parallel.model_parallel.division import Part
+from qkv.training.parallel.model_parallel.division import ParameterSlice
 from qkv.training.parallel.model_parallel.vocabulary import Vocabulary
 from qkv.training.parallel.world import World
 
@@ -22,7 +22,7 @@ V, M = 11, 6
 def whole() -> Iterator[Vocabulary]:
     """The vocabulary of the only rank of a process group."""
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield Vocabulary(World(), Part("tensor", 0, 0, V, V))
+    yield Vocabulary(World(), ParameterSlice("tensor", 0, 0, V, V))
     dist.destroy_process_group()
 
 

@@ -178,7 +178,9 @@ class Program:
                 program.computed(operator, left, right)
                 return super().call_binop(context, operator, left, right)
 
-        environment = Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation])
+        environment = Sandbox(
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", GenerationTag]
+        )
         environment.filters = {name: environment.filters[name] for name in FILTERS}
         environment.filters |= {"tojson": _tojson, "replace": self.replaced, "join": self.joined}
         environment.filters |= {"_counted": self.counted, "_concat": self.joined}
@@ -257,7 +259,7 @@ def _as_filter(node: Any) -> jinja2.nodes.Filter:
     return jinja2.nodes.Filter(items, "_concat", [], [], None, None, lineno=node.lineno)
 
 
-class Generation(jinja2.ext.Extension):
+class GenerationTag(jinja2.ext.Extension):
     """The tag {% generation %} … {% endgeneration %} around the assistant's text."""
 
     tags = frozenset({"generation"})  # type: ignore[assignment]

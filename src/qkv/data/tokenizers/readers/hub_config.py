@@ -19,8 +19,8 @@ from tokenizers import AddedToken, processors
 
 from ....core.json_files import checked
 from ....core.spec import nearest
-from ..tokenizer_json import ALL_ROLES, CHAT_TEMPLATE, Extra, Parts, add_tokens
-from .hub_families import BY_CLASS, BY_MODEL_TYPE, GENERIC, Family
+from ..tokenizer_json import ALL_ROLES, CHAT_TEMPLATE, Parts, TokenizerExtra, add_tokens
+from .hub_families import BY_CLASS, BY_MODEL_TYPE, GENERIC, TokenizerFamily
 
 CONFIG, SPECIAL_MAP, ADDED, MODEL = (
     "tokenizer_config.json",
@@ -49,7 +49,7 @@ class HubConfig:
 
     values: Mapping[str, Any] = field(default_factory=dict)
     ids: Mapping[str, int] = field(default_factory=dict)
-    family: Family | None = None
+    family: TokenizerFamily | None = None
     unknown: str = ""
 
     @classmethod
@@ -77,7 +77,7 @@ class HubConfig:
         value = self.values.get(name, default)
         return default if value is None else bool(value)
 
-    def known_family(self) -> Family | None:
+    def known_family(self) -> TokenizerFamily | None:
         """Return the family. Raises ValueError if the files were written by an unknown class."""
         if self.unknown:
             raise ValueError(
@@ -125,7 +125,7 @@ def chat_template(folder: Path) -> dict[str, str]:
     return {"chat_template": _text(path)} if path.is_file() else {}
 
 
-def with_config(raw: tokenizers.Tokenizer, config: HubConfig, family: Family | None) -> Parts:
+def with_config(raw: tokenizers.Tokenizer, config: HubConfig, family: TokenizerFamily | None) -> Parts:
     """Add the tokens of the configuration to a tokenizer, and return it with their roles.
 
     A token that the configuration names is added if the vocabulary lacks it, as in `transformers`. A family's default
@@ -143,10 +143,12 @@ def with_config(raw: tokenizers.Tokenizer, config: HubConfig, family: Family | N
         if token is not None:
             roles[role] = token.content
     kept = {key: value for key, value in config.values.items() if key != "added_tokens_decoder"}
-    return Parts(raw, Extra(roles if roles or config.gives_roles else None, config=kept))
+    return Parts(raw, TokenizerExtra(roles if roles or config.gives_roles else None, config=kept))
 
 
-def put_template(raw: tokenizers.Tokenizer, roles: Mapping[str, str], family: Family, config: HubConfig) -> None:
+def put_template(
+    raw: tokenizers.Tokenizer, roles: Mapping[str, str], family: TokenizerFamily, config: HubConfig
+) -> None:
     """Set the family's post-processor, for files that have no field for it."""
 
     def token(role: str) -> tuple[str, int]:

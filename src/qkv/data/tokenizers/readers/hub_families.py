@@ -18,7 +18,7 @@ GENERIC = ("PreTrainedTokenizer", "TokenizersBackend", "Tokenizer", "")
 
 
 @dataclass(frozen=True)
-class Family:
+class TokenizerFamily:
     """A family of tokenizers that share a file format and defaults.
 
     classes:     names in `transformers`, without `Fast`.
@@ -50,40 +50,44 @@ _ROBERTA = {**_SLASHED, "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
 _CLS_SEP_MASK = {"cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 
 _BERT_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
-BERT = Family("bert", "vocab.txt", _BERT_CLASSES, ("bert", "distilbert", "electra"), _BRACKETS, "cls-sep")
+BERT = TokenizerFamily("bert", "vocab.txt", _BERT_CLASSES, ("bert", "distilbert", "electra"), _BRACKETS, "cls-sep")
 
 _GPT2_MODELS = ("gpt2", "gpt_neo", "gptj", "gpt_bigcode", "gpt_neox", "opt")
 _GPT2_ROLES = {"unk": _END_OF_TEXT, "bos": _END_OF_TEXT, "eos": _END_OF_TEXT}
-GPT2 = Family("gpt2", "merges", ("GPT2Tokenizer", "GPTNeoXTokenizer"), _GPT2_MODELS, _GPT2_ROLES)
+GPT2 = TokenizerFamily("gpt2", "merges", ("GPT2Tokenizer", "GPTNeoXTokenizer"), _GPT2_MODELS, _GPT2_ROLES)
 
 _BART_CLASSES = ("RobertaTokenizer", "BartTokenizer", "LongformerTokenizer", "LEDTokenizer")
 _BART_MODELS = ("roberta", "bart", "longformer", "led")
-ROBERTA = Family("roberta", "merges", _BART_CLASSES, _BART_MODELS, _ROBERTA, "roberta", eats_space=True)
+ROBERTA = TokenizerFamily("roberta", "merges", _BART_CLASSES, _BART_MODELS, _ROBERTA, "roberta", eats_space=True)
 
 _CLIP_ROLES = {"unk": _END_OF_TEXT, "bos": "<|startoftext|>", "eos": _END_OF_TEXT, "pad": _END_OF_TEXT}
-CLIP = Family("clip", "merges", ("CLIPTokenizer",), ("clip", "clip_text_model"), _CLIP_ROLES, "bos-eos")
+CLIP = TokenizerFamily("clip", "merges", ("CLIPTokenizer",), ("clip", "clip_text_model"), _CLIP_ROLES, "bos-eos")
 
 _QWEN2_MODELS = ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe")
 _QWEN2_ROLES = {"unk": _END_OF_TEXT, "eos": _END_OF_TEXT, "pad": _END_OF_TEXT}
-QWEN2 = Family("qwen2", "merges", ("Qwen2Tokenizer",), _QWEN2_MODELS, _QWEN2_ROLES)
+QWEN2 = TokenizerFamily("qwen2", "merges", ("Qwen2Tokenizer",), _QWEN2_MODELS, _QWEN2_ROLES)
 
 _T5_CLASSES, _T5_MODELS = ("T5Tokenizer", "MT5Tokenizer"), ("t5", "mt5", "umt5")
-T5 = Family("t5", "sentencepiece", _T5_CLASSES, _T5_MODELS, _EOS_UNK_PAD, adds=(False, True), sentinels=100)
+T5 = TokenizerFamily("t5", "sentencepiece", _T5_CLASSES, _T5_MODELS, _EOS_UNK_PAD, adds=(False, True), sentinels=100)
 
 _LLAMA_MODELS, _LLAMA_ROLES = ("llama", "mistral", "mixtral", "phi3"), {"bos": "<s>", "eos": "</s>", "unk": "<unk>"}
-LLAMA = Family("llama", "sentencepiece", ("LlamaTokenizer",), _LLAMA_MODELS, _LLAMA_ROLES, adds=(True, False))
+LLAMA = TokenizerFamily("llama", "sentencepiece", ("LlamaTokenizer",), _LLAMA_MODELS, _LLAMA_ROLES, adds=(True, False))
 
 _GEMMA_ROLES = {"bos": "<bos>", "eos": "<eos>", "unk": "<unk>", "pad": "<pad>"}
-GEMMA = Family("gemma", "sentencepiece", ("GemmaTokenizer",), ("gemma", "gemma2"), _GEMMA_ROLES, adds=(True, False))
+GEMMA = TokenizerFamily(
+    "gemma", "sentencepiece", ("GemmaTokenizer",), ("gemma", "gemma2"), _GEMMA_ROLES, adds=(True, False)
+)
 
 _BIG_BIRD_ROLES = {**_SLASHED, **_CLS_SEP_MASK}
-BIG_BIRD = Family(
+BIG_BIRD = TokenizerFamily(
     "big_bird", "sentencepiece", ("BigBirdTokenizer",), ("big_bird",), _BIG_BIRD_ROLES, "cls-sep", eats_space=True
 )
-MARIAN = Family("marian", "sentencepiece", ("MarianTokenizer",), ("marian",), _EOS_UNK_PAD, adds=(False, True))
-XLM_ROBERTA = Family("xlm-roberta", "sentencepiece", ("XLMRobertaTokenizer",), ("xlm-roberta",), _ROBERTA, "roberta")
+MARIAN = TokenizerFamily("marian", "sentencepiece", ("MarianTokenizer",), ("marian",), _EOS_UNK_PAD, adds=(False, True))
+XLM_ROBERTA = TokenizerFamily(
+    "xlm-roberta", "sentencepiece", ("XLMRobertaTokenizer",), ("xlm-roberta",), _ROBERTA, "roberta"
+)
 _ALBERT_ROLES = {"bos": "[CLS]", "eos": "[SEP]", "unk": "<unk>", "pad": "<pad>", **_CLS_SEP_MASK}
-ALBERT = Family("albert", "sentencepiece", ("AlbertTokenizer",), ("albert",), _ALBERT_ROLES, "cls-sep")
+ALBERT = TokenizerFamily("albert", "sentencepiece", ("AlbertTokenizer",), ("albert",), _ALBERT_ROLES, "cls-sep")
 
 FAMILIES = (BERT, GPT2, ROBERTA, CLIP, QWEN2, T5, LLAMA, GEMMA, BIG_BIRD, MARIAN, XLM_ROBERTA, ALBERT)
 BY_CLASS = {name: family for family in FAMILIES for name in family.classes}

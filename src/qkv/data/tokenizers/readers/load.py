@@ -16,12 +16,12 @@ from tokenizers import AddedToken, normalizers, pre_tokenizers
 
 from ....core import several
 from .. import tokenizer_json
-from ..sentencepiece.model_file import Kind, Piece, SentencePiece, parse
+from ..sentencepiece.model_file import Piece, PieceKind, SentencePiece, parse
 from ..sentencepiece.pipeline import pipeline
-from ..tokenizer_json import ALL_ROLES, Extra, Parts, checked, library_errors
+from ..tokenizer_json import ALL_ROLES, Parts, TokenizerExtra, checked, library_errors
 from . import tiktoken, vocab_files
 from .hub_config import HubConfig, chat_template, put_template, with_config
-from .hub_families import ALBERT, BERT, CLIP, MARIAN, QWEN2, XLM_ROBERTA, Family
+from .hub_families import ALBERT, BERT, CLIP, MARIAN, QWEN2, XLM_ROBERTA, TokenizerFamily
 from .marian import SOURCE, TARGET, VOCABULARY, marian
 from .xlm_roberta_albert import albert, xlm_roberta
 
@@ -187,7 +187,7 @@ def _from_sentencepiece(path: Path) -> Parts:
         return _finished(albert(model, config), config, family)
     parts = _finished(pipeline(model, _sentinels(model, family, config)), config, family)
     if parts.extra.roles is None:
-        parts = Parts(parts.raw, Extra(_model_roles(model), config=parts.extra.config))
+        parts = Parts(parts.raw, TokenizerExtra(_model_roles(model), config=parts.extra.config))
     return parts
 
 
@@ -204,20 +204,20 @@ def _sides(model: SentencePiece, path: Path, config: HubConfig) -> Parts:
     return Parts(parts.raw, replace(parts.extra, target=json.loads(read(target).raw.to_str())))
 
 
-def _sentinels(model: SentencePiece, family: Family | None, config: HubConfig) -> tuple[Piece, ...]:
+def _sentinels(model: SentencePiece, family: TokenizerFamily | None, config: HubConfig) -> tuple[Piece, ...]:
     """Return T5's `<extra_id_99>` … `<extra_id_0>`, which follow the vocabulary and are in no file."""
     count = config.values.get("extra_ids", family.sentinels if family else 0)
     if not isinstance(count, int) or not 0 <= count <= 1000:
         raise ValueError(f"its configuration has extra_ids {count!r}; give a whole number from 0 to 1000")
     known = {piece.text for piece in model.pieces}
     names = [f"<extra_id_{i}>" for i in reversed(range(count))]
-    return tuple(Piece(name, 0.0, Kind.CONTROL) for name in names if name not in known)
+    return tuple(Piece(name, 0.0, PieceKind.CONTROL) for name in names if name not in known)
 
 
 def _model_roles(model: SentencePiece) -> dict[str, str]:
     """Return the roles in the trainer settings of a SentencePiece model."""
     ids = {"pad": model.pad_id, "unk": model.unk_id, "bos": model.bos_id, "eos": model.eos_id}
-    special = (Kind.CONTROL, Kind.UNKNOWN)
+    special = (PieceKind.CONTROL, PieceKind.UNKNOWN)
     return {
         role: model.pieces[i].text
         for role, i in ids.items()
@@ -225,7 +225,7 @@ def _model_roles(model: SentencePiece) -> dict[str, str]:
     }
 
 
-def _finished(raw: tokenizers.Tokenizer, config: HubConfig, family: Family | None) -> Parts:
+def _finished(raw: tokenizers.Tokenizer, config: HubConfig, family: TokenizerFamily | None) -> Parts:
     """Complete a tokenizer by added tokens, roles and post-processor."""
     parts = with_config(raw, config, family)
     if family is not None and parts.extra.roles is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import tokenizers
 from tokenizers import AddedToken
 
-from ..sentencepiece.model_file import Kind, ModelType, Piece, SentencePiece
+from ..sentencepiece.model_file import ModelType, Piece, PieceKind, SentencePiece
 from ..sentencepiece.model_writer import dump, unigram_of
 from ..sentencepiece.pipeline import pipeline
 from ..tokenizer_json import write_bytes
@@ -32,7 +32,7 @@ def marian(model: SentencePiece, vocabulary_path: Path) -> tokenizers.Tokenizer:
     names = sorted(vocabulary, key=vocabulary.__getitem__)
     if [vocabulary[name] for name in names] != list(range(len(names))) or "<unk>" not in vocabulary:
         raise ValueError(f"{vocabulary_path.name} must number its pieces from 0 without gaps, and contain '<unk>'")
-    scores = {piece.text: piece.score for piece in model.pieces if piece.kind is Kind.NORMAL}
+    scores = {piece.text: piece.score for piece in model.pieces if piece.kind is PieceKind.NORMAL}
     least = min(scores.values(), default=0.0)
     others = {name: least - (_RARE if len(name) == 1 else _NEVER) for name in names}
     pieces = tuple(Piece(name, scores.get(name, others[name]), _kind(name)) for name in names)
@@ -59,7 +59,7 @@ def write(source: tokenizers.Tokenizer, target: tokenizers.Tokenizer, folder: Pa
 
 def _without_markers(model: SentencePiece) -> SentencePiece:
     """Mark language tags as unused, because `MarianTokenizer` removes them before the model is applied."""
-    unused = (piece._replace(kind=Kind.UNUSED) if _is_marker(piece.text) else piece for piece in model.pieces)
+    unused = (piece._replace(kind=PieceKind.UNUSED) if _is_marker(piece.text) else piece for piece in model.pieces)
     return replace(model, pieces=tuple(unused))
 
 
@@ -67,7 +67,7 @@ def _is_marker(name: str) -> bool:
     return name.startswith(">>") and name.endswith("<<")
 
 
-def _kind(name: str) -> Kind:
+def _kind(name: str) -> PieceKind:
     if name == "<unk>":
-        return Kind.UNKNOWN
-    return Kind.CONTROL if name in _CONTROL else Kind.NORMAL
+        return PieceKind.UNKNOWN
+    return PieceKind.CONTROL if name in _CONTROL else PieceKind.NORMAL

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
-from ..sentencepiece.model_file import Kind, ModelType, Piece, SentencePiece
+from ..sentencepiece.model_file import ModelType, Piece, PieceKind, SentencePiece
 from ..sentencepiece.pipeline import SPACE
 from .hub_config import HubConfig
 
@@ -18,7 +18,7 @@ _FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")  # the first ids in fairseq, regard
 
 def xlm_roberta(model: SentencePiece) -> tokenizers.Tokenizer:
     """Return XLM-RoBERTa's tokenizer: `<s> <pad> </s> <unk>`, the model's pieces but its three special ones, `<mask>`."""
-    *first, mask = [Piece(name, 0.0, Kind.CONTROL) for name in (*_FAIRSEQ, "<mask>")]
+    *first, mask = [Piece(name, 0.0, PieceKind.CONTROL) for name in (*_FAIRSEQ, "<mask>")]
     return _words(model, [*first, *model.pieces[3:], mask], _FAIRSEQ.index("<unk>"), _table(model))
 
 
@@ -50,8 +50,8 @@ def _words(
     space = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme="always")
     raw.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), space])
     raw.decoder = decoders.Metaspace(replacement=SPACE, prepend_scheme="always")
-    control = [piece.text for i, piece in enumerate(pieces) if piece.kind is Kind.CONTROL or i == unk_id]
+    control = [piece.text for i, piece in enumerate(pieces) if piece.kind is PieceKind.CONTROL or i == unk_id]
     raw.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in control])
-    defined = [piece.text for piece in pieces if piece.kind is Kind.USER_DEFINED]
+    defined = [piece.text for piece in pieces if piece.kind is PieceKind.USER_DEFINED]
     raw.add_tokens([AddedToken(name, special=False, normalized=False) for name in defined])
     return raw

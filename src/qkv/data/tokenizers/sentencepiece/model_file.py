@@ -21,7 +21,7 @@ Value = int | bytes
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types; 3 and 4 (groups) are deprecated
 
 
-class Kind(IntEnum):
+class PieceKind(IntEnum):
     """Type of a piece."""
 
     NORMAL = 1
@@ -45,7 +45,7 @@ class Piece(NamedTuple):
     text: str
     score: float
     """Log-probability (unigram), or negative rank of the merge (BPE)."""
-    kind: Kind
+    kind: PieceKind
 
 
 @dataclass(frozen=True)
@@ -142,14 +142,14 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def _piece(data: bytes) -> Piece:
     values = dict(fields(data))
-    text, kind, raw = _message(values.get(1, b"")), _int(values, 3, Kind.NORMAL), _message(values.get(2, bytes(4)))
+    text, kind, raw = _message(values.get(1, b"")), _int(values, 3, PieceKind.NORMAL), _message(values.get(2, bytes(4)))
     score = struct.unpack("<f", raw)[0] if len(raw) == 4 else math.nan
     if len(text) > 4 * LONGEST_PIECE:
         raise ValueError(f"it has a piece of {len(text):,} bytes, {text[:40]!r} …; the limit is {4 * LONGEST_PIECE:,}")
-    if not text or kind not in set(Kind) or not math.isfinite(score):
+    if not text or kind not in set(PieceKind) or not math.isfinite(score):
         raise ValueError(f"it has a piece {text[:40]!r} of type {kind} with the score {score}")
     # Nine digits identify a float32; the JSON reader of `tokenizers` rounds longer numbers wrongly.
-    return Piece(text.decode("utf-8"), float(f"{score:.9g}"), Kind(kind))
+    return Piece(text.decode("utf-8"), float(f"{score:.9g}"), PieceKind(kind))
 
 
 def _message(value: Value) -> bytes:

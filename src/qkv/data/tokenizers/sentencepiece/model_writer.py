@@ -11,7 +11,7 @@ from typing import Any
 import tokenizers
 
 from ..pipelines import close_holes
-from .model_file import Kind, Piece, SentencePiece
+from .model_file import Piece, PieceKind, SentencePiece
 from .pipeline import pipeline
 
 _SQUEEZES = r"\A +| +\z"  # regular expression of the stage that removes extra spaces
@@ -45,7 +45,7 @@ def dump(model: SentencePiece) -> bytes:
     )
 
 
-def unigram_of(raw: tokenizers.Tokenizer, kind: Callable[[str], Kind]) -> SentencePiece:
+def unigram_of(raw: tokenizers.Tokenizer, kind: Callable[[str], PieceKind]) -> SentencePiece:
     """Return the unigram model that `pipeline` would convert to this tokenizer; `kind` gives the type of each piece.
 
     Raises ValueError if there is none: the tokenizer has another model, or stages that SentencePiece lacks.

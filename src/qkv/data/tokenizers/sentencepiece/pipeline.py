@@ -14,7 +14,7 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
 from ..pipelines import BYTES
-from .model_file import Kind, ModelType, Piece, SentencePiece
+from .model_file import ModelType, Piece, PieceKind, SentencePiece
 
 SPACE = "▁"
 _APART, _TOGETHER = "e\u0301 \u212b \u2126", ("\u00e9 \u00c5 \u03a9", "\u00e9 \u00e5 \u03c9")  # cased, case-folded
@@ -41,7 +41,7 @@ def pipeline(model: SentencePiece, extra: tuple[Piece, ...] = ()) -> tokenizers.
     pieces = [*model.pieces, *extra]
     _check(pieces, model)
     raw = tokenizers.Tokenizer(_model(model, pieces))
-    defined = [piece.text for piece in pieces if piece.kind is Kind.USER_DEFINED]
+    defined = [piece.text for piece in pieces if piece.kind is PieceKind.USER_DEFINED]
     words = all(SPACE not in piece.text[1:] for piece in pieces) and not any(SPACE in symbol for symbol in defined)
     raw.normalizer = _normalizer(model, defined, words)
     if words:
@@ -51,7 +51,7 @@ def pipeline(model: SentencePiece, extra: tuple[Piece, ...] = ()) -> tokenizers.
         [
             AddedToken(piece.text, special=True, normalized=False)
             for piece in pieces
-            if piece.kind in (Kind.CONTROL, Kind.UNKNOWN)
+            if piece.kind in (PieceKind.CONTROL, PieceKind.UNKNOWN)
         ]
     )
     raw.add_tokens([AddedToken(text, special=False, normalized=True) for text in defined])
@@ -64,7 +64,7 @@ def _check(pieces: list[Piece], model: SentencePiece) -> None:
         if piece.text in seen:
             raise ValueError(f"it has the piece {piece.text!r} twice")
         seen.add(piece.text)
-    if not 0 <= model.unk_id < len(pieces) or pieces[model.unk_id].kind is not Kind.UNKNOWN:
+    if not 0 <= model.unk_id < len(pieces) or pieces[model.unk_id].kind is not PieceKind.UNKNOWN:
         raise ValueError(f"its unknown piece has the id {model.unk_id}, which is not that of a piece of type UNKNOWN")
     if model.byte_fallback and not seen.issuperset(BYTES):
         raise ValueError("it falls back to bytes, but lacks some of the pieces <0x00> to <0xFF>")
@@ -88,8 +88,10 @@ def merges_of(pieces: list[Piece]) -> list[tuple[str, str]]:
     SentencePiece merges the two neighbors whose concatenation is the piece with the highest score, so every way to cut a
     piece into two pieces is a merge with the piece's rank.
     """
-    spelled = {piece.text: i for i, piece in enumerate(pieces) if piece.kind in (Kind.NORMAL, Kind.USER_DEFINED)}
-    ranked = sorted((piece for piece in pieces if piece.kind is Kind.NORMAL), key=lambda piece: -piece.score)
+    spelled = {
+        piece.text: i for i, piece in enumerate(pieces) if piece.kind in (PieceKind.NORMAL, PieceKind.USER_DEFINED)
+    }
+    ranked = sorted((piece for piece in pieces if piece.kind is PieceKind.NORMAL), key=lambda piece: -piece.score)
     return [
         (piece.text[:i], piece.text[i:])
         for piece in ranked

@@ -15,7 +15,7 @@ from pydantic import PositiveInt, model_validator
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from ..pipelines import byte_symbols, contents, count_words
-from .pair_merges import Pair, Step, Words
+from .pair_merges import MergeStep, Pair, SymbolWords
 from .spec import SubwordSpec, Trace, VocabSize, prepend_scheme, require_unk
 
 Ties = Literal["oldest", "lexicographic"]
@@ -29,13 +29,13 @@ def bpe_steps(
     min_frequency: int = 1,
     ties: Ties = "oldest",
     spelled: Callable[[str], Any] = str,
-) -> Iterator[Step]:
+) -> Iterator[MergeStep]:
     """Byte-pair encoding: repeatedly merge the most frequent pair (Sennrich et al. 2016, arXiv:1508.07909).
 
     `spelled` is the key by which lexicographic order compares symbols, such as the bytes that they stand for. Stops after
     `merges` new symbols, or when no remaining pair occurs `min_frequency` times.
     """
-    words = Words(counts)
+    words = SymbolWords(counts)
     age = {symbol: i for i, symbol in enumerate(sorted(words.symbols))}
     limit = len(age) + merges
 

@@ -13,7 +13,7 @@ SHOWN = 12  # words of the corpus that a step holds
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MergeStep:
     """One merge, which adds `token` to the vocabulary."""
 
     left: str
@@ -29,7 +29,7 @@ class Step:
     """The corpus after the merge, each word as its symbols; of a larger corpus, the first few words that changed."""
 
 
-class Words:
+class SymbolWords:
     """The distinct words of a corpus as lists of symbols, with counts of words, symbols and adjacent pairs.
 
     A merge updates only the words that contain the pair, so that learning thousands of merges costs little more than
@@ -58,14 +58,14 @@ class Words:
             changed |= self._count(index, +1)
         return token, changed
 
-    def step(self, pair: Pair, score: float) -> tuple[Step, set[Pair]]:
-        """Merge a pair like `merge`. Return the `Step`, and the pairs whose counts changed."""
+    def step(self, pair: Pair, score: float) -> tuple[MergeStep, set[Pair]]:
+        """Merge a pair like `merge`. Return the `MergeStep`, and the pairs whose counts changed."""
         count = self.pairs[pair]
         touched = sorted(self._where[pair])
         token, changed = self.merge(pair)
         shown = range(len(self.cut)) if len(self.cut) <= SHOWN else touched[:SHOWN]
         words = tuple(tuple(self.cut[index]) for index in shown)
-        return Step(*pair, token, count, score, self.size, words), changed
+        return MergeStep(*pair, token, count, score, self.size, words), changed
 
     def _count(self, index: int, sign: int) -> set[Pair]:
         """Add (+1) or subtract (−1) the symbols and pairs of one word, and return these pairs."""

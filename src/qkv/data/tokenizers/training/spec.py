@@ -14,10 +14,10 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from ....core.spec import Spec
 from ..chat.template import ChatTemplate
 from ..pipelines import BYTES, any_of, close_holes
-from ..tokenizer_json import ROLES, Extra, Parts
-from .pair_merges import Step
+from ..tokenizer_json import ROLES, Parts, TokenizerExtra
+from .pair_merges import MergeStep
 
-Trace = Callable[[Step], None]
+Trace = Callable[[MergeStep], None]
 
 VocabSize = Annotated[int, Field(ge=1, le=10_000_000)]  # the trainers allocate all of it at the start
 
@@ -113,7 +113,7 @@ class TokenizerSpec(Spec, role="tokenizer"):
 
     def parts(self, texts: Iterable[str], trace: Trace | None = None) -> Parts:
         """Train, and return the parts of a `Tokenizer`; `tokenizers.tokenizer.train` returns the `Tokenizer` itself."""
-        return Parts(self.train(texts, trace), Extra(dropout=getattr(self, "dropout", 0.0)))
+        return Parts(self.train(texts, trace), TokenizerExtra(dropout=getattr(self, "dropout", 0.0)))
 
     def train(self, texts: Iterable[str], trace: Trace | None = None) -> tokenizers.Tokenizer:
         """Train, and return a tokenizer of the `tokenizers` library."""

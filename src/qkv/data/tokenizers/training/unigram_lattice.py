@@ -15,7 +15,7 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass
-class Lattice:
+class CorpusLattice:
     """A lattice for each word: its nodes are the places between characters, its edges the pieces between two nodes.
 
     Words are in order of descending length, so that the words with a node at offset t come first. Their nodes at t have the
@@ -34,7 +34,7 @@ class Lattice:
     end: Ints
 
     @classmethod
-    def of(cls, lengths: Ints, edges: list[tuple[Ints, Ints, int, Ints]]) -> Lattice:
+    def of(cls, lengths: Ints, edges: list[tuple[Ints, Ints, int, Ints]]) -> CorpusLattice:
         """Build lattices from the edges of each length: (words, start offsets, length, pieces)."""
         width = np.searchsorted(-lengths, -np.arange(lengths.max(initial=0) + 1), side="right")
         row = np.concatenate([[0], np.cumsum(width)])
@@ -51,14 +51,14 @@ class Lattice:
             piece[at], start[at], sorted_end[at] = pieces, row[offset] + word, end
         return cls(lengths, row, piece, start, sorted_end)
 
-    def keep(self, number: Ints, words: Flags | None = None) -> Lattice:
+    def keep(self, number: Ints, words: Flags | None = None) -> CorpusLattice:
         """Drop the edges of some pieces and words. `number` has the new number of each piece, or −1; `words` tells which
         words stay."""
         piece = number[self.piece]
         stays = piece >= 0
         if words is not None:
             stays &= words[self.places(self.end)[0]]
-        return Lattice(self.lengths, self.row, piece[stays], self.start[stays], self.end[stays])
+        return CorpusLattice(self.lengths, self.row, piece[stays], self.start[stays], self.end[stays])
 
     def places(self, nodes: Ints) -> tuple[Ints, Ints]:
         """Return the words and offsets of nodes."""

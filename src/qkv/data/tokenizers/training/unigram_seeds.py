@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .unigram_lattice import Flags, Floats, Ints, Lattice
+from .unigram_lattice import CorpusLattice, Flags, Floats, Ints
 
 LONGEST = 32
 """The maximum number of characters of a word. Longer words are split into parts of this length."""
@@ -16,7 +16,7 @@ SEED_SIZE = 1_000_000  # SentencePiece's `seed_sentencepiece_size`
 
 
 @dataclass
-class Corpus:
+class UnigramCorpus:
     """Distinct words, or parts of LONGEST characters of them, in order of descending length, in one array of characters.
 
     weights:  number of occurrences of each word
@@ -35,7 +35,7 @@ class Corpus:
     offset: Ints
 
     @classmethod
-    def of(cls, counts: Mapping[str, int]) -> Corpus:
+    def of(cls, counts: Mapping[str, int]) -> UnigramCorpus:
         parts: dict[str, int] = {}
         for word, count in counts.items():
             for begin in range(0, len(word), LONGEST):
@@ -81,7 +81,7 @@ class Occurrences(NamedTuple):
         return Occurrences(self.length, self.first[stays], self.counts[stays], self.place[here], piece[here])
 
 
-def seeds(corpus: Corpus, longest: int) -> list[Occurrences]:
+def seeds(corpus: UnigramCorpus, longest: int) -> list[Occurrences]:
     """All characters, and the SEED_SIZE substrings of up to `longest` characters with the largest count × length.
 
     A substring that occurs once, or is followed by the same character wherever it occurs, is left out.
@@ -95,7 +95,7 @@ def seeds(corpus: Corpus, longest: int) -> list[Occurrences]:
     return [found[0], *(each.select(mask) for each, mask in zip(found[1:], masks, strict=True))]
 
 
-def _repeated(corpus: Corpus, longest: int) -> list[Occurrences]:
+def _repeated(corpus: UnigramCorpus, longest: int) -> list[Occurrences]:
     """The characters, then the repeated substrings of each length. Substrings are numbered by the number of their
     beginning, one character shorter, and their last character."""
     room = corpus.lengths[corpus.word] - corpus.offset  # characters to the end of the word
@@ -120,16 +120,18 @@ def _repeated(corpus: Corpus, longest: int) -> list[Occurrences]:
     return found
 
 
-def corpus_lattice(corpus: Corpus, found: list[Occurrences]) -> Lattice:
+def corpus_lattice(corpus: UnigramCorpus, found: list[Occurrences]) -> CorpusLattice:
     """The segmentations of the words into these pieces, which are numbered in order."""
     edges, base = [], 0
     for each in found:
         edges.append((corpus.word[each.place], corpus.offset[each.place], each.length, base + each.piece))
         base += len(each.counts)
-    return Lattice.of(corpus.lengths, edges)
+    return CorpusLattice.of(corpus.lengths, edges)
 
 
-def piece_lattice(corpus: Corpus, lattice: Lattice, places: Ints, lengths: Ints) -> tuple[Lattice, Ints]:
+def piece_lattice(
+    corpus: UnigramCorpus, lattice: CorpusLattice, places: Ints, lengths: Ints
+) -> tuple[CorpusLattice, Ints]:
     """The segmentations of the pieces of two characters or more into two parts or more, and the piece of each word of that
     lattice. They are read off the lattice of the corpus, at a place where each piece occurs."""
     owner = np.argsort(-lengths, kind="stable")[: int((lengths > 1).sum())]
@@ -150,4 +152,4 @@ def piece_lattice(corpus: Corpus, lattice: Lattice, places: Ints, lengths: Ints)
             piece = piece_at[places[own] + offset]
             there = piece >= 0
             edges.append((own[there], np.full(int(there.sum()), offset), length, piece[there]))
-    return Lattice.of(own_lengths, edges), owner
+    return CorpusLattice.of(own_lengths, edges), owner

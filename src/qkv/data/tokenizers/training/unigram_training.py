@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma
 
-from .unigram_lattice import Floats, Ints, Lattice
-from .unigram_seeds import Corpus, corpus_lattice, piece_lattice, seeds
+from .unigram_lattice import CorpusLattice, Floats, Ints
+from .unigram_seeds import UnigramCorpus, corpus_lattice, piece_lattice, seeds
 
 SUB_ITERATIONS = 2  # EM iterations before each pruning, SentencePiece's `num_sub_iterations`
 SHRINKING_FACTOR = 0.75  # share of the pieces that a pruning keeps, SentencePiece's `shrinking_factor`
@@ -29,8 +29,8 @@ def train(counts: Mapping[str, int], size: int, longest: int = 16) -> list[tuple
     size:    the maximum number of pieces; every character is a piece, even if there are more characters
     longest: the maximum number of characters of a piece; pieces of more than LONGEST are never made
     """
-    corpus = Corpus.of(counts)
-    model = Model.of(corpus, longest)
+    corpus = UnigramCorpus.of(counts)
+    model = UnigramModel.of(corpus, longest)
     while True:
         for _ in range(SUB_ITERATIONS):
             model = model.maximized()
@@ -42,7 +42,7 @@ def train(counts: Mapping[str, int], size: int, longest: int = 16) -> list[tuple
 
 
 @dataclass
-class Model:
+class UnigramModel:
     """Pieces with log-probabilities, and the segmentations of the words of a corpus into them.
 
     characters: how many of the pieces are single characters; these come first and are never dropped
@@ -51,16 +51,16 @@ class Model:
                 lattice, −1 for dropped ones
     """
 
-    corpus: Corpus
+    corpus: UnigramCorpus
     characters: int
     places: Ints
     lengths: Ints
     log_probabilities: Floats
-    lattice: Lattice
-    own: tuple[Lattice, Ints] | None = None
+    lattice: CorpusLattice
+    own: tuple[CorpusLattice, Ints] | None = None
 
     @classmethod
-    def of(cls, corpus: Corpus, longest: int) -> Model:
+    def of(cls, corpus: UnigramCorpus, longest: int) -> UnigramModel:
         """Start from the seeds, with probabilities proportional to the number of characters that they cover."""
         found = seeds(corpus, longest)
         lengths = np.repeat([each.length for each in found], [len(each.counts) for each in found])
@@ -69,7 +69,7 @@ class Model:
         lattice = corpus_lattice(corpus, found)
         return cls(corpus, len(found[0].counts), places, lengths, np.log(covered / covered.sum()), lattice)
 
-    def maximized(self) -> Model:
+    def maximized(self) -> UnigramModel:
         """Run an EM iteration. Pieces with an expected count below RARE get probability 0.
 
         The M-step gives log p = ψ(c) − ψ(Σ c) for expected counts c, as in variational Bayes, which favors few pieces.
@@ -81,11 +81,11 @@ class Model:
         log_probabilities[often] = digamma(counts[often]) - digamma(counts[often].sum())
         return replace(self, log_probabilities=log_probabilities)
 
-    def without_rare(self) -> Model:
+    def without_rare(self) -> UnigramModel:
         """Drop the pieces of probability 0."""
         return self._keep(np.isfinite(self.log_probabilities))
 
-    def pruned(self, size: int) -> Model:
+    def pruned(self, size: int) -> UnigramModel:
         """Keep the pieces whose removal would reduce the likelihood most: SHRINKING_FACTOR of all, but at least `size`."""
         model = self.with_own()
         loss = model.losses()
@@ -93,7 +93,7 @@ class Model:
         stays[np.argsort(-loss, kind="stable")[: max(size, int(SHRINKING_FACTOR * len(loss)))]] = True
         return model._keep(stays & (loss > -np.inf))
 
-    def with_own(self) -> Model:
+    def with_own(self) -> UnigramModel:
         """Add the segmentations of the pieces if they are missing: most seeds are rare, and never need them."""
         if self.own is not None:
             return self
@@ -128,7 +128,7 @@ class Model:
         loss[: self.characters] = np.inf
         return loss
 
-    def _keep(self, stays: NDArray[np.bool_]) -> Model:
+    def _keep(self, stays: NDArray[np.bool_]) -> UnigramModel:
         """Keep some of the pieces."""
         number = np.where(stays, np.cumsum(stays) - 1, -1)
         own = self.own

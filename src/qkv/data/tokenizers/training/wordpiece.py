@@ -21,7 +21,7 @@ from pydantic import PositiveInt, model_validator
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from ..pipelines import CONTINUES, LONGEST_WORD, count_words
-from .pair_merges import Pair, Step, Words
+from .pair_merges import MergeStep, Pair, SymbolWords
 from .spec import TokenizerSpec, Trace, VocabSize, require_unk
 
 Merge = Literal["likelihood", "frequency"]
@@ -34,7 +34,7 @@ def train_wordpiece(
     min_frequency: int = 2,
     limit_alphabet: int | None = None,
     merge: Merge = "likelihood",
-    trace: Callable[[Step], None] | None = None,
+    trace: Callable[[MergeStep], None] | None = None,
 ) -> list[str]:
     """Train WordPiece, and return its pieces: characters first, then merged pieces in the order of the merges.
 
@@ -53,7 +53,7 @@ def train_wordpiece(
             characters[character] += count
     ranked = sorted(characters, key=lambda c: (-characters[c], c))
     alphabet = set(ranked[:limit_alphabet])
-    words = Words({w: n for w, n in counts.items() if alphabet.issuperset(w)}, pieces_of, CONTINUES)
+    words = SymbolWords({w: n for w, n in counts.items() if alphabet.issuperset(w)}, pieces_of, CONTINUES)
     vocabulary = dict.fromkeys([*sorted(alphabet), *sorted(words.symbols.keys() - alphabet)])
     for step in wordpiece_steps(words, min_frequency, merge):
         if len(vocabulary) >= size:
@@ -69,7 +69,7 @@ def pieces_of(word: str) -> list[str]:
     return [word[0], *(CONTINUES + character for character in word[1:])]
 
 
-def wordpiece_steps(words: Words, min_frequency: int = 1, merge: Merge = "likelihood") -> Iterator[Step]:
+def wordpiece_steps(words: SymbolWords, min_frequency: int = 1, merge: Merge = "likelihood") -> Iterator[MergeStep]:
     """Repeatedly merge the pair with the highest score, until no pair occurs `min_frequency` times.
 
     Ties go to the more frequent pair, then to the alphabetically first, so that training is deterministic.
@@ -89,7 +89,7 @@ class _Scores:
     letter. An array updates them in one operation; a heap took 17 times as long for 28,000 pieces.
     """
 
-    def __init__(self, words: Words, min_frequency: int, merge: Merge) -> None:
+    def __init__(self, words: SymbolWords, min_frequency: int, merge: Merge) -> None:
         self._words, self._min_frequency, self._merge = words, min_frequency, merge
         self._pairs: list[Pair] = []
         self._row: dict[Pair, int] = {}

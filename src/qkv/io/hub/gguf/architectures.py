@@ -10,11 +10,23 @@ from ....core.spec import nearest
 from ....nn.models.transformer import Transformer
 from ..family import Table
 from ..values import shown
-from .family_keys import BigCodeHeads, FalconShape, FourTimes, GemmaRopes, MPTAttention, QueryWidth, Unrotated
-from .keys import TENSORS, Config, Constant, Entry, Heads, Metadata, Narrowed, Present, Same, Says, number
+from .family_keys import BigCodeHeads, FalconShape, FourTimes, GemmaRopes, GGUFUnrotated, MPTAttention, QueryWidth
+from .keys import (
+    TENSORS,
+    Config,
+    ConstantMetadata,
+    Heads,
+    Metadata,
+    MetadataEntry,
+    Narrowed,
+    Present,
+    Same,
+    Says,
+    number,
+)
 from .rope import RopeKeys
 from .tensor_names import bloom, falcon, fused, gemma, halves, neighbors, phi3
-from .windows import Windows
+from .windows import GGUFWindows
 
 
 @dataclass(frozen=True)
@@ -33,7 +45,7 @@ class Architecture:
     name: str
     model_type: str
     hub_class: str
-    entries: tuple[Entry, ...]
+    entries: tuple[MetadataEntry, ...]
     rows: Callable[[Transformer], Table]
     untied: bool = False
     tied: str | None = "tie_word_embeddings"
@@ -80,9 +92,9 @@ SIZES = (
     Same("block_count", "num_hidden_layers"),
     Same("feed_forward_length", "intermediate_size", optional=True),
 )
-LLAMA: tuple[Entry, ...] = (*SIZES, RMS, SILU)
+LLAMA: tuple[MetadataEntry, ...] = (*SIZES, RMS, SILU)
 UNBIASED = Says("attention_bias", (False,), "attention of this family has no bias of its output")
-GPT2: tuple[Entry, ...] = (
+GPT2: tuple[MetadataEntry, ...] = (
     Same("context_length", "n_positions"),
     Same("embedding_length", "n_embd"),
     Same("block_count", "n_layer"),
@@ -92,14 +104,14 @@ GPT2: tuple[Entry, ...] = (
 TANH = "gelu_pytorch_tanh"
 GELU = "feed-forward layers of this family use GELU"
 FREQUENCIES = ("llama3",)
-EXPERT_KEYS: tuple[Entry, ...] = (
+EXPERT_KEYS: tuple[MetadataEntry, ...] = (
     Same("expert_count", "num_experts"),
     Same("expert_used_count", "num_experts_per_tok"),
     Same("expert_feed_forward_length", "moe_intermediate_size"),
 )
 
 
-def _llama(name: str, model_type: str, hub_class: str, *own: Entry, **more: Any) -> Architecture:
+def _llama(name: str, model_type: str, hub_class: str, *own: MetadataEntry, **more: Any) -> Architecture:
     """One of Llama's kind. `divided`: the heads divide the width; `tensors`: see `RopeKeys`."""
     head_dim = None if more.pop("divided", False) else "head_dim"
     heads = Heads(head_dim=head_dim), RopeKeys(tensors=more.pop("tensors", ()), head_dim=head_dim)
@@ -160,7 +172,7 @@ ARCHITECTURES: tuple[Architecture, ...] = (
             Heads("n_head", None, head_dim=None),
             number("attention.layer_norm_epsilon", "layer_norm_epsilon"),
             FourTimes("hidden_size"),
-            Constant({"context_length": 2048}),  # of training; ALiBi has no bound
+            ConstantMetadata({"context_length": 2048}),  # of training; ALiBi has no bound
         ),
         bloom,
     ),
@@ -250,7 +262,7 @@ ARCHITECTURES: tuple[Architecture, ...] = (
         rows=halves,
     ),
     _llama("olmo2", "olmo2", "Olmo2ForCausalLM", UNBIASED, rows=halves, divided=True, untied=True),
-    _llama("smollm3", "smollm3", "SmolLM3ForCausalLM", UNBIASED, Unrotated(), VOCABULARY, Narrowed()),
+    _llama("smollm3", "smollm3", "SmolLM3ForCausalLM", UNBIASED, GGUFUnrotated(), VOCABULARY, Narrowed()),
     _llama(
         "granite",
         "granite",
@@ -277,7 +289,7 @@ ARCHITECTURES: tuple[Architecture, ...] = (
         "Gemma2ForCausalLM",
         (
             *SIZES,
-            *(Heads(), RMS, GEMMA_ACT, RopeKeys(), UNBIASED, Windows(2), QueryWidth(46)),
+            *(Heads(), RMS, GEMMA_ACT, RopeKeys(), UNBIASED, GGUFWindows(2), QueryWidth(46)),
             number("attn_logit_softcapping", "attn_logit_softcapping", 50.0),
             number("final_logit_softcapping", "final_logit_softcapping", 30.0),
             Says("tie_word_embeddings", (True,), "gemma2 shares its embedding with the output"),
@@ -291,7 +303,7 @@ ARCHITECTURES: tuple[Architecture, ...] = (
         "Gemma3ForCausalLM",
         (
             *SIZES,
-            *(Heads(), RMS, GEMMA_ACT, GemmaRopes(), UNBIASED, Windows(6), QueryWidth(62)),
+            *(Heads(), RMS, GEMMA_ACT, GemmaRopes(), UNBIASED, GGUFWindows(6), QueryWidth(62)),
             Says("attn_logit_softcapping", (None,), "gemma3 doesn't cap scores"),
             number("final_logit_softcapping", "final_logit_softcapping", optional=True),
         ),

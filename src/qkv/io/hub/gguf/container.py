@@ -48,7 +48,7 @@ _DTYPES = {code: np.dtype(code).newbyteorder("<") for code in NUMBERS.values()}
 
 
 @dataclass(frozen=True)
-class Stored:
+class GGUFTensor:
     """A tensor in a GGUF file: bytes `begin` … `end` − 1; the shape in PyTorch's order, the innermost axis last."""
 
     path: Path
@@ -65,7 +65,7 @@ class Tensors:
 
     path: Path
     metadata: Mapping[str, Any]
-    stored: Mapping[str, Stored]
+    stored: Mapping[str, GGUFTensor]
     _maps: dict[Path, mmap.mmap] = field(default_factory=dict, repr=False, compare=False)
 
     def bytes_of(self, name: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -83,7 +83,7 @@ class Tensors:
         if end > begin and hasattr(mmap, "MADV_DONTNEED"):
             self._mapped(stored).madvise(mmap.MADV_DONTNEED, begin, end - begin)
 
-    def _mapped(self, stored: Stored) -> mmap.mmap:
+    def _mapped(self, stored: GGUFTensor) -> mmap.mmap:
         if stored.path not in self._maps:
             with stored.path.open("rb") as file:
                 self._maps[stored.path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
@@ -110,7 +110,7 @@ def read(path: Path | str) -> Tensors:
     """
     paths = split_files(path_of(path, "a GGUF file"))
     metadata: dict[str, Any] = {}
-    stored: dict[str, Stored] = {}
+    stored: dict[str, GGUFTensor] = {}
     for number, part in enumerate(paths):
         own, tensors = read_file(part)
         if number == 0:
@@ -149,7 +149,7 @@ def _check_split(path: Path, metadata: Mapping[str, Any], number: int, count: in
         )
 
 
-def read_file(path: Path | str) -> tuple[dict[str, Any], list[Stored]]:
+def read_file(path: Path | str) -> tuple[dict[str, Any], list[GGUFTensor]]:
     """The metadata and the tensors of one file. Raises ValueError naming the file and the field that is wrong."""
     path = path_of(path, "a GGUF file")
     size = path.stat().st_size
@@ -172,7 +172,7 @@ class _Header:
     def wrong(self, what: str) -> ValueError:
         return ValueError(f"{self.path} is not a sound GGUF file: {what}")
 
-    def read(self) -> tuple[dict[str, Any], list[Stored]]:
+    def read(self) -> tuple[dict[str, Any], list[GGUFTensor]]:
         version = self.number("I", "the version")
         if version not in VERSIONS:
             swapped = int.from_bytes(int(version).to_bytes(4, "little"), "big")
@@ -296,7 +296,7 @@ class _Header:
             raise self.wrong(f"{ALIGNMENT} is {shown(alignment)}; it is a power of two from 8 to {LARGEST_ALIGNMENT:,}")
         return int(alignment)
 
-    def tensors(self, places: list[tuple[str, Shape, BlockType, int]], alignment: int) -> list[Stored]:
+    def tensors(self, places: list[tuple[str, Shape, BlockType, int]], alignment: int) -> list[GGUFTensor]:
         """The tensors, known to lie in the file, one after the other, at aligned places."""
         start = -(-self.at // alignment) * alignment
         stored, names = [], set()
@@ -314,7 +314,7 @@ class _Header:
                     f"the tensor {shown(name)} ends at {end:,}, and the file at {self.size:,}; it is cut short or damaged"
                 )
             names.add(name)
-            stored.append(Stored(self.path, name, kind, shape, start + offset, end))
+            stored.append(GGUFTensor(self.path, name, kind, shape, start + offset, end))
         at = start
         for tensor in sorted(stored, key=lambda tensor: (tensor.begin, tensor.end)):
             if tensor.begin < at:

@@ -95,7 +95,7 @@ class MPTAttention:
 
 
 @dataclass(frozen=True)
-class Unrotated:
+class GGUFUnrotated:
     """SmolLM3's layers without positions: every fourth."""
 
     step: int = 4

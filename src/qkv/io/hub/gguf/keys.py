@@ -20,7 +20,7 @@ TENSORS = "the names of its tensors"
 """Under this key, entries that read find the names of the file's tensors beside the metadata."""
 
 
-class Entry(Protocol):
+class MetadataEntry(Protocol):
     """Some metadata, and the configuration keys that say the same."""
 
     def write(self, config: Config) -> Metadata:
@@ -122,7 +122,7 @@ class Present:
 
 
 @dataclass(frozen=True)
-class Constant:
+class ConstantMetadata:
     """Metadata that is always the same."""
 
     metadata: Mapping[str, Any] = field(default_factory=dict)

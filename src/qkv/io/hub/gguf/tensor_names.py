@@ -11,7 +11,7 @@ from ....nn.models.transformer import Transformer
 from ..family import Table
 from ..names import Row
 from ..transforms import Joined, Shaped, Stacked
-from .transforms import Neighbors, Shifted
+from .transforms import RotatedNeighbors, Shifted
 
 LAYER, BLOCK = "blk.{i}", "decoder.blocks.{i}"
 ENDS: Table = (
@@ -82,8 +82,8 @@ def neighbors(spec: Transformer) -> Table:
     return (
         *ENDS,
         *NORMS,
-        Row(f"{LAYER}.attn_q.*", f"{BLOCK}.attention.q.*", Neighbors(n_heads)),
-        Row(f"{LAYER}.attn_k.*", f"{BLOCK}.attention.k.*", Neighbors(n_kv_heads)),
+        Row(f"{LAYER}.attn_q.*", f"{BLOCK}.attention.q.*", RotatedNeighbors(n_heads)),
+        Row(f"{LAYER}.attn_k.*", f"{BLOCK}.attention.k.*", RotatedNeighbors(n_kv_heads)),
         Row(f"{LAYER}.attn_v.*", f"{BLOCK}.attention.v.*"),
         OUT,
         *_feedforward(spec),

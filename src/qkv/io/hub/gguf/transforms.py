@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..transforms import Shape, Tensors, Transform
+from ..transforms import Shape, Tensors, TensorTransform
 
 
 @dataclass(frozen=True)
-class Neighbors(Transform):
+class RotatedNeighbors(TensorTransform):
     """Rows of queries or keys, head by head: ours are r₀ r₁ … | s₀ s₁ …, theirs r₀ s₀ r₁ s₁ …, for rotated pairs (r, s)."""
 
     n_heads: int
@@ -31,7 +31,7 @@ class Neighbors(Transform):
 
 
 @dataclass(frozen=True)
-class Shifted(Transform):
+class Shifted(TensorTransform):
     """Theirs are ours plus a number, in fp32."""
 
     by: float
@@ -44,7 +44,7 @@ class Shifted(Transform):
 
 
 @dataclass(frozen=True)
-class Times(Transform):
+class Times(TensorTransform):
     """Theirs are ours times a number, in fp32: a scale of the output that llama.cpp has no key for."""
 
     by: float

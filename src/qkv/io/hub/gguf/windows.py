@@ -19,7 +19,7 @@ PATTERN = "attention.sliding_window_pattern"
 
 
 @dataclass(frozen=True)
-class Windows:
+class GGUFWindows:
     """`sliding_window` and `layer_types`; `period`: llama.cpp's layers slide but for the last of so many."""
 
     period: int

@@ -13,9 +13,9 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from ....nn.quantization.formats import Packed, format_of
-from ..files import Weights
+from ..files import WeightFiles
 from ..transforms import Shape
-from .layout import Layout, unpack_int32
+from .layout import QuantizedLayout, unpack_int32
 
 ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 
@@ -26,7 +26,7 @@ class _Config(TypedDict):
     version: NotRequired[str]
 
 
-class AWQ(Layout):
+class AWQ(QuantizedLayout):
     """Matrices of 4 bits. Raises ValueError for other widths and layouts."""
 
     mark = ".qweight"
@@ -45,11 +45,11 @@ class AWQ(Layout):
     def usual_weights(self) -> str:
         return "int4"
 
-    def shape(self, layer: str, weights: Weights) -> Shape:
+    def shape(self, layer: str, weights: WeightFiles) -> Shape:
         d_in, words = weights.shapes[f"{layer}.qweight"]
         return (words * 8, d_in)
 
-    def read(self, layer: str, weights: Weights) -> Packed:
+    def read(self, layer: str, weights: WeightFiles) -> Packed:
         scales = weights.read(f"{layer}.scales").float().T.contiguous()
         codes = unpack_int32(weights.read(f"{layer}.qweight"), 4, ORDER).T.int() - 8
         zeros = unpack_int32(weights.read(f"{layer}.qzeros"), 4, ORDER).T.int() - 8

@@ -19,9 +19,9 @@ from typing_extensions import TypedDict
 from ....core.json_files import checked
 from ....nn.quantization.formats import Packed, format_of
 from ....nn.quantization.formats.nf4 import LEVELS
-from ..files import Weights
+from ..files import WeightFiles
 from ..transforms import Shape
-from .layout import Layout
+from .layout import QuantizedLayout
 
 STATE = ".weight.quant_state.bitsandbytes__nf4"
 
@@ -44,7 +44,7 @@ class _State(TypedDict):
 _STATE = TypeAdapter(_State)
 
 
-class BitsAndBytes(Layout):
+class BitsAndBytes(QuantizedLayout):
     """Matrices of NF4 or int8. Raises ValueError for FP4."""
 
     parts = (
@@ -63,18 +63,18 @@ class BitsAndBytes(Layout):
     def usual_weights(self) -> str:
         return "nf4" if self.config.get("load_in_4bit") else "int8"
 
-    def layers(self, weights: Weights) -> Iterator[str]:
+    def layers(self, weights: WeightFiles) -> Iterator[str]:
         for name in weights.shapes:
             for mark in (STATE, ".SCB"):
                 if name.endswith(mark):
                     yield name.removesuffix(mark)
 
-    def shape(self, layer: str, weights: Weights) -> Shape:
+    def shape(self, layer: str, weights: WeightFiles) -> Shape:
         if f"{layer}.SCB" in weights.shapes:
             return weights.shapes[f"{layer}.weight"]
         return tuple(_state(layer, weights)["shape"])
 
-    def read(self, layer: str, weights: Weights) -> Packed:
+    def read(self, layer: str, weights: WeightFiles) -> Packed:
         if f"{layer}.SCB" in weights.shapes:
             scales = weights.read(f"{layer}.SCB").float()[:, None] / 127
             return format_of("int8").packed(weights.read(f"{layer}.weight").view(torch.int8), scales, None)
@@ -87,7 +87,7 @@ class BitsAndBytes(Layout):
         return Packed(format_of("nf4"), (d_out, d_in), _swapped(data), scales)
 
 
-def _state(layer: str, weights: Weights) -> _State:
+def _state(layer: str, weights: WeightFiles) -> _State:
     """Raises ValueError naming the tensor where it is not what bitsandbytes writes."""
     name = f"{layer}{STATE}"
     try:
@@ -97,7 +97,7 @@ def _state(layer: str, weights: Weights) -> _State:
     return checked(_STATE, state, name)
 
 
-def _absmax(layer: str, state: _State, weights: Weights) -> Tensor:
+def _absmax(layer: str, state: _State, weights: WeightFiles) -> Tensor:
     absmax = weights.read(f"{layer}.weight.absmax")
     if f"{layer}.weight.nested_absmax" not in weights.shapes:
         return absmax.float()

@@ -19,9 +19,9 @@ from typing_extensions import TypedDict
 
 from ....nn.quantization.formats import Packed, format_of
 from ....nn.quantization.scheme import Activations
-from ..files import Weights
+from ..files import WeightFiles
 from ..transforms import Shape
-from .layout import Layout, pack_int32, sorted_columns, unpack_int32
+from .layout import QuantizedLayout, pack_int32, sorted_columns, unpack_int32
 
 FORMATS = {"int8": "int-quantized", "int4": "pack-quantized", "fp8": "float-quantized", "mxfp4": "mxfp4-pack-quantized"}
 """compressed-tensors' names of our formats."""
@@ -46,7 +46,7 @@ class _Config(TypedDict):
     format: NotRequired[str | None]
 
 
-class CompressedTensors(Layout):
+class CompressedTensors(QuantizedLayout):
     """Matrices of int8, int4, fp8 and mxfp4. Raises ValueError for other formats."""
 
     parts = (
@@ -73,10 +73,10 @@ class CompressedTensors(Layout):
         bits, kind = weights.get("num_bits"), weights.get("type")
         return f"int{bits}" if kind != "float" else "fp8" if bits == 8 else "mxfp4"
 
-    def layers(self, weights: Weights) -> Iterator[str]:
+    def layers(self, weights: WeightFiles) -> Iterator[str]:
         return (n.removesuffix(".weight_scale") for n in weights.shapes if n.endswith(".weight_scale"))
 
-    def shape(self, layer: str, weights: Weights) -> Shape:
+    def shape(self, layer: str, weights: WeightFiles) -> Shape:
         if f"{layer}.weight_packed" not in weights.shapes:
             return weights.shapes[f"{layer}.weight"]
         if f"{layer}.weight_shape" in weights.shapes:
@@ -91,7 +91,7 @@ class CompressedTensors(Layout):
             return "none"
         return "fp8" if inputs.get("type") == "float" else "int8"
 
-    def read(self, layer: str, weights: Weights) -> Packed:
+    def read(self, layer: str, weights: WeightFiles) -> Packed:
         parts = {part: weights.read(layer + part) for part in self.parts if layer + part in weights.shapes}
         d_out, d_in = self.shape(layer, weights)
         scales = parts[".weight_scale"]
@@ -132,7 +132,7 @@ def _integers(bits: int, codes: Tensor, scales: Tensor, zeros: Tensor | None, gr
 
 
 @dataclass(frozen=True)
-class Stored:
+class CompressedMatrix:
     """A quantized matrix to write."""
 
     packed: Packed
@@ -170,7 +170,7 @@ def tensors(packed: Packed) -> dict[str, Tensor]:
     return parts
 
 
-def config(stored: Mapping[str, Stored], ignored: Sequence[str]) -> dict[str, Any]:
+def config(stored: Mapping[str, CompressedMatrix], ignored: Sequence[str]) -> dict[str, Any]:
     """`quantization_config` for matrices by the names of their layers; `ignored` are linear layers in full precision."""
     groups: dict[_Key, list[str]] = {}
     for layer, one in stored.items():

@@ -15,7 +15,7 @@ from .awq import AWQ
 from .bitsandbytes import BitsAndBytes
 from .compressed_tensors import CompressedTensors
 from .gptq import GPTQ
-from .layout import Layout
+from .layout import QuantizedLayout
 
 KEY = "quantization_config"
 
@@ -26,7 +26,7 @@ class _Method(TypedDict):
 
 _METHOD = TypeAdapter(_Method)
 SEPARATE = {"quantize_config.json": "gptq", "quant_config.json": "awq"}  # of older versions of AutoGPTQ and AutoAWQ
-LAYOUTS: Mapping[str, type[Layout]] = {
+LAYOUTS: Mapping[str, type[QuantizedLayout]] = {
     "compressed-tensors": CompressedTensors,
     "gptq": GPTQ,
     "awq": AWQ,
@@ -49,7 +49,7 @@ def quantization_of(config: Mapping[str, Any], folder: Path) -> Mapping[str, Any
     return None
 
 
-def layout_of(quantization: Mapping[str, Any], where: str) -> Layout:
+def layout_of(quantization: Mapping[str, Any], where: str) -> QuantizedLayout:
     """The layout of a `quantization_config`. Raises ValueError, with `where`, for a method or a setting that is not read."""
     named = checked(_METHOD, quantization, f"{where}: {KEY}").get("quant_method")
     method = named or ("bitsandbytes" if "load_in_4bit" in quantization else "")

@@ -14,9 +14,9 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from ....nn.quantization.formats import Packed, format_of
-from ..files import Weights
+from ..files import WeightFiles
 from ..transforms import Shape
-from .layout import Layout, sorted_columns, unpack_int32
+from .layout import QuantizedLayout, sorted_columns, unpack_int32
 
 
 class _Config(TypedDict):
@@ -24,7 +24,7 @@ class _Config(TypedDict):
     checkpoint_format: NotRequired[str | None]
 
 
-class GPTQ(Layout):
+class GPTQ(QuantizedLayout):
     """Matrices of 4 or 8 bits. Raises ValueError for others."""
 
     mark = ".qweight"
@@ -43,11 +43,11 @@ class GPTQ(Layout):
     def usual_weights(self) -> str:
         return f"int{self.bits}"
 
-    def shape(self, layer: str, weights: Weights) -> Shape:
+    def shape(self, layer: str, weights: WeightFiles) -> Shape:
         words, d_out = weights.shapes[f"{layer}.qweight"]
         return (d_out, words * 32 // self.bits)
 
-    def read(self, layer: str, weights: Weights) -> Packed:
+    def read(self, layer: str, weights: WeightFiles) -> Packed:
         half, format = 1 << (self.bits - 1), format_of(f"int{self.bits}")
         scales = weights.read(f"{layer}.scales").float().T.contiguous()
         codes = unpack_int32(weights.read(f"{layer}.qweight").T.contiguous(), self.bits)

@@ -1,4 +1,4 @@
-"""`Layout`, the base class of how libraries store quantized matrices, and packing of codes into int32."""
+"""`QuantizedLayout`, the base class of how libraries store quantized matrices, and packing of codes into int32."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor
 
 from ....nn.quantization.formats import Packed
 from ....nn.quantization.scheme import Activations
-from ..files import Weights
+from ..files import WeightFiles
 from ..transforms import Shape
 
 
-class Layout:
+class QuantizedLayout:
     """Which tensors of a file are the parts of one quantized matrix, and what matrix that is.
 
     mark:  the ending of the tensor that tells that a layer is quantized.
@@ -35,15 +35,15 @@ class Layout:
         """The format of its matrices, or of most."""
         raise NotImplementedError
 
-    def layers(self, weights: Weights) -> Iterator[str]:
+    def layers(self, weights: WeightFiles) -> Iterator[str]:
         """The names of the quantized layers in a file, without an ending."""
         return (name.removesuffix(self.mark) for name in weights.shapes if name.endswith(self.mark))
 
-    def shape(self, layer: str, weights: Weights) -> Shape:
+    def shape(self, layer: str, weights: WeightFiles) -> Shape:
         """(d_out, d_in) of a layer, by the headers."""
         raise NotImplementedError
 
-    def read(self, layer: str, weights: Weights) -> Packed:
+    def read(self, layer: str, weights: WeightFiles) -> Packed:
         """The matrix of a layer."""
         raise NotImplementedError
 

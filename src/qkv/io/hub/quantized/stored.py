@@ -15,10 +15,10 @@ from ....nn.models.heads.text import LanguageModelHead
 from ....nn.models.transformer import TransformerModel
 from ....nn.quantization.formats import Packed
 from ....training.checkpoints.weights import model_tensors
-from ..names import Entry, Names
+from ..names import Names, StoredPlace
 from ..transforms import SAME, Stacked
 from . import bitsandbytes, compressed_tensors
-from .compressed_tensors import Stored
+from .compressed_tensors import CompressedMatrix
 
 Tensors = dict[str, Tensor]
 
@@ -36,8 +36,8 @@ def tensors_of(model: Any) -> tuple[Tensors, dict[str, Any] | None]:
     return tensors | written, config
 
 
-def _stored(matrix: QuantizedMatrix) -> Stored:
-    return Stored(matrix.packed, matrix.activations)
+def _stored(matrix: QuantizedMatrix) -> CompressedMatrix:
+    return CompressedMatrix(matrix.packed, matrix.activations)
 
 
 def _unquantized(model: Any) -> list[str]:
@@ -46,7 +46,9 @@ def _unquantized(model: Any) -> list[str]:
     return [name for name, layer in layers.items() if not isinstance(layer.weight, QuantizedMatrix)]
 
 
-def _written(layers: Mapping[str, Stored], ignored: list[str], dtype: torch.dtype) -> tuple[Tensors, dict[str, Any]]:
+def _written(
+    layers: Mapping[str, CompressedMatrix], ignored: list[str], dtype: torch.dtype
+) -> tuple[Tensors, dict[str, Any]]:
     """The tensors of quantized layers by their names, and the configuration that says what they are."""
     kinds = {one.packed.format.name for one in layers.values()}
     if kinds == {"nf4"}:
@@ -71,7 +73,7 @@ def for_hub(model: TransformerModel, names: Names) -> tuple[Names, Tensors, dict
         raise ValueError(
             f"other libraries read no quantized embeddings, such as {tables[0]}; save it to 'qkv', or dequantize it"
         )
-    entries, layers, ignored = list[Entry](), dict[str, Stored](), list[str]()
+    entries, layers, ignored = list[StoredPlace](), dict[str, CompressedMatrix](), list[str]()
     for entry in names.written():
         found = [matrices[name] for name in entry.ours if name in matrices]
         if not found:
@@ -85,7 +87,7 @@ def for_hub(model: TransformerModel, names: Names) -> tuple[Names, Tensors, dict
             raise ValueError(f"{entry.theirs[0]} is one matrix there, and here quantized in part; quantize all of it")
         layers |= joined(entry, found)
     tensors, config = _written(layers, ignored, model.dtype)
-    entries += [Entry((name,), (name,), SAME, (tuple(tensor.shape),)) for name, tensor in tensors.items()]
+    entries += [StoredPlace((name,), (name,), SAME, (tuple(tensor.shape),)) for name, tensor in tensors.items()]
     return Names({}, {}, tuple(entries)), tensors, config
 
 
@@ -94,18 +96,18 @@ def _is_linear(model: TransformerModel, name: str) -> bool:
     return own == "weight" and isinstance(model.get_submodule(path), Linear | LanguageModelHead)
 
 
-def _apart(entry: Entry, matrix: QuantizedMatrix) -> dict[str, Stored]:
+def _apart(entry: StoredPlace, matrix: QuantizedMatrix) -> dict[str, CompressedMatrix]:
     """The matrix of each expert by its name."""
     height = matrix.dense_shape[1]
     return {
-        name.removesuffix(".weight"): Stored(
+        name.removesuffix(".weight"): CompressedMatrix(
             matrix.packed.rows(slice(e * height, (e + 1) * height)), matrix.activations
         )
         for e, name in enumerate(entry.theirs)
     }
 
 
-def joined(entry: Entry, found: list[QuantizedMatrix]) -> dict[str, Stored]:
+def joined(entry: StoredPlace, found: list[QuantizedMatrix]) -> dict[str, CompressedMatrix]:
     """The quantized layers of an entry by their names."""
     if entry.how is SAME:
         pairs = zip(entry.theirs, found, strict=True)
@@ -124,4 +126,4 @@ def joined(entry: Entry, found: list[QuantizedMatrix]) -> dict[str, Stored]:
     tensors = {name: entry.how.to_theirs([part[name] for part in parts])[0] for name in parts[0]}
     first = found[0].packed
     whole = Packed(first.format, (tensors["codes"].shape[0], first.shape[1]), **tensors)
-    return {entry.theirs[0].removesuffix(".weight"): Stored(whole, found[0].activations)}
+    return {entry.theirs[0].removesuffix(".weight"): CompressedMatrix(whole, found[0].activations)}

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from ....nn.quantization.formats import Packed
 from ....nn.quantization.scheme import Activations
-from ..files import Weights
-from ..names import Entry, Names
-from ..transforms import SAME, Chain, Shape, Stacked, Transform, Transposed
-from .layout import Layout
+from ..files import WeightFiles
+from ..names import Names, StoredPlace
+from ..transforms import SAME, Shape, Stacked, TensorTransform, TransformChain, Transposed
+from .layout import QuantizedLayout
 
 
 class CodedWeights:
@@ -39,7 +39,7 @@ class QuantizedWeights(CodedWeights):
     dequantized.
     """
 
-    def __init__(self, weights: Weights, layout: Layout, where: str) -> None:
+    def __init__(self, weights: WeightFiles, layout: QuantizedLayout, where: str) -> None:
         self.weights, self.layout, self.where = weights, layout, where
         self.layers = {f"{layer}.weight": layer for layer in layout.layers(weights)}
         if not self.layers:
@@ -81,7 +81,7 @@ class QuantizedWeights(CodedWeights):
         return self.layout.activations(self.layers[name])
 
 
-def by_rows(names: Names, weights: Weights) -> Names:
+def by_rows(names: Names, weights: WeightFiles) -> Names:
     """Names in which quantized matrices are (d_out, d_in) in the file, as layouts give them: not transposed."""
     if not isinstance(weights, QuantizedWeights):
         return names
@@ -89,23 +89,23 @@ def by_rows(names: Names, weights: Weights) -> Names:
     return replace(names, entries=entries)
 
 
-def _by_rows(entry: Entry) -> Entry:
+def _by_rows(entry: StoredPlace) -> StoredPlace:
     """Experts that are one tensor here and there are a matrix there, in which they stand below one another."""
     if entry.how is SAME:
         return replace(entry, shapes=tuple((math.prod(shape[:-1]), shape[-1]) for shape in entry.shapes))
     return replace(entry, how=_upright(entry.how))
 
 
-def _upright(how: Transform) -> Transform:
+def _upright(how: TensorTransform) -> TensorTransform:
     if isinstance(how, Transposed):
         return SAME
-    if isinstance(how, Chain):
+    if isinstance(how, TransformChain):
         steps = [step for step in how.steps if not isinstance(step, Transposed)]
-        return steps[0] if len(steps) == 1 else Chain(*steps)
+        return steps[0] if len(steps) == 1 else TransformChain(*steps)
     return how
 
 
-def matrices_of(entry: Entry, weights: CodedWeights) -> dict[str, tuple[Packed, Activations]] | None:
+def matrices_of(entry: StoredPlace, weights: CodedWeights) -> dict[str, tuple[Packed, Activations]] | None:
     """The quantized matrices of an entry by our names; None where rows and groups don't stay together, so that the weights
     have to be dequantized."""
     if not set(entry.theirs) <= weights.layers.keys():

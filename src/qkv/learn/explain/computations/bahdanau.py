@@ -7,15 +7,15 @@ from torch import Tensor, nn
 
 from ....core.layout import Layout
 from ....core.spec import counted
-from ....nn.attention.scores import Additive, Perceptron
+from ....nn.attention.scores import Additive, AdditiveModule
 from ....nn.models.recurrent.alignment import Align
 from ....nn.models.recurrent.attention import AttentiveDecoder
-from ....nn.models.recurrent.decoder import Widths
-from ....nn.models.recurrent.encoder import Memory
+from ....nn.models.recurrent.decoder import DecoderWidths
+from ....nn.models.recurrent.encoder import EncodedSource
 from ....nn.models.recurrent.model import RecurrentModel
 from ..explanation import Explanation
 from ..one_query import FEW
-from ..steps import Step, Table, dot, listing, matrix
+from ..steps import LabeledTable, Step, dot, listing, matrix
 from ..subject import Subject
 
 TITLE = "Bahdanau's attention: an RNN looks back at its source"
@@ -26,15 +26,15 @@ W_S, W_H, V = [[1.0, 0.5], [-0.5, 1.0]], [[2.0, -1.0], [0.5, 1.5]], [1.0, -1.0]
 
 
 def example() -> Explanation:
-    widths = Widths(cell="gru", d_e=2, d_h=1, d_s=2, d_m=2, n_layers=1, dropout=0.0, fits=False)
+    widths = DecoderWidths(cell="gru", d_e=2, d_h=1, d_s=2, d_m=2, n_layers=1, dropout=0.0, fits=False)
     align = Align(Additive(d_a=2), widths)
-    assert isinstance(align.score, Perceptron)
+    assert isinstance(align.score, AdditiveModule)
     with torch.no_grad():
         for parameter, value in ((align.score.query, W_S), (align.score.key, W_H), (align.score.v, V)):
             parameter.copy_(torch.tensor(value).view(parameter.shape))
         states = torch.tensor([STATES])
-        memory = Memory(states, Layout.full(len(SOURCE)))
-        memory = Memory(states, memory.layout, keys=align.keys(memory))
+        memory = EncodedSource(states, Layout.full(len(SOURCE)))
+        memory = EncodedSource(states, memory.layout, keys=align.keys(memory))
         g = torch.tensor([[BEFORE]])
         weights = align(g, memory)[0, 0]
     about = "Five source states of width 2, and the decoder's state before the third target word."
@@ -70,7 +70,7 @@ def of(subject: Subject) -> Explanation:
 
 @torch.no_grad()
 def _steps(
-    align: Align, memory: Memory, g: Tensor, weights: Tensor, tokens: tuple[str, ...], word: str
+    align: Align, memory: EncodedSource, g: Tensor, weights: Tensor, tokens: tuple[str, ...], word: str
 ) -> tuple[Step, ...]:
     states = memory.states[0].float()
     scores = align.scores(g[None, None], memory, None)[0, 0].float()
@@ -111,10 +111,10 @@ def _steps(
     )
 
 
-def _scores(score: nn.Module, memory: Memory, g: Tensor, scores: Tensor, tokens: tuple[str, ...]) -> Step:
+def _scores(score: nn.Module, memory: EncodedSource, g: Tensor, scores: Tensor, tokens: tuple[str, ...]) -> Step:
     assert memory.keys is not None
     keys = memory.keys[0, :, 0].float()
-    if not isinstance(score, Perceptron):
+    if not isinstance(score, AdditiveModule):
         return Step(
             "Scores",
             "How well the decoder's state matches each source state.",
@@ -128,7 +128,7 @@ def _scores(score: nn.Module, memory: Memory, g: Tensor, scores: Tensor, tokens:
     lines: tuple[str, ...] = ()
     if len(v) <= 4 and len(tokens) <= FEW:
         lines = tuple(f"{token}: {dot(v, row)}" for token, row in zip(tokens, bent, strict=True))
-    projected: tuple[Table, ...] = (
+    projected: tuple[LabeledTable, ...] = (
         matrix(query, ["W_s s"], caption="W_s s: once for each word"),
         matrix(keys, tokens, caption="W_h h: once for each sentence"),
     )

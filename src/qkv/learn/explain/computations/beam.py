@@ -13,7 +13,7 @@ from ....core.layout import Layout
 from ....generation import Generation, generate
 from ....nn.kv_cache.kinds import CacheKind
 from ..explanation import Explanation
-from ..steps import Step, Table, Values, listing
+from ..steps import LabeledTable, Step, Values, listing
 from ..subject import Subject
 
 TITLE = "Beam search: several unfinished outputs at once"
@@ -31,7 +31,7 @@ SHOWN = 8  # steps of a search
 
 
 @dataclass(eq=False)
-class Trace:
+class BeamRecorder:
     """A processor that records each step of a search, and changes nothing: paths so far, and log-probabilities "
     "after them."""
 
@@ -47,8 +47,8 @@ class Trace:
 
 
 def example() -> Explanation:
-    model = Chain()
-    trace = Trace()
+    model = MarkovChain()
+    trace = BeamRecorder()
     settings = Generation(num_beams=BEAMS, num_samples=BEAMS, max_new_tokens=STEPS, length_penalty=0.0)
     best = generate(model, [[len(WORDS)]], settings=settings, eos_id=0, processors=[trace], scores=True)
     greedy = generate(model, [[len(WORDS)]], settings=Generation(max_new_tokens=STEPS), eos_id=0, scores=True)
@@ -94,7 +94,7 @@ def of(subject: Subject) -> Explanation:
             "num_samples": settings.num_beams,
         }
     )
-    trace = Trace()
+    trace = BeamRecorder()
     best = generate(
         subject.model,
         [list(subject.ids)],
@@ -113,7 +113,7 @@ def of(subject: Subject) -> Explanation:
     return Explanation("beam", TITLE, about, (*steps[:SHOWN], _finished(best, subject.piece, settings)))
 
 
-def _steps(trace: Trace, piece: Any, ends: set[int], beams: int, settings: Generation) -> list[Step]:
+def _steps(trace: BeamRecorder, piece: Any, ends: set[int], beams: int, settings: Generation) -> list[Step]:
     """One step of the explanation for each step of the search."""
     scores: dict[tuple[int, ...], float] = {(): 0.0}
     steps = []
@@ -173,7 +173,7 @@ def _step(
         "score = Σ log p" if number_ == 1 else "",
         (),
         (
-            Table(
+            LabeledTable(
                 tuple(rows),
                 tuple(columns),
                 tuple(zip(*columns.values(), strict=True)),
@@ -200,7 +200,7 @@ def _finished(best: Any, piece: Any, settings: Generation) -> Step:
     )
 
 
-class Chain(nn.Module):
+class MarkovChain(nn.Module):
     """A model whose next word depends on the last word alone, by the table `NEXT`."""
 
     is_encoder_decoder = False

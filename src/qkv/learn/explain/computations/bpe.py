@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from ....core.spec import counted
-from ....data.tokenizers.explain_split import LongestMatch, Merge, Segmentation, Split, Splitter
+from ....data.tokenizers.explain_split import LongestMatch, Merge, Segmentation, Splitter, WordSplit
 from ....data.tokenizers.tokenizer import Tokenizer, train
 from ....data.tokenizers.training.bpe import bpe_steps
-from ....data.tokenizers.training.pair_merges import Step as MergeStep
-from ....data.tokenizers.training.pair_merges import Words
+from ....data.tokenizers.training.pair_merges import MergeStep, SymbolWords
 from ....data.tokenizers.training.spec import TokenizerSpec
 from ..explanation import Explanation
-from ..steps import Step, Table, Values, listing
+from ..steps import LabeledTable, Step, Values, listing
 from ..subject import Subject
 
 TITLE = "BPE: where each merge comes from"
@@ -22,7 +21,7 @@ SHOWN_PAIRS, SHOWN_WORDS = 8, 8
 
 def example() -> Explanation:
     steps = [_start()]
-    words = Words(WORDS)
+    words = SymbolWords(WORDS)
     for number, merge in enumerate(bpe_steps(WORDS, MERGES), start=1):
         steps.append(_merge(number, merge, words))
     tokenizer = _trained(len({c for word in WORDS for c in word}) + MERGES)
@@ -98,7 +97,7 @@ def _start() -> Step:
     )
 
 
-def _merge(number: int, merge: MergeStep, words: Words) -> Step:
+def _merge(number: int, merge: MergeStep, words: SymbolWords) -> Step:
     """One merge; `words` is the corpus before it, and after it on return."""
     counted = sorted(((pair, count) for pair, count in words.pairs.items() if count), key=lambda item: -item[1])
     chosen = (merge.left, merge.right)
@@ -128,13 +127,13 @@ def _trained(size: int) -> Tokenizer:
     return train(TokenizerSpec.from_dict({**settings, **roles}), iter(WORDS))
 
 
-def _split(split: Split, title: str, text: str = "") -> Step:
+def _split(split: WordSplit, title: str, text: str = "") -> Step:
     """The steps that split one word."""
     result = f"{text} {counted(len(split.pieces), 'piece')}: {' '.join(split.pieces)}."
     return Step(title, result.strip(), tables=(_table(split),) if split.steps else ())
 
 
-def _table(split: Split) -> Table:
+def _table(split: WordSplit) -> LabeledTable:
     first = split.steps[0]
     if isinstance(first, Merge):
         merges = [step for step in split.steps if isinstance(step, Merge)]

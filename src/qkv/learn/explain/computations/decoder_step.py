@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .. import toy
 from ..explanation import Explanation
-from ..steps import Step, Table, listing, matrix, number
+from ..steps import LabeledTable, Step, listing, matrix, number
 from ..subject import Attended, Subject
 
 TITLE = "A decoder step: how the next word is predicted"
@@ -91,7 +91,9 @@ def _prediction(subject: Subject, logits: Tensor) -> Step:
     probabilities = logits.softmax(-1)
     top = probabilities.topk(min(5, len(probabilities)))
     words = [subject.piece(int(i)) for i in top.indices]
-    table: Table = listing(words, {"logit": logits[top.indices], "probability": top.values}, "likeliest next words")
+    table: LabeledTable = listing(
+        words, {"logit": logits[top.indices], "probability": top.values}, "likeliest next words"
+    )
     text = (
         f"The last layer's output, normalized, times the output matrix gives a logit for each of {len(logits):,} "
         f"words, and a "

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ....nn.attention.own_calls import hooked
 from ....nn.layers.linear import Linear
-from ....nn.layers.lora import LoRALinear, Size, layers
+from ....nn.layers.lora import AdapterSize, LoRALinear, layers
 from ..explanation import Explanation
 from ..steps import Step, dot, listing, matrix, number
 from ..subject import Subject
@@ -20,7 +20,7 @@ ALPHA = 2.0
 
 def example() -> Explanation:
     base = Linear(4, 3, bias=False)
-    layer = LoRALinear(base, Size(1, ALPHA / 1))
+    layer = LoRALinear(base, AdapterSize(1, ALPHA / 1))
     with torch.no_grad():
         for parameter, value in ((layer.weight, W), (layer.lora_a, A), (layer.lora_b, B)):
             parameter.copy_(torch.tensor(value))

@@ -6,7 +6,7 @@ import torch
 
 from ....nn.patterns.basic import causal
 from ..explanation import Explanation
-from ..steps import Step, Table, listing, matrix
+from ..steps import LabeledTable, Step, listing, matrix
 from ..subject import Attended, Subject, attended
 
 TITLE = "A causal mask: no token sees what comes after it"
@@ -48,7 +48,7 @@ def _steps(a: Attended) -> tuple[Step, ...]:
         "scores set to 0": (zero_scores * seen).sum(-1),
     }
 
-    def drawn(values: torch.Tensor, caption: str, shaded: bool = False) -> Table:
+    def drawn(values: torch.Tensor, caption: str, shaded: bool = False) -> LabeledTable:
         return matrix(values, a.queries, a.keys, caption, shaded)
 
     return (

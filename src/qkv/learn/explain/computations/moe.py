@@ -10,7 +10,7 @@ from ....nn.layers.moe import Mixture, MixtureOfExperts
 from ....nn.layers.moe_dispatch import dispatch
 from .. import toy
 from ..explanation import Explanation
-from ..steps import Step, Table, dot, listing, matrix, number
+from ..steps import LabeledTable, Step, dot, listing, matrix, number
 from ..subject import Subject
 
 TITLE = "Mixture of experts: each token uses a few feed-forward layers"
@@ -114,7 +114,7 @@ def _gates(spec: MixtureOfExperts) -> str:
     )
 
 
-def _choices(experts: Tensor, gates: Tensor, tokens: tuple[str, ...], at: int) -> Table:
+def _choices(experts: Tensor, gates: Tensor, tokens: tuple[str, ...], at: int) -> LabeledTable:
     columns: dict[str, list[str] | Tensor] = {}
     for i in range(experts.shape[1]):
         columns[f"choice {i + 1}"] = [f"expert {e}" for e in experts[:, i].tolist()]

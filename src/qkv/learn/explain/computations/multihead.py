@@ -26,7 +26,7 @@ INPUT = [[1.0, 0.0, 0.0, 1.0], [0.0, 2.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0]]
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class MultiHeadNumbers:
     """What a multi-head layer read, computed and returned for one text."""
 
     x: Tensor
@@ -59,7 +59,7 @@ def example() -> Explanation:
         "out = [head 0; head 1] W_Oᵀ",
         tables=(matrix(plain(layer.out).weight, [str(i + 1) for i in range(4)], caption="W_O"),),
     )
-    first, *others, last = _steps(Layer(x[0], requests[0], out[0], TOKENS, len(TOKENS) - 1))
+    first, *others, last = _steps(MultiHeadNumbers(x[0], requests[0], out[0], TOKENS, len(TOKENS) - 1))
     return Explanation("multihead", TITLE, about, (first, weights, *others, output, last))
 
 
@@ -70,10 +70,10 @@ def of(subject: Subject) -> Explanation:
     states = subject.record([f"{prefix}.input", prefix])
     x, out = (states[name][0].float() for name in (f"{prefix}.input", prefix))
     about = f"{subject.about} {where.capitalize()}, layer {a.layer}, {a.request.n_heads} heads."
-    return Explanation("multihead", TITLE, about, _steps(Layer(x, a.request, out, a.queries, a.token)))
+    return Explanation("multihead", TITLE, about, _steps(MultiHeadNumbers(x, a.request, out, a.queries, a.token)))
 
 
-def _steps(layer: Layer) -> tuple[Step, ...]:
+def _steps(layer: MultiHeadNumbers) -> tuple[Step, ...]:
     r, tokens, at = layer.request, layer.tokens, layer.token
     h, d = r.q.shape[2:]
     heads = [replaced(Attended(r, 0, i, at, tuple(tokens), tuple(tokens))) for i in range(h)]

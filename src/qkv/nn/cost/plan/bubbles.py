@@ -11,10 +11,10 @@ With forward, input and weight passes of f, i and w seconds a microbatch, p stag
 
 from __future__ import annotations
 
-from .layout import Layout
+from .layout import RankLayout
 
 
-def bubble(layout: Layout, forward: float, backward: float) -> float:
+def bubble(layout: RankLayout, forward: float, backward: float) -> float:
     """Return the idle seconds per step of the slowest stage. A weight pass is taken to last as long as a forward pass."""
     p = layout.pipeline
     if layout.schedule == "zb-h1":
@@ -22,7 +22,7 @@ def bubble(layout: Layout, forward: float, backward: float) -> float:
     return (p - 1) / layout.chunks * (forward + backward)
 
 
-def in_flight(layout: Layout, stage: int) -> float:
+def in_flight(layout: RankLayout, stage: int) -> float:
     """Return how many microbatches' activations a rank of a stage holds at once, counted over all its layers."""
     m, p, v = layout.microbatches, layout.pipeline, layout.chunks
     if layout.schedule == "gpipe":

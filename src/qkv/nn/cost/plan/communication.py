@@ -17,7 +17,7 @@ from .network import Network
 
 
 @dataclass(frozen=True)
-class Group:
+class RankGroup:
     """Ranks that communicate: `ranks` of them, each `stride` after the one before."""
 
     network: Network

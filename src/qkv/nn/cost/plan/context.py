@@ -15,15 +15,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .communication import Group
+from .communication import RankGroup
 from .execution import Execution
-from .layout import Layout
+from .layout import RankLayout
 from .work import LayerWork
 
 Method = Literal["ring", "all-to-all", "all-gather", "sums", "whole"]
 
 
-def method_of(layer: LayerWork, layout: Layout) -> Method:
+def method_of(layer: LayerWork, layout: RankLayout) -> Method:
     """Return how a layer reaches the tokens of other ranks. Attention that a method does not support gathers its keys."""
     if layer.apart != "keys":
         return layer.apart
@@ -34,7 +34,9 @@ def method_of(layer: LayerWork, layout: Layout) -> Method:
     return layout.attention
 
 
-def exchanged(layer: LayerWork, layout: Layout, ranks: Group, how: Execution, computing: float) -> tuple[float, float]:
+def exchanged(
+    layer: LayerWork, layout: RankLayout, ranks: RankGroup, how: Execution, computing: float
+) -> tuple[float, float]:
     """Return the seconds of a layer's communication per microbatch, and how many of them `computing` seconds of attention
     don't hide."""
     p, w = layout.context, how.width

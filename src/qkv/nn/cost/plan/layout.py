@@ -1,4 +1,4 @@
-"""`Layout`: how training is divided over ranks, in the axes of a recipe's `scale`, with the batches of a step.
+"""`RankLayout`: how training is divided over ranks, in the axes of a recipe's `scale`, with the batches of a step.
 
 A layout has to satisfy the checks of `rules.py`: `tensor` divides the heads, `expert` the experts, `context` the
 tokens, `pipeline` the layers, and the replicas divide the rows. Ranks that differ in the last axis have consecutive numbers,
@@ -25,7 +25,7 @@ from .rules import (
     check_zero,
     divisors,
 )
-from .work import Work
+from .work import ModelWork
 
 Recompute = Literal["none", "attention", "products", "blocks"]
 
@@ -35,7 +35,7 @@ EXAMPLES = 8
 
 
 @dataclass(frozen=True)
-class Layout:
+class RankLayout:
     """Ranks of each axis, and the batches of a step.
 
     zero:         what is divided over `shard` ranks: 1 the optimizer's state, 2 gradients too, 3 parameters too.
@@ -101,7 +101,7 @@ class Layout:
         return ", ".join(parts)
 
 
-def check(layout: Layout, model: Work, ranks: int | None = None, batch: int | None = None) -> None:
+def check(layout: RankLayout, model: ModelWork, ranks: int | None = None, batch: int | None = None) -> None:
     """Raise ValueError where a layout does not fit the ranks, the model or the batch, with the numbers that do."""
     if ranks is not None and layout.ranks != ranks:
         axes = [axis for axis in AXES if layout.size(axis) > 1] or ["data"]
@@ -122,7 +122,7 @@ def check(layout: Layout, model: Work, ranks: int | None = None, batch: int | No
         )
 
 
-def check_model(layout: Layout, model: Work) -> None:
+def check_model(layout: RankLayout, model: ModelWork) -> None:
     """Raise ValueError if an axis can't divide a model, by the checks that the training uses."""
     check_tokens(layout.tensor, layout.context, model.kind, model.transformer, model.drops_path)
     check_stacks(layout.pipeline, model.kind, model.transformer, model.reversible)

@@ -16,11 +16,11 @@ from ...models.base import ModelSpec
 from ..accelerators import KNOWN, Accelerator
 from ..flops import TRAINING
 from .execution import KERNELS, Execution
-from .layout import Layout
+from .layout import RankLayout
 from .network import KNOWN as NETWORKS
 from .rank_memory import RankMemory, memory
-from .step import Machine, Step, step
-from .work import Work, work
+from .step import Machine, StepSeconds, step
+from .work import ModelWork, work
 
 TOLERANCE = 0.15
 MakeSpec = Callable[[str, Mapping[str, Any]], ModelSpec]
@@ -79,7 +79,7 @@ class Published:
     name: str
     model: tuple[str, Mapping[str, Any]]
     length: int
-    layout: Layout
+    layout: RankLayout
     device: Accelerator
     network: str
     how: Execution
@@ -96,11 +96,11 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PublishedComparison:
     """A published run beside its prediction, in the unit of the source."""
 
     published: Published
-    step: Step
+    step: StepSeconds
     memory: RankMemory
     predicted: float
 
@@ -114,17 +114,17 @@ class Comparison:
         return abs(self.error) <= TOLERANCE
 
 
-def compare(run: Published, make: MakeSpec) -> Comparison:
+def compare(run: Published, make: MakeSpec) -> PublishedComparison:
     """Predict a published run."""
     model = _work(run.model[0], tuple(sorted(run.model[1].items())), run.length, make)
     predicted = step(model, run.layout, run.machine)
     value = predicted.tokens_per_second
     if run.unit == "TFLOP/s":
         value *= _counted(run, model) / 1e12
-    return Comparison(run, predicted, memory(model, run.layout, run.how), value)
+    return PublishedComparison(run, predicted, memory(model, run.layout, run.how), value)
 
 
-def markdown(rows: Sequence[Comparison]) -> str:
+def markdown(rows: Sequence[PublishedComparison]) -> str:
     """The table of `docs/scale.md`, by source. Calibrated rows have a star, and those beyond the tolerance are bold."""
     lines: list[str] = []
     for source, group in itertools.groupby(rows, key=lambda row: row.published.source):
@@ -145,7 +145,7 @@ def markdown(rows: Sequence[Comparison]) -> str:
 
 
 @lru_cache(maxsize=64)
-def _work(name: str, changes: tuple[tuple[str, Any], ...], length: int, make: MakeSpec) -> Work:
+def _work(name: str, changes: tuple[tuple[str, Any], ...], length: int, make: MakeSpec) -> ModelWork:
     """The work of a model of equal layers, from a spec with one of them."""
     sizes = {**dict(changes), "max_positions": length}
     layers = sizes.pop("n_layers", 32)
@@ -155,7 +155,7 @@ def _work(name: str, changes: tuple[tuple[str, Any], ...], length: int, make: Ma
     return replace(one, layers=one.layers * layers, flops=flops)
 
 
-def _counted(run: Published, model: Work) -> float:
+def _counted(run: Published, model: ModelWork) -> float:
     """FLOPs of a token as the source counts them: all pairs of tokens, and recomputation in 2021 (Narayanan et al. 2021,
     equation 3; Korthikanti et al. 2022, appendix A); causal pairs in Llama 3."""
     if run.source == LLAMA3_PAPER:
@@ -172,7 +172,7 @@ def _run(*fields: Any, **named: Any) -> Published:
 
 
 def _titan(name: str, how: Execution, value: float, gib: float, **layout: Any) -> dict[str, Any]:
-    return {"name": name, "how": how, "value": value, "memory_gib": gib, "layout": Layout(**layout)}
+    return {"name": name, "how": how, "value": value, "memory_gib": gib, "layout": RankLayout(**layout)}
 
 
 def _torchtitan() -> list[Published]:
@@ -296,7 +296,7 @@ def _megatron() -> list[Published]:
     for name, heads, d, n, t, p, gpus, batch, at_once, chunks, value in _MEGATRON_2021:
         data = gpus // (t * p)
         many = batch // (data * at_once)
-        layout = Layout(p, data, tensor=t, microbatches=many, rows=at_once, chunks=chunks, recompute="blocks")
+        layout = RankLayout(p, data, tensor=t, microbatches=many, rows=at_once, chunks=chunks, recompute="blocks")
         rows.append(
             _run(
                 *(f"GPT {name}, {gpus:,} A100, TP {t}, PP {p}, DP {data}", _gpt(d, heads, n, 51_200), 2048, layout),
@@ -306,7 +306,7 @@ def _megatron() -> list[Published]:
         )
     for name, heads, d, n, t, p, gpus, batch, value in _MEGATRON_2024:
         at_once, many = (batch // 48, 1) if p == 1 else (1, batch // 48)
-        layout = Layout(pipeline=p, shard=48, zero=1, tensor=t, microbatches=many, rows=at_once)
+        layout = RankLayout(pipeline=p, shard=48, zero=1, tensor=t, microbatches=many, rows=at_once)
         rows.append(
             _run(
                 *(f"GPT {name}, {gpus:,} H100, TP {t}, PP {p}, DP 48", _gpt(d, heads, n, 131_072), 4096, layout),
@@ -325,7 +325,7 @@ def _llama3() -> list[Published]:
         (16384, 8192, 1, 128, 16, 400),
         (16384, 131_072, 16, 8, 16, 380),
     ):
-        layout = Layout(pipeline=16, shard=data, zero=3, context=context, tensor=8, microbatches=batch, chunks=8)
+        layout = RankLayout(pipeline=16, shard=data, zero=3, context=context, tensor=8, microbatches=batch, chunks=8)
         rows.append(
             _run(
                 *(f"Llama 405B, {gpus:,} H100, TP 8, CP {context}, PP 16, DP {data}", LLAMA_405B, length, layout),

@@ -19,8 +19,8 @@ from ...layers.losses import CHUNK_BYTES
 from .bubbles import in_flight
 from .context import method_of
 from .execution import Execution
-from .layout import Layout
-from .work import LayerWork, Work
+from .layout import RankLayout
+from .work import LayerWork, ModelWork
 
 FRAGMENTATION = 1.05
 
@@ -62,7 +62,7 @@ class RankMemory:
         return {**asdict(self), "total": self.total, "needed": self.needed}
 
 
-def memory(model: Work, layout: Layout, how: Execution) -> RankMemory:
+def memory(model: ModelWork, layout: RankLayout, how: Execution) -> RankMemory:
     """Predict the bytes of the fullest rank."""
     p, first = layout.pipeline, dict[object, int]()
     model = model.over(layout.tensor)
@@ -71,7 +71,7 @@ def memory(model: Work, layout: Layout, how: Execution) -> RankMemory:
     return max((of_stage(model, layout, how, stage) for stage in (*first.values(), p - 1)), key=lambda one: one.total)
 
 
-def of_stage(model: Work, layout: Layout, how: Execution, stage: int) -> RankMemory:
+def of_stage(model: ModelWork, layout: RankLayout, how: Execution, stage: int) -> RankMemory:
     """Predict the bytes of the ranks of one stage of the pipeline."""
     model = model.over(layout.tensor)
     layers = [(model.kinds[kind], count) for kind, count in model.stages(layout.pipeline)[stage]]
@@ -123,13 +123,13 @@ def of_stage(model: Work, layout: Layout, how: Execution, stage: int) -> RankMem
 _LOGITS = 10  # bytes of a logit: in bf16, in fp32, and its gradient
 
 
-def _matrices(model: Work, layers: Sequence[tuple[LayerWork, int]], first: bool, last: bool) -> tuple[int, ...]:
+def _matrices(model: ModelWork, layers: Sequence[tuple[LayerWork, int]], first: bool, last: bool) -> tuple[int, ...]:
     ends = [model.embedding] * (first or (last and model.tied)) + [model.head] * last
     inner = [size for layer, count in layers for _ in range(count) for size in layer.matrices]
     return (*inner, *(size for size in ends if size))
 
 
-def _largest_share(sizes: tuple[int, ...], layout: Layout) -> float:
+def _largest_share(sizes: tuple[int, ...], layout: RankLayout) -> float:
     if layout.zero not in (1, 2) or not sizes:
         return 0.0
     return _largest_load(sizes, layout.shard) / layout.tensor
@@ -144,7 +144,7 @@ def _largest_load(sizes: tuple[int, ...], ranks: int) -> int:
     return max(loads)
 
 
-def activations(layer: LayerWork, layout: Layout, how: Execution, whole: bool = False) -> float:
+def activations(layer: LayerWork, layout: RankLayout, how: Execution, whole: bool = False) -> float:
     """Bytes that a layer keeps from forward to backward for one microbatch; without recomputation if `whole`."""
     tokens, w, d = layout.rows * layer.tokens / layout.context, how.width, layer.d_model
     t = layout.tensor

@@ -9,11 +9,11 @@ from typing import Any
 
 from ....core.spec import counted
 from ..accelerators import THIS
-from .layout import AXES, Layout, Recompute, check, check_model
+from .layout import AXES, RankLayout, Recompute, check, check_model
 from .rank_memory import RankMemory, memory
 from .rules import ContextAttention, PipelineSchedule, chunks_of, divisors
-from .step import Machine, Step, step
-from .work import Work
+from .step import Machine, StepSeconds, step
+from .work import ModelWork
 
 TOKENS = 1024  # of a row that context parallelism leaves to a rank at least
 MICROBATCHES = 256
@@ -25,40 +25,40 @@ MOST_RANKS = 1 << 16  # up to which more ranks are tried where nothing fits
 
 
 @dataclass(frozen=True)
-class Plan:
+class RankPlan:
     """A layout with its predicted memory and time."""
 
-    layout: Layout
-    step: Step
+    layout: RankLayout
+    step: StepSeconds
     memory: RankMemory
 
     def fits(self, machine: Machine) -> bool:
         return self.memory.needed <= machine.device.memory
 
 
-def plan(model: Work, layout: Layout, machine: Machine) -> Plan:
+def plan(model: ModelWork, layout: RankLayout, machine: Machine) -> RankPlan:
     """Predict one layout."""
-    return Plan(layout, step(model, layout, machine), memory(model, layout, machine.how))
+    return RankPlan(layout, step(model, layout, machine), memory(model, layout, machine.how))
 
 
 def search(
-    model: Work,
+    model: ModelWork,
     machine: Machine,
     ranks: int,
     batch: int,
     *,
     recompute: tuple[Recompute, ...] = ("none", "blocks"),
     microbatches: int | None = None,
-) -> list[Plan]:
+) -> list[RankPlan]:
     """Return the layouts of `batch` rows per step that fit into memory: the best first, the others by time. Of layouts with
     equal axes only the fastest is kept. The best is the simplest layout that is not measurably slower than the fastest.
 
     microbatches: the number of batches of a step, if it is given. Raises ValueError if nothing fits, with the layout that
     needs the least memory, and the number of ranks on which one fits.
     """
-    best: dict[tuple[int, ...], Plan] = {}
+    best: dict[tuple[int, ...], RankPlan] = {}
     fitted: set[tuple[int | str, ...]] = set()
-    smallest: tuple[float, Layout] | None = None
+    smallest: tuple[float, RankLayout] | None = None
     for layout in layouts(model, machine, ranks, batch, recompute, microbatches):
         key = (*(layout.size(axis) for axis in AXES), layout.zero)
         if layout.pipeline == 1 and (*key, layout.recompute) in fitted:
@@ -68,7 +68,7 @@ def search(
             smallest = min(smallest or (held.needed, layout), (held.needed, layout), key=lambda pair: pair[0])
             continue
         fitted.add((*key, layout.recompute))
-        found = Plan(layout, step(model, layout, machine), held)
+        found = RankPlan(layout, step(model, layout, machine), held)
         if key not in best or found.step.seconds < best[key].step.seconds:
             best[key] = found
     if best:
@@ -81,20 +81,20 @@ def search(
     raise ValueError(_too_small(model, machine, ranks, batch, smallest))
 
 
-def _ordered(plans: list[Plan]) -> list[Plan]:
+def _ordered(plans: list[RankPlan]) -> list[RankPlan]:
     plans = sorted(plans, key=lambda one: one.step.seconds)
     close = [one for one in plans if one.step.seconds <= (1 + MEASURABLE) * plans[0].step.seconds]
     first = min(close, key=lambda one: (*simplicity(one.layout), one.step.seconds))
     return [first, *(one for one in plans if one is not first)]
 
 
-def simplicity(layout: Layout) -> tuple[int, ...]:
+def simplicity(layout: RankLayout) -> tuple[int, ...]:
     """Return a sort key that is smaller for simpler layouts: replicas, then ZeRO, then axes that divide the model."""
     model = sum(layout.size(axis) > 1 for axis in ("expert", "context", "tensor", "pipeline"))
     return model, layout.zero, layout.data > 1 and layout.shard > 1, layout.recompute != "none", layout.pipeline
 
 
-def _too_small(model: Work, machine: Machine, ranks: int, batch: int, smallest: tuple[float, Layout]) -> str:
+def _too_small(model: ModelWork, machine: Machine, ranks: int, batch: int, smallest: tuple[float, RankLayout]) -> str:
     needed, layout = smallest
     text = (
         f"{model.name} does not fit on {_devices(ranks, machine)}: the layout that needs the least memory ({layout}, "
@@ -110,7 +110,7 @@ def _too_small(model: Work, machine: Machine, ranks: int, batch: int, smallest: 
     return f"{text}; take shorter rows or a smaller model"
 
 
-def nearest(model: Work, given: Plan, machine: Machine, batch: int) -> ValueError:
+def nearest(model: ModelWork, given: RankPlan, machine: Machine, batch: int) -> ValueError:
     """The error for a layout that does not fit into memory: predicted bytes, and the layout nearest to it that fits."""
     layout, needed = given.layout, given.memory
     parts = f"weights {_gb(needed.weights)}, gradients {_gb(needed.gradients)}, optimizer {_gb(needed.optimizer)}"
@@ -127,18 +127,18 @@ def nearest(model: Work, given: Plan, machine: Machine, batch: int) -> ValueErro
     return ValueError(f"{text}; the nearest that fits is {near.layout}{more}, with {_gb(near.memory.needed)}")
 
 
-def _distance(a: Layout, b: Layout) -> float:
+def _distance(a: RankLayout, b: RankLayout) -> float:
     return sum(abs(math.log2(a.size(axis) / b.size(axis))) for axis in AXES) + abs(a.zero - b.zero) / 2
 
 
 def layouts(
-    model: Work,
+    model: ModelWork,
     machine: Machine,
     ranks: int,
     batch: int,
     recompute: tuple[Recompute, ...],
     microbatches: int | None = None,
-) -> Iterator[Layout]:
+) -> Iterator[RankLayout]:
     """The layouts that fit ranks, model and batch. `tensor` stays inside a node."""
     for tensor in divisors(ranks):
         if tensor > machine.network.ranks or (tensor > 1 and not _allowed(model, "tensor", tensor)):
@@ -158,7 +158,7 @@ def layouts(
                         yield replace(one, recompute=again)
 
 
-def _methods(model: Work, layout: Layout) -> Iterator[Layout]:
+def _methods(model: ModelWork, layout: RankLayout) -> Iterator[RankLayout]:
     """Yield the layout with each pipeline schedule and each method of context attention that it can have."""
     attentions: tuple[ContextAttention, ...] = ("ring",)
     if layout.context > 1 and any(layer.apart == "keys" for layer in model.kinds):
@@ -169,7 +169,7 @@ def _methods(model: Work, layout: Layout) -> Iterator[Layout]:
             yield from (replace(one, attention=attention) for attention in attentions)
 
 
-def _others(model: Work, ranks: int, node: int) -> Iterator[Layout]:
+def _others(model: ModelWork, ranks: int, node: int) -> Iterator[RankLayout]:
     """Sizes of the axes other than `tensor`, and stages of ZeRO. Of many replicas only one, those of a `node` and all are
     tried as shards."""
     for context in divisors(ranks):
@@ -185,19 +185,19 @@ def _others(model: Work, ranks: int, node: int) -> Iterator[Layout]:
                 inside = max((n for n in divisors(rest) if n * context * expert <= node), default=1)
                 for shard in divisors(rest) if rest <= FEW else sorted({1, inside, rest}):
                     for zero in (0,) if shard == 1 else (1, 2, 3):
-                        yield Layout(pipeline, rest // shard, shard, expert, context, zero=zero)
+                        yield RankLayout(pipeline, rest // shard, shard, expert, context, zero=zero)
 
 
-def _allowed(model: Work, axis: str, size: int) -> bool:
+def _allowed(model: ModelWork, axis: str, size: int) -> bool:
     changes: dict[str, Any] = {axis: size}
     try:
-        check_model(replace(Layout(), **changes), model)
+        check_model(replace(RankLayout(), **changes), model)
     except ValueError:
         return False
     return True
 
 
-def allowed(model: Work, layout: Layout) -> bool:
+def allowed(model: ModelWork, layout: RankLayout) -> bool:
     """Whether a layout can be trained."""
     try:
         check(layout, model)

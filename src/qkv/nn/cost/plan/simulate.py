@@ -6,22 +6,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .layout import Layout, check
-from .search import Plan, plan, search
+from .layout import RankLayout, check
+from .search import RankPlan, plan, search
 from .step import Machine
-from .work import Work
+from .work import ModelWork
 
 Kind = Literal["weak", "strong"]
 
 
 @dataclass(frozen=True)
-class Point:
+class FastestLayout:
     """The fastest layout of a number of ranks. `plan` is None where nothing fits, and `why` says so."""
 
     kind: Kind
     ranks: int
     batch: int
-    plan: Plan | None
+    plan: RankPlan | None
     why: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -40,8 +40,12 @@ def sizes(first: int, last: int) -> list[int]:
 
 
 def simulate(
-    model: Work, machine: Machine, ranks: Sequence[int], batch: int, each: Callable[[Point], None] = lambda point: None
-) -> list[Point]:
+    model: ModelWork,
+    machine: Machine,
+    ranks: Sequence[int],
+    batch: int,
+    each: Callable[[FastestLayout], None] = lambda point: None,
+) -> list[FastestLayout]:
     """Search the fastest layout for each number of ranks: in weak scaling with `batch` rows for the first number of ranks
     and more in proportion, in strong scaling with as many rows as the middle one has in weak scaling. `each` is called
     with every point.
@@ -54,9 +58,9 @@ def simulate(
         for number in ranks:
             rows = batch * number // ranks[0] if kind == "weak" else whole
             try:
-                point = Point(kind, number, rows, search(model, machine, number, rows)[0])
+                point = FastestLayout(kind, number, rows, search(model, machine, number, rows)[0])
             except ValueError as error:
-                point = Point(kind, number, rows, None, str(error))
+                point = FastestLayout(kind, number, rows, None, str(error))
             points.append(point)
             each(point)
     if all(point.plan is None for point in points):
@@ -64,7 +68,7 @@ def simulate(
     return points
 
 
-def given(model: Work, machine: Machine, layout: Layout) -> Plan:
+def given(model: ModelWork, machine: Machine, layout: RankLayout) -> RankPlan:
     """Predict a layout that the user gave. Raises ValueError if it does not fit the model."""
     check(layout, model)
     return plan(model, layout, machine)

@@ -17,12 +17,12 @@ from typing import Any
 
 from ..accelerators import Accelerator
 from .bubbles import bubble
-from .communication import Group
+from .communication import RankGroup
 from .context import exchanged, method_of
 from .execution import Execution, Kernels
-from .layout import Layout
+from .layout import RankLayout
 from .network import Network
-from .work import LayerWork, Work
+from .work import LayerWork, ModelWork
 
 ADAMW_BYTES = 28  # of a parameter: weight, gradient and two moments read, weight and moments written, in fp32
 
@@ -36,8 +36,8 @@ class Machine:
     kernels: Kernels
     how: Execution
 
-    def group(self, layout: Layout, axis: str) -> Group:
-        return Group(self.network, layout.size(axis), layout.stride(axis))
+    def group(self, layout: RankLayout, axis: str) -> RankGroup:
+        return RankGroup(self.network, layout.size(axis), layout.stride(axis))
 
     @property
     def precision(self) -> str:
@@ -58,7 +58,7 @@ class Communication:
 
 
 @dataclass(frozen=True)
-class Step:
+class StepSeconds:
     """Seconds of a training step, by part.
 
     compute: of the dearest stage, by kind of kernel. bubble: in which it waits for others. tokens: of a step, on all ranks.
@@ -160,7 +160,7 @@ class _Times:
         )
 
 
-def step(model: Work, layout: Layout, machine: Machine) -> Step:
+def step(model: ModelWork, layout: RankLayout, machine: Machine) -> StepSeconds:
     """Predict the time of a training step."""
     how, m, p = machine.how, layout.microbatches, layout.pipeline
     model = model.over(layout.tensor)
@@ -192,7 +192,7 @@ def step(model: Work, layout: Layout, machine: Machine) -> Step:
     inside = _inside(dearest, how)
     idle = bubble(layout, dearest.forward + inside / 3, dearest.backward + 2 * inside / 3)
     peak = machine.device.peak(machine.precision)
-    return Step(
+    return StepSeconds(
         {name: value for name, value in compute.items() if value},
         seen,
         idle,
@@ -220,7 +220,7 @@ def _inside(times: _Times, how: Execution) -> float:
 _AGAIN = {"none": (0.0, 0.0, 0.0), "attention": (0.0, 1.0, 0.0), "products": (0.5, 0.0, 1.0), "blocks": (1.0, 1.0, 1.0)}
 
 
-def _layer(layer: LayerWork, layout: Layout, machine: Machine) -> _Times:
+def _layer(layer: LayerWork, layout: RankLayout, machine: Machine) -> _Times:
     how, kernels, device = machine.how, machine.kernels, machine.device
     t = layout.tensor
     apart = layout.context if layer.apart != "whole" else 1
@@ -247,7 +247,7 @@ def _layer(layer: LayerWork, layout: Layout, machine: Machine) -> _Times:
     )
     tokens = layout.rows * layer.tokens / layout.context
     if t > 1:
-        ends = Group(machine.network, t)
+        ends = RankGroup(machine.network, t)
         size = tokens * layer.d_model * how.width
         one = 2 * ends.all_gather(size) if how.sequence else ends.all_reduce(size)
         sublayers = layer.sublayers - bool(layer.n_experts)  # tokens are divided for experts
@@ -267,7 +267,7 @@ _LAUNCHES = {False: 45, True: 15}  # kernels of a layer in forward, by whether t
 _SCORES = 5  # passes over materialized scores and weights in forward
 
 
-def _passes(layer: LayerWork, layout: Layout, how: Execution) -> float:
+def _passes(layer: LayerWork, layout: RankLayout, how: Execution) -> float:
     """Numbers of a token that element-wise kernels read and write in forward, of one rank."""
     norms, rotary, gate = (2.0, 2.0, 2.0 + layer.gated) if how.compiled else (14.0, 9.0, 2.0 + 3.0 * layer.gated)
     between = layer.sublayers * layer.d_model * (norms + 3.0)
@@ -275,7 +275,7 @@ def _passes(layer: LayerWork, layout: Layout, how: Execution) -> float:
     return between / (layout.tensor if how.sequence else 1) + wide / layout.tensor
 
 
-def _in_blocks(layer: LayerWork, layout: Layout, how: Execution) -> float:
+def _in_blocks(layer: LayerWork, layout: RankLayout, how: Execution) -> float:
     """Return by what factor attention takes longer in a ring: one of its p blocks is the rank's own, and the results of the
     others have to be merged."""
     p = layout.context
@@ -284,7 +284,7 @@ def _in_blocks(layer: LayerWork, layout: Layout, how: Execution) -> float:
     return 1 / p + (1 - 1 / p) / how.ring
 
 
-def _head(model: Work, layout: Layout, machine: Machine) -> _Times:
+def _head(model: ModelWork, layout: RankLayout, machine: Machine) -> _Times:
     """The output layer and its loss."""
     if not model.head_flops:
         return _Times()
@@ -301,7 +301,7 @@ def _head(model: Work, layout: Layout, machine: Machine) -> _Times:
 # -- between layers and steps ------------------------------------------------------------------------------------------
 
 
-def _pipeline(model: Work, layout: Layout, machine: Machine) -> Communication:
+def _pipeline(model: ModelWork, layout: RankLayout, machine: Machine) -> Communication:
     """Sends between stages: an activation forward and a gradient back for each microbatch and chunk."""
     if layout.pipeline == 1:
         return Communication("pipeline", 0.0, 0.0)
@@ -314,7 +314,7 @@ def _pipeline(model: Work, layout: Layout, machine: Machine) -> Communication:
     return Communication("pipeline", every + edges, edges if how.pipeline_overlap else every + edges)
 
 
-def _parameters(model: Work, layout: Layout, stage: int) -> tuple[float, float]:
+def _parameters(model: ModelWork, layout: RankLayout, stage: int) -> tuple[float, float]:
     """Return the parameters of a rank of a stage before ZeRO shards them: those outside experts, and those of experts."""
     t, last = layout.tensor, stage == layout.pipeline - 1
     layers = [(model.kinds[kind], count) for kind, count in model.stages(layout.pipeline)[stage]]
@@ -323,13 +323,13 @@ def _parameters(model: Work, layout: Layout, stage: int) -> tuple[float, float]:
     return own, sum(count * layer.experts / layout.expert for layer, count in layers)
 
 
-def _replicas(layout: Layout, machine: Machine, *axes: str) -> Group:
+def _replicas(layout: RankLayout, machine: Machine, *axes: str) -> RankGroup:
     """Return the group of ranks that hold the same parameters and compute different rows or tokens."""
     axes = tuple(axis for axis in axes if layout.size(axis) > 1)
-    return Group(machine.network, math.prod(map(layout.size, axes)), layout.stride(axes[-1]) if axes else 1)
+    return RankGroup(machine.network, math.prod(map(layout.size, axes)), layout.stride(axes[-1]) if axes else 1)
 
 
-def _sums(parameters: tuple[float, float], layout: Layout, machine: Machine) -> float:
+def _sums(parameters: tuple[float, float], layout: RankLayout, machine: Machine) -> float:
     """Return the seconds of summing a rank's gradients over the other ranks with the same parameters, outside `shard`."""
     inner = () if machine.how.context_shards else ("context",)
     size = machine.how.reduced / (layout.shard if layout.zero else 1)
@@ -339,14 +339,14 @@ def _sums(parameters: tuple[float, float], layout: Layout, machine: Machine) -> 
 
 
 def _data(
-    both: tuple[float, float], layers: float, times: _Times, layout: Layout, machine: Machine
+    both: tuple[float, float], layers: float, times: _Times, layout: RankLayout, machine: Machine
 ) -> list[Communication]:
     """Sums of gradients over replicas, and the gathering of parameters."""
     how, parameters = machine.how, sum(both)
     stride, within = layout.stride("shard"), layout.shard
     if how.context_shards:
         stride, within = layout.stride("context"), layout.shard * layout.context
-    shard = Group(machine.network, within, stride)
+    shard = RankGroup(machine.network, within, stride)
     gradients, found = parameters * how.reduced, []
     apart = layout.tensor * layout.context * layout.expert > 1 or both[1] > 0
     overlaps = how.data_overlap and (how.overlap_inside or not apart)

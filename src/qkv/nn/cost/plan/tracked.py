@@ -20,19 +20,19 @@ import torch
 from ...models.base import ModelSpec
 from ...models.stack import Stack
 from ..fit import with_layers
-from ..flops import Shape
-from ..memory import Plan, predict
+from ..flops import BatchShape
+from ..memory import MemorySettings, predict
 from .execution import Execution
-from .layout import Layout
+from .layout import RankLayout
 from .rank_memory import activations
-from .work import Work, work
+from .work import ModelWork, work
 
 Kind = Literal["none", "blocks"]
 
 
 def tracked(
-    model: Work, spec: ModelSpec, source: int, how: Execution, kinds: tuple[Kind, ...] = ("none", "blocks")
-) -> Work:
+    model: ModelWork, spec: ModelSpec, source: int, how: Execution, kinds: tuple[Kind, ...] = ("none", "blocks")
+) -> ModelWork:
     """Return the work with its activations scaled to their counted size, for some kinds of recomputation. Activations that
     can't be counted keep the size that the formulas give."""
     return replace(model, kept={kind: _factor(spec, model.length, source, how, kind) for kind in kinds})
@@ -47,16 +47,16 @@ def _factor(spec: ModelSpec, length: int, source: int, how: Execution, kind: Kin
     few = max(len(stack.blocks) if stack.order is None else 1 for stack in stacks)
     few = few if few < max(len(stack.layers) for stack in stacks) else 1  # all layers are in `blocks` of their own
     dtype = torch.bfloat16 if how.width == 2 else None
-    settings = Plan(dtype=dtype, recompute=kind)
+    settings = MemorySettings(dtype=dtype, recompute=kind)
     sizes: dict[tuple[int, int], float] = {}
     formula: dict[int, float] = {}
     try:
         for layers in (few, 2 * few):
             some = with_layers(spec, layers)
             counted = work("", some, length, source)
-            formula[layers] = sum(activations(layer, Layout(recompute=kind), how) for layer in counted.layers)
+            formula[layers] = sum(activations(layer, RankLayout(recompute=kind), how) for layer in counted.layers)
             for rows in (1, 2):
-                memory = predict(some, Shape(rows, length, source), settings)
+                memory = predict(some, BatchShape(rows, length, source), settings)
                 if memory is None:
                     return 1.0
                 sizes[layers, rows] = memory.activations

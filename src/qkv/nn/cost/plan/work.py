@@ -1,4 +1,4 @@
-"""`Work`: what the layers of a model have to compute and hold, as numbers that can be divided over ranks.
+"""`ModelWork`: what the layers of a model have to compute and hold, as numbers that can be divided over ranks.
 
 Counted from the spec by the cost formulas of its layers: parameters, FLOPs of products with weights, FLOPs of attention's
 scores, and sizes from which bytes of activations follow. Everything is of one row (a sequence).
@@ -20,7 +20,7 @@ from ...layers.moe import MixtureOfExperts
 from ...models.base import ModelSpec
 from ...models.stack import Stack, pairs
 from ...models.transformer import Transformer
-from ..flops import TRAINING, Shape, token_tables, training_flops
+from ..flops import TRAINING, BatchShape, token_tables, training_flops
 from .stages import balanced
 
 Apart = Literal["keys", "sums", "whole"]
@@ -84,7 +84,7 @@ class LayerWork:
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class ModelWork:
     """A whole model for rows of one length.
 
     embedding: parameters of tables. head: parameters of the output layer of its own, `tied` if it uses the table instead.
@@ -124,7 +124,7 @@ class Work:
         """The different layers."""
         return tuple(dict.fromkeys(self.layers))
 
-    def over(self, tensor: int) -> Work:
+    def over(self, tensor: int) -> ModelWork:
         """The model on so many tensor ranks, see `LayerWork.over`."""
         if tensor not in self._over:
             layers = tuple(layer.over(tensor) for layer in self.layers)
@@ -132,7 +132,7 @@ class Work:
         return self._over[tensor]
 
     @cached_property
-    def _over(self) -> dict[int, Work]:
+    def _over(self) -> dict[int, ModelWork]:
         return {}
 
     def stages(self, number: int) -> tuple[tuple[tuple[int, int], ...], ...]:
@@ -159,9 +159,9 @@ class Work:
         return [places[layer] for layer in self.layers]
 
 
-def work(name: str, spec: ModelSpec, length: int, source: int = 0) -> Work:
+def work(name: str, spec: ModelSpec, length: int, source: int = 0) -> ModelWork:
     """Count the work of rows of `length` tokens (and `source` ones for the encoder of an encoder–decoder)."""
-    shape = Shape(1, length, source)
+    shape = BatchShape(1, length, source)
     if not isinstance(spec, Transformer):
         return _whole(name, spec, shape)
     layers: list[LayerWork] = []
@@ -181,7 +181,7 @@ def work(name: str, spec: ModelSpec, length: int, source: int = 0) -> Work:
     flops = 0.0 if cost is None else float(cost.flops)
     outputs = round(flops / (2 * max(length, 1) * spec.d_model))
     rest = total.parameters - sum(layer.parameters for layer in layers) - tables - own
-    return Work(
+    return ModelWork(
         name,
         tuple(layers),
         length,
@@ -291,7 +291,7 @@ def _gathers(mixer: Mixer) -> bool:
     )
 
 
-def _whole(name: str, spec: ModelSpec, shape: Shape) -> Work:
+def _whole(name: str, spec: ModelSpec, shape: BatchShape) -> ModelWork:
     """A model of another kind as one layer, whose parameters can be divided by data parallelism only."""
     cost = spec.cost(shape.length, shape.source)
     d = getattr(spec, "d_model", 512)
@@ -299,7 +299,7 @@ def _whole(name: str, spec: ModelSpec, shape: Shape) -> Work:
         *(shape.tokens, cost.parameters, 0, 0, (), 0.0, float(cost.flops), 0.0, d, 4 * d, False, 0, 0, 0, 2),
     )
     flops = TRAINING * float(cost.flops)
-    return Work(
+    return ModelWork(
         *(name, (layer,), shape.length, shape.tokens, d, 0, 0, 0, 0.0, 0, False, flops, None),
         kind=spec.kind,
         transformer=False,

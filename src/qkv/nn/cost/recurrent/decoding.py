@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...layers.rnn import GATES
 from ...models.recurrent.model import Recurrent
-from ..decoding import PRECISIONS, Work
+from ..decoding import PRECISIONS, Computation
 
 
 def kept_bytes(spec: Recurrent, source: int, precision: str = "bf16") -> int:
@@ -17,7 +17,7 @@ def kept_bytes(spec: Recurrent, source: int, precision: str = "bf16") -> int:
     return _width(precision) * (kept.row + source * kept.source)
 
 
-def source(spec: Recurrent, length: int, rows: int = 1, precision: str = "bf16") -> Work:
+def source(spec: Recurrent, length: int, rows: int = 1, precision: str = "bf16") -> Computation:
     """Return the work of reading a source: the encoder, the decoder's first states, and keys and projected states.
 
     The recurrent matrices are read again at each of the `length` steps, all others once.
@@ -25,10 +25,10 @@ def source(spec: Recurrent, length: int, rows: int = 1, precision: str = "bf16")
     flops = spec.cost(0, length).flops
     matrices = spec.cost(0, 1).flops // 2  # each is used once for one token
     recurrent = spec.encoder_layers * spec.directions * GATES[spec.cell] * spec.d_h**2
-    return Work(rows * flops, _width(precision) * (matrices + (length - 1) * recurrent))
+    return Computation(rows * flops, _width(precision) * (matrices + (length - 1) * recurrent))
 
 
-def token(spec: Recurrent, length: int, rows: int = 1, precision: str = "bf16") -> Work:
+def token(spec: Recurrent, length: int, rows: int = 1, precision: str = "bf16") -> Computation:
     """Return the work of the next token of each row, after a source of `length` tokens.
 
     The step reads the matrices of the decoder and the head once for all rows, and what attention reads of each row's source.
@@ -37,7 +37,7 @@ def token(spec: Recurrent, length: int, rows: int = 1, precision: str = "bf16") 
     flops = spec.cost(1, length).flops - spec.cost(0, length).flops
     matrices = (spec.cost(1, 0).flops - spec.cost(0, 0).flops) // 2
     kept = spec.context.kept(spec.widths)
-    return Work(rows * flops, _width(precision) * (matrices + rows * (kept.row + length * kept.read)))
+    return Computation(rows * flops, _width(precision) * (matrices + rows * (kept.row + length * kept.read)))
 
 
 def _width(precision: str) -> int:

@@ -14,11 +14,11 @@ from ...layers.rnn import GATES, Cell
 from ...models.recurrent.attention import Luong
 from ...models.recurrent.model import Recurrent
 from ..accelerators import Accelerator
-from ..flops import TRAINING, Shape, training_flops
+from ..flops import TRAINING, BatchShape, training_flops
 from ..roofline import ACTIVATION, ADAMW_BYTES, LOSS, SCORES, WIDTH, Component, Roofline, summed
 
 
-def roofline(spec: Recurrent, shape: Shape, hardware: Accelerator, precision: str) -> Roofline:
+def roofline(spec: Recurrent, shape: BatchShape, hardware: Accelerator, precision: str) -> Roofline:
     """The roofline of a training step of a batch with AdamW. Tensors count as in `cost.roofline`.
 
     Kernels that keep the recurrent matrix on the chip for several steps move fewer bytes.
@@ -27,7 +27,7 @@ def roofline(spec: Recurrent, shape: Shape, hardware: Accelerator, precision: st
     return Roofline(hardware, precision, "step-by-step", components, training_flops(spec, shape))
 
 
-def _components(spec: Recurrent, shape: Shape, width: int) -> Iterator[tuple[str, int, int]]:
+def _components(spec: Recurrent, shape: BatchShape, width: int) -> Iterator[tuple[str, int, int]]:
     """(name, FLOPs, bytes) of each component."""
     w, rows = spec.widths, shape.rows
     tokens, read = rows * shape.length, rows * shape.source

@@ -15,7 +15,7 @@ from ..native.block_sparse import BlockPlan
 from ..plan import first_position
 from ..request import Request
 from . import block_plan
-from .block_plan import Tokens
+from .block_plan import OperatorLayouts
 from .identity_cache import IdentityCache
 
 # Scores from which the kernels are called, and built if they aren't yet: in training, where the fused function is slow,
@@ -63,7 +63,7 @@ def expected(request: Request) -> bool:
     return torch.compiler.is_compiling() or isinstance(request.q, FakeTensor) or native.ready()
 
 
-def find(q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: Tokens, scale: float) -> Bf16Attention | None:
+def find(q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: OperatorLayouts, scale: float) -> Bf16Attention | None:
     """The kernels, where they can serve."""
     if rule.per_head or rule.regroup() is not None or not _enough(q, k, _MIN_SCORES):
         return None
@@ -92,7 +92,7 @@ def _by_distance(rule: Pattern) -> bool:
 _cache: IdentityCache[tuple[Marks, bool]] = IdentityCache()
 
 
-def _marks(rule: Pattern, tokens: Tokens) -> Marks | None:
+def _marks(rule: Pattern, tokens: OperatorLayouts) -> Marks | None:
     """Segments and padding as marks, cached; None where the rule can't be computed from these and the tokens' indices."""
     positions, segments = tokens.positions, tokens.marks[:2]
     marks, regular = _cache.get("marks", [*positions, *segments], lambda: _compute_marks(positions, segments))

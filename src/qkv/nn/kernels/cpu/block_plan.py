@@ -23,7 +23,7 @@ Value = TypeVar("Value")
 Plans = tuple[BlockPlan, ...]  # disjoint parts of one rule
 
 
-class Tokens(NamedTuple):
+class OperatorLayouts(NamedTuple):
     """The layouts of queries and keys, as an operator takes them.
 
     positions: of both. marks: segments of both, then roles of both. starts: the first position of both where the tokens are
@@ -57,16 +57,16 @@ class Tokens(NamedTuple):
         q, k = (Layout(x, marks[i], marks[i + 2], one_segment=marks[i] is None) for i, x in enumerate(self.positions))
         return q, k
 
-    def row(self, b: int) -> Tokens:
+    def row(self, b: int) -> OperatorLayouts:
         """The tokens of one row of the batch."""
         positions, marks = ([None if x is None else x if len(x) == 1 else x[b : b + 1] for x in xs] for xs in self[:2])
-        return Tokens([x for x in positions if x is not None], marks, self.starts)
+        return OperatorLayouts([x for x in positions if x is not None], marks, self.starts)
 
 
 _by_row: IdentityCache[tuple[Plans, ...] | None] = IdentityCache()
 
 
-def plans(pattern: Pattern, tokens: Tokens) -> tuple[Plans, ...] | None:
+def plans(pattern: Pattern, tokens: OperatorLayouts) -> tuple[Plans, ...] | None:
     """The plans of each row of the batch, or one for all rows, cached. None where they are too large to keep."""
     if tokens.known and tokens.alike:
         t, s = (x.shape[1] for x in tokens.positions)
@@ -101,7 +101,7 @@ def by_residue(n: int, d: int) -> tuple[Layout, Tensor]:
     return Layout((order // d)[None], (order % d)[None], padding="none", one_segment=False), order
 
 
-def regrouped(pattern: Pattern, tokens: Tokens) -> list[tuple[Pattern, Layout, Tensor]]:
+def regrouped(pattern: Pattern, tokens: OperatorLayouts) -> list[tuple[Pattern, Layout, Tensor]]:
     """The parts of a rule with gaps, for tokens in an order without gaps: rule, layout and order; empty for other rules."""
     parts = pattern.regroup() if tokens.aligned and tokens.positions[0].device.type == "cpu" else None
     return [(rule, *by_residue(tokens.positions[0].shape[1], d)) for d, rule in parts or ()]

@@ -16,7 +16,7 @@ from ..plan import is_aligned_causal, needed_parts
 from ..products import onednn
 from ..request import Request
 from . import block_plan
-from .block_plan import Plans, Tokens
+from .block_plan import OperatorLayouts, Plans
 
 MIN_SCORES = 1 << 20  # from which the kernels are called, and built if they aren't yet
 _MOST_FULL = 1024  # tokens up to which they are faster than the fused function where no block is left out
@@ -59,7 +59,7 @@ class BlockSparse:
             yield slice(b, b + 1), plans
 
 
-def find_plans(q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: Tokens) -> tuple[Plans, ...] | None:
+def find_plans(q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: OperatorLayouts) -> tuple[Plans, ...] | None:
     """The plans with which the kernels serve these; None where they can't, or where there is too little work for them."""
     n_scores = q.shape[2] * q.shape[1] * k.shape[1] * (len(q) if tokens.alike else 1)
     if rule.per_head or n_scores < MIN_SCORES or not native.fits(q, k, v):
@@ -72,7 +72,7 @@ def find_plans(q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: Tokens) -
 
 
 def find(
-    q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: Tokens, scale: float, slopes: Tensor | None
+    q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: OperatorLayouts, scale: float, slopes: Tensor | None
 ) -> BlockSparse | None:
     """The kernels, where they can serve. `slopes` are ALiBi's."""
     plans = find_plans(q, k, v, rule, tokens)

@@ -37,7 +37,7 @@ def scheme_of(text: str) -> Position:
 
 
 @dataclass
-class Tile:
+class AttentionTile:
     """Queries a … b against keys c … d; `sure` when no pair in it needs a mask."""
 
     a: int
@@ -49,7 +49,7 @@ class Tile:
     number: int
 
 
-class Problem:
+class TiledProblem:
     """What forward and backward share: tensors as (N, rows, width) with N = B·K, tile sizes, and the scores of a tile."""
 
     def __init__(
@@ -103,12 +103,12 @@ class Problem:
         hidden = bad[..., None]
         return k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0), bad.view(self.batch, self.kv, self.s)
 
-    def tiles(self, a: int, b: int) -> Iterator[Tile]:
+    def tiles(self, a: int, b: int) -> Iterator[AttentionTile]:
         i = a // self.rows
         surely = self.blocks.surely[i].tolist()
         for j in self.blocks.columns(i):
             c = j * self.cols
-            yield Tile(a, b, c, min(c + self.cols, self.s), surely[j], j, i * len(surely) + j)
+            yield AttentionTile(a, b, c, min(c + self.cols, self.s), surely[j], j, i * len(surely) + j)
 
     def row_blocks(self) -> Iterator[tuple[int, int]]:
         for a in range(0, self.t, self.rows):
@@ -122,13 +122,13 @@ class Problem:
             self.buffers[name] = torch.empty(max(size, full), dtype=self.dtype, device=self.q.device)
         return self.buffers[name][:size].view(self.n, rows, cols)
 
-    def views(self, tile: Tile) -> tuple[View, View]:
+    def views(self, tile: AttentionTile) -> tuple[View, View]:
         return self.q_layout.slice(tile.a, tile.b).queries(), self.k_layout.slice(tile.c, tile.d).keys()
 
-    def by_head(self, x: Tensor, tile: Tile) -> Tensor:
+    def by_head(self, x: Tensor, tile: AttentionTile) -> Tensor:
         return x.view(self.batch, self.h, tile.b - tile.a, tile.d - tile.c)
 
-    def mask(self, tile: Tile) -> Tensor | None:
+    def mask(self, tile: AttentionTile) -> Tensor | None:
         """Boolean (B or 1, H or 1, rows, cols), or None when every pair is allowed."""
         if tile.sure:
             return None
@@ -136,7 +136,7 @@ class Problem:
         out = allowed_by_head(self.pattern, q, k, self.h)
         return out & ((q.segment == k.segment) & (q.position >= 0) & (k.position >= 0)).unsqueeze(1)
 
-    def scores(self, q: Tensor, tile: Tile) -> tuple[Tensor, Tensor | None]:
+    def scores(self, q: Tensor, tile: AttentionTile) -> tuple[Tensor, Tensor | None]:
         """Masked scores of a tile (N, G·rows, cols), and tanh(scores / softcap) where there is one."""
         s = torch.bmm(q, self.k[:, tile.c : tile.d].mT, out=self.buffer("s", q.shape[1], tile.d - tile.c))
         capped = None
@@ -154,13 +154,13 @@ class Problem:
             torch.minimum(self.by_head(s, tile), limit, out=self.by_head(s, tile))
         return s, capped
 
-    def keep(self, like: Tensor, tile: Tile) -> Tensor:
+    def keep(self, like: Tensor, tile: AttentionTile) -> Tensor:
         """The dropout factors of a tile, 0 or 1/(1 − p): the same in every call."""
         generator = torch.Generator(device=like.device).manual_seed(self.seed * 1_000_003 + tile.number)
         kept = torch.rand(like.shape, generator=generator, device=like.device) >= self.dropout
         return kept.to(like.dtype) / (1.0 - self.dropout)
 
-    def poison(self, tile: Tile) -> Tensor | None:
+    def poison(self, tile: AttentionTile) -> Tensor | None:
         """Rows (B, H, rows) that see a NaN or Inf in this tile."""
         if self.bad is None:
             return None
@@ -172,12 +172,12 @@ class Problem:
         return seen.any(-1).expand(self.batch, self.h, tile.b - tile.a)
 
 
-def _exp_(x: Tensor, tile: Tile) -> Tensor:
+def _exp_(x: Tensor, tile: AttentionTile) -> Tensor:
     """eˣ in place. On CPUs powers of 2 are several times as fast where x is −∞, and somewhat slower elsewhere."""
     return x.exp_() if tile.sure else x.mul_(_LOG2_E).exp2_()
 
 
-def _cut(bias: Tensor, tile: Tile) -> Tensor:
+def _cut(bias: Tensor, tile: AttentionTile) -> Tensor:
     """The part of a (B|1, H|1, T|1, S|1) bias that belongs to a tile."""
     rows = bias if bias.shape[2] == 1 else bias[:, :, tile.a : tile.b]
     return rows if bias.shape[3] == 1 else rows[..., tile.c : tile.d]
@@ -188,7 +188,7 @@ def finite(k: Tensor, v: Tensor) -> bool:
     return bool((k.sum(dtype=torch.float32) + v.sum(dtype=torch.float32)).isfinite())
 
 
-class Grid(NamedTuple):
+class TileGrid(NamedTuple):
     """Queries and keys of a tile, and which tiles are visited."""
 
     rows: int
@@ -201,14 +201,14 @@ class Grid(NamedTuple):
         return int(self.blocks.maybe.sum()) * self.rows * self.cols
 
 
-def tile_grid(pattern: Pattern, layout: Layout, kv_layout: Layout, heads: int, device: str) -> Grid:
+def tile_grid(pattern: Pattern, layout: Layout, kv_layout: Layout, heads: int, device: str) -> TileGrid:
     """Large tiles, which have the least overhead, or small ones where these leave out a quarter more.
 
     `heads` counts those of all rows. On a CPU the scores of a tile should fit its caches, on a GPU they should keep it busy.
     """
 
-    def grid(rows: int, cols: int) -> Grid:
-        return Grid(rows, cols, block_map(pattern, layout, kv_layout, rows, cols))
+    def grid(rows: int, cols: int) -> TileGrid:
+        return TileGrid(rows, cols, block_map(pattern, layout, kv_layout, rows, cols))
 
     (t, s), small = (layout.shape[1], kv_layout.shape[1]), _SMALL if heads >= _MANY_HEADS else 2 * _SMALL
     cols = min(256, _round_up(s, 16))
@@ -225,7 +225,7 @@ def _round_up(n: int, unit: int) -> int:
     return max(unit, -(-n // unit) * unit)
 
 
-def forward(p: Problem, out: Tensor, lse: Tensor) -> None:
+def forward(p: TiledProblem, out: Tensor, lse: Tensor) -> None:
     low = torch.finfo(p.dtype).min  # finite: a row that has seen nothing yet gives no NaN
     for a, b in p.row_blocks():
         q = p.queries(p.q, a, b).mul_(p.scale) if p.q.dtype != p.dtype else p.queries(p.q, a, b) * p.scale
@@ -254,7 +254,7 @@ def forward(p: Problem, out: Tensor, lse: Tensor) -> None:
 
 
 def backward(
-    p: Problem, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor | None
+    p: TiledProblem, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, list[Tensor | None]]:
     d_q = torch.empty_like(p.q)
     # Contiguous blocks: batched products add into them directly.
@@ -290,7 +290,7 @@ def backward(
     return d_q, p.per_key(d_k), p.per_key(d_v), d_bias
 
 
-def _bias_grad(p: Problem, tile: Tile, d_s: Tensor, into: list[Tensor | None]) -> None:
+def _bias_grad(p: TiledProblem, tile: AttentionTile, d_s: Tensor, into: list[Tensor | None]) -> None:
     grad = p.by_head(d_s, tile)
     if p.bias == DENSE:
         if into[0] is not None:

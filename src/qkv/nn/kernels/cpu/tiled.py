@@ -26,8 +26,8 @@ from ..buffers import by_rows
 from ..plan import first_position, host_interval, is_aligned_causal, needed_parts
 from ..request import Request, Result
 from . import bf16_amx, block_plan, block_sparse
-from .block_plan import Tokens
-from .flash_attention import DENSE, Problem, backward, finite, forward, pattern_of, scheme_of, tile_grid
+from .block_plan import OperatorLayouts
+from .flash_attention import DENSE, TiledProblem, backward, finite, forward, pattern_of, scheme_of, tile_grid
 
 
 def refuses(request: Request) -> str | None:
@@ -83,7 +83,7 @@ def _planned(request: Request) -> tuple[float | None, bool]:
     return request.plan.once(about, (request.layout, request.kv_layout), plan)
 
 
-def _tokens(request: Request) -> Tokens:
+def _tokens(request: Request) -> OperatorLayouts:
     """Return the layouts as the operator takes them.
 
     In causal attention no token sees padding on the right. Such rows are treated as unpadded and share one plan.
@@ -94,7 +94,7 @@ def _tokens(request: Request) -> Tokens:
         if is_aligned_causal(parts, q, k):
             q = k = request.plan.once("unpadded", (q,), lambda: Layout.full(q.shape[1], start, q.device))
     marks = [q.segments, k.segments, q.roles, k.roles]
-    return Tokens([q.positions, k.positions], marks, [first_position(q), first_position(k)])
+    return OperatorLayouts([q.positions, k.positions], marks, [first_position(q), first_position(k)])
 
 
 def density(request: Request, grid: int = 16) -> float:
@@ -135,7 +135,7 @@ def _kernels(
     k: Tensor,
     v: Tensor,
     tensors: list[Tensor],
-    tokens: Tokens,
+    tokens: OperatorLayouts,
     pattern: str,
     bias: str,
     numbers: list[float],
@@ -159,7 +159,7 @@ def _alibi(bias: str) -> ALiBi | None:
     return scheme if isinstance(scheme, ALiBi) and scheme.precision == "float32" else None
 
 
-def _fused(q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: Tokens, scale: float) -> Fused | None:
+def _fused(q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: OperatorLayouts, scale: float) -> Fused | None:
     causal = isinstance(rule, Causal) and tokens.aligned
     if q.device.type != "cpu" or not tokens.known or not (isinstance(rule, Full) or causal):
         return None
@@ -194,21 +194,21 @@ def _problems(
     k: Tensor,
     v: Tensor,
     tensors: list[Tensor],
-    tokens: Tokens,
+    tokens: OperatorLayouts,
     pattern: str,
     bias: str,
     numbers: list[float],
     seed: Tensor,
-) -> list[tuple[Problem, Tensor | None]]:
+) -> list[tuple[TiledProblem, Tensor | None]]:
     """The problems to be solved in plain PyTorch, and the order of tokens in each where that is another.
 
     Patterns with gaps are solved part by part, over tokens in an order in which they have none.
     """
     parts = [] if bias or numbers[2] else block_plan.regrouped(pattern_of(pattern), tokens)
     if not parts:
-        return [(Problem(q, k, v, tensors, *tokens.layouts(), pattern_of(pattern), bias, numbers, seed), None)]
+        return [(TiledProblem(q, k, v, tensors, *tokens.layouts(), pattern_of(pattern), bias, numbers, seed), None)]
     return [
-        (Problem(q[:, order], k[:, order], v[:, order], tensors, layout, layout, rule, bias, numbers, seed), order)
+        (TiledProblem(q[:, order], k[:, order], v[:, order], tensors, layout, layout, rule, bias, numbers, seed), order)
         for rule, layout, order in parts
     ]
 
@@ -235,7 +235,7 @@ def _tiled(
     lse = q.new_full(q.shape[:3], float("-inf"), dtype=torch.promote_types(q.dtype, torch.float32))
     if not out.numel() or not k.numel():
         return out, lse.transpose(1, 2).contiguous()
-    inputs = q, k, v, tensors, Tokens(positions, marks, starts), pattern, bias, numbers
+    inputs = q, k, v, tensors, OperatorLayouts(positions, marks, starts), pattern, bias, numbers
     for kernel in _kernels(*inputs):
         result = None if kernel is None else kernel.forward()
         if result is not None:
@@ -282,7 +282,9 @@ def _tiled_backward(
     if not out.numel() or not k.numel():
         return [torch.zeros_like(t) for t in (q, k, v, *tensors)]
     results = [out, lse.transpose(1, 2), d_out, None if d_lse is None else d_lse.transpose(1, 2)]
-    grads = _gradients(results, q, k, v, tensors, Tokens(positions, marks, starts), pattern, bias, numbers, seed)
+    grads = _gradients(
+        results, q, k, v, tensors, OperatorLayouts(positions, marks, starts), pattern, bias, numbers, seed
+    )
     pairs = zip(grads, (q, k, v, *tensors), strict=True)
     return [torch.zeros_like(x) if d is None else d.to(x.dtype).contiguous() for d, x in pairs]
 

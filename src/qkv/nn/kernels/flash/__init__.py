@@ -26,7 +26,7 @@ from ..request import Request, Result
 from .block_map import make, n_boxes
 from .operator import flash
 from .paged_attention import paged
-from .setting import BUCKETS, DENSE, NONE, SLOPES, Setting
+from .setting import BUCKETS, DENSE, NONE, SLOPES, KernelSetting
 from .support import refuses_tensors
 
 __all__ = ["paged", "refuses", "run"]
@@ -40,7 +40,7 @@ def run(request: Request) -> Result:
     rows, cols = sides(request.q, request.v)
     kind, bias = _bias(request)
     boxes = n_boxes(request.pattern.text)
-    setting = Setting(
+    setting = KernelSetting(
         rows=rows,
         cols=cols,
         boxes=boxes,

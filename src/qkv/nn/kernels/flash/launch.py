@@ -12,7 +12,7 @@ from torch import Tensor
 from .block_map import Tiles
 from .kernels import backward, forward
 from .kernels.language import tl
-from .setting import BUCKETS, DENSE, NONE, Setting
+from .setting import BUCKETS, DENSE, NONE, KernelSetting
 
 
 class BiasTensors(NamedTuple):
@@ -25,7 +25,7 @@ class BiasTensors(NamedTuple):
 Strides = tuple[int, ...]
 
 
-class Problem(NamedTuple):
+class KernelInputs(NamedTuple):
     """What all kernels of a call read, besides tensors of their own."""
 
     q: Tensor
@@ -83,7 +83,7 @@ class Launch:
         v: Tensor,
         bias: list[Tensor],
         tiles: list[Tensor],
-        setting: Setting,
+        setting: KernelSetting,
         numbers: list[float],
         seed: Tensor,
     ) -> None:
@@ -95,7 +95,7 @@ class Launch:
         added = bias[0] if bias else q
         buckets = bias[1] if setting.bias == BUCKETS else added
         per_row = fields.columns.shape[0] > 1
-        self.problem = Problem(
+        self.problem = KernelInputs(
             *(q, k, v, fields, BiasTensors(added, buckets), seed),
             *(q.stride()[:3], k.stride()[:3], v.stride()[:3]),
             added.expand(self.scores).stride() if setting.bias == DENSE else (0, 0, 0, 0),

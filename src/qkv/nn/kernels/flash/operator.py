@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ....core.graphs import operator
-from .setting import Setting
+from .setting import KernelSetting
 
 
 @operator("flash")
@@ -24,13 +24,13 @@ def flash(
 ) -> tuple[Tensor, Tensor]:
     """The output (B, T, H, E) in q's dtype and the log-sum-exp (B, H, T) in fp32.
 
-    `numbers` are scale, soft-cap (0: none) and dropout; `setting` has the fields of `Setting`.
+    `numbers` are scale, soft-cap (0: none) and dropout; `setting` has the fields of `KernelSetting`.
     """
     from .launch import Launch
 
     out, lse = q.new_zeros(*q.shape[:3], v.shape[-1]), _empty_lse(q).fill_(float("-inf"))
     if out.numel() and k.numel():
-        Launch(q, k, v, bias, tiles, Setting(*setting), numbers, seed).forward(out, lse)
+        Launch(q, k, v, bias, tiles, KernelSetting(*setting), numbers, seed).forward(out, lse)
     return out, lse
 
 
@@ -57,17 +57,17 @@ def flash_backward(
     """The gradients of q, k, v and, where it is trained, of the bias's first tensor."""
     from .launch import Launch
 
-    trained = bias[: Setting(*setting).trained]
+    trained = bias[: KernelSetting(*setting).trained]
     if not out.numel() or not k.numel():
         return [torch.zeros_like(x, memory_format=torch.contiguous_format) for x in (q, k, v, *trained)]
-    launch = Launch(q, k, v, bias, tiles, Setting(*setting), numbers, seed)
+    launch = Launch(q, k, v, bias, tiles, KernelSetting(*setting), numbers, seed)
     return launch.backward(out, lse, grad_out, torch.zeros_like(lse) if grad_lse is None else grad_lse)
 
 
 @flash_backward.register_fake
 def _(*inputs: Any) -> list[Tensor]:
     q, k, v, bias, _, setting = inputs[4:10]
-    return [x.new_empty(x.shape) for x in (q, k, v, *bias[: Setting(*setting).trained])]
+    return [x.new_empty(x.shape) for x in (q, k, v, *bias[: KernelSetting(*setting).trained])]
 
 
 def _empty_lse(q: Tensor) -> Tensor:

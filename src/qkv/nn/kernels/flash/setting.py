@@ -7,7 +7,7 @@ from typing import NamedTuple
 NONE, SLOPES, BUCKETS, DENSE = range(4)  # kinds of bias, as the kernels know them
 
 
-class Setting(NamedTuple):
+class KernelSetting(NamedTuple):
     """What a call's kernels are compiled for, besides dtypes and widths. The operator takes it as a list of integers."""
 
     rows: int  # queries and keys of a tile

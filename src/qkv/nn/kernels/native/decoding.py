@@ -17,8 +17,8 @@ _DTYPES = (torch.float32, torch.bfloat16)
 _Steps = ctypes.c_long * 4
 
 
-class Attention(ctypes.Structure):
-    """The source's `Attention`."""
+class AttentionStruct(ctypes.Structure):
+    """The source's `AttentionStruct`."""
 
     _fields_ = [
         *COUNTS,
@@ -72,7 +72,7 @@ def attend(
     bias = None if bias is None else bias.float()
     masked, biased = placed(mask, scores), placed(bias, scores)
     half = q.dtype == torch.bfloat16
-    about = Attention(
+    about = AttentionStruct(
         *sizes_of(q, k, v, out),
         *masked,
         *biased,

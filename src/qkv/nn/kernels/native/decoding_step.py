@@ -9,7 +9,7 @@ from torch import Tensor
 
 from . import prebuilt
 from .compiler import library
-from .layers import Layer, Norm, step_of
+from .layers import LayerStruct, NormStruct, step_of
 
 _WIDE = torch.backends.cpu.get_cpu_capability() == "AVX512"
 MOST_TOKENS = {torch.float32: 256 if _WIDE else 64, torch.bfloat16: 256 if _WIDE else 32}
@@ -20,7 +20,7 @@ def ready() -> bool:
     return all(name in prebuilt.TARGETS and library(name) is not None for name in ("decoding", "products"))
 
 
-def run(x: Tensor, layers: ctypes.Array[Layer], count: int, scratch: int, norm: Norm) -> None:
+def run(x: Tensor, layers: ctypes.Array[LayerStruct], count: int, scratch: int, norm: NormStruct) -> None:
     """Apply the first `count` layers and the final norm in place to x (rows, width), a contiguous fp32 tensor."""
     kernels = library("decoding")
     assert kernels is not None

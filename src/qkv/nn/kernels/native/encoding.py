@@ -10,7 +10,7 @@ from torch import Tensor
 
 from . import prebuilt
 from .compiler import library
-from .layers import Layer, Norm, step_of
+from .layers import LayerStruct, NormStruct, step_of
 from .products import MOST
 
 LEAST_TOKENS = 32  # for which products are made from panels
@@ -27,10 +27,10 @@ def ready(dtype: torch.dtype) -> bool:
 
 def run(
     x: Tensor,
-    layers: ctypes.Array[Layer],
+    layers: ctypes.Array[LayerStruct],
     count: int,
     scratch: int,
-    norm: Norm,
+    norm: NormStruct,
     starts: Sequence[int],
     offsets: Sequence[int],
     half: bool,

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from .compiler import library
-from .decoding import Attention
-from .products import KINDS, Matrix, Sizes
+from .decoding import AttentionStruct
+from .products import KINDS, Matrix, ProductSizes
 
 OWN, CROSS, FEED_FORWARD = range(3)  # the source's `Sublayer`
 NO_NORM, LAYER_NORM, RMS_NORM = range(3)  # its `NormKind`
@@ -45,8 +45,8 @@ class Product(ctypes.Structure):
     ]
 
 
-class Norm(ctypes.Structure):
-    """The source's `Norm`."""
+class NormStruct(ctypes.Structure):
+    """The source's `NormStruct`."""
 
     _fields_ = [
         ("weight", _PLACE),
@@ -58,14 +58,14 @@ class Norm(ctypes.Structure):
     ]
 
 
-class Layer(ctypes.Structure):
-    """The source's `Layer`."""
+class LayerStruct(ctypes.Structure):
+    """The source's `LayerStruct`."""
 
     _fields_ = [
-        *((name, Norm * 3) for name in ("before", "after", "sum")),
-        *((name, Norm) for name in ("q_norm", "k_norm")),
+        *((name, NormStruct * 3) for name in ("before", "after", "sum")),
+        *((name, NormStruct) for name in ("q_norm", "k_norm")),
         *((name, Product) for name in ("qkv", "out", "cross_q", "cross_out", "up", "down")),
-        *((name, Attention) for name in ("own", "cross")),
+        *((name, AttentionStruct) for name in ("own", "cross")),
         *((name, _PLACE) for name in ("k", "v", "cross_k", "cross_v")),
         ("slot", _LONG),
         *((name, _PLACE) for name in ("cos", "sin")),
@@ -77,14 +77,14 @@ class Layer(ctypes.Structure):
     ]
 
 
-class Step(ctypes.Structure):
-    """The source's `Step`."""
+class StepStruct(ctypes.Structure):
+    """The source's `StepStruct`."""
 
     _fields_ = [
         ("layers", _PLACE),
         *((name, _LONG) for name in ("count", "rows", "width", "scratch")),
         *((name, _PLACE) for name in ("products", "by_panels", "available")),
-        ("norm", Norm),
+        ("norm", NormStruct),
         *((name, _INT) for name in ("threads", "half")),
         *((name, _PLACE) for name in ("starts", "offsets")),
         *((name, _LONG) for name in ("sequences", "row", "out_row")),
@@ -113,11 +113,13 @@ def is_by_panels(product: Product, rows: int) -> bool:
     """Whether products with so many rows are made from panels, at the pace of the largest products."""
     kernels = library("products")
     assert kernels is not None
-    sizes = Sizes(product.count, rows, product.depth, product.group, product.kind, 0, product.integer, 1, 0, 0)
+    sizes = ProductSizes(product.count, rows, product.depth, product.group, product.kind, 0, product.integer, 1, 0, 0)
     return bool(kernels.qkv_by_panels(ctypes.byref(sizes)))
 
 
-def step_of(x: Tensor, layers: ctypes.Array[Layer], count: int, scratch: int, norm: Norm, half: bool = False) -> Step:
+def step_of(
+    x: Tensor, layers: ctypes.Array[LayerStruct], count: int, scratch: int, norm: NormStruct, half: bool = False
+) -> StepStruct:
     """Describe a step of the first `count` layers and the final norm over x (rows, width), a contiguous fp32 tensor.
 
     Raises ValueError for no rows or more layers than there are.
@@ -131,4 +133,4 @@ def step_of(x: Tensor, layers: ctypes.Array[Layer], count: int, scratch: int, no
     names = ("qkv_products", "qkv_by_panels", "qkv_available")
     calls = [ctypes.cast(getattr(kernels, name), _PLACE) for name in names]
     sizes = count, len(x), x.shape[1], scratch
-    return Step(ctypes.addressof(layers), *sizes, *calls, norm, torch.get_num_threads(), half)
+    return StepStruct(ctypes.addressof(layers), *sizes, *calls, norm, torch.get_num_threads(), half)

@@ -48,8 +48,8 @@ class _Weight(ctypes.Structure):
     _fields_ += [(name, ctypes.c_long) for name in ("outs", "half_bias")]
 
 
-class Sizes(ctypes.Structure):
-    """The source's `Sizes`."""
+class ProductSizes(ctypes.Structure):
+    """The source's `ProductSizes`."""
 
     _fields_ = [(name, ctypes.c_long) for name in ("count", "rows", "depth", "group")]
     _fields_ += [(name, ctypes.c_int) for name in ("kind", "half", "integer", "threads", "activation", "adds")]
@@ -141,5 +141,5 @@ def _weights(*fields: int | None) -> ctypes.Array[_Weight]:
 
 
 @lru_cache(maxsize=4096)
-def _sizes(*fields: int) -> ctypes.Array[Sizes]:
-    return (Sizes * 1)(Sizes(*fields))
+def _sizes(*fields: int) -> ctypes.Array[ProductSizes]:
+    return (ProductSizes * 1)(ProductSizes(*fields))

@@ -28,6 +28,6 @@ def dense_product(
         if not torch.is_grad_enabled() and native.serves(x, matrices):
             return native.products(x, matrices)
         if x.numel() * weight.shape[0] >= onednn.LEAST and onednn.serves(x, weight):
-            out: Tensor = onednn.Linear.apply(x, weight, bias)
+            out: Tensor = onednn.LinearFunction.apply(x, weight, bias)
             return out
     return F.linear(x, weight, bias)

@@ -85,7 +85,7 @@ def workspace(rows: int, outs: int, columns: int) -> int:
     return min(AT_ONCE, outs) * (rows + columns) * torch.float32.itemsize
 
 
-class Linear(torch.autograd.Function):
+class LinearFunction(torch.autograd.Function):
     """x Wᵀ + b with gradients. Gradients of gradients are by PyTorch's operators."""
 
     @staticmethod

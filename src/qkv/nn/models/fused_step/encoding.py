@@ -24,7 +24,7 @@ from ...kernels.cpu.few_queries import is_readable
 from ...kernels.native import encoding as native
 from ...kernels.native.block_sparse import Strides
 from ...kernels.native.decoding import placed
-from ...kernels.native.layers import CROSS, FEED_FORWARD, OWN, Layer, is_by_panels
+from ...kernels.native.layers import CROSS, FEED_FORWARD, OWN, LayerStruct, is_by_panels
 from ...kernels.native.products import FULL
 from ...kv_cache.cache import Cache
 from ...kv_cache.full import KeyValueState
@@ -77,7 +77,7 @@ class FusedEncoding:
             raise Unfit
         self.known, blocks = Described(), stack.layers
         settings_of([*blocks, stack.norm, *stack.positions])
-        self.layers = (Layer * len(blocks))(*(layer(block, self.known) for block in blocks))
+        self.layers = (LayerStruct * len(blocks))(*(layer(block, self.known) for block in blocks))
         self.norm = self.known.norm(stack.norm)
         self.hooks = [table for block in blocks for table in hooks_of(block)] + hooks_of(stack.norm)
         self.position_of = list(stack.position_of)
@@ -163,7 +163,7 @@ class _Packed:
         return x.contiguous() if x.dtype == torch.float32 else None
 
 
-def _check(made: Layer) -> None:
+def _check(made: LayerStruct) -> None:
     """Raise `Unfit` if a layer's products are not made from panels, or it has cross-attention."""
     products = [
         *((made.qkv, made.out) if made.has[OWN] else ()),
@@ -173,7 +173,7 @@ def _check(made: Layer) -> None:
         raise Unfit
 
 
-def _place(layers: Sequence[Layer], run: Pass, packed: _Packed, alive: list[Tensor]) -> bool:
+def _place(layers: Sequence[LayerStruct], run: Pass, packed: _Packed, alive: list[Tensor]) -> bool:
     """Describe the rotations and the bias of a batch; False if the kernels can't do it."""
     cos = sin = bias = None
     if run.tables is not None:

@@ -24,7 +24,7 @@ from ...positions.rotary import RotaryTurn
 Shape = tuple[int, int, torch.dtype]  # rows, tokens of each, and their dtype
 
 
-class Group:
+class LayerGroup:
     """Attention layers with one pattern, number of heads, position scheme and slot table, in an array of descriptions."""
 
     def __init__(self, indices: list[int], modules: list[MultiHeadAttention], layers: Any, name: str) -> None:
@@ -33,17 +33,17 @@ class Group:
         self.described = [getattr(layers[i], name) for i in indices]  # a part of the array
         self.shape: Shape | None = None  # of the tokens that are described
         self.hides = True  # whether a mask or bias is described
-        offset = getattr(native.Layer, name).offset
+        offset = getattr(native.LayerStruct, name).offset
         self._mask, self._bias, self._queries, self._keys = (
-            self._column(decoding.Attention, field, offset) for field in ("mask", "bias", "queries", "keys")
+            self._column(decoding.AttentionStruct, field, offset) for field in ("mask", "bias", "queries", "keys")
         )
         self._mask_steps, self._bias_steps = (
-            self._column(decoding.Attention, field, offset, 4) for field in ("mask_steps", "bias_steps")
+            self._column(decoding.AttentionStruct, field, offset, 4) for field in ("mask_steps", "bias_steps")
         )
 
     def _column(self, of: type[ctypes.Structure], name: str, offset: int = 0, count: int = 1) -> Any:
         """A field of all layers as an array (layers, count)."""
-        field, step = getattr(of, name), ctypes.sizeof(native.Layer)
+        field, step = getattr(of, name), ctypes.sizeof(native.LayerStruct)
         size = field.size // count
         return np.ndarray((len(self.layers), count), f"i{size}", self.layers, offset + field.offset, (step, size))
 
@@ -81,7 +81,7 @@ class Group:
             to[self.indices], steps[self.indices] = place or 0, list(own)
 
 
-class OwnGroup(Group):
+class OwnGroup(LayerGroup):
     """Self-attention, whose keys and values are in buffers with slots to spare."""
 
     def __init__(
@@ -90,7 +90,7 @@ class OwnGroup(Group):
         super().__init__(indices, modules, layers, "own")
         self.states, self.buffers, self.slots = states, list[KeysValues](), 0
         self._slot, self._cos, self._sin, self._table_step = (
-            self._column(native.Layer, field) for field in ("slot", "cos", "sin", "table_step")
+            self._column(native.LayerStruct, field) for field in ("slot", "cos", "sin", "table_step")
         )
 
     def describe(self, shape: Shape) -> bool:
@@ -138,7 +138,7 @@ class OwnGroup(Group):
         return True
 
 
-class CrossGroup(Group):
+class CrossGroup(LayerGroup):
     """Cross-attention, whose keys and values come from the encoder. The rows of a source are queries of one sequence."""
 
     def __init__(

@@ -18,10 +18,10 @@ from ...kernels.cpu.few_queries import is_readable
 from ...kernels.native import decoding
 from ...kernels.native import decoding_step as native
 from ...kernels.native import row_selection as row_selection  # for the caches of fused steps
-from ...kernels.native.layers import Layer
+from ...kernels.native.layers import LayerStruct
 from ...kv_cache.cache import Cache
 from ...kv_cache.full import CrossState, KeyValueState
-from .groups import Group, cross_groups, own_groups
+from .groups import LayerGroup, cross_groups, own_groups
 from .layers import Described, Unfit, are_original, hooks_of, is_simple, layer, settings_of
 
 _GLOBAL_HOOKS = (hooks._global_forward_hooks, hooks._global_forward_pre_hooks)
@@ -61,7 +61,7 @@ class FusedStep:
         blocks = stack.layers
         _check(blocks, cache)
         described = [layer(block, self.known) for block in blocks]
-        self.layers = (Layer * len(described))(*described)
+        self.layers = (LayerStruct * len(described))(*described)
         self.norm = self.known.norm(stack.norm)
         if len(stack.between) or stack.placement.streams > 1 or not all(map(is_simple, stack.positions)):
             raise Unfit
@@ -108,7 +108,7 @@ class FusedStep:
             if run.attend is not attend or run.extras is not None or run.split is not None:
                 return None
         shape = (*x.shape[:2], x.dtype)
-        groups: tuple[Group, ...] = (*self.own, *self.cross)
+        groups: tuple[LayerGroup, ...] = (*self.own, *self.cross)
         if not all(group.describe(shape) for group in groups):
             return None
         alive: list[Tensor] = []

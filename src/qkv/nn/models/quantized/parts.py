@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ...layers.grouped_linear import GroupedLinear
 
 
-class Part(NamedTuple):
+class QuantizedPart(NamedTuple):
     """A matrix (d_out, d_in) of a layer; `expert` is None in a linear layer."""
 
     path: str
@@ -32,12 +32,12 @@ def names(path: str, layer: nn.Module) -> list[str]:
     return [path] if count is None else [f"{path}.{e}" for e in range(count)]
 
 
-def parts(layers: Mapping[str, Any]) -> dict[str, Part]:
+def parts(layers: Mapping[str, Any]) -> dict[str, QuantizedPart]:
     """All matrices of layers by their names."""
-    found: dict[str, Part] = {}
+    found: dict[str, QuantizedPart] = {}
     for path, layer in layers.items():
         if experts_of(layer) is None:
-            found[path] = Part(path, None, layer.weight)
+            found[path] = QuantizedPart(path, None, layer.weight)
         else:
-            found |= {name: Part(path, e, layer.weight[e]) for e, name in enumerate(names(path, layer))}
+            found |= {name: QuantizedPart(path, e, layer.weight[e]) for e, name in enumerate(names(path, layer))}
     return found

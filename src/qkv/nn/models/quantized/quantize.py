@@ -20,7 +20,7 @@ from ...quantization.methods.rtn import rtn
 from ...quantization.scheme import Method, Scheme, check_method
 from ..transformer import TransformerModel
 from .moments import Forward, Moments, moments
-from .parts import Part, experts_of, names, parts
+from .parts import QuantizedPart, experts_of, names, parts
 from .select import group_sizes, matrices
 from .smoothing import smoothings
 
@@ -147,7 +147,9 @@ class _Work:
                 self.model, path, QuantizedMatrix(whole, self.scheme.activations, layer.weight.dtype, experts_of(layer))
             )
 
-    def _packed(self, name: str, part: Part, seen: Mapping[str, Moments], seconds: Mapping[str, Tensor]) -> Packed:
+    def _packed(
+        self, name: str, part: QuantizedPart, seen: Mapping[str, Moments], seconds: Mapping[str, Tensor]
+    ) -> Packed:
         settings = (self.scheme.format, self.groups[part.path], self.scheme.symmetric)
         weight = part.weight.flatten(0, -2)
         if name not in seen or self.method == "rtn":
@@ -158,11 +160,13 @@ class _Work:
             return rtn(weight, *settings)
         return (gptq if self.method == "gptq" else awq.clipped)(weight, *settings, second=seconds[name])
 
-    def _are_enough(self, part: Part, seen: Moments) -> bool:
+    def _are_enough(self, part: QuantizedPart, seen: Moments) -> bool:
         """Whether an expert got enough tokens for its errors over other tokens to be smaller too; other layers get all."""
         return part.expert is None or seen.count >= TOKENS[self.method] * part.weight.shape[-1]
 
-    def _smooth(self, every: Mapping[str, Part], seen: Mapping[str, Moments], seconds: dict[str, Tensor]) -> None:
+    def _smooth(
+        self, every: Mapping[str, QuantizedPart], seen: Mapping[str, Moments], seconds: dict[str, Tensor]
+    ) -> None:
         """Move scales from inputs into the weights that read them."""
         for place in smoothings(self.model):
             if not all(name in seen for name in place.readers):
@@ -203,7 +207,7 @@ def _portions(layers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _error(
-    matrices: Mapping[str, Part],
+    matrices: Mapping[str, QuantizedPart],
     packed: Mapping[str, Packed],
     seen: Mapping[str, Moments],
     seconds: Mapping[str, Tensor],

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from ...attention.scores import Score, ScoreModule
 from ...layers.linear import Linear
 from ...layers.shared_matrix import Shared
-from .decoder import Widths
-from .encoder import Memory
+from .decoder import DecoderWidths
+from .encoder import EncodedSource
 
 Projection = Callable[[Float[Tensor, "B G"]], Float[Tensor, "B A"]]
 
@@ -20,18 +20,18 @@ Projection = Callable[[Float[Tensor, "B G"]], Float[Tensor, "B A"]]
 class Align(nn.Module):
     """Global alignment: a_t = softmax_j score(g_t, h_j) over the real tokens of a source."""
 
-    def __init__(self, score: Score, w: Widths) -> None:
+    def __init__(self, score: Score, w: DecoderWidths) -> None:
         super().__init__()
         self.score = score.module(w.d_s, w.d_m)
 
-    def keys(self, memory: Memory) -> Float[Tensor, "B S 1 A"]:
+    def keys(self, memory: EncodedSource) -> Float[Tensor, "B S 1 A"]:
         """Return the keys of a source, computed once for each sentence."""
         return self.score.keys(memory.states[:, :, None])
 
     def forward(
         self,
         g: Float[Tensor, "B T G"],
-        memory: Memory,
+        memory: EncodedSource,
         project_query: Projection | None = None,
         position: Float[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T S"]:
@@ -44,7 +44,7 @@ class Align(nn.Module):
         return (lambda g: g) if matrices is None else Shared(matrices[0].mT)
 
     def scores(
-        self, g: Float[Tensor, "B T G"], memory: Memory, project_query: Projection | None
+        self, g: Float[Tensor, "B T G"], memory: EncodedSource, project_query: Projection | None
     ) -> Float[Tensor, "B T S"]:
         assert memory.keys is not None
         q = self.score.queries(g[:, :, None]) if project_query is None else project_query(g[:, 0])[:, None, None]
@@ -63,7 +63,7 @@ class Windowed(Align):
     predictive (local-p): S · σ(vᵀ tanh(W g_t)), and weights are multiplied by exp(−(j − p_t)² / 2σ²), σ = reach / 2.
     """
 
-    def __init__(self, score: Score, w: Widths, reach: int, predictive: bool) -> None:
+    def __init__(self, score: Score, w: DecoderWidths, reach: int, predictive: bool) -> None:
         super().__init__(score, w)
         self.reach = reach
         layers = (Linear(w.d_s, w.d_s, bias=False), nn.Tanh(), Linear(w.d_s, 1, bias=False)) if predictive else ()
@@ -72,7 +72,7 @@ class Windowed(Align):
     def forward(
         self,
         g: Float[Tensor, "B T G"],
-        memory: Memory,
+        memory: EncodedSource,
         project_query: Projection | None = None,
         position: Float[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T S"]:
@@ -95,18 +95,18 @@ class Located(Align):
     W_a has `longest` rows, and later tokens have no weight.
     """
 
-    def __init__(self, w: Widths, longest: int) -> None:
+    def __init__(self, w: DecoderWidths, longest: int) -> None:
         nn.Module.__init__(self)
         self.score, self.longest = ScoreModule(), longest
         self.weight = nn.Parameter(torch.empty(longest, w.d_s))
 
-    def keys(self, memory: Memory) -> Float[Tensor, "B S 1 A"]:
+    def keys(self, memory: EncodedSource) -> Float[Tensor, "B S 1 A"]:
         rows = self.weight[_positions(memory).clamp(0, self.longest - 1)]
         # A batch without padding has one row of positions.
         return rows.expand(memory.states.shape[0], -1, -1)[:, :, None]
 
     def scores(
-        self, g: Float[Tensor, "B T G"], memory: Memory, project_query: Projection | None
+        self, g: Float[Tensor, "B T G"], memory: EncodedSource, project_query: Projection | None
     ) -> Float[Tensor, "B T S"]:
         scores = super().scores(g, memory, project_query)
         if not torch.compiler.is_exporting() and scores.shape[-1] <= self.longest:
@@ -114,12 +114,12 @@ class Located(Align):
         return _masked(scores, (_positions(memory) >= self.longest)[:, None])
 
 
-def _positions(memory: Memory) -> Int[Tensor, "B S"]:
+def _positions(memory: EncodedSource) -> Int[Tensor, "B S"]:
     """Position of each column's token in its row, from 0."""
     return memory.layout.valid.cumsum(1) - 1
 
 
-def _padding(memory: Memory) -> Tensor | None:
+def _padding(memory: EncodedSource) -> Tensor | None:
     """(B, 1, S), True at padding; None without padding."""
     return None if memory.layout.padding == "none" else ~memory.layout.valid[:, None]
 

@@ -23,42 +23,42 @@ from ...attention.scores import Additive, ExactMatch, General, Score
 from ...kernels.plan import Plan
 from ...kernels.request import Request
 from ...layers.linear import Linear
-from ...layers.rnn import GATES, Recurrence, Rows, States
+from ...layers.rnn import GATES, PaddedRows, Recurrence, States
 from ...layers.shared_matrix import Shared
 from ...patterns.basic import Full
 from .alignment import Align, Located, Windowed
 from .decoder import (
     Bridge,
     Context,
-    Decoder,
     DecoderState,
-    Kept,
+    DecoderWidths,
+    KeptElements,
     Maxout,
-    Widths,
+    RecurrentDecoder,
     as_state,
     dense,
     recurrence,
     recurrent_states,
     state_size,
 )
-from .encoder import Memory
+from .encoder import EncodedSource
 
 NAME = "decoder.cross"  # name of the layer in requests to a tap
 
 
-class AttentiveDecoder(Decoder):
+class AttentiveDecoder(RecurrentDecoder):
     """Base class of both: keys, projected states, and reports to a tap."""
 
     align: Align
 
-    def prepare(self, memory: Memory) -> Memory:
+    def prepare(self, memory: EncodedSource) -> EncodedSource:
         return replace(memory, keys=self.align.keys(memory), projected=self.project(memory.states))
 
     def project(self, states: Float[Tensor, "B S M"]) -> Float[Tensor, "B S G"]:
         """Return W_c h_j for every token of the source."""
         raise NotImplementedError
 
-    def _report(self, queries: Tensor, weights: Tensor, rows: Rows | None, memory: Memory) -> None:
+    def _report(self, queries: Tensor, weights: Tensor, rows: PaddedRows | None, memory: EncodedSource) -> None:
         """Report the alignment to a tap, as attention of one head whose weights are known."""
         if not tap.recording():
             return
@@ -70,10 +70,10 @@ class AttentiveDecoder(Decoder):
         tap.offer(Request(queries[:, :, None], memory.keys, values, *settings, known_weights=weights[:, None]))
 
 
-class Steps:
+class RecurrenceSteps:
     """A loop over the steps of a recurrence; with `rows`, states don't change beyond the end of a row."""
 
-    def __init__(self, layers: Recurrence, state: DecoderState, rows: Rows | None, width: int) -> None:
+    def __init__(self, layers: Recurrence, state: DecoderState, rows: PaddedRows | None, width: int) -> None:
         self.step = layers.by_steps()
         self.states: list[States] = list(zip(*(t.unbind(0) for t in recurrent_states(state)), strict=True))
         device = state["h"].device
@@ -110,16 +110,16 @@ class Bahdanau(Context, kind="bahdanau"):
     score: Score = Additive()
     d_o: int | None = Field(default=None, gt=0)
 
-    def width(self, w: Widths) -> int:
+    def width(self, w: DecoderWidths) -> int:
         return self.d_o or w.d_e
 
-    def check(self, w: Widths) -> None:
+    def check(self, w: DecoderWidths) -> None:
         _check(self.score, w)
 
-    def module(self, w: Widths) -> Decoder:
+    def module(self, w: DecoderWidths) -> RecurrentDecoder:
         return BahdanauDecoder(self, w)
 
-    def cost(self, w: Widths, tokens: int, source: int) -> dict[str, Cost]:
+    def cost(self, w: DecoderWidths, tokens: int, source: int) -> dict[str, Cost]:
         """W_c h_j is computed once for each source token, and steps take means of that width."""
         d_gates = GATES[w.cell] * w.d_s
         layers, projected = recurrence(w, w.d_e + w.d_m, tokens), 2 * w.d_m * d_gates * (source - tokens)
@@ -129,18 +129,18 @@ class Bahdanau(Context, kind="bahdanau"):
             "readout": dense(w.d_s + w.d_e + w.d_m, 2 * self.width(w), tokens),
         }
 
-    def kept(self, w: Widths) -> Kept:
+    def kept(self, w: DecoderWidths) -> KeptElements:
         source = self.score.width(w.d_m) + w.d_m + GATES[w.cell] * w.d_s
-        return Kept(state_size(w), source, source)
+        return KeptElements(state_size(w), source, source)
 
 
-def _check(score: Score, w: Widths) -> None:
+def _check(score: Score, w: DecoderWidths) -> None:
     if isinstance(score, ExactMatch):
         raise ValueError("learned states are never equal, so the score exact-match would be 0 everywhere; take another")
     score.check(w.d_s, w.d_m)
 
 
-def _attention_cost(score: Score, w: Widths, tokens: int, source: int, values: int) -> Cost:
+def _attention_cost(score: Score, w: DecoderWidths, tokens: int, source: int, values: int) -> Cost:
     """Cost of scores, and of weighted means of values of this width."""
     return score.cost(w.d_s, w.d_m, 1, 1, tokens, source) + Cost(
         flops=2 * tokens * source * (score.width(w.d_m) + values)
@@ -152,7 +152,7 @@ class BahdanauDecoder(AttentiveDecoder):
 
     bridge: Bridge
 
-    def __init__(self, spec: Bahdanau, w: Widths) -> None:
+    def __init__(self, spec: Bahdanau, w: DecoderWidths) -> None:
         super().__init__()
         self.align = Align(spec.score, w)
         self.bridge = Bridge(w.d_h, w)
@@ -163,17 +163,22 @@ class BahdanauDecoder(AttentiveDecoder):
     def project(self, states: Float[Tensor, "B S M"]) -> Float[Tensor, "B S G"]:
         return F.linear(states, self.layers.columns(self.d_e))
 
-    def begin(self, memory: Memory) -> DecoderState:
+    def begin(self, memory: EncodedSource) -> DecoderState:
         assert memory.final is not None
         return as_state(self.bridge(memory.final[:, -1]))
 
     def forward(
-        self, x: Float[Tensor, "B T E"], rows: Rows | None, memory: Memory, state: DecoderState, finals: bool
+        self,
+        x: Float[Tensor, "B T E"],
+        rows: PaddedRows | None,
+        memory: EncodedSource,
+        state: DecoderState,
+        finals: bool,
     ) -> tuple[Float[Tensor, "B T W"], DecoderState]:
         assert memory.projected is not None
         inputs, contexts = self.layers.read(x).unbind(1), Shared(memory.projected)
         project_query = self.align.query_projection()
-        steps = Steps(self.layers, state, rows if finals else None, x.shape[1])
+        steps = RecurrenceSteps(self.layers, state, rows if finals else None, x.shape[1])
         before, tops, weights = [], [], []
         for t, gates in enumerate(inputs):
             before.append(steps.top)
@@ -223,21 +228,21 @@ class Luong(Context, kind="luong"):
     def _given(self, name: str) -> bool:
         return bool(getattr(self, name) != type(self).model_fields[name].default)
 
-    def check(self, w: Widths) -> None:
+    def check(self, w: DecoderWidths) -> None:
         if self.alignment != "location":
             _check(self.score, w)
 
-    def module(self, w: Widths) -> Decoder:
+    def module(self, w: DecoderWidths) -> RecurrentDecoder:
         return LuongDecoder(self, w)
 
-    def align(self, w: Widths) -> Align:
+    def align(self, w: DecoderWidths) -> Align:
         if self.alignment == "location":
             return Located(w, self.longest)
         if self.alignment == "global":
             return Align(self.score, w)
         return Windowed(self.score, w, self.reach, self.alignment == "predictive")
 
-    def cost(self, w: Widths, tokens: int, source: int) -> dict[str, Cost]:
+    def cost(self, w: DecoderWidths, tokens: int, source: int) -> dict[str, Cost]:
         """A window counts as all tokens, since the scores of all are computed."""
         combine = dense(w.d_s, w.d_s, tokens, bias=False) + dense(w.d_m, w.d_s, source, bias=False)
         window = dense(w.d_s, w.d_s, tokens, False) + dense(w.d_s, 1, tokens, False)
@@ -250,17 +255,17 @@ class Luong(Context, kind="luong"):
             "readout": combine,
         }
 
-    def kept(self, w: Widths) -> Kept:
+    def kept(self, w: DecoderWidths) -> KeptElements:
         """A step reads keys and projected states. The states are kept too, but not read."""
         keys = w.d_s if self.alignment == "location" else self.score.width(w.d_m)
         row = state_size(w) + w.d_s * self.feeding + (self.alignment == "monotonic")
-        return Kept(row, keys + w.d_m + w.d_s, keys + w.d_s)
+        return KeptElements(row, keys + w.d_m + w.d_s, keys + w.d_s)
 
 
 class LuongDecoder(AttentiveDecoder):
     """The module of `Luong`."""
 
-    def __init__(self, spec: Luong, w: Widths) -> None:
+    def __init__(self, spec: Luong, w: DecoderWidths) -> None:
         super().__init__()
         self.align = spec.align(w)
         self.feeding, self.counting, self.wants_finals = spec.feeding, spec.alignment == "monotonic", w.fits
@@ -272,14 +277,19 @@ class LuongDecoder(AttentiveDecoder):
     def project(self, states: Float[Tensor, "B S M"]) -> Float[Tensor, "B S G"]:
         return F.linear(states, self.combine.weight[:, : self.d_m])
 
-    def begin(self, memory: Memory) -> DecoderState:
+    def begin(self, memory: EncodedSource) -> DecoderState:
         state = super().begin(memory)
         zeros = state["h"].new_zeros(1, *state["h"].shape[1:])
         fed = {"fed": zeros} if self.feeding else {}
         return state | fed | ({"place": zeros[..., :1]} if self.counting else {})
 
     def forward(
-        self, x: Float[Tensor, "B T E"], rows: Rows | None, memory: Memory, state: DecoderState, finals: bool
+        self,
+        x: Float[Tensor, "B T E"],
+        rows: PaddedRows | None,
+        memory: EncodedSource,
+        state: DecoderState,
+        finals: bool,
     ) -> tuple[Float[Tensor, "B T W"], DecoderState]:
         assert memory.projected is not None
         position = state["place"][0] + torch.arange(x.shape[1], device=x.device) if self.counting else None
@@ -297,14 +307,14 @@ class LuongDecoder(AttentiveDecoder):
         return out, after if finals else {}
 
     def _by_steps(
-        self, x: Tensor, rows: Rows | None, memory: Memory, state: DecoderState, position: Tensor | None
+        self, x: Tensor, rows: PaddedRows | None, memory: EncodedSource, state: DecoderState, position: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, DecoderState]:
         """Return states, weights and s̃ of all steps, each of which reads the previous s̃, and the state after them."""
         assert memory.projected is not None
         contexts, project_query = Shared(memory.projected), self.align.query_projection()
         combine = Shared(self.combine.weight[:, self.d_m :].mT)
         feed = Shared(self.layers.columns(x.shape[-1]).mT)
-        steps, fed = Steps(self.layers, state, rows, x.shape[1]), state["fed"][0]
+        steps, fed = RecurrenceSteps(self.layers, state, rows, x.shape[1]), state["fed"][0]
         tops, weights, outs = [], [], []
         for t, gates in enumerate(self.layers.read(x).unbind(1)):
             steps.advance(gates + feed(fed), t)

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 
 from ....core.spec import Cost, Spec
 from ...layers.linear import Linear
-from ...layers.rnn import Cell, Recurrence, Rows, States, rnn_flops, rnn_parameters
-from .encoder import Memory
+from ...layers.rnn import Cell, PaddedRows, Recurrence, States, rnn_flops, rnn_parameters
+from .encoder import EncodedSource
 
 DecoderState = dict[str, Float[Tensor, "L B D"]]  # carried from one call to the next, in caches too
 
 
-class Widths(NamedTuple):
+class DecoderWidths(NamedTuple):
     """Sizes that a decoder depends on. d_e: embeddings; d_s: its states; d_m: memory, both directions; d_h: one direction.
 
     `fits`: the encoder's last states have the shapes of the decoder's first ones, layer by layer.
@@ -37,7 +37,7 @@ class Widths(NamedTuple):
     fits: bool
 
 
-class Kept(NamedTuple):
+class KeptElements(NamedTuple):
     """Elements that decoding keeps per row and per source token, and how many of the latter each step reads."""
 
     row: int
@@ -48,37 +48,37 @@ class Kept(NamedTuple):
 class Context(Spec, role="context"):
     """Base class of contexts: what a recurrent decoder reads of the source when it predicts a token."""
 
-    def width(self, w: Widths) -> int:
+    def width(self, w: DecoderWidths) -> int:
         """Width of the head's input."""
         return w.d_s
 
-    def check(self, w: Widths) -> None:
+    def check(self, w: DecoderWidths) -> None:
         """Raise ValueError for widths that don't fit together."""
 
-    def module(self, w: Widths) -> Decoder:
+    def module(self, w: DecoderWidths) -> RecurrentDecoder:
         raise NotImplementedError
 
-    def cost(self, w: Widths, tokens: int, source: int) -> dict[str, Cost]:
+    def cost(self, w: DecoderWidths, tokens: int, source: int) -> dict[str, Cost]:
         """Cost of one sentence by part: `decoder`, `attention` if there is any, `readout`."""
         raise NotImplementedError
 
-    def kept(self, w: Widths) -> Kept:
+    def kept(self, w: DecoderWidths) -> KeptElements:
         """Return the number of elements that decoding keeps."""
-        return Kept(state_size(w))
+        return KeptElements(state_size(w))
 
 
-class Decoder(nn.Module):
+class RecurrentDecoder(nn.Module):
     """Base class of the modules of a `Context`. Between two calls its state is a dictionary of tensors (·, B, d)."""
 
     layers: Recurrence
     bridge: Bridge | None
     wants_finals = False  # whether the encoder has to keep the last states of all its layers
 
-    def prepare(self, memory: Memory) -> Memory:
+    def prepare(self, memory: EncodedSource) -> EncodedSource:
         """Compute what depends on the source alone, once for each sentence."""
         return memory
 
-    def begin(self, memory: Memory) -> DecoderState:
+    def begin(self, memory: EncodedSource) -> DecoderState:
         """Return the state before the first token: the encoder's last states, or the bridge of the top layer's."""
         if self.bridge is None:
             return as_state(memory.finals)
@@ -86,7 +86,12 @@ class Decoder(nn.Module):
         return as_state(self.bridge(memory.final.flatten(1)))
 
     def forward(
-        self, x: Float[Tensor, "B T E"], rows: Rows | None, memory: Memory, state: DecoderState, finals: bool
+        self,
+        x: Float[Tensor, "B T E"],
+        rows: PaddedRows | None,
+        memory: EncodedSource,
+        state: DecoderState,
+        finals: bool,
     ) -> tuple[Float[Tensor, "B T W"], DecoderState]:
         """Return the head's input at each token, and the state after the last one (with `finals`; else it may be empty)."""
         raise NotImplementedError
@@ -105,7 +110,7 @@ def as_state(states: States | None, **more: Tensor) -> DecoderState:
 class Bridge(nn.Module):
     """Initial states of a decoder from one vector z of the source: tanh(W z + b) for every layer."""
 
-    def __init__(self, d_in: int, w: Widths) -> None:
+    def __init__(self, d_in: int, w: DecoderWidths) -> None:
         super().__init__()
         self.shape = (1 + (w.cell == "lstm"), w.n_layers, w.d_s)
         self.linear = Linear(d_in, state_size(w))
@@ -115,7 +120,7 @@ class Bridge(nn.Module):
         return tuple(t.contiguous() for t in states.permute(1, 2, 0, 3).unbind(0))
 
 
-def state_size(w: Widths) -> int:
+def state_size(w: DecoderWidths) -> int:
     """Number of elements of all states of a decoder, for one row."""
     return (1 + (w.cell == "lstm")) * w.n_layers * w.d_s
 
@@ -136,7 +141,7 @@ def dense(d_in: int, d_out: int, tokens: int = 1, bias: bool = True) -> Cost:
     return Cost(d_in * d_out + d_out * bias, 2 * d_in * d_out * tokens)
 
 
-def recurrence(w: Widths, d_in: int, tokens: int) -> Cost:
+def recurrence(w: DecoderWidths, d_in: int, tokens: int) -> Cost:
     """Cost of a decoder's recurrent layers."""
     sizes = (w.cell, d_in, w.d_s, w.n_layers)
     return Cost(rnn_parameters(*sizes), rnn_flops(*sizes) * tokens)
@@ -148,25 +153,30 @@ class FinalState(Context, kind="final-state"):
     States that don't fit (another cell, width or depth, two directions) go through tanh(W z + b).
     """
 
-    def module(self, w: Widths) -> Decoder:
+    def module(self, w: DecoderWidths) -> RecurrentDecoder:
         return FinalStateDecoder(w)
 
-    def cost(self, w: Widths, tokens: int, source: int) -> dict[str, Cost]:
+    def cost(self, w: DecoderWidths, tokens: int, source: int) -> dict[str, Cost]:
         total = recurrence(w, w.d_e, tokens)
         return {"decoder": total if w.fits else total + dense(w.d_m, state_size(w))}
 
 
-class FinalStateDecoder(Decoder):
+class FinalStateDecoder(RecurrentDecoder):
     """The module of `FinalState`."""
 
-    def __init__(self, w: Widths) -> None:
+    def __init__(self, w: DecoderWidths) -> None:
         super().__init__()
         self.wants_finals = w.fits
         self.layers = Recurrence(w.cell, w.d_e, w.d_s, w.n_layers, dropout=w.dropout)
         self.bridge = None if w.fits else Bridge(w.d_m, w)
 
     def forward(
-        self, x: Float[Tensor, "B T E"], rows: Rows | None, memory: Memory, state: DecoderState, finals: bool
+        self,
+        x: Float[Tensor, "B T E"],
+        rows: PaddedRows | None,
+        memory: EncodedSource,
+        state: DecoderState,
+        finals: bool,
     ) -> tuple[Float[Tensor, "B T W"], DecoderState]:
         out, last = self.layers(x, rows, recurrent_states(state), finals)
         return out, as_state(last)
@@ -182,41 +192,46 @@ class FixedContext(Context, kind="fixed-context"):
 
     d_o: int | None = Field(default=None, gt=0)
 
-    def width(self, w: Widths) -> int:
+    def width(self, w: DecoderWidths) -> int:
         return self.d_o or w.d_e
 
-    def module(self, w: Widths) -> Decoder:
+    def module(self, w: DecoderWidths) -> RecurrentDecoder:
         return FixedContextDecoder(w, self.width(w))
 
-    def cost(self, w: Widths, tokens: int, source: int) -> dict[str, Cost]:
+    def cost(self, w: DecoderWidths, tokens: int, source: int) -> dict[str, Cost]:
         begin = dense(w.d_m, w.d_m) + dense(w.d_m, state_size(w))
         readout = dense(w.d_s + w.d_e + w.d_m, 2 * self.width(w), tokens)
         return {"decoder": recurrence(w, w.d_e + w.d_m, tokens) + begin, "readout": readout}
 
-    def kept(self, w: Widths) -> Kept:
-        return Kept(state_size(w) + w.d_m)
+    def kept(self, w: DecoderWidths) -> KeptElements:
+        return KeptElements(state_size(w) + w.d_m)
 
 
-class FixedContextDecoder(Decoder):
+class FixedContextDecoder(RecurrentDecoder):
     """The module of `FixedContext`."""
 
     bridge: Bridge
 
-    def __init__(self, w: Widths, d_o: int) -> None:
+    def __init__(self, w: DecoderWidths, d_o: int) -> None:
         super().__init__()
         self.summary = Linear(w.d_m, w.d_m)
         self.bridge = Bridge(w.d_m, w)
         self.layers = Recurrence(w.cell, w.d_e + w.d_m, w.d_s, w.n_layers, dropout=w.dropout)
         self.readout = Maxout(w.d_s + w.d_e + w.d_m, d_o)
 
-    def begin(self, memory: Memory) -> DecoderState:
+    def begin(self, memory: EncodedSource) -> DecoderState:
         assert memory.final is not None
         z = memory.final.flatten(1)
         c = torch.tanh(self.summary(z)).to(z.dtype)
         return as_state(self.bridge(c), context=c[None])
 
     def forward(
-        self, x: Float[Tensor, "B T E"], rows: Rows | None, memory: Memory, state: DecoderState, finals: bool
+        self,
+        x: Float[Tensor, "B T E"],
+        rows: PaddedRows | None,
+        memory: EncodedSource,
+        state: DecoderState,
+        finals: bool,
     ) -> tuple[Float[Tensor, "B T W"], DecoderState]:
         c = state["context"][0][:, None].expand(-1, x.shape[1], -1)
         inputs = torch.cat([x, c], -1)

@@ -1,4 +1,4 @@
-"""Recurrent encoder (RNN, GRU or LSTM, in one or both directions), and its output `Memory`."""
+"""Recurrent encoder (RNN, GRU or LSTM, in one or both directions), and its output `EncodedSource`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ....core.layout import Layout
-from ...layers.rnn import Cell, Recurrence, Rows, States, take
+from ...layers.rnn import Cell, PaddedRows, Recurrence, States, take
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
+class EncodedSource:
     """An encoded source.
 
     states: h_j of every token, both directions concatenated. layout: their layout.
@@ -40,22 +40,22 @@ class RecurrentEncoder(nn.Module):
         self.reverse = reverse
         self.layers = Recurrence(cell, d_in, d_h, n_layers, directions, dropout)
 
-    def forward(self, x: Float[Tensor, "B S E"], layout: Layout, finals: bool) -> Memory:
+    def forward(self, x: Float[Tensor, "B S E"], layout: Layout, finals: bool) -> EncodedSource:
         """Encode a source; with `finals` keep the last states of all layers. Raises ValueError if a row has no tokens."""
-        rows = Rows.of(layout, len(x))
+        rows = PaddedRows.of(layout, len(x))
         check_lengths(x, rows)
         x = x if rows is None else rows.gather(x)
         states, last = self.layers(self._reversed(x, rows), rows, finals=finals)
         final = self._final(states, rows)
         states = self._reversed(states, rows)
-        return Memory(states if rows is None else rows.spread(states), layout, final, last if finals else None)
+        return EncodedSource(states if rows is None else rows.spread(states), layout, final, last if finals else None)
 
-    def _reversed(self, x: Tensor, rows: Rows | None) -> Tensor:
+    def _reversed(self, x: Tensor, rows: PaddedRows | None) -> Tensor:
         if not self.reverse:
             return x
         return x.flip(1) if rows is None else take(x, rows.reversed(x.shape[1], x.device))
 
-    def _final(self, states: Tensor, rows: Rows | None) -> Float[Tensor, "B N D"]:
+    def _final(self, states: Tensor, rows: PaddedRows | None) -> Float[Tensor, "B N D"]:
         """Return the last state of each direction: forward at a row's last token, backward at its first."""
         d = self.layers.d_out
         ends = states[:, -1, :d] if rows is None else take(states[..., :d], rows.ends(states.device) - 1)[:, 0]
@@ -63,7 +63,7 @@ class RecurrentEncoder(nn.Module):
         return torch.stack(both, 1)
 
 
-def check_lengths(x: Tensor, rows: Rows | None) -> None:
+def check_lengths(x: Tensor, rows: PaddedRows | None) -> None:
     """Raise ValueError for a row without tokens."""
     empty = 0 if x.shape[1] == 0 else None
     if rows is not None and 0 in rows.lengths:

@@ -20,13 +20,13 @@ from ...kv_cache.slot_table import SlotTables
 from ...layers.dropout import dropout
 from ...layers.embedding import Embedding
 from ...layers.losses import LossSums
-from ...layers.rnn import Cell, Recurrence, Rows, rnn_flops, rnn_parameters
+from ...layers.rnn import Cell, PaddedRows, Recurrence, rnn_flops, rnn_parameters
 from ..base import ModelModule, ModelSpec, layout_of
 from ..heads.text import LanguageModel
 from ..initialization import Glorot, Initialization
 from .attention import Bahdanau
-from .decoder import Context, Decoder, DecoderState, Widths
-from .encoder import Memory, RecurrentEncoder
+from .decoder import Context, DecoderState, DecoderWidths, RecurrentDecoder
+from .encoder import EncodedSource, RecurrentEncoder
 from .initialization import Uniform  # noqa: F401  # registers the scheme
 
 Depth = Field(default=1, gt=0, le=512)
@@ -78,13 +78,13 @@ class Recurrent(ModelSpec, kind="recurrent"):
         return self
 
     @property
-    def widths(self) -> Widths:
+    def widths(self) -> DecoderWidths:
         """The sizes that the decoder depends on."""
         cell = self.decoder_cell or self.cell
         shapes = ((self.cell, self.d_h, self.encoder_layers), (cell, self.d_s, self.decoder_layers))
         fits = self.directions == 1 and shapes[0] == shapes[1]
         d_m = self.directions * self.d_h
-        return Widths(cell, self.d_e, self.d_s, d_m, self.d_h, self.decoder_layers, self.dropout, fits)
+        return DecoderWidths(cell, self.d_e, self.d_s, d_m, self.d_h, self.decoder_layers, self.dropout, fits)
 
     @property
     def is_encoder_decoder(self) -> bool:
@@ -145,7 +145,7 @@ class RecurrentModel(ModelModule):
         self.encoder = RecurrentEncoder(
             spec.cell, spec.d_e, spec.d_h, spec.encoder_layers, spec.directions, spec.dropout, spec.reverse
         )
-        self.decoder: Decoder = spec.context.module(spec.widths)
+        self.decoder: RecurrentDecoder = spec.context.module(spec.widths)
         self.head = spec.head.module(spec.d_o, spec.vocab_size)
         self.tie()
 
@@ -161,7 +161,7 @@ class RecurrentModel(ModelModule):
 
     # -- forward ------------------------------------------------------------------------------------------------
 
-    def read(self, ids: Int[Tensor, "B S"], layout: Layout | None = None, mask: Tensor | None = None) -> Memory:
+    def read(self, ids: Int[Tensor, "B S"], layout: Layout | None = None, mask: Tensor | None = None) -> EncodedSource:
         """Encode a source for the decoder. Raises ValueError for a source without tokens."""
         layout = layout_of(ids, layout, mask)
         x = self.source_embedding(ids, None)
@@ -181,10 +181,12 @@ class RecurrentModel(ModelModule):
         if target is None:
             raise ValueError("an encoder–decoder takes the source ids and the target (decoder input) ids")
         memory = self.read(ids, layout, attention_mask)
-        rows = Rows.of(layout_of(target, target_layout, target_mask), len(target))
+        rows = PaddedRows.of(layout_of(target, target_layout, target_mask), len(target))
         return self._decode(target, rows, memory, self.decoder.begin(memory), finals=False)[0]
 
-    def _decode(self, ids: Tensor, rows: Rows | None, memory: Memory, state: DecoderState, finals: bool) -> Any:
+    def _decode(
+        self, ids: Tensor, rows: PaddedRows | None, memory: EncodedSource, state: DecoderState, finals: bool
+    ) -> Any:
         x = self.embedding(ids if rows is None else rows.gather(ids), None)
         out, state = self.decoder(x, rows, memory, state, finals)
         out = out if rows is None else rows.spread(out)
@@ -251,14 +253,14 @@ class RecurrentModel(ModelModule):
             raise ValueError(f"the cache holds {cache.batch_size} rows, and {len(ids)} were fed to it")
         (state,) = cache.layers
         assert isinstance(state, RecurrentState)
-        rows = Rows.of(cache.admit(layout, ids.shape[1], ids.device), len(ids))
+        rows = PaddedRows.of(cache.admit(layout, ids.shape[1], ids.device), len(ids))
         hidden, state.values = self._decode(ids, rows, self._memory(cache), state.values, finals=True)
         return self.head(hidden) if all_positions else self.head(hidden[:, -1:]).squeeze(1)
 
-    def _memory(self, cache: Cache) -> Memory:
+    def _memory(self, cache: Cache) -> EncodedSource:
         if not cache.cross:
-            return Memory(self.embedding.weight.new_empty(0), Layout.full(0))
+            return EncodedSource(self.embedding.weight.new_empty(0), Layout.full(0))
         keys, values = cache.cross[0].keys_values
         d_m = self.spec.widths.d_m
         states, projected = values[:, :, 0, :d_m], values[:, :, 0, d_m:]
-        return Memory(states, cache.cross[0].layout, keys=keys, projected=projected)
+        return EncodedSource(states, cache.cross[0].layout, keys=keys, projected=projected)

@@ -16,10 +16,10 @@ from ....generation import Generation
 from ....look.analysis.head_scores import induction_scores
 from ....look.head_grid import DIVERGED
 from ....look.view.analysis_panels import MOST_TOKENS, head_scores_panel, lens_panel
-from ....look.view.attention import Group, attention_groups, by_group
+from ....look.view.attention import AttentionGroup, attention_groups, by_group
 from ....look.view.axis import Axis, patch_labels, spread, window
 from ....look.view.experts import expert_panels, record_routing
-from ....look.view.figure import Figure, View
+from ....look.view.figure import Figure, InputView
 from ....look.view.labels import find_word, token_labels
 from ....look.view.panels import Panel
 from ....look.view.rollout import rollout_group
@@ -96,10 +96,10 @@ def look(
     return Figure(run.title, views, run.model, first, kind)
 
 
-def _with_panel(views: tuple[View, ...], panel: Panel) -> tuple[View, ...]:
+def _with_panel(views: tuple[InputView, ...], panel: Panel) -> tuple[InputView, ...]:
     """The views with a further panel in the first, or a view of the panel alone."""
     if not views:
-        return (View("", {}, (), panels=(panel,)),)
+        return (InputView("", {}, (), panels=(panel,)),)
     first, *others = views
     return (replace(first, panels=(*first.panels, panel)), *others)
 
@@ -113,7 +113,7 @@ def _view(
     layers: Sequence[int] | None,
     heads: Sequence[int] | None,
     word: str | None,
-) -> View:
+) -> InputView:
     with tap.record_attention() as requests, record_routing(run.model) as routings:
         hidden = passing.run()
     axes = {stack: _axis(sequence, tokens) for stack, sequence in passing.sequences.items()}
@@ -133,13 +133,13 @@ def _view(
     if not groups:
         notes.append(_without_attention(run, [panel["title"] for panel in (*panels, *passing.panels)]))
     facts = (*passing.facts, *_next_token(passing, hidden))
-    return View(text, named, tuple(groups), facts, tuple(notes), focus, (*panels, *passing.panels))
+    return InputView(text, named, tuple(groups), facts, tuple(notes), focus, (*panels, *passing.panels))
 
 
 @torch.inference_mode()
 def recorded_attention(
     run: LoadedModel, call: Callable[[], object], tokens: tuple[int, int] | None = None
-) -> tuple[list[Group], dict[str, Axis]]:
+) -> tuple[list[AttentionGroup], dict[str, Axis]]:
     """Call a function that runs the model of a run once, and return its attention and the axes by their names.
 
     As in `look`, weights are computed for the tokens on display alone, of the first sequence of the batch.
@@ -233,7 +233,9 @@ def _pairs(axes: dict[str, Axis], names: Sequence[str]) -> dict[str, tuple[Axis,
     return pairs
 
 
-def _rollouts(requests: Sequence[Request], pairs: dict[str, tuple[Axis, Axis]], groups: Sequence[Group]) -> list[Group]:
+def _rollouts(
+    requests: Sequence[Request], pairs: dict[str, tuple[Axis, Axis]], groups: Sequence[AttentionGroup]
+) -> list[AttentionGroup]:
     """The rollout of each stack on display."""
     layers = by_group(requests)
     rollouts = (rollout_group(g.name, layers[g.name], pairs[g.name][0]) for g in groups if g.name != "cross")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ....look.view.figure import Figure
 from ....look.view.server import LiveServer
-from ....nn.activations import Change, Scale, sites
+from ....nn.activations import Change, ScaleActivation, sites
 from ..loaded import LoadedModel
 from ..uses import reads_text
 from .figure import look
@@ -36,10 +36,14 @@ def changes_of(changes: Iterable[HeadChange]) -> dict[str, list[Change]]:
     for part, layer, head, factor in changes:
         stack = part.removeprefix("feedforward of ")
         if stack != part:
-            name, change = f"{stack}.layers.{layer}.feedforward", Scale(factor)
+            name, change = f"{stack}.layers.{layer}.feedforward", ScaleActivation(factor)
         else:
             name = f"decoder.layers.{layer}.cross" if part == "cross" else f"{part}.layers.{layer}.attention"
-            name, change = (name, Scale(factor)) if head is None else (f"{name}.heads", Scale(factor, heads=[head]))
+            name, change = (
+                (name, ScaleActivation(factor))
+                if head is None
+                else (f"{name}.heads", ScaleActivation(factor, heads=[head]))
+            )
         named.setdefault(name, []).append(change)
     return named
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ....generation.trace import BeamStep, Choice, Stage, Trace
+from ....generation.trace import BeamStep, Stage, TokenChoice, Trace
 from ....look.view.panels import Branch, Panel, table_panel, tree_panel
 
 Label = Callable[[int], str]
@@ -67,7 +67,7 @@ def _branch(node: _Node, label: Label, best: tuple[int, ...]) -> Branch:
     return Branch(words, node.score, chosen, why, branches)
 
 
-def _choices(choices: Sequence[Choice], label: Label) -> Panel:
+def _choices(choices: Sequence[TokenChoice], label: Label) -> Panel:
     """A row for every token: what was chosen, and the likeliest tokens of each stage."""
     stages = max((choice.stages for choice in choices), key=len)
     rows: list[list[str | float]] = [

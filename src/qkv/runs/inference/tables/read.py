@@ -30,7 +30,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Table:
+class FileTable:
     """The rows of a file.
 
     names:   the columns, in the order of the file.
@@ -56,7 +56,7 @@ def is_table(path: Path) -> bool:
     return Path(bare_name(path)).suffix.lower() in (*FORMATS, *LINES)
 
 
-def read_folder(folder: Path, run: LoadedModel) -> Table:
+def read_folder(folder: Path, run: LoadedModel) -> FileTable:
     """The pictures, sounds or videos below a folder as a table of one column. Raises ValueError if there are none."""
     suffixes, noun = files_of(run)
     below = [file for file in sorted(folder.rglob("*")) if file.is_file()]
@@ -67,12 +67,12 @@ def read_folder(folder: Path, run: LoadedModel) -> Table:
     names = [str(file) for file in files]
     others = f" ({counted(len(below) - len(files), 'other file')} left out)" if len(below) > len(files) else ""
     rows = [{"file": name} for name in names]
-    return Table(
+    return FileTable(
         folder, ("file",), rows, names, names, ("file",), (f"{counted(len(names), noun)} in {folder}{others}",)
     )
 
 
-def read_table(path: Path, run: LoadedModel, command: str, chosen: Sequence[str] = ()) -> Table:
+def read_table(path: Path, run: LoadedModel, command: str, chosen: Sequence[str] = ()) -> FileTable:
     """The rows of a file as inputs of a run for a command. `chosen` names the columns that the run reads, in its order; by
     default they are those of its training data, or have usual names.
 
@@ -89,10 +89,10 @@ def read_table(path: Path, run: LoadedModel, command: str, chosen: Sequence[str]
     read = f"{counted(len(rows), 'row')} of {path.name}; reading {' and '.join(map(repr, columns))}"
     more = "" if chosen else _others(names, columns)
     where = tuple(records.where(i) for i in range(len(rows)))
-    return Table(path, names, rows, inputs, where, columns, (read + more, *notes), delimiter)
+    return FileTable(path, names, rows, inputs, where, columns, (read + more, *notes), delimiter)
 
 
-def read_lines(path: Path) -> Table:
+def read_lines(path: Path) -> FileTable:
     """The lines of a file of any name as texts."""
     return _lines(path, *_encoding(path, None), ())
 
@@ -118,14 +118,14 @@ def _encoding(path: Path, run: LoadedModel | None) -> tuple[str, tuple[str, ...]
     return "utf-8", ()
 
 
-def _lines(path: Path, encoding: str, notes: tuple[str, ...], chosen: Sequence[str]) -> Table:
+def _lines(path: Path, encoding: str, notes: tuple[str, ...], chosen: Sequence[str]) -> FileTable:
     if chosen:
         raise ValueError(f"{path} is a file of lines, which has no columns; leave out --column {chosen[0]}")
     lines = Lines(path, encoding)
     texts = [lines[i] for i in range(len(lines))]
     where = [f"{str(path)!r}, line {i:,}" for i in range(1, len(texts) + 1)]
     note = f"{counted(len(texts), 'line')} of {path.name}, each a text"
-    return Table(path, ("text",), [{"text": text} for text in texts], texts, where, ("text",), (note, *notes))
+    return FileTable(path, ("text",), [{"text": text} for text in texts], texts, where, ("text",), (note, *notes))
 
 
 def _records(

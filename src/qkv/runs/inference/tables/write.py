@@ -16,7 +16,7 @@ from ....data.optional_libraries import optional_library
 from ....io.directories.layout import check_own
 from ...tasks.classes import Classified
 from ...tasks.prediction import Prediction
-from .read import Row, Table
+from .read import FileTable, Row
 
 
 def is_output(path: Path) -> bool:
@@ -68,7 +68,7 @@ def result_of(prediction: Prediction) -> Row:
     return rest if main is None else {"prediction": rest.pop(main), **rest}
 
 
-def write_table(path: Path, table: Table, results: Sequence[Row | None]) -> tuple[str, ...]:
+def write_table(path: Path, table: FileTable, results: Sequence[Row | None]) -> tuple[str, ...]:
     """Write the rows of a table with the results beside them, None for a row without one. Returns notes for the user.
 
     The form is that of the name of `path`. The file is written whole, under another name, and renamed.
@@ -131,7 +131,7 @@ def _cell(value: Any) -> Any:
     return "" if value is None else value
 
 
-def _parquet(path: Path, table: Table, names: Sequence[str], rows: Sequence[Row]) -> bytes:
+def _parquet(path: Path, table: FileTable, names: Sequence[str], rows: Sequence[Row]) -> bytes:
     arrow = optional_library("parquet", f"writing {str(path)!r}", "pyarrow")
     parquet = optional_library("parquet", f"writing {str(path)!r}", "pyarrow.parquet")
     made = arrow.table({name: arrow.array([row.get(name) for row in rows]) for name in names})

@@ -21,9 +21,9 @@ class _TargetObjective(LabelObjective):
         return super().__call__(model, batch)
 
 
-class SpanCorruption(_TargetObjective, kind="span-corruption"):
+class SpanCorruptionObjective(_TargetObjective, kind="span-corruption"):
     """Cross-entropy of the spans that sentinels replace (T5; Raffel et al. 2020, §3.1.4)."""
 
 
-class Denoising(_TargetObjective, kind="denoising"):
+class DenoisingObjective(_TargetObjective, kind="denoising"):
     """Cross-entropy of the original text (BART; Lewis et al. 2020, §2.2)."""

@@ -19,7 +19,7 @@ from .task import Detect
 Reader = Callable[[str], Pixels]
 
 
-class Object(NamedTuple):
+class DetectedObject(NamedTuple):
     """The class of an object, its probability, and the left, top, right and bottom edges in pixels of the picture as it is
     shown: turned by its EXIF data, if it has any."""
 
@@ -32,8 +32,8 @@ class Object(NamedTuple):
 def predict(
     task: Detect, trained: TrainedModel, paths: Sequence[str], *, threshold: float = SHOWN, **_: Any
 ) -> Iterator[Prediction]:
-    """Predict the `Object`s of each picture with at least the probability `threshold`, the most probable first. Output
-    files: the picture with its boxes.
+    """Predict the `DetectedObject`s of each picture with at least the probability `threshold`, the most probable first.
+    Output files: the picture with its boxes.
 
     Raises ValueError if the threshold is not a probability, or a file holds no picture.
     """
@@ -58,7 +58,7 @@ def detection_prediction(
     height, width = size
     edges = (detected.boxes * edges_of((height, width))).tolist()
     objects = [
-        Object(classes[number], score, tuple(box))
+        DetectedObject(classes[number], score, tuple(box))
         for number, score, box in zip(detected.classes.tolist(), detected.sure.tolist(), edges, strict=True)
     ]
     lines = [f"{path}: {counted(detected.classes, classes)}"]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....data.readers.time_series import Numbers, Series
+from ....data.readers.time_series import Numbers, TimeSeries
 from ....data.source import Source
 from ..prediction import Prediction, TrainedModel
 from ..prediction_batches import predict_examples
@@ -52,7 +52,7 @@ def forecast(task: Forecast, trained: TrainedModel, path: str) -> Prediction:
 def _read(source: Source | None, path: str) -> tuple[Numbers, tuple[str, ...]]:
     if not Path(path).expanduser().is_file():
         raise ValueError(f"there is no file {path!r}; give a CSV file of numbers with one row a time")
-    reader = source.replace({"path": path}) if isinstance(source, Series) else Series(path=path)
+    reader = source.replace({"path": path}) if isinstance(source, TimeSeries) else TimeSeries(path=path)
     return reader.values()
 
 

@@ -12,7 +12,7 @@ from .metric import NEXT
 register("next_sentence", "Loss of next sentences")
 
 
-class MaskedLanguageModel(LabelObjective, kind="masked-language-model"):
+class MaskedLanguageModelObjective(LabelObjective, kind="masked-language-model"):
     """Cross-entropy of the masked tokens, plus that of next-sentence prediction if the batch has pairs (Devlin et al. 2019,
     §3.1): the sum of the means over tokens and over pairs, from one forward pass.
     """

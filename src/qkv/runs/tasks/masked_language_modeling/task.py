@@ -20,7 +20,7 @@ from ....data.task import RandomContext, TextTask
 from ....data.tokenizers.protocol import Encoder
 from ....data.tokenizers.tokenizer import Tokenizer
 from ....nn.layers.embedding import Input
-from ..framing import Frame, frame_of
+from ..framing import TextFrame, frame_of
 from ..pretraining import corruption
 from ..pretraining.corruption import Flags
 from ..pretraining.lexicon import Lexicon, lexicon
@@ -143,7 +143,7 @@ class FramedRows(NamedTuple):
     free: Flags
 
 
-def framed_rows(parts: list[Ragged], frame: Frame) -> FramedRows:
+def framed_rows(parts: list[Ragged], frame: TextFrame) -> FramedRows:
     """Put special tokens around the one text or the two of each row."""
     n = len(parts[0])
     pieces: list[tuple[Ragged, int, bool]] = []

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ....data.media.midi import to_midi
 from ....data.media.note_names import Frame, frames_to_text
-from ....data.readers.midi_scores import Scores
+from ....data.readers.midi_scores import MidiScores
 from ....data.source import Skipped
 from ..prediction import Prediction, TrainedModel
 from .metric import continued
@@ -18,7 +18,7 @@ from .task import Music
 NEW = "piece"  # the name of a piece without a prompt
 
 
-class Piece(NamedTuple):
+class MusicPiece(NamedTuple):
     """The frames of a piece, the input file, and the name of output files."""
 
     frames: list[Frame]
@@ -35,8 +35,8 @@ def predict(
 
     Each piece is sampled with a seed of its own, from `seed` on.
     """
-    steps = trained.source.steps if isinstance(trained.source, Scores) else 1
-    pieces = [piece for path in paths for piece in _pieces(path, steps)] or [Piece([], "", NEW)]
+    steps = trained.source.steps if isinstance(trained.source, MidiScores) else 1
+    pieces = [piece for path in paths for piece in _pieces(path, steps)] or [MusicPiece([], "", NEW)]
     for number, piece in enumerate(pieces, seed):
         new = continued(trained.model, trained.words, piece.frames, task.goes_on, number)
         fields = {"prompt": frames_to_text(piece.frames), "output": frames_to_text(new)}
@@ -48,15 +48,15 @@ def _file(frames: Sequence[Frame], steps: int) -> Mapping[str, bytes]:
     return {".mid": to_midi(frames, steps)}
 
 
-def _pieces(path: str, steps: int) -> Iterator[Piece]:
+def _pieces(path: str, steps: int) -> Iterator[MusicPiece]:
     """The pieces of a file, numbered if there are several."""
-    table = Scores(path=path, steps=steps, shortest=1).open("train")
+    table = MidiScores(path=path, steps=steps, shortest=1).open("train")
     for number in range(len(table)):
         example = table[number]
         if example is None or isinstance(example, Skipped):
             raise ValueError(f"{path}, piece {number + 1:,}, cannot be continued: it is {example}")
         alone, stem = len(table) == 1, Path(path).stem
-        yield Piece(
+        yield MusicPiece(
             example["frames"],
             path if alone else f"{path}, piece {number + 1:,}",
             f"{stem}.continued" if alone else f"{stem}-{number + 1}.continued",

@@ -12,7 +12,7 @@ from .corruption import Flags, begins_of
 DRAWS = 4  # random sentences to try, as one may be too long for the rest of a row
 
 
-class Pairs(NamedTuple):
+class SegmentPairs(NamedTuple):
     """Rows of two segments, several sentences each, and whether the second follows the first in its text.
 
     lonely: how many texts are in no pair, having no second sentence.
@@ -32,7 +32,7 @@ class _Sentences(NamedTuple):
     high: Index
 
 
-def sentence_pairs(texts: Ragged, ends: Flags, room: int, random: np.random.Generator) -> Pairs:
+def sentence_pairs(texts: Ragged, ends: Flags, room: int, random: np.random.Generator) -> SegmentPairs:
     """Split runs of sentences of at most `room` tokens in two at a random sentence, and replace half of the second parts by
     ones from another text, of the same length to within a sentence (Devlin et al. 2019, §3.1 and A.2).
 
@@ -54,7 +54,7 @@ def sentence_pairs(texts: Ragged, ends: Flags, room: int, random: np.random.Gene
     other, length = _elsewhere(sentences, begin, end, np.where(final, second, limit - first), final, random)
     length = np.minimum(length, room - first)
     follows = (random.random(len(begin)) < 0.5) | (other < 0) | (other == middle)
-    return Pairs(
+    return SegmentPairs(
         Ragged(texts.flat, edges[begin], first),
         Ragged(texts.flat, np.where(follows, start, edges[other]), np.where(follows, second, length)),
         follows,

@@ -17,7 +17,7 @@ from ..samples import evenly
 
 
 @dataclass
-class Question:
+class AnsweredQuestion:
     """A question with the best answer in the windows read so far.
 
     start:       the character of the context with which the answer begins.
@@ -42,11 +42,11 @@ class AnswerMetric(Metric):
 
     def __init__(self, longest: int, unanswerable: bool, margin: float = 0.0) -> None:
         self._longest, self._unanswerable, self._margin = longest, unanswerable, margin
-        self._all: dict[int, Question] = {}
+        self._all: dict[int, AnsweredQuestion] = {}
 
     def update(self, outputs: Tensor, batch: Batch) -> None:
         for scores, example in zip(outputs, batch.texts, strict=True):
-            question = self._all.setdefault(id(example["text"]), Question(example))
+            question = self._all.setdefault(id(example["text"]), AnsweredQuestion(example))
             spans, at = example["spans"], example["at"]
             first, last, score = best_span(scores[at : at + len(spans)], self._longest)
             if score > question.score:
@@ -54,11 +54,11 @@ class AnswerMetric(Metric):
                 question.answer = example["context"][question.start : spans[last][1]]
             question.none = min(question.none, float(scores[0].sum()))
 
-    def question(self, example: dict[str, Any]) -> Question:
+    def question(self, example: dict[str, Any]) -> AnsweredQuestion:
         """Return the results for an example, whose "text" is the same object as in its windows."""
         return self._all[id(example["text"])]
 
-    def answer(self, question: Question) -> str:
+    def answer(self, question: AnsweredQuestion) -> str:
         """Return the best answer; "" for no answer."""
         nothing = self._unanswerable and question.none - question.score > self._margin
         return "" if nothing else question.answer
@@ -84,7 +84,7 @@ class AnswerMetric(Metric):
             ranking.add(score, partial(self._sample, question))
         return ranking.extremes()
 
-    def _sample(self, question: Question) -> dict[str, Any]:
+    def _sample(self, question: AnsweredQuestion) -> dict[str, Any]:
         example, none = question.example, "(no answer)"
         output, target = self.answer(question) or none, example["answers"][0] or none
         return {"source": f"{example['question']}\n{example['context']}", "output": output, "target": target}

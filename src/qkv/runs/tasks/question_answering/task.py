@@ -21,7 +21,7 @@ from .metric import AnswerMetric
 
 
 @dataclass(frozen=True, eq=False)
-class Window(Item):
+class ContextWindow(Item):
     """A row with a window of a context, its tokens `start` … `stop` − 1."""
 
     context: Pieces = field(kw_only=True)
@@ -103,13 +103,13 @@ class Answer(Task, kind="answer"):
             at = row.spans[1][0]
             about = {**example, "asked": row.spans[0][1], "at": at, "spans": places[start:stop].tolist()}
             arrays: dict[str, Array] = {"ids": row.ids, "token_types": row.token_types}
-            yield Window(arrays, example=about, context=context, start=start, stop=stop)
+            yield ContextWindow(arrays, example=about, context=context, start=start, stop=stop)
             if stop == len(context):
                 return
             start += room - self.overlap
 
     def labels(self, example: Example, inputs: Item) -> Any | Skipped:
-        assert isinstance(inputs, Window)
+        assert isinstance(inputs, ContextWindow)
         span = _tokens_of(example["answers"][0], example["starts"][0], inputs.context)
         if span is None or span[0] < inputs.start or span[1] >= inputs.stop:
             return np.zeros(2, np.int64)

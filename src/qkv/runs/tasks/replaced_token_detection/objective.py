@@ -15,7 +15,7 @@ from ....training.objective import Objective, extra_terms
 register("generator", "Loss of the generator")
 
 
-class ReplacedTokens(Objective, kind="replaced-tokens"):
+class ReplacedTokensObjective(Objective, kind="replaced-tokens"):
     """L = L_generator + λ · L_discriminator (Clark et al. 2020, §2): cross-entropy of the masked tokens under the generator,
     and binary cross-entropy of every real token, replaced or not, under the model. No gradient flows through the sampled
     tokens.

@@ -8,7 +8,7 @@ from ..masked_language_modeling.task import MaskedLanguageModel, Share
 from .metric import ReplacedTokenMetric
 
 
-class ReplacedTokens(MaskedLanguageModel, kind="replaced-tokens"):
+class ReplacedTokenDetection(MaskedLanguageModel, kind="replaced-tokens"):
     """The input of ELECTRA's generator (Clark et al. 2020, §2): rows of text in which all predicted tokens are masked.
 
     The model's head and objective are both `replaced-tokens`; the head contains the generator.

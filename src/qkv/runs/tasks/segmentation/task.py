@@ -202,19 +202,19 @@ class Place(NamedTuple):
     whole: tuple[int, ...]
 
 
-class Tile(NamedTuple):
+class PictureTile(NamedTuple):
     """A tile along one side of a picture, and the part that it owns, counted from its start."""
 
     start: int
     own: slice
 
 
-def tiles(length: int, side: int, overlap: int) -> list[Tile]:
+def tiles(length: int, side: int, overlap: int) -> list[PictureTile]:
     """Cover a length evenly with tiles of one length that overlap by at least `overlap`; one tile owns each position."""
     count = 1 + max(0, -(-(length - side) // (side - overlap)))
     starts = [round(k * (length - side) / max(count - 1, 1)) for k in range(count)]
     edges = [0, *((a + side + b) // 2 for a, b in pairwise(starts)), length]
-    return [Tile(start, slice(edges[k] - start, edges[k + 1] - start)) for k, start in enumerate(starts)]
+    return [PictureTile(start, slice(edges[k] - start, edges[k + 1] - start)) for k, start in enumerate(starts)]
 
 
 def mask_of(example: Example) -> Mask:

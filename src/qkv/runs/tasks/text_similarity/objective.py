@@ -16,7 +16,7 @@ from ....nn.layers.losses import at_least_fp32
 from ....training.objective import Objective
 
 
-class Cosine(Objective, kind="cosine"):
+class CosineObjective(Objective, kind="cosine"):
     """(cos(u, v) − y)², where y from 0 to 1 is the similarity of the texts (Reimers & Gurevych 2019, §3)."""
 
     def __call__(self, model: nn.Module, batch: Batch) -> Terms:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ....core.batch import to_device
 from ...optimizers.base import Optimizer
 from ...optimizers.state import Eager
-from ..model_parallel.division import Division, Part, StandIns
+from ..model_parallel.division import Division, ParameterSlice, StandIns
 from ..world import World
 
 _OWN = ("params", "param_names")  # entries of groups that are not shared
@@ -92,7 +92,7 @@ class Assembled(Eager):
                 used |= {own for own, ranks in zip(some, flags.tolist(), strict=True) if ranks}
         return used
 
-    def _place(self, own: nn.Parameter) -> tuple[Part, World, int]:
+    def _place(self, own: nn.Parameter) -> tuple[ParameterSlice, World, int]:
         part = self.division.parts[self.names[own]]
         ranks = self.division.mesh.group(part.axis)
         assert isinstance(ranks, World)
@@ -159,17 +159,17 @@ def _shared(group: dict[str, Any], own_of: Mapping[Tensor, nn.Parameter]) -> dic
     return {**rest, "params": [(name, own_of.get(p, p)) for name, p in pairs]}
 
 
-def _longest(part: Part, ranks: World) -> int:
+def _longest(part: ParameterSlice, ranks: World) -> int:
     return max(length for _, length in part.places(ranks.size))
 
 
-def _empty(own: Tensor, part: Part, ranks: World) -> list[Tensor]:
+def _empty(own: Tensor, part: ParameterSlice, ranks: World) -> list[Tensor]:
     """Room for the parts of all ranks, the divided dimension first, of one length."""
     shape = own.movedim(part.dim, 0).shape[1:]
     return [own.new_empty(_longest(part, ranks), *shape) for _ in range(ranks.size)]
 
 
-def _padded(x: Tensor, part: Part, ranks: World) -> Tensor:
+def _padded(x: Tensor, part: ParameterSlice, ranks: World) -> Tensor:
     """A part with the divided dimension first, as long as the longest."""
     first = x.movedim(part.dim, 0)
     missing = _longest(part, ranks) - len(first)

@@ -19,7 +19,7 @@ from ....nn.layers.linear import Linear
 from ....nn.models.block import BlockModule
 from ....nn.models.heads.text import LanguageModelHead
 from ....nn.models.initialization import Draws
-from ...checkpoints.pieces import Piece, rows_of
+from ...checkpoints.pieces import TensorPiece, rows_of
 from ...checkpoints.slices import Parts, Saved
 from ...checkpoints.weights import local
 from ...optimizers.base import Optimizer
@@ -137,16 +137,16 @@ class FullySharded(Distributed):
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 
-    def piece(self, path: str, tensor: Tensor) -> Piece | None:
+    def piece(self, path: str, tensor: Tensor) -> TensorPiece | None:
         found = self._rows(path) if tensor.ndim else None
         return None if found is None else self._within(path, found[1])
 
-    def _rows(self, path: str) -> tuple[tuple[int, ...], Piece] | None:
+    def _rows(self, path: str) -> tuple[tuple[int, ...], TensorPiece] | None:
         """The shape and place of this rank's rows among those that its shard group has of a parameter or a state."""
         shape = self.whole.get(path) or self.whole.get(path.rpartition("/")[0])
         return None if shape is None else rows_of(shape, self.mesh.size("shard"), self.mesh.index("shard"))
 
-    def _within(self, path: str, rows: Piece) -> Piece:
+    def _within(self, path: str, rows: TensorPiece) -> TensorPiece:
         """The place of rows in the whole tensor."""
         part = self.division.part_of(path)
         return rows if part is None else rows.within(part.piece(torch.Size(rows.shape)))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ....core.ranks import Ranks
 from ....nn.layers.moe import Mixture
-from ...checkpoints.pieces import Piece
+from ...checkpoints.pieces import TensorPiece
 from ...checkpoints.slices import Parts, Saved
 from ...optimizers.base import Optimizer
 from ..direct import Handle, is_direct, reduce
@@ -130,7 +130,7 @@ class Replicated(Distributed):
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 
-    def piece(self, path: str, tensor: Tensor) -> Piece | None:
+    def piece(self, path: str, tensor: Tensor) -> TensorPiece | None:
         whole = path not in self.division.parts and self._is_assembled(path)
         return None if whole else super().piece(path, tensor)
 

@@ -1,4 +1,4 @@
-"""`Axis`: tokens divided over the ranks of one axis of the mesh."""
+"""`TokenAxis`: tokens divided over the ranks of one axis of the mesh."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from torch import Tensor
 
 from ....core.layout import Layout
 from ....core.ranks import Ranks
-from ....nn.attention.ring import Order, Problem, Schedule
+from ....nn.attention.ring import Order, RingProblem, RingSchedule
 from .. import collectives
 from ..world import World
 
 
-class Axis:
+class TokenAxis:
     """Tokens of a layout divided over the ranks of one axis of the mesh. All methods take tensors (…, B, T, M)."""
 
     def __init__(self, layout: Layout, ranks: Ranks, order: Order) -> None:
         self.ranks, self.whole = ranks, layout
-        self.schedule = Schedule(layout.positions.shape[1], ranks.size, order)
-        self.problems: dict[tuple[Any, ...], Problem] = {}  # of ring attention, for layers that have the same
+        self.schedule = RingSchedule(layout.positions.shape[1], ranks.size, order)
+        self.problems: dict[tuple[Any, ...], RingProblem] = {}  # of ring attention, for layers that have the same
         self.layout = layout if ranks.size == 1 else self.schedule.layout(layout, ranks.rank)
 
     def own(self, x: Tensor) -> Tensor:

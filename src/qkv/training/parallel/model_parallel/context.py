@@ -18,19 +18,19 @@ from torch import Tensor
 from ....core.graphs import untraced
 from ....core.layout import Layout
 from ....nn.attention.attend import attend
-from ....nn.attention.ring import Parcel, Problem, attend_shards
+from ....nn.attention.ring import Parcel, RingProblem, attend_shards
 from ....nn.cost.plan.rules import ContextAttention
 from ....nn.positions.base import Bias
 from .. import collectives
 from ..world import World
-from .axis import Axis
+from .axis import TokenAxis
 
 _NOT_IN_RINGS = ("score", "weighting", "sinks", "observe")
 
 
 @untraced  # by torch.compile: communication breaks its graph
 def attention(
-    axis: Axis,
+    axis: TokenAxis,
     method: ContextAttention,
     q: Tensor,
     k: Tensor,
@@ -52,7 +52,7 @@ def attention(
     return attend(q, k, v, layout=layout, kv_layout=axis.whole, **options)
 
 
-def _all_tokens(axis: Axis, x: Tensor) -> Tensor:
+def _all_tokens(axis: TokenAxis, x: Tensor) -> Tensor:
     """Keys or values (B, T/p, K, D) of all tokens, in order."""
     return axis.gather(x.flatten(2)).unflatten(2, x.shape[2:])
 
@@ -60,7 +60,7 @@ def _all_tokens(axis: Axis, x: Tensor) -> Tensor:
 # -- ring --------------------------------------------------------------------------------------------------------------
 
 
-class Neighbors:
+class ProcessRing:
     """A ring of processes, see `attention.ring.Ring`."""
 
     def __init__(self, ranks: World) -> None:
@@ -84,7 +84,7 @@ class Neighbors:
         return [received]
 
 
-def _ring(axis: Axis, q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) -> Tensor:
+def _ring(axis: TokenAxis, q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) -> Tensor:
     ranks, whole = axis.ranks, axis.whole
     assert isinstance(ranks, World)
     bias, given = options.get("bias"), [options.get(name) for name in ("scale", "softcap", "backend")]
@@ -92,15 +92,15 @@ def _ring(axis: Axis, q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) 
     if key not in axis.problems:  # which keeps the bias alive, so that no other one has its id
         sides = axis.schedule, axis.schedule, whole, whole
         scale, softcap, backend = given
-        axis.problems[key] = Problem(*sides, options["pattern"], bias, scale, softcap, backend or "auto")
-    ((out, _),) = attend_shards(axis.problems[key], Neighbors(ranks), [q], [k], [v])
+        axis.problems[key] = RingProblem(*sides, options["pattern"], bias, scale, softcap, backend or "auto")
+    ((out, _),) = attend_shards(axis.problems[key], ProcessRing(ranks), [q], [k], [v])
     return out
 
 
 # -- all-to-all --------------------------------------------------------------------------------------------------------
 
 
-def _exchangeable(axis: Axis, q: Tensor, k: Tensor, options: dict[str, Any]) -> bool:
+def _exchangeable(axis: TokenAxis, q: Tensor, k: Tensor, options: dict[str, Any]) -> bool:
     """Whether the heads can be divided, and nothing of the attention differs from head to head but the bias of positions."""
     ranks = axis.ranks.size
     bias = options.get("bias")
@@ -110,7 +110,7 @@ def _exchangeable(axis: Axis, q: Tensor, k: Tensor, options: dict[str, Any]) -> 
     return uniform and q.shape[2] % ranks == 0 == k.shape[2] % ranks and (bias is None or isinstance(bias, Bias))
 
 
-def _all_to_all(axis: Axis, q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) -> Tensor:
+def _all_to_all(axis: TokenAxis, q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) -> Tensor:
     ranks, schedule = axis.ranks, axis.schedule
     assert isinstance(ranks, World)
     p, bias = ranks.size, options.get("bias")

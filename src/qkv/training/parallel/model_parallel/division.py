@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ...checkpoints.pieces import Piece
+from ...checkpoints.pieces import TensorPiece
 from ...optimizers.parameter_groups import ELSEWHERE
 from ..mesh import Mesh
 from ..scale import Axis
@@ -24,7 +24,7 @@ StandIns = dict[nn.Parameter, nn.Parameter]
 
 
 @dataclass(frozen=True)
-class Part:
+class ParameterSlice:
     """The slice that this rank has of a parameter: `length` of the `whole` from `start` on, along dimension `dim`.
 
     axis: the axis of the mesh over which the parameter is divided. unit: how many rows stay together. copies: how many
@@ -40,7 +40,7 @@ class Part:
     copies: int = 1
 
     @classmethod
-    def of(cls, mesh: Mesh, axis: Axis, dim: int, whole: int, unit: int = 1, copies: int = 1) -> Part:
+    def of(cls, mesh: Mesh, axis: Axis, dim: int, whole: int, unit: int = 1, copies: int = 1) -> ParameterSlice:
         """An equal share, in units of rows that stay together (a head's)."""
         start, length = shares(whole, unit, mesh.size(axis) // copies)[mesh.index(axis) // copies]
         return cls(axis, dim, start, length, whole, unit, copies)
@@ -50,11 +50,11 @@ class Part:
         each = shares(self.whole, self.unit, ranks // self.copies)
         return [each[rank // self.copies] for rank in range(ranks)]
 
-    def piece(self, shape: torch.Size) -> Piece:
+    def piece(self, shape: torch.Size) -> TensorPiece:
         """Where a tensor of this shape is in the whole one."""
         start, whole = [0] * len(shape), list(shape)
         start[self.dim], whole[self.dim] = self.start, self.whole
-        return Piece(tuple(start), tuple(whole))
+        return TensorPiece(tuple(start), tuple(whole))
 
 
 def shares(whole: int, unit: int, ranks: int) -> list[tuple[int, int]]:
@@ -73,14 +73,14 @@ class Division:
 
     model: nn.Module
     mesh: Mesh
-    parts: dict[str, Part] = field(default_factory=dict)
+    parts: dict[str, ParameterSlice] = field(default_factory=dict)
     homes: dict[str, int] = field(default_factory=dict)
     everywhere: set[str] = field(default_factory=set)
     pipeline: Pipeline | None = None
     _switches: list[Callable[[bool], None]] = field(default_factory=list)
     _kept: dict[str, nn.Parameter] = field(default_factory=dict)
 
-    def divide(self, module: nn.Module, name: str, part: Part) -> None:
+    def divide(self, module: nn.Module, name: str, part: ParameterSlice) -> None:
         """Keep this rank's part of a module's parameter alone, also where others share it."""
         parameter = getattr(module, name)
         own = nn.Parameter(
@@ -125,7 +125,7 @@ class Division:
         stages: set[Axis] = {"pipeline"} if self.homes else set()
         return stages | {part.axis for part in self.parts.values()}
 
-    def part_of(self, path: str) -> Part | None:
+    def part_of(self, path: str) -> ParameterSlice | None:
         """The part of a parameter, or of a state `<parameter>/<state>` like it; None where it is whole."""
         return self.parts.get(path) or self.parts.get(path.rpartition("/")[0])
 
@@ -193,7 +193,7 @@ class Division:
             for own, stand_in in stand_ins.items():
                 own.requires_grad_(stand_in.requires_grad)
 
-    def _whole(self, own: Tensor, part: Part) -> Tensor:
+    def _whole(self, own: Tensor, part: ParameterSlice) -> Tensor:
         """The parts of all ranks as one tensor. They differ in size where the ranks don't divide it."""
         ranks = self.mesh.group(part.axis)
         assert isinstance(ranks, World)

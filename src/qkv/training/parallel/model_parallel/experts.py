@@ -17,7 +17,7 @@ from ....nn.layers.moe import Mixture
 from .. import collectives
 from ..mesh import Mesh
 from ..world import World
-from .division import Division, Part
+from .division import Division, ParameterSlice
 
 
 def divide_experts(model: nn.Module, mesh: Mesh, division: Division) -> None:
@@ -33,7 +33,7 @@ def divide_experts(model: nn.Module, mesh: Mesh, division: Division) -> None:
         n = mixture.spec.n_experts
         for layer in (mixture.gate, mixture.up, mixture.down):
             if layer is not None:
-                division.divide(layer, "weight", Part.of(mesh, "expert", 0, n))
+                division.divide(layer, "weight", ParameterSlice.of(mesh, "expert", 0, n))
         division.switch(mixture, "experts", partial(_experts, mixture, ranks))
 
 

@@ -18,7 +18,7 @@ from ....nn.attention.linear import linear_attention as attend_here
 from ....nn.patterns.documents import document_numbers
 from .. import collectives
 from ..world import World
-from .axis import Axis
+from .axis import TokenAxis
 
 
 def passes_sums(module: nn.Module, layout: Layout) -> bool:
@@ -28,7 +28,7 @@ def passes_sums(module: nn.Module, layout: Layout) -> bool:
 
 
 def linear_attention(
-    axis: Axis,
+    axis: TokenAxis,
     q: Features,
     k: Features,
     v: Float[Tensor, "B T K E"],

@@ -17,7 +17,7 @@ from .division import Division
 from .experts import divide_experts
 from .stages import divide_layers
 from .tensor import divide_model
-from .tokens import Tokens
+from .tokens import DividedTokens
 
 
 def divided(model: nn.Module, mesh: Mesh, scale: Scale) -> Division:
@@ -44,6 +44,6 @@ def _divide_tokens(
     stacks = [module for module in model.modules() if isinstance(module, StackModule)]
     drops = any(isinstance(module, BlockModule) and module.drop_path for module in model.modules())
     check_tokens(mesh.size("tensor"), mesh.size("context"), type(model).__name__, bool(stacks), drops)
-    begin = partial(Tokens, mesh.group("context"), mesh.group("tensor"), method, last)
+    begin = partial(DividedTokens, mesh.group("context"), mesh.group("tensor"), method, last)
     for stack in stacks:
         division.switch(stack, "begin_split", begin)

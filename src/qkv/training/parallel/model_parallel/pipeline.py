@@ -8,7 +8,7 @@ forward pass there (`HandedOver`). Gradients travel back the same way.
 runs one at a time.
 
 A receiver has to know the shapes of what it receives. Batches of the same shapes make hidden states of the same shapes. The
-sender tells them once for each kind of batch (`Contents`), and the host waits for them that once.
+sender tells them once for each kind of batch (`MessageContents`), and the host waits for them that once.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from torch import Tensor, nn
 
 from ....core.extras import Extras, Record
 from ....nn.cost.plan.rules import PipelineSchedule, chunks_of
-from ...strategy import Around
+from ...strategy import BackwardContext
 from ..world import World
 from .deferred import Deferred, Waiting, compute
-from .schedules import Message, Turn, messages_of, turns
+from .schedules import Message, ScheduleTurn, messages_of, turns
 
 
 class HandedOver(Exception):
@@ -54,7 +54,7 @@ class Microbatch:
         return [*self.states, *(x for _, record in self.reports for x in record)]
 
 
-class Contents(NamedTuple):
+class MessageContents(NamedTuple):
     """What a forward message consists of: how many hidden states, the name and the number of tensors of each report, and
     the shape, dtype and need of a gradient of every tensor."""
 
@@ -69,7 +69,7 @@ class Arriving:
 
     tensors: list[Tensor]
     works: list[dist.Work | None]
-    contents: Contents | None = None
+    contents: MessageContents | None = None
 
 
 class Pipeline:
@@ -85,9 +85,11 @@ class Pipeline:
         self.deferred: Deferred | None = None  # where backward passes are split
         self.kept: dict[tuple[int, int], Microbatch] = {}  # of (microbatch, chunk)
         self.ready: dict[Message, list[Tensor]] = {}  # tensors of messages to send
-        self.described: dict[Message, Contents] = {}  # forward messages to send
+        self.described: dict[Message, MessageContents] = {}  # forward messages to send
         self.shapes: Sequence[Hashable] = ()  # of the batches of this step
-        self.known: dict[tuple[int, Hashable], Contents] = {}  # by the edge of a message and the shapes of its batch
+        self.known: dict[
+            tuple[int, Hashable], MessageContents
+        ] = {}  # by the edge of a message and the shapes of its batch
         self.arriving: dict[Message, Arriving] = {}
         self.travelling: list[tuple[dist.Work | None, Tensor]] = []
         self.met = False
@@ -108,7 +110,7 @@ class Pipeline:
         self,
         shapes: Sequence[Hashable],
         forward: Callable[[int], Tensor],
-        around: Around,
+        around: BackwardContext,
         backward: Callable[[Tensor], None],
     ) -> None:
         """The forward and backward passes of a step, see `training.strategy.Strategy.run`."""
@@ -139,7 +141,7 @@ class Pipeline:
                 work.wait()
         self.travelling.clear()
 
-    turn: Turn  # that runs
+    turn: ScheduleTurn  # that runs
 
     def hand_over(self, states: list[Tensor], extras: Extras | None) -> NoReturn:
         """Send hidden states, and what layers have reported so far, to the next rank. Raises HandedOver."""
@@ -149,7 +151,7 @@ class Pipeline:
         tensors = self.current.sent = [*states, *(x for _, record in reports for x in record)]
         _, produced = messages_of(self.turn.action, self.ranks.rank, self.ranks.size, self.stages)
         assert produced is not None
-        self.described[produced] = Contents(
+        self.described[produced] = MessageContents(
             len(states),
             tuple((name, len(record)) for name, record in reports),
             tuple((tuple(x.shape), x.dtype, x.requires_grad) for x in tensors),
@@ -258,7 +260,7 @@ class Pipeline:
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32, torch.bool)
 
 
-def _encoded(contents: Contents, names: list[str]) -> Tensor:
+def _encoded(contents: MessageContents, names: list[str]) -> Tensor:
     """Contents as integers, which travel as other tensors do."""
     numbers = [contents.states, len(contents.reports)]
     for name, n in contents.reports:
@@ -268,7 +270,7 @@ def _encoded(contents: Contents, names: list[str]) -> Tensor:
     return torch.tensor(numbers)
 
 
-def _decoded(numbers: list[int], names: list[str]) -> Contents:
+def _decoded(numbers: list[int], names: list[str]) -> MessageContents:
     rest = iter(numbers)
     states, n = next(rest), next(rest)
     reports = tuple((names[next(rest)], next(rest)) for _ in range(n))
@@ -276,10 +278,10 @@ def _decoded(numbers: list[int], names: list[str]) -> Contents:
     for dtype in rest:
         needs, axes = bool(next(rest)), next(rest)
         tensors.append((tuple(itertools.islice(rest, axes)), _DTYPES[dtype], needs))
-    return Contents(states, reports, tuple(tensors))
+    return MessageContents(states, reports, tuple(tensors))
 
 
-class Part:
+class StageLayers:
     """The layers of a stack that the running stage of a rank has, see `core.ranks.StackPart`.
 
     edges: the first layer of each stage among the layers of all stacks. offset: the number of the stack's first layer, of n.

@@ -94,7 +94,7 @@ class Message(NamedTuple):
         return self.edge + (not self.back)
 
 
-class Turn(NamedTuple):
+class ScheduleTurn(NamedTuple):
     """An action, with the messages that a rank starts to send or to receive, in order: `before` it, so that its input is
     received, and `after` it, so that its output is sent."""
 
@@ -104,7 +104,7 @@ class Turn(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def turns(schedule: PipelineSchedule, microbatches: int, ranks: int, rank: int) -> list[Turn]:
+def turns(schedule: PipelineSchedule, microbatches: int, ranks: int, rank: int) -> list[ScheduleTurn]:
     """What a rank does in a step, in order, with its messages. A message is started only after those of the same two ranks
     that come before it in their order."""
     waiting = {
@@ -125,7 +125,7 @@ def turns(schedule: PipelineSchedule, microbatches: int, ranks: int, rank: int) 
     for action in actions(schedule, microbatches, ranks, rank):
         needed, produced = messages_of(action, rank, ranks, stages)
         before = started(needed)
-        done.append(Turn(before, action, started(produced)))
+        done.append(ScheduleTurn(before, action, started(produced)))
     return done
 
 

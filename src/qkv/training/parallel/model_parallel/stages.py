@@ -15,7 +15,7 @@ from ..mesh import Mesh
 from ..world import World
 from .deferred import defer
 from .division import Division
-from .pipeline import Part, Pipeline
+from .pipeline import Pipeline, StageLayers
 
 TOKENS = 512  # of a sequence, for which the cost of layers is compared
 
@@ -56,7 +56,7 @@ def divide_layers(model: nn.Module, mesh: Mesh, division: Division, schedule: Pi
         use(stack.position, *(stage_of[:1] if _only_embeds(stack.position) else stage_of))
         for module in (stack.block_positions, stack.between):
             use(module, *stage_of)
-        division.switch(stack, "part", Part(pipeline, edges, offset, len(stage_of)))
+        division.switch(stack, "part", StageLayers(pipeline, edges, offset, len(stage_of)))
         offset += len(stage_of)
     for head in (model.head, model.classification_head):
         if head is not None:

@@ -29,11 +29,11 @@ from ....nn.models.heads.text import LanguageModelHead
 from .. import collectives
 from ..mesh import Mesh
 from ..world import World
-from .division import Division, Part
+from .division import Division, ParameterSlice
 from .vocabulary import Vocabulary
 
 
-class Placement(NamedTuple):
+class TensorDivision(NamedTuple):
     """dim: the dimension along which a parameter is divided. unit: the module's attribute that says how many rows stay
     together, None for single rows."""
 
@@ -41,26 +41,26 @@ class Placement(NamedTuple):
     unit: str | None = None
 
 
-PLAN: Mapping[type[nn.Module], Mapping[str, Placement]] = {
+PLAN: Mapping[type[nn.Module], Mapping[str, TensorDivision]] = {
     MultiHeadAttention: {
-        "q.weight": Placement(0, "d_head"),
-        "q.bias": Placement(0, "d_head"),
-        "k.weight": Placement(0, "d_head"),
-        "k.bias": Placement(0, "d_head"),
-        "v.weight": Placement(0, "d_value"),
-        "v.bias": Placement(0, "d_value"),
-        "out.weight": Placement(1, "d_value"),
-        "sinks": Placement(0),
+        "q.weight": TensorDivision(0, "d_head"),
+        "q.bias": TensorDivision(0, "d_head"),
+        "k.weight": TensorDivision(0, "d_head"),
+        "k.bias": TensorDivision(0, "d_head"),
+        "v.weight": TensorDivision(0, "d_value"),
+        "v.bias": TensorDivision(0, "d_value"),
+        "out.weight": TensorDivision(1, "d_value"),
+        "sinks": TensorDivision(0),
     },
     FeedForwardNet: {
-        "gate.weight": Placement(0),
-        "gate.bias": Placement(0),
-        "up.weight": Placement(0),
-        "up.bias": Placement(0),
-        "down.weight": Placement(1),
+        "gate.weight": TensorDivision(0),
+        "gate.bias": TensorDivision(0),
+        "up.weight": TensorDivision(0),
+        "up.bias": TensorDivision(0),
+        "down.weight": TensorDivision(1),
     },
-    TokenEmbedding: {"weight": Placement(0)},
-    LanguageModelHead: {"weight": Placement(0), "bias": Placement(0)},
+    TokenEmbedding: {"weight": TensorDivision(0)},
+    LanguageModelHead: {"weight": TensorDivision(0), "bias": TensorDivision(0)},
 }
 
 
@@ -135,7 +135,7 @@ def _place(module: nn.Module, mesh: Mesh, division: Division, copies: int = 1) -
         if isinstance(parameter, nn.Parameter):
             unit = 1 if placement.unit is None else getattr(module, placement.unit)
             n = copies if inner in ("k", "v") else 1
-            part = Part.of(mesh, "tensor", placement.dim, parameter.shape[placement.dim], unit, n)
+            part = ParameterSlice.of(mesh, "tensor", placement.dim, parameter.shape[placement.dim], unit, n)
             division.divide(owner, name, part)
 
 
@@ -167,7 +167,7 @@ def _divide_vocabulary(model: nn.Module, mesh: Mesh, division: Division) -> None
         if not kinds or len(modules) != sum(getattr(module, "weight", None) is table for module in modules):
             continue
         if kinds <= {TokenEmbedding, LanguageModelHead} and len(table) >= ranks.size:
-            part = Part.of(mesh, "tensor", 0, len(table))
+            part = ParameterSlice.of(mesh, "tensor", 0, len(table))
             vocabulary = Vocabulary(ranks, part)
             division.divide(modules[0], "weight", part)
             for module in modules:

@@ -1,4 +1,4 @@
-"""`Tokens`: the tokens of a stack divided over ranks, by context parallelism, and within it by sequence parallelism.
+"""`DividedTokens`: the tokens of a stack divided over ranks, by context parallelism, and within it by sequence parallelism.
 
 Context parallelism divides the tokens for every layer (zig-zag chunks, so that causal attention is balanced). Sequence
 parallelism (Korthikanti et al. 2022) divides them over the ranks of the axis "tensor" wherever heads and neurons are not:
@@ -23,7 +23,7 @@ from ....nn.attention.attend import attend
 from ....nn.attention.multi_head import MultiHeadAttention, Pass
 from ....nn.cost.plan.rules import ContextAttention
 from ....nn.layers.linear import Linear
-from .axis import Axis
+from .axis import TokenAxis
 from .context import attention
 from .linear import linear_attention, passes_sums
 
@@ -35,7 +35,7 @@ def _drawn_seed() -> int:
     return int(torch.randint(_SEEDS, ()))
 
 
-class Tokens:
+class DividedTokens:
     """The tokens of one forward pass divided over ranks, see `core.ranks.TokenSplit`.
 
     Ranks that have the same rows draw the same random numbers, except in `own_randomness`, so that dropout of different
@@ -52,8 +52,8 @@ class Tokens:
         divided: Mapping[nn.Module, Linear],
         layout: Layout,
     ) -> None:
-        self.context = Axis(layout, context, "zigzag")
-        self.tensor = Axis(self.context.layout, tensor, "contiguous")
+        self.context = TokenAxis(layout, context, "zigzag")
+        self.tensor = TokenAxis(self.context.layout, tensor, "contiguous")
         self.method, self.divided = method, divided
         self.number = context.rank * tensor.size + tensor.rank
 

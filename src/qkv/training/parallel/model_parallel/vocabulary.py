@@ -18,13 +18,13 @@ from ....core.batch import IGNORE
 from ....nn.layers.losses import LossSums, check, rows_at_once, sum_dtype, wants_gradients
 from .. import collectives
 from ..world import World
-from .division import Part
+from .division import ParameterSlice
 
 
 class Vocabulary:
     """The tokens of this rank, `part`, among those of `ranks`."""
 
-    def __init__(self, ranks: World, part: Part) -> None:
+    def __init__(self, ranks: World, part: ParameterSlice) -> None:
         self.ranks, self.part = ranks, part
         self.lengths = [length for _, length in part.places(ranks.size)]
 

@@ -20,25 +20,29 @@ _OLDEST = (r"[\p{P}\$\+<=>\^~\|]+", GPT2_WORDS, r"\p{N}+", _THREE)
 
 
 @dataclass(frozen=True)
-class Words:
+class NamedExpressions:
     """The expressions of a name, in order."""
 
     regexes: tuple[str, ...]
     ignore_merges: bool = False
 
 
-_GPT2, _DIGITS = Words((GPT2_WORDS,)), Words((r"\p{N}", GPT2_WORDS))
-NAMES: dict[str, Words] = {
+_GPT2, _DIGITS = NamedExpressions((GPT2_WORDS,)), NamedExpressions((r"\p{N}", GPT2_WORDS))
+NAMES: dict[str, NamedExpressions] = {
     **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "granite-docling", "modern-bert"), _GPT2),
     **dict.fromkeys(("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"), _DIGITS),
-    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "solar-open"), Words((QWEN2_WORDS,))),
-    "llama-bpe": Words((GPT4_WORDS,), ignore_merges=True),
-    **dict.fromkeys(("llama3", "llama-v3", "falcon3", "pixtral", "lfm2"), Words((GPT4_WORDS,), ignore_merges=True)),
-    **dict.fromkeys(("dbrx", "smaug-bpe", "chatglm-bpe"), Words((GPT4_WORDS,))),
-    **dict.fromkeys(("gpt-4o", "llama4"), Words((GPT4O_WORDS,))),
-    "falcon": Words((_FALCON, GPT2_WORDS, _THREE)),
-    **dict.fromkeys(("bloom", "poro-chat", "gpt3-finnish"), Words((_BLOOM,))),
-    "default": Words(_OLDEST),
+    **dict.fromkeys(
+        ("qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "solar-open"), NamedExpressions((QWEN2_WORDS,))
+    ),
+    "llama-bpe": NamedExpressions((GPT4_WORDS,), ignore_merges=True),
+    **dict.fromkeys(
+        ("llama3", "llama-v3", "falcon3", "pixtral", "lfm2"), NamedExpressions((GPT4_WORDS,), ignore_merges=True)
+    ),
+    **dict.fromkeys(("dbrx", "smaug-bpe", "chatglm-bpe"), NamedExpressions((GPT4_WORDS,))),
+    **dict.fromkeys(("gpt-4o", "llama4"), NamedExpressions((GPT4O_WORDS,))),
+    "falcon": NamedExpressions((_FALCON, GPT2_WORDS, _THREE)),
+    **dict.fromkeys(("bloom", "poro-chat", "gpt3-finnish"), NamedExpressions((_BLOOM,))),
+    "default": NamedExpressions(_OLDEST),
 }
 _ADDS_BOS = ("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral", "lfm2", "tekken")
 """Names with which llama.cpp begins a text with the beginning-of-sequence token where the file doesn't say whether."""

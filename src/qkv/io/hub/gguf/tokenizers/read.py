@@ -9,7 +9,7 @@ from typing import Any
 from .....core.spec import nearest
 from .....data.tokenizers import tokenizer_json
 from .....data.tokenizers.tokenizer import Tokenizer
-from .....data.tokenizers.tokenizer_json import Extra
+from .....data.tokenizers.tokenizer_json import TokenizerExtra
 from . import byte_level_bpe, sentencepiece
 from .vocabulary import CHAT_TEMPLATE, MODEL, Type, read_roles, read_tokens
 
@@ -48,7 +48,7 @@ def read_tokenizer(metadata: Mapping[str, Any]) -> Tokenizer | None:
     data["post_processor"] = _template(tokens, roles, before, after)
     template = metadata.get(CHAT_TEMPLATE)
     config = {"chat_template": template} if isinstance(template, str) else {}
-    extra = Extra({role: tokens[i] for role, i in roles.items()}, config=config)
+    extra = TokenizerExtra({role: tokens[i] for role, i in roles.items()}, config=config)
     data["model"][tokenizer_json.OURS] = extra.to_dict()
     return Tokenizer(*tokenizer_json.parse(json.dumps({"version": "1.0", **data})))
 

@@ -19,7 +19,7 @@ import tokenizers
 
 from .....data.tokenizers.pipelines import BYTES
 from .....data.tokenizers.safety_limits import check_charsmap
-from .....data.tokenizers.sentencepiece.model_file import Kind, ModelType, Piece, SentencePiece
+from .....data.tokenizers.sentencepiece.model_file import ModelType, Piece, PieceKind, SentencePiece
 from .....data.tokenizers.sentencepiece.pipeline import merges_of, pipeline
 from ...values import shown
 from .vocabulary import (
@@ -72,10 +72,11 @@ def from_metadata(metadata: Mapping[str, Any], tokens: list[str]) -> dict[str, A
         check_charsmap(table)
     unk = read_roles(metadata, len(tokens)).get("unk", 0)
     pieces = [Piece(token, float(score), _kind(t)) for token, score, t in zip(tokens, scores, types, strict=True)]
-    pieces[unk] = pieces[unk]._replace(kind=Kind.UNKNOWN)
+    pieces[unk] = pieces[unk]._replace(kind=PieceKind.UNKNOWN)
     model = SentencePiece(
         tuple(
-            piece._replace(kind=Kind.CONTROL) if _is_second(piece, i, unk) else piece for i, piece in enumerate(pieces)
+            piece._replace(kind=PieceKind.CONTROL) if _is_second(piece, i, unk) else piece
+            for i, piece in enumerate(pieces)
         ),
         kind,
         byte_fallback=kind is ModelType.BPE and set(BYTES) <= set(tokens),
@@ -88,13 +89,13 @@ def from_metadata(metadata: Mapping[str, Any], tokens: list[str]) -> dict[str, A
     return {key: data[key] for key in ("normalizer", "pre_tokenizer", "decoder", "model")}
 
 
-def _kind(value: int) -> Kind:
-    return Kind(value) if value in set(Kind) else Kind.NORMAL
+def _kind(value: int) -> PieceKind:
+    return PieceKind(value) if value in set(PieceKind) else PieceKind.NORMAL
 
 
 def _is_second(piece: Piece, index: int, unk: int) -> bool:
     """Whether a piece is a second unknown one."""
-    return piece.kind is Kind.UNKNOWN and index != unk
+    return piece.kind is PieceKind.UNKNOWN and index != unk
 
 
 def around(metadata: Mapping[str, Any]) -> tuple[bool, bool]:
@@ -170,7 +171,7 @@ def _ranks(data: Mapping[str, Any], tokens: list[str], types: list[int]) -> list
         order.setdefault(piece, len(order))
         last = piece
     scores = [-float(order.get(token, len(order))) for token in tokens]
-    pieces = [Piece(t, score, Kind(kind)) for t, score, kind in zip(tokens, scores, types, strict=True)]
+    pieces = [Piece(t, score, PieceKind(kind)) for t, score, kind in zip(tokens, scores, types, strict=True)]
     if not together or {*merges_of(pieces)} != {*merges}:
         raise ValueError(
             "llama.cpp's BPE over characters joins any two pieces that make a third, by its score, and this tokenizer has "
