@@ -25,8 +25,8 @@ def sizes_of(preset: str) -> dict[str, Any]:
 
 
 def recipe_of_preset(name: str) -> str | None:
-    """A clause that names a recipe which trains a preset; None if there is no such preset."""
-    if name not in families.presets():
+    """A clause that names a recipe which trains a preset; None if qkv has no such preset."""
+    if name not in families.PRESETS:
         return None
     spec = families.preset(name)
     pairs, decodes = spec.is_encoder_decoder, not isinstance(spec, Transformer) or spec.decoder is not None
