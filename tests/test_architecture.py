@@ -132,7 +132,9 @@ from qkv.cli import main
 from qkv.data.tokenizers.tokenizer import train
 
 assert not (Path(qkv.__file__).parent / "lab").exists() and Path(qkv.__file__).is_relative_to(sys.argv[1])
-small = ["data.train=200", "training.max_steps=2", "model.d_model=16", "model.n_heads=2", "tokenizer.vocab_size=300"]
+small = ["data.train=200", "data.validation=20", "data.test=20", "data.languages=[de]", "tokenizer.vocab_size=300"]
+small += ["model.d_model=16", "model.n_heads=2", "training.max_steps=2", "evaluation.test_examples=8"]
+small += ["evaluation.examples=4", "generation.max_new_tokens=8"]
 assert main(["train", "localise", "--out", "run", *small]) == 0
 assert main(["translate", "run", "<de> 8.49"]) == 0
 assert main(["convert", "run", "hub", "--to", "hub"]) in (0, 2)

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import CodeType, FrameType
 
 import pytest
 import torch
@@ -26,19 +27,20 @@ def table(title: str) -> list[tuple[str, str]]:
 
 def entered(call: Callable[[], object]) -> list[tuple[str, str]]:
     """(file, qualified name) of all functions of qkv that a call enters, in the order of their first entries."""
-    order: dict[tuple[str, str], None] = {}
+    codes: dict[CodeType, None] = {}
 
-    def profile(frame: object, event: str, _: object) -> None:
-        code = frame.f_code  # type: ignore[attr-defined]
-        if event == "call" and code.co_filename.startswith(str(SOURCE)):
-            order.setdefault((Path(code.co_filename).relative_to(SOURCE).as_posix(), code.co_qualname))
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code not in codes:
+            codes[frame.f_code] = None
 
     sys.setprofile(profile)
     try:
         call()
     finally:
         sys.setprofile(None)
-    return list(order)
+    ours = [code for code in codes if code.co_filename.startswith(str(SOURCE))]
+    places = [(Path(code.co_filename).relative_to(SOURCE).as_posix(), code.co_qualname) for code in ours]
+    return list(dict.fromkeys(places))
 
 
 def check(title: str, call: Callable[[], object]) -> None:
@@ -51,13 +53,9 @@ def check(title: str, call: Callable[[], object]) -> None:
 
 def test_the_calls_of_a_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    small = [
-        "data.train=200",
-        "training.max_steps=2",
-        "model.d_model=16",
-        "model.n_heads=2",
-        "tokenizer.vocab_size=300",
-    ]
+    small = ["data.train=200", "data.validation=20", "data.test=20", "data.languages=[de]", "tokenizer.vocab_size=300"]
+    small += ["model.d_model=16", "model.n_heads=2", "training.max_steps=2", "evaluation.test_examples=8"]
+    small += ["evaluation.examples=4", "generation.max_new_tokens=8"]
     check("What happens in `qkv train`", lambda: main(["train", "localise", "--out", "run", *small]))
 
 
