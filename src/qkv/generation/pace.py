@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 
@@ -24,23 +25,23 @@ class Pace:
         return f"first token after {self.first - self.began:.2f} s, {tokens:,} tokens at {rate:,.1f} tokens/s"
 
 
-_watches: list[Pace] = []
+_watches: ContextVar[tuple[Pace, ...]] = ContextVar("watches", default=())  # of this thread
 
 
 @contextmanager
 def watched() -> Iterator[Pace]:
-    """Watch the searches inside the block."""
+    """Watch the searches inside the block, of this thread only."""
     pace = Pace()
-    _watches.append(pace)
+    before = _watches.set((*_watches.get(), pace))
     try:
         yield pace
     finally:
-        _watches.remove(pace)
+        _watches.reset(before)
         pace.ended = time.perf_counter()
 
 
 def chosen() -> None:
     """Note that a search has chosen a token."""
-    for pace in _watches:
+    for pace in _watches.get():
         if pace.first is None:
             pace.first = time.perf_counter()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import NamedTuple
 
@@ -63,28 +64,28 @@ class Trace:
     choices: list[TokenChoice] = field(default_factory=list)
 
 
-_traces: list[Trace] = []
+_traces: ContextVar[tuple[Trace, ...]] = ContextVar("traces", default=())  # of this thread
 
 
 @contextmanager
 def record() -> Iterator[Trace]:
-    """Record the searches inside the block."""
+    """Record the searches inside the block, of this thread only."""
     search = Trace()
-    _traces.append(search)
+    before = _traces.set((*_traces.get(), search))
     try:
         yield search
     finally:
-        _traces[:] = [one for one in _traces if one is not search]
+        _traces.reset(before)
 
 
 def recording() -> bool:
     """Whether searches are being recorded."""
-    return bool(_traces)
+    return bool(_traces.get())
 
 
 def add_beams(running: Sequence[Beam], finished: Sequence[Beam]) -> None:
     """Record a step of a beam search."""
-    for search in _traces:
+    for search in _traces.get():
         search.beams.append(BeamStep(tuple(running), tuple(finished)))
 
 
@@ -95,7 +96,7 @@ def add_choice(logits: Tensor, ids: Tensor | None, processors: Sequence[Processo
         assert ids is not None
         logits = process(ids, logits)
         stages.append(_stage(stage_name(process), logits))
-    for search in _traces:
+    for search in _traces.get():
         search.choices.append(TokenChoice(tuple(stages), token))
 
 

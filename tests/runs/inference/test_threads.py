@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations_with_replacement
 from pathlib import Path
 from threading import Barrier, Thread
@@ -11,13 +11,16 @@ from typing import Any
 
 import pytest
 import torch
+from run_untrained import bert, of, vit, words
 
 import qkv
 from qkv import record_attention
 from qkv.data.tokenizers.tokenizer import train as train_tokenizer
 from qkv.generation.settings import Generation
+from qkv.look.view.figure import Figure
 from qkv.nn.activations import ScaleActivation, Zero
 from qkv.nn.attention import tap
+from qkv.nn.models.heads.sequence import SequenceClassifier
 from qkv.runs.inference.run import Run
 
 TEXT, TIMES = "a b c a b", 4
@@ -116,14 +119,97 @@ def same(found: Any, wanted: Any) -> bool:
     "pair", [pytest.param(pair, id="-".join(pair), marks=() if pair in FAST else pytest.mark.slow) for pair in PAIRS]
 )
 def test_two_uses_at_once_give_what_each_gives_alone(run: Run, pair: tuple[str, str], tmp_path: Path) -> None:
-    alone = [USES[name](run, tmp_path / f"alone {i}") for i, name in enumerate(pair)]
+    check_at_once(run, [USES[name] for name in pair], tmp_path)
+
+
+def noted(call: Callable[[Run], Any], names: str = "*.attention.weights") -> Use:
+    """A use that records activations by name beside its own result."""
+
+    def use(run: Run, _: Path) -> Any:
+        with run.record(names) as activations:
+            result = call(run)
+            return result, {name: activations[name].clone() for name in activations}
+
+    return use
+
+
+def without_a_head(call: Callable[[Run], Any], stack: str) -> Use:
+    def use(run: Run, _: Path) -> Any:
+        with run.intervene({f"{stack}.layers.0.attention.heads": Zero(heads=[1])}):
+            return call(run)
+
+    return use
+
+
+def weights_of(figure: Figure) -> Any:
+    return [[[layer.weights for layer in group.layers] for group in view.groups] for view in figure.views]
+
+
+def uses_of(call: Callable[[Run], Any], stack: str, look: str) -> dict[str, Use]:
+    return {
+        "call": lambda run, _: call(run),
+        "record": noted(call),
+        "intervene": without_a_head(call, stack),
+        "look": lambda run, _: weights_of(run.look(look)),
+        "quantize": lambda run, _: call(run.quantize("int8")),
+    }
+
+
+def translated(run: Run) -> Any:
+    return run.generate("abc", max_new_tokens=5), run.generate("abc", num_beams=2, max_new_tokens=5)
+
+
+@pytest.fixture(scope="module")
+def others() -> dict[str, tuple[Run, dict[str, Use]]]:
+    """Models of other kinds, and what is done with each."""
+    pixels = torch.rand(1, 3, 16, 16)
+    translator = of("transformer-base", words(), "translate", max_positions=32)
+    masked = of("bert-base", words(), "read", max_positions=32)
+    return {
+        "translator": (translator, uses_of(translated, "encoder", "abc")),
+        "scorer": (translator, uses_of(lambda run: run.score("abc", "cab").log_probs, "decoder", "abc")),
+        "classifier": (
+            bert(SequenceClassifier(labels=2)),
+            uses_of(lambda run: repr(run.classify("abc")), "encoder", "abc"),
+        ),
+        "masked": (masked, uses_of(lambda run: repr(run.fill("a<mask>", top_k=2)), "encoder", "abc")),
+        "embedder": (masked, uses_of(lambda run: run.embed("abc", pooling="mean"), "encoder", "abc")),
+        "pictures": (vit(), uses_of(lambda run: run.model(pixels), "encoder", "")),
+    }
+
+
+KINDS = ("translator", "scorer", "classifier", "masked", "embedder", "pictures")
+OTHER_USES = ("call", "record", "intervene", "look", "quantize")
+OTHER_PAIRS = list(combinations_with_replacement(OTHER_USES, 2))
+FAST_OTHERS = [("call", "intervene"), ("call", "look")]
+# The picture of attention of a model of pictures needs the recipe of a run.
+CASES = [(kind, pair) for kind in KINDS for pair in OTHER_PAIRS if kind != "pictures" or "look" not in pair]
+
+
+@pytest.mark.parametrize(
+    ("kind", "pair"),
+    [
+        pytest.param(kind, pair, id="-".join((kind, *pair)), marks=() if pair in FAST_OTHERS else pytest.mark.slow)
+        for kind, pair in CASES
+    ],
+)
+def test_other_models_are_used_by_two_threads(
+    others: dict[str, tuple[Run, dict[str, Use]]], kind: str, pair: tuple[str, str], tmp_path: Path
+) -> None:
+    run, uses = others[kind]
+    check_at_once(run, [uses[name] for name in pair], tmp_path)
+
+
+def check_at_once(run: Run, pair: Sequence[Use], tmp_path: Path) -> None:
+    """Two threads that use a run at once get what each use gets alone."""
+    alone = [use(run, tmp_path / f"alone {i}") for i, use in enumerate(pair)]
     start, found, errors = Barrier(2), [[], []], []
 
     def work(i: int) -> None:
         try:
             start.wait()
             for _ in range(TIMES):
-                found[i].append(USES[pair[i]](run, tmp_path / str(i)))
+                found[i].append(pair[i](run, tmp_path / str(i)))
         except BaseException as error:
             errors.append(error)
 
