@@ -83,6 +83,30 @@ class Wide(qkv.Norm, kind="mutant-wide"):
         return qkv.Cost(d)
 
 
+class SummedInBF16(nn.Module):
+    """A sum of many squares kept in x's dtype, term by term: in bf16 it stops growing."""
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(d))
+
+    def forward(self, x: Tensor) -> Tensor:
+        total = torch.full_like(x[..., :1], 300.0)
+        for square in x.square().unbind(-1):
+            total = total + square.clamp(max=0.9)[..., None]
+        return self.weight * (x * (total - 300.0).rsqrt().nan_to_num(0.0, 0.0, 0.0))
+
+
+class Coarse(qkv.Norm, kind="mutant-coarse"):
+    """It sums in the dtype of its input."""
+
+    def module(self, d: int) -> nn.Module:
+        return SummedInBF16(d)
+
+    def cost(self, d: int, tokens: int = 0) -> qkv.Cost:
+        return qkv.Cost(d, 4 * d * tokens)
+
+
 def outcomes(report: Report) -> dict[str, str]:
     return {check.name: check.outcome for check in report.checks}
 
@@ -116,6 +140,7 @@ def test_own_parts_pass(part: qkv.Spec) -> None:
         (Indexed(), {"batched = alone", "packed = separate", "cached = one pass", "generates"}),
         (Miscounted(), {"parameter count"}),
         (Untrained(), {"gradients"}),
+        (Coarse(), {"runs in bf16"}),
         (Wide(), {"fp32 = fp64", "generates", "runs in bf16", "compiled = eager"}),
     ],
     ids=lambda value: value.kind if isinstance(value, qkv.Spec) else "",

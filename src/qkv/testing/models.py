@@ -16,7 +16,7 @@ from ..nn.models.base import ModelSpec
 from ..nn.models.transformer import Transformer
 from .report import NotChecked
 
-TOLERANCE, SINGLE = 1e-8, 1e-3  # relative L2 distance, in fp64 and in fp32
+TOLERANCE, SINGLE, HALF = 1e-8, 1e-3, 32 * 2.0**-8  # relative L2 distance, in fp64, fp32 and bf16, which rounds by 2⁻⁸
 NEW = 4  # tokens to generate
 LENGTHS = (5, 11, 3)  # the full rows have more tokens than the kernels of whole stacks need
 LARGEST = 20_000_000  # parameters of a model that is run
@@ -191,13 +191,16 @@ class ModelChecks:
 
     @torch.no_grad()
     def half(self) -> None:
-        """In bf16 outputs are finite."""
+        """In bf16 outputs are those of fp32 within 32 roundings of bf16."""
+        expected = self.outputs(self.model(dtype=torch.float32))
         found = self.outputs(self.model(dtype=torch.bfloat16))
         assert found.isfinite().all(), "outputs in bf16 are not finite"
+        same(found.float(), expected, "outputs in bf16 differ from those in fp32", HALF)
 
     @torch.no_grad()
     def compiled(self) -> None:
         """`torch.compile` traces the model, and its outputs stay the same."""
+        torch.compiler.reset()  # beyond a number of traced models, PyTorch would run this one without tracing it
         model = self.model(dtype=torch.float32)
         expected = self.outputs(model)
         found = self.outputs(torch.compile(model, backend="eager"))
