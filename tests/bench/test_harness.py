@@ -99,6 +99,7 @@ def test_kept_results_are_whole_and_not_quick() -> None:
             assert len(counts) == 1, "a round is taken by all"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_start")
 def test_rounds_interleave_and_ratios_are_taken_within_them(tmp_path: Path) -> None:
     log = tmp_path / "log"
@@ -154,6 +155,7 @@ def test_verdicts_know_which_side_is_better() -> None:
     assert verdict("x", 1.2, 1.15, least=True).endswith(": met.")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_start")
 def test_cases_measured_later_take_the_place_of_the_earlier_or_stand_beside_them() -> None:
     first = run(nothing("xy"), nothing("xy").cases(True), rounds=1, quick=True, threads=1)
@@ -166,6 +168,7 @@ def test_cases_measured_later_take_the_place_of_the_earlier_or_stand_beside_them
     assert not first.comparable(elsewhere) and not first.comparable(replace(later, threads=3))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_start")
 def test_an_interrupted_run_continues_where_it_stopped(tmp_path: Path) -> None:
     part = tmp_path / "startup.json.part"

@@ -14,6 +14,7 @@ def test_the_splits_share_no_module() -> None:
     assert any("class JSONDecoder" in text for part in found.values() for text in part)
 
 
+@pytest.mark.slow
 def test_the_whole_library_is_a_corpus_of_megabytes_without_tests() -> None:
     table = StandardLibrary().table("train")
     assert len(table) > 300

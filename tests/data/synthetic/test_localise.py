@@ -33,6 +33,7 @@ def pieces(text: str, by_character: bool = False) -> set[str]:
     return set(text) if by_character else set(re.findall(r"[^\W\d]+|[^\w]|\d", text))
 
 
+@pytest.mark.slow
 def test_a_source_has_one_target() -> None:
     """Anchors, held-out phrases and a large sample of training, in eight languages."""
     for spec in (MANY, Localise(languages=("uk",), names="all", train=50_000)):

@@ -64,6 +64,7 @@ SHELL = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
 COMMANDS = [shlex.split(line) for block in SHELL for line in block.splitlines()]
 
 
+@pytest.mark.slow
 def test_the_pages_commands_run(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
