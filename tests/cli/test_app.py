@@ -185,7 +185,7 @@ def test_every_command_warns_of_an_option_that_is_given_twice(capsys: pytest.Cap
     assert len(single) > 30
     for path, option in single.items():
         main([*path, option.opts[0], "1", option.opts[0], "2", "--help"])
-        assert f"{option.opts[0]} is given twice; the last counts" in capsys.readouterr().err, path
+        assert f"{option.opts[0]} is given twice; the last value is used" in capsys.readouterr().err, path
 
 
 def test_a_repeatable_option_and_a_flag_may_be_given_twice(capsys: pytest.CaptureFixture[str]) -> None:

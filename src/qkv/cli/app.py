@@ -52,7 +52,7 @@ ABOVE = [import_module(f"qkv.{path.parts[-3]}.commands") for path in sorted(QKV.
 
 
 def _groups() -> dict[str, dict[str, tuple[str, str]]]:
-    """The module and the name of every command, by the groups of `qkv --help`."""
+    """Return the module and function of every command, grouped as in `qkv --help`."""
     groups: dict[str, dict[str, tuple[str, str]]] = {}
     for package, table in [(__package__, OWN), *((above.__name__, above.GROUPS) for above in ABOVE)]:
         for title, places in table.items():
@@ -136,7 +136,7 @@ def meaning(name: str, meanings: dict[str, str] = MEANINGS) -> str | None:
 
 
 class Once(TyperCommand):
-    """A command that warns of an option that is given twice, of which the last value counts, unless it is repeatable."""
+    """A command that warns if an option that is not repeatable is given more than once. The last value is used."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:
@@ -146,7 +146,7 @@ class Once(TyperCommand):
                 if times > 1 and not (getattr(option, "multiple", False) or flag):
                     names = "/".join((*option.opts, *option.secondary_opts))
                     often = "twice" if times == 2 else f"{times} times"
-                    warnings.warn(f"{names} is given {often}; the last counts", stacklevel=2)
+                    warnings.warn(f"{names} is given {often}; the last value is used", stacklevel=2)
         return super().parse_args(ctx, args)
 
 

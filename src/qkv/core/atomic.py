@@ -31,7 +31,7 @@ _LONGEST = 180  # characters of a name that a temporary name repeats; file syste
 
 
 class WrongPlace(OSError, ValueError):
-    """A path can't be written because of what is there. `strerror` is the system's reason, and the text a whole sentence."""
+    """Raised if a path can't be written because of what is there. `strerror` is the system's reason."""
 
     def __init__(self, code: int, sentence: str) -> None:
         super().__init__(code, os.strerror(code))

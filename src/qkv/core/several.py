@@ -52,7 +52,7 @@ def numbers(least: float, **named: Any) -> None:
     """Check numbers by name; None is allowed. Raises ValueError for another type, NaN and less than `least`."""
     for name, value in named.items():
         if value is not None and (isinstance(value, bool) or not isinstance(value, Real) or not float(value) >= least):
-            raise ValueError(f"{name} is a number from {least:g} on, not {shown(value)}")
+            raise ValueError(f"{name} must be a number of at least {least:g}, not {shown(value)}")
 
 
 def whole_numbers(least: int, **named: Any) -> None:

@@ -1,4 +1,4 @@
-"""The interface between generation and models: the `DecodingModel` and `DecodingCache` protocols, and evaluation mode."""
+"""What generation needs of a model: the protocols `DecodingModel` and `DecodingCache`, and evaluation mode."""
 
 from __future__ import annotations
 

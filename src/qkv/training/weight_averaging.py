@@ -92,7 +92,7 @@ def mean(sets: Iterable[Tensors]) -> dict[str, Tensor]:
 
 
 def mean_of(sets: Sequence[Parts]) -> dict[str, Tensor]:
-    """The mean of sets of tensors that may still be in files, of which one is read at a time."""
+    """Return the mean of sets of tensors. Those in files are read one set at a time."""
     read = ({name: loaded(tensor) for name, tensor in tensors.items()} for tensors in sets)
     return next(read) if len(sets) == 1 else mean(read)
 

@@ -83,8 +83,8 @@ def test_ranks_for_a_share_or_a_number() -> None:
     ("rank", "message"),
     [
         (16, "a rank of 16 saves nothing, as U V would have no fewer parameters than W; take 15 or less"),
-        (0, "rank is a number from 1, or a share above 0 and below 1"),
-        (1.0, "rank is a number from 1, or a share above 0 and below 1"),
+        (0, "rank must be at least 1, or a share above 0 and below 1"),
+        (1.0, "rank must be at least 1, or a share above 0 and below 1"),
     ],
 )
 def test_ranks_that_are_refused(rank: float, message: str) -> None:

@@ -57,7 +57,7 @@ def test_a_setting_that_would_drop_an_earlier_one_is_refused() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["a.b=1", "a.b=2"], "a.b is given twice, as 1 and as 2; the last counts"),
+        (["a.b=1", "a.b=2"], "a.b is given twice, as 1 and as 2; the last value is used"),
         (["a.b=1", "a.b=true"], "a.b is given twice, as 1 and as True"),
         (["a.b=1", "a.b=1.0"], "a.b is given twice"),
         (["a={b: 1, c: 2}", "a.b=3"], "a.b is given twice, as 1 and as 3"),

@@ -195,7 +195,7 @@ class Cells:
             )
 
     def _tolerated(self, start: int, stop: int) -> Iterator[list[str]]:
-        """The rows start … stop − 1; empty in place of invalid ones."""
+        """Yield the rows from `start` to `stop` − 1, with an empty list for each invalid row."""
         for i in range(start, stop):
             try:
                 yield self[i]
@@ -273,7 +273,7 @@ def named(separator: str) -> str:
 
 
 def _declared(lines: Lines) -> str | None:
-    """The separator that a first line such as `sep=;` declares, as Excel writes and reads it."""
+    """Return the separator that a first line such as `sep=;` declares, which Excel writes and reads."""
     match = re.fullmatch(r'"?sep=([^\w"])"?\s*', lines[0], re.IGNORECASE) if len(lines) else None
     return match and match[1]
 

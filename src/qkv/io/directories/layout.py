@@ -189,7 +189,7 @@ _MARKS: dict[str, re.Pattern[bytes]] = {
     "*.pt2": re.compile(rb"\APK"),
     "*.onnx": re.compile(rb"\A\x08"),
 }
-"""Patterns that match the beginning of files that are not JSON."""
+"""For files other than JSON: a pattern that matches how they begin."""
 _BEGINNING = 1 << 16  # bytes
 
 
@@ -237,9 +237,9 @@ _written: WeakKeyDictionary[Any, dict[Path, tuple[int, int]]] = WeakKeyDictionar
 
 
 def replaceable(contents: Contents, model: Any, overwrite: bool) -> Callable[[Path], None]:
-    """Return the check for a function that saves a model to a directory.
+    """Return a function that checks whether a model may be saved to a directory.
 
-    The check raises ValueError if the directory holds other files than `contents`, or if it holds another model and
+    It raises ValueError if the directory holds other files than `contents`, or if it holds another model and
     `overwrite` is false.
     """
 

@@ -46,7 +46,7 @@ def ranks_of(model: TransformerModel, rank: Rank) -> dict[str, int]:
     Raises ValueError for a rank that saves nothing, or if no matrix can be factorized.
     """
     if rank <= 0 or (isinstance(rank, float) and rank >= 1):
-        raise ValueError(f"rank is a number from 1, or a share above 0 and below 1 (such as 50%), not {rank}")
+        raise ValueError(f"rank must be at least 1, or a share above 0 and below 1 (such as 50%), not {rank}")
     layers = matrices(model)
     if not layers:
         raise ValueError("this model has no attention or plain feed-forward layer whose matrices can be factorized")

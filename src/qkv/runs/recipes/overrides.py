@@ -30,7 +30,7 @@ def as_setting(key: str, value: Any) -> str:
 def apply(tree: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     """A copy of `tree` with all settings applied. The values are validated later, by the recipe.
 
-    Of a setting that is given twice with different values, the last counts, with a warning. Raises ValueError for a setting
+    If a setting is given twice with different values, the last is used, with a warning. Raises ValueError for a setting
     that would drop an earlier one, as `model=gpt` drops `model.d_model=64` before it.
     """
     earlier: list[tuple[list[str], str]] = []
@@ -42,7 +42,7 @@ def apply(tree: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
             before, values[leaf] = values.get(leaf, given), given
             if before != given or type(before) is not type(given):
                 name = ".".join(leaf).removeprefix("model.replace.")
-                said = f"{name} is given twice, as {brief(before)} and as {brief(given)}; the last counts"
+                said = f"{name} is given twice, as {brief(before)} and as {brief(given)}; the last value is used"
                 warnings.warn(said, stacklevel=3)
         for other, dropped in earlier:
             if len(other) > len(place) and other[: len(place)] == place:

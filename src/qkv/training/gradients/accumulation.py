@@ -11,7 +11,7 @@ from torch import Tensor
 from ...core.batch import Terms
 
 Totals = Mapping[str, int] | Mapping[str, Tensor]
-"""By what the sum of each term is divided: the items in all batches of a step, on all ranks."""
+"""The divisor of each term's sum: the number of its items in all batches of a step, on all ranks."""
 
 
 def over_labels(terms: Terms, counts: dict[str, int]) -> Terms:

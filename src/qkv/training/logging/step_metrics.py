@@ -13,8 +13,8 @@ from .metrics_file import from_json, to_json
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One optimizer step over `count` items, in batches of so many real tokens. `loss` is what was minimized, `values` what
-    each term reports, per counted item.
+    """One optimizer step over `count` items and `tokens` real tokens. `loss` is what was minimized, and `values` is what
+    each term reports, per item.
 
     `position` is where the stream stood before the step: opened there, it gives the step's batches again.
     """

@@ -120,8 +120,10 @@ class Heartbeat:
         return RankLost(f"the communication between the ranks failed: {' '.join(str(error).split())[:200]}")
 
     def _answers(self, ranks: Sequence[int]) -> dict[int, tuple[int, str, bool] | None] | None:
-        """The last heartbeat of each rank; None if rank 0, which has the store, does not answer. A thread asks it, because
-        a call to the store of a stopped process does not return."""
+        """Return the last heartbeat of each rank, or None if rank 0, which holds the store, does not answer.
+
+        A thread asks it, because a call to the store of a stopped process does not return.
+        """
         found: dict[int, tuple[int, str, bool] | None] = {}
 
         def ask() -> None:

@@ -2,7 +2,7 @@
 
 A message has a `role` and a `content`, a text or a list of parts `{"type": "text", "text": …}`. The content of an assistant
 that calls tools may be null or missing, a `refusal` takes its place, and a `weight` of 0 keeps it out of training.
-ShareGPT's messages have `from` and `value`, Alpaca's records an `instruction`, an `input` and an `output`.
+ShareGPT's messages have `from` and `value`. Alpaca's records have `instruction`, `input` and `output`.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _openai(message: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _known_role(said: Any, others: Mapping[str, str]) -> Any:
-    """A role in lower case, by OpenAI's name if `others` has one; what is no known role as it is."""
+    """Return the role that a name means, in lower case or through `others`. Return unknown names as they are."""
     name = said.lower() if isinstance(said, str) else ""
     return others.get(name) or (name if name in ROLES else said)
 

@@ -1,4 +1,4 @@
-"""`QuantizedLayout`, the base class of how libraries store quantized matrices, and packing of codes into int32."""
+"""`QuantizedLayout`, the base class for the ways in which libraries store quantized matrices; codes packed into int32."""
 
 from __future__ import annotations
 
