@@ -283,7 +283,7 @@ def test_a_directory_of_a_study_is_a_string_or_a_path(tmp_path: Path) -> None:
             {"ablation": "reverse"},
             "ablation has to be of type Ablation, as Ablation.load makes one, not 'reverse'",
         ),
-        ("tune", {"jobs": 1.5}, "jobs is a whole number from 1 on, not 1.5, a float"),
+        ("tune", {"jobs": 1.5}, "jobs must be a whole number of at least 1, not 1.5, a float"),
         ("tune", {"limit": float("nan")}, "limit must be a number of at least 0, not nan, a float"),
         ("scale", {"jobs": 0}, "jobs must be a number of at least 1, not 0, an int"),
         ("scale", {"plan": 1}, "plan is True or False, not 1, an int"),

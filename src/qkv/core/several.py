@@ -60,7 +60,7 @@ def whole_numbers(least: int, **named: Any) -> None:
     numbers(least, **named)
     for name, value in named.items():
         if value is not None and not isinstance(value, Integral):
-            raise ValueError(f"{name} is a whole number from {least} on, not {shown(value)}")
+            raise ValueError(f"{name} must be a whole number of at least {least}, not {shown(value)}")
 
 
 def flags(**named: Any) -> None:

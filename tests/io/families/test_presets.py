@@ -170,7 +170,7 @@ def test_the_issues_example() -> None:
             lambda: preset("bloom-560m", max_positions=64),
             "has no size 'max_positions'; it is a field of the model: set model.replace.max_positions=… in a recipe",
         ),
-        (lambda: preset("gpt2", n_layers=0), "n_layers is a whole number from 1 on, not 0"),
+        (lambda: preset("gpt2", n_layers=0), "n_layers must be a whole number of at least 1, not 0"),
     ],
 )
 def test_wrong_names_and_sizes(call: object, said: str) -> None:
@@ -227,9 +227,9 @@ def test_no_size_of_nothing_crashes(about: tuple[str, str, str], given_size: flo
 
 
 def test_what_a_size_may_be_is_said() -> None:
-    with pytest.raises(ValueError, match="preset 'gpt2': n_heads is a whole number from 1 on, not 0"):
+    with pytest.raises(ValueError, match="preset 'gpt2': n_heads must be a whole number of at least 1, not 0"):
         preset("gpt2", n_heads=0)
-    with pytest.raises(ValueError, match="preset 'bert-base': token_types is a whole number from 0 on, not -1"):
+    with pytest.raises(ValueError, match="preset 'bert-base': token_types must be a whole number of at least 0, not -1"):
         preset("bert-base", token_types=-1)
     with pytest.raises(ValueError, match="query_width is a number above 0"):
         preset("gemma-2-2b", query_width=0)
