@@ -155,4 +155,6 @@ def _check_size(preset: str, size: inspect.Parameter, value: Any) -> None:
         return
     least = 0 if size.name in _MAY_BE_0 else 1
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"preset {brief(preset)}: {size.name} must be a whole number of at least {least}, not {brief(value)}")
+        raise ValueError(
+            f"preset {brief(preset)}: {size.name} must be a whole number of at least {least}, not {brief(value)}"
+        )
