@@ -229,7 +229,9 @@ def test_no_size_of_nothing_crashes(about: tuple[str, str, str], given_size: flo
 def test_what_a_size_may_be_is_said() -> None:
     with pytest.raises(ValueError, match="preset 'gpt2': n_heads must be a whole number of at least 1, not 0"):
         preset("gpt2", n_heads=0)
-    with pytest.raises(ValueError, match="preset 'bert-base': token_types must be a whole number of at least 0, not -1"):
+    with pytest.raises(
+        ValueError, match="preset 'bert-base': token_types must be a whole number of at least 0, not -1"
+    ):
         preset("bert-base", token_types=-1)
     with pytest.raises(ValueError, match="query_width is a number above 0"):
         preset("gemma-2-2b", query_width=0)
