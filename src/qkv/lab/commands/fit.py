@@ -8,6 +8,7 @@ import typer
 
 from ...cli.options import Json, RecipeOrPreset, Settings
 from ...cli.say import console, echo, echo_json
+from ...cli.texts import uncollected
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ..costs.fit import DecodingFit, Fit, FittingModel, Lever, TrainingFit
 
 
+@uncollected()
 def fit(
     name: RecipeOrPreset,
     settings: Settings = None,
