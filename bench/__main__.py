@@ -10,6 +10,7 @@
     python -m bench scale                    two ranks beside one, for docs/scale.md
     python -m bench encoding                 BERT-base and ViT-B/16 beside other libraries, for docs/performance.md
     python -m bench onednn                   products in fp32 by oneDNN and by MKL, for docs/machine.md
+    python -m bench planner POINTS           the planner beside published runs in a JSON file, for docs/scale.md
     python -m bench prompts                  reading of prompts beside large products, for docs/performance.md
     python -m bench products                 products of few rows beside memory bandwidth, for docs/machine.md
     python -m bench serving                  decoding beside other libraries, for docs/performance.md
@@ -35,7 +36,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -47,6 +48,7 @@ from .lockstep import Case, measure, ring
 from .onednn import main as onednn
 from .pictures import main as pictures
 from .products import main as products
+from .planner import main as planner
 from .prompts import main as prompts
 from .quantization import main as quantization
 from .real.command import main as real
@@ -65,46 +67,34 @@ from .translating.command import main as translating
 from .unigram import main as unigram
 
 
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "batching": batching,
+    "cost": cost,
+    "encoding": encoding,
+    "onednn": onednn,
+    "pictures": pictures,
+    "planner": planner,
+    "products": products,
+    "prompts": prompts,
+    "quantization": quantization,
+    "real": real,
+    "recording": recording,
+    "scale": scale,
+    "serving": serving,
+    "small-english": small_english,
+    "speculation": speculation,
+    "start": start,
+    "terminal": terminal,
+    "threads": threads,
+    "translating": translating,
+    "unigram": unigram,
+}
+
+
 def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
-    if words[:1] == ["real"]:
-        return real(words[1:])
-    if words[:1] == ["cost"]:
-        return cost(words[1:])
-    if words[:1] == ["scale"]:
-        return scale(words[1:])
-    if words[:1] == ["threads"]:
-        return threads(words[1:])
-    if words[:1] == ["serving"]:
-        return serving(words[1:])
-    if words[:1] == ["translating"]:
-        return translating(words[1:])
-    if words[:1] == ["batching"]:
-        return batching(words[1:])
-    if words[:1] == ["start"]:
-        return start(words[1:])
-    if words[:1] == ["quantization"]:
-        return quantization(words[1:])
-    if words[:1] == ["small-english"]:
-        return small_english(words[1:])
-    if words[:1] == ["speculation"]:
-        return speculation(words[1:])
-    if words[:1] == ["encoding"]:
-        return encoding(words[1:])
-    if words[:1] == ["onednn"]:
-        return onednn(words[1:])
-    if words[:1] == ["prompts"]:
-        return prompts(words[1:])
-    if words[:1] == ["products"]:
-        return products(words[1:])
-    if words[:1] == ["recording"]:
-        return recording(words[1:])
-    if words[:1] == ["unigram"]:
-        return unigram(words[1:])
-    if words[:1] == ["terminal"]:
-        return terminal(words[1:])
-    if words[:1] == ["pictures"]:
-        return pictures(words[1:])
+    if words[:1] and words[0] in COMMANDS:
+        return COMMANDS[words[0]](words[1:])
     given = _parse(arguments)
     if given.table == "render":
         render.write()

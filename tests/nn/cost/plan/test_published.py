@@ -1,11 +1,14 @@
-"""Each published run is held to its tolerance; the one beyond it is named."""
+"""Each published run is held to its tolerance; those beyond it are named."""
 
 import pytest
 
 from qkv.nn.cost.plan.published import RUNS, TOLERANCE, Published, compare
 from qkv.runs.planning.published_models import spec_of
 
-BEYOND = {"Llama 8B, 8 H100, FSDP, CP 2, 65,536 tokens, fp8": 0.20}
+BEYOND = {
+    "Llama 8B, 8 H100, FSDP, CP 2, 65,536 tokens, fp8": 0.20,
+    "MPT 30B, 8 H100, FSDP, 8,192 tokens": 0.25,  # memory is nearly full, which the model does not know
+}
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
@@ -16,8 +19,8 @@ def test_throughput_is_within_15_percent(run: Published) -> None:
 
 
 def test_most_rows_were_not_calibrated() -> None:
-    assert sum(run.calibrated for run in RUNS) == 9
-    assert len(RUNS) - 9 >= 30
+    assert sum(run.calibrated for run in RUNS) == 15
+    assert len(RUNS) - 15 >= 45
     assert all(run.source for run in RUNS)
 
 
@@ -30,6 +33,12 @@ def test_gpus_of_a_run_are_those_of_its_layout() -> None:
 def test_memory_is_within_30_percent_of_what_torchtitan_reports(run: Published) -> None:
     held = compare(run, spec_of).memory.needed / 2**30
     assert abs(held / (run.memory_gib or 1) - 1) < 0.3
+
+
+@pytest.mark.parametrize("run", [run for run in RUNS if "foundry" in run.kernels], ids=lambda run: run.name)
+def test_what_ran_fits_into_its_device(run: Published) -> None:
+    """The source gives no memory, but the largest number of rows that fits."""
+    assert compare(run, spec_of).memory.needed <= 1.03 * run.device.memory
 
 
 def test_published_sizes_have_their_parameters() -> None:

@@ -25,15 +25,18 @@ class Execution:
     pipeline_overlap: sends between stages are hidden.
     sequence:         tensor parallelism divides tokens between its layers (Korthikanti et al. 2022).
     gather_once:      ZeRO 3 beside a pipeline gathers once a step, not for every microbatch.
+    keeps_parameters: ZeRO 3 keeps gathered parameters from forward to backward (FSDP's SHARD_GRAD_OP).
     gather_overlap:   ZeRO 1 and 2 gather updated parameters beside the next forward pass.
     context_shards:   ZeRO divides over context ranks too.
-    fused_loss:       logits are computed and used chunk by chunk.
+    fused_loss:       logits are computed and used chunk by chunk. logit: bytes of each otherwise: in bf16, in fp32, and its
+                      gradient; 4 if the loss is compiled.
     ring:             speed of ring attention to blocks of other ranks, relative to attention on one device.
     head_whole:       every context rank computes the loss of all tokens.
     overlap_inside:   gradient sums overlap with computation even if layers communicate too.
     reserve:          bytes taken by the device context, communication buffers and libraries.
     keeps_gathered:   inputs gathered by tensor parallelism are kept for backward, not gathered again.
     fp8:              products of layers are computed in fp8.
+    fused_norm:       a norm is one kernel, as LayerNorm in PyTorch, and not several, as RMSNorm in fp32.
     """
 
     name: str
@@ -51,14 +54,17 @@ class Execution:
     pipeline_overlap: bool = False
     sequence: bool = True
     gather_once: bool = False
+    keeps_parameters: bool = False
     gather_overlap: bool = False
     context_shards: bool = False
     fused_loss: bool = True
+    logit: float = 10.0
     ring: float = 0.7
     fp8: bool = False
     head_whole: bool = False
     overlap_inside: bool = True
     keeps_gathered: bool = False
+    fused_norm: bool = False
     reserve: float = 1e9
 
 
@@ -99,6 +105,9 @@ KERNELS = {
     "h100": Kernels({"bf16": 0.70, "fp8": 0.48}, 1150, attention=0.35),
     "h100-500w": Kernels({"bf16": 0.63, "fp8": 0.47}, 1150, attention=0.25),
     "a100": Kernels({"bf16": 0.75}, 480, attention=0.5),
+    # LLM-Foundry of 2023: FlashAttention in Triton; FSDP1, whose transfers slow products
+    "h100-foundry": Kernels({"bf16": 0.76}, 1150, attention=0.18, contention=0.8),
+    "a100-foundry": Kernels({"bf16": 0.84}, 480, attention=0.34, contention=0.5),
     "this": Kernels(
         {"bf16": 0.8, "fp32": 0.8}, 32, attention=0.4, source="shares of what was measured on this machine"
     ),

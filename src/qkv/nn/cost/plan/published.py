@@ -15,8 +15,9 @@ from typing import Any, Literal
 from ...models.base import ModelSpec
 from ..accelerators import KNOWN, Accelerator
 from ..flops import TRAINING
-from .execution import KERNELS, Execution
-from .layout import RankLayout
+from .execution import Execution
+from .execution import kernels as kernels_of
+from .layout import RankLayout, Recompute
 from .network import KNOWN as NETWORKS
 from .rank_memory import RankMemory, memory
 from .step import Machine, StepSeconds, step
@@ -29,7 +30,10 @@ Unit = Literal["tokens/s", "TFLOP/s"]
 TITAN = Execution("torchtitan", gathered=2, copies=0, gather_once=True, context_shards=True, fused_loss=False)
 COMPILED = replace(TITAN, compiled=True)
 FP8 = replace(COMPILED, fp8=True)
+FP8_2025 = replace(FP8, gathered=1, logit=4)  # parameters are gathered in fp8, and the loss is compiled too
 ASYNC = replace(FP8, tensor_overlap=0.5, pipeline_overlap=False)
+# FSDP, LayerNorm in bf16, and a loss of one kernel, which keeps logits and their gradient in bf16.
+FOUNDRY = Execution("LLM-Foundry", gathered=2, copies=0, fused_loss=False, logit=4, fused_norm=True)
 MEGATRON = Execution(
     "Megatron-LM 2021",
     weights=2,
@@ -64,7 +68,18 @@ LLAMA_8B: tuple[str, dict[str, int]] = ("llama-3-8b", {})
 LLAMA_70B = ("llama-3-8b", {"n_layers": 80, "d_model": 8192, "n_heads": 64, "d_ff": 28672})
 LLAMA_405B = ("llama-3-8b", {"n_layers": 126, "d_model": 16384, "n_heads": 128, "d_ff": 53248})
 
+
+def llama_2(billions: Literal[13, 70]) -> tuple[str, Mapping[str, Any]]:
+    """Llama 2 of 13 or 70 billion parameters."""
+    sizes = {
+        13: {"n_layers": 40, "d_model": 5120, "n_heads": 40, "n_kv_heads": 40, "d_ff": 13824},
+        70: {"n_layers": 80, "d_model": 8192, "n_heads": 64, "d_ff": 28672},
+    }
+    return "llama-3-8b", {**sizes[billions], "vocab_size": 32000}
+
+
 TITAN_DOCS = "pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md"
+FOUNDRY_README = "mosaicml/llm-foundry, scripts/train/benchmarking/README.md"
 MEGATRON_2021 = (
     "Narayanan et al. 2021, table 1; NVIDIA/Megatron-LM, examples/academic_paper_scripts/sc21/run_table_1.sh"
 )
@@ -74,7 +89,8 @@ LLAMA3_PAPER = "Dubey et al. 2024 (The Llama 3 Herd of Models), table 4"
 
 @dataclass(frozen=True)
 class Published:
-    """A published run. value: tokens per second of a GPU, or TFLOP/s of a GPU as the source counts them."""
+    """A published run. value: tokens per second of a GPU, or TFLOP/s of a GPU as the source counts them. kernels: by their name
+    in `KERNELS`, if they are not the usual ones of the device."""
 
     name: str
     model: tuple[str, Mapping[str, Any]]
@@ -89,10 +105,11 @@ class Published:
     calibrated: bool = False
     memory_gib: float | None = None
     assumed: str = ""
+    kernels: str = ""
 
     @property
     def machine(self) -> Machine:
-        return Machine(self.device, NETWORKS[self.network], KERNELS[self.device.name], self.how)
+        return Machine(self.device, NETWORKS[self.network], kernels_of(self.kernels or self.device.name), self.how)
 
 
 @dataclass(frozen=True)
@@ -251,7 +268,8 @@ def _torchtitan() -> list[Published]:
     return rows
 
 
-def _gpt(d_model: int, n_heads: int, n_layers: int, vocab_size: int) -> tuple[str, Mapping[str, Any]]:
+def gpt(d_model: int, n_heads: int, n_layers: int, vocab_size: int) -> tuple[str, Mapping[str, Any]]:
+    """GPT-2 in other sizes."""
     sizes = {
         "d_model": d_model,
         "n_heads": n_heads,
@@ -260,6 +278,67 @@ def _gpt(d_model: int, n_heads: int, n_layers: int, vocab_size: int) -> tuple[st
         "d_ff": 4 * d_model,
     }
     return "gpt2", sizes
+
+
+_MPT = {
+    "1B": (2048, 16, 24),
+    "3B": (2560, 20, 32),
+    "7B": (4096, 32, 32),
+    "13B": (5120, 40, 40),
+    "30B": (7168, 56, 48),
+    "70B": (8192, 64, 80),
+}
+# Device, model, tokens, GPUs, rows and number of microbatches, whether blocks are recomputed, and tokens/s of a GPU.
+_FOUNDRY = (
+    ("h100", "1B", 8192, 8, 3, 4, False, 29157),
+    ("h100", "1B", 65536, 8, 1, 2, True, 5506),
+    ("h100", "1B", 2048, 64, 20, 1, False, 44402),
+    ("h100", "3B", 16384, 8, 1, 6, False, 11152),
+    ("h100", "3B", 65536, 8, 1, 2, True, 3262),
+    ("h100", "3B", 2048, 64, 6, 3, False, 22525),
+    ("h100", "7B", 8192, 8, 8, 2, True, 6935),
+    ("h100", "7B", 32768, 8, 2, 2, True, 3318),
+    ("h100", "7B", 65536, 8, 1, 2, True, 1956),
+    ("h100", "13B", 4096, 8, 10, 3, True, 4717),
+    ("h100", "13B", 16384, 8, 3, 3, True, 2985),
+    ("h100", "13B", 2048, 64, 2, 1, False, 4800),
+    ("h100", "30B", 2048, 16, 10, 3, True, 2263),
+    ("h100", "30B", 8192, 8, 1, 21, True, 1384),
+    ("h100", "70B", 2048, 64, 8, 4, True, 1039),
+    ("a100", "1B", 8192, 8, 3, 4, False, 13814),
+    ("a100", "1B", 32768, 8, 1, 4, False, 6275),
+    ("a100", "3B", 4096, 8, 5, 6, False, 9457),
+    ("a100", "3B", 16384, 8, 1, 6, False, 5529),
+    ("a100", "7B", 16384, 8, 4, 2, True, 2453),
+    ("a100", "7B", 65536, 8, 1, 2, True, 1013),
+    ("a100", "13B", 8192, 8, 5, 3, True, 1795),
+    ("a100", "13B", 32768, 8, 1, 3, True, 1016),
+    ("a100", "30B", 1024, 8, 6, 21, True, 946),
+    ("a100", "70B", 2048, 32, 2, 16, True, 373),
+)
+# Of each device, a run of long rows (attention), one of wide products, and one whose communication is long beside them.
+_FOUNDRY_CALIBRATED = {
+    *(("h100", "7B", 65536), ("h100", "30B", 2048), ("h100", "13B", 2048)),
+    *(("a100", "7B", 65536), ("a100", "30B", 1024), ("a100", "70B", 2048)),
+}
+
+
+def _foundry() -> list[Published]:
+    rows = []
+    for device, size, length, gpus, at_once, many, recomputed, value in _FOUNDRY:
+        width, heads, layers = _MPT[size]
+        again: Recompute = "blocks" if recomputed else "none"
+        layout = RankLayout(shard=gpus, zero=3, microbatches=many, rows=at_once, recompute=again)
+        rows.append(
+            _run(
+                *(f"MPT {size}, {gpus} {device.upper()}, FSDP, {length:,} tokens", gpt(width, heads, layers, 50_432)),
+                *(length, layout, KNOWN[device], {"a100": "nvlink3-hdr", "h100": "nvlink4-ndr"}[device], FOUNDRY),
+                *(float(value), "tokens/s", FOUNDRY_README),
+                calibrated=(device, size, length) in _FOUNDRY_CALIBRATED,
+                kernels=f"{device}-foundry",
+            )
+        )
+    return rows
 
 
 # name, heads, width, layers, tensor, pipeline, GPUs, rows of a step and of a microbatch, chunks, TFLOP/s of a GPU. The table
@@ -299,7 +378,7 @@ def _megatron() -> list[Published]:
         layout = RankLayout(p, data, tensor=t, microbatches=many, rows=at_once, chunks=chunks, recompute="blocks")
         rows.append(
             _run(
-                *(f"GPT {name}, {gpus:,} A100, TP {t}, PP {p}, DP {data}", _gpt(d, heads, n, 51_200), 2048, layout),
+                *(f"GPT {name}, {gpus:,} A100, TP {t}, PP {p}, DP {data}", gpt(d, heads, n, 51_200), 2048, layout),
                 *(KNOWN["a100"], "nvlink3-hdr", MEGATRON, value, "TFLOP/s", MEGATRON_2021),
                 calibrated=name in ("1.7B", "18B"),
             )
@@ -309,7 +388,7 @@ def _megatron() -> list[Published]:
         layout = RankLayout(pipeline=p, shard=48, zero=1, tensor=t, microbatches=many, rows=at_once)
         rows.append(
             _run(
-                *(f"GPT {name}, {gpus:,} H100, TP {t}, PP {p}, DP 48", _gpt(d, heads, n, 131_072), 4096, layout),
+                *(f"GPT {name}, {gpus:,} H100, TP {t}, PP {p}, DP 48", gpt(d, heads, n, 131_072), 4096, layout),
                 *(KNOWN["h100"], "nvlink4-ndr", MEGATRON_CORE, value, "TFLOP/s", MEGATRON_2024),
                 calibrated=name in ("1.7B", "7.1B"),
                 assumed="microbatches of one row, not interleaved" if p > 1 else "one microbatch",
@@ -336,4 +415,4 @@ def _llama3() -> list[Published]:
     return rows
 
 
-RUNS = (*_torchtitan(), *_megatron(), *_llama3())
+RUNS = (*_torchtitan(), *_foundry(), *_megatron(), *_llama3())

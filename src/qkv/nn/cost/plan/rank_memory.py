@@ -89,9 +89,9 @@ def of_stage(model: ModelWork, layout: RankLayout, how: Execution, stage: int) -
     if layout.zero == 3 and ranks > 1:
         held = rest + min(len(model.layers), 2) * max(blocks, default=0.0)
         gathered = how.gathered * held
-        if (
-            how.gather_once and layout.pipeline > 1
-        ):  # all parameters, and gradients that are summed at the end of the step
+        if how.keeps_parameters:
+            gathered = how.gathered * mine
+        if how.gather_once and layout.pipeline > 1:  # and gradients that are summed at the end of the step
             gathered = (how.gathered + how.reduced) * mine
     copies = how.copies * (mine if layout.zero < 3 else 0.0)
     own = model.kept.get(layout.recompute, 1.0)
@@ -105,7 +105,7 @@ def of_stage(model: ModelWork, layout: RankLayout, how: Execution, stage: int) -
     if last:
         tokens = layout.rows * model.length / (1 if how.head_whole else layout.context)
         seen = tokens * model.outputs / t
-        chunk = min(seen * how.width, CHUNK_BYTES) if how.fused_loss else seen * _LOGITS
+        chunk = min(seen * how.width, CHUNK_BYTES) if how.fused_loss else seen * how.logit
         logits = tokens * 2 * how.width * model.d_model + chunk
     return RankMemory(
         how.weights * weights,
@@ -118,9 +118,6 @@ def of_stage(model: ModelWork, layout: RankLayout, how: Execution, stage: int) -
         freed,
         how.reserve,
     )
-
-
-_LOGITS = 10  # bytes of a logit: in bf16, in fp32, and its gradient
 
 
 def _matrices(model: ModelWork, layers: Sequence[tuple[LayerWork, int]], first: bool, last: bool) -> tuple[int, ...]:
@@ -153,7 +150,7 @@ def activations(layer: LayerWork, layout: RankLayout, how: Execution, whole: boo
         return tokens * w * d / between
     heads = layer.heads * layer.d_head
     wide = 2 * heads + 2 * layer.kv_heads * layer.d_head + (3 if layer.gated else 2) * layer.inner
-    kept = tokens * w * wide / t + tokens * w * d * (4 if how.compiled else 8) / between
+    kept = tokens * w * wide / t + tokens * w * d * (4 if how.compiled or how.fused_norm else 8) / between
     kept += 2 * tokens * w * d * (how.keeps_gathered and t > 1)
     if layout.context > 1 and method_of(layer, layout) == "all-gather":  # keys and values of all tokens
         kept += 2 * tokens * (layout.context - 1) * layer.kv_heads * layer.d_head * w / t

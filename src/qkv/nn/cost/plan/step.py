@@ -269,7 +269,8 @@ _SCORES = 5  # passes over materialized scores and weights in forward
 
 def _passes(layer: LayerWork, layout: RankLayout, how: Execution) -> float:
     """Numbers of a token that element-wise kernels read and write in forward, of one rank."""
-    norms, rotary, gate = (2.0, 2.0, 2.0 + layer.gated) if how.compiled else (14.0, 9.0, 2.0 + 3.0 * layer.gated)
+    norms = 2.0 if how.compiled or how.fused_norm else 14.0
+    rotary, gate = (2.0, 2.0 + layer.gated) if how.compiled else (9.0, 2.0 + 3.0 * layer.gated)
     between = layer.sublayers * layer.d_model * (norms + 3.0)
     wide = gate * layer.inner + rotary * layer.rotary * (layer.heads + layer.kv_heads) * layer.d_head
     return between / (layout.tensor if how.sequence else 1) + wide / layout.tensor
@@ -358,10 +359,11 @@ def _data(
         ends = (
             times_a_step * (gather + scatter) / max(layers, 1)
         )  # the first layer's parameters, the last one's gradients
+        again = 0.0 if how.keeps_parameters else gather
         before = max(0.0, times_a_step * gather - forward) if how.data_overlap else times_a_step * gather
-        after = times_a_step * (gather + scatter)
+        after = times_a_step * (again + scatter)
         after = max(0.0, after - backward) if how.data_overlap else after
-        seconds = times_a_step * (2 * gather + scatter)
+        seconds = times_a_step * (gather + again + scatter)
         found.append(Communication("shard", seconds, min(seconds, max(before, 0.0) + after + ends)))
     elif layout.shard > 1:
         times_a_step = layout.microbatches if layout.zero == 2 else 1  # stage 2 keeps no sums of others' gradients
