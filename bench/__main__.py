@@ -47,8 +47,8 @@ from .encoding.command import main as encoding
 from .lockstep import Case, measure, ring
 from .onednn import main as onednn
 from .pictures import main as pictures
-from .products import main as products
 from .planner import main as planner
+from .products import main as products
 from .prompts import main as prompts
 from .quantization import main as quantization
 from .real.command import main as real
@@ -65,7 +65,6 @@ from .terminal import main as terminal
 from .threads.command import main as threads
 from .translating.command import main as translating
 from .unigram import main as unigram
-
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "batching": batching,

@@ -103,7 +103,8 @@ NETWORKS = {"a100": "nvlink3-hdr", "h100": "nvlink4-ndr", "h200": "nvlink4-ndr"}
 
 def table(rows: Sequence[PublishedComparison]) -> str:
     """The runs in Markdown, with their errors, and how many are within the tolerance."""
-    lines = ["| run | batches | again | published | predicted | error | memory, GiB | published |", "|---|---|---|" + "---:|" * 5]
+    heads = ("run", "batches", "again", "published", "predicted", "error", "memory, GiB", "published")
+    lines = [f"| {' | '.join(heads)} |", "|---|---|---|" + "---:|" * 5]
     for row in rows:
         run = row.published
         gib = "" if run.memory_gib is None else f"{run.memory_gib:.1f}"
@@ -114,5 +115,7 @@ def table(rows: Sequence[PublishedComparison]) -> str:
         )
     errors = [abs(row.error) for row in rows]
     within = sum(row.within for row in rows)
-    lines += ["", f"{within} of {len(rows)} are within {TOLERANCE:.0%}; the median error is {median(errors):.1%}, the largest {max(errors):.1%}."]
-    return "\n".join(lines)
+    summary = (
+        f"{within} of {len(rows)} are within {TOLERANCE:.0%}; the median error is {median(errors):.1%}, the largest "
+    )
+    return "\n".join([*lines, "", f"{summary}{max(errors):.1%}."])

@@ -89,8 +89,11 @@ LLAMA3_PAPER = "Dubey et al. 2024 (The Llama 3 Herd of Models), table 4"
 
 @dataclass(frozen=True)
 class Published:
-    """A published run. value: tokens per second of a GPU, or TFLOP/s of a GPU as the source counts them. kernels: by their name
-    in `KERNELS`, if they are not the usual ones of the device."""
+    """A published run.
+
+    value:   tokens per second of a GPU, or TFLOP/s of a GPU as the source counts them.
+    kernels: by their name in `KERNELS`, if they are not the usual ones of the device.
+    """
 
     name: str
     model: tuple[str, Mapping[str, Any]]
