@@ -80,6 +80,7 @@ def test_a_missing_browser_and_a_large_picture_are_errors(tmp_path: Path, monkey
         pictures.small(file.getvalue())
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_says_why() -> None:
     with pytest.raises(SystemExit, match=r"`qkv cost nothing` failed:\n.*nothing"):
         pictures.qkv("cost", "nothing")

@@ -38,6 +38,7 @@ def faults(before: str, **env: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 @glibc
 def test_pages_are_kept() -> None:
     by_default = faults("import qkv, qkv.cli")

@@ -21,7 +21,7 @@ def figures(folder: Path, *options: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(("program", "every"), [("saves", 29), pytest.param("runs", 61, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("program", "every"), [("saves", 61), pytest.param("runs", 61, marks=pytest.mark.slow)])
 def test_killed_at_file_operations_and_resumed_a_run_ends_in_the_same(tmp_path: Path, program: str, every: int) -> None:
     found = figures(tmp_path, "--only", program, "--every", str(every), "--seed", "8")
     assert found["wrong"] == [] and found["kills"] >= 3

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is limit
 
 def test_bombs_and_mutants_are_read_or_refused() -> None:
     """Together: the process that tries them takes seconds to begin."""
-    assert wrong([*bombs(), *mutants(0, 200)]) == []
+    assert wrong([*bombs(), *mutants(0, 60)]) == []
 
 
 def test_what_is_mutated_is_read() -> None:

@@ -16,7 +16,7 @@ FILES = ("shards", "one-file", "qkv", "adapter", "safetensors", "gguf", "tokeniz
 @pytest.mark.parametrize(
     ("every", "programs"),
     [
-        (11, ("hub",)),
+        (29, ("hub",)),
         pytest.param(3, FILES, marks=pytest.mark.slow),
         pytest.param(5, ("quantize", "prune"), marks=pytest.mark.slow),
         pytest.param(23, ("train",), marks=pytest.mark.slow),

@@ -1,9 +1,6 @@
 """Decorators for `torch.compile` that don't import `torch._dynamo`, unlike `torch.compiler.disable`; it takes a second.
 
-`Operator` is a custom operator that is registered when it is first called, because registering takes milliseconds each.
-Custom operators silently lose the tangents of forward-mode differentiation (`torch.func.jvp`, `forward_ad`), which
-`in_forward_mode` detects.
-"""
+`Operator` is a custom operator that is registered when it is first called, because registering takes milliseconds each."""
 
 from __future__ import annotations
 
@@ -13,9 +10,7 @@ from threading import Lock
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import torch
-from torch import Tensor
 from torch._compile import _disable_dynamo
-from torch.autograd import forward_ad
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -101,14 +96,3 @@ def _register(made: Operator) -> None:
     known.register_fake(made.fake)
     if made.gradients is not None:
         known.register_autograd(made.gradients[0], setup_context=made.gradients[1])
-
-
-def in_forward_mode(*tensors: Tensor | None) -> bool:
-    """Whether one of these tensors carries a tangent, or may: tensors wrapped by `torch.func` hide theirs."""
-    if torch.compiler.is_compiling() or forward_ad._current_level < 0:
-        return False
-    return any(x is not None and (_wrapped(x) or forward_ad.unpack_dual(x).tangent is not None) for x in tensors)
-
-
-def _wrapped(x: Tensor) -> bool:
-    return torch._C._functorch.is_functorch_wrapped_tensor(x)

@@ -61,7 +61,7 @@ def generate(
     prompt that leaves no room in the model's context,
     and an empty prompt without `bos_id`. A continuation that reaches the end of the context ends there, and `notes` says so.
     """
-    settings = (settings or Generation()).replace(options)
+    settings = Generation(**options) if settings is None else settings.replace(options)
     if draft is not None and settings.speculate is None:
         settings = settings.replace(speculate="draft")
     check_draft(settings.speculate, draft)

@@ -201,7 +201,10 @@ def _shift(ids: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
 
 
 def _rows(ids: Tensor, layout: Layout) -> tuple[tuple[int, ...], ...]:
-    tokens, valid = ids.tolist(), layout.valid.expand(ids.shape).tolist()
+    tokens = ids.tolist()
+    if layout.padding == "none":
+        return tuple(map(tuple, tokens))
+    valid = layout.valid.expand(ids.shape).tolist()
     return tuple(tuple(t for t, v in zip(*pair, strict=True) if v) for pair in zip(tokens, valid, strict=True))
 
 

@@ -49,6 +49,7 @@ def test_a_plan_trains_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "8 runs will take about" in printed and "1.6e08-32x1" in printed and not out.exists()
 
 
+@pytest.mark.slow
 def test_a_study_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(scaling, "fit_laws", lambda points, budgets, _: fit_laws(points, budgets, 4))
     file = written_study(tmp_path, budgets=[5e7, 8e7], sizes=["8x1", "12x1", "16x1", "24x1"])

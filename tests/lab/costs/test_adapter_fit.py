@@ -59,7 +59,7 @@ def test_the_first_and_the_last_piece_of_quantized_weights_stand_for_all(monkeyp
 
 EXACT = [
     ("gpt2", {}, "lora", "none"),
-    ("qwen2-7b", {"n_kv_heads": 2}, "qlora", "blocks"),
+    pytest.param("qwen2-7b", {"n_kv_heads": 2}, "qlora", "blocks", marks=pytest.mark.slow),
     *(
         pytest.param(name, sizes, adapter, recompute, marks=pytest.mark.slow)
         for name, sizes in [
@@ -115,6 +115,7 @@ def test_a_7b_on_24_gb(capsys: pytest.CaptureFixture[str]) -> None:
     assert "28.4 GiB of it the frozen weights in fp32; --adapter qlora, which keeps them in nf4, does" in error
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_told_with_what_does(capsys: pytest.CaptureFixture[str]) -> None:
     sizes = ["n_layers=4", "d_model=512", "n_heads=4", "vocab_size=500"]
     assert main(["cost", "fit", "gpt2", *sizes, "--adapter", "lora", "--memory", "200MB"]) == 2

@@ -15,6 +15,7 @@ TINY: dict[str, Any] = {"n_layers": 2, "d_model": 32, "n_heads": 8, "vocab_size"
 MB = 10**6
 
 
+@pytest.mark.slow
 def test_levers_of_training_save_what_they_should() -> None:
     spec, shape = qkv.preset("gpt2", **TINY), BatchShape(32, 64)
     fits = training_fit(spec, shape, Training(precision="fp32"), 250 * MB, 4, True)

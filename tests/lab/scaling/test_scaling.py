@@ -77,6 +77,7 @@ def test_a_study_can_only_be_resumed_with_its_settings(done: Scaled, study: Scal
         scale(study, tmp_path / "out", device="cpu", overwrite=True)
 
 
+@pytest.mark.slow
 def test_an_interrupted_study_goes_on(study: ScalingStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recorded runs are not trained again, and a diverged one is a row without a loss."""
     out, trained, real = tmp_path / "out", [], module.train

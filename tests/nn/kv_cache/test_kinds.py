@@ -94,13 +94,13 @@ def test_a_window_bounds_what_is_held(how: CacheKind) -> None:
 @pytest.mark.parametrize("how", KINDS)
 @pytest.mark.parametrize("lengths", [None, (5, 3)])
 def test_saved_and_loaded(how: CacheKind, lengths: tuple[int, int] | None, tmp_path: Any) -> None:
-    cache = started(how, about={"layers": [{"heads": K}]})
+    cache = started(how, about=lambda: {"layers": [{"heads": K}]})
     feed(cache, 5, 1, Layout.from_lengths(lengths, side="left") if lengths else None)
     for t in range(6):
         feed(cache, 1, seed=2 + t)
     cache.reorder(torch.tensor([1, 0, 0]))
     cache.save(tmp_path / "cache.safetensors")
-    again = started(how, about={"layers": [{"heads": K}]})
+    again = started(how, about=lambda: {"layers": [{"heads": K}]})
     again.load(tmp_path / "cache.safetensors")
     assert again.batch_size == 3 and again.length == cache.length and again.parts == cache.parts
     for t in range(8):
@@ -112,13 +112,13 @@ def test_saved_and_loaded(how: CacheKind, lengths: tuple[int, int] | None, tmp_p
 
 def test_what_can_not_be_loaded(tmp_path: Any) -> None:
     path = tmp_path / "cache.safetensors"
-    cache = started(FullCache(), about={"layers": [{"heads": 2}, {"heads": 2}]})
+    cache = started(FullCache(), about=lambda: {"layers": [{"heads": 2}, {"heads": 2}]})
     feed(cache, 3)
     cache.save(path)
     with pytest.raises(
         ValueError, match=r"a cache of 2 layers, each heads 2, and this one is of 2 layers, each heads 4"
     ):
-        started(FullCache(), about={"layers": [{"heads": 4}, {"heads": 4}]}).load(path)
+        started(FullCache(), about=lambda: {"layers": [{"heads": 4}, {"heads": 4}]}).load(path)
     with pytest.raises(ValueError, match="the cache already has 3 tokens"):
         cache.load(path)
     path.write_bytes(path.read_bytes()[:100])

@@ -63,6 +63,7 @@ def test_decoders(name: str, tmp_path: Path) -> None:
     assert continued(tmp_path / "out", PROMPTS[:1], 3) == alone
 
 
+@pytest.mark.slow
 def test_mixture_from_the_command_line(tmp_path: Path) -> None:
     """Greedy and sampled tokens, and logits of padded rows."""
     from qkv.cli import main
@@ -197,7 +198,8 @@ def recurrent(name: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] if n != "bahdanau" else []) for n in CONTEXTS]
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] if n != "luong: plain RNN without feeding" else []) for n in CONTEXTS],
 )
 def test_recurrent_models(name: str, tmp_path: Path) -> None:
     model = recurrent(name)

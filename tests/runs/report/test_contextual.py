@@ -27,6 +27,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_meanings_part_after_a_layer_and_only_by_training(run_dir: Path) -> None:
     found = json.loads((run_dir / contextual.SENSES).read_text())
     assert set(found) == {"trained", "untrained"} and set(found["trained"]) == {"bank", "seal"}

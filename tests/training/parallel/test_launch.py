@@ -56,6 +56,7 @@ def wait_for(path, process, seconds=90):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_two_ranks_train_a_run_as_one_does(tmp_path, capfd, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     status = main(["train", "reverse", *QUICK, "--out", str(tmp_path / "two"), "--nproc", "2"])

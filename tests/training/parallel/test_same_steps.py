@@ -99,7 +99,7 @@ def test_recomputation(two, stage):
     compare(two.run(take_steps, "moe", STAGES[stage], settings), alone("moe", settings))
 
 
-@pytest.mark.parametrize("kind", fast(["muon", "adafactor", "lion", "sgd", "adagrad"], "muon", "adafactor"))
+@pytest.mark.parametrize("kind", fast(["muon", "adafactor", "lion", "sgd", "adagrad"], "muon"))
 def test_optimizers(two, kind):
     settings = (f"training.optimizer={{kind: {kind}, lr: 0.01}}",)
     compare(
@@ -113,7 +113,7 @@ def test_elementwise_optimizers_of_divided_parameters(two, kind):
     compare(two.run(take_steps, "encoder-decoder", {"shard": 2}, settings), alone("encoder-decoder", settings))
 
 
-@pytest.mark.parametrize("stage", fast(STAGES, "replicas", "zero 3", "all-gather"))
+@pytest.mark.parametrize("stage", fast(STAGES, "replicas", "zero 3"))
 def test_a_rank_without_rows(two, stage):
     settings = ("batching.max_rows=1",)
     compare(two.run(take_steps, "encoder-decoder", STAGES[stage], settings), alone("encoder-decoder", settings))

@@ -11,11 +11,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ...core.graphs import in_forward_mode
 from ...core.layout import Layout
 from ..kernels import backends, quantized_kv, reference
+from ..kernels.plain import in_forward_mode
 from ..kernels.plan import Plan
-from ..kernels.request import Request, Result, ScoreFunction, WeightFunction, default_scale
+from ..kernels.request import Request, Result, ScoreFunction, WeightFunction
 from ..kv_cache.quantization import QuantizedKV
 from ..patterns.basic import Full, Pattern
 from ..positions.base import Bias
@@ -126,7 +126,7 @@ def attend(
     if weighting is not None or sinks is not None:
         check_weighting(weighting, sinks, return_lse, q.shape[2])
     pattern = _sized(pattern, q, k) if pattern.unsized else pattern
-    scale = default_scale(q.shape[-1]) if scale is None else scale
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     lse = return_lse or sinks is not None
     plan = plan or Plan()
     options = (pattern, layout, kv_layout, bias, scale, dropout, softcap, lse, plan, name, score, weighting, sinks)

@@ -15,6 +15,7 @@ from ...core.layout import Layout
 from ..patterns.basic import Pattern
 from ..patterns.bigbird import BigBird
 from ..positions.base import Bias
+from .attend import AttendOptions
 from .multi_head import Attention, MultiHeadAttention, Pass, refuse_crossing
 
 
@@ -46,21 +47,21 @@ class MultiHeadBlockSparseAttention(MultiHeadAttention):
         self.undrawn = spec.pattern if spec.draws == "always" else spec.pattern.replace(seed=None)
         self.bound: dict[tuple[bool, int], Pattern] = {}  # by whether random blocks are drawn, and width
 
-    def rule(
-        self, run: Pass, layout: Layout, kv_layout: Layout, bias: Tensor | Bias | None
-    ) -> tuple[Pattern, Tensor | Bias | None]:
+    def options(self, run: Pass, layout: Layout, kv_layout: Layout, bias: Tensor | Bias | None) -> AttendOptions:
         width = index(kv_layout.shape[1])  # a graph has one width
         _bind(self, self.training, width)
         pattern = self.bound[self.training, width]
+        options = super().options(run, layout, kv_layout, bias) | {"pattern": pattern}
         if not isinstance(pattern, BigBird) or not pattern.repeats:
-            return pattern, bias
+            return options
+        bias = options["bias"]
 
         def counted() -> Tensor:
             q, k = layout.queries(), kv_layout.keys()
             times = pattern.log_times(q, k)
             return times if bias is None else times + (bias(q, k) if isinstance(bias, Bias) else bias)
 
-        return pattern, run.plan.once(f"times {pattern.text}", (layout, kv_layout, bias), counted)
+        return options | {"bias": run.plan.once(f"times {pattern.text}", (layout, kv_layout, bias), counted)}
 
 
 @constant  # patterns are computed on the host, while a graph is traced

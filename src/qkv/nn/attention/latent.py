@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import torch
@@ -11,7 +12,6 @@ from torch import Tensor, nn
 
 from ...core.layout import Layout
 from ...core.spec import Cost
-from ..kernels.request import default_scale
 from ..kv_cache.full import KeyValueState, SlotTables
 from ..layers.linear import Linear
 from ..layers.low_rank import plain as plain_layer
@@ -105,7 +105,7 @@ class MultiHeadLatentAttention(nn.Module):
         h, d, r, c, e = spec.n_heads, spec.d_head, spec.d_rotary, spec.d_latent, spec.d_value or spec.d_head
         self.n_heads, self.d_head, self.d_rotary, self.d_latent, self.d_value = h, d, r, c, e
         self.pattern, self.dropout, self.backend, self.name = spec.pattern, spec.dropout, spec.backend, name
-        self.scale = spec.scale or default_scale(d + r)
+        self.scale = spec.scale or 1 / math.sqrt(d + r)
         self.low_rank = spec.d_query is not None
         if spec.d_query is not None:
             self.q_down = Linear(d_model, spec.d_query, bias=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Literal
 
@@ -14,7 +15,7 @@ from ...core.layout import Layout
 from ...core.spec import Cost
 from ..kernels import sdpa
 from ..kernels.plan import Plan
-from ..kernels.request import Request, default_scale
+from ..kernels.request import Request
 from ..kv_cache.full import LayerState, SlotTables
 from ..patterns.basic import Full
 from .linear import refuse_bias, refuse_options
@@ -92,7 +93,7 @@ class MultiHeadLinformer(MultiHeadAttention):
         k, v = self._keys_values(x)
         q, k = run.rotate_queries(q), run.rotate_keys(k)
         values = self.project_keys if self.project_values is None else self.project_values
-        scale = default_scale(self.d_head) if self.scale is None else self.scale
+        scale = 1 / math.sqrt(self.d_head) if self.scale is None else self.scale
         dropout = self.dropout if self.training else 0.0
         return linformer(q, k, v, self.project_keys, values, layout, scale, dropout)
 

@@ -85,7 +85,8 @@ class MultiHeadGlobalAttention(MultiHeadAttention):
         if run.tables is not None:
             q = run.position.rotate_queries(q, tuple(tokens.pick(table) for table in run.tables))
             k = run.position.rotate_keys(k, run.tables)
-        return self.meet(q, k, v, run, tokens.layout, run.layout, run.bias, part=".global")
+        options = self.options(run, tokens.layout, run.layout, run.bias)
+        return run.attend(q, k, v, **options | {"name": f"{self.name}.global"})
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ from ..layers.norm import NoNorm, Norm
 from ..patterns.algebra import parts_of
 from ..patterns.basic import Causal, Full, Pattern
 from ..positions.base import Bias, PositionModule, Tables
-from .attend import attend
+from .attend import AttendOptions, attend
 from .scores import ScaledDot, Score
 from .weighting import Softmax, Weighting
 
@@ -325,7 +325,7 @@ class Attention(Mixer, kind="attention"):
 
 def reach_of(pattern: Pattern) -> int | None:
     """How many of the last tokens a decoding step with a causal pattern needs; None for all."""
-    return pattern.reach if Causal() in parts_of(pattern) else None
+    return pattern.reach if Causal in map(type, parts_of(pattern)) else None
 
 
 def head_width(d_model: int, n_heads: int) -> int:
@@ -387,13 +387,13 @@ class MultiHeadAttention(nn.Module):
             q = self.score.queries(q)
         if self.cross:
             k, v, kv_layout = self._memory(run, state)
-            return self.meet(q, k, v, run, layout, kv_layout, None, state is not None)
+            return run.attend(q, k, v, clean=state is not None, **self.options(run, layout, kv_layout, None))
         q, (k, v) = run.rotate_queries(q), self._heads_of(*projected[1:])
         if state is None:
-            return self.meet(q, run.rotate_keys(k), v, run, layout, run.layout, run.bias)
+            return run.attend(q, run.rotate_keys(k), v, **self.options(run, layout, run.layout, run.bias))
         keys, values = self._remembered(k, v, run, state)
-        observe = getattr(state, "observe", None)
-        return self.meet(q, keys, values, run, layout, state.layout, run.bias, clean=True, observe=observe)
+        options = self.options(run, layout, state.layout, run.bias)
+        return run.attend(q, keys, values, clean=True, observe=getattr(state, "observe", None), **options)
 
     @staticmethod
     def _remembered(
@@ -408,49 +408,25 @@ class MultiHeadAttention(nn.Module):
         tables = run.plan.once("tables", about, lambda: run.position.tables(state.layout))
         return keys if tables is None else run.position.rotate_keys(keys, tables), values
 
-    def meet(
-        self,
-        q: Float[Tensor, "B T H D"],
-        k: Float[Tensor, "B S K D"] | QuantizedKV,
-        v: Float[Tensor, "B S K E"] | QuantizedKV,
-        run: Pass,
-        layout: Layout,
-        kv_layout: Layout,
-        bias: Tensor | Bias | None,
-        clean: bool = False,
-        part: str = "",
-        observe: Callable[[Callable[[range], Tensor]], None] | None = None,
-    ) -> Float[Tensor, "B T H E"]:
-        """`attend` with the options of the spec. `part` is added to the layer's name; `observe` receives the weights."""
-        pattern, bias = self.rule(run, layout, kv_layout, bias)
-        return run.attend(
-            q,
-            k,
-            v,
-            pattern=pattern,
-            layout=layout,
-            kv_layout=kv_layout,
-            bias=bias,
-            scale=self.scale if self.score is None else self.score.scale,
-            dropout=self.dropout if self.training else 0.0,
-            softcap=self.softcap,
-            backend=self.backend,
-            plan=run.plan,
-            clean=clean,
-            name=self.name + part,
-            score=None if self.score is None else self.score.comparison(),
-            weighting=self.weighting,
-            sinks=self.sinks,
-            observe=observe,
-        )
-
-    def rule(
-        self, run: Pass, layout: Layout, kv_layout: Layout, bias: Tensor | Bias | None
-    ) -> tuple[Pattern, Tensor | Bias | None]:
-        """The pattern, and the bias of the scores, given the bias of positions."""
+    def options(self, run: Pass, layout: Layout, kv_layout: Layout, bias: Tensor | Bias | None) -> AttendOptions:
+        """The options of `attend` for queries and keys of these layouts, given the bias of positions."""
         if self.kept_heads is not None and isinstance(bias, Bias):
             bias = bias.of_heads(self.kept_heads)
-        return self.pattern, bias
+        return {
+            "pattern": self.pattern,
+            "layout": layout,
+            "kv_layout": kv_layout,
+            "bias": bias,
+            "scale": self.scale if self.score is None else self.score.scale,
+            "dropout": self.dropout if self.training else 0.0,
+            "softcap": self.softcap,
+            "backend": self.backend,
+            "plan": run.plan,
+            "name": self.name,
+            "score": None if self.score is None else self.score.comparison(),
+            "weighting": self.weighting,
+            "sinks": self.sinks,
+        }
 
     def normed(self, x: Float[Tensor, "B T HD"], norm: nn.Module) -> Float[Tensor, "B T H D"]:
         """Queries or keys split into heads and normalized, each head separately or all together."""

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import torch
 
-from ...core.graphs import in_forward_mode
 from ...core.spec import brief, nearest
 from ..positions.base import Bias
 from . import flash, flex, reference, sdpa, softcap
 from .cpu import bf16_amx, block_sparse, few_queries, tiled
+from .plain import in_forward_mode
 from .request import Backend, Request, Result
 
 # The share of scores below which `tiled` is faster than the fused function with a mask: in fp32, and in bf16.

@@ -5,6 +5,7 @@ f(x) = x Φ(x),   or by tanh f(x) = x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,27 +14,21 @@ from torch.autograd.function import FunctionCtx
 from torch.nn import functional as F
 
 from .native import gelu as native
-from .products.plain import is_unwatched
+from .plain import is_unwatched
 
 LEAST = 1 << 16  # elements from which the kernel is faster, including the call from Python
 
 
-def gelu(x: Tensor) -> Tensor:
-    """Gaussian error linear unit, x Φ(x)."""
-    return _gelu(x, by_tanh=False)
-
-
-def gelu_tanh(x: Tensor) -> Tensor:
-    """GELU approximated by tanh: x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))."""
-    return _gelu(x, by_tanh=True)
-
-
-def _gelu(x: Tensor, by_tanh: bool) -> Tensor:
+def gelu(x: Tensor, by_tanh: bool = False) -> Tensor:
+    """Gaussian error linear unit, x Φ(x), or its approximation by tanh: x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))."""
     free = x.is_cpu and x.dtype == torch.float32 and is_unwatched(x)  # before the size, which an exporter would fix
     if free and x.numel() >= LEAST and x.is_contiguous() and native.ready():
         out: Tensor = Gelu.apply(x, by_tanh)
         return out
     return F.gelu(x, approximate="tanh" if by_tanh else "none")
+
+
+gelu_tanh = partial(gelu, by_tanh=True)
 
 
 class Gelu(torch.autograd.Function):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -36,7 +37,7 @@ class Plan:
     def mask(self, pattern: Pattern, layout: Layout, kv_layout: Layout, n_heads: int) -> Tensor | None:
         """`allowed_mask`, computed once for equal patterns."""
         what = f"mask {n_heads if pattern.per_head else 1} {pattern.text}"
-        return self.once(what, (layout, kv_layout), lambda: allowed_mask(pattern, layout, kv_layout, n_heads))
+        return self.once(what, (layout, kv_layout), partial(allowed_mask, pattern, layout, kv_layout, n_heads))
 
 
 def host_interval(layout: Layout) -> Interval | None:
@@ -44,7 +45,7 @@ def host_interval(layout: Layout) -> Interval | None:
     if layout.start is None or not layout.sequential or layout.segments is not None or layout.positions.shape[-1] != 1:
         return None
     roles = 0 if layout.roles is None else -1  # unknown: any token may have any role, and no role is common to all
-    return Interval(layout.start, layout.start + layout.shape[1] - 1, any_role=roles)
+    return Interval(layout.start, layout.start + layout.positions.shape[1] - 1, any_role=roles)
 
 
 def first_position(layout: Layout) -> int:
@@ -86,7 +87,8 @@ def allowed_mask(pattern: Pattern, layout: Layout, kv_layout: Layout, n_heads: i
     parts: list[Tensor] = []
     if needed or not one_segment:
         q, k = layout.queries(), kv_layout.keys()
-        parts += [allowed_by_head(part, q, k, n_heads) for part in needed]
+        for part in needed:
+            parts.append(allowed_by_head(part, q, k, n_heads))
         if not one_segment:
             parts.append(_with_heads(q.segment == k.segment))
     if kv_layout.padding != "none":

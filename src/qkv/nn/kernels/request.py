@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
@@ -116,8 +115,3 @@ class Backend(Protocol):
     def run(self, request: Request) -> Result:
         """The output (B, T, H, E), and the log-sum-exp (B, H, T) with `return_lse`."""
         ...
-
-
-def default_scale(d_head: int) -> float:
-    """1/√D."""
-    return 1.0 / math.sqrt(d_head)

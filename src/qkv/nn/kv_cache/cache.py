@@ -24,8 +24,8 @@ class Cache:
     """A state for each attention layer, and what the layers share.
 
     `layers[i]` is the size of layer i's ring buffer (None: all tokens), or a function that returns its state. Layers of one
-    size share a slot table. `about` describes the model in JSON, and must equal that of a file to load; `device` is where
-    loaded tensors go.
+    size share a slot table. `about()` describes the model in JSON, and must equal what a file to load says; `device` is
+    where loaded tensors go.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Cache:
         cross: bool,
         max_positions: int | None = None,
         capacity: int | None = None,
-        about: Any = None,
+        about: Callable[[], Any] = dict,
         device: torch.device | str | None = None,
     ) -> None:
         self.batch_size, self.max_positions = batch_size, max_positions
@@ -219,7 +219,7 @@ class Cache:
         if self._next is not None:
             tensors["next"] = self._next
         facts = {
-            "about": self.about,
+            "about": self.about(),
             "batch_size": self.batch_size,
             "length": self.length,
             "longest": self._longest,
@@ -235,9 +235,9 @@ class Cache:
         from . import io
 
         facts, tensors = io.read(path, self.device)
-        if facts["about"] != json.loads(json.dumps(self.about)):
+        if facts["about"] != json.loads(json.dumps(self.about())):
             raise ValueError(
-                f"{path} is a cache of {io.describe(facts['about'])}, and this one is of {io.describe(self.about)}"
+                f"{path} is a cache of {io.describe(facts['about'])}, and this one is of {io.describe(self.about())}"
             )
         if self.length:
             raise ValueError(f"the cache already has {self.length} tokens; load into a new one")

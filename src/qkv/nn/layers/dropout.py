@@ -9,8 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from ...core.graphs import in_forward_mode
 from ...core.layout import Layout
+from ..kernels.plain import in_forward_mode
 from ..patterns.documents import document_numbers
 
 _LEVELS = 1 << 16  # probabilities are multiples of 1/65536: 16 random bits for each element

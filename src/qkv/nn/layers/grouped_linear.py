@@ -9,7 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...core.graphs import in_forward_mode, operator
+from ...core.graphs import operator
+from ..kernels.plain import in_forward_mode
 from ..kernels.products import onednn
 from .quantized import QuantizedMatrix
 

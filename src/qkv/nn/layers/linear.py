@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ..kernels.plain import is_plain
 from ..kernels.products.dense import dense_product
-from ..kernels.products.plain import is_plain
 from ..kernels.products.several import products
 
 
@@ -29,7 +29,8 @@ class Linear(nn.Module):
         self.bias = nn.Parameter(torch.empty(d_out)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        return product(x, self.weight, self.bias)
+        weight = self.weight
+        return dense_product(x, weight, self.bias) if isinstance(weight, Tensor) else weight(x, self.bias)
 
     def extra_repr(self) -> str:
         return f"{self.d_in} → {self.d_out}, bias={self.bias is not None}"

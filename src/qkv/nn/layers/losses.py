@@ -12,7 +12,8 @@ from torch.nn import functional as F
 
 from ...core.batch import IGNORE
 from ...core.extras import Extra
-from ...core.graphs import in_forward_mode, operator
+from ...core.graphs import operator
+from ..kernels.plain import in_forward_mode
 from ..kernels.products import onednn
 
 CHUNK_BYTES = 1 << 28  # logits of one chunk; each chunk reads and writes the whole gradient of the weight once

@@ -325,82 +325,51 @@ class StackModule(nn.Module):
         cache: Cache | None = None,
         extras: Extras | None = None,
         layers: int | None = None,
+        split: TokenSplit | None = None,
     ) -> Float[Tensor, "B T M"]:
-        """The output after all layers, or with a cache after the first `layers`."""
-        split = None if self.begin_split is None else self.begin_split(layout)
+        """The output after all layers, or with a cache after the first `layers`. On one rank of a pipeline, ends with an
+        exception if a later rank takes over."""
+        split, part = self.begin_split(layout) if self.begin_split is not None else split, self.part
         runs = self._passes(layout, memory, memory_layout, extras, split)
-        if self.part is not None:
-            return self._partly(self.part, ids, layout, token_types, memory, runs, split, extras)
-        x = self._begin(ids, layout, token_types, split)
         count = len(runs) if layers is None else layers
-        if split is None and not torch.is_grad_enabled():  # one kernel for all layers, if it serves them
+        if part is not None and part.is_earlier:
+            return part.output(extras)
+        if part is not None and part.is_later:
+            part.hand_over([memory], extras)
+        if part is None or part.begins:
+            x = self.embedding(ids, self.position.embed(layout), token_types)
+            x = x if split is None else split.own(x)
+            x = self.placement.enter(x) if self.placement.streams > 1 else x
+        else:
+            x = part.take_up(extras)
+        training = torch.is_grad_enabled()
+        if not training and split is None and part is None:  # one kernel for all layers, if it serves them
             fused = None if cache is None else fused_step(self, x, layout, runs, cache, count)
             fused = fused_encoding(self, x, layout, runs, count, cache) if fused is None else fused
             if fused is not None:
                 return fused
         with nullcontext() if split is None else split.own_randomness():
-            if self.reversible and cache is None and torch.is_grad_enabled():
+            if self.reversible and training and cache is None and part is None:
                 x = reversible(self.layers, x, runs)
             else:
-                x = self._through(range(count), x, layout, runs, split, cache)
-        return self._end(x, split)
-
-    def _partly(
-        self,
-        part: StackPart,
-        ids: Tensor,
-        layout: Layout,
-        token_types: Tensor | None,
-        memory: Tensor | None,
-        runs: list[Pass],
-        split: TokenSplit | None,
-        extras: Extras | None,
-    ) -> Float[Tensor, "B T M"]:
-        """`forward` on one rank of a pipeline. Ends with an exception where a later rank has to go on."""
-        if part.is_earlier:
-            return part.output(extras)
-        if part.is_later:
-            part.hand_over([memory], extras)
-        x = self._begin(ids, layout, token_types, split) if part.begins else part.take_up(extras)
-        with nullcontext() if split is None else split.own_randomness():
-            x = self._through(part.layers, x, layout, runs, split)
-        if not part.ends:
+                for i in range(count) if part is None else part.layers:
+                    x = x if i == 0 or not len(self.between) else self._with_positions(x, layout, i, split)
+                    block = self.blocks[self.block_of[i]]
+                    if cache is not None:
+                        x = block(x, runs[i], cache.layers[i], cache.cross[i] if cache.cross else None)
+                    elif self.training and self._recomputes(i):
+                        x = _checkpointed(cast(BlockModule, block), x, runs[i])
+                    else:
+                        x = block(x, runs[i])
+        if part is not None and not part.ends:
             part.hand_over([x, memory], extras)
-        return self._end(x, split)
-
-    def _begin(self, ids: Tensor, layout: Layout, token_types: Tensor | None, split: TokenSplit | None) -> Tensor:
-        """The input of the first layer."""
-        x = self.embedding(ids, self.position.embed(layout), token_types)
-        x = x if split is None else split.own(x)
-        return self.placement.enter(x) if self.placement.streams > 1 else x
-
-    def _through(
-        self,
-        layers: range,
-        x: Tensor,
-        layout: Layout,
-        runs: list[Pass],
-        split: TokenSplit | None,
-        cache: Cache | None = None,
-    ) -> Tensor:
-        """Apply some of the layers in turn."""
-        for i in layers:
-            block, run = self.blocks[self.block_of[i]], runs[i]
-            if i and len(self.between):
-                further = cast(GridEmbedding, self.between[i - 1]).embed(layout).to(x.dtype)
-                x = x + (further if split is None else split.own(further))
-            if cache is not None:
-                x = block(x, run, cache.layers[i], cache.cross[i] if cache.cross else None)
-            elif self.training and not self.reversible and self.recompute != "none" and self._recomputes(i):
-                x = _checkpointed(cast(BlockModule, block), x, run)
-            else:
-                x = block(x, run)
-        return x
-
-    def _end(self, x: Tensor, split: TokenSplit | None) -> Float[Tensor, "B T M"]:
-        """The output of the stack, from that of the last layer."""
         x = self.norm(self.placement.leave(x) if self.placement.streams > 1 else x)
         return x if split is None else split.whole(x)
+
+    def _with_positions(self, x: Tensor, layout: Layout, i: int, split: TokenSplit | None) -> Tensor:
+        """The input of layer i with its own table of positions added."""
+        further = cast(GridEmbedding, self.between[i - 1]).embed(layout).to(x.dtype)
+        return x + (further if split is None else split.own(further))
 
     def _passes(
         self,
@@ -433,7 +402,8 @@ class StackModule(nn.Module):
                 how.check_bias(position)
 
     def _recomputes(self, i: int) -> bool:
-        return self.recompute == "blocks" or (self.recompute == "alternate" and i % 2 == 0)
+        """Whether backward recomputes layer i; reversible layers have their own way."""
+        return not self.reversible and (self.recompute == "blocks" or (self.recompute == "alternate" and i % 2 == 0))
 
     @property
     def layers(self) -> list[BlockModule]:

@@ -418,12 +418,7 @@ class TransformerModel(nn.Module):
         rows, how = len(source) if source is not None else (batch_size or 1), named(cache)
         self.decoder.check_cache(how, self.max_positions)
         states = [partial(block.attention.held, how) for block in self.spec.decoder.layers]
-        about = {
-            "layers": [_about(block.attention, self.spec.d_model) for block in self.spec.decoder.layers],
-            "cache": how.to_dict(),
-            "dtype": str(self.dtype).removeprefix("torch."),
-            "cross": self.is_encoder_decoder,
-        }
+        about = partial(_about, self.spec, how, self.dtype)
         started = Cache(rows, states, self.is_encoder_decoder, self.max_positions, capacity, about, self.device)
         if source is not None:
             self._read(started, source, source_layout)
@@ -474,8 +469,18 @@ class TransformerModel(nn.Module):
         return self.head(hidden) if all_positions else self.head(hidden[:, -1:]).squeeze(1)
 
 
-def _about(mixer: Mixer, d_model: int) -> dict[str, Any]:
-    """What a cache's layer is of, for a file to agree with."""
+def _about(spec: Transformer, how: CacheKind, dtype: torch.dtype) -> dict[str, Any]:
+    """What a cache is of, for a file to agree with."""
+    assert spec.decoder is not None
+    return {
+        "layers": [_about_layer(block.attention, spec.d_model) for block in spec.decoder.layers],
+        "cache": how.to_dict(),
+        "dtype": str(dtype).removeprefix("torch."),
+        "cross": spec.is_encoder_decoder,
+    }
+
+
+def _about_layer(mixer: Mixer, d_model: int) -> dict[str, Any]:
     if not isinstance(mixer, Attention):
         return {"mixer": mixer.to_dict()}
     _, heads, d_key, d_value = mixer.widths(d_model)

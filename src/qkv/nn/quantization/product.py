@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from ..kernels.native import products as native
+from ..kernels.plain import is_plain
 from ..kernels.products.dense import dense_product
 from ..kernels.products.formats import Int4, Int8
 from ..kernels.products.integers import has_integer_products, integer_product, matrix_of
-from ..kernels.products.plain import is_plain
 from .formats import Packed, format_of
 from .formats.fp8 import LARGEST, NUMBERS
 from .scheme import Activations

@@ -17,15 +17,17 @@ recurrent models.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ...core.layout import Layout
-from ...nn.attention.multi_head import MultiHeadAttention
+from ...nn.attention.multi_head import MultiHeadAttention, Pass
+from ...nn.kv_cache.cache import Cache
 from ...nn.kv_cache.full import CrossState
 from ...nn.layers.embedding import TokenEmbedding
 from ...nn.layers.patches import PatchEmbedding, image_layout
@@ -96,12 +98,30 @@ def through(
     states: _States | None = None,
 ) -> Float[Tensor, "B T M"]:
     """`StackModule.forward` with other functions for attention."""
-    runs = stack._passes(layout, memory, memory_layout, None)
-    for run in {id(run): run for run in runs}.values():
-        run.attend, run.linear = attend, linear.by_products
-    x = stack._begin(x, layout, token_types, None)
-    x = stack._through(range(len(runs)), x, layout, runs, None, states)  # type: ignore[arg-type]
-    return stack._end(x, None)
+    cache = cast(Cache | None, states)
+    functions = _OtherFunctions(attend)
+    return stack(x, layout, memory, memory_layout, token_types, cache, split=functions)  # type: ignore[no-any-return]
+
+
+class _OtherFunctions:
+    """A `TokenSplit` that divides nothing, and gives the layers functions that graphs can hold."""
+
+    def __init__(self, attend: Attend) -> None:
+        self.attend = attend
+
+    def share(self, run: Pass) -> None:
+        run.attend, run.linear = self.attend, linear.by_products
+
+    def own(self, x: Tensor) -> Tensor:
+        return x
+
+    whole = own
+
+    def own_randomness(self) -> nullcontext[None]:
+        return nullcontext()
+
+    def apply(self, module: nn.Module, x: Tensor, run: Pass, mixes: bool) -> Tensor:
+        raise AssertionError("layers are split only if their pass is")
 
 
 def masked_layout(mask: Int[Tensor, "B T"]) -> Layout:

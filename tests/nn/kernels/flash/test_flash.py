@@ -98,7 +98,7 @@ def test_equals_the_reference_in_every_combination(
 
 
 @needs_triton
-@pytest.mark.parametrize("width", [80, *(pytest.param(n, marks=pytest.mark.slow) for n in (96, 128, 200)), 256])
+@pytest.mark.parametrize("width", [*(pytest.param(n, marks=pytest.mark.slow) for n in (80, 96, 128, 200)), 256])
 def test_widths_of_heads(there: Remote, width: int) -> None:
     errors = there(flash_worker.agreement, "causal", torch.float32, 2, width, width)
     assert max(errors) < LIMITS[torch.float32], f"{errors}"
@@ -124,6 +124,7 @@ def test_nan_reaches_those_who_see_it_and_no_others(there: Remote) -> None:
     assert all(found.values()), found
 
 
+@pytest.mark.slow
 @needs_triton
 def test_results_are_the_same_bits_every_time(there: Remote) -> None:
     assert there(flash_worker.repeats)

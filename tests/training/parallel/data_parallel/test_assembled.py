@@ -53,7 +53,8 @@ def test_eight_ranks_equal_one(eight: Any, optimizer: str) -> None:
     equals_one(eight, optimizer, LAYOUTS["tensor, expert, zero 2"])
 
 
-@pytest.mark.parametrize("optimizer", fast(WHOLE, "adafactor"))
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", WHOLE)
 def test_a_run_is_resumed_with_and_without_tensor_parallelism(two: Any, tmp_path: Path, optimizer: str) -> None:
     settings = (f"training.optimizer={WHOLE[optimizer]}",)
     train_to(ALONE, str(tmp_path / "one"), 6, None, settings)

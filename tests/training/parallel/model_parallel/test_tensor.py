@@ -30,7 +30,13 @@ def test_one_key_value_head_on_two_ranks(two: Any, optimizer: str) -> None:
     compare(two.run(take_steps, "decoder", {"tensor": 2}, settings), alone("decoder", settings))
 
 
-@pytest.mark.parametrize("change", ["'*.blocks.*.attention.qk_norm': rmsnorm", "'*.blocks.*.attention.bias': true"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "'*.blocks.*.attention.qk_norm': rmsnorm",
+        pytest.param("'*.blocks.*.attention.bias': true", marks=pytest.mark.slow),
+    ],
+)
 def test_norms_and_biases_of_shared_heads(two: Any, change: str) -> None:
     settings = (replaced(ONE, change), "training.clip_norm=0.1", "training.accumulate=2")
     compare(two.run(take_steps, "encoder-decoder", {"tensor": 2}, settings), alone("encoder-decoder", settings))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..request import Result, default_scale
+from ..request import Result
 from .support import refuses_tensors
 
 _LEAST = 256  # keys for which a program of its own pays
@@ -54,7 +56,7 @@ def paged(
         pages_v,
         table.to(torch.int32).contiguous(),
         lengths.to(torch.int32).contiguous(),
-        default_scale(q.shape[-1]) if scale is None else scale,
+        1 / math.sqrt(q.shape[-1]) if scale is None else scale,
         softcap or 0.0,
         window or 0,
         splits,

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..native import products as native
+from ..plain import is_unwatched
 from . import onednn
-from .plain import is_unwatched
 
 
 def dense_product(

@@ -16,9 +16,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..native import products as native
+from ..plain import is_plain
 from .dense import dense_product
 from .formats import Int4, Int8
-from .plain import is_plain
 
 Activations = Literal["float", "int8"]
 WIDEST = 1 << 17  # columns: 127 · 128 times as much is less than 2³¹

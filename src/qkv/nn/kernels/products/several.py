@@ -8,10 +8,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..native import products as native
+from ..plain import is_plain
 from .dense import dense_product
 from .formats import Int4, Int8, Weight
 from .integers import Activations, check, integer_product, matrix_of
-from .plain import is_plain
 
 
 def product(

@@ -109,11 +109,13 @@ class FusedStep:
                 return None
         shape = (*x.shape[:2], x.dtype)
         groups: tuple[LayerGroup, ...] = (*self.own, *self.cross)
-        if not all(group.describe(shape) for group in groups):
-            return None
+        for group in groups:
+            if not group.describe(shape):
+                return None
         alive: list[Tensor] = []
-        if not all(group.place(layout, runs[group.first], alive) for group in groups):
-            return None
+        for group in groups:
+            if not group.place(layout, runs[group.first], alive):
+                return None
         out = x.float().contiguous()
         rows = out.view(-1, x.shape[-1])
         native.run(rows, self.layers, count, self.known.scratch, self.norm)

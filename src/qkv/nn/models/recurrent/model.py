@@ -238,7 +238,11 @@ class RecurrentModel(ModelModule):
         def layer(slot_tables: SlotTables, capacity: int | None) -> LayerState:
             return state
 
-        about = {"model": self.spec.to_dict(), "dtype": str(self.dtype).removeprefix("torch.")}
+        dtype = str(self.dtype).removeprefix("torch.")
+
+        def about() -> dict[str, Any]:
+            return {"model": self.spec.to_dict(), "dtype": dtype}
+
         started = Cache(len(source), [layer], memory.keys is not None, about=about, device=self.device)
         if memory.keys is not None and memory.projected is not None:
             values = torch.cat([memory.states, memory.projected], -1)[:, :, None]

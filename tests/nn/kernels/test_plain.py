@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from qkv.core.graphs import in_forward_mode
 from qkv.nn.attention.attend import attend
+from qkv.nn.kernels.plain import in_forward_mode
 from qkv.nn.layers.dropout import dropout
 from qkv.nn.layers.grouped_linear import GroupedLinear
 from qkv.nn.layers.losses import linear_cross_entropy

@@ -1,4 +1,8 @@
-"""Whether tensors are plain ones whose memory a kernel may read now, with nothing that watches PyTorch's operators."""
+"""Whether tensors are plain ones whose memory a kernel may read now, with nothing that watches PyTorch's operators.
+
+Custom operators silently lose the tangents of forward-mode differentiation (`torch.func.jvp`, `forward_ad`), which
+`in_forward_mode` detects.
+"""
 
 from __future__ import annotations
 
@@ -25,3 +29,14 @@ def is_unwatched(*tensors: Tensor) -> bool:
         or torch._C._get_tracing_state() is not None
         or torch.is_autocast_enabled("cpu")
     ) and _PLAIN.issuperset(map(type, tensors))
+
+
+def in_forward_mode(*tensors: Tensor | None) -> bool:
+    """Whether one of these tensors carries a tangent, or may: tensors wrapped by `torch.func` hide theirs."""
+    if torch.compiler.is_compiling() or forward_ad._current_level < 0:
+        return False
+    return any(x is not None and (_wrapped(x) or forward_ad.unpack_dual(x).tangent is not None) for x in tensors)
+
+
+def _wrapped(x: Tensor) -> bool:
+    return torch._C._functorch.is_functorch_wrapped_tensor(x)
