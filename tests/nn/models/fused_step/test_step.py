@@ -314,7 +314,7 @@ def doubled(function: Callable[..., Any]) -> Callable[..., Any]:
 PLACES = {
     "block": "blocks.0.forward",
     "attention": "blocks.0.attention.forward",
-    "heads": "blocks.0.attention.meet",
+    "heads": "blocks.0.attention.mixed",
     "projection": "blocks.0.attention.q.forward",
     "feed-forward": "blocks.0.feedforward.forward",
     "norm": "blocks.0.norm.attention.forward",
