@@ -24,8 +24,8 @@ from qkv.nn.models.initialization import Draws
 from qkv.runs.evaluate.evaluate import Evaluator
 from qkv.runs.inference.run import load
 from qkv.runs.recipes.recipe import Recipe
+from qkv.runs.train.prepare import use_of
 from qkv.runs.train.tokenizer import make
-from qkv.runs.train.train import use_of
 from qkv.training import loop
 from qkv.training.checkpoints.pieces import TensorPiece
 from qkv.training.checkpoints.weights import model_tensors, optimizer_tensors

@@ -11,7 +11,7 @@ from transfers import transfers
 from qkv.core.ranks import ALONE
 from qkv.data.loader.stream import stream
 from qkv.nn.models.build import build
-from qkv.runs.train.train import use_of
+from qkv.runs.train.prepare import use_of
 from qkv.training.step import Stepper
 
 LABELS = "losses.py:_linear_cross_entropy: nonzero"  # which tokens have a label

@@ -6,14 +6,14 @@ from run_tiny import TINY
 
 from qkv.nn.cost.throughput import flops_per_token, peak_flops, product_size
 from qkv.runs.recipes.recipe import Recipe
-from qkv.runs.train.train import Job
+from qkv.runs.train.prepare import read
 from qkv.training.parallel.team import Team
 
 
 def test_flops_of_a_token_come_from_the_models_own_formula(tmp_path) -> None:
     recipe = Recipe.load("reverse", [*TINY, "data.shortest=6"])  # so that all rows are alike
-    job = Job.prepare(recipe, tmp_path / "run", Team.alone(torch.device("cpu")), False, Console(quiet=True))
-    assert flops_per_token(job.spec, job.sample()[0]) == 3 * job.spec.cost(7, 7).flops / 14
+    found = read(recipe, tmp_path / "run", Team.alone(torch.device("cpu")), False, Console(quiet=True))
+    assert flops_per_token(found.spec, found.sample()[0][0]) == 3 * found.spec.cost(7, 7).flops / 14
 
 
 def test_peak_is_a_plausible_speed() -> None:

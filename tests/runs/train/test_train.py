@@ -395,7 +395,7 @@ def test_streamed_data_are_not_read_to_their_end_before_the_first_step(
     def refuse(*_: Any) -> int:
         raise AssertionError("the whole stream would be read")
 
-    monkeypatch.setattr("qkv.runs.train.train.count", refuse)
+    monkeypatch.setattr("qkv.runs.train.prepare.count", refuse)
     settings = [text for text in settings_for("translate", tmp_path) if not text.startswith(("data.", "tokenizer."))]
     recipe = Recipe.load("translate", [*settings, "training.max_epochs=100", "batching.pool=64", "tokenizer=byte"])
     done = train(recipe.model_copy(update={"data": Endless()}), tmp_path / "run", device="cpu")

@@ -16,7 +16,7 @@ from qkv.core.ranks import ALONE, Ranks
 from qkv.data.loader.stream import stream
 from qkv.nn.models.block import BlockModule
 from qkv.nn.models.build import build
-from qkv.runs.train.train import use_of
+from qkv.runs.train.prepare import use_of
 from qkv.training.parallel.data_parallel import fully_sharded
 from qkv.training.parallel.scale import Scale
 from qkv.training.parallel.team import Team

@@ -23,7 +23,7 @@ from ...nn.models.transformer import Transformer
 from ...runs.planning.batch_shape import allowed, widest
 from ...runs.recipes.recipe import Recipe
 from ...runs.train.memory_check import plan_of
-from ...runs.train.train import Job
+from ...runs.train.prepare import read
 from ...training.mixed_precision import DTYPES, Precision, choose
 from ...training.objective import Objective
 from ...training.parallel.team import Team
@@ -105,13 +105,15 @@ def of_recipe(
 
 
 def _by_data(recipe: Recipe, device: torch.device, rows: int | None, length: int | None) -> TrainingCosts:
-    job = Job.prepare(recipe, Path(), Team.alone(device), False, Console(quiet=True))
-    batches = job.sample()
+    found = read(recipe, Path(), Team.alone(device), False, Console(quiet=True))
+    batches, _ = found.sample()
     passed = batches[-1].position["passed"]
     epoch = len(batches) / passed if passed else None
-    shape = _changed(widest(batches, job.recipe.batching), rows, length)
-    words = "" if job.tokenizer is None else f"a vocabulary of {job.tokenizer.vocab_size:,} tokens and "
-    costs = _of_training(job.recipe, job.spec, shape, device, epoch, padded=not job.full, batch=job.largest(batches))
+    shape = _changed(widest(batches, found.recipe.batching), rows, length)
+    words = "" if found.tokenizer is None else f"a vocabulary of {found.tokenizer.vocab_size:,} tokens and "
+    costs = _of_training(
+        found.recipe, found.spec, shape, device, epoch, padded=not found.full, batch=found.largest(batches)
+    )
     first = "batch" if len(batches) == 1 else f"{len(batches)} batches"
     return replace(costs, basis=f"from the data: {words}rows as long as the longest of the first {first}")
 

@@ -20,7 +20,7 @@ from ...nn.models.transformer import Transformer
 from ...runs.planning.batch_shape import widest
 from ...runs.recipes import overrides
 from ...runs.recipes.recipe import Recipe
-from ...runs.train.train import Job
+from ...runs.train.prepare import read
 from ...training.mixed_precision import DTYPES, choose
 from ...training.parallel.team import Team
 from ..costs.measured_time import training_seconds
@@ -65,12 +65,12 @@ def ladder(study: ScalingStudy) -> list[Rung]:
     scaled = {size: _recipe(study, size) for size in study.sizes()}
     if study.scaling.hold_out == "largest" and len(scaled) < 2:
         raise ValueError("holding out the largest model leaves none; give two or more --sizes, or --hold-out none")
-    job = Job.prepare(
+    found = read(
         scaled[max(scaled)], Path(), Team.alone(torch.device("cpu")), False, Console(quiet=True, force_terminal=False)
     )
-    shape = widest(job.sample(), job.recipe.batching)
+    shape = widest(found.sample()[0], found.recipe.batching)
     rungs = [
-        _rung(study, budget, size, recipe, job.tokenizer, shape)
+        _rung(study, budget, size, recipe, found.tokenizer, shape)
         for budget in study.scaling.budgets
         for size, recipe in scaled.items()
     ]

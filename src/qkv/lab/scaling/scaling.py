@@ -19,7 +19,7 @@ from ...core.spec import counted
 from ...io.directories import layout
 from ...nn.kernels.threads import set_threads
 from ...runs.compare.study_directory import begun, check_contents, needs_resume, saved_study
-from ...runs.train.train import tell
+from ...runs.train.prepare import tell
 from ...training.logging.progress_bar import span
 from ..laws.chinchilla import check
 from ..laws.laws import Laws, fit_laws

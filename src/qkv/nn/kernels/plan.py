@@ -87,8 +87,8 @@ def allowed_mask(pattern: Pattern, layout: Layout, kv_layout: Layout, n_heads: i
     parts: list[Tensor] = []
     if needed or not one_segment:
         q, k = layout.queries(), kv_layout.keys()
-        for part in needed:
-            parts.append(allowed_by_head(part, q, k, n_heads))
+        for rule in needed:
+            parts.append(allowed_by_head(rule, q, k, n_heads))
         if not one_segment:
             parts.append(_with_heads(q.segment == k.segment))
     if kv_layout.padding != "none":
