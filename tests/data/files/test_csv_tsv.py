@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.data.files.csv_tsv import Cells
+from qkv.data.files.records import RecordFormat, open_records
 
 
 def rows(path: Path, **options: Any) -> list[list[str]]:
@@ -136,3 +138,59 @@ def test_csv_is_read_back_whatever_it_holds(
 def test_a_long_cell_and_semicolons(tmp_path: Path) -> None:
     long = "x" * 200_000  # the csv module's own limit is 131,072
     assert rows(file(tmp_path, f'"{long}";"a ""b"""\n1;2\n', "x.csv"), form="csv") == [[long, 'a "b"'], ["1", "2"]]
+
+
+TABLE = "text,label\n" + "".join(f"the film {i} is fine,{'good' if i % 3 else 'bad'}\n" for i in range(60))
+
+
+@pytest.mark.parametrize(
+    ("above", "lines"),
+    [
+        ("Reviews of 2024\n", [1]),
+        ("# exported by a tool\n# at noon, today\n", [1, 2]),
+        ("# a, b\n", [1]),
+        ("Reviews,\n-,\n", [1, 2]),
+        ("Reviews, 2024\n\n", [1]),
+        ('\n"Reviews\n2024"\n\nby me\n', [2, 5]),
+    ],
+)
+@pytest.mark.parametrize("sep", [",", ";", "\t"])
+def test_titles_and_comments_above_the_names_are_passed_over_and_said(
+    above: str, lines: list[int], sep: str, tmp_path: Path
+) -> None:
+    path = tmp_path / ("a.tsv" if sep == "\t" else "a.csv")
+    path.write_text(above.replace(",", sep) + TABLE.replace(",", sep))
+    cells = Cells(path, "tsv" if sep == "\t" else "csv", "utf-8", True)
+    skipped = len(above.splitlines())
+    frame = pandas.read_csv(io.StringIO(TABLE))
+    assert cells.names(None) == tuple(frame.columns) and len(cells) == 1 + len(frame)
+    assert [cells[i] for i in range(1, len(cells))] == frame.values.tolist()
+    (said,) = [note for note in cells.notes(None, None) if "above the column names" in note]
+    assert [int(number) for number in re.findall(r"(\d+) \('", said)] == lines
+    assert any(note.startswith(f"line {skipped + 1} of") for note in cells.notes(None, None))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TABLE.partition("\n")[2],
+        "text\n" + "hello, world\ngood, morning\nwell, then\n" * 9,  # one column of texts with commas
+        "# x,y\n" + "1,2\n3,4\n" * 20,  # its names begin with a mark
+        "a film\n" + TABLE.partition("\n")[2],  # a row without a label
+        TABLE[:150] + "\n\n" + TABLE,  # two files, one after the other
+    ],
+)
+def test_other_first_rows_belong_to_the_table(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    cells = Cells(tmp_path / "a.csv", "csv", "utf-8")
+    assert not cells.above and ",".join(cells[0]) == text.partition("\n")[0]
+
+
+def test_a_title_that_can_not_be_told_is_named_in_the_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("Report,2024,x\nby,me,you\n" + "one,two,three,four,five\n" * 40)
+    with pytest.raises(ValueError, match="line 1 is read as the header: remove it if it is a title or a comment"):
+        Cells(path, "csv", "utf-8").check_width(("Report", "2024", "x"))
+    path.write_text("Report,2024\n" + TABLE)
+    with pytest.raises(ValueError, match="has no column 'text'; line 2 has it: remove the lines above"):
+        open_records(path, ("text",), RecordFormat())

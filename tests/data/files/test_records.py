@@ -32,7 +32,7 @@ def test_the_name_decides_the_format_and_other_files_are_labels_and_texts(tmp_pa
     ("columns", "options", "message"),
     [
         (("txt",), {}, r"has no column 'txt'; did you mean 'text'"),
-        ((2,), {}, "has no column 2: its first line has 2, numbered from 0"),
+        ((2,), {}, "has no column 2: it has 2, numbered from 0"),
         (("text",), {"header": False}, "data.header=false says that"),
     ],
 )

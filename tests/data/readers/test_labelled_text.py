@@ -59,7 +59,7 @@ def test_rows_that_lack_something_are_counted(tmp_path: Path) -> None:
     ("name", "text", "options", "said"),
     [
         ("x.csv", "text,lable\na,1\n", {}, "has no column 'label'; did you mean 'lable'"),
-        ("x.csv", "a,1\n", {"text": 0, "label": 4}, "has no column 4: its first line has 2, numbered from 0"),
+        ("x.csv", "a,1\n", {"text": 0, "label": 4}, "has no column 4: it has 2, numbered from 0"),
         ("x.csv", "a,1\n", {"text": 0, "label": "y"}, "all named or all numbered"),
         ("x.csv", 'text,label\n"a,1\nb,2\n', {}, r"line 2, is not valid CSV"),
         ("x.jsonl", '{"text": 1}\n[]\n', {}, r"line 2, is not a JSON object but '\[\]'"),

@@ -327,3 +327,15 @@ def test_another_separator(write: Write) -> None:
         path = write(name, lines)
         found = entries(Pairs(path=path, validation_path=path, test_path=path, sep=sep))
         assert found[7] == {"source": "line 7, of many", "target": "Zeile 7, von vielen"}
+
+
+@pytest.mark.parametrize(("name", "sep"), [("a.tsv", "\t"), ("a.csv", ","), ("a.csv", ";")])
+def test_the_column_names_again_between_pairs_are_no_pair(name: str, sep: str, tmp_path: Path) -> None:
+    rows = [f"the house {i}{sep}das Haus {i}\n" for i in range(30)]
+    names = f"english{sep}german\n"
+    (tmp_path / name).write_text(names + "".join(rows) + names.replace(sep, f" {sep}") + "".join(rows))
+    source = Pairs(path=str(tmp_path / name), validation_path=str(tmp_path / name), test_path=str(tmp_path / name))
+    table = source.table("train")
+    entries = [table[i] for i in range(len(table))]
+    assert [entry for entry in entries if isinstance(entry, Skipped)] == ["with the column names again"]
+    assert {entry["source"] for entry in entries if isinstance(entry, dict)} == {f"the house {i}" for i in range(30)}

@@ -84,5 +84,6 @@ def test_what_is_no_such_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"rows": []}')
     with pytest.raises(ValueError, match="is not a file like SQuAD's"):
         Questions(path=str(tmp_path / "x.json")).table("train")
-    with pytest.raises(ValueError, match=r"neither .json nor .jsonl"):
+    (tmp_path / "x.txt").write_text("a question?")
+    with pytest.raises(ValueError, match=r"neither .json, .jsonl, .csv nor .tsv"):
         Questions(path=str(tmp_path / "x.txt")).open("train")

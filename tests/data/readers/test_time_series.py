@@ -84,8 +84,8 @@ def test_numbers_beyond_float32_and_broken_csv_are_refused(tmp_path: Path) -> No
     path.write_text("a,b\n" + "1,2\n" * 40 + "1e300,2\n")
     with pytest.raises(ValueError, match="row 42, a: '1e300' is no number"):
         TimeSeries(path=str(path), history=4, horizon=2).table("train")
-    path.write_bytes(b"a,b\r1,2\r")
-    with pytest.raises(ValueError, match=r"x\.csv is not valid CSV"):
+    path.write_bytes(b'a,b\n"1,2\n')
+    with pytest.raises(ValueError, match=r"x\.csv', line 2, is not valid CSV"):
         TimeSeries(path=str(path), history=4, horizon=2).table("train")
     path.write_bytes(("a,b\n" + "1,2\n" * 40).encode("utf-16"))
     assert len(TimeSeries(path=str(path), history=4, horizon=2).table("train")) > 0
@@ -132,3 +132,14 @@ def test_what_can_not_separate_cells_is_refused(sep: str) -> None:
         ValueError, match=r"one character, such as ';', or its name \(comma, semicolon, tab, pipe, space\)"
     ):
         TimeSeries(path="a.csv", sep=sep)
+
+
+def test_a_title_and_names_again_are_left_out_and_said(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    names, rows = "load,price\n", "".join(f"{i},{2 * i}\n" for i in range(40))
+    path.write_text(f"Sensor 7\n{names}{rows}{names}{rows}")
+    source = TimeSeries(path=str(path), history=4, horizon=2, gaps="fill")
+    values, found = source.values()
+    assert found == ("load", "price") and values[:, 0].tolist() == [*range(40), *range(40)]
+    notes = " ".join(source.notes())
+    assert "line 1 ('Sensor 7')" in notes and "1 row with the column names again left out" in notes

@@ -61,13 +61,14 @@ class Heading(NamedTuple):
     reason: str
     unsure: bool
 
-    def note(self, file: str) -> str:
-        """The decision in words, with the setting that overrules it. `file` is the name of the file."""
+    def note(self, file: str, line: int = 1) -> str:
+        """The decision in words, with the setting that overrules it. `file` is its name, `line` the number of the row."""
+        row = f"{'the first line' if line == 1 else f'line {line:,}'} of {file}"
         if self.names:
-            said = f"the first line of {file} is read as names, {', '.join(short(self.names))}"
+            said = f"{row} is read as names, {', '.join(short(self.names))}"
             other = "data.header=false reads it as data"
         else:
-            said, other = f"the first line of {file} is read as data", "data.header=true reads it as names"
+            said, other = f"{row} is read as data", "data.header=true reads it as names"
         reason = f": {self.reason}" if self.reason else ""
         return f"{said}{reason}; {'that is not certain, and ' if self.unsure else ''}{other}"
 

@@ -11,42 +11,30 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
-import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator
 
 from ...core.spec import counted
+from ..source import Example, Skipped, Table
+from ..tables import ComputedTable
 from .cache import Stamp, stamp_of
-from .csv_header import Heading, heading, kind_of
+from .csv_header import Heading, heading
 from .lines import LONGEST, Lines
+from .separators import BEGINNING, declared, detected_separator, named
 
 Form = Literal["csv", "tsv"]
-SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|", "space": " "}
-
-
-def _one_character(name: str) -> str:
-    separator = SEPARATORS.get(name, name)
-    if len(separator) != 1 or separator in '"\r\n.' or separator.isalnum():
-        names = ", ".join(name for name in SEPARATORS if name.isalpha())
-        raise ValueError(f"a separator of cells is one character, such as ';', or its name ({names}), not {name!r}")
-    return separator
-
-
-Separator = Annotated[str, AfterValidator(_one_character)]
-"""The character between the cells of a row, or its name."""
 _SNIFFED = 200_000  # lines inspected to detect quoting
 _AGAIN = 8  # times that the lines of a file are reread after an unterminated quotation
 WIDE = "with more cells than columns"  # the reason to skip a row
 _INSPECTED = 1000  # rows inspected to find the number of cells and the header
-_BEGINNING = 50  # lines inspected to find the separator
+_ABOVE = 20  # rows above a table, at most
 _LISTED = 5  # rows with too many cells whose lines are named
 _COMMON = 0.1  # the least share of rows whose number of cells may be that of a table without a header
 
@@ -72,7 +60,7 @@ class Cells:
         strict: bool = True,
         sep: str | None = None,
     ) -> None:
-        self.path, self._strict = path, strict
+        self.path, self.strict = path, strict
         form = "csv" if sep not in (None, "\t") else form
         self._lines = Lines(path, encoding, strict)
         at = path.expanduser().resolve(), stamp_of(path.expanduser()), encoding, strict
@@ -87,15 +75,48 @@ class Cells:
             self._starts, self._wrong, self._widths = _starts(*at, self.delimiter)
         self._at = at
         self._total = len(self._lines) if self._starts is None else len(self._starts) - 1
-        self._first = next((i for i in range(self._total) if not self._leads(i)), self._total)
+        self.above: list[int] = []
+        self._first = self._table_begins()
 
     def _leads(self, i: int) -> bool:
         """Whether a row of the file stands above the table: it is an empty line, or declares the separator."""
         with contextlib.suppress(ValueError):
             line = i if self._starts is None else int(self._starts[i])
             blank = not self._row(i) or not self._lines[line].strip()
-            return blank or (i == 0 and _declared(self._lines) is not None)
+            return blank or (i == 0 and declared(self._lines) is not None)
         return False
+
+    def _table_begins(self) -> int:
+        """The first row of the table. Notes rows `above` it that hold a title or comments: they are passed over only if the
+        row that follows is certain to hold column names."""
+        first = next((i for i in range(self._total) if not self._leads(i)), self._total)
+        begin = first
+        while begin < min(self._total, first + _ABOVE) and (self._leads(begin) or self._is_title(begin)):
+            begin += 1
+        titles = [i for i in range(first, begin) if not self._leads(i)]
+        if not titles or begin == self._total:
+            return first
+        below = [row for row in self._rows(begin, min(self._total, begin + 1 + _INSPECTED)) if filled(row)]
+        width = Counter(map(len, below[1:])).most_common(1)[0][0] if below[1:] else 0
+        shown = heading(below[0], below[1:]) if 1 < width == len(below[0]) else None
+        if shown is None or not shown.names or shown.unsure or below[0] in map(self._row, titles):
+            return first
+        self.above = titles
+        return begin
+
+    def _is_title(self, i: int) -> bool:
+        """Whether a row may stand above a table: it has one cell with contents or none, begins as a comment, or has an empty
+        line below it."""
+        with contextlib.suppress(ValueError):
+            row = self._row(i)
+            return filled(row) < 2 or row[0].lstrip().startswith("#") or (i + 1 < self._total and not self._row(i + 1))
+        return False
+
+    def _rows(self, start: int, stop: int) -> Iterator[list[str]]:
+        """The rows of the file that can be read."""
+        for i in range(start, stop):
+            with contextlib.suppress(ValueError):
+                yield self._row(i)
 
     def __len__(self) -> int:
         return self._total - self._first
@@ -136,7 +157,7 @@ class Cells:
     def some(self, start: int, stop: int, step: int = 1) -> Iterator[list[str]]:
         """The rows start … stop − 1, in steps, without invalid ones unless the file is read strictly."""
         for i in range(start, stop, step):
-            with contextlib.suppress(*() if self._strict else (ValueError,)):
+            with contextlib.suppress(*() if self.strict else (ValueError,)):
                 yield self[i]
 
     def names(self, header: bool | None) -> tuple[str, ...]:
@@ -170,6 +191,8 @@ class Cells:
         advice = f"quote cells that hold {named(self.delimiter)}, or skip such rows with data.on_error=skip"
         if names and total >= len(self) - 1:
             advice = "if the first column holds row numbers or names, begin the header with a name for it"
+        if names and self.width > width + 1:
+            advice = f"line {self.line(0)} is read as the header: remove it if it is a title or a comment"
         raise ValueError(
             f"{str(self.path)!r} has {counted(total, 'row')} with more cells than {than}: line{'s' * (total > 1)} {lines} "
             f"(the first is {first[:80]!r}); {advice}"
@@ -194,6 +217,16 @@ class Cells:
                 f"{width} columns (line {lines}); those that lack a cell which is read are skipped"
             )
 
+    def said_above(self, name: str) -> str:
+        """A sentence on the rows above the table; `name` is that of the file."""
+        lines = [f"{self.line(i - self._first):,} ({self._row(i)[0].strip()[:40]!r})" for i in self.above[:_LISTED]]
+        more = ", …" if len(self.above) > len(lines) else ""
+        one = len(self.above) == 1
+        return (
+            f"line{'' if one else 's'} {', '.join(lines)}{more} of {name} {'stands' if one else 'stand'} above the column "
+            f"names, and {'is' if one else 'are'} not read"
+        )
+
     def _tolerated(self, start: int, stop: int) -> Iterator[list[str]]:
         """Yield the rows from `start` to `stop` − 1, with an empty list for each invalid row."""
         for i in range(start, stop):
@@ -217,12 +250,14 @@ class Cells:
     def notes(self, header: bool | None, quoted: bool | None, beside: Cells | None = None) -> Iterator[str]:
         """Notes on what was detected in the file; `beside` the training file, only whether it alone begins with names."""
         name = repr(self.path.name)
+        if self.above:
+            yield self.said_above(name)
         if beside is not None:
             if header is None and bool(self.heading.names) != bool(beside.heading.names):
-                yield self.heading.note(name)
+                yield self.heading.note(name, self.line(0))
             return
         if header is None:
-            yield self.heading.note(name)
+            yield self.heading.note(name, self.line(0))
         if self._detected and self.delimiter != ",":
             yield f"the cells of {name} are separated by {named(self.delimiter)} (data.sep=comma or another overrules it)"
         if quoted is None and self.marked:
@@ -230,6 +265,32 @@ class Cells:
                 ("quoted as in CSV", "false") if self.quoted else ("not quoted, their quotation marks text", "true")
             )
             yield f"the cells of {name} are {how} (data.quoted={other} reads them otherwise)"
+
+
+def named_rows(cells: Cells, example: Callable[[dict[str, str], str], Example | Skipped]) -> Table:
+    """The table of a file whose first row holds the names of its columns: `example(record, where)` for each row below."""
+    names = cells.names(True)
+    if (twice := next((name for name in names if name and names.count(name) > 1), None)) is not None:
+        raise ValueError(f"{str(cells.path)!r} has {names.count(twice)} columns {twice!r}; rename one")
+    if cells.strict:
+        cells.check_width(names)
+
+    def entry(i: int) -> Example | Skipped:
+        row, where = cells[i + 1], f"{str(cells.path)!r}, line {cells.line(i + 1):,}"
+        if (lacking := no_record(row, names, len(names))) is not None:
+            return Skipped(lacking, where)
+        return example(dict(zip(names, row, strict=False)), where)
+
+    return ComputedTable(len(cells) - 1, entry)
+
+
+def no_record(row: Sequence[str], names: Sequence[str], width: int) -> Skipped | None:
+    """Why a row holds no record: it is empty, has the column names again, or more cells than there are columns."""
+    if not row:
+        return Skipped("empty")
+    if names and row[0].strip() == names[0] and [cell.strip() for cell in row] == list(names):
+        return Skipped("with the column names again")
+    return Skipped(WIDE) if filled(row) > width else None
 
 
 def notes_of(tables: Iterable[Cells | None], header: bool | None, quoted: bool | None) -> Iterator[str]:
@@ -249,42 +310,13 @@ def filled(row: Sequence[str]) -> int:
     return size
 
 
-def detected_separator(text: str) -> str:
-    """The separator of a CSV, by its first lines: the one that divides the most of them into equally many cells; of several
-    that do, the one with the most numbers, since locales with a decimal comma use semicolons."""
-    lines = [line for line in re.split(r"[\r\n]+", text)[:_BEGINNING] if line.strip()]
-    return max(",;\t|", key=partial(_fit, lines)) if lines else ","
-
-
-def _fit(lines: list[str], separator: str) -> tuple[float, float]:
-    """The share of lines with the most common number of cells, if that is not one; and the share of cells with numbers."""
-    with contextlib.suppress(csv.Error):
-        rows = [row for row in csv.reader(lines, delimiter=separator) if row]
-        width, count = Counter(map(len, rows)).most_common(1)[0]
-        numbers = sum(kind_of(cell.strip()) == "number" for row in rows for cell in row)
-        return (count / len(rows), numbers / sum(map(len, rows))) if width > 1 else (0.0, 0.0)
-    return 0.0, 0.0
-
-
-def named(separator: str) -> str:
-    """The name of a separator, in the plural."""
-    names = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes", " ": "spaces"}
-    return names.get(separator, repr(separator))
-
-
-def _declared(lines: Lines) -> str | None:
-    """Return the separator that a first line such as `sep=;` declares, which Excel writes and reads."""
-    match = re.fullmatch(r'"?sep=([^\w"])"?\s*', lines[0], re.IGNORECASE) if len(lines) else None
-    return match and match[1]
-
-
 @lru_cache(maxsize=64)
 def _separator(path: Path, stamp: Stamp, encoding: str, strict: bool) -> str:
     lines, beginning = Lines(path, encoding, strict), list[str]()
     with contextlib.suppress(*() if strict else (ValueError,)):
-        if separator := _declared(lines):
+        if separator := declared(lines):
             return separator
-    for i in range(min(len(lines), _BEGINNING)):
+    for i in range(min(len(lines), BEGINNING)):
         with contextlib.suppress(*() if strict else (ValueError,)):
             beginning.append(lines[i])
     return detected_separator("\n".join(beginning))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from .lines import Lines
 from .memory_bound import JSON, check_fits
 
 _BEGINNING = 1 << 10  # bytes
+_LEADING = 20  # lines or entries that show what a file holds
 _HALF = re.compile(r"\\u[dD][89a-fA-F]", re.ASCII)  # a JSON escape of half a surrogate pair
 
 
@@ -67,13 +69,19 @@ def json_object(text: str, where: str) -> Any:
         if _HALF.search(text):  # an escaped surrogate pair has two halves
             json.dumps(record, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        half = f"\\u{ord(error.object[error.start]):04x}"
-        raise ValueError(f"{where} has half of a character ({half}), which is not valid text") from None
+        raise halved(error, where) from None
     except RecursionError:
         raise ValueError(f"{where} is nested too deeply") from None
     except ValueError as error:
-        raise ValueError(f"{where} is not valid JSON: {error}") from None
+        several = "; a value has to be on one line" if text.strip() in ("{", "[") else ""
+        raise ValueError(f"{where} is not valid JSON: {error}{several}") from None
     return record
+
+
+def halved(error: UnicodeEncodeError, where: str) -> ValueError:
+    """The error of a text with half of a surrogate pair."""
+    half = f"\\u{ord(error.object[error.start]):04x}"
+    return ValueError(f"{where} has half of a character ({half}), which is not valid text")
 
 
 def json_field(record: Any, path: str) -> str | None:
@@ -87,3 +95,15 @@ def json_value(record: Any, path: str) -> Any:
     for name in path.split("."):
         record = record.get(name) if isinstance(record, dict) else None
     return record
+
+
+def holds_json(path: Path, encoding: str = "utf-8") -> bool:
+    """Whether a file of any name begins with a JSON object on a line, or is one list of objects."""
+    lines, entries = Lines(path, encoding, False), list[Any]()
+    with suppress(ValueError):
+        first = next((line for i in range(min(len(lines), _LEADING)) if (line := lines[i].strip())), "")
+        if first.startswith("{"):
+            entries = [json_object(first, "")]
+        elif first.startswith("["):
+            entries = json_entries(path) or []
+    return bool(entries) and all(isinstance(entry, dict) for entry in entries[:_LEADING])

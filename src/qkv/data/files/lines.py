@@ -129,15 +129,6 @@ def too_long(path: Path, line: int, what: str = "line") -> ValueError:
     )
 
 
-def whole_text(path: str | Path, encoding: str = "utf-8") -> str:
-    """All of a file's text, without a byte-order mark. Raises ValueError as `Lines` does."""
-    path = Path(path).expanduser()
-    data = open_text(path, encoding)
-    for _ in _scan(data, path):
-        pass
-    return bytes(data).decode("utf-8").removeprefix("\ufeff")
-
-
 def lines_of_files(paths: Iterable[str | Path]) -> Iterator[str]:
     """The lines of several text files, plain or compressed, which are all opened, and so checked, first."""
     files = [Lines(path) for path in paths]

@@ -18,18 +18,20 @@ from ..tables import ComputedTable
 from .cache import Stamp, stamp_of
 from .compressed import bare_name, existing
 from .csv_header import check_names, short
-from .csv_tsv import WIDE, Cells, Form, Separator, filled, notes_of
+from .csv_tsv import Cells, Form, no_record, notes_of
 from .encodings import open_text
-from .json_lines import json_entries, json_object, json_value
+from .json_lines import holds_json, json_entries, json_object, json_value
 from .lines import Lines
 from .memory_bound import ROWS, check_fits
 from .parquet import SUFFIX, ParquetRows
+from .separators import Separator
 from .text_files import FilePerSplit
 
 Column = int | str
 NamedFormat = Literal["csv", "tsv", "jsonl", "parquet"]
 Format = Literal["csv", "tsv", "jsonl", "parquet", "lines"]
 
+_FIRST = 20  # rows among which the one with column names is sought for messages
 FORMATS: dict[str, NamedFormat] = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -118,18 +120,36 @@ def open_records(path: Path, columns: tuple[Column, ...], how: RecordFormat) -> 
     for column in columns if how.form(path) not in ("jsonl", "parquet") else ():
         if isinstance(column, str) and (found := records.names.count(column)) != 1:
             raise ValueError(_why_no_column(path, column, records.names, found, how))
-        if isinstance(column, int) and records.rows and column >= (width := len(records.names or records.rows[0][1])):
-            raise ValueError(f"{str(path)!r} has no column {column}: its first line has {width}, numbered from 0")
+        if isinstance(column, int) and column >= (width := _width(records, how)):
+            raise ValueError(f"{str(path)!r} has no column {column}: it has {width}, numbered from 0")
     return records
+
+
+def _width(records: Records, how: RecordFormat) -> int:
+    """The number of columns."""
+    cells = how.table(records.path)
+    return len(records.names) if cells is None else cells.columns(records.names)
 
 
 def _why_no_column(path: Path, column: str, names: Sequence[str], found: int, how: RecordFormat) -> str:
     if found:
         return f"{str(path)!r} has {found} columns {column!r}; rename one, or number the columns from 0"
     cells, why = how.table(path), f"{str(path)!r} has no column {column!r}"
+    if how.form(path) == "lines":
+        return f"{why}: by its name it is no table, and is read as lines of a label and a text; data.format says what it is"
+    if cells is not None and holds_json(path, how.encoding):
+        return f"{why}: it holds JSON, which data.format=jsonl reads"
+    if cells is not None and (line := _line_with(cells, column)):
+        return f"{why}; line {line:,} has it: remove the lines above"
     if cells is not None and how.header is None and not cells.heading.names:
         return f"{why}; its first line looks like data: give it a line of names, or number the columns from 0"
     return f"{why}; {nearest(column, short(names))}"
+
+
+def _line_with(cells: Cells, column: str) -> int | None:
+    """The line of the first rows that has a cell with the name of a column."""
+    rows = ((i, row) for i, row in enumerate(cells.some(0, min(len(cells), _FIRST))) if column in map(str.strip, row))
+    return next((cells.line(i) for i, row in rows if len(row) > 1), None)
 
 
 class RecordFiles(FilePerSplit):
@@ -212,9 +232,7 @@ def _read(path: Path, stamp: Stamp, how: RecordFormat) -> Records:
 
         def cells_of(i: int) -> Any:
             row = cells[i]
-            if tuple(map(str.strip, row)) == names:
-                return Skipped("with the column names again")
-            return Skipped(WIDE) if filled(row) > width else row
+            return row and (no_record(row, names, width) or row)
 
         rows = _rows(cells_of, range(bool(names), len(cells)), cells.line, how.strict)
         return Records(path, names, tuple(rows))

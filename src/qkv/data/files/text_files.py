@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..holdout import FileSource
-from ..source import Example, OnError, Skipped, Split, Table
+from ..source import SPLITS, Example, OnError, Skipped, Split, Table
 from ..tables import ComputedTable, weight_of
-from .compressed import existing
+from .compressed import bare_name, existing
+from .csv_tsv import Cells, Form, named_rows, notes_of
 from .encodings import Encoding
-from .json_lines import json_entries, json_table
+from .json_lines import holds_json, json_entries, json_table
 from .lines import Lines
 from .parquet import SUFFIX, parquet_table
+from .separators import Separator
 
 _MOST_WARNINGS = 3  # per table
 
@@ -74,6 +76,34 @@ class FilePerSplit(TextFiles):
         if path is None and split == "train":
             raise ValueError(f"no training data: give data.path, {self.expects}")
         return (Path(path).expanduser(),) if path else ()
+
+
+class NamedRecords(FilePerSplit):
+    """Base class of sources that read records by the names of their fields: of JSONL, of a JSON file that is one list, of
+    Parquet, or of a CSV or TSV whose first row has the names.
+
+    quoted: whether the cells of a TSV are quoted as in CSV; by default detected, see `files.csv_tsv`.
+    sep:    the character between the cells of a table, such as ";" or "|", or its name, such as "tab"; by default detected.
+    """
+
+    quoted: bool | None = None
+    sep: Separator | None = None
+
+    def records(self, path: Path, example: Callable[[Any, str], Example | Skipped]) -> Table:
+        cells = self._cells(path)
+        return super().records(path, example) if cells is None else named_rows(cells, example)
+
+    def notes(self) -> tuple[str, ...]:
+        tables = (self._cells(self.paths(split)[0]) for split in SPLITS if self.gives(split))
+        return (*notes_of(tables, True, self.quoted), *super().notes())
+
+    def _cells(self, path: Path) -> Cells | None:
+        """The rows of a CSV or TSV; None for another file, and for JSON in spite of its name."""
+        suffix = Path(bare_name(path)).suffix.lower()
+        if not self.sep and (suffix not in (".csv", ".tsv") or holds_json(existing(path), self.encoding)):
+            return None
+        form: Form = "tsv" if (self.sep or suffix) in (".tsv", "\t") else "csv"
+        return Cells(path, form, self.encoding, self.quoted, self.strict, self.sep)
 
 
 class _Tolerant:

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 from ...core.spec import nearest
 from ..classes import missing_label
 from ..files.compressed import PACKED, open_tar
-from ..files.csv_tsv import WIDE, Cells, filled
+from ..files.csv_tsv import Cells, no_record
 from ..files.inside import inside
 from ..files.records import Column, RecordFormat
 from ..source import SPLITS, Skipped, Split
@@ -323,7 +323,9 @@ class Listed:
             labels = 1 - (images or 0)
         width, rows = cells.columns(names), [(cells.line(i), cells[i]) for i in range(bool(names), len(cells))]
         self._rows = [
-            _Row("", None, WIDE) if filled(row) > width else self._row(row, images or 0, labels, line)
+            _Row("", None, lacking)
+            if (lacking := no_record(row, names, width)) is not None
+            else self._row(row, images or 0, labels, line)
             for line, row in rows
             if row
         ]

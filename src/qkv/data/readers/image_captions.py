@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 from ...core.shuffle import text_hash
 from ..files.inside import inside
 from ..files.json_lines import json_field
-from ..files.text_files import FilePerSplit
+from ..files.text_files import NamedRecords
 from ..source import Example, Skipped, Split, Table
 
 
-class Captions(FilePerSplit, kind="captions"):
+class Captions(NamedRecords, kind="captions"):
     """A JSONL file (plain or compressed), one object per line: `{"image": "a/7.jpg", "answer": "a dog on a beach"}`, and
     optionally a "question". Without one, the answer is a caption.
 

@@ -7,14 +7,14 @@ from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
-from ..files.json_lines import json_value
-from ..files.text_files import FilePerSplit
+from ..files.json_lines import halved, json_value
+from ..files.text_files import NamedRecords
 from ..source import Example, Skipped, Split, Table
-from ..tokenizers.chat.messages import check_messages, check_tools, messages_in, text_of
+from ..tokenizers.chat.messages import check_messages, check_tools, listed, messages_in, text_of
 from .parallel_text import record_example
 
 
-class JsonLines(FilePerSplit, kind="jsonl"):
+class JsonLines(NamedRecords, kind="jsonl"):
     """One JSON object per line, a `.json` file with a list of them, or a row of a `.parquet` file, with a `text`; or, if
     both fields are set, with a `prompt` and its `answer`; or `messages`.
 
@@ -58,9 +58,12 @@ class JsonLines(FilePerSplit, kind="jsonl"):
 def conversation(messages: Any, where: str, tools: Any = None) -> Example:
     """The example of a conversation. Raises ValueError, naming its place, if the messages or the tools are not valid."""
     try:
-        checked, described = check_messages(messages), check_tools(tools)
+        checked, described = check_messages(listed(messages)), check_tools(tools)
         text, said = "\n".join(map(text_of, checked)), json.dumps(checked, ensure_ascii=False)
+        said.encode()
         more = {} if described is None else {"tools": json.dumps(described, ensure_ascii=False)}
+    except UnicodeEncodeError as error:
+        raise halved(error, f"{where}: a message") from None
     except (ValueError, TypeError, RecursionError) as error:  # TypeError: of values that JSON doesn't have
         raise ValueError(f"{where}: {error}") from None
     return {"text": text, "messages": said, **more, "where": where}

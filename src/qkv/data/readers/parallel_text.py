@@ -11,11 +11,12 @@ from pydantic import model_validator
 from ...core.spec import nearest
 from ..files.compressed import bare_name
 from ..files.csv_header import check_names, short
-from ..files.csv_tsv import WIDE, Cells, Separator, filled, notes_of
+from ..files.csv_tsv import Cells, no_record, notes_of
 from ..files.documents import text_example
 from ..files.json_lines import json_field, json_value
 from ..files.lines import Lines
 from ..files.records import FORMATS, NamedFormat
+from ..files.separators import Separator
 from ..files.text_files import TextFiles
 from ..source import SPLITS, Example, Skipped, Split, Table
 from ..tables import ComputedTable
@@ -263,10 +264,8 @@ class _Table:
 
     def __getitem__(self, i: int) -> Example | Skipped:
         cells = self._cells[i + bool(self._names)]
-        if not cells:
-            return Skipped("empty")
-        if filled(cells) > self._width:
-            return Skipped(WIDE, f"{str(self._cells.path)!r}, line {self._cells.line(i + bool(self._names)):,}")
+        if (lacking := no_record(cells, self._names, self._width)) is not None:
+            return Skipped(lacking, f"{str(self._cells.path)!r}, line {self._cells.line(i + bool(self._names)):,}")
         if max(self._columns) >= len(cells):
             return Skipped("with one side missing")
         references = [cells[column] for column in self._references if column < len(cells)]

@@ -13,16 +13,17 @@ from ...core.shuffle import text_hash
 from ...core.spec import brief
 from ..files.compressed import bare_name
 from ..files.encodings import open_text
-from ..files.json_lines import json_entries, json_object, json_value
+from ..files.json_lines import holds_json, json_entries, json_object, json_value
 from ..files.memory_bound import JSON, check_fits
 from ..files.parquet import SUFFIX
-from ..files.text_files import FilePerSplit
+from ..files.text_files import NamedRecords
 from ..source import Example, Skipped, Split, Table
 from ..tables import ComputedTable
 
 
-class Questions(FilePerSplit, kind="questions"):
-    """SQuAD's format in a `.json` file (v1.1 and v2), or one question per line in a `.jsonl` file (or row of a `.parquet`).
+class Questions(NamedRecords, kind="questions"):
+    """SQuAD's format in a `.json` file (v1.1 and v2), or one question in each line of a `.jsonl` or row of a `.csv`,
+    `.tsv` or `.parquet` file.
 
     A line has a `context`, a `question`, its `answer` and its `start`, the index of the answer's first character in the
     context; the settings are the names of the fields, dotted if nested. A question that the context does not answer has
@@ -43,9 +44,11 @@ class Questions(FilePerSplit, kind="questions"):
         name = bare_name(path)
         if name.endswith(".json") and json_entries(path) is None:
             return _squad_table(path, self.encoding)
-        if name.endswith((".json", ".jsonl", ".ndjson", SUFFIX)):
+        if name.endswith((".json", ".jsonl", ".ndjson", ".csv", ".tsv", SUFFIX)) or holds_json(path, self.encoding):
             return self.records(path, self.example)
-        raise ValueError(f"{str(path)!r} is neither .json nor .jsonl (plain or compressed), nor .parquet")
+        raise ValueError(
+            f"{str(path)!r} is neither .json, .jsonl, .csv nor .tsv (plain or compressed), nor .parquet, by its name"
+        )
 
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
         return text_hash(example["article"] or example["context"])
@@ -57,6 +60,9 @@ class Questions(FilePerSplit, kind="questions"):
             if not isinstance(value, str):
                 return Skipped(f"without a text {name!r}")
         answers, starts = (_listed(json_value(record, name)) for name in (self.answer, self.start))
+        starts = [_whole(start) for start in starts]
+        if answers == starts == [""]:  # of a CSV
+            answers, starts = [], []
         if len(answers) != len(starts):
             raise ValueError(
                 f"{where}: there are {len(answers)} answers in {self.answer!r} and {len(starts)} numbers in {self.start!r}; "
@@ -135,6 +141,11 @@ def _squad_table(path: Path, encoding: str) -> Table:
 
 def _listed(value: Any) -> list[Any]:
     return [] if value is None else value if isinstance(value, list) else [value]
+
+
+def _whole(value: Any) -> Any:
+    """A whole number that is a text in a CSV."""
+    return int(value) if isinstance(value, str) and value.strip().isdecimal() else value
 
 
 def answered_example(

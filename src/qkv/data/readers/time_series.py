@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, Self
@@ -11,18 +9,18 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from ...core.spec import counted
 from ..files.cache import Stamp, stamp_of
 from ..files.compressed import bare_name
-from ..files.csv_header import heading
-from ..files.csv_tsv import Separator, detected_separator
+from ..files.csv_tsv import Cells
 from ..files.encodings import Encoding
-from ..files.lines import whole_text
+from ..files.lines import Lines
 from ..files.number_tables import DecimalMark, NumberFormat, Numbers, NumberTable, number_table
 from ..files.parquet import SUFFIX, ParquetRows
+from ..files.separators import Separator
 from ..source import SPLITS, Example, Source, Split, Table
 
-_COMPARED = 1000  # rows with which the first is compared
-_BEGINNING = 10_000  # characters that show the separator
+_BEGINNING = 50  # lines that show the separator
 
 
 class SeriesWindows:
@@ -155,26 +153,25 @@ def _read(
         return number_table(
             str(path), list(zip(*map(table.column, table.names), strict=True)), tuple(table.names), 1, how
         )
-    text = whole_text(path, encoding)
-    try:
-        rows = [row for row in csv.reader(io.StringIO(text), delimiter=sep or _separator(path, text, how)) if row]
-    except csv.Error as error:
-        raise ValueError(f"{path} is not valid CSV: {error}") from None
-    decided = heading(rows[0], rows[1:_COMPARED]) if len(rows) > 1 and header is None else None
-    if header is None and rows:  # a row without a number is no row of a series
-        header = bool(decided and decided.names) or all(how.number(cell) is None for cell in rows[0])
-    names = tuple(cell.strip() for cell in rows.pop(0)) if header and rows else None
-    numbers = number_table(str(path), rows, names, 1 + bool(names), how)
-    if decided is None or bool(decided.names) != bool(names):
-        return numbers
-    return numbers._replace(notes=(*numbers.notes, decided.note(repr(path.name))))
+    cells = Cells(path, "csv", encoding, True, True, sep or _separator(path, encoding, how))
+    rows = [row for row in cells.some(0, len(cells)) if row]
+    detected = bool(rows) and bool(cells.heading.names)
+    named = header if header is not None or not rows else detected or all(how.number(cell) is None for cell in rows[0])
+    names = tuple(cell.strip() for cell in rows[0]) if named and rows else None
+    kept = rows if names is None else [row for row in rows if tuple(map(str.strip, row)) != names]
+    numbers = number_table(str(path), kept, names, (cells.line(0) if rows else 1) + bool(names), how)
+    notes = (*numbers.notes, *cells.notes(header if detected == bool(names) else bool(names), True))
+    if names is not None and (again := len(rows) - len(kept) - 1):
+        notes += (f"{counted(again, 'row')} with the column names again left out",)
+    return numbers._replace(notes=notes)
 
 
-def _separator(path: Path, text: str, how: NumberFormat) -> str:
-    """The separator of a file: a tab in a .tsv; with decimal commas, a semicolon or tab; otherwise detected."""
-    first = text.partition("\n")[0]
+def _separator(path: Path, encoding: str, how: NumberFormat) -> str | None:
+    """The separator of a file: a tab in a .tsv; with decimal commas, a semicolon or tab; None to detect it."""
     if bare_name(path).lower().endswith(".tsv"):
         return "\t"
-    if how.decimal == ",":
-        return "\t" if "\t" in first and ";" not in first else ";"
-    return detected_separator(text[:_BEGINNING])
+    if how.decimal != ",":
+        return None
+    lines = Lines(path, encoding)
+    first = [lines[i] for i in range(min(len(lines), _BEGINNING))]
+    return "\t" if any("\t" in line for line in first) and not any(";" in line for line in first) else ";"

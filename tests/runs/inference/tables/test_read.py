@@ -255,3 +255,22 @@ def test_columns_of_the_training_data_come_first(tmp_path: Path) -> None:
     assert table.columns == ("body",) and list(table.inputs) == ["the words"]
     assert read_table(Path("in.csv"), run, "predict", ["text"]).inputs == ["headline"]
     assert set(fields_of(run, "predict")) <= set(USUAL)
+
+
+def test_titles_names_again_and_json_in_a_csv_are_read_past_and_said(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = "".join(f"{i},film {i} was good\n" for i in range(30))
+    Path("again.csv").write_text(f"My films\nid,message\n{rows}id,message\n{rows}")
+    assert main(["predict", str(runs / "classifier"), "again.csv", "--out", "out.csv"]) == 0
+    said = capsys.readouterr().err
+    assert "1 row with the column names again left out" in said and "line 1 ('My films')" in said
+    frame = pandas.read_csv("out.csv")
+    assert (
+        frame["message"].tolist() == [f"film {i} was good" for i in range(30)] * 2 and frame["prediction"].notna().all()
+    )
+    for name in ("json.csv", "json.txt"):
+        Path(name).write_text("".join(json.dumps({"message": f"film {i}"}) + "\n" for i in range(3)))
+        assert main(["predict", str(runs / "classifier"), name, "--out", "out.csv", "--overwrite"]) == 0
+        assert f"{name} holds JSON, whatever its name says" in capsys.readouterr().err
+        assert pandas.read_csv("out.csv")["message"].tolist() == ["film 0", "film 1", "film 2"]

@@ -2,14 +2,17 @@
 
 A message has a `role` and a `content`, a text or a list of parts `{"type": "text", "text": …}`. The content of an assistant
 that calls tools may be null or missing, a `refusal` takes its place, and a `weight` of 0 keeps it out of training.
-ShareGPT's messages have `from` and `value`. Alpaca's records have `instruction`, `input` and `output`.
+ShareGPT's messages have `from` and `value`. Alpaca's records have `instruction`, `input` and `output`, and Dolly's
+`instruction`, `context` and `response`.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NotRequired
 
 from pydantic import ConfigDict, TypeAdapter
@@ -31,6 +34,8 @@ _SHAREGPT = {
     **dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "claude"), "assistant"),
     **dict.fromkeys(("observation", "function_response"), "tool"),
 }
+ALPACA = (("input", "output"), ("context", "response"))
+"""The fields beside `instruction` in records of Alpaca and Dolly: what it is about, and the answer."""
 _FORM = '[{"role": "user", "content": "…"}, …]'
 
 
@@ -184,6 +189,18 @@ def joined(parts: Sequence[Any]) -> str:
 # -- records -----------------------------------------------------------------------------------------------------------
 
 
+def listed(value: Any) -> Any:
+    """The list in a text, in JSON or as Python writes it, which is how data frames store messages in CSV; any other value as
+    it is."""
+    text = value.strip() if isinstance(value, str) else ""
+    if not (text.startswith("[") and text.endswith("]")):
+        return value
+    for read in (json.loads, ast.literal_eval):
+        with suppress(ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            return read(text)
+    return value
+
+
 def messages_in(record: Any, field: str) -> Any:
     """The messages in a record, which may be one of ShareGPT or Alpaca; None if it has none. Whether they are valid,
     `check_messages` tells."""
@@ -196,6 +213,7 @@ def messages_in(record: Any, field: str) -> Any:
         named = record.get("conversations")
     if named is None:
         return _alpaca(record)
+    named = listed(named)
     system = record.get("system")
     first = named[0] if isinstance(named, list) and named else None
     starts = isinstance(first, Mapping) and "system" in (first.get("from"), first.get("role"))
@@ -205,8 +223,12 @@ def messages_in(record: Any, field: str) -> Any:
 
 
 def _alpaca(record: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Messages of Alpaca's record: `instruction`, `input` below it, and `output`; perhaps `system` and a `history`."""
-    asked, answer, more = record.get("instruction"), record.get("output"), record.get("input")
+    """Messages of Alpaca's record: `instruction`, `input` below it, and `output`; perhaps `system` and a `history`. Dolly's
+    has `context` and `response` in place of `input` and `output`."""
+    more, answer = next(
+        ((record.get(one), record.get(other)) for one, other in ALPACA if other in record), (None, None)
+    )
+    asked = record.get("instruction")
     if not isinstance(asked, str) or not isinstance(answer, str):
         return None
     history = record.get("history") or []

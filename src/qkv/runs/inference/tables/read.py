@@ -6,17 +6,19 @@ A file is read with all of its columns; some of them are the inputs, and the res
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ....core.spec import counted
 from ....data.files.compressed import bare_name, open_bytes
 from ....data.files.csv_header import short
-from ....data.files.json_lines import json_value
+from ....data.files.csv_tsv import Cells
+from ....data.files.json_lines import holds_json, json_value
 from ....data.files.lines import Lines
 from ....data.files.parquet import ParquetRows
-from ....data.files.records import FORMATS, RecordFormat, Records, open_records
+from ....data.files.records import FORMATS, Format, RecordFormat, Records, open_records
+from ....data.source import Skipped
 from ...tasks.prediction import Line
 from ..loaded import LoadedModel
 from .columns import choose, files_of, found, reads_files
@@ -79,9 +81,17 @@ def read_table(path: Path, run: LoadedModel, command: str, chosen: Sequence[str]
     Raises ValueError, naming file and line, for a file that can't be read, and for columns that are not there.
     """
     encoding, notes = _encoding(path, run)
-    if Path(bare_name(path)).suffix.lower() in LINES:
+    form = _form(path, encoding)
+    if form == "lines":
         return _lines(path, encoding, notes, chosen)
-    records, names, delimiter = _records(path, encoding, run, command, chosen)
+    if form == "jsonl" and FORMATS.get(Path(bare_name(path)).suffix.lower()) != form:
+        notes = (*notes, f"{path.name} holds JSON, whatever its name says, and is read as such")
+    records, names, cells = _records(path, RecordFormat(form, encoding), run, command, chosen)
+    if again := sum(isinstance(row, Skipped) for _, row in records.rows):
+        records = replace(records, rows=[one for one in records.rows if not isinstance(one[1], Skipped)])
+        notes = (*notes, f"{counted(again, 'row')} with the column names again left out")
+    if cells is not None and cells.above:
+        notes = (*notes, cells.said_above(path.name))
     rows = [_row(records, names, i) for i in range(len(records))]
     columns = choose(run, command, path, names, rows, chosen)
     folder = path.parent if reads_files(run) else None
@@ -89,6 +99,7 @@ def read_table(path: Path, run: LoadedModel, command: str, chosen: Sequence[str]
     read = f"{counted(len(rows), 'row')} of {path.name}; reading {' and '.join(map(repr, columns))}"
     more = "" if chosen else _others(names, columns)
     where = tuple(records.where(i) for i in range(len(rows)))
+    delimiter = "," if cells is None else cells.delimiter
     return FileTable(path, names, rows, inputs, where, columns, (read + more, *notes), delimiter)
 
 
@@ -128,33 +139,38 @@ def _lines(path: Path, encoding: str, notes: tuple[str, ...], chosen: Sequence[s
     return FileTable(path, ("text",), [{"text": text} for text in texts], texts, where, ("text",), (note, *notes))
 
 
+def _form(path: Path, encoding: str) -> Format:
+    """How a file is read: by its name, unless it holds JSON."""
+    form = "lines" if (suffix := Path(bare_name(path)).suffix.lower()) in LINES else FORMATS.get(suffix, "csv")
+    return "jsonl" if form != "parquet" and holds_json(path, encoding) else form
+
+
 def _records(
-    path: Path, encoding: str, run: LoadedModel, command: str, chosen: Sequence[str]
-) -> tuple[Records, tuple[str, ...], str]:
-    """The records of a table, its columns and the character between its cells."""
-    how = RecordFormat(encoding=encoding)
-    form = how.form(Path(bare_name(path).lower()))
+    path: Path, how: RecordFormat, run: LoadedModel, command: str, chosen: Sequence[str]
+) -> tuple[Records, tuple[str, ...], Cells | None]:
+    """The records of a table, its columns, and the rows of a CSV or TSV."""
+    form = how.form(path)
     if form == "parquet":
-        return open_records(path, (), how), tuple(ParquetRows(path).names), ","
+        return open_records(path, (), how), tuple(ParquetRows(path).names), None
     if form == "jsonl":
         records = open_records(path, (), how)
-        return records, tuple(dict.fromkeys(name for _, row in records.rows for name in row)), ","
+        return records, tuple(dict.fromkeys(name for _, row in records.rows for name in row)), None
     cells = how.cells(path, "tsv" if form == "tsv" else "csv")
     first = [cell.strip() for cell in cells[0]]
     named = [name for name in chosen if not name.isdecimal()] or any(found(run, command, first).values())
-    header = RecordFormat(encoding=encoding, header=True) if named else how
+    header = replace(how, header=True) if named else how
     records = open_records(path, (), header)
     names = records.names or tuple(map(str, range(cells.width)))
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"{str(path)!r} has two columns named {twice!r}; give them different names")
     for i, (_, row) in enumerate(records.rows):
-        if len(row) > len(names):
+        if len(row) > len(names) and not isinstance(row, Skipped):
             raise ValueError(
                 f"{records.where(i)} has {len(row)} cells, and the table has {len(names)} columns; quote cells that hold "
                 f"a {cells.delimiter!r}"
             )
-    return records, names, cells.delimiter
+    return records, names, cells
 
 
 def _row(records: Records, names: tuple[str, ...], i: int) -> Row:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,16 +13,20 @@ from ....core.metrics.entities import scheme_of
 from ....core.spec import counted
 from ....data.classes import class_name
 from ....data.files.compressed import bare_name, open_bytes
-from ....data.files.csv_tsv import Form, filled
-from ....data.files.json_lines import json_entries, json_object
+from ....data.files.csv_tsv import Form, no_record
+from ....data.files.json_lines import holds_json, json_entries, json_object
 from ....data.files.lines import Lines
 from ....data.files.parquet import SUFFIX, ParquetRows
-from ....data.files.records import RecordFormat
+from ....data.files.records import FORMATS, RecordFormat
+from ....data.files.separators import BEGINNING, detected_separator, fit, named
+from .records import of_fields, of_one_value
 from .result import Guess, setting
 from .tables import ROWS, Column, is_number, of_columns
 
 PIECES = re.compile(rb'\s*(\{\s*"\w+"\s*:\s*)?\[\s*\[\s*\[')  # of music: lists of lists of chords
-BEGINNING = 1 << 20  # bytes that show the encoding
+BYTES = 1 << 20  # that show the encoding
+_ALIKE = 0.9  # of the lines that a separator divides into equally many cells
+_LEAST = 5  # lines that can show a table
 MOST_CLASSES = 40  # of a file with a label and a text on each line
 
 
@@ -31,7 +35,7 @@ def of_file(path: Path, how: RecordFormat) -> Guess | str:
     `how` says otherwise."""
     if path.suffix == SUFFIX:
         rows = ParquetRows(path)
-        return _records(path, [rows[i] for i in range(min(len(rows), ROWS))], len(rows), how.missing)
+        return _records(path, [rows[i] for i in range(min(len(rows), ROWS))], len(rows), how)
     if path.name.lower().endswith((".mid", ".midi")):
         return Guess("music", ("data.kind=scores", setting("data.path", path), "data.steps=4"), ("a MIDI file",))
     if how.encoding != "utf-8" or is_utf8(path):
@@ -45,7 +49,7 @@ def of_file(path: Path, how: RecordFormat) -> Guess | str:
 
 def is_utf8(path: Path) -> bool:
     """Whether a file begins as valid UTF-8. Files in UTF-16 are left to their reader."""
-    beginning = bytes(open_bytes(path)[:BEGINNING])
+    beginning = bytes(open_bytes(path)[:BYTES])
     try:
         beginning.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -54,21 +58,53 @@ def is_utf8(path: Path) -> bool:
 
 
 def _in_encoding(path: Path, how: RecordFormat) -> Guess | str:
-    name, encoding = bare_name(path).lower(), how.encoding
-    if how.sep or how.format in ("csv", "tsv") or name.endswith((".csv", ".tsv")):
+    suffix = Path(bare_name(path)).suffix.lower()
+    if how.sep or how.format in ("csv", "tsv"):
         return _table(path, "tsv" if how.form(path) == "tsv" else "csv", how)
-    if name.endswith((".jsonl", ".ndjson")):
-        return _json_lines(path, how)
-    if name.endswith(".json"):
-        return _json(path, how.missing)
-    if name.endswith((".fasta", ".fa", ".faa")):
+    if how.format == "jsonl" or FORMATS.get(suffix) == "jsonl":
+        return _json(path, how)
+    if how.format is None and holds_json(path, how.encoding):
+        return _saying(_json(path, how), f"{path.name} holds JSON, whatever its name says, and is read as such")
+    if suffix in (".csv", ".tsv"):
+        return _table(path, "tsv" if suffix == ".tsv" else "csv", how)
+    if suffix in (".fasta", ".fa", ".faa"):
         return "it is FASTA, whose labels are in another file (qkv train protein data.kind=fasta data.labels=…)"
-    if name.endswith((".conll", ".conllu", ".bio", ".iob")):
-        return _tags(path, "a file of words and tags", encoding)
+    if suffix in (".conll", ".conllu", ".bio", ".iob"):
+        return _tags(path, "a file of words and tags", how.encoding)
     return _text(path, how)
 
 
+def _saying(found: Guess | str, *notes: str) -> Guess | str:
+    """What was found, with notes on how the file is read."""
+    return "; ".join((found, *notes)) if isinstance(found, str) else replace(found, seen=(*found.seen, *notes))
+
+
+def _read_by(found: Guess | str, by_name: tuple[str, ...], more: tuple[str, ...]) -> Guess | str:
+    """What was found, with settings for how the file is read: `by_name` where fields are read by name alone, else `more`."""
+    if isinstance(found, str):
+        return found
+    return replace(found, settings=(*found.settings, *(more if "data.kind=choices" in found.settings else by_name)))
+
+
 def _table(path: Path, form: Form, how: RecordFormat) -> Guess | str:
+    more = () if Path(bare_name(path)).suffix.lower() in (".csv", ".tsv") else (f"data.format={form}",)
+    if form == "tsv" and not how.sep and (sep := _other_separator(path, how)):
+        note = f"no line of {path.name} that was looked at has a tab; its cells are separated by {named(sep)}"
+        how, more = replace(how, sep=sep), (*more, setting("data.sep", sep))
+        return _saying(_cells(path, "csv", how, more), note)
+    return _cells(path, form, how, more)
+
+
+def _other_separator(path: Path, how: RecordFormat) -> str | None:
+    """The separator of a .tsv without tabs whose lines another one divides alike."""
+    lines = [line for line in _first(Lines(path, how.encoding, False)) if line.strip()]
+    if any("\t" in line for line in lines):
+        return None
+    sep = detected_separator("\n".join(lines[:BEGINNING]))
+    return sep if fit(lines[:BEGINNING], sep)[0] > _ALIKE else None
+
+
+def _cells(path: Path, form: Form, how: RecordFormat, more: tuple[str, ...]) -> Guess | str:
     cells = how.cells(path, form)
     names, rows, wrong = cells.names(how.header), list[list[str]](), list[ValueError]()
     for i in range(bool(names), min(len(cells), ROWS)):
@@ -78,78 +114,71 @@ def _table(path: Path, form: Form, how: RecordFormat) -> Guess | str:
             wrong.append(error)
     if wrong and not any(rows):
         return f"no row can be read ({wrong[0]})"
-    rows = [row for row in rows if row and filled(row) <= cells.columns(names) and tuple(row) != names]
+    width, count = cells.columns(names), len(cells) - bool(names)
+    rows = [row for row in rows if no_record(row, names, width) is None]
+    notes = (*cells.notes(how.header, how.quoted), *cells.ragged(names))
+    if count and not rows:
+        alone = "; if they are one text each, data.sep=tab reads a line as one cell" if width == 1 else ""
+        return f"all rows that were looked at are empty, or have more cells than names{alone}; {'; '.join(notes)}"
+    fields = {name: [row[i] for row in rows if i < len(row) and row[i].strip()] for i, name in enumerate(names)}
+    if (found := of_fields(path, fields, count)) is not None:
+        by_name = () if more == () else (setting("data.sep", cells.delimiter),)
+        return _saying(_read_by(found, by_name, more), *cells.notes(True, how.quoted))
     columns = [
         Column(names[i] if i < len(names) else i, [row[i].strip() for row in rows if i < len(row)], how.missing)
-        for i in range(cells.columns(names))
+        for i in range(width)
     ]
     columns = columns if cells.delimiter == "," else [column.with_points() for column in columns]
-    more = () if Path(bare_name(path)).suffix in (".csv", ".tsv") else (f"data.format={form}",)
-    found = of_columns(path, columns, len(cells) - bool(names), more, table=True)
-    notes = (*cells.notes(how.header, how.quoted), *cells.ragged(names))
-    return "; ".join((found, *notes)) if isinstance(found, str) else replace(found, seen=(*found.seen, *notes))
+    return _saying(of_columns(path, columns, count, more, table=True), *notes)
 
 
-def _json_lines(path: Path, how: RecordFormat) -> Guess | str:
-    lines = Lines(path, how.encoding, False)
-    records: list[dict[str, Any]] = []
+def _json(path: Path, how: RecordFormat) -> Guess | str:
+    content = open_bytes(path)
+    if bare_name(path).lower().endswith(".json"):
+        if content.find(b'"paragraphs"') >= 0 and content.find(b'"qas"') >= 0:
+            return Guess(
+                "answer", ("data.kind=questions", setting("data.path", path)), ("questions in SQuAD's format",)
+            )
+        if all(content.find(key) >= 0 for key in (b'"annotations"', b'"categories"', b'"bbox"')):
+            return "it has boxes in COCO's format; give its folder, with the images beside it"
+        if PIECES.match(bytes(content[:1000])):
+            seen = ("pieces of music as chords of MIDI numbers",)
+            return Guess("music", ("data.kind=scores", setting("data.path", path)), seen)
+    if (entries := json_entries(path)) is not None:
+        records = [entry for entry in entries[:ROWS] if isinstance(entry, dict)]
+        return _records(path, records, len(entries), how) if records else "it is a list of no objects"
+    lines, records = Lines(path, how.encoding, False), []
     for i in range(min(len(lines), ROWS)):
-        if lines[i].strip() and isinstance(record := json_object(lines[i], lines.where(i)), dict):
-            records.append(record)
-    return _records(path, records, len(lines), how.missing)
+        if not lines[i].strip():
+            continue
+        try:
+            record = json_object(lines[i], lines.where(i))
+        except ValueError:
+            if not records and (why := of_one_value(path)) is not None:
+                return why
+            raise
+        records += [record] if isinstance(record, dict) else []
+    if len(lines) == 1 and bare_name(path).lower().endswith(".json") and (why := of_one_value(path)) is not None:
+        return why
+    return _records(path, records, len(lines), how)
 
 
-def _records(path: Path, records: list[dict[str, Any]], count: int, missing: tuple[str, ...] | None) -> Guess | str:
+def _records(path: Path, records: list[dict[str, Any]], count: int, how: RecordFormat) -> Guess | str:
     """Guess a recipe for `count` records, of which these are the first."""
-    fields = list(dict.fromkeys(name for record in records for name in record))
-    kept = {name: [record[name] for record in records if record.get(name) is not None] for name in fields}
-    for name in fields:
-        if kept[name] and all(_is_conversation(value) for value in kept[name]):
-            usual = name == "messages" or (name == "conversations" and "messages" not in fields)
-            settings = (setting("data.path", path), *(() if usual else (setting("data.messages", name),)))
-            return Guess("chat", settings, (f"{counted(count, 'line')}; {name!r} holds conversations",))
-    if {"instruction", "output"} <= set(fields):
-        seen = (f"{counted(count, 'line')} in Alpaca's format, with instructions",)
-        return Guess("chat", (setting("data.path", path),), seen)
-    if {"context", "question", "answer"} <= set(fields):
-        settings = ("data.kind=questions", setting("data.path", path))
-        return Guess("answer", settings, (f"{counted(count, 'question')} about texts, with their answers",))
-    lists = [name for name in fields if all(isinstance(value, list) for value in kept[name])]
-    if lists and "answer" in fields:
-        text = next((name for name in fields if name not in (lists[0], "answer")), "text")
-        fields_ = setting("data.text", text), setting("data.choices", [lists[0]])
-        settings = ("data.kind=choices", setting("data.path", path), *fields_)
-        return Guess("choose", settings, (f"{counted(count, 'line')}; {lists[0]!r} holds candidates",))
-    columns = [Column(name, [_cell(record.get(name)) for record in records], missing) for name in fields]
-    return of_columns(path, columns, count, (), table=False)
+    named = Path(bare_name(path)).suffix in FORMATS and FORMATS[Path(bare_name(path)).suffix] in ("jsonl", "parquet")
+    more = () if named else ("data.format=jsonl",)
+    names = list(dict.fromkeys(name for record in records for name in record))
+    fields = {name: [record[name] for record in records if record.get(name) is not None] for name in names}
+    if (found := of_fields(path, fields, count)) is not None:
+        return _read_by(found, (), more)
+    columns = [Column(name, [_cell(record.get(name)) for record in records], how.missing) for name in names]
+    return of_columns(path, columns, count, more, table=False)
 
 
 def _cell(value: Any) -> str:
     """A value as in a table; empty for none and for what is no text or number."""
     name = class_name(value)
     return name if name is not None else str(value) if isinstance(value, bool | float) else ""
-
-
-def _is_conversation(value: Any) -> bool:
-    if not isinstance(value, list) or not value:
-        return False
-    turns = [set(turn) if isinstance(turn, dict) else set() for turn in value]
-    return all({"from", "value"} <= keys or ("role" in keys and keys & {"content", "tool_calls"}) for keys in turns)
-
-
-def _json(path: Path, missing: tuple[str, ...] | None) -> Guess | str:
-    content = open_bytes(path)
-    if content.find(b'"paragraphs"') >= 0 and content.find(b'"qas"') >= 0:
-        return Guess("answer", ("data.kind=questions", setting("data.path", path)), ("questions in SQuAD's format",))
-    if all(content.find(key) >= 0 for key in (b'"annotations"', b'"categories"', b'"bbox"')):
-        return "it has boxes in COCO's format; give its folder, with the images beside it"
-    if not PIECES.match(bytes(content[:1000])) and (entries := json_entries(path)) is not None:
-        records = [entry for entry in entries[:ROWS] if isinstance(entry, dict)]
-        return _records(path, records, len(entries), missing) if records else "it is a list of no objects"
-    if PIECES.match(bytes(content[:1000])):
-        seen = ("pieces of music as chords of MIDI numbers",)
-        return Guess("music", ("data.kind=scores", setting("data.path", path)), seen)
-    return "it is JSON in no format that is known; write one object per line (.jsonl)"
 
 
 def _tags(path: Path, what: str, encoding: str) -> Guess:
@@ -178,14 +207,36 @@ def _text(path: Path, how: RecordFormat) -> Guess | str:
         labels = {row[-1] for row in words}
         if len(labels) < len(some) / 3:
             return _tags(path, f"{width[0]} columns, with empty lines between sentences", how.encoding)
-    if "\t" in some[0] and sum("\t" in line for line in some) > 0.9 * len(some):
-        return _table(path, "tsv", how)
-    if all("," in line and all(map(is_number, line.split(","))) for line in some):
-        return _table(path, "csv", how)
+    inside = _table_inside(path, some, how)
+    if not isinstance(inside, tuple):
+        return inside
     classes = Counter(row[0] for row in words if len(row) > 1)
     enough = 1 < len(classes) <= MOST_CLASSES and sum(classes.values()) == len(some) > 20 * len(classes)
     if enough and not any(name.isalpha() and not name.isupper() for name in classes):  # 1, LOC or __label__good
         listed = ", ".join(f"{name} ({n:,})" for name, n in classes.most_common(6))
         settings = ("data.kind=labelled", setting("data.path", path))
         return Guess("classify", settings, (f"a label and a text on each of {len(lines):,} lines: {listed}",))
-    return Guess("lm", (setting("data.path", path),), (f"plain text, {counted(len(lines), 'line')}",))
+    return Guess("lm", (setting("data.path", path),), (f"plain text, {counted(len(lines), 'line')}", *inside))
+
+
+def _table_inside(path: Path, some: Sequence[str], how: RecordFormat) -> Guess | str | tuple[str, ...]:
+    """The guess for a table in a file whose name does not say that it is one: its lines have tabs, or numbers between
+    commas, or a separator divides them alike and the first has names. Without names, a note with the command."""
+    if "\t" in some[0] and sum("\t" in line for line in some) > _ALIKE * len(some):
+        form: Form = "tsv"
+    elif (
+        len(some) >= _LEAST and fit(list(some[:BEGINNING]), detected_separator("\n".join(some[:BEGINNING])))[0] > _ALIKE
+    ):
+        form = "csv"
+    else:
+        return ()
+    found = _table(path, form, how)
+    if not isinstance(found, Guess):
+        return found if form == "tsv" else ()
+    cells = how.cells(path, form)
+    rows = f"{cells.width} cells, separated by {named(cells.delimiter)}"
+    numbers = all(is_number(cell) for line in some for cell in line.split(cells.delimiter))
+    if form == "tsv" or numbers or (cells.heading.names and not cells.heading.unsure):
+        as_text = Guess("lm", (setting("data.path", path),), ()).command()
+        return _saying(found, f"{path.name} is read as a table of {rows}; `{as_text}` reads it as running text")
+    return (f"its lines look like rows of {rows}; if they are, `{found.command()}` trains on them",)

@@ -31,6 +31,8 @@ LABELS = frozenset(
     )
 )
 SCORES = frozenset(("score", "similarity", "sim", "gold", "relatedness"))
+ASKED = frozenset(("prompt", "instruction", "question"))
+ANSWERED = frozenset(("completion", "response", "answer", "output"))
 ASIDE = frozenset(
     ("id", "idx", "index", "no", "nr", "number", "line", "row", "key", "url", "link", "date", "time", "timestamp")
 )
@@ -143,10 +145,13 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
         return f"{seen[0]}; that is neither pairs, labels, scores nor numbers"
     labelled = ("data.kind=labelled", place, *more, setting("data.text", texts[0].name))
     labelled += (setting("data.pair", texts[1].name),) if len(texts) == 2 else ()
+    answers = len(texts) == 2 and texts[0].is_called(ASKED) and texts[1].is_called(ANSWERED)
     if label is not None:
+        if answers and {cell.lower() for cell in label.filled} == {"true", "false"}:
+            seen += ("this learns to tell good answers from others (a reward model), not to give them (as KTO does)",)
         seen = (*seen, classes_in(label), *label.lacking, *map(different, spellings(dict.fromkeys(label.filled))))
         return Guess("classify", (*labelled, setting("data.label", label.name)), seen)
-    if score is not None and len(texts) == 2:
+    if score is not None and len(texts) == 2 and not answers:
         values = [float(cell) for cell in score.filled if is_number(cell)]
         bounds = (f"task.low={min(values):g}", f"task.high={max(values):g}")
         seen, labelled = (*seen, *score.lacking), (*labelled, *_decimal(score))
@@ -158,9 +163,9 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
         first, second = (text.name for text in texts)
         sides = (setting("data.source_column", first), setting("data.target_column", second))
         return Guess("translate", (place, *more, *sides), (*seen, f"{first} is translated to {second}"))
-    if not table:
+    if not table or (isinstance(texts[0].name, str) and not more):
         return Guess("lm", ("data.kind=jsonl", place, setting("data.text", texts[0].name)), seen)
-    return f"{seen[0]}; one column of text alone is read from .jsonl or .txt"
+    return f"{seen[0]}; one column of text alone needs a name (a line `text` above it)"
 
 
 def _decimal(*columns: Column) -> tuple[str, ...]:

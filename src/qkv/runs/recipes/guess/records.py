@@ -1,0 +1,112 @@
+"""Guess a recipe for records by names and contents of their fields: conversations, preferences, questions, candidates."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ....core.spec import counted
+from ....data.files.json_lines import json_file
+from ....data.tokenizers.chat.messages import ALPACA, listed
+from .result import Guess, setting
+from .tables import ANSWERED, ASIDE
+
+CONVERSATIONS = ("messages", "conversations")  # the fields that are read without being named
+
+Fields = Mapping[str, Sequence[Any]]
+"""The values of each field of the first records, without those that are missing."""
+
+
+def of_fields(path: Path, fields: Fields, count: int) -> Guess | str | None:
+    """Guess a recipe for `count` records, or return what was seen if nothing fits; None if their columns have to tell."""
+    talks = [name for name, values in fields.items() if values and all(map(is_conversation, values))]
+    if {"chosen", "rejected"} <= set(fields):
+        return _preferences(path, fields, talks)
+    if len(talks) > 1 and "prompt" in talks and set(talks) & ANSWERED:
+        answer = next(name for name in talks if name in ANSWERED)
+        return f"the messages of a conversation are divided among prompt and {answer}; join them in one list `messages`"
+    if talks:
+        name = next((name for name in CONVERSATIONS if name in talks), talks[0])
+        usual = name == CONVERSATIONS[0] or (name == CONVERSATIONS[1] and CONVERSATIONS[0] not in fields)
+        settings = (setting("data.path", path), *(() if usual else (setting("data.messages", name),)))
+        return Guess("chat", settings, (f"{counted(count, 'line')}; {name!r} holds conversations",))
+    if "instruction" in fields and any(answer in fields for _, answer in ALPACA):
+        kind = "Alpaca" if "output" in fields else "Dolly"
+        seen = f"{counted(count, 'line')} in {kind}'s format, with instructions"
+        return Guess("chat", (setting("data.path", path),), (seen,))
+    if {"context", "question", "answer"} <= set(fields):
+        return _questions(path, fields, count)
+    return _candidates(path, fields, count) or _prompts(path, fields, count)
+
+
+def is_conversation(value: Any) -> bool:
+    """Whether a value is a list of messages, or the text of one."""
+    value = listed(value)
+    if not isinstance(value, list) or not value:
+        return False
+    turns = [set(turn) if isinstance(turn, dict) else set() for turn in value]
+    return all({"from", "value"} <= keys or ("role" in keys and keys & {"content", "tool_calls"}) for keys in turns)
+
+
+def _preferences(path: Path, fields: Fields, talks: Sequence[str]) -> str:
+    """What to do with answers of which one was chosen: qkv doesn't learn from preferences."""
+    said = "its rows are preferences, a chosen and a rejected answer, and no recipe learns from these (as DPO does)"
+    if "chosen" in talks and "prompt" in talks:
+        return f"{said}; to learn the chosen answers, join each prompt and its chosen messages in one list `messages`"
+    place = setting("data.path", path)
+    if "chosen" in talks:
+        command = ["chat", place, "data.messages=chosen"]
+    elif "prompt" in fields:
+        command = ["lm", "data.kind=jsonl", place, "data.prompt=prompt", "data.answer=chosen"]
+    else:
+        command = ["lm", "data.kind=jsonl", place, "data.text=chosen"]
+    return f"{said}; `{shlex.join(['qkv', 'train', *command])}` learns the chosen answers"
+
+
+def _questions(path: Path, fields: Fields, count: int) -> Guess | str:
+    if "start" not in fields:
+        return (
+            "it has questions on texts with their answers, and no field `start` with the number of the character "
+            "of the text at which each answer begins"
+        )
+    settings = ("data.kind=questions", setting("data.path", path))
+    return Guess("answer", settings, (f"{counted(count, 'question')} about texts, with their answers",))
+
+
+def _candidates(path: Path, fields: Fields, count: int) -> Guess | None:
+    lists = [name for name, values in fields.items() if values and all(isinstance(value, list) for value in values)]
+    if not lists or "answer" not in fields:
+        return None
+    text = next((name for name in fields if name not in (lists[0], "answer")), "text")
+    fields_ = setting("data.text", text), setting("data.choices", [lists[0]])
+    settings = ("data.kind=choices", setting("data.path", path), *fields_)
+    return Guess("choose", settings, (f"{counted(count, 'line')}; {lists[0]!r} holds candidates",))
+
+
+def _prompts(path: Path, fields: Fields, count: int) -> Guess | None:
+    """Texts after a prompt, if there is nothing else."""
+    answer = next((name for name in ("completion", "response") if name in fields), None)
+    if answer is None or set(fields) - ASIDE != {"prompt", answer}:
+        return None
+    if not all(isinstance(value, str) for name in ("prompt", answer) for value in fields[name]):
+        return None
+    settings = ("data.kind=jsonl", setting("data.path", path), "data.prompt=prompt", f"data.answer={answer}")
+    return Guess("lm", settings, (f"{counted(count, 'line')}, each a prompt with its {answer}",))
+
+
+def of_one_value(path: Path) -> str | None:
+    """What is in a file with one JSON value that is no list of records; None if it can't be told."""
+    try:
+        value = json_file(path)
+    except ValueError:
+        return None
+    parts = value if isinstance(value, dict) else {}
+    for name, part in parts.items():
+        if isinstance(part, list) and part and all(isinstance(record, dict) for record in part):
+            return f"its records are the list {name!r} in one object; write this list alone into a file"
+    sizes = {len(part) if isinstance(part, dict | list) else 0 for part in parts.values()}
+    if (len(sizes) == 1 and sizes.pop() > 1) or {"columns", "data"} <= set(parts):
+        return "it holds columns; write records, with pandas as `frame.to_json(PATH, orient='records', lines=True)`"
+    return "it is JSON in no format that is known; write one object per line (.jsonl)"

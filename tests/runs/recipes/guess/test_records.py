@@ -1,0 +1,248 @@
+"""Records are read by what is in them, whatever the name of their file: conversations, preferences, questions, tables."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+
+from qkv.runs.recipes.guess import guess
+from qkv.runs.recipes.recipe import Recipe
+
+N = 40
+TEXTS = [
+    f"the {color} {animal} sees {n} trees" for n in range(10) for color in ("red", "blue") for animal in ("cat", "dog")
+]
+
+
+def user(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
+def assistant(text: str) -> list[dict[str, str]]:
+    return [{"role": "assistant", "content": text}]
+
+
+REVIEWS = [{"text": text, "label": "good" if i % 3 else "bad"} for i, text in enumerate(TEXTS)]
+TALKS = [user(text) + assistant(f"{text}?") for text in TEXTS]
+PREFERENCES = [{"prompt": text, "chosen": f"yes, {text}", "rejected": f"no, {text}"} for text in TEXTS]
+
+
+def lines(path: Path, rows: list[Any]) -> Path:
+    content = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def parquet(path: Path, rows: list[Any]) -> Path:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    pandas.DataFrame(rows).to_parquet(path)
+    return path
+
+
+def table(path: Path, rows: list[Any], **options: Any) -> Path:
+    pandas.DataFrame(rows).to_csv(path, index=False, **options)
+    return path
+
+
+def first_example(command: str) -> dict[str, Any]:
+    recipe, *settings = shlex.split(command)[2:]
+    return next(iter(Recipe.load(recipe, settings).data.examples("train")))
+
+
+# -- conversations ----------------------------------------------------------------------------------------------------
+
+FORMS: dict[str, Callable[[Path], Path]] = {
+    "JSONL": lambda folder: lines(folder / "a.jsonl", [{"messages": json.dumps(talk)} for talk in TALKS]),
+    "gzip": lambda folder: lines(folder / "a.jsonl.gz", [{"messages": json.dumps(talk)} for talk in TALKS]),
+    "Parquet": lambda folder: parquet(folder / "a.parquet", [{"messages": json.dumps(talk)} for talk in TALKS]),
+    "CSV": lambda folder: table(folder / "a.csv", [{"id": 1, "messages": json.dumps(talk)} for talk in TALKS]),
+    "TSV": lambda folder: table(folder / "a.tsv", [{"messages": json.dumps(talk), "id": 1} for talk in TALKS], sep="\t"),
+    "Python's lists in CSV": lambda folder: table(folder / "a.csv", [{"id": 1, "messages": talk} for talk in TALKS]),
+    "text": lambda folder: table(folder / "a.txt", [{"id": 1, "messages": json.dumps(talk)} for talk in TALKS]),
+    "another name": lambda folder: lines(folder / "a.jsonl", [{"talk": json.dumps(talk)} for talk in TALKS]),
+    "ShareGPT": lambda folder: lines(
+        folder / "a.jsonl",
+        [{"conversations": json.dumps([{"from": "human", "value": a["content"]}, {"from": "gpt", "value": b["content"]}])}
+         for a, b in TALKS],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_messages_that_are_stored_as_text_are_conversations(form: str, tmp_path: Path) -> None:
+    found = guess(FORMS[form](tmp_path))
+    assert found.recipe == "chat"
+    recipe = Recipe.load(found.recipe, found.settings)
+    assert [json.loads(example["messages"]) in TALKS for example in recipe.data.examples("train")].count(False) == 0
+
+
+def test_half_a_character_within_messages_as_text_is_told(tmp_path: Path) -> None:
+    path = lines(tmp_path / "a.jsonl", [{"messages": json.dumps(user("\ud83d") + assistant("x"))}] * 30)
+    with pytest.raises(ValueError, match=r"line 1: a message has half of a character \(\\ud83d\)"):
+        first_example(guess(path).command())
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+@pytest.mark.parametrize("names", [("instruction", "input", "output"), ("instruction", "context", "response")])
+def test_instructions_are_conversations_also_without_an_input(
+    names: tuple[str, ...], suffix: str, tmp_path: Path
+) -> None:
+    rows = [
+        dict(zip(names, (text, "" if i % 2 else "a note", text[::-1]), strict=True)) for i, text in enumerate(TEXTS)
+    ]
+    path = (lines if suffix == "jsonl" else table)(tmp_path / f"a.{suffix}", rows)
+    found = guess(path)
+    assert found.recipe == "chat"
+    examples = list(Recipe.load(found.recipe, found.settings).data.examples("train"))
+    asked = {json.loads(example["messages"])[0]["content"] for example in examples}
+    assert len(examples) > 20 and asked <= {*TEXTS, *(f"{text}\na note" for text in TEXTS)}
+
+
+# -- preferences and prompts ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda folder: lines(folder / "a.jsonl", PREFERENCES),
+        lambda folder: table(folder / "a.csv", PREFERENCES),
+        lambda folder: parquet(folder / "a.parquet", PREFERENCES),
+        lambda folder: lines(folder / "a.jsonl", [{k: row[k] for k in ("chosen", "rejected")} for row in PREFERENCES]),
+        lambda folder: lines(
+            folder / "a.jsonl",
+            [{k: user(row["prompt"]) + assistant(row[k]) for k in ("chosen", "rejected")} for row in PREFERENCES],
+        ),
+    ],
+)
+def test_preferences_are_told_and_the_command_learns_the_chosen_answers(
+    write: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match="preferences, a chosen and a rejected answer, and no recipe learns") as caught:
+        guess(write(tmp_path))
+    (command,) = re.findall("`(qkv train .*?)`", str(caught.value).partition("known are")[0])
+    example = first_example(command)
+    said = str(example.get("messages", example.get("target", example.get("text"))))
+    assert "yes, " in said and "no, " not in said
+
+
+def test_conversations_in_two_fields_are_no_conversation_of_the_first(tmp_path: Path) -> None:
+    rows = [
+        {"prompt": user(row["prompt"]), "chosen": assistant("x"), "rejected": assistant("y")} for row in PREFERENCES
+    ]
+    with pytest.raises(ValueError, match="join each prompt and its chosen messages in one list `messages`"):
+        guess(lines(tmp_path / "a.jsonl", rows))
+    rows = [{"prompt": user(row["prompt"]), "completion": assistant("x")} for row in PREFERENCES]
+    with pytest.raises(ValueError, match="divided among prompt and completion; join them in one list `messages`"):
+        guess(lines(tmp_path / "b.jsonl", rows))
+
+
+def test_prompts_with_completions_labels_or_scores(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"id": i, "prompt": text, "completion": text[::-1]} for i, text in enumerate(TEXTS)]
+    for path in (lines(tmp_path / "a.jsonl", rows), table(tmp_path / "a.csv", rows)):
+        found = guess(path)
+        assert found.recipe == "lm" and {"data.prompt=prompt", "data.answer=completion"} <= set(found.settings)
+        assert first_example(found.command())["source"] in TEXTS
+    for i, row in enumerate(rows):
+        row["label"] = i % 2 == 0
+    found = guess(lines(tmp_path / "kto.jsonl", rows))
+    assert found.recipe == "classify" and any("not to give them (as KTO does)" in line for line in found.seen)
+    scored = [{"prompt": row["prompt"], "response": row["completion"], "score": i / 7} for i, row in enumerate(rows)]
+    assert {"task=regress", "data.pair=response"} <= set(guess(lines(tmp_path / "rm.jsonl", scored)).settings)
+
+
+# -- whatever the name says -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.tsv", "a.json", "a.dat", "a.txt.gz"])
+def test_json_is_read_as_such_whatever_the_name(name: str, tmp_path: Path) -> None:
+    found = guess(lines(tmp_path / name, REVIEWS))
+    assert found.recipe == "classify" and first_example(found.command())["label"] in ("good", "bad")
+    if name.endswith(".json"):
+        return
+    assert any(f"{name} holds JSON, whatever its name says" in line for line in found.seen)
+    whole = tmp_path / f"whole-{name.removesuffix('.gz')}"
+    whole.write_text(json.dumps(REVIEWS, indent=1))
+    assert first_example(guess(whole).command())["label"] in ("good", "bad")
+
+
+def test_one_list_in_a_jsonl_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps(REVIEWS, indent=1))
+    assert first_example(guess(tmp_path / "a.jsonl").command())["label"] in ("good", "bad")
+
+
+@pytest.mark.parametrize(("sep", "named"), [(",", "commas"), (";", "semicolons"), ("\t", "tabs")])
+def test_a_table_in_a_text_file_is_read_as_one_if_it_has_names(sep: str, named: str, tmp_path: Path) -> None:
+    found = guess(
+        table(tmp_path / "a.txt", [row | {"text": f"{n} {row['text']}"} for n in range(5) for row in REVIEWS], sep=sep)
+    )
+    assert found.recipe == "classify" and first_example(found.command())["label"] in ("good", "bad")
+    (said,) = [line for line in found.seen if f"a.txt is read as a table of 2 cells, separated by {named}" in line]
+    assert first_example(re.findall("`(.*?)`", said)[0])["text"].count(sep) > 1  # as running text
+
+
+def test_text_that_looks_like_a_table_without_names_stays_text_with_a_note(tmp_path: Path) -> None:
+    found = guess(table(tmp_path / "a.txt", REVIEWS, header=False))
+    (said,) = [line for line in found.seen if "look like rows of 2 cells, separated by commas" in line]
+    assert found.recipe == "lm" and first_example(re.findall("`(.*?)`", said)[0])["label"] in ("good", "bad")
+    prose = tmp_path / "prose.txt"
+    prose.write_text("".join(f"{text}{', then' * (i % 3)}.\n" for i, text in enumerate(TEXTS)))
+    assert guess(prose).seen == ("plain text, 40 lines",)
+
+
+@pytest.mark.parametrize("sep", [",", ";", "|"])
+def test_a_tsv_without_tabs_is_read_by_its_separator(sep: str, tmp_path: Path) -> None:
+    found = guess(table(tmp_path / "a.tsv", REVIEWS, sep=sep))
+    assert first_example(found.command())["label"] in ("good", "bad")
+    assert any("no line of a.tsv that was looked at has a tab" in line for line in found.seen)
+
+
+def test_one_column_of_text_in_a_csv_is_a_language_model(tmp_path: Path) -> None:
+    found = guess(table(tmp_path / "a.csv", [{"text": f"{text}, really"} for text in TEXTS]))
+    assert found.recipe == "lm" and first_example(found.command())["text"].endswith(", really")
+    (tmp_path / "b.csv").write_text("text\n" + "".join(f"{text}, really\n" for text in TEXTS))
+    with pytest.raises(
+        ValueError, match=r"more cells than names; if they are one text each, data\.sep=tab reads a line"
+    ):
+        guess(tmp_path / "b.csv")
+    found = guess(tmp_path / "b.csv", settings=["data.sep=tab"])
+    assert first_example(found.command(["data.sep=tab"]))["text"].endswith(", really")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"data": REVIEWS, "version": 1}, "its records are the list 'data' in one object; write this list alone"),
+        ({"text": TEXTS, "label": TEXTS}, "it holds columns; write records, with pandas as `frame.to_json"),
+        ({"columns": ["text"], "index": [0], "data": [["x"], ["y"]]}, "it holds columns"),
+        (TEXTS, "it is a list of no objects"),
+    ],
+)
+@pytest.mark.parametrize("indent", [None, 1])
+def test_json_of_another_form_is_told(value: Any, said: str, indent: int | None, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(value, indent=indent))
+    with pytest.raises(ValueError, match=said):
+        guess(tmp_path / "a.json")
+
+
+def test_objects_over_several_lines_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps(row, indent=1) for row in REVIEWS))
+    with pytest.raises(ValueError, match=r"line 1 is not valid JSON: .*; a value has to be on one line"):
+        guess(tmp_path / "a.jsonl")
+
+
+def test_questions_in_a_csv_need_the_places_of_their_answers(tmp_path: Path) -> None:
+    rows = [{"context": text, "question": "what?", "answer": "sees", "start": text.index("sees")} for text in TEXTS]
+    rows[3] |= {"answer": "", "start": ""}
+    found = guess(table(tmp_path / "a.csv", rows))
+    examples = list(Recipe.load(found.recipe, found.settings).data.examples("train"))
+    assert found.recipe == "answer" and {example["answers"] for example in examples} <= {("sees",), ("",)}
+    with pytest.raises(ValueError, match="no field `start` with the number of the character"):
+        guess(table(tmp_path / "b.csv", [{k: row[k] for k in ("context", "question", "answer")} for row in rows]))
