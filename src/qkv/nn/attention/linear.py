@@ -40,7 +40,7 @@ class LinearAttention(Attention, kind="linear-attention"):
 
     features: FeatureMap = Elu1()
 
-    adds_bias = False
+    adds_bias, divides = False, "sums"
 
     @model_validator(mode="after")
     def _without_weights(self) -> LinearAttention:

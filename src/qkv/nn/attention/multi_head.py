@@ -83,21 +83,31 @@ class Mixer(Spec, role="attention"):
 
     `adds_bias`: its module adds the bias of positions (`run.bias`) to scores. Without it, positions that are only a bias,
     such as ALiBi, are refused. `ties_queries_and_keys`: one projection is both, so positions can't treat them differently.
+    `keeps_keys`: its decoding state is a KV cache. `divides`: what ranks that have parts of a sequence exchange: keys and
+    values, sums over tokens, or the whole sequence. `supports`: what of `Attention` a kind built on it has.
     """
 
     adds_bias: ClassVar[bool] = False
     ties_queries_and_keys: ClassVar[bool] = False
+    keeps_keys: ClassVar[bool] = False
+    divides: ClassVar[Literal["keys", "sums", "whole"]] = "whole"
+    supports: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """A kind that defines `module` does not inherit `adds_bias` and `state`, which describe the module; one that defines
-        `state` does not inherit `state_parts`."""
+        """A kind that defines `module` does not inherit what describes the module: `adds_bias`, `divides`, `supports` and
+        `state`. One that defines `state` does not inherit `keeps_keys` and `state_parts`; it may take the state of a base."""
         super().__pydantic_init_subclass__(**kwargs)
-        if "module" in vars(cls):
-            cls.adds_bias = vars(cls).get("adds_bias", False)
-            if "state" not in vars(cls):
+        own = dict(vars(cls))
+        if "module" in own:
+            cls.adds_bias, cls.divides = own.get("adds_bias", False), own.get("divides", "whole")
+            cls.supports = own.get("supports", frozenset())
+            if "state" not in own:
                 cls.state, cls.state_parts = Mixer.state, Mixer.state_parts  # type: ignore[method-assign]
-        if "state" in vars(cls) and "state_parts" not in vars(cls):
+        if "module" in own or "state" in own:
+            of = next((base for base in cls.__mro__[1:] if vars(base).get("state") is own.get("state", Mixer.state)), Mixer)
+            cls.keeps_keys = own.get("keeps_keys", getattr(of, "keeps_keys", False))
+        if "state" in own and "state_parts" not in own:
             cls.state_parts = _unknown_parts  # type: ignore[method-assign]
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
@@ -178,6 +188,9 @@ class Attention(Mixer, kind="attention"):
     `pruned_heads` are the indices, among `n_heads`, of heads that were removed (`nn.pruning`). The others keep their width
     and their position bias; a key-value head without query heads is removed too.
     `low_rank` gives projections the rank of their factors, W = U V (`layers.low_rank`).
+
+    `supports` says what a kind built on this one has: other "scores", other "weightings" and sinks, and independent "heads",
+    which can be removed and divided over ranks. One with another module has none of them, unless it declares them.
     """
 
     n_heads: int = Field(gt=0)
@@ -199,13 +212,15 @@ class Attention(Mixer, kind="attention"):
     pruned_heads: tuple[int, ...] = ()
     low_rank: AttentionRanks = AttentionRanks()
 
-    adds_bias = True
+    adds_bias, keeps_keys = True, True
+    divides: ClassVar[Literal["keys", "sums", "whole"]] = "keys"
+    supports = frozenset({"scores", "weightings", "heads"})
 
     @model_validator(mode="after")
     def _comparable(self) -> Attention:
         if isinstance(self.score, ScaledDot):
             return self
-        if type(self).module is not Attention.module:
+        if "scores" not in self.supports:
             raise ValueError(f"{self.kind} has scaled dot products only; score={self.score.kind} is for attention")
         if self.scale is not None:
             raise ValueError(f"scale belongs to scaled dot products, but the score is {self.score.kind}; leave it out")
@@ -214,7 +229,7 @@ class Attention(Mixer, kind="attention"):
     @model_validator(mode="after")
     def _weighable(self) -> Attention:
         soft = isinstance(self.weighting, Softmax)
-        if type(self).module is not Attention.module and not (soft and self.sink == "none"):
+        if "weightings" not in self.supports and not (soft and self.sink == "none"):
             option = f"sink={self.sink}" if soft else f"weighting={self.weighting.kind}"
             raise ValueError(f"{self.kind} has weights of its own; {option} is for attention")
         if self.sink != "none" and not soft:
@@ -234,7 +249,7 @@ class Attention(Mixer, kind="attention"):
     def _prunable(self) -> Attention:
         if not self.pruned_heads:
             return self
-        if type(self).module is not Attention.module:
+        if "heads" not in self.supports:
             raise ValueError(f"heads of {self.kind} can't be removed; pruned_heads is for attention")
         outside = next((h for h in self.pruned_heads if not 0 <= h < self.n_heads), None)
         if outside is not None or len(set(self.pruned_heads)) < len(self.pruned_heads):
@@ -297,11 +312,6 @@ class Attention(Mixer, kind="attention"):
         if size is None:
             how.check_pattern(self.pattern)
         return (how if size is None else how.windowed).state(slot_tables, size, capacity)
-
-    @property
-    def keeps_keys(self) -> bool:
-        """Whether the state is a KV cache; kinds built on this one may have another state."""
-        return type(self).state is Attention.state
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         return MultiHeadAttention(self, d_model, cross, name)

@@ -191,6 +191,11 @@ class Stack(Spec, kind="stack"):
         heads = max(_heads(self.with_position(position), d_model), default=(1, d_model))
         return Widths(self.embedding.width_of(d_model), *heads, max_positions, grid=self.embedding.grid)
 
+    def rotates(self, position: Position, d_model: int, max_positions: int | None) -> bool:
+        """Whether a position scheme turns queries or keys, which takes time in each layer."""
+        with torch.device("meta"):
+            return _turns(position.module(self.widths(d_model, max_positions, position)))
+
     def cost(self, d_model: int, max_positions: int | None, vocab_size: int, tokens: int = 0, memory: int = 0) -> Cost:
         """Cost of one sequence of `tokens`, with `memory` tokens of an encoder, without the token table."""
         embedding = self.embedding
@@ -231,7 +236,7 @@ def _check_heads(spec: Stack, scheme: Position, position: PositionModule, d_mode
             f"{name}.position {scheme!r} is added to the input, which only the stack's position can be; give the block "
             "rotary or biased positions, or none"
         )
-    turns = any(does(position, what) for what in ("rotate", "rotate_queries", "rotate_keys"))
+    turns = _turns(position)
     biases = does(position, "bias")
     unequal = len(heads) > 1 if biases else len({width for _, width in heads}) > 1
     if (turns or biases) and unequal:
@@ -257,6 +262,11 @@ def _check_heads(spec: Stack, scheme: Position, position: PositionModule, d_mode
             "take none, sinusoidal, learned or rotary positions (or set `adds_bias = True` in a mixer of your own whose "
             "module adds run.bias)"
         )
+
+
+def _turns(position: PositionModule) -> bool:
+    """Whether a position module changes queries or keys."""
+    return any(does(position, what) for what in ("rotate", "rotate_queries", "rotate_keys"))
 
 
 def does(position: PositionModule, what: str) -> bool:

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+import pytest
+from torch import Tensor
+
+import qkv
+from qkv.nn.attention.bigbird import BlockSparseAttention
+from qkv.nn.attention.linear import LinearAttention
+from qkv.nn.attention.linformer import Linformer
+from qkv.nn.attention.multi_head import Attention
+from qkv.nn.attention.performer import Performer
 from qkv.nn.cost.plan.layout import RankLayout, check
 from qkv.nn.cost.plan.work import work
+from qkv.nn.positions.absolute import NoPosition
+from qkv.nn.positions.base import Position, PositionModule, Tables, Widths
+from qkv.nn.positions.bias import ALiBi
+from qkv.nn.positions.rotary import Rotary
+from qkv.nn.positions.xpos import XPos
 from qkv.runs.planning.published_models import spec_of
 
 
@@ -17,3 +31,46 @@ def test_key_value_heads_that_several_ranks_have_count_on_each_of_them() -> None
     assert many.divided / 8 == (layer.divided - 2 * of_a_head) / 8 + of_a_head
     assert many.mixing - layer.mixing == 2 * 1024 * 6 * of_a_head
     check(RankLayout(tensor=8), model, 8, 1)
+
+
+class TurnOnce(PositionModule):
+    def rotate_queries(self, q: Tensor, tables: Tables) -> Tensor:
+        return -q
+
+
+class Turned(Position, kind="turned"):
+    """A scheme from outside that changes queries, and says so nowhere else."""
+
+    def module(self, widths: Widths) -> PositionModule:
+        return TurnOnce()
+
+
+@pytest.mark.parametrize(
+    ("position", "turns"), [(Rotary(), True), (XPos(), True), (Turned(), True), (ALiBi(), False), (NoPosition(), False)]
+)
+def test_what_turns_queries_is_known_from_what_a_scheme_does(position: Position, turns: bool) -> None:
+    spec = qkv.preset("gpt2", n_layers=2, d_model=32, n_heads=4, vocab_size=50)
+    model = work("one", spec.replace({"decoder.position": position}), 16)
+    assert [layer.rotary for layer in model.layers] == [turns] * 2
+
+
+def test_layers_without_positions_in_a_rotary_stack_turn_nothing() -> None:
+    spec = qkv.preset("gpt2", n_layers=2, d_model=32, n_heads=4, vocab_size=50)
+    spec = spec.replace({"decoder.position": Rotary(), "decoder.blocks.1.position": NoPosition()})
+    assert [layer.rotary for layer in work("one", spec, 16).layers] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("mixer", "supports", "divides", "keeps_keys"),
+    [
+        (Attention(n_heads=4), {"scores", "weightings", "heads"}, "keys", True),
+        (BlockSparseAttention(n_heads=4), set(), "whole", True),
+        (LinearAttention(n_heads=4), set(), "sums", False),
+        (Performer(n_heads=4), set(), "whole", False),
+        (Linformer(n_heads=4, rank=4, max_positions=16), set(), "whole", False),
+    ],
+)
+def test_a_kind_with_another_module_inherits_nothing_that_describes_it(
+    mixer: Attention, supports: set[str], divides: str, keeps_keys: bool
+) -> None:
+    assert (mixer.supports, mixer.divides, mixer.keeps_keys) == (supports, divides, keeps_keys)

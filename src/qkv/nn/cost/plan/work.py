@@ -168,9 +168,9 @@ def work(name: str, spec: ModelSpec, length: int, source: int = 0) -> ModelWork:
     for stack_name, stack in spec.stacks():
         encodes = stack_name == "encoder" and spec.is_encoder_decoder
         tokens = source if encodes else length
-        rotary = type(stack.position).__name__ in ("Rotary", "XPos")
+        rotary = {p: stack.rotates(p, spec.d_model, spec.max_positions) for p in stack.positions}
         for place, (i, block) in enumerate(zip(stack.block_of, stack.layers, strict=True)):
-            layer = _layer(block, spec.d_model, tokens, source, rotary)
+            layer = _layer(block, spec.d_model, tokens, source, rotary[stack.position_of(block)])
             if i in stack.block_of[:place]:  # shared with a layer that is counted already
                 layer = replace(layer, whole=0, divided=0, experts=0, matrices=())
             layers.append(layer)
@@ -210,7 +210,7 @@ def _heads(stack: Stack, d: int) -> list[tuple[int, int]]:
 
 def _by_heads(mixer: Mixer) -> bool:
     """Whether tensor parallelism divides a mixer: attention with independent heads and plain projection matrices."""
-    if not isinstance(mixer, Attention) or type(mixer).module is not Attention.module:
+    if not isinstance(mixer, Attention) or "heads" not in mixer.supports:
         return False
     ranks = (mixer.low_rank.q, mixer.low_rank.k, mixer.low_rank.v, mixer.low_rank.out)
     normed_together = mixer.qk_norm_over == "all" and mixer.qk_norm.kind != "none"
@@ -219,11 +219,8 @@ def _by_heads(mixer: Mixer) -> bool:
 
 
 def _apart(mixer: Mixer) -> Apart:
-    if type(mixer).module is Attention.module:
-        return "keys"
-    if not isinstance(mixer, LinearAttention) or type(mixer).module is not LinearAttention.module:
-        return "whole"
-    return "whole" if mixer.features.has_log else "sums"
+    has_log = isinstance(mixer, LinearAttention) and mixer.features.has_log  # whose sums have a scale for each rank
+    return "whole" if has_log else mixer.divides
 
 
 def _layer(block: Any, d: int, tokens: int, source: int, rotary: bool) -> LayerWork:
