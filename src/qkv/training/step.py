@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ..core.batch import Batch, to_device
 from ..core.ranks import BatchSplit, Ranks, splitting
+from ..nn.cost.plan.rules import check_objective
 from ..nn.layers.moe import Mixture
 from ..nn.models.base import ModelModule
 from ..nn.models.transformer import TransformerModel
@@ -65,11 +66,7 @@ class Stepper:
     ) -> None:
         self.objective, self.training, self.ranks = objective, training, ranks
         self.strategy = strategy or Strategy(model, ranks)
-        if self.strategy.stages > 1 and not isinstance(objective, LabelObjective):
-            raise ValueError(
-                f"scale.pipeline needs an objective with one forward pass for each batch, which {objective.kind!r} may not "
-                "have; use other axes"
-            )
+        check_objective(self.strategy.stages, objective.kind, isinstance(objective, LabelObjective))
         self.device = self.strategy.device
         dtype = autocast_dtype(training.precision, model, self.device)
         self.optimizer = self.strategy.optimizer(

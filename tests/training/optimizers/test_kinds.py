@@ -212,3 +212,18 @@ def test_eight_bits_and_muon_beside_adamw_on_a_language_model():
     assert adamw < 3.2  # ln 32 = 3.47
     assert abs(packed - adamw) < 0.02 * adamw
     assert muon < adamw
+
+
+@each_kind
+def test_state_bytes_are_those_of_a_matrix_and_of_a_table(name: str) -> None:
+    spec = Optimizer.from_dict(SPECS[name])
+    model = qkv.build(qkv.preset("gpt2", vocab_size=512, d_model=64, n_layers=1, n_heads=2, max_positions=16), seed=0)
+    optimizer = spec.build(model)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    state = optimizer_tensors(optimizer)
+    paths = ("decoder.blocks.0.feedforward.up.weight", "decoder.embedding.weight")
+    for path, wanted in zip(paths, spec.state_bytes, strict=True):
+        size = sum(x.numel() * x.element_size() for key, x in state.items() if key.startswith(f"{path}/"))
+        assert size / model.get_parameter(path).numel() == pytest.approx(wanted, abs=0.1)

@@ -51,6 +51,9 @@ def plan(
     ] = None,
     top: Annotated[int, typer.Option(metavar="N", help="Number of layouts to show.", min=1)] = 5,
     compile: Compile = False,
+    imbalance: Annotated[
+        float, typer.Option(metavar="X", help="Tokens of the fullest expert rank, relative to the mean.", min=1)
+    ] = 1.25,
     json: Json = False,
 ) -> None:
     """Choose how to divide training over many GPUs: replicas, shards and stage of ZeRO, tensor, pipeline, context and expert
@@ -65,7 +68,7 @@ def plan(
     from ...nn.cost.plan.search import plan as predict
     from .cost_plan_show import show_plans, why
 
-    question = _question(name, settings, hardware, network, gpus, length, batch, layout, compile)
+    question = _question(name, settings, hardware, network, gpus, length, batch, layout, compile, imbalance)
     model, where = question.model, question.machine
     if question.layout is not None:
         plans = [predict(model, question.layout, where)]
@@ -76,7 +79,13 @@ def plan(
     shown = plans[:top]
     if json:
         found = [
-            {"layout": asdict(one.layout), "step": one.step.to_dict(), "memory": one.memory.to_dict()} for one in shown
+            {
+                "layout": asdict(one.layout),
+                "step": one.step.to_dict(),
+                "memory": one.memory.to_dict(),
+                "moments": dict(one.moments),
+            }
+            for one in shown
         ]
         asked_for = {"model": name, "gpus": gpus, "hardware": where.device.name, "network": where.network.name}
         echo_json(
@@ -185,7 +194,10 @@ def _question(
     batch: int | None,
     layout: str | None,
     compile: bool,
+    imbalance: float = 1.25,
 ) -> RankQuestion:
+    from dataclasses import replace
+
     from ...cli.show import model_of
     from ...nn.cost.accelerators import accelerator
     from ...runs.planning.many_ranks import machine, of_preset, of_recipe
@@ -196,10 +208,11 @@ def _question(
         list(settings or ()),
     )
     title, spec, recipe = model_of(name, changes)
+    precision = "auto" if recipe is None else recipe.training.precision
+    where = machine(device, joined, precision, compile or (recipe is not None and recipe.training.compile is True))
+    where = replace(where, how=replace(where.how, imbalance=imbalance))
     if recipe is None:
-        where = machine(device, joined, compiled=compile)
         return of_preset(title, spec, where, gpus, length, batch, layout)
-    where = machine(device, joined, recipe.training.precision, compile or recipe.training.compile is True)
     return of_recipe(recipe, where, gpus, length, batch, layout)
 
 

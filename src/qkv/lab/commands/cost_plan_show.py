@@ -74,7 +74,22 @@ def why(plans: Sequence[RankPlan], question: RankQuestion) -> list[str]:
     others = [other for other in plans[1:] if _kind(other) != _kind(best)]
     if others:
         reasons.append(f"The next other kind is {others[0].layout} ({against(others[0], best)}).")
-    return [*reasons, f"Predicted: {step_of(best)}."]
+    return [*reasons, f"Predicted: {step_of(best)}.", *_cautions(best, question)]
+
+
+def _cautions(best: RankPlan, question: RankQuestion) -> list[str]:
+    """Sentences on what does not fit besides steps, on experts, and on what the prediction was never compared with."""
+    from ...nn.cost.plan.extrapolation import extrapolated
+    from ...runs.planning.sentences import not_fitting
+
+    model, machine = question.model, question.machine
+    lines = [f"Warning: {not_fitting(best, machine)}"] if best.fails(machine) else []
+    if best.layout.expert > 1:
+        factor = f"{machine.how.imbalance:g}"
+        lines.append(f"The fullest expert rank is taken to get {factor} × the mean of tokens; --imbalance changes it.")
+    if beyond := extrapolated(model, best.layout, machine):
+        lines.append(f"Extrapolated: the model was compared with no published run with {', '.join(beyond)}.")
+    return lines
 
 
 def _kind(plan: RankPlan) -> tuple[int, ...]:
@@ -95,7 +110,9 @@ def memory_line(plan: RankPlan, question: RankQuestion) -> str:
     }
     parts = ", ".join(f"{name} {_gb(size)}" for name, size in named.items() if size)
     where = f" (stage {plan.memory.stage + 1} of {plan.layout.pipeline})" if plan.layout.pipeline > 1 else ""
-    return f"Memory of the fullest GPU{where}: {_gb(held.needed)} of {_gb(device.memory)}: {parts}; and what libraries need"
+    text = f"Memory of the fullest GPU{where}: {_gb(held.needed)} of {_gb(device.memory)}: {parts}; and what libraries need"
+    others = ", ".join(f"{name} {_gb(size)}" for name, size in plan.moments.items())
+    return f"{text}\nBesides steps: {others}"
 
 
 def _show_parts(plan: RankPlan) -> None:

@@ -10,13 +10,14 @@ from ...core.spec import nearest
 from ...nn.cost.accelerators import Accelerator
 from ...nn.cost.images import image_tokens
 from ...nn.cost.plan.execution import QKV, QKV_FP32, Execution, kernels, on_cpu
-from ...nn.cost.plan.layout import AXES, RankLayout, check
+from ...nn.cost.plan.layout import AXES, RankLayout, Recompute, check
 from ...nn.cost.plan.network import Network, network
-from ...nn.cost.plan.rules import chunks_of
+from ...nn.cost.plan.rules import TrainedBy, chunks_of
 from ...nn.cost.plan.step import Machine
 from ...nn.cost.plan.tracked import tracked
 from ...nn.cost.plan.work import ModelWork, work
 from ...nn.models.base import ModelSpec
+from ...training.objective import LabelObjective
 from ...training.parallel.scale import Scale
 from ..recipes.recipe import Recipe
 from .batch_shape import allowed
@@ -34,6 +35,15 @@ class RankQuestion:
     ranks: int
     batch: int
     layout: RankLayout | None = None
+
+
+def trained_by(recipe: Recipe, model: ModelWork, where: Machine) -> tuple[ModelWork, Machine]:
+    """The model and the machine with the rules of a recipe's optimizer and objective, and the optimizer's state."""
+    optimizer, objective = recipe.training.optimizer, recipe.objective
+    single = isinstance(objective, LabelObjective)
+    by = TrainedBy(optimizer.kind, optimizer.elementwise, objective.kind, single)
+    layers, tables = optimizer.state_bytes
+    return replace(model, trained_by=by), replace(where, how=replace(where.how, optimizer=layers, tables=tables))
 
 
 def machine(
@@ -66,6 +76,7 @@ def of_recipe(
     spec = recipe.spec()
     shape = allowed(recipe.batching, spec.is_encoder_decoder)
     model = _work(recipe.name, spec, length or shape.length, length or shape.source if shape.source else 0, where.how)
+    model, where = trained_by(recipe, model, where)
     rows = batch or shape.rows * recipe.training.accumulate
     own = _layout(layout, model, ranks, rows)
     if own is None and recipe.scale != Scale(timeout=recipe.scale.timeout) and not recipe.scale.auto:
@@ -74,7 +85,7 @@ def of_recipe(
 
 
 def of_scale(
-    scale: Scale, model: ModelWork, ranks: int, rows: int, microbatches: int, recompute: str = "none"
+    scale: Scale, model: ModelWork, ranks: int, rows: int, microbatches: int, recompute: Recompute = "none"
 ) -> RankLayout:
     """The layout of a recipe's `scale` for some ranks, with `rows` rows a step. Raises ValueError if they don't fit."""
     sizes = scale.sizes(ranks)
@@ -82,7 +93,7 @@ def of_scale(
         *sizes,
         zero=scale.stage,
         microbatches=microbatches,
-        recompute="none" if recompute == "none" else "blocks",
+        recompute=recompute,
         schedule=scale.pipeline_schedule,
         chunks=chunks_of(scale.pipeline_schedule),
         attention=scale.context_attention,
@@ -110,11 +121,11 @@ def _layout(text: str | None, model: ModelWork, ranks: int, batch: int) -> RankL
         key, _, value = word.partition("=")
         if key not in known:
             raise ValueError(f"--layout has no {key!r}; {nearest(key, known)}, as in --layout data=8,tensor=8,zero=1")
-        kinds = ("none", "blocks")
-        if (key == "recompute" and value not in kinds) or (key != "recompute" and not value.isdecimal()):
-            raise ValueError(
-                f"{key} of --layout is {' or '.join(kinds) if key == 'recompute' else 'a number'}, not {value!r}"
-            )
+        kinds = ("none", "alternate", "blocks")
+        if key == "recompute" and value not in kinds:
+            raise ValueError(f"recompute of --layout is {', '.join(kinds[:-1])} or {kinds[-1]}, not {value!r}")
+        if key != "recompute" and not value.isdecimal():
+            raise ValueError(f"{key} of --layout is a number, not {value!r}")
         if key in values:
             raise ValueError(f"{key} is given twice in --layout; give it once")
         values[key] = value if key == "recompute" else int(value)

@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
-from typing import Literal
 
 import torch
 
@@ -26,8 +25,8 @@ from ...nn.models.base import ModelSpec
 from ...training.parallel.scale import Scale
 from ...training.parallel.team import Team
 from ..recipes.recipe import Recipe
-from .many_ranks import machine, of_scale
-from .sentences import best_of, bytes_of, step_of, why
+from .many_ranks import machine, of_scale, trained_by
+from .sentences import best_of, bytes_of, not_fitting, step_of, why
 
 NEXT = 2  # layouts that are named besides the best
 
@@ -55,13 +54,19 @@ def laid_out(
     )
     kinds: tuple[Kind, ...] = ("none",) if training.recompute == "none" else ("none", "blocks")
     model = tracked(work(recipe.name, spec, shape.length, shape.source), spec, shape.source, where.how, kinds)
+    model, where = trained_by(recipe, model, where)
     rows = training.accumulate * math.ceil(shape.rows / ranks) * ranks
     if not scale.auto:
         found = plan(model, of_scale(scale, model, ranks, rows, training.accumulate, training.recompute), where)
         if not found.fits(where):
             raise nearest(model, found, where, rows)
+        if found.fails(where):
+            raise ValueError(not_fitting(found, where))
         return scale, _described([found], where, "")
-    plans = [one for one in _search(recipe, model, where, ranks, rows) if _runs(one, recipe)]
+    possible = [one for one in _search(recipe, model, where, ranks, rows) if _runs(one, recipe)]
+    plans = [one for one in possible if not one.fails(where)]
+    if possible and not plans:
+        raise ValueError(not_fitting(min(possible, key=lambda one: max(one.moments.values())), where))
     if not plans:
         raise ValueError(
             f"scale: auto found no layout of {recipe.name} for {counted(ranks, 'rank')}; give the axes yourself"
@@ -102,16 +107,13 @@ def lay_out(members: Team, recipe: Recipe, spec: ModelSpec, shape: BatchShape) -
 
 
 def _search(recipe: Recipe, model: ModelWork, where: Machine, ranks: int, rows: int) -> list[RankPlan]:
-    again = recipe.training.recompute
-    kind: Literal["none", "blocks"] = "none" if again == "none" else "blocks"
-    return search(model, where, ranks, rows, recompute=(kind,), microbatches=recipe.training.accumulate)
+    training = recipe.training
+    return search(model, where, ranks, rows, recompute=(training.recompute,), microbatches=training.accumulate)
 
 
 def _runs(found: RankPlan, recipe: Recipe) -> bool:
     """Whether qkv can train a recipe so: what is refused or untested is left out of the choice."""
     layout = found.layout
-    if layout.zero == 3 and not recipe.training.optimizer.elementwise:
-        return False
     model_axes = (layout.tensor, layout.pipeline, layout.context, layout.expert)
     return model_axes == (1, 1, 1, 1) or (recipe.task is None and recipe.adapter is None)
 

@@ -40,6 +40,18 @@ def bytes_of(plan: RankPlan, where: Machine) -> str:
     return f"{size_of(held.needed)} of {size_of(where.device.memory)} ({parts})"
 
 
+def not_fitting(plan: RankPlan, where: Machine) -> str:
+    """Return which moment besides steps needs more memory than a device has, why, and what to do."""
+    moment = plan.fails(where)
+    need, has = size_of(plan.moments[moment]), size_of(where.device.memory)
+    if moment in ("evaluation", "delivery"):
+        return (
+            f"{plan.layout}: an evaluation gathers all parameters on every rank, for which each needs {need} of {has}; take "
+            "a smaller model, or devices with more memory"
+        )
+    return f"{plan.layout}: the {moment} needs {need} on a rank, which has {has}; divide the model over more ranks"
+
+
 def best_of(plans: Sequence[RankPlan], best: RankPlan) -> str:
     """Return the next best layouts and how much longer their steps take."""
     return "Next best: " + "; ".join(f"{one.layout} ({against(one, best)})" for one in plans) + "."

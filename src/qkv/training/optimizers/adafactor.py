@@ -35,6 +35,10 @@ class Adafactor(Optimizer, kind="adafactor"):
     clip: Positive = 1.0
     eps: tuple[Positive, Positive] = (1e-30, 1e-3)
 
+    @property
+    def state_bytes(self) -> tuple[float, float]:
+        return (4.0, 4.0) if self.beta1 else (0.0, 0.0)
+
     def make(self, groups: Groups, model: nn.Module) -> torch.optim.Optimizer:
         names = ("scale_parameter", "relative_step", "beta1", "decay_power", "clip", "eps")
         return FactoredMoments(groups, lr=self.lr, **{name: getattr(self, name) for name in names})

@@ -24,6 +24,10 @@ class Adagrad(Optimizer, kind="adagrad"):
     accumulator: NonNegative = 0.0
     eps: Positive = 1e-10
 
+    @property
+    def state_bytes(self) -> tuple[float, float]:
+        return 4.0, 4.0
+
     def make(self, groups: Groups, model: nn.Module) -> torch.optim.Optimizer:
         # Not its fused kernel: that one counts a step which it was told to leave out.
         return DecoupledAdagrad(groups, lr=self.lr, initial_accumulator_value=self.accumulator, eps=self.eps)

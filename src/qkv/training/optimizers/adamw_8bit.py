@@ -38,6 +38,11 @@ class AdamW8bit(AdamW, kind="adamw-8bit"):
     min_size: Annotated[int, Field(ge=0)] = 4096
     embeddings: bool = False
 
+    @property
+    def state_bytes(self) -> tuple[float, float]:
+        packed = 2.0 + 8.0 / self.block
+        return packed, packed if self.embeddings else 8.0
+
     def inseparable(self, model: nn.Module, cuts: Mapping[nn.Parameter, int]) -> set[nn.Parameter]:
         return self._packed(model) & set(cuts)
 

@@ -34,6 +34,7 @@ class Optimizer(Spec, role="optimizer"):
 
     elementwise: whether each number of a parameter moves by its own gradient alone, so that a part of a parameter can be
                  updated by itself.
+    state_bytes: bytes of state of a number in a matrix of a layer, and of one in a table, as far as they depend on the size.
     tuned_lr: the default lr where a trained model of 768 dimensions is trained on, see `tuning`.
 
     Patterns are those of file names: `encoder.*`, `*.attention.q.weight`, `decoder.blocks.[01].*`. A tied parameter
@@ -49,6 +50,10 @@ class Optimizer(Spec, role="optimizer"):
     layer_decay: Share = 1.0
     rates: dict[str, Positive] = Field(default_factory=dict)
     freeze: Patterns = ()
+
+    @property
+    def state_bytes(self) -> tuple[float, float]:
+        return 8.0, 8.0
 
     def tuning(self, width: int, adapter: bool) -> Self:
         """With the default learning rate for going on with a trained model: lower the wider it is, by 1 / width, and ten

@@ -25,6 +25,10 @@ class Lion(Optimizer, kind="lion"):
     weight_decay: NonNegative = 0.1
     betas: tuple[Beta, Beta] = (0.9, 0.99)
 
+    @property
+    def state_bytes(self) -> tuple[float, float]:
+        return 4.0, 4.0
+
     def make(self, groups: Groups, model: nn.Module) -> torch.optim.Optimizer:
         return SignMomentum(groups, lr=self.lr, betas=self.betas)
 

@@ -45,6 +45,10 @@ class Muon(Optimizer, kind="muon"):
     betas: tuple[Beta, Beta] = (0.9, 0.95)
     eps: Positive = 1e-9
 
+    @property
+    def state_bytes(self) -> tuple[float, float]:
+        return 4.0, 8.0
+
     def inseparable(self, model: nn.Module, cuts: Mapping[nn.Parameter, int]) -> set[nn.Parameter]:
         matrices = hidden_matrices(model)
         return {p for p, axis in cuts.items() if p in matrices and axis >= p.ndim - 2}

@@ -26,6 +26,10 @@ class SGD(Optimizer, kind="sgd"):
     momentum: Beta = 0.9
     nesterov: bool = False
 
+    @property
+    def state_bytes(self) -> tuple[float, float]:
+        return (4.0, 4.0) if self.momentum else (0.0, 0.0)
+
     def make(self, groups: Groups, model: nn.Module) -> torch.optim.Optimizer:
         if self.nesterov and not self.momentum:
             raise ValueError("Nesterov's step needs a momentum above 0")

@@ -41,7 +41,7 @@ def exchanged(
     don't hide."""
     p, w = layout.context, how.width
     tokens = layout.rows * layer.tokens / p
-    again = layout.recompute == "blocks"
+    again = layout.repeated
     method = method_of(layer, layout)
     keys = 2 * tokens * layer.kv_heads * layer.d_head * w / layout.tensor
     if method == "ring":

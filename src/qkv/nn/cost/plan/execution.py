@@ -15,7 +15,8 @@ class Execution:
     """What a framework does in a training step.
 
     width:            bytes of an activation.
-    weights, gradients, optimizer: bytes that are kept of a parameter. copies: further ones while it is used, as those of
+    weights, gradients, optimizer: bytes that are kept of a parameter. tables: by the optimizer of one in an embedding or an
+                      output layer, if that differs. copies: further ones while it is used, as those of
                       autocast; ZeRO 3 has none, as it gathers parameters in the dtype of products.
     gathered, reduced: bytes of a parameter that ZeRO 3 gathers, and of a gradient that is summed.
     compiled:         element-wise operations are fused, as by torch.compile.
@@ -34,6 +35,8 @@ class Execution:
     head_whole:       every context rank computes the loss of all tokens.
     overlap_inside:   gradient sums overlap with computation even if layers communicate too.
     reserve:          bytes taken by the device context, communication buffers and libraries.
+    imbalance:        tokens of the fullest expert rank, relative to the mean; 1.25 is the usual capacity factor, with which
+                      few tokens are dropped (Fedus et al. 2021).
     keeps_gathered:   inputs gathered by tensor parallelism are kept for backward, not gathered again.
     fp8:              products of layers are computed in fp8.
     fused_norm:       a norm is one kernel, as LayerNorm in PyTorch, and not several, as RMSNorm in fp32.
@@ -44,6 +47,7 @@ class Execution:
     weights: float = 4
     gradients: float = 4
     optimizer: float = 8
+    tables: float | None = None
     copies: float = 2
     gathered: float = 4
     reduced: float = 4
@@ -63,6 +67,7 @@ class Execution:
     fp8: bool = False
     head_whole: bool = False
     overlap_inside: bool = True
+    imbalance: float = 1.25
     keeps_gathered: bool = False
     fused_norm: bool = False
     reserve: float = 1e9

@@ -19,6 +19,8 @@ from .rules import (
     check_heads,
     check_layers,
     check_microbatches,
+    check_objective,
+    check_optimizer,
     check_schedule,
     check_stacks,
     check_tokens,
@@ -27,7 +29,7 @@ from .rules import (
 )
 from .work import ModelWork
 
-Recompute = Literal["none", "attention", "products", "blocks"]
+Recompute = Literal["none", "alternate", "attention", "products", "blocks"]
 
 # From the slowest axis to the fastest, as in `parallel.scale.AXES`.
 AXES = ("pipeline", "data", "shard", "expert", "context", "tensor")
@@ -42,8 +44,9 @@ class RankLayout:
     microbatches: batches of a step, each of `rows` rows on every rank.
     schedule:     the pipeline schedule. chunks: stages per rank, 2 in the interleaved schedule of qkv.
     attention:    how queries reach the keys on other context ranks.
-    recompute:    what is computed again in backward: nothing, attention's scores (Korthikanti et al. 2022), every second
-                  product (torchtitan's selective checkpoints), or all of a block.
+    recompute:    what is computed again in backward: nothing, every second block, attention's scores (Korthikanti et al.
+                  2022), every second product (torchtitan's selective checkpoints), or all blocks. qkv trains with the first
+                  two and the last.
     """
 
     pipeline: int = 1
@@ -73,6 +76,11 @@ class RankLayout:
     def batch(self) -> int:
         """Rows of a step, on all ranks."""
         return self.replicas * self.microbatches * self.rows
+
+    @property
+    def repeated(self) -> float:
+        """The fraction of blocks that are computed again in backward."""
+        return {"blocks": 1.0, "alternate": 0.5}.get(self.recompute, 0.0)
 
     def size(self, axis: str) -> int:
         size: int = getattr(self, axis)
@@ -109,6 +117,7 @@ def check(layout: RankLayout, model: ModelWork, ranks: int | None = None, batch:
         fits = ", ".join(" × ".join(map(str, sizes)) for sizes in factorizations(ranks, len(axes))[:EXAMPLES])
         raise ValueError(f"{given} = {counted(layout.ranks, 'rank')}, not {ranks}; {' × '.join(axes)} can be {fits}")
     check_zero(layout.zero, layout.shard)
+    check_optimizer(layout.zero, model.trained_by.optimizer, model.trained_by.elementwise)
     check_model(layout, model)
     check_schedule(layout.schedule, layout.pipeline, layout.zero)
     check_layers(layout.pipeline, layout.schedule, len(model.layers))
@@ -125,6 +134,7 @@ def check(layout: RankLayout, model: ModelWork, ranks: int | None = None, batch:
 def check_model(layout: RankLayout, model: ModelWork) -> None:
     """Raise ValueError if an axis can't divide a model, by the checks that the training uses."""
     check_tokens(layout.tensor, layout.context, model.kind, model.transformer, model.drops_path)
+    check_objective(layout.pipeline, model.trained_by.objective, model.trained_by.single_pass)
     check_stacks(layout.pipeline, model.kind, model.transformer, model.reversible)
     check_layers(layout.pipeline, "1f1b", len(model.layers))
     for heads, kv_heads in model.heads:

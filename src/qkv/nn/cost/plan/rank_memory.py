@@ -12,7 +12,7 @@ Activations are those of the microbatches that a stage has in flight (`bubbles.p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
 from ...layers.losses import CHUNK_BYTES
@@ -94,9 +94,8 @@ def of_stage(model: ModelWork, layout: RankLayout, how: Execution, stage: int) -
         if how.gather_once and layout.pipeline > 1:  # and gradients that are summed at the end of the step
             gathered = (how.gathered + how.reduced) * mine
     copies = how.copies * (mine if layout.zero < 3 else 0.0)
-    own = model.kept.get(layout.recompute, 1.0)
-    kept = own * in_flight(layout, stage) * sum(count * activations(layer, layout, how) for layer, count in layers)
-    if layers and layout.recompute == "blocks":
+    kept = in_flight(layout, stage) * sum(count * _kept(model, layer, layout, how) for layer, count in layers)
+    if layers and layout.repeated:
         kept += model.kept.get("none", 1.0) * max(activations(layer, layout, how, whole=True) for layer, _ in layers)
     # With several microbatches, gradients exist from the first one on.
     one = bool(model.kept) and layout.microbatches * layout.pipeline == 1
@@ -110,7 +109,7 @@ def of_stage(model: ModelWork, layout: RankLayout, how: Execution, stage: int) -
     return RankMemory(
         how.weights * weights,
         how.gradients * gradients,
-        how.optimizer * optimizer,
+        optimizer * (how.optimizer + (0.0 if how.tables is None else how.tables - how.optimizer) * rest / max(mine, 1)),
         gathered + copies,
         kept,
         logits,
@@ -118,6 +117,13 @@ def of_stage(model: ModelWork, layout: RankLayout, how: Execution, stage: int) -
         freed,
         how.reserve,
     )
+
+
+def _kept(model: ModelWork, layer: LayerWork, layout: RankLayout, how: Execution) -> float:
+    """Bytes that a layer keeps for a microbatch, scaled to their counted size; of every second block, the mean of both."""
+    if layout.recompute == "alternate":
+        return sum(_kept(model, layer, replace(layout, recompute=kind), how) for kind in ("none", "blocks")) / 2
+    return model.kept.get(layout.recompute, 1.0) * activations(layer, layout, how)
 
 
 def _matrices(model: ModelWork, layers: Sequence[tuple[LayerWork, int]], first: bool, last: bool) -> tuple[int, ...]:
@@ -149,7 +155,8 @@ def activations(layer: LayerWork, layout: RankLayout, how: Execution, whole: boo
     if layout.recompute == "blocks" and not whole:
         return tokens * w * d / between
     heads = layer.heads * layer.d_head
-    wide = 2 * heads + 2 * layer.kv_heads * layer.d_head + (3 if layer.gated else 2) * layer.inner
+    inner = layer.inner * (how.imbalance if layout.expert > 1 and layer.n_experts else 1.0)
+    wide = 2 * heads + 2 * layer.kv_heads * layer.d_head + (3 if layer.gated else 2) * inner
     kept = tokens * w * wide / t + tokens * w * d * (4 if how.compiled or how.fused_norm else 8) / between
     kept += 2 * tokens * w * d * (how.keeps_gathered and t > 1)
     if layout.context > 1 and method_of(layer, layout) == "all-gather":  # keys and values of all tokens

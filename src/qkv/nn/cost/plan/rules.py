@@ -6,12 +6,27 @@ Every check raises ValueError with what was given, what is allowed and what to d
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 PipelineSchedule = Literal["1f1b", "gpipe", "interleaved-1f1b", "zb-h1"]
 ContextAttention = Literal["ring", "all-to-all", "all-gather"]
 
 CHUNKS = 2  # stages of a rank in the interleaved schedule
+
+
+@dataclass(frozen=True)
+class TrainedBy:
+    """What trains a model, as far as layouts depend on it.
+
+    optimizer: its kind, and whether it is `elementwise`, so that parts of parameters can be updated by themselves.
+    objective: its kind, and whether it takes a `single_pass` forward for each batch.
+    """
+
+    optimizer: str = "adamw"
+    elementwise: bool = True
+    objective: str = "next-token"
+    single_pass: bool = True
 
 
 def chunks_of(schedule: PipelineSchedule) -> int:
@@ -114,4 +129,13 @@ def check_optimizer(zero: int, kind: str, elementwise: bool) -> None:
         raise ValueError(
             f"the optimizer {kind!r} needs whole parameters, and zero=3 divides them; give scale.zero=2, or an "
             "element-wise optimizer such as adamw"
+        )
+
+
+def check_objective(pipeline: int, kind: str, single_pass: bool) -> None:
+    """Check that an objective works with a pipeline, which runs one forward pass for each batch."""
+    if pipeline > 1 and not single_pass:
+        raise ValueError(
+            f"scale.pipeline needs an objective with one forward pass for each batch, which {kind!r} may not have; use "
+            "other axes"
         )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ....core.spec import counted
 from ..accelerators import THIS
 from .layout import AXES, RankLayout, Recompute, check, check_model
+from .moments import moments
 from .rank_memory import RankMemory, memory
 from .rules import ContextAttention, PipelineSchedule, chunks_of, divisors
 from .step import Machine, StepSeconds, step
@@ -31,14 +32,22 @@ class RankPlan:
     layout: RankLayout
     step: StepSeconds
     memory: RankMemory
+    moments: Mapping[str, float]
 
     def fits(self, machine: Machine) -> bool:
+        """Whether a step fits into memory."""
         return self.memory.needed <= machine.device.memory
 
+    def fails(self, machine: Machine) -> str:
+        """The moment that needs the most memory of those that don't fit, or an empty string."""
+        most = max(self.moments, key=lambda name: self.moments[name])
+        return most if self.moments[most] > machine.device.memory else ""
 
-def plan(model: ModelWork, layout: RankLayout, machine: Machine) -> RankPlan:
-    """Predict one layout."""
-    return RankPlan(layout, step(model, layout, machine), memory(model, layout, machine.how))
+
+def plan(model: ModelWork, layout: RankLayout, machine: Machine, held: RankMemory | None = None) -> RankPlan:
+    """Predict one layout. held: its memory, if it is known."""
+    held = held or memory(model, layout, machine.how)
+    return RankPlan(layout, step(model, layout, machine), held, moments(model, layout, machine.how, held))
 
 
 def search(
@@ -47,7 +56,7 @@ def search(
     ranks: int,
     batch: int,
     *,
-    recompute: tuple[Recompute, ...] = ("none", "blocks"),
+    recompute: tuple[Recompute, ...] = ("none", "alternate", "blocks"),
     microbatches: int | None = None,
 ) -> list[RankPlan]:
     """Return the layouts of `batch` rows per step that fit into memory: the best first, the others by time. Of layouts with
@@ -68,7 +77,7 @@ def search(
             smallest = min(smallest or (held.needed, layout), (held.needed, layout), key=lambda pair: pair[0])
             continue
         fitted.add((*key, layout.recompute))
-        found = RankPlan(layout, step(model, layout, machine), held)
+        found = plan(model, layout, machine, held)
         if key not in best or found.step.seconds < best[key].step.seconds:
             best[key] = found
     if best:

@@ -217,7 +217,14 @@ def _inside(times: _Times, how: Execution) -> float:
 
 # -- one layer ---------------------------------------------------------------------------------------------------------
 
-_AGAIN = {"none": (0.0, 0.0, 0.0), "attention": (0.0, 1.0, 0.0), "products": (0.5, 0.0, 1.0), "blocks": (1.0, 1.0, 1.0)}
+# Of products, scores and element-wise kernels, what is computed again.
+_AGAIN = {
+    "none": (0.0, 0.0, 0.0),
+    "alternate": (0.5, 0.5, 0.5),
+    "attention": (0.0, 1.0, 0.0),
+    "products": (0.5, 0.0, 1.0),
+    "blocks": (1.0, 1.0, 1.0),
+}
 
 
 def _layer(layer: LayerWork, layout: RankLayout, machine: Machine) -> _Times:
@@ -229,7 +236,8 @@ def _layer(layer: LayerWork, layout: RankLayout, machine: Machine) -> _Times:
     precision = "fp8" if how.fp8 else machine.precision
     speed = kernels.of(precision) * device.peak(precision)
     speed *= layer.d_model / (layer.d_model + kernels.half)
-    products = layout.rows * (layer.mixing / mixers + layer.products / (layout.context * t)) / speed
+    fullest = how.imbalance if layout.expert > 1 and layer.n_experts else 1.0
+    products = layout.rows * (layer.mixing / mixers + fullest * layer.products / (layout.context * t)) / speed
     share = kernels.attention if how.tiled else kernels.of(machine.precision)
     scores = (
         layout.rows * layer.scores / mixers / (share * device.peak(machine.precision)) * _in_blocks(layer, layout, how)
@@ -251,7 +259,7 @@ def _layer(layer: LayerWork, layout: RankLayout, machine: Machine) -> _Times:
         size = tokens * layer.d_model * how.width
         one = 2 * ends.all_gather(size) if how.sequence else ends.all_reduce(size)
         sublayers = layer.sublayers - bool(layer.n_experts)  # tokens are divided for experts
-        times.tensor = sublayers * one * (2 + (layout.recompute == "blocks"))
+        times.tensor = sublayers * one * (2 + layout.repeated)
         again_gathered = how.sequence and not how.keeps_gathered
         times.tensor += sublayers * ends.all_gather(size) * again_gathered  # inputs, for gradients
     if layout.context > 1:
@@ -259,7 +267,7 @@ def _layer(layer: LayerWork, layout: RankLayout, machine: Machine) -> _Times:
         times.context, times.context_exposed = exchanged(layer, layout, ring, how, sum(times.scores))
     if layout.expert > 1 and layer.top_k:
         size = tokens / layout.tensor * layer.top_k * layer.d_model * how.width
-        times.expert = (4 + 2 * (layout.recompute == "blocks")) * machine.group(layout, "expert").all_to_all(size)
+        times.expert = (4 + 2 * layout.repeated) * machine.group(layout, "expert").all_to_all(size * how.imbalance)
     return times
 
 

@@ -21,6 +21,7 @@ from ...models.base import ModelSpec
 from ...models.stack import Stack, pairs
 from ...models.transformer import Transformer
 from ..flops import TRAINING, BatchShape, token_tables, training_flops
+from .rules import TrainedBy
 from .stages import balanced
 
 Apart = Literal["keys", "sums", "whole"]
@@ -113,6 +114,7 @@ class ModelWork:
     reversible: bool = False
     drops_path: bool = False
     heads: tuple[tuple[int, int], ...] = ()
+    trained_by: TrainedBy = field(default_factory=TrainedBy)
     kept: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
