@@ -79,7 +79,7 @@ def why(plans: Sequence[RankPlan], question: RankQuestion) -> list[str]:
 
 def _cautions(best: RankPlan, question: RankQuestion) -> list[str]:
     """Sentences on what does not fit besides steps, on experts, and on what the prediction was never compared with."""
-    from ...nn.cost.plan.extrapolation import extrapolated
+    from ...nn.cost.plan.published import extrapolated
     from ...runs.planning.sentences import not_fitting
 
     model, machine = question.model, question.machine

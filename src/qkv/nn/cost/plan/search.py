@@ -10,8 +10,7 @@ from typing import Any
 from ....core.spec import counted
 from ..accelerators import THIS
 from .layout import AXES, RankLayout, Recompute, check, check_model
-from .moments import moments
-from .rank_memory import RankMemory, memory
+from .rank_memory import RankMemory, memory, moments
 from .rules import ContextAttention, PipelineSchedule, chunks_of, divisors
 from .step import Machine, StepSeconds, step
 from .work import ModelWork

@@ -6,9 +6,9 @@ import pytest
 
 from qkv.nn.cost.accelerators import KNOWN
 from qkv.nn.cost.plan.execution import QKV, kernels
-from qkv.nn.cost.plan.extrapolation import extrapolated
 from qkv.nn.cost.plan.layout import RankLayout, check
 from qkv.nn.cost.plan.network import network
+from qkv.nn.cost.plan.published import extrapolated
 from qkv.nn.cost.plan.rules import TrainedBy
 from qkv.nn.cost.plan.search import plan, search
 from qkv.nn.cost.plan.step import Machine
