@@ -96,7 +96,7 @@ class Mixer(Spec, role="attention"):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         """A kind that defines `module` does not inherit what describes the module: `adds_bias`, `divides`, `supports` and
-        `state`. One that defines `state` does not inherit `keeps_keys` and `state_parts`; it may take the state of a base."""
+        `state`. One that defines `state` does not inherit `keeps_keys` and `state_parts`; it may take a base's state."""
         super().__pydantic_init_subclass__(**kwargs)
         own = dict(vars(cls))
         if "module" in own:

@@ -169,7 +169,7 @@ def activations(layer: LayerWork, layout: RankLayout, how: Execution, whole: boo
 
 
 def moments(model: ModelWork, layout: RankLayout, how: Execution, held: RankMemory) -> dict[str, float]:
-    """Return the bytes of the fullest rank of qkv at the moments that are not steps, with what libraries and the allocator need.
+    """Return the bytes of the fullest rank in qkv at the moments that are not steps, with what libraries and allocator need.
 
     held: what the rank holds in a step. With its weights w, its optimizer state o, P parameters in all and m numbers in the
     largest tensor:
