@@ -105,7 +105,9 @@ class Mixer(Spec, role="attention"):
             if "state" not in own:
                 cls.state, cls.state_parts = Mixer.state, Mixer.state_parts  # type: ignore[method-assign]
         if "module" in own or "state" in own:
-            of = next((base for base in cls.__mro__[1:] if vars(base).get("state") is own.get("state", Mixer.state)), Mixer)
+            of = next(
+                (base for base in cls.__mro__[1:] if vars(base).get("state") is own.get("state", Mixer.state)), Mixer
+            )
             cls.keeps_keys = own.get("keeps_keys", getattr(of, "keeps_keys", False))
         if "state" in own and "state_parts" not in own:
             cls.state_parts = _unknown_parts  # type: ignore[method-assign]
