@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.runs.recipes.overrides import apply, as_setting, parse, without_replaced
+from qkv.runs.recipes.overrides import apply, as_setting, parse, warn_of_overruled, without_replaced
 
 
 def test_values_are_yaml() -> None:
@@ -91,3 +91,33 @@ def test_a_value_written_as_a_setting_is_read_back(value: object) -> None:
 def test_nothing_can_stand_below_a_number() -> None:
     with pytest.raises(ValueError, match="has no keys"):
         apply({"seed": 1}, ["seed.x=2"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "other", "said"),
+    [
+        ("training.lr=1", "training.lr", "training.lr=1 is not used, because the space sets it"),
+        ("training={lr: 1, n: 2}", "training.lr=3", "training.lr=1 is not used"),
+        ("training.schedule.warmup=5", "training.schedule=linear", "training.schedule.warmup=5 is not used"),
+        ("training.schedule=cosine", "training.schedule.kind=linear", "training.schedule.kind='cosine' is not used"),
+        (
+            "model.decoder.position=alibi",
+            "model.replace.decoder.position=rotary",
+            "decoder.position='alibi' is not used",
+        ),
+        ("data.path=x", "data.path=y", "data.path='x' is not used"),
+        ("training.lr=1", "training.lrs=1", None),
+        ("model.preset=gpt", "model.d_model=64", None),
+        ("training.patience=null", "training.patience", None),
+    ],
+)
+def test_settings_that_a_study_sets_otherwise_are_told_once(setting: str, other: str, said: str | None) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_of_overruled([setting], {"": [other]}, "the space")
+    assert len(caught) == (said is not None) and all(said in str(one.message) for one in caught if said)
+
+
+def test_settings_of_some_variants_are_told_with_their_names() -> None:
+    with pytest.warns(UserWarning, match="lr=1 is not used in b, because a variant sets it"):
+        warn_of_overruled(["lr=1"], {"a": ["seed=2"], "b": ["lr=3"]}, "a variant")

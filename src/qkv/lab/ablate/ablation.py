@@ -12,7 +12,7 @@ from ...core import several, yamls
 from ...core.spec import Spec, short
 from ...runs.compare import by_length, complexity  # noqa: F401  (registers their kinds of measures)
 from ...runs.compare.measures import Measure
-from ...runs.recipes.overrides import without_replaced
+from ...runs.recipes.overrides import warn_of_overruled, without_replaced
 from ...runs.recipes.recipe import ABLATE, BESIDE, COMPARE, MEASURE, Recipe, override, tree
 from .drops import PARTS, check_parts, drop
 from .grid import GridAxis, as_text, folders, grid, in_full, labels, one_at_a_time
@@ -20,6 +20,12 @@ from .grid import GridAxis, as_text, folders, grid, in_full, labels, one_at_a_ti
 BASELINE = "baseline"
 SEEDS = 3
 Budget = Literal["steps", "tokens", "flops", "time"]
+
+
+def removed(budget: Budget) -> tuple[str, ...]:
+    """The settings that trainings of equal budgets do without, see `budget.equalized`."""
+    limits = ("training.max_steps", "training.max_epochs") if budget == "time" else ("training.max_time",)
+    return ("training.patience", *limits)
 
 
 def as_budget(name: str) -> Budget:
@@ -94,7 +100,11 @@ class Ablation(Spec):
 
         Raises ValueError for a key that does not exist, a variant that is not a valid recipe, and variants that are equal.
         """
-        vary, parts = several.texts(vary, "vary"), several.texts(parts, "parts")
+        vary, parts, settings = (
+            several.texts(vary, "vary"),
+            several.texts(parts, "parts"),
+            several.texts(settings, "settings"),
+        )
         data = override(tree(name), settings)
         plan = AblationSettings.from_dict(data.get(ABLATE) or {})
         if data.get(COMPARE) and not plan.variants:
@@ -118,11 +128,15 @@ class Ablation(Spec):
         entries = _entries(recipe, axes, dropped, named, sample, alone)
         number = seeds or plan.seeds
         measure = Measure.from_dict(data[MEASURE]) if data.get(MEASURE) else None
+        budget = budget or plan.budget
+        varied = {entry.label: entry.settings for entry in entries if not (dropped or alone)}
+        warn_of_overruled(settings, varied, "what is varied")
+        warn_of_overruled(settings, {"": removed(budget)}, "an ablation, which gives all variants the same budget,")
         return cls(
             recipe=shared,
             **_distinct(shared, entries),
             seeds=tuple(range(recipe.seed, recipe.seed + number)),
-            budget=budget or plan.budget,
+            budget=budget,
             measure=measure,
         )
 

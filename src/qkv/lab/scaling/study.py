@@ -10,13 +10,16 @@ from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import Field, field_validator
 
-from ...core import yamls
+from ...core import several, yamls
 from ...core.spec import Spec, brief
 from ...io import families
+from ...runs.recipes.overrides import warn_of_overruled
 from ...runs.recipes.recipe import BESIDE, COMPARE, SCALING, override, tree
 from ...runs.recipes.sizes import sizes_of
 
 SIZES = 5  # of a ladder by default
+OWN = ("training.max_steps", "training.max_epochs", "training.max_time", "training.patience", "training.eval_every")
+"""Settings that all runs have from the study."""
 STEP = 2 ** (
     1 / 3
 )  # of the width from one default size to the next: about twice the parameters, as the depth grows too
@@ -96,6 +99,7 @@ class ScalingStudy(Spec):
 
         Raises ValueError if neither gives budgets.
         """
+        settings = several.texts(settings, "settings")
         data = override(tree(name), settings)
         if data.get(COMPARE):
             raise ValueError(f"{name} is a comparison of variants; a scaling study takes a recipe without {COMPARE}")
@@ -106,6 +110,7 @@ class ScalingStudy(Spec):
         if "budgets" not in fields:
             raise ValueError(f"the recipe {name} has no budgets of its own; give them as --budgets 1e12,2e12,4e12")
         recipe = {key: value for key, value in data.items() if key not in BESIDE}
+        warn_of_overruled(settings, {"": OWN}, "a scaling study, which trains for its budgets of FLOPs,")
         return cls.from_dict({"recipe": recipe, SCALING: fields})
 
     @property

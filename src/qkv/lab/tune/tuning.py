@@ -10,8 +10,9 @@ from pydantic import Field
 
 from ...core import several, yamls
 from ...core.spec import Spec
+from ...runs.recipes.overrides import warn_of_overruled
 from ...runs.recipes.recipe import BESIDE, TUNE, Recipe, override, tree
-from ..ablate.ablation import BASELINE, Variant, content_of, recipe_of
+from ..ablate.ablation import BASELINE, Budget, Variant, content_of, recipe_of, removed
 from ..ablate.budget import equalized
 from ..ablate.grid import full_key
 from .space import Dimension
@@ -61,6 +62,7 @@ class Tuning(Spec):
         Raises ValueError for an empty space, a key that does not exist, a value that the recipe can't have, and a dimension
         that changes nothing.
         """
+        settings = several.texts(settings, "settings")
         data = override(tree(name), settings)
         search = Search.from_dict(data.get(TUNE) or {})
         shared = {key: value for key, value in data.items() if key not in BESIDE}
@@ -74,6 +76,8 @@ class Tuning(Spec):
             )
         dimensions = [one.replace({"key": full_key(one.key, recipe, "--space")}) for one in given]
         _check(shared, dimensions)
+        warn_of_overruled(settings, {"": [one.key for one in dimensions]}, "the space that is searched")
+        warn_of_overruled(settings, {"": removed(_budget(recipe))}, "a tuning, whose trials have equal steps or time,")
         return cls(
             recipe=shared,
             space=tuple(dimensions),
@@ -95,12 +99,17 @@ class Tuning(Spec):
         """The recipe of a trial: without early stopping, and without limits in time if there is a number of steps. Raises
         ValueError if the settings don't fit together."""
         recipe = recipe_of(self.recipe, Variant(label=f"trial {number}", settings=tuple(settings)))
-        limited = recipe.training.max_steps is not None or recipe.training.max_epochs is not None
-        equal = equalized(recipe, "steps" if limited else "time", recipe, cast(Any, None), cast(Any, None))
+        equal = equalized(recipe, _budget(recipe), recipe, cast(Any, None), cast(Any, None))
         return equal.model_copy(update={"name": f"{self.name}-trial-{number}"})
 
     def to_yaml(self) -> str:
         return yamls.dump(self.to_dict())
+
+
+def _budget(recipe: Recipe) -> Budget:
+    """What is equal for all trials: their steps, if the recipe limits these."""
+    limited = recipe.training.max_steps is not None or recipe.training.max_epochs is not None
+    return "steps" if limited else "time"
 
 
 def _check(shared: dict[str, Any], space: Sequence[Dimension]) -> None:

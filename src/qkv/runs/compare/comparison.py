@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from ...core import yamls
+from ...core import several, yamls
 from ...core.spec import Spec
 from ..recipes import overrides
 from ..recipes.recipe import BESIDE, COMPARE, MEASURE, Recipe, override, tree
@@ -43,11 +43,14 @@ class Comparison(Spec):
 
         A setting `compare.NAME=null` leaves a variant out.
         """
+        settings = several.texts(settings, "settings")
         data = override(tree(name), settings)
         if not data.get(COMPARE):
             return None
         variants = {name: changes or {} for name, changes in data[COMPARE].items() if changes is not None}
         shared = {key: value for key, value in data.items() if key not in BESIDE}
+        own = {name: [overrides.as_setting(*item) for item in changes.items()] for name, changes in variants.items()}
+        overrides.warn_of_overruled(settings, own, "a variant of the comparison")
         measure = {} if data.get(MEASURE) is None else {"measure": data[MEASURE]}
         return cls.from_dict({"recipe": shared, "variants": variants, **measure})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,28 @@ def without_replaced(settings: Iterable[str], given: Iterable[str]) -> list[str]
         return not any(place[: len(other)] == other for other in places)
 
     return [setting for setting in settings if stays(setting)]
+
+
+def warn_of_overruled(settings: Iterable[str], others: Mapping[str, Iterable[str]], by: str) -> None:
+    """Warn of settings that are not used, in whole or in part, because one of several recipes sets them otherwise.
+
+    others: by the name of a recipe, the settings that it applies after `settings`.
+    by:     what these are, in words.
+    """
+    places = {
+        name: [tuple(_place(other.partition("=")[0].strip().split("."))) for other in own]
+        for name, own in others.items()
+    }
+    told: dict[tuple[str, ...], str] = {}
+    for key, value in map(parse, several.texts(settings, "settings")):
+        for leaf, given in _leaves(tuple(_place(key.split("."))), value):
+            names = [name for name, own in places.items() if any(leaf[: len(place)] == place for place in own)]
+            if names and given is not None and leaf[:-1] not in told:
+                path = ".".join(leaf).removeprefix("model.replace.")
+                where = "" if len(names) == len(places) else f" in {', '.join(names)}"
+                told[leaf] = f"{path}={brief(given)} is not used{where}, because {by} sets it"
+    for sentence in told.values():
+        warnings.warn(sentence, stacklevel=3)
 
 
 def _leaves(place: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
