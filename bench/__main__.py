@@ -12,7 +12,7 @@
     python -m bench onednn                   products in fp32 by oneDNN and by MKL, for docs/machine.md
     python -m bench planner POINTS           the planner beside published runs in a JSON file, for docs/scale.md
     python -m bench prompts                  reading of prompts beside large products, for docs/performance.md
-    python -m bench products                 products of few rows beside memory bandwidth, for docs/machine.md
+    python -m bench products                 products of few rows beside memory bandwidth, for bench/products.md
     python -m bench serving                  decoding beside other libraries, for docs/performance.md
     python -m bench translating              translation beside other libraries, for docs/performance.md
     python -m bench batching                 tokenizing and batching beside training's steps, for docs/performance.md

@@ -26,7 +26,7 @@ from .page_tables import keep
 from .probes import best
 
 RESULT = Path(__file__).resolve().parent / "results" / "products" / "two-threads.json"
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "machine.md"
+PAGE = Path(__file__).with_name("products.md")
 GROUP = 64
 SHAPES = {
     "GPT-2 q, k, v": (768, 2304),

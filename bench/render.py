@@ -16,7 +16,7 @@ from .tables import TABLES
 from .tables.table import provenance
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-PAGES = (DOCS / "performance.md", DOCS / "performance-tables.md", DOCS / "attention.md")
+PAGES = (DOCS / "performance.md", Path(__file__).with_name("performance-tables.md"), DOCS / "attention.md")
 _PLACE = re.compile(r"(<!-- bench:([\w-]+) -->\n).*?(<!-- /bench -->)", re.DOTALL)
 
 

@@ -36,7 +36,7 @@ ENTRIES = Path(__file__).resolve().parent
 KEPT = ENTRIES.parent / "results" / "real"
 DATA = machine.ROOT.parent / "shared" / "data"
 SCRATCH = machine.ROOT / "runs" / "real"
-COMMANDS = "results-commands.md"
+COMMANDS = ENTRIES.parent / "results-commands.md"
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def table(all_: Sequence[Found]) -> str:
         if plain:
             plain += f" ({one.documented_how['seconds'] / 60:.1f} min)"
         lines.append(
-            f"| [{one.entry['title']}]({COMMANDS}#{one.entry['name']}) | {ours} | {plain} | {_beside(one)} "
+            f"| [{one.entry['title']}](../bench/{COMMANDS.name}#{one.entry['name']}) | {ours} | {plain} | {_beside(one)} "
             f"| {one.entry['published']} | {sum(one.seconds) / 60:.1f} | {max(one.examples.values(), default=0):,} |"
         )
     return "\n".join([*lines, ""])

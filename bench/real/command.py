@@ -13,7 +13,7 @@ from . import COMMANDS, DATA, commands, entries, keep, kept, machine, measure, m
 from .plot import figure
 
 DOCS = machine.ROOT / "docs"
-PAGES = (DOCS / "results.md", DOCS / COMMANDS)
+PAGES = (DOCS / "results.md", COMMANDS)
 _PLACE = re.compile(r"(<!-- bench:(real|real-commands|reproduce) -->\n).*?(<!-- /bench -->)", re.DOTALL)
 
 

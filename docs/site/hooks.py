@@ -13,7 +13,11 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-TOP = {"CHANGELOG.md", "CONTRIBUTING.md"}  # documents outside docs/ that are pages of their own
+TOP = {  # documents outside docs/ that are pages
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    *(f"bench/{name}.md" for name in ("performance-tables", "products", "results-commands")),
+}
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#\s:]+)((?:#[^)]*)?)\)")
 PICTURE = re.compile(r'<a href="([\w-]+)\.png"><img ([^>]*)src="\1\.png"([^>]*)></a>')
 CODE = re.compile(r"<code>[^<]*</code>")
@@ -47,7 +51,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         page.meta.setdefault("hide", ["toc"])  # short pages, whose code needs the width
     if uri.startswith(f"{reference.FOLDER}/"):
         return markdown
-    folder = ROOT if uri in TOP else (DOCS / uri).parent
+    folder = ((ROOT if uri in TOP else DOCS) / uri).parent
 
     def rewritten(match: re.Match[str]) -> str:
         text, target, anchor = match.groups()

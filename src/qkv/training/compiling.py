@@ -12,7 +12,7 @@ from ..nn.kernels.products import onednn
 from .logging.progress_bar import span
 
 # Speedup of a step if all batches have the same shape, without and with gated feed-forward layers, whose element-wise
-# operations are fused. For CPUs as measured in bf16 (docs/performance-tables.md); for GPUs as torchtitan reports for Llama
+# operations are fused. For CPUs as measured in bf16 (bench/performance-tables.md); for GPUs as torchtitan reports for Llama
 # 3.1 8B on an H100 (5,762 tokens per second eager, 6,667 compiled). For other devices no speedup is assumed.
 GAIN = {"cpu": (1.0, 1.15), "cuda": (1.05, 1.15)}
 

@@ -1,4 +1,5 @@
-"""The commands of the pages on fine-tuning run, on tiny directories, and what they export loads in transformers."""
+"""The commands of docs/finetuning-tasks.md run, on tiny directories, what they export loads in transformers, and the
+table on a 7B model is what its commands answer."""
 
 from __future__ import annotations
 
@@ -18,16 +19,19 @@ from qkv.io.directories.build import build
 from qkv.io.families import preset
 from qkv.runs.inference.run import Run
 
-PAGES = {name: Path(__file__).parents[3] / "docs" / f"finetuning-{name}.md" for name in ("laptop", "24gb")}
+PAGE = (Path(__file__).parents[3] / "docs" / "finetuning-tasks.md").read_text(encoding="utf-8")
 SHORT = ("training.max_steps=2", "training.eval_every=2", "training.save_every=2", "batching.tokens=512")
 TEXTS = ["a fine film", "a bad film", "Ada met Alan", "a long story about a cat", "1 + 1?", "0123456789 is"]
 SIZES = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 24, "max_positions": 128}
-SECTIONS = {
-    (name, task): commands
-    for name, page in PAGES.items()
-    for task, commands in re.findall(r"^## (\w+)\n.*?^```sh\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
-}
-FAST = {("laptop", "Tag"), ("24gb", "Chat")}
+TASKS = ["Classify", "Tag", "Summarize", "Translate", "Chat", "Embed"]
+SECTIONS: dict[tuple[str, str], list[str]] = {}  # commands by memory and task
+for _task, _text in re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S):
+    _small, _large = (block.splitlines() for block in re.findall(r"^```sh\n(.*?)^```", _text, re.M | re.S))
+    SECTIONS["16 GB", _task] = _small
+    SECTIONS["24 GB", _task] = [*_large, *_small[1:]]  # another model, then the same uses of it
+FAST = {("16 GB", "Tag"), ("24 GB", "Chat")}
+NUMBER = r" ([\d.]+)(?: GiB)? \|"
+ROWS = re.findall(rf"^\| `qkv (cost fit [^`]+)` \|{NUMBER * 4}$", PAGE, re.MULTILINE)
 
 
 @pytest.fixture
@@ -63,28 +67,45 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_the_pages_have_six_tasks(page: str) -> None:
-    assert [task for name, task in SECTIONS if name == page] == [
-        "Classify",
-        "Tag",
-        "Summarize",
-        "Translate",
-        "Chat",
-        "Embed",
-    ]
+@pytest.mark.parametrize("memory", ["16 GB", "24 GB"])
+def test_the_page_has_six_tasks(memory: str) -> None:
+    assert [task for size, task in SECTIONS if size == memory] == TASKS
 
 
 @pytest.mark.parametrize(
-    ("page", "task"), [pytest.param(*key, marks=[] if key in FAST else [pytest.mark.slow]) for key in SECTIONS]
+    ("memory", "task"), [pytest.param(*key, marks=[] if key in FAST else [pytest.mark.slow]) for key in SECTIONS]
 )
-def test_the_commands_run_and_the_export_loads(place: Path, page: str, task: str) -> None:
+def test_the_commands_run_and_the_export_loads(place: Path, memory: str, task: str) -> None:
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
-    for line in SECTIONS[page, task].splitlines():
+    for line in SECTIONS[memory, task]:
         program, command, *arguments = shlex.split(line)
         short = SHORT if command == "train" else ()
         assert program == "qkv" and main([command, *arguments, *short]) == 0, line
     exported = place / "export" / task.lower()
     model, info = transformers.AutoModel.from_pretrained(exported, output_loading_info=True)
     assert not info["mismatched_keys"] and model.config.model_type != "qkv"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_a_row_is_what_its_command_answers(row: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    memory = {}
+    for rows in (1, 8):
+        assert main([*row[0].split(), "--rows", str(rows), "--json"]) == 0
+        for one in json.loads(capsys.readouterr().out)["settings"]:
+            memory[rows, one["recompute"]] = one["memory"]
+    sizes = [
+        memory[1, "none"]["weights"],
+        *(memory[which]["peak"] for which in ((1, "none"), (1, "blocks"), (8, "blocks"))),
+    ]
+    assert [f"{size / 2**30:.1f}" for size in sizes] == list(row[1:])
+
+
+def test_the_table_has_three_models_of_two_lengths() -> None:
+    assert len(ROWS) == 6 and len({row[0].split()[2] for row in ROWS}) == 3
+
+
+def test_a_7b_model_in_fp32_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", "fit", "qwen2-7b", "--adapter", "lora", "--memory", "24GB"]) == 2
+    assert "28.4 GiB of it the frozen weights in fp32" in capsys.readouterr().err
