@@ -117,7 +117,7 @@ DAMAGE: dict[str, tuple[bytes, str]] = {
     "offsets in words": (header({"a": {**entry(0, 4), "data_offsets": ["0", "4"]}}, b"0" * 4), "header is damaged"),
     "a dimension that is no integer": (header({"a": {**entry(0, 4), "shape": [1.0]}}, b"0" * 4), "out of range"),
     "huge shape": (header({"a": entry(0, 4, [2**60, 2**60])}, b"0" * 4), "size is not that of its shape"),
-    "unknown dtype": (header({"a": entry(0, 4, [8], "F4")}, b"0" * 4), "of the dtype F4, which PyTorch lacks"),
+    "unknown dtype": (header({"a": entry(0, 4, [8], "F4")}, b"0" * 4), "of the dtype F4, which is not read here"),
     "a dtype that is no name": (header({"a": entry(0, 4, [1], "F 32")}, b"0" * 4), "header is damaged"),
     "a dtype that is no string": (header({"a": {**entry(0, 4), "dtype": ["F32"]}}, b"0" * 4), "header is damaged"),
     "checksums of another kind": (

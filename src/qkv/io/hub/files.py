@@ -256,14 +256,14 @@ def read_header(path: Path) -> tuple[dict[str, Any], int]:
 
 
 class _Unread(ValueError):
-    """A valid file with a dtype that PyTorch lacks."""
+    """A valid file with a dtype that is not read."""
 
 
 def _check_dtypes(entries: list[Mapping[str, Any]], path: Path) -> None:
     for entry in entries:
         if re.fullmatch(r"[A-Z]\w{1,15}", entry["dtype"]) and entry["dtype"] not in DTYPES:
             raise _Unread(
-                f"{path} holds numbers of the dtype {entry['dtype']}, which PyTorch lacks; convert it to one of "
+                f"{path} holds numbers of the dtype {entry['dtype']}, which is not read here; convert it to one of "
                 f"{', '.join(DTYPES)}"
             )
 

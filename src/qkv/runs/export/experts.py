@@ -5,7 +5,7 @@ Two ways, with equal results:
     by choice   each expert multiplies the tokens that chose it, as many as there are: their number is a size that the graph
                 finds out while it runs. ONNX and `torch.export` can say that.
     every       each expert multiplies all tokens, and the gates of those that did not choose it are 0: n_experts / top_k
-                times the products. AOTInductor compiles this one only.
+                times the products. AOTInductor packages hold this one, whose sizes don't depend on numbers.
 """
 
 from __future__ import annotations

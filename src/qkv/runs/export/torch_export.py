@@ -106,7 +106,7 @@ def _graphs(model: verification.Exportable, every_expert: bool = False) -> list[
 def _compilable(
     model: verification.Exportable, graph: Graph, program: torch.export.ExportedProgram
 ) -> torch.export.ExportedProgram:
-    """The program that AOTInductor compiles: it can't compile products of as many tokens as choose an expert."""
+    """The program that AOTInductor compiles, in which no size depends on how many tokens choose an expert."""
     if not has_experts(model):
         return program
     return traced(next(other for other in _graphs(model, every_expert=True) if other.name == graph.name))

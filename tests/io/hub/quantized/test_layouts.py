@@ -162,3 +162,11 @@ def test_tensors_that_do_not_fit_together(tmp_path: Path) -> None:
         opened(tmp_path, tensors | {"a.scales": torch.ones(3, D_OUT)}, config).matrix("a.weight")
     with pytest.raises(ValueError, match="weights are quantized, and none is"):
         opened(tmp_path, {}, config)
+
+
+def test_bitsandbytes_reads_nf4_as_it_is_written() -> None:
+    bnb = pytest.importorskip("bitsandbytes", reason="its own layout is tried where it is installed")
+    packed = rtn(torch.randn(D_OUT, 64), format_of("nf4"), 64, True)
+    parts = {ending.removeprefix(".weight."): t for ending, t in bitsandbytes.tensors(packed, torch.float32).items()}
+    codes, state = parts.pop(".weight"), bnb.functional.QuantState.from_dict(parts, device=torch.device("cpu"))
+    assert torch.equal(bnb.functional.dequantize_4bit(codes, state), packed.dense())

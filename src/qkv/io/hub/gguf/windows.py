@@ -1,7 +1,7 @@
 """Sliding windows that llama.cpp computes: Gemma's, where all layers but the last of each period have one.
 
 Other layouts are stored as a list with one entry per layer. qkv reads such lists but does not write them, because
-versions of llama.cpp before 2026 ignore them.
+older versions of llama.cpp ignore them.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def _divisor(d_in: int, most: int) -> int:
 def _rows(tensor: Tensor, which: slice | Tensor) -> Tensor:
     if isinstance(which, slice):
         return tensor[which]
-    raw = tensor.view(torch.uint8) if tensor.dtype.itemsize == 1 else tensor  # PyTorch has no such choice of fp8
+    raw = tensor.view(torch.uint8) if tensor.dtype.itemsize == 1 else tensor  # fp8 as bytes, which every device chooses
     return raw.index_select(0, which).view(tensor.dtype)
 
 

@@ -33,7 +33,7 @@ def gptq(
     w = weight.float()[:, first]
     upper = _inverse_factor(second.float()[first][:, first])
     groups = first // group
-    raw = torch.empty(weight.shape, dtype=torch.uint8, device=w.device)  # PyTorch can't assign columns of fp8
+    raw = torch.empty(weight.shape, dtype=torch.uint8, device=w.device)  # fp8 as bytes, too
     for start in range(0, w.shape[1], BLOCK):
         stop = min(start + BLOCK, w.shape[1])
         errors = torch.empty_like(w[:, start:stop])

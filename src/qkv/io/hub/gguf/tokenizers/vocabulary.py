@@ -77,14 +77,15 @@ def tokens_and_types(tokenizer: Tokenizer, vocab_size: int) -> tuple[list[str], 
 def roles_metadata(tokenizer: Tokenizer) -> dict[str, Any]:
     """The ids of tokens with roles, and the chat template.
 
-    llama.cpp takes token 11 or such for a role that isn't said, so a beginning or an end that the tokenizer lacks is
-    said to be another control token. Raises ValueError where there is none.
+    llama.cpp takes a certain token, such as number 11, for a role that isn't said, so a beginning or an end that the
+    tokenizer lacks is said to be another control token. Raises ValueError where there is none.
     """
     ids = {role: getattr(tokenizer, f"{role}_id") for role in ROLES}
     spare = next((i for i in (ids["eos"], ids["bos"], ids["pad"], *tokenizer.controls.values()) if i is not None), None)
     if spare is None:
         raise ValueError(
-            "llama.cpp needs a token that ends a text, and this tokenizer has no control tokens; train it with an eos token"
+            "llama.cpp would take an ordinary token for the end of a text, because this tokenizer has no control tokens; "
+            "train it with an eos token"
         )
     ids |= {role: spare for role in ("bos", "eos") if ids[role] is None}
     metadata: dict[str, Any] = {ROLES[role]: i for role, i in ids.items() if i is not None}
@@ -119,12 +120,15 @@ def read_tokens(metadata: Mapping[str, Any]) -> tuple[list[str], list[int]]:
 def read_roles(metadata: Mapping[str, Any], count: int) -> dict[str, int]:
     """The ids of tokens with roles: those that the file says, and of the usual ones those that no other role has.
 
-    Ids outside the vocabulary are none, as in llama.cpp.
+    An id outside the vocabulary counts as not said, as in llama.cpp.
     """
-    said = {role: metadata[key] for role, key in ROLES.items() if key in metadata}
+    said = {role: metadata[key] for role, key in ROLES.items() if _is_id(metadata.get(key), count)}
     usual = DEFAULTS.get(str(metadata.get(MODEL)), {})
-    ids = {**{role: i for role, i in usual.items() if i not in said.values()}, **said}
-    return {role: i for role, i in ids.items() if type(i) is int and 0 <= i < count}
+    return {role: i for role, i in usual.items() if i not in said.values() and i < count} | said
+
+
+def _is_id(value: Any, count: int) -> bool:
+    return type(value) is int and 0 <= value < count
 
 
 def special_ids(metadata: Mapping[str, Any]) -> dict[str, Any]:
