@@ -117,7 +117,9 @@ def to_metadata(
 ) -> dict[str, Any]:
     """The metadata beside tokens and roles. Raises ValueError naming what llama.cpp can't do; `notes` get what differs."""
     if unk is None:
-        raise ValueError("qkv writes SentencePiece tokenizers in GGUF with an unk token, and this one has none; set tokenizer.unk")
+        raise ValueError(
+            "qkv writes SentencePiece tokenizers with an unk token, and this one has none; set tokenizer.unk"
+        )
     bpe = data["model"]["type"] == "BPE"
     scores = _ranks(data, tokens, types) if bpe else _probabilities(data, tokens)
     table = _table(data.get("normalizer"))
