@@ -339,3 +339,35 @@ def test_one_module_replaces_and_removes_what_is_on_disk() -> None:
     assert set(WRITERS) <= {name for name, calls in found.items() if calls}, "one of these needs no exception"
     others = {name: calls for name, calls in found.items() if calls and name not in WRITERS}
     assert not others, f"use core.atomic, so that a kill or a full disk leaves the old file or the new one: {others}"
+
+
+# -- what errors quote ------------------------------------------------------------------------------------------------
+
+CUT_LATER = ("cli", "testing", "commands")
+"""What these quote is an argument of a command, which `cli/errors.py` shortens, or what a developer's part gave."""
+OF_OURS = ("kind", "model_type", "weights")
+"""Attributes whose values are names that our own code gives."""
+
+
+def _is_bounded(value: ast.expr) -> bool:
+    """Whether a value is a constant, a name of ours, or cut: `text[:60]`."""
+    if isinstance(value, ast.Subscript):
+        return isinstance(value.slice, ast.Slice) and value.slice.upper is not None
+    named = value.attr if isinstance(value, ast.Attribute) else value.id if isinstance(value, ast.Name) else ""
+    return isinstance(value, ast.Constant) or named in OF_OURS * isinstance(value, ast.Attribute) or named.isupper()
+
+
+def _quoted_whole(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Raise) or node.exc is None or ast.unparse(node.exc).startswith("AttributeError("):
+            continue  # an attribute's name stands in code
+        for part in ast.walk(node.exc):
+            if isinstance(part, ast.FormattedValue) and part.conversion == ord("r") and not _is_bounded(part.value):
+                yield f"line {part.lineno}: {ast.unparse(part.value)}"
+
+
+def test_an_error_quotes_no_value_of_any_length() -> None:
+    files = [path for path in MODULES if not {*path.relative_to(SOURCE).parts} & {*CUT_LATER}]
+    assert not (found := {_named(path): quoted for path in files if (quoted := [*_quoted_whole(_tree(path))])}), (
+        f"write {{brief(value)}}, of core.spec, in place of {{value!r}}: {found}"
+    )

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree
 
+from .spec import brief
+
 IGNORE = -100  # label of positions that the loss ignores
 
 
@@ -19,7 +21,7 @@ class LabelCounts(dict[str, int]):
     def __missing__(self, name: str) -> int:
         if "loss" not in self:
             raise ValueError(
-                f"this batch has no labels that a term {name!r} could count; it counts: {', '.join(self) or 'nothing'}"
+                f"this batch has no labels that a term {brief(name)} could count; it counts: {', '.join(self) or 'nothing'}"
             )
         return self["loss"]
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from .spec import brief
+
 KEY = "qkv.crc32"
 DTYPES = {
     "F64": torch.float64,
@@ -83,5 +85,5 @@ def check(name: str, tensor: Tensor, known: Mapping[str, int], where: str) -> No
     """Raise ValueError, with the names of file and tensor, if the tensor is not the saved one."""
     if name in known and of(name, tensor) != known[name]:
         raise ValueError(
-            f"{where} is damaged: the checksum of {name!r} differs from the saved one; save or copy the file again"
+            f"{where} is damaged: the checksum of {brief(name)} differs from the saved one; save or copy the file again"
         )

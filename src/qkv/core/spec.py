@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -100,7 +101,7 @@ class Spec(BaseModel):
             kind = value.pop("kind", cls.kind)
             if not isinstance(kind, str):
                 raise ValueError(
-                    f"{with_article(cls.role)}'s kind is a name, such as {next(iter(cls.kinds), 'none')!r}, "
+                    f"{with_article(cls.role)}'s kind is a name, such as {brief(next(iter(cls.kinds), 'none'))}, "
                     f"not {brief(kind)}"
                 )
             if not cls.kind and not kind:
@@ -335,12 +336,14 @@ def _one_of(names: Sequence[str]) -> str:
 _BRIEF = reprlib.Repr()
 _BRIEF.maxlevel, _BRIEF.maxdict, _BRIEF.maxlist, _BRIEF.maxtuple = 3, 4, 8, 8
 _BRIEF.maxstring = _BRIEF.maxlong = _BRIEF.maxother = 80
+_PATH = reprlib.Repr()
+_PATH.maxstring = 400
 _LONGEST = 500  # characters of what is said of one mistake
 
 
 def brief(value: Any) -> str:
-    """`repr`, short whatever the value is."""
-    return _BRIEF.repr(value)
+    """`repr`, short whatever the value is; a path is quoted as text, with more of it, because its end says most."""
+    return _PATH.repr(os.fspath(value)) if isinstance(value, os.PathLike) else _BRIEF.repr(value)
 
 
 def short(name: str) -> str:

@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from .spec import brief
+
 _SCALARS = (
     ("tag:yaml.org,2002:null", r"(?:~|null|Null|NULL|)", ["~", "n", "N", ""]),
     ("tag:yaml.org,2002:bool", r"(?:true|True|TRUE|false|False|FALSE)", list("tTfF")),
@@ -38,9 +40,9 @@ class _Loader(yaml.SafeLoader):
         seen: set[str] = set()
         for (at, _), key in zip(node.value, keys, strict=True):
             if not isinstance(key, str):
-                raise yaml.MarkedYAMLError(problem=f"the key {key!r} is not a name", problem_mark=at.start_mark)
+                raise yaml.MarkedYAMLError(problem=f"the key {brief(key)} is not a name", problem_mark=at.start_mark)
             if key in seen:
-                raise yaml.MarkedYAMLError(problem=f"{key!r} is given twice", problem_mark=at.start_mark)
+                raise yaml.MarkedYAMLError(problem=f"{brief(key)} is given twice", problem_mark=at.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
 

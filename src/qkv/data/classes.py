@@ -154,6 +154,6 @@ def class_index(example: Example, classes: tuple[str, ...], on_error: OnError) -
     if on_error == "skip":
         return Skipped("of a class that the training data don't have")
     raise ValueError(
-        f"{example.get('where', 'an example')}: there is no class {label!r} in the training data; "
+        f"{example.get('where', 'an example')}: there is no class {brief(label)} in the training data; "
         f"{nearest(label, classes)}; task.on_error=skip skips such examples"
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from ..core.spec import Spec
+from ..core.spec import Spec, brief
 
 
 class Speculation(Spec, role="speculation"):
@@ -64,7 +64,7 @@ def check_draft(speculate: Speculation | None, draft: object | None) -> None:
         raise ValueError("speculate is 'draft', and there is no draft model; give one (draft=…, --draft RUN)")
     if draft is not None and not isinstance(speculate, DraftModel):
         kind = None if speculate is None else speculate.kind
-        raise ValueError(f"speculate is {kind!r}, which uses no draft model; leave out speculate or the draft")
+        raise ValueError(f"speculate is {brief(kind)}, which uses no draft model; leave out speculate or the draft")
 
 
 def _expand(name: str) -> Any:
@@ -73,5 +73,5 @@ def _expand(name: str) -> Any:
     if not colon or kind != EarlyExit.kind:
         return name
     if not layers.isdecimal() or int(layers) < 1:
-        raise ValueError(f"{name!r} names no number of layers; write early-exit:2 for the first two layers")
+        raise ValueError(f"{brief(name)} names no number of layers; write early-exit:2 for the first two layers")
     return {"kind": kind, "layers": int(layers)}

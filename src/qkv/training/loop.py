@@ -17,6 +17,7 @@ from torch import nn
 from ..core.batch import Batch
 from ..core.interrupt import Interrupt
 from ..core.ranks import ALONE, Ranks
+from ..core.spec import brief
 from . import threads
 from .causal_check import warn_of_lookahead
 from .checkpoints import checkpoint, rng
@@ -468,4 +469,4 @@ def check_metric(metric: str, metrics: Mapping[str, float]) -> None:
     """That an evaluation gives the metric by which the best is chosen. Raises ValueError that names those it gives."""
     if metric not in metrics:
         measured = ", ".join(metrics) or "nothing"
-        raise ValueError(f"training.metric is {metric!r}, but what is measured is {measured}; give one of these")
+        raise ValueError(f"training.metric is {brief(metric)}, but what is measured is {measured}; give one of these")

@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from ..core.ranks import Ranks
+from ..core.spec import brief
 from .checkpoints import checkpoint, rng
 from .checkpoints.checkpoint import AVERAGE, MODEL, OPTIMIZER, STATE, Checkpoints, Damaged
 from .checkpoints.slices import Parts
@@ -68,8 +69,8 @@ def restore(
     now = training.optimizer.kind
     if before != now:
         raise ValueError(
-            f"{path} was trained with the optimizer {before!r}, and {now!r} can't go on with that one's state; "
-            f"resume with {before!r}, or start a new run"
+            f"{path} was trained with the optimizer {brief(before)}, and {brief(now)} can't go on with that one's state; "
+            f"resume with {brief(before)}, or start a new run"
         )
     strategy = stepper.strategy
     load_model(model, strategy.model_part(checkpoint.saved_tensors(path, MODEL)), str(path / MODEL))

@@ -30,7 +30,7 @@ def read_seconds(value: Any) -> Any:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"{value!r} is not a duration; write seconds, or 90s, 10m, 1h30m, 2d") from None
+        raise ValueError(f"{brief(value)} is not a duration; write seconds, or 90s, 10m, 1h30m, 2d") from None
 
 
 def read_average(value: Any) -> Any:

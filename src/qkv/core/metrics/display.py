@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ..spec import brief
+
 Scale = Literal["fraction", "correlation", "points", "number"]
 """fraction: 0 … 1, shown as a percentage; correlation: −1 … 1; points: two decimals, such as BLEU; else a number."""
 
@@ -45,7 +47,7 @@ def register(
     """Set how a metric or a term of a loss is displayed. Raises ValueError if the name has another display."""
     display = Display(title or name.replace("_", " ").capitalize(), scale, higher_is_better, part, about)
     if DISPLAYS.setdefault(name, display) != display:
-        raise ValueError(f"the metric {name!r} is already registered as {DISPLAYS[name]}; choose another name")
+        raise ValueError(f"the metric {brief(name)} is already registered as {DISPLAYS[name]}; choose another name")
 
 
 def display_of(name: str) -> Display:

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from ..spec import brief
+
 Scheme = Literal["iob2", "iobes", "bilou", "iob1", "conll", "plain"]
 """How tags encode entities. The prefix may be alone, for entities of one type (`B`, `I`), or joined by `_`.
 
@@ -56,10 +58,10 @@ def misfit(scheme: Scheme, tags: Iterable[str]) -> str | None:
     inside = {tag for tag in tags if tag not in ("O", "")}
     others = sorted(tag for tag in inside if not _TAG.fullmatch(tag))
     if scheme != "plain" and (others or scheme_of(inside) == "plain"):
-        return f"{(others or sorted(inside) or ['O'])[0]!r} is no tag of an entity, such as 'B-X'"
+        return f"{brief((others or sorted(inside) or ['O'])[0])} is no tag of an entity, such as 'B-X'"
     closing = sorted(tag for tag in inside if tag[0] in "ESLUMW")
     if scheme in ("iob2", "iob1") and closing:
-        return f"{closing[0]!r} is a tag of {scheme_of(inside)}"
+        return f"{brief(closing[0])} is a tag of {scheme_of(inside)}"
     if scheme in ("iobes", "bilou") and not closing:
         return "no entity ends in them (E-X, S-X)"
     return None

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ...core import atomic
 from ...core.shuffle import text_hash
+from ...core.spec import brief
 
 Bytes = bytes | mmap.mmap
 Stamp = tuple[int, ...]
@@ -62,7 +63,7 @@ def derived(path: Path, stamp: Stamp, what: str, derive: Callable[[], Chunks], s
         ):  # Windows can't replace a file that a process has open
             return _unnamed(place.parent, derive())
         raise ValueError(
-            f"the data derived from {str(path)!r} can't be cached in {str(place.parent)!r} ({error.strerror or error}); "
+            f"the data derived from {brief(path)} can't be cached in {brief(place.parent)} ({error.strerror or error}); "
             "set the environment variable QKV_CACHE to a folder with more room"
         ) from None
 
@@ -129,10 +130,10 @@ def usable_folder() -> Path:
     try:
         usable.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise ValueError(f"the cache folder {str(usable)!r} can't be made ({error.strerror}); set QKV_CACHE") from None
+        raise ValueError(f"the cache folder {brief(usable)} can't be made ({error.strerror}); set QKV_CACHE") from None
     if (why := _refused(usable)) is not None:
         raise ValueError(
-            f"the cache folder {str(usable)!r} {why}, so its content can't be trusted; set the environment variable "
+            f"the cache folder {brief(usable)} {why}, so its content can't be trusted; set the environment variable "
             "QKV_CACHE to a folder of your own"
         )
     return usable

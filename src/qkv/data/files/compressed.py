@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ...core.spec import brief
 from ..optional_libraries import optional_library
 from .cache import CHUNK, Bytes, Stamp, derived, mapped, stamp_of
 
@@ -34,7 +35,7 @@ def open_bytes(path: str | Path) -> Bytes:
     path = existing(path)
     data = bytes_of(path.resolve(), stamp_of(path))
     if len(data) == 0:
-        raise ValueError(f"{str(path)!r} is empty")
+        raise ValueError(f"{brief(path)} is empty")
     return data
 
 
@@ -42,7 +43,7 @@ def existing(path: str | Path) -> Path:
     """The expanded path of a file. Raises ValueError if it does not exist or is a folder."""
     path = Path(path).expanduser()
     if not path.is_file():
-        raise ValueError(f"there is no file {str(path)!r}" if not path.is_dir() else f"{str(path)!r} is a folder")
+        raise ValueError(f"there is no file {brief(path)}" if not path.is_dir() else f"{brief(path)} is a folder")
     return path
 
 
@@ -75,7 +76,7 @@ def _inflated(path: Path) -> Iterator[bytes]:
             while chunk := packed.read(CHUNK):
                 yield chunk
     except broken as error:
-        raise ValueError(f"{str(path)!r} is not a whole {_NAMES[path.suffix]} file ({error})") from None
+        raise ValueError(f"{brief(path)} is not a whole {_NAMES[path.suffix]} file ({error})") from None
 
 
 def _reader(path: Path) -> tuple[Callable[[Path], Any], tuple[type[Exception], ...]]:

@@ -22,6 +22,8 @@ from typing import NamedTuple
 
 from babel import Locale
 
+from ...core.spec import brief
+
 _WORDS = """
 id idx index no nr number line row key source src target tgt trg input output in out text texts sentence sentences phrase
 original translation translated reference hypothesis prompt answer question response context label labels class category
@@ -100,7 +102,7 @@ def check_names(path: Path, names: Sequence[str], first: Path, others: Sequence[
         here, there = (part[column] if column < len(part) else "" for part in (names, others))
         if names and others and here.casefold() != there.casefold():
             raise ValueError(
-                f"column {column} of {str(path)!r} is {here[:60]!r}, and of {str(first)!r} it is {there[:60]!r}; name the "
+                f"column {column} of {brief(path)} is {here[:60]!r}, and of {brief(first)} it is {there[:60]!r}; name the "
                 "columns to read instead of numbering them, or give both files the same columns"
             )
 

@@ -11,6 +11,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import AfterValidator
 
+from ...core.spec import brief
 from . import cache
 from .cache import Bytes, Stamp, derived, stamp_of
 from .compressed import bytes_of, existing
@@ -32,7 +33,8 @@ def _known(name: str) -> str:
         text = False
     if not text or name.lower().replace("_", "-") in _NOT_OF_FILES:
         raise ValueError(
-            f"there is no encoding {name!r}; give utf-8, latin-1, cp1252, utf-16, gb18030, shift_jis or another of Python's"
+            f"there is no encoding {brief(name)}; give utf-8, latin-1, cp1252, utf-16, gb18030, shift_jis or "
+            "another of Python's"
         )
     return name
 
@@ -50,7 +52,7 @@ def open_text(path: str | Path, encoding: str = "utf-8") -> Bytes:
     path = existing(path)
     data = text_of(path.resolve(), stamp_of(path), encoding)
     if len(data) == 0:
-        raise ValueError(f"{str(path)!r} is empty")
+        raise ValueError(f"{brief(path)} is empty")
     return data
 
 
@@ -76,7 +78,7 @@ def _in_utf8(data: Bytes, path: Path, encoding: str) -> Iterator[bytes]:
         except UnicodeError as error:
             reason = getattr(error, "reason", "") or error
             raise ValueError(
-                f"{str(path)!r}, near line {lines + 1:,}, is not in the encoding {encoding} ({reason})"
+                f"{brief(path)}, near line {lines + 1:,}, is not in the encoding {encoding} ({reason})"
             ) from None
         lines += text.count("\n")
         yield converted
@@ -89,7 +91,7 @@ def _check_is_text(data: Bytes, path: Path) -> None:
     if len(head) and zeros.mean() > 0.2:
         order = "be" if zeros[::2].sum() > zeros[1::2].sum() else "le"
         raise ValueError(
-            f"{str(path)!r} is not UTF-8 text: {zeros.mean():.0%} of its beginning are zero bytes. If it is UTF-16 without "
+            f"{brief(path)} is not UTF-8 text: {zeros.mean():.0%} of its beginning are zero bytes. If it is UTF-16 without "
             f"a byte-order mark, give encoding=utf-16-{order}"
         )
 

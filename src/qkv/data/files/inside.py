@@ -32,7 +32,7 @@ def inside(folder: Path, name: str, where: str, advice: str = "") -> Path:
         raise ValueError(f"{where} names the file {brief(name)}, which can't be looked up: {reason}") from None
     if leaves:
         raise ValueError(
-            f"{where} names the file {brief(name)}, which lies outside of {str(folder)!r}; files are read from this folder "
+            f"{where} names the file {brief(name)}, which lies outside of {brief(folder)}; files are read from this folder "
             f"only{f' ({advice})' if advice else ''}"
         )
     return folder / path

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ...core.spec import brief
 from ..source import Example, Skipped, Table
 from ..tables import ComputedTable
 from .cache import Stamp, stamp_of
@@ -59,7 +60,7 @@ def json_file(path: Path) -> Any:
         text = bytes(content).decode("utf-8-sig")
         return json_object(text, repr(str(path)))
     except UnicodeDecodeError as error:
-        raise ValueError(f"{str(path)!r} is not valid JSON: it is not UTF-8, at byte {error.start:,}") from None
+        raise ValueError(f"{brief(path)} is not valid JSON: it is not UTF-8, at byte {error.start:,}") from None
 
 
 def json_object(text: str, where: str) -> Any:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import psutil
 
+from ...core.spec import brief
+
 JSON = 7  # bytes in memory for each byte of JSON: 3 to 5 of objects (SQuAD, COCO), and two copies of the text
 ROWS = 9  # and for each byte of a table that is kept as rows of short cells
 
@@ -15,6 +17,6 @@ def check_fits(path: Path, size: int, factor: int, advice: str) -> None:
     needed, free = size * factor, psutil.virtual_memory().available
     if needed > free:
         raise ValueError(
-            f"{str(path)!r} has {size / 2**20:,.0f} MiB, which take about {needed / 2**30:.1f} GiB in memory, and "
+            f"{brief(path)} has {size / 2**20:,.0f} MiB, which take about {needed / 2**30:.1f} GiB in memory, and "
             f"{free / 2**30:.1f} GiB are free; {advice}"
         )

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.spec import brief
 from .csv_header import short
 from .timestamps import leaps
 
@@ -100,5 +101,5 @@ def _chosen(where: str, names: tuple[str, ...], dated: bool, columns: tuple[str 
         return list(range(int(dated), len(names)))
     for column in columns:
         if column not in names and not (isinstance(column, int) and 0 <= column < len(names)):
-            raise ValueError(f"{where} has no column {column!r}; it has {', '.join(short(names))}")
+            raise ValueError(f"{where} has no column {brief(column)}; it has {', '.join(short(names))}")
     return [names.index(column) if column in names else int(column) for column in columns]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.shuffle import text_hash
+from ...core.spec import brief
 from ..optional_libraries import optional_library
 from ..source import Example, Skipped, Table
 from ..tables import ComputedTable
@@ -84,7 +85,7 @@ def _table(path: Path, stamp: Stamp, columns: tuple[str, ...] | None) -> Any:
     content = derived(path, stamp, what, lambda: _decoded(path, columns))
     table = arrow.ipc.open_stream(arrow.py_buffer(content)).read_all()
     if not table.num_rows:
-        raise ValueError(f"{str(path)!r} is empty")
+        raise ValueError(f"{brief(path)} is empty")
     return table
 
 

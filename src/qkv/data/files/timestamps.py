@@ -8,6 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from ...core.spec import brief
+
 _BACK = 3 * 3600  # seconds; local clocks go back by an hour in autumn
 _MORE = 1.5  # median steps: months differ in length
 
@@ -56,5 +58,5 @@ def _parsed(cells: Sequence[str], first_row: int, date_format: str) -> Iterator[
             yield datetime.strptime(cell.strip(), date_format)
         except ValueError:
             raise ValueError(
-                f"row {row}: {cell[:40]!r} is not a date in the format {date_format!r} (data.date_format)"
+                f"row {row}: {cell[:40]!r} is not a date in the format {brief(date_format)} (data.date_format)"
             ) from None

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ...core.spec import brief
 from ..source import Skipped
 from .audio_length import TRUNCATED, ogg_streams, with_length
 from .images import content
@@ -94,7 +95,7 @@ def read(path: str | Path) -> tuple[Wave, int]:
     """Read a sound file: its waveform and sample rate. Raises ValueError that names the file if it can't be read."""
     sound = decode(content(path))
     if isinstance(sound, Skipped):
-        raise ValueError(f"{str(path)!r} can't be read as a sound: it is {sound}")
+        raise ValueError(f"{brief(path)} can't be read as a sound: it is {sound}")
     return sound
 
 

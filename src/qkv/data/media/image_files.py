@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Protocol
 
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ..classes import missing_label
 from ..files.compressed import PACKED, open_tar
 from ..files.csv_tsv import Cells, no_record
@@ -81,11 +81,11 @@ def open_image_files(
     else:
         problem = "there is no folder or file" if not path.exists() else f"{what}s are not read from"
         raise ValueError(
-            f"{problem} {str(path)!r}; give a folder, a table ({TABLES[0]}) or an archive ({ARCHIVES[0]} …)"
+            f"{problem} {brief(path)}; give a folder, a table ({TABLES[0]}) or an archive ({ARCHIVES[0]} …)"
         )
     if not files.names:
         endings = ", ".join(sorted(suffixes)) if what == "file" else ".jpg, .png or another that Pillow reads"
-        raise ValueError(f"there is no {what} in {str(path)!r}; their names end in {endings}")
+        raise ValueError(f"there is no {what} in {brief(path)}; their names end in {endings}")
     return files
 
 
@@ -131,8 +131,8 @@ class Placed:
         if by_path:
             first, *_ = sorted("/".join(path) for path in paths if path[-1] == clashes[0])
             self.notes = (
-                f"{len(clashes):,} folder name(s) occur in several places ({clashes[0]!r}), so classes are named by "
-                f"whole paths ({first!r})",
+                f"{len(clashes):,} folder name(s) occur in several places ({brief(clashes[0])}), so classes are named by "
+                f"whole paths ({brief(first)})",
             )
 
     def label(self, i: int) -> str | None:
@@ -185,12 +185,12 @@ class Zip(Placed):
         try:
             self._archive = zipfile.ZipFile(path)
         except (zipfile.BadZipFile, OSError) as error:
-            raise ValueError(f"{str(path)!r} is not a whole archive ({error})") from None
+            raise ValueError(f"{brief(path)} is not a whole archive ({error})") from None
         self._members = sorted(
             (m for m in self._archive.infolist() if is_wanted(m.filename, suffixes)), key=lambda m: m.filename
         )
         if any(member.flag_bits & 1 for member in self._members):
-            raise ValueError(f"{str(path)!r} is encrypted; unpack it and give the folder")
+            raise ValueError(f"{brief(path)} is encrypted; unpack it and give the folder")
         super().__init__(path, [member.filename for member in self._members])
 
     def read(self, i: int) -> bytes | Skipped:
@@ -236,7 +236,7 @@ def _open_tar(path: Path, suffixes: frozenset[str]) -> Files:
     except tarfile.ReadError:  # it is compressed
         return Unpacked(path, unpacked_tar(path, lambda name: is_wanted(name, suffixes)))
     except _BROKEN as error:
-        raise ValueError(f"{str(path)!r} is not a whole archive ({error})") from None
+        raise ValueError(f"{brief(path)} is not a whole archive ({error})") from None
 
 
 _BROKEN = (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError)
@@ -254,13 +254,13 @@ def unpacked_tar(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
                 total += member.size
                 if total > _MOST_UNPACKED:
                     raise ValueError(
-                        f"{str(path)!r} holds more than {_MOST_UNPACKED >> 30} GiB, which are kept in memory; unpack it "
+                        f"{brief(path)} holds more than {_MOST_UNPACKED >> 30} GiB, which are kept in memory; unpack it "
                         "and give the folder"
                     )
                 file = archive.extractfile(member)
                 files[member.name] = b"" if file is None else file.read()
     except _BROKEN as error:
-        raise ValueError(f"{str(path)!r} is not a whole archive ({error})") from None
+        raise ValueError(f"{brief(path)} is not a whole archive ({error})") from None
     return files
 
 
@@ -314,7 +314,7 @@ class Listed:
         if how.header is None and bool(names) != bool(cells.heading.names):
             what = "names no file, and is read as names" if names else "names a file, and is read as data"
             self.notes = (
-                f"the first line of {path.name!r} {what} (data.header)",
+                f"the first line of {brief(path.name)} {what} (data.header)",
                 *cells.notes(bool(names), how.quoted),
             )
         images = self._column(names, image, ("image", "path", "file", "filename"))
@@ -337,14 +337,14 @@ class Listed:
             return wanted
         if wanted is not None and wanted not in names:
             known = nearest(wanted, names) if names else "its first line is read as data (data.header=true: as names)"
-            raise ValueError(f"{str(self.path)!r} has no column {wanted!r}; {known}")
+            raise ValueError(f"{brief(self.path)} has no column {brief(wanted)}; {known}")
         name = wanted or next((default for default in defaults if default in names), None)
         return None if name is None else names.index(name)
 
     def _row(self, row: list[str], image: int, label: int | None, line: int) -> _Row:
         if len(row) <= max(image, label or 0):
             raise ValueError(
-                f"{str(self.path)!r}, line {line:,}, has {len(row)} cells, fewer than the columns that are read"
+                f"{brief(self.path)}, line {line:,}, has {len(row)} cells, fewer than the columns that are read"
             )
         name = row[image].strip()
         if name:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.spec import brief
 from ..source import Skipped
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def read(path: str | Path, color: Color = "rgb", most: int = MOST_PIXELS, bits: 
     """Read an image file. Raises ValueError that names the file if it can't be read."""
     pixels = decode(content(path), color, most, bits, str(path))
     if isinstance(pixels, Skipped):
-        raise ValueError(f"{str(path)!r} can't be read as a picture: it is {pixels}")
+        raise ValueError(f"{brief(path)} can't be read as a picture: it is {pixels}")
     return pixels
 
 
@@ -148,9 +149,9 @@ def content(path: str | Path) -> bytes:
     """The bytes of a file. Raises ValueError that names it if it does not exist."""
     path = Path(path).expanduser()
     if path.is_dir():
-        raise ValueError(f"{str(path)!r} is a folder; give the files in it")
+        raise ValueError(f"{brief(path)} is a folder; give the files in it")
     if not path.is_file():
-        raise ValueError(f"there is no file {str(path)!r}")
+        raise ValueError(f"there is no file {brief(path)}")
     return path.read_bytes()
 
 

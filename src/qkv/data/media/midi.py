@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core.atomic import write_file
+from ...core.spec import brief
 from .note_names import HIGHEST, Frame, runs, text_to_frames
 
 MOST_BYTES = 2 << 20  # in a file; mido needs several hundred bytes of memory for a message of three
@@ -43,12 +44,12 @@ def read(path: Path, steps: int = 1) -> list[Frame]:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except OSError as error:
-        raise ValueError(f"{str(path)!r} can't be read: {error.strerror}") from None
+        raise ValueError(f"{brief(path)} can't be read: {error.strerror}") from None
     try:
         ticks, notes = parse(data)
         return _frames(notes, ticks, steps)
     except ValueError as error:
-        raise ValueError(f"{str(path)!r}: {error}") from None
+        raise ValueError(f"{brief(path)}: {error}") from None
 
 
 def _frames(notes: Sequence[Note], ticks: int, steps: int) -> list[Frame]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ...core.spec import brief
+
 Frame = tuple[int, ...]
 """MIDI numbers of the notes that sound, in descending order; middle C, C4, is 60."""
 
@@ -42,7 +44,7 @@ def text_to_frames(text: str) -> list[Frame]:
             notes.append(_NUMBERS[word])
         else:
             raise ValueError(
-                f"{word!r} is no note; notes are named from {note_name(LOWEST)} to {note_name(HIGHEST)}, such as C#4"
+                f"{brief(word)} is no note; notes are named from {note_name(LOWEST)} to {note_name(HIGHEST)}, such as C#4"
             )
     return [*frames, frame_of(notes)] if notes else frames
 

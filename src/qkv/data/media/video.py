@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.spec import brief
 from ..optional_libraries import optional_library
 from ..source import Skipped
 from .audio_length import TRUNCATED, ogg_streams
@@ -124,7 +125,7 @@ def _vint(head: bytes) -> tuple[int, int]:
 
 
 def _decode_container(data: bytes, color: Color, most: int, where: str) -> Frames | Skipped:
-    av = optional_library("video", f"reading {where!r}", "av")
+    av = optional_library("video", f"reading {brief(where)}", "av")
     if is_cut(data):
         return TRUNCATED
     frames: list[Pixels] = []
@@ -153,5 +154,5 @@ def read(path: str | Path, color: Color = "rgb", most: int = MOST_PIXELS, bits: 
     """Read the frames of a file. Raises ValueError that names the file if it can't be read."""
     frames = decode_frames(content(path), color, most, bits, str(path))
     if isinstance(frames, Skipped):
-        raise ValueError(f"{str(path)!r} can't be read as a video: it is {frames}")
+        raise ValueError(f"{brief(path)} can't be read as a video: it is {frames}")
     return frames

@@ -93,7 +93,7 @@ class _VocFiles:
             elif parts.match("ImageSets/Main/*.txt"):
                 self.lists[parts.stem] = _bytes(file).decode("utf-8", "replace").split()
         if not self._annotations:
-            raise ValueError(f"{str(path)!r} has no file Annotations/….xml; give a folder or .tar in VOC's format")
+            raise ValueError(f"{brief(path)} has no file Annotations/….xml; give a folder or .tar in VOC's format")
 
     def table(self, listed: str, difficult: bool, drawn_on: DrawnOn | None) -> list[Example]:
         stems = self.lists.get(listed, sorted(self._annotations))
@@ -119,7 +119,7 @@ class _VocFiles:
 @lru_cache(maxsize=4)
 def _opened(path: Path, stamp: tuple[int, int]) -> _VocFiles:
     if not path.exists():
-        raise ValueError(f"there is no folder or file {str(path)!r}")
+        raise ValueError(f"there is no folder or file {brief(path)}")
     return _VocFiles(path)
 
 
@@ -156,7 +156,7 @@ def _voc_object(element: ElementTree.Element) -> tuple[str, list[float], bool]:
         return name, [float(edge or "") for edge in edges], (element.findtext("difficult") or "").strip() == "1"
     except ValueError:
         raise ValueError(
-            f"the edges of {name!r} must be numbers of pixels, not {', '.join(map(repr, edges))}"
+            f"the edges of {brief(name)} must be numbers of pixels, not {', '.join(map(repr, edges))}"
         ) from None
 
 
@@ -164,7 +164,7 @@ def _voc_side(root: ElementTree.Element, name: str) -> int:
     """The width or the height of the picture; 0 if the file doesn't say."""
     text = (root.findtext(f"size/{name}") or "0").strip()
     if not text.isdecimal():
-        raise ValueError(f"the {name} of the picture must be a number of pixels, not {text!r:.60}")
+        raise ValueError(f"the {name} of the picture must be a number of pixels, not {brief(text)}")
     return int(text)
 
 
@@ -203,7 +203,7 @@ class Coco(FileSource, kind="coco"):
             return ()
         path = Path(name).expanduser()
         if not path.is_file():
-            raise ValueError(f"there is no file {name!r}")
+            raise ValueError(f"there is no file {brief(name)}")
         return (path,)
 
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
@@ -263,7 +263,7 @@ def _coco(
         for key, name, known in (("image_id", image, images), ("category_id", category, names)):
             if name not in known:
                 raise ValueError(
-                    f"{str(path)!r}: annotations.{number} has the {key} {brief(name)}, which is not in the file"
+                    f"{brief(path)}: annotations.{number} has the {key} {brief(name)}, which is not in the file"
                 )
         left, top, width, height = annotation["bbox"]
         edges, crowd = [left, top, left + width, top + height], bool(annotation.get("iscrowd"))

@@ -10,6 +10,7 @@ from typing import ClassVar, NamedTuple, Self
 
 from pydantic import model_validator
 
+from ...core.spec import brief
 from ..files.compressed import open_bytes
 from ..holdout import HoldOutSource
 from ..source import SPLITS, Example, Skipped, Split, Table
@@ -104,7 +105,7 @@ def _records(path: Path, member: str, size: int, mtime_ns: int) -> dict[str, Rec
         if at:
             name, *about = header.split() or [""]
             if not name or name in records:
-                problem = f"the name {name!r} occurs twice" if name else "a header without a name"
+                problem = f"the name {brief(name)} occurs twice" if name else "a header without a name"
                 raise ValueError(f"{where}, line {at:,}: {problem}")
             records[name] = Record(tuple(about), "".join(symbols), at)
         header, at, symbols = line[1:], n, []
@@ -120,7 +121,7 @@ def _file(name: str) -> tuple[Path, str]:
         if place.suffix == ".zip" and place.is_file():
             return place, path.relative_to(place).as_posix()
     if not path.is_file():
-        raise ValueError(f"there is no file {str(path)!r}")
+        raise ValueError(f"there is no file {brief(path)}")
     return path, ""
 
 
@@ -132,13 +133,13 @@ def _content(path: Path, member: str) -> bytes:
             size = archive.getinfo(member).file_size
             if size > _LARGEST:
                 raise ValueError(
-                    f"{member!r} in {str(path)!r} is of {size:,} bytes; unpack it and give the file itself"
+                    f"{brief(member)} in {brief(path)} is of {size:,} bytes; unpack it and give the file itself"
                 )
             return archive.read(member)
     except KeyError:
-        raise ValueError(f"{str(path)!r} has no {member!r}") from None
+        raise ValueError(f"{brief(path)} has no {brief(member)}") from None
     except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
-        raise ValueError(f"{str(path)!r} can't be read as an archive: {error}") from None
+        raise ValueError(f"{brief(path)} can't be read as an archive: {error}") from None
 
 
 def _split(records: dict[str, Record]) -> dict[Split, tuple[str, ...]]:
@@ -188,7 +189,7 @@ class _Sequences:
     def _beside(records: dict[str, Record], name: str, size: int, where: str, what: str) -> str:
         """The symbols of another file for the same sequence."""
         if name not in records:
-            raise ValueError(f"{where}: the {what} have no {name!r}")
+            raise ValueError(f"{where}: the {what} have no {brief(name)}")
         symbols = records[name].symbols
         if len(symbols) != size:
             raise ValueError(f"{where}: {size} symbols have {len(symbols)} in the {what}; there has to be one for each")

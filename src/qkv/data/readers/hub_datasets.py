@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ...core.spec import Spec, nearest
+from ...core.spec import Spec, brief, nearest
 from ..optional_libraries import optional_library
 from ..source import Example, Skipped, Split, Table
 from ..tables import StreamTable
@@ -146,7 +146,7 @@ def part_of(spec: Datasets, called: str) -> Any:
     if called in splits:
         return splits[called]
     if "[" not in called or spec.streaming or _saved(spec):
-        raise ValueError(f"{spec.path} has no split {called!r}; {nearest(called, splits)}")
+        raise ValueError(f"{spec.path} has no split {brief(called)}; {nearest(called, splits)}")
     return _load(spec, called)
 
 
@@ -165,7 +165,7 @@ def _load(spec: Datasets, called: str | None = None) -> Any:
 
 
 def _library(path: str | None) -> ModuleType:
-    return optional_library("datasets", f"reading the dataset {path!r}", "datasets")
+    return optional_library("datasets", f"reading the dataset {brief(path)}", "datasets")
 
 
 @contextlib.contextmanager
@@ -175,4 +175,4 @@ def _one_sentence_errors(path: str | None) -> Iterator[None]:
         yield
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(f"the library datasets can't open {path!r}: {reason}") from error
+        raise ValueError(f"the library datasets can't open {brief(path)}: {reason}") from error

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ...core.shuffle import text_hash
+from ...core.spec import brief
 from ..files.inside import inside
 from ..files.json_lines import json_field
 from ..files.text_files import NamedRecords
@@ -42,11 +43,11 @@ class Captions(NamedRecords, kind="captions"):
         """The example in a line's JSON value, or why it is skipped."""
         image, answer = json_field(record, self.image_field), json_field(record, self.answer_field)
         if image is None or answer is None:
-            raise ValueError(f"{where}, has no text {self.image_field if image is None else self.answer_field!r}")
+            raise ValueError(f"{where}, has no text {brief(self.image_field if image is None else self.answer_field)}")
         if not answer.strip():
             return Skipped("with an empty answer")
         file = inside(folder, image, f"{where}: {self.image_field}", "data.images=FOLDER names another")
         if not file.is_file():
-            raise ValueError(f"{where}: there is no picture {str(file)!r}; set data.images to its folder")
+            raise ValueError(f"{where}: there is no picture {brief(file)}; set data.images to its folder")
         question = json_field(record, self.question_field) or ""
         return {"image": file, "question": question.strip(), "answer": answer.strip(), "where": where}

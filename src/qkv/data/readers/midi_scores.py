@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
+from ...core.spec import brief
 from ..files.compressed import bare_name
 from ..files.json_lines import json_file
 from ..holdout import FileSource
@@ -57,7 +58,7 @@ class MidiScores(FileSource, kind="scores"):
             return (path,)
         files = sorted(file for file in path.rglob("*") if file.suffix.lower() in (".mid", ".midi"))
         if not files:
-            raise ValueError(f"{str(path)!r} holds no file that ends in .mid or .midi")
+            raise ValueError(f"{brief(path)} holds no file that ends in .mid or .midi")
         return tuple(files)
 
     def gives(self, split: Split) -> bool:
@@ -74,7 +75,7 @@ class MidiScores(FileSource, kind="scores"):
         pieces = _part(content, split) if isinstance(content, dict) else content
         if not isinstance(pieces, list):
             names = f" for {' or '.join(_SPLITS[split])}" if isinstance(content, dict) else ""
-            raise ValueError(f"{str(paths[0])!r} has {type(pieces).__name__} in place of a list of pieces{names}")
+            raise ValueError(f"{brief(paths[0])} has {type(pieces).__name__} in place of a list of pieces{names}")
         return self._chord_table(paths[0], pieces)
 
     def _own(self, split: Split) -> list[Any] | None:
@@ -114,7 +115,7 @@ def _frame(chord: Any, where: str) -> Frame:
     notes: list[Any] = chord if isinstance(chord, list) else [None]
     if any(not isinstance(n, int) or not (n == _REST or LOWEST <= n <= HIGHEST) for n in notes):
         raise ValueError(
-            f"{where}: a chord is a list of numbers from {LOWEST} to {HIGHEST}, or {_REST}, not {chord!r:.60}"
+            f"{where}: a chord is a list of numbers from {LOWEST} to {HIGHEST}, or {_REST}, not {brief(chord)}"
         )
     return frame_of(n for n in notes if n != _REST)
 

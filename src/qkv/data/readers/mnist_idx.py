@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.spec import brief
 from ..files.compressed import open_bytes
 from ..media.image_files import stamp_of
 from ..source import Split
@@ -41,7 +42,7 @@ class Idx(ImageSource, kind="idx"):
         starts = {"train": ("train",), "validation": ("val",), "test": ("t10k", "test")}[split]
         files = sorted(file for start in starts for file in folder.glob(f"{start}*images*")) if folder.is_dir() else []
         if split == "train" and not files:
-            raise ValueError(f"there is no file train*images* in {str(folder)!r}")
+            raise ValueError(f"there is no file train*images* in {brief(folder)}")
         return files[0] if files else None
 
 
@@ -49,14 +50,14 @@ class Idx(ImageSource, kind="idx"):
 def _idx(path: Path, stamp: tuple[int, int]) -> ArrayStore:
     images = _read_idx(path)
     if images.ndim != 3:
-        raise ValueError(f"{str(path)!r} has {images.ndim} axes; images have three")
+        raise ValueError(f"{brief(path)} has {images.ndim} axes; images have three")
     beside = [path.with_name(name) for name in _label_names(path.name)]
     file = next((file for file in beside if file.is_file()), None)
     if file is None:
-        raise ValueError(f"{str(path)!r} has no labels beside it; they are looked for in {beside[0].name}")
+        raise ValueError(f"{brief(path)} has no labels beside it; they are looked for in {beside[0].name}")
     labels = _read_idx(file)
     if labels.shape != images.shape[:1]:
-        raise ValueError(f"{str(path)!r} holds {len(images):,} images and {file.name} {len(labels):,} labels")
+        raise ValueError(f"{brief(path)} holds {len(images):,} images and {file.name} {len(labels):,} labels")
     return ArrayStore(str(path), images[:, None], list(map(str, labels.tolist())), None)
 
 
@@ -73,17 +74,17 @@ def _read_idx(path: Path) -> NDArray[np.uint8]:
     data = open_bytes(path)
     if len(data) < 4 or bytes(data[:3]) != b"\0\0\x08":
         raise ValueError(
-            f"{str(path)!r} is not an IDX file of bytes: it begins with {bytes(data[:3]).hex()}, not 000008"
+            f"{brief(path)} is not an IDX file of bytes: it begins with {bytes(data[:3]).hex()}, not 000008"
         )
     axes = data[3]
     if axes > _MOST_AXES:
-        raise ValueError(f"{str(path)!r} has {axes} axes by its header; images have three")
+        raise ValueError(f"{brief(path)} has {axes} axes by its header; images have three")
     if len(data) < 4 + 4 * axes:
-        raise ValueError(f"{str(path)!r} is truncated")
+        raise ValueError(f"{brief(path)} is truncated")
     shape = tuple(np.frombuffer(data, ">u4", axes, 4).astype(int).tolist())
     count = int(np.prod(shape, dtype=object))
     if count != len(data) - 4 - 4 * axes:
         raise ValueError(
-            f"{str(path)!r} has {' × '.join(map(str, shape))} bytes by its header, but holds {len(data) - 4 - 4 * axes:,}"
+            f"{brief(path)} has {' × '.join(map(str, shape))} bytes by its header, but holds {len(data) - 4 - 4 * axes:,}"
         )
     return np.frombuffer(data, np.uint8, count, 4 + 4 * axes).reshape(shape)

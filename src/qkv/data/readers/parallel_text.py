@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ..files.compressed import bare_name
 from ..files.csv_header import check_names, short
 from ..files.csv_tsv import Cells, no_record, notes_of
@@ -150,7 +150,7 @@ class Pairs(TextFiles, kind="pairs"):
             return "tsv"
         if form is None:
             raise ValueError(
-                f"{str(path)!r} is neither .tsv, .csv, .jsonl nor .parquet by its name, and its first line has no tab; give "
+                f"{brief(path)} is neither .tsv, .csv, .jsonl nor .parquet by its name, and its first line has no tab; give "
                 "data.format or data.sep, or two files as data.source and data.target"
             )
         return form
@@ -192,7 +192,7 @@ def _aligned(source: Lines, target: Lines, references: Sequence[Lines], tag: str
     for other in (target, *references):
         if len(other) != len(source):
             raise ValueError(
-                f"{str(source.path)!r} has {len(source):,} lines but {str(other.path)!r} has {len(other):,}; line n of one "
+                f"{brief(source.path)} has {len(source):,} lines but {brief(other.path)} has {len(other):,}; line n of one "
                 "must translate line n of the other"
             )
     return ComputedTable(len(source), lambda i: pair(source[i], target[i], tag, [lines[i] for lines in references]))
@@ -206,7 +206,7 @@ class _Table:
         columns = spec.source_column, spec.target_column
         named = any(isinstance(column, str) for column in (*columns, *spec.reference_columns))
         if named and spec.header is False:
-            raise ValueError(f"data.header=false says that {str(cells.path)!r} has no names; number its columns from 0")
+            raise ValueError(f"data.header=false says that {brief(cells.path)} has no names; number its columns from 0")
         self._names = cells.names(True if named else spec.header)
         self._numbered = not (named or (columns == (None, None) and {"source", "target"} <= set(self._names)))
         if spec.strict:
@@ -222,12 +222,12 @@ class _Table:
         if source is None and target is None and {"source", "target"} <= set(names):
             return names.index("source"), names.index("target")
         if self._width < 2:
-            raise ValueError(f"{str(self._cells.path)!r} has one column, and a pair has two; see data.format")
+            raise ValueError(f"{brief(self._cells.path)} has one column, and a pair has two; see data.format")
         if (source is None or target is None) and self._width > 2:
             there = f" ({', '.join(short(names))})" if names else ""
             one, other = names[-2:] if names else (0, 1)
             raise ValueError(
-                f"{str(self._cells.path)!r} has {self._width} columns{there}, so name the two to read: "
+                f"{brief(self._cells.path)} has {self._width} columns{there}, so name the two to read: "
                 f"data.source_column={one} data.target_column={other}"
             )
         first, second = (None if column is None else self._place(column) for column in (source, target))
@@ -247,16 +247,17 @@ class _Table:
         if isinstance(column, str):
             if self._names.count(column) > 1:
                 raise ValueError(
-                    f"{str(self._cells.path)!r} has {self._names.count(column)} columns {column!r}; rename one, or number "
+                    f"{brief(self._cells.path)} has {self._names.count(column)} columns {brief(column)}; rename "
+                    "one, or number "
                     "the columns from 0"
                 )
             if column not in self._names:
                 raise ValueError(
-                    f"{str(self._cells.path)!r} has no column {column!r}; {nearest(column, short(self._names))}"
+                    f"{brief(self._cells.path)} has no column {brief(column)}; {nearest(column, short(self._names))}"
                 )
             return self._names.index(column)
         if not 0 <= column < self._width:
-            raise ValueError(f"{str(self._cells.path)!r} has no column {column}: it has {self._width}, numbered from 0")
+            raise ValueError(f"{brief(self._cells.path)} has no column {column}: it has {self._width}, numbered from 0")
         return column
 
     def __len__(self) -> int:

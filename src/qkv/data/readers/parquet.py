@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+from ...core.spec import brief
 from ..files.compressed import existing
 from ..files.parquet import SUFFIX, ParquetRows
 from ..holdout import FileSource
@@ -38,7 +39,7 @@ class Parquet(RowSource, FileSource, kind="parquet"):
             return (existing(path),) if own else ()
         files = sorted(file for file in path.glob(f"*{SUFFIX}") if file.is_file())
         if not files:
-            raise ValueError(f"there is no file *{SUFFIX} in {str(path)!r}")
+            raise ValueError(f"there is no file *{SUFFIX} in {brief(path)}")
         if own and split != "train":
             return tuple(files)
         return tuple(file for file in files if _split_of(file) == split)

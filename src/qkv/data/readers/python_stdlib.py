@@ -10,7 +10,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from ...core.shuffle import text_hash
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ..files.documents import FileDocument
 from ..source import Source, Split, Table
 from ..tables import ConcatTable
@@ -34,7 +34,7 @@ class StandardLibrary(Source, kind="stdlib"):
         existing = {_package(name) for name in _modules()} if self.packages else set()
         for package in self.packages:
             if package not in existing:
-                raise ValueError(f"the standard library has no {package!r}; {nearest(package, sorted(existing))}")
+                raise ValueError(f"the standard library has no {brief(package)}; {nearest(package, sorted(existing))}")
         return self
 
     @property
@@ -76,7 +76,7 @@ def _modules() -> tuple[str, ...]:
         if not _LEFT_OUT & set(name.parts) and path.stat().st_size and _is_text(path):
             names.append(name.as_posix())
     if not names:
-        raise ValueError(f"this Python has no standard-library sources in {str(folder)!r}")
+        raise ValueError(f"this Python has no standard-library sources in {brief(folder)}")
     return tuple(names)
 
 

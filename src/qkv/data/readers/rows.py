@@ -133,7 +133,7 @@ class RowSource(HoldOutSource):
         for name in flat(columns):
             top = name.partition(".")[0]
             if top not in existing:
-                raise ValueError(f"{where} has no column {top!r}; {nearest(top, existing)}")
+                raise ValueError(f"{where} has no column {brief(top)}; {nearest(top, existing)}")
         return columns
 
     def reader(
@@ -250,7 +250,7 @@ class RowReader:
         elif column.partition(".")[0] in row:
             value = json_value(row, column)
         else:
-            raise ValueError(f"{where} has no column {column!r}; {nearest(column, row)}")
+            raise ValueError(f"{where} has no column {brief(column)}; {nearest(column, row)}")
         names = self.class_names.get(column)
         return value if names is None else _named(value, names)
 

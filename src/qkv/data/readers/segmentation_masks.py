@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.shuffle import text_hash
+from ...core.spec import brief
 from ..holdout import FileSource
 from ..media.exif import DrawnOn
 from ..media.image_files import SUFFIXES, is_wanted
@@ -59,7 +60,7 @@ class Masks(FileSource, kind="masks"):
             first = images.get(alone[0]) or masks[alone[0]]
             missing = "mask" if alone[0] in images else "picture"
             raise ValueError(
-                f"{str(first)!r} has no {missing} of its name ({len(alone):,} such files); add or move them"
+                f"{brief(first)} has no {missing} of its name ({len(alone):,} such files); add or move them"
             )
         about = {} if self.drawn_on is None else {"drawn_on": self.drawn_on}
         return [
@@ -71,15 +72,15 @@ class Masks(FileSource, kind="masks"):
 def _by_stem(folder: Path) -> dict[str, Path]:
     """The images of a folder by file name without suffix."""
     if not folder.is_dir():
-        raise ValueError(f"there is no folder {str(folder)!r}; pictures and masks need folders of their own")
+        raise ValueError(f"there is no folder {brief(folder)}; pictures and masks need folders of their own")
     files: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         if is_wanted(path.name, SUFFIXES):
             if path.stem in files:
-                raise ValueError(f"{str(path)!r} and {files[path.stem].name!r} have one name; remove one of them")
+                raise ValueError(f"{brief(path)} and {brief(files[path.stem].name)} have one name; remove one of them")
             files[path.stem] = path
     if not files:
-        raise ValueError(f"there is no picture in {str(folder)!r}")
+        raise ValueError(f"there is no picture in {brief(folder)}")
     return files
 
 

@@ -11,6 +11,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from ...core.shuffle import text_hash
+from ...core.spec import brief
 from ..files.cache import Stamp, stamp_of
 from ..files.compressed import PACKED, bare_name
 from ..files.documents import PIECE, FileDocument, block_documents, line_documents
@@ -80,14 +81,14 @@ class Text(TextFiles, kind="text"):
         if path.is_file():
             return [path]
         if not path.is_dir():
-            raise ValueError(f"there is no file or folder {str(path)!r}")
+            raise ValueError(f"there is no file or folder {brief(path)}")
         endings = (*self.suffixes, *(suffix + packed for suffix in self.suffixes for packed in PACKED))
         files = sorted(file for file in path.rglob("*") if file.name.endswith(endings) and file.is_file())
         filled = [file for file in files if file.stat().st_size]
         if not filled:
             state = "only empty files" if files else "no file"
             raise ValueError(
-                f"{str(path)!r} holds {state} with the suffix {' or '.join(self.suffixes)}; see `suffixes`"
+                f"{brief(path)} holds {state} with the suffix {' or '.join(self.suffixes)}; see `suffixes`"
             )
         return filled
 

@@ -10,7 +10,7 @@ from typing import Any
 from babel import localedata
 from babel.core import Locale, UnknownLocaleError
 
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 
 
 def _codes(text: str) -> tuple[str, ...]:
@@ -44,7 +44,7 @@ def open_locale(name: str) -> Locale:
         known = Locale.parse(name.replace("-", "_"))
     except (ValueError, UnknownLocaleError):
         names = sorted(localedata.locale_identifiers())
-        raise ValueError(f"CLDR has no locale {name!r}; {nearest(name.replace('-', '_'), names)}") from None
+        raise ValueError(f"CLDR has no locale {brief(name)}; {nearest(name.replace('-', '_'), names)}") from None
     locale = Locale(known.language, known.territory, known.script, known.variant)
     own: MutableMapping[Any, Any] = copy.deepcopy(localedata.load(str(locale)))
     vars(locale)["_Locale__data"] = localedata.LocaleDataDict(own)

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ..source import Example, Split
 from .base import HashSplitSource, hashed_split
 
@@ -62,7 +62,7 @@ class ListOps(HashSplitSource, kind="listops"):
             raise ValueError(f"operations are some of {', '.join(OPERATIONS)}")
         for name in names:
             if name not in OPERATIONS:
-                raise ValueError(f"there is no operation {name!r}; {nearest(name, OPERATIONS)}")
+                raise ValueError(f"there is no operation {brief(name)}; {nearest(name, OPERATIONS)}")
         return names
 
     @model_validator(mode="after")
@@ -144,7 +144,7 @@ def read(text: str) -> Tree:
         elif len(token) == 1 and token.isdigit():
             stack[-1][1].append(int(token))
         else:
-            raise ValueError(f"{text[:60]!r} is not a ListOps expression: unexpected {token!r}")
+            raise ValueError(f"{text[:60]!r} is not a ListOps expression: unexpected {brief(token)}")
     if len(stack) != 1 or len(stack[0][1]) != 1:
         raise ValueError(f"{text[:60]!r} is not one ListOps expression: a bracket is open, or there are several")
     tree: Tree = stack[0][1][0]

@@ -12,7 +12,7 @@ from babel.core import Locale
 from pydantic import Field, field_validator
 
 from ...core.shuffle import mix, text_hash
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ..source import SPLITS, Example, Source, Split, Table
 from ..tables import ComputedTable
 from .base import distinct_examples
@@ -57,7 +57,7 @@ class Localise(Source, kind="localise"):
     def _known_domains(cls, domains: tuple[str, ...]) -> tuple[str, ...]:
         for domain in domains:
             if domain not in DOMAINS:
-                raise ValueError(f"there is no domain {domain!r}; {nearest(domain, DOMAINS)}")
+                raise ValueError(f"there is no domain {brief(domain)}; {nearest(domain, DOMAINS)}")
         return tuple(dict.fromkeys(domains))
 
     @property
@@ -116,7 +116,9 @@ class Voice:
         self._forms = {forms[0].domain: forms for forms in self.domains}
         if not self.held_out_domains:
             tried = ", ".join(domains or DOMAINS)
-            raise ValueError(f"CLDR has no phrases in {language!r} that can be held out, in {tried}; give more domains")
+            raise ValueError(
+                f"CLDR has no phrases in {brief(language)} that can be held out, in {tried}; give more domains"
+            )
 
     def _supports(self, form: Form) -> bool:
         return form.supported(self.english) and form.supported(self.locale)

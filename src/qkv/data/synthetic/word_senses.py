@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from pydantic import Field, field_validator
 
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ..source import Example, Source, Split, Table
 from .base import hashed_split
 
@@ -99,7 +99,7 @@ class Senses(Source, kind="senses"):
     def _known(cls, words: tuple[str, ...]) -> tuple[str, ...]:
         for word in words:
             if word not in WORDS:
-                raise ValueError(f"there are no sentences about {word!r}; {nearest(word, WORDS)}")
+                raise ValueError(f"there are no sentences about {brief(word)}; {nearest(word, WORDS)}")
         return words
 
     @property

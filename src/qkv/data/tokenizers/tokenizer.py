@@ -20,7 +20,7 @@ from tokenizers import models, processors
 
 from ...core.atomic import remove
 from ...core.several import shown
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from . import subword_regularization, tokenizer_json
 from .chat.conversations import Conversations
 from .chat.template import ChatTemplate
@@ -118,7 +118,7 @@ class Tokenizer:
 
     def _control(self, role: str, name: str) -> int:
         if role not in ALL_ROLES or name not in self.controls:
-            raise ValueError(f"its {role} token is {name!r}; {nearest(name, self.controls)}")
+            raise ValueError(f"its {role} token is {brief(name)}; {nearest(name, self.controls)}")
         return self.controls[name]
 
     def require(self, *roles: str) -> None:
@@ -166,7 +166,7 @@ class Tokenizer:
         try:
             return cls(*parts)
         except ValueError as error:
-            raise ValueError(f"{str(path)!r} is not a usable tokenizer: {error}") from None
+            raise ValueError(f"{brief(path)} is not a usable tokenizer: {error}") from None
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -277,7 +277,9 @@ class Tokenizer:
         """Return the id of a token of the vocabulary. Raises ValueError if it isn't there."""
         number = self.raw.token_to_id(token)
         if number is None:
-            raise ValueError(f"the tokenizer has no token {token!r}; {nearest(token, [*self.controls, *self.markers])}")
+            raise ValueError(
+                f"the tokenizer has no token {brief(token)}; {nearest(token, [*self.controls, *self.markers])}"
+            )
         return number
 
     # -- text to ids --------------------------------------------------------------------------------------------

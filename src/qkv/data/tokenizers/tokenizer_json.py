@@ -18,6 +18,7 @@ from tokenizers import AddedToken
 
 from ...core import atomic, several
 from ...core.several import shown
+from ...core.spec import brief
 from .pipelines import close_holes
 from .safety_limits import check
 
@@ -100,18 +101,18 @@ def read(path: str | Path) -> str:
     path = Path(path).expanduser()
     path = path / FILE if path.is_dir() else path
     if not path.is_file():
-        raise ValueError(f"there is no tokenizer at {str(path)!r}: give a {FILE}, or a folder with one")
+        raise ValueError(f"there is no tokenizer at {brief(path)}: give a {FILE}, or a folder with one")
     if path.stat().st_size > LARGEST_FILE:
         raise ValueError(
-            f"{str(path)!r} has {path.stat().st_size:,} bytes; the limit for a tokenizer is {LARGEST_FILE:,}"
+            f"{brief(path)} has {path.stat().st_size:,} bytes; the limit for a tokenizer is {LARGEST_FILE:,}"
         )
     data = path.read_bytes()
     if data.lstrip()[:1] != b"{":
-        raise ValueError(f"{str(path)!r} is not a {FILE}, which is a JSON object (and never a pickle)")
+        raise ValueError(f"{brief(path)} is not a {FILE}, which is a JSON object (and never a pickle)")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        raise ValueError(f"{str(path)!r} is not valid UTF-8") from None
+        raise ValueError(f"{brief(path)} is not valid UTF-8") from None
 
 
 def parse(text: str) -> Parts:
@@ -191,7 +192,8 @@ def add_tokens(raw: tokenizers.Tokenizer, tokens: Iterable[tuple[int | None, Add
         actual = raw.token_to_id(token.content)
         if wanted is not None and actual != wanted:
             raise ValueError(
-                f"the token {token.content!r} has the id {wanted:,} in its configuration, but {actual:,} in its vocabulary"
+                f"the token {brief(token.content)} has the id {wanted:,} in its configuration, but {actual:,} in "
+                "its vocabulary"
             )
 
 

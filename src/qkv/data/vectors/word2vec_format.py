@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core import atomic
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ..files.cache import Bytes
 from ..files.compressed import open_bytes
 from .word_vectors import Vectors
@@ -45,7 +45,7 @@ def read(path: str | Path, *, encoding: str = "utf-8", keep_first: bool = False)
     _check_encoding(encoding)
     data = open_bytes(path)
     if data[:2] in _UTF16:
-        raise ValueError(f"{str(path)!r} is UTF-16, which is not supported; convert it: iconv -f utf-16 -t utf-8")
+        raise ValueError(f"{brief(path)} is UTF-16, which is not supported; convert it: iconv -f utf-16 -t utf-8")
     header = _header(data)
     rows = _Rows(path, encoding, keep_first)
     if header is not None and not (header.words and 0 < header.width <= len(data)):
@@ -60,7 +60,7 @@ def read(path: str | Path, *, encoding: str = "utf-8", keep_first: bool = False)
 def as_form(name: str) -> Form:
     """A file format by its name. Raises ValueError with the nearest names."""
     if name not in get_args(Form):
-        raise ValueError(f"there is no vector file format {name!r}; {nearest(name, get_args(Form))}")
+        raise ValueError(f"there is no vector file format {brief(name)}; {nearest(name, get_args(Form))}")
     return cast("Form", name)
 
 
@@ -74,7 +74,7 @@ def write(vectors: Vectors, path: str | Path, form: Form | None = None) -> Path:
     form = as_form(form or ("binary" if path.name.removesuffix(".gz").endswith(".bin") else "word2vec"))
     for word in vectors.words:
         if not word or "\n" in word or word != word.strip(" \r\t") or (form == "binary" and " " in word):
-            raise ValueError(f"the word {word!r} can't be written to a {form} file, which could not be read back")
+            raise ValueError(f"the word {brief(word)} can't be written to a {form} file, which could not be read back")
     with atomic.replacing(path) as partial, partial.open("wb") as out:
         if path.suffix == ".gz":
             with gzip.GzipFile("", "wb", fileobj=out, mtime=0) as packed:
@@ -133,7 +133,8 @@ class _Rows:
         if not self.keep_first:
             raise self.error(
                 place,
-                f"the word {word!r} occurred in {before} already; remove one, or read the file with keep_first, which keeps "
+                f"the word {brief(word)} occurred in {before} already; remove one, or read the file with "
+                "keep_first, which keeps "
                 "the first",
             )
         self.repeated.append(word)
@@ -154,7 +155,9 @@ def _check_encoding(encoding: str) -> None:
     try:
         "".encode(encoding)
     except LookupError:
-        raise ValueError(f"there is no encoding {encoding!r}; use one that Python knows, such as latin-1") from None
+        raise ValueError(
+            f"there is no encoding {brief(encoding)}; use one that Python knows, such as latin-1"
+        ) from None
 
 
 def _header(data: Bytes) -> _Header | None:
@@ -266,7 +269,7 @@ def _numbers(fields: list[bytes], rows: _Rows, number: int) -> NDArray[np.float3
             return np.fromiter(map(float, fields), np.float32, len(fields))
     except ValueError:
         bad = next(part for part in fields if not _is_number(part))
-        raise rows.error(f"line {number:,}", f"{bad.decode('ascii', 'replace')!r} is no number") from None
+        raise rows.error(f"line {number:,}", f"{brief(bad.decode('ascii', 'replace'))} is no number") from None
 
 
 def _is_number(part: bytes) -> bool:

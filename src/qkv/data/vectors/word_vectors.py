@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from ...core.spec import counted, nearest
+from ...core.spec import brief, counted, nearest
 
 _SPELLED = 20_000  # the first words, among which similar spellings of an unknown word are searched
 
@@ -39,10 +39,10 @@ class Vectors:
             )
         if len(self.index) < len(self.words):
             twice = next(word for i, word in enumerate(self.words) if self.index[word] != i)
-            raise ValueError(f"the word {twice!r} occurs twice; every word has one vector")
+            raise ValueError(f"the word {brief(twice)} occurs twice; every word has one vector")
         bad = np.flatnonzero(~np.isfinite(self.array).all(1))
         if len(bad):
-            raise ValueError(f"the vector of {self.words[bad[0]]!r} holds a number that is not finite")
+            raise ValueError(f"the vector of {brief(self.words[bad[0]])} holds a number that is not finite")
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -63,7 +63,7 @@ class Vectors:
         """The vector of a word. Raises ValueError with words that are spelled like it."""
         row = self.index.get(word)
         if row is None:
-            raise ValueError(f"there is no vector for {word!r}; {nearest(word, self.words[:_SPELLED])}")
+            raise ValueError(f"there is no vector for {brief(word)}; {nearest(word, self.words[:_SPELLED])}")
         return self.array[row]
 
     @cached_property

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from ...core.spec import SCHEMA
+from ...core.spec import SCHEMA, brief
 from ...data.tokenizers.tokenizer import Tokenizer
 from ...generation import Generation
 from ...nn.models.base import ModelSpec
@@ -63,7 +63,7 @@ def read_config(path: Path) -> tuple[Any, Use]:
     data = read_json(path)
     if not isinstance(data, dict) or data.get("model_type") != MODEL_TYPE or not isinstance(data.get("qkv"), dict):
         model_type = data.get("model_type") if isinstance(data, dict) else None
-        raise ValueError(f"{path} is not qkv's: its model_type is {model_type!r}, not {MODEL_TYPE!r}")
+        raise ValueError(f"{path} is not qkv's: its model_type is {brief(model_type)}, not {MODEL_TYPE!r}")
     try:
         spec = ModelSpec.from_dict(data["qkv"])
     except ValueError as error:
@@ -105,7 +105,7 @@ def check_task(task: Any, spec: ModelSpec, where: Path | str) -> None:
     """Raise ValueError where a model can't have this task."""
     if task not in get_args(Use) or (task == "translate") != spec.is_encoder_decoder:
         fits = [use for use in get_args(Use) if (use == "translate") == spec.is_encoder_decoder]
-        raise ValueError(f"{where}: the task {task!r} is not one for this model; there is {', '.join(fits)}")
+        raise ValueError(f"{where}: the task {brief(task)} is not one for this model; there is {', '.join(fits)}")
 
 
 def check_fit(tokenizer: Tokenizer, spec: ModelSpec, where: str) -> None:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ...core.spec import brief
 from ...nn.models.heads.sequence import SentenceVector
 from ...training.checkpoints.weights import replace_tensors
 from ..hub.files import PICKLE, open_weights
@@ -189,7 +190,9 @@ def of_a_tuned_model(folder: Path, head: Any) -> list[str]:
     if left_out:
         notes.append(f"Its modules {', '.join(left_out)} are left out: training compares the pooled vectors.")
     if default is not None:
-        notes.append(f"Its default prompt {prompts[default]!r} begins texts to embed, and none that are trained on.")
+        notes.append(
+            f"Its default prompt {brief(prompts[default])} begins texts to embed, and none that are trained on."
+        )
     if settings.get("do_lower_case"):
         notes.append("It lower-cases texts to embed, and none that are trained on.")
     if (longest := settings.get("max_seq_length")) is not None:

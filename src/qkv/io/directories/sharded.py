@@ -10,6 +10,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from ...core.spec import brief
 from ...training.checkpoints.streaming import Later, stream_tensors
 from ..hub.files import INDEX, WEIGHTS
 from ..hub.names import Names, StoredPlace
@@ -81,7 +82,7 @@ def parsed(size: int | str) -> int:
     match = re.fullmatch(r"\s*([\d_]+(?:\.\d+)?)\s*([KMG]I?B|)\s*", str(size).upper())
     count = int(float(match[1]) * UNITS[match[2]]) if match else 0
     if count < 1:
-        raise ValueError(f"the size of a shard is a number of bytes such as 5GB or 500MiB, not {size!r}")
+        raise ValueError(f"the size of a shard is a number of bytes such as 5GB or 500MiB, not {brief(size)}")
     return count
 
 

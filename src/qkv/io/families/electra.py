@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from ...core.spec import brief
 from ...nn.models.heads.sequence import SequenceClassifier
 from ...nn.models.heads.text import LanguageModel, Span, TokenClassifier, Transform
 from ...nn.models.transformer import Transformer
@@ -31,7 +32,7 @@ def electra(
     elif head == "discriminator":
         changes["head"] = TokenClassifier(transform=Transform(activation=sizes["activation"], norm="none"))
     elif head is not None:
-        raise ValueError(f"head is 'discriminator', 'generator' or None, not {head!r}")
+        raise ValueError(f"head is 'discriminator', 'generator' or None, not {brief(head)}")
     return spec.replace(changes)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ...core.spec import brief
 from ...nn.attention.multi_head import Attention
 from ...nn.layers.feedforward import Activation, FeedForward
 from ...nn.layers.norm import LayerNorm
@@ -165,7 +166,7 @@ class RopeOrAlibi(Rope):
             return {"alibi": False, **super().write(value, sizes)}
         wanted = scaled_alibi(sizes["d_model"] // sizes["n_heads"])
         if value != wanted:
-            raise ValueError(f"its ALiBi is {wanted!r}, and this model's {value!r}")
+            raise ValueError(f"its ALiBi is {brief(wanted)}, and this model's {brief(value)}")
         return {"alibi": True}
 
 

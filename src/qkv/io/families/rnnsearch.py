@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from ...core.spec import brief
 from ...nn.attention.scores import Additive
 from ...nn.layers.rnn import Cell
 from ...nn.models.heads.text import LanguageModel
@@ -44,7 +45,7 @@ def rnnsearch(
     if d_a is not None:
         if not isinstance(getattr(attention, "score", None), Additive):
             raise ValueError(
-                f"d_a is the width of an additive score, and the context {attention!r} has none; leave it out"
+                f"d_a is the width of an additive score, and the context {brief(attention)} has none; leave it out"
             )
         attention = attention.replace({"score.d_a": d_a})
     return Recurrent(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...core.spec import brief
 from ...nn.attention.multi_head import Attention
 from ...nn.layers.feedforward import Activation, FeedForward
 from ...nn.layers.norm import LayerNorm
@@ -114,7 +115,9 @@ class Width:
     def read(self, config: Config) -> int:
         width, pooled = config["hidden_size"], config["pooler_output_size"]
         if pooled not in (None, width):
-            raise ValueError(f"pooler_output_size={pooled!r} is not built here; what is, is hidden_size, {width!r}")
+            raise ValueError(
+                f"pooler_output_size={brief(pooled)} is not built here; what is, is hidden_size, {brief(width)}"
+            )
         return width
 
     def write(self, value: int, sizes: Mapping[str, Any]) -> dict[str, Any]:

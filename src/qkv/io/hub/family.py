@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ...core.spec import Spec, nearest
+from ...core.spec import Spec, brief, nearest
 from ...nn.attention.multi_head import Attention
 from ...nn.layers.embedding import Embedding
 from ...nn.models.heads.sequence import SequenceClassifier
@@ -172,7 +172,7 @@ class Family:
         cls, sizes, differences = self.nearest(spec)
         if differences:
             path, (theirs, ours) = next(iter(differences.items()))
-            raise ValueError(f"{self.model_type} has {path} = {theirs!r}, and this model {ours!r}")
+            raise ValueError(f"{self.model_type} has {path} = {brief(theirs)}, and this model {brief(ours)}")
         return cls, sizes
 
     def nearest(self, spec: Transformer) -> tuple[str, dict[str, Any], dict[str, tuple[Any, Any]]]:

@@ -74,7 +74,7 @@ class Safetensors:
             for name, stored in tensors.items():
                 if name in self.stored:
                     raise ValueError(
-                        f"{name!r} is in {self.stored[name].path.name} and in {path.name}, of {path.parent}"
+                        f"{brief(name)} is in {self.stored[name].path.name} and in {path.name}, of {path.parent}"
                     )
                 self.stored[name] = stored
         self.shapes: Mapping[str, Shape] = {name: stored.shape for name, stored in self.stored.items()}
@@ -166,11 +166,11 @@ def _sharded(folder: Path) -> Safetensors:
     for path, names in shards.items():
         for name in names:
             if name not in weights.stored or weights.stored[name].path != path:
-                raise ValueError(f"{folder / INDEX} says that {name!r} is in {path.name}, and it is not")
+                raise ValueError(f"{folder / INDEX} says that {brief(name)} is in {path.name}, and it is not")
     listed = {name for names in shards.values() for name in names}
     for name, stored in weights.stored.items():
         if name not in listed:
-            raise ValueError(f"{stored.path} holds {name!r}, which {INDEX} does not list")
+            raise ValueError(f"{stored.path} holds {brief(name)}, which {INDEX} does not list")
     return weights
 
 
@@ -272,7 +272,7 @@ def _check_entry(entry: Mapping[str, Any]) -> None:
     begin, end = entry["data_offsets"]
     numbers = [begin, end, *entry["shape"]]
     if entry["dtype"] not in DTYPES:
-        raise ValueError(f"the dtype {entry['dtype']!r} is not read here")
+        raise ValueError(f"the dtype {brief(entry['dtype'])} is not read here")
     if any(type(n) is not int or n < 0 for n in numbers) or begin > end:
         raise ValueError("an entry is out of range")
     if math.prod(entry["shape"]) * DTYPES[entry["dtype"]].itemsize != end - begin:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...core.spec import brief
 from .values import Either, Flag, List, Maybe, Real, StringKind, ValueKind, Whole, shown
 
 Config = Mapping[str, Any]
@@ -245,7 +246,7 @@ def _check_built(generation: Config, is_encoder_decoder: bool) -> None:
         value = generation.get(key)
         if value is not None and value != neutral:
             raise ValueError(
-                f"the generation setting {key}={shown(value)} is not built here; remove it, or make it {neutral!r}"
+                f"the generation setting {key}={shown(value)} is not built here; remove it, or make it {brief(neutral)}"
             )
 
 

@@ -6,6 +6,7 @@ import re
 from functools import partial
 from pathlib import Path
 
+from ...core.spec import brief
 from .files import INDEX, PICKLE, PICKLE_INDEX, WEIGHTS
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -31,7 +32,7 @@ def download(name: str, revision: str | None = None, allow_pickle: bool = False)
         import huggingface_hub
     except ImportError:
         raise ValueError(
-            f"there is no directory {name!r}, and to get it from the Hub takes huggingface_hub: pip install 'qkv[hub]'"
+            f"there is no directory {brief(name)}, and to get it from the Hub takes huggingface_hub: pip install 'qkv[hub]'"
         ) from None
     try:
         get = partial(huggingface_hub.snapshot_download, name, revision=revision, ignore_patterns=["*/*"])
@@ -42,8 +43,10 @@ def download(name: str, revision: str | None = None, allow_pickle: bool = False)
             get(allow_patterns=[f"*_{kind}/{file}" for kind in MODULES for file in files], ignore_patterns=None)
         return Path(get(allow_patterns=[*SETTINGS, *wanted]))
     except (OSError, ValueError) as error:  # the library's own errors are of these kinds
-        at = f" at revision {revision!r}" if revision else ""
-        raise ValueError(f"there is no directory {name!r}, and the Hub did not give it{at}: {_why(error)}") from None
+        at = f" at revision {brief(revision)}" if revision else ""
+        raise ValueError(
+            f"there is no directory {brief(name)}, and the Hub did not give it{at}: {_why(error)}"
+        ) from None
 
 
 def _why(error: Exception) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from .values import shown
 
 Config = Mapping[str, Any]
@@ -72,7 +72,9 @@ class Key:
         if self.values is not None:
             theirs = [theirs for theirs, ours in self.values.items() if ours == value]
             if not theirs:
-                raise ValueError(f"{self.key} has no {value!r}; {nearest(str(value), map(str, self.values.values()))}")
+                raise ValueError(
+                    f"{self.key} has no {brief(value)}; {nearest(str(value), map(str, self.values.values()))}"
+                )
             value = theirs[0]
         return {self.key: value}
 
@@ -190,4 +192,4 @@ def check_claimed(config: Config, fields: tuple[Field, ...], harmless: Mapping[s
             near = nearest(key[:80], claimed)
             raise ValueError(f"the key {shown(key)} ({shown(value)}) is not known here; {near}")
         if harmless[key] is not ANY and value != harmless[key]:
-            raise ValueError(f"{key}={shown(value)} is not built here; what is, is {harmless[key]!r}")
+            raise ValueError(f"{key}={shown(value)} is not built here; what is, is {brief(harmless[key])}")

@@ -14,7 +14,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from .transforms import SAME, Shape, TensorTransform
 
 
@@ -117,7 +117,7 @@ class Names:
         known = {name for entry in entries for name in entry.ours}
         for name in shapes:
             if name not in known:
-                raise ValueError(f"the table of names has no row for {name!r}")
+                raise ValueError(f"the table of names has no row for {brief(name)}")
         return cls(shapes, alias, entries, tuple(_regex(row.theirs) for row in table if not row.ours))
 
     def written(self) -> Iterator[StoredPlace]:

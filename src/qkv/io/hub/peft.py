@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ...core import expressions
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ...nn.layers.linear import Linear
 from ...nn.layers.lora import AdapterSize, LoRA, LoRALinear, layers
 from .names import Names, StoredPlace, listed
@@ -116,7 +116,7 @@ def to_theirs(
         turned.add(part.turned)
     if ours:
         raise ValueError(
-            f"qkv has no PEFT name for the adapter of {next(iter(ours))!r} in this family; save the whole model"
+            f"qkv has no PEFT name for the adapter of {brief(next(iter(ours)))} in this family; save the whole model"
         )
     return _config(spec, ranks, scales, turned, base, task), tensors
 
@@ -169,15 +169,15 @@ def read_config(config: Any) -> LoRA:
     """The spec that an `adapter_config.json` describes. Raises ValueError naming what it asks for and is not here."""
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         kind = config.get("peft_type") if isinstance(config, dict) else config
-        raise ValueError(f"it is an adapter of the type {kind!r}, and only 'LORA' is known here")
+        raise ValueError(f"it is an adapter of the type {brief(kind)}, and only 'LORA' is known here")
     start = str(config.get("init_lora_weights") or "")
     if start.lower().startswith(_CHANGING):
         raise ValueError(
-            f"it began as {start!r}, which changes the weights of the model it belongs to: merge it with peft"
+            f"it began as {brief(start)}, which changes the weights of the model it belongs to: merge it with peft"
         )
     for key, value in config.items():
         if key not in _BESIDE and value not in (None, False, "none", [], {}):
-            raise ValueError(f"it sets {key!r} to {str(value)[:60]}, which is not known here: merge it with peft")
+            raise ValueError(f"it sets {brief(key)} to {str(value)[:60]}, which is not known here: merge it with peft")
     return LoRA(
         rank=config.get("r", 8),
         alpha=config.get("lora_alpha", 8),
@@ -218,7 +218,7 @@ def sizes(
         adapted |= {ours: (size, a, rows) for ours, rows in zip(part.ours, part.split(b), strict=True)}
     if spare:
         first = min(spare)
-        raise ValueError(f"{first!r} belongs to no linear layer of this model; {nearest(_module(first), known)}")
+        raise ValueError(f"{brief(first)} belongs to no linear layer of this model; {nearest(_module(first), known)}")
     if not adapted:
         raise ValueError("its configuration targets no linear layer for which it has tensors")
     _tell(beside, without)

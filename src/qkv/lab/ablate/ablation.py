@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self, cast, get_args
 from pydantic import Field
 
 from ...core import several, yamls
-from ...core.spec import Spec, short
+from ...core.spec import Spec, brief, short
 from ...runs.compare import by_length, complexity  # noqa: F401  (registers their kinds of measures)
 from ...runs.compare.measures import Measure
 from ...runs.recipes.overrides import warn_of_overruled, without_replaced
@@ -32,7 +32,7 @@ def as_budget(name: str) -> Budget:
     """The budget of this name. Raises ValueError for another name."""
     known = get_args(Budget)
     if name not in known:
-        raise ValueError(f"--budget is {', '.join(known[:-1])} or {known[-1]}, not {name!r}")
+        raise ValueError(f"--budget is {', '.join(known[:-1])} or {known[-1]}, not {brief(name)}")
     return cast(Budget, name)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.several import path as path_of
-from ...core.spec import counted
+from ...core.spec import brief, counted
 
 Values = NDArray[np.float64]
 FLOPS_PER_PARAMETER = 6.0  # and token of training: 2 forward and 4 backward (Kaplan et al. 2020, §2.1)
@@ -128,4 +128,4 @@ def _number(path: Path, line: int, row: Mapping[str, str], name: str) -> float:
     try:
         return float(row[name])
     except (TypeError, ValueError):
-        raise ValueError(f"{path}, line {line}: {name} is {row[name]!r}, not a number") from None
+        raise ValueError(f"{path}, line {line}: {name} is {brief(row[name])}, not a number") from None

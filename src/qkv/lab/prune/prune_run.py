@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...core import several
 from ...core.atomic import check_replaceable, check_room, replacing_folder
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ...io.directories.layout import MODEL, RUN, SHRUNK, Contents, refuse, write_text
 from ...nn.activations import Zero, intervene
 from ...nn.models.transformer import TransformerModel
@@ -87,7 +87,7 @@ def prune(
     folder, changes = several.path(out, "out"), several.texts(changes, "changes")
     measure: By = by or "gradient"
     if measure not in METHODS:
-        raise ValueError(f"there is no measure of importance {by!r}; {nearest(measure, METHODS)}")
+        raise ValueError(f"there is no measure of importance {brief(by)}; {nearest(measure, METHODS)}")
     chosen = job.check(heads, keep, neurons, layers, rank)
     if by is not None and chosen is not None:
         raise ValueError(

@@ -70,14 +70,16 @@ class Ladder(Spec):
         for size in sizes or ():
             match = _SIZE.fullmatch(size)
             if match is None or "0" in match.groups():
-                raise ValueError(f"a size is the width and the number of layers, such as 64x2, not {size!r}")
+                raise ValueError(f"a size is the width and the number of layers, such as 64x2, not {brief(size)}")
         return sizes
 
     @field_validator("rate")
     @classmethod
     def _known(cls, rate: str) -> str:
         if rate != "constant" and _RULE.fullmatch(rate) is None:
-            raise ValueError(f"rate is constant, or a power of the width such as width^-1 or width^-0.5, not {rate!r}")
+            raise ValueError(
+                f"rate is constant, or a power of the width such as width^-1 or width^-0.5, not {brief(rate)}"
+            )
         return rate
 
     @property

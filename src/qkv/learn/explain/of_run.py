@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import torch
 
+from ...core.spec import brief
 from ...io.directories.adapters import load_adapter
 from ...io.directories.layout import ADAPTER
 from ...nn.layers.lora import layers, unmerge
@@ -85,7 +86,7 @@ def subject(
     text_model = run.text_model
     ids = text_model.encode(text)
     if not ids:
-        raise ValueError(f"the text {text!r} has no tokens; give a longer one")
+        raise ValueError(f"the text {brief(text)} has no tokens; give a longer one")
     tokenizer, reader = text_model.tokenizer, text_model.reader
     pairs = run.model.is_encoder_decoder
     if target is not None and not pairs:

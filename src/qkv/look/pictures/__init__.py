@@ -8,6 +8,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from ...core.spec import brief
+
 Draw = Callable[[Mapping[str, Any]], Markup]
 
 _KINDS: dict[str, Draw] = {}
@@ -29,5 +31,5 @@ def draw(picture: Mapping[str, Any]) -> Markup:
     if kind not in _KINDS and importlib.util.find_spec(f"{__name__}.{kind}") is not None:
         importlib.import_module(f"{__name__}.{kind}")  # a built-in kind is in the file of its name
     if kind not in _KINDS:
-        raise ValueError(f"there is no kind of picture {kind!r}; known are {', '.join(sorted(_KINDS)) or 'none'}")
+        raise ValueError(f"there is no kind of picture {brief(kind)}; known are {', '.join(sorted(_KINDS)) or 'none'}")
     return _KINDS[kind](picture)

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from torch import Tensor, nn
 
 from ...core.atomic import write_file
+from ...core.spec import brief
 from ..html import PAGE, render
 from . import picture, word_picture
 from .attention import AttentionGroup
@@ -55,7 +56,9 @@ class InputView:
         for group in self.groups:
             if name in (None, group.name):
                 return group
-        raise ValueError(f"there is no attention {name!r}; this figure has {', '.join(g.name for g in self.groups)}")
+        raise ValueError(
+            f"there is no attention {brief(name)}; this figure has {', '.join(g.name for g in self.groups)}"
+        )
 
     def token(self, axis: str, index: int) -> str:
         """Return the label of a token, or its number if it is not on display."""
@@ -177,7 +180,7 @@ def check_suffix(path: str | Path) -> Path:
     """Return a path that a figure can be saved to. Raises ValueError for another suffix."""
     path = Path(path)
     if path.suffix not in (".html", ".json", ".svg", ".png"):
-        raise ValueError(f"a figure is saved as .html, .json, .svg or .png, not {path.suffix or path.name!r}")
+        raise ValueError(f"a figure is saved as .html, .json, .svg or .png, not {brief(path.suffix or path.name)}")
     return path
 
 

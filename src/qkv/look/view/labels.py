@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from ...core.spec import brief
 from ...data.tokenizers.tokenizer import Tokenizer
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
@@ -78,7 +79,7 @@ def find_word(word: str, labels: Sequence[str]) -> list[int]:
                 break
     if not places:
         shown = " ".join(labels[:40])
-        raise ValueError(f"no tokens on display spell the word {word!r}; choose a word of these: {shown}")
+        raise ValueError(f"no tokens on display spell the word {brief(word)}; choose a word of these: {shown}")
     return sorted(set(places))
 
 

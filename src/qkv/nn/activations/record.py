@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ...core import several
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ..attention import tap
 from ..kernels.request import Request
 from .hooks import attached, observed
@@ -30,7 +30,7 @@ class Activations(Mapping[str, Tensor]):
     def __getitem__(self, name: str) -> Tensor:
         if name not in self._values:
             why = "was not recorded" if name in self._known else "does not exist in this model"
-            raise KeyError(f"{name!r} {why}; {nearest(name, self._values or self._known)}")
+            raise KeyError(f"{brief(name)} {why}; {nearest(name, self._values or self._known)}")
         value = self._values[name]
         if not isinstance(value, Tensor):
             value = self._values[name] = value()

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ...core.layout import Layout
+from ...core.spec import brief
 from ..kernels import backends, quantized_kv, reference
 from ..kernels.plain import in_forward_mode
 from ..kernels.plan import Plan
@@ -226,13 +227,15 @@ def layouts_of(
     if kv_layout is None:
         if t != s and (pattern.positional or isinstance(bias, Bias) or layout is not None):
             raise ValueError(
-                f"{t} queries and {s} keys: their relative positions are unknown, and {pattern!r} with a layout or a "
+                f"{t} queries and {s} keys: their relative positions are unknown, and {brief(pattern)} with a layout or a "
                 "position bias depends on them; give layout= and kv_layout="
             )
         kv_layout = layout if layout is not None else Layout.full(s, device=k.device)
         layout = layout or kv_layout if t == s else layout
     elif layout is None and (pattern.positional or isinstance(bias, Bias)):
-        raise ValueError(f"kv_layout= was given without layout=, which {pattern!r} needs for the queries; give both")
+        raise ValueError(
+            f"kv_layout= was given without layout=, which {brief(pattern)} needs for the queries; give both"
+        )
     return layout or Layout.full(t, device=q.device), kv_layout
 
 

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from ...core.layout import Layout
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ..kernels.block_map import block_map
 from ..patterns.basic import Full, Pattern
 from ..positions.base import Bias
@@ -53,7 +53,7 @@ class RingSchedule:
         if self.shards < 1 or self.length < 1:
             raise ValueError(f"{self.length} tokens can't be split over {self.shards} shards: both must be at least 1")
         if self.order not in get_args(Order):
-            raise ValueError(f"there is no order {self.order!r}; {nearest(self.order, list(get_args(Order)))}")
+            raise ValueError(f"there is no order {brief(self.order)}; {nearest(self.order, list(get_args(Order)))}")
 
     @property
     def chunk(self) -> int:

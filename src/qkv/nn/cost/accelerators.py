@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from .hardware import available
 from .throughput import peak_flops
 
@@ -91,7 +91,7 @@ def accelerator(given: str | Mapping[str, Any], device: torch.device | None = No
             return measured(device or torch.device("cpu"))
         if given not in KNOWN:
             raise ValueError(
-                f"there is no hardware {given!r}; {nearest(given, [*KNOWN, THIS])}; or describe it: "
+                f"there is no hardware {brief(given)}; {nearest(given, [*KNOWN, THIS])}; or describe it: "
                 '--hardware \'{"bf16": 1e15, "bandwidth": 3e12, "memory": 80e9}\''
             )
         return KNOWN[given]
@@ -103,13 +103,13 @@ def _described(given: Mapping[str, Any]) -> Accelerator:
     precisions = ("fp32", "tf32", "bf16", "fp8", "int8")
     unknown = next((key for key in given if key not in (*named, *precisions)), None)
     if unknown is not None:
-        raise ValueError(f"hardware has no {unknown!r}; {nearest(unknown, [*sorted(named), *precisions])}")
+        raise ValueError(f"hardware has no {brief(unknown)}; {nearest(unknown, [*sorted(named), *precisions])}")
     numbers = {key: value for key, value in given.items() if key != "name"}
     wrong = next(
         (k for k, v in numbers.items() if isinstance(v, bool) or not isinstance(v, int | float) or v <= 0), None
     )
     if wrong is not None:
-        raise ValueError(f"{wrong} of the hardware is a positive number, not {numbers[wrong]!r}")
+        raise ValueError(f"{wrong} of the hardware is a positive number, not {brief(numbers[wrong])}")
     missing = next((key for key in ("bandwidth", "memory") if key not in given), None)
     if missing is not None or not set(given) & set(precisions):
         raise ValueError(

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, fx
 
 from ...core.layout import View
+from ...core.spec import brief
 from ..patterns.basic import Pattern
 
 _aten = torch.ops.aten
@@ -57,12 +58,12 @@ def rule(pattern: Pattern, n_axes: int, device: torch.device) -> Rule:
     try:
         traced = make_fx(allowed)(*ones)
     except Exception as error:
-        raise ValueError(f"{pattern!r} can't be traced for one pair ({error})") from error
+        raise ValueError(f"{brief(pattern)} can't be traced for one pair ({error})") from error
     _unstack(traced.graph)
     tables = _fold(traced)
     strange = [node.target for node in traced.graph.nodes if node.op == "call_function" and not _is_plain(node.target)]
     if strange:
-        raise ValueError(f"{pattern!r} is more than arithmetic on one pair: it calls {strange[0]}")
+        raise ValueError(f"{brief(pattern)} is more than arithmetic on one pair: it calls {strange[0]}")
     traced.recompile()
     forward = type(traced).forward
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from ...core.spec import Spec
+from ...core.spec import Spec, brief
 from ..patterns.basic import Causal, Pattern
 from ..positions.base import PositionModule
 from .eviction import EvictingSlotTable
@@ -198,7 +198,7 @@ class EvictingCache(CacheKind):
         if pattern != Causal():
             raise ValueError(
                 f"the cache {self.kind!r} evicts tokens for each head separately and needs layers with the pattern causal() "
-                f"or a causal window, not {pattern!r}; use another cache"
+                f"or a causal window, not {brief(pattern)}; use another cache"
             )
 
     @property

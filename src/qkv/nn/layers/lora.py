@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...core.several import shown
-from ...core.spec import Spec, nearest
+from ...core.spec import Spec, brief, nearest
 from .dropout import dropout
 from .linear import Linear, product
 from .quantized import QuantizedMatrix, dense, quantized
@@ -169,7 +169,8 @@ def matching(model: nn.Module, patterns: Iterable[str]) -> list[str]:
         own = {name for name in known if fnmatchcase(name, pattern)}
         if not own:
             raise ValueError(
-                f"adapter.layers: {pattern!r} matches no linear layer of this model (embeddings, output heads and experts "
+                f"adapter.layers: {brief(pattern)} matches no linear layer of this model (embeddings, output heads "
+                "and experts "
                 f"do not count); {nearest(pattern, known)}"
             )
         matches |= own
@@ -180,7 +181,9 @@ def _parameters(model: nn.Module, pattern: str) -> list[nn.Parameter]:
     named = dict(model.named_parameters(remove_duplicate=False))
     matches = [parameter for name, parameter in named.items() if fnmatchcase(name, pattern)]
     if not matches:
-        raise ValueError(f"adapter.train: {pattern!r} matches no parameter of this model; {nearest(pattern, named)}")
+        raise ValueError(
+            f"adapter.train: {brief(pattern)} matches no parameter of this model; {nearest(pattern, named)}"
+        )
     return matches
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ...core.layout import Layout
-from ...core.spec import Cost, Spec
+from ...core.spec import Cost, Spec, brief
 from . import summary
 from .initialization import Initialization
 
@@ -141,7 +141,9 @@ class ModelModule(nn.Module):
     def recompute(self, policy: str) -> None:
         """Set the activation checkpointing policy. Raises ValueError for any but `none`: there are no blocks."""
         if policy != "none":
-            raise ValueError(f"recompute={policy!r}: a {self.spec.kind} model has no blocks to recompute; leave it out")
+            raise ValueError(
+                f"recompute={brief(policy)}: a {self.spec.kind} model has no blocks to recompute; leave it out"
+            )
 
 
 def _tie_again(model: ModelModule, keys: object) -> None:

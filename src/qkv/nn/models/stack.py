@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from ...core.extras import Extras, Record, Reporter
 from ...core.layout import Layout
 from ...core.ranks import BeginSplit, StackPart, TokenSplit
-from ...core.spec import Cost, Spec
+from ...core.spec import Cost, Spec, brief
 from ..attention.multi_head import Mixer, Pass
 from ..kernels.plan import Plan
 from ..kv_cache.cache import Cache
@@ -233,7 +233,7 @@ def _check_heads(spec: Stack, scheme: Position, position: PositionModule, d_mode
     name = f"{name}.blocks.{spec.blocks.index(blocks[0])}" if own else name
     if own and does(position, "embed"):
         raise ValueError(
-            f"{name}.position {scheme!r} is added to the input, which only the stack's position can be; give the block "
+            f"{name}.position {brief(scheme)} is added to the input, which only the stack's position can be; give the block "
             "rotary or biased positions, or none"
         )
     turns = _turns(position)
@@ -242,23 +242,23 @@ def _check_heads(spec: Stack, scheme: Position, position: PositionModule, d_mode
     if (turns or biases) and unequal:
         shown = ", ".join(f"{h} of width {d}" for h, d in sorted(heads))
         equal = "equal heads" if biases else "heads of equal width"
-        raise ValueError(f"{name}.position {scheme!r} needs blocks with {equal}, but there are {shown}")
+        raise ValueError(f"{name}.position {brief(scheme)} needs blocks with {equal}, but there are {shown}")
     mixers = [block.attention for block in blocks if "attention" in block.sublayers()]
     if turns and mixers and not heads:
         raise ValueError(
-            f"{name}.position {scheme!r} rotates heads, and no block of this stack has any; take none, sinusoidal or "
+            f"{name}.position {brief(scheme)} rotates heads, and no block of this stack has any; take none, sinusoidal or "
             "learned positions"
         )
     tied = next((mixer for mixer in mixers if mixer.ties_queries_and_keys), None)
     if tied is not None and (does(position, "rotate_queries") or does(position, "rotate_keys")):
         raise ValueError(
-            f"{name}.position {scheme!r} rotates queries and keys differently, and in {tied.kind} they are the same "
+            f"{name}.position {brief(scheme)} rotates queries and keys differently, and in {tied.kind} they are the same "
             "vectors; take rotary positions"
         )
     unbiased = next((mixer for mixer in mixers if not mixer.adds_bias), None)
     if biases and unbiased is not None:
         raise ValueError(
-            f"{name}.position {scheme!r} is added to the scores of token pairs, which {unbiased.kind} does not have; "
+            f"{name}.position {brief(scheme)} is added to the scores of token pairs, which {unbiased.kind} does not have; "
             "take none, sinusoidal, learned or rotary positions (or set `adds_bias = True` in a mixer of your own whose "
             "module adds run.bias)"
         )

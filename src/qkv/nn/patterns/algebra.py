@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ...core.atomic import write_file
 from ...core.layout import Layout, View
-from ...core.spec import Spec
+from ...core.spec import Spec, brief
 from . import counts, pictures
 from .intervals import BlockMask, Interval, both, either
 
@@ -162,7 +162,7 @@ class Pattern(Spec, role="pattern"):
     def picture(self, n: int | Layout = 32, cell: int = 8, format: Literal["svg", "png"] = "svg") -> str | bytes:
         """The mask as SVG text or PNG bytes with cells of `cell` pixels: a row for each query, a column for each key."""
         if format not in ("svg", "png"):
-            raise ValueError(f"format must be 'svg' or 'png', not {format!r}")
+            raise ValueError(f"format must be 'svg' or 'png', not {brief(format)}")
         mask = self.mask(n)
         return pictures.svg(mask, str(self), cell) if format == "svg" else pictures.png(mask, cell)
 
@@ -170,7 +170,7 @@ class Pattern(Spec, role="pattern"):
         """Write the picture to a file, as SVG or PNG by its suffix. Raises ValueError for other suffixes."""
         ending = Path(path).suffix.lower()
         if ending not in (".svg", ".png"):
-            raise ValueError(f"the file name of a picture must end in .svg or .png, not {str(path)!r}")
+            raise ValueError(f"the file name of a picture must end in .svg or .png, not {brief(path)}")
         data = self.picture(n, cell).encode() if ending == ".svg" else self.picture(n, cell, format="png")
         write_file(Path(path), data)
 

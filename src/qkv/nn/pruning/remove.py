@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core.spec import Spec, nearest
+from ...core.spec import Spec, brief, nearest
 from ..layers.quantized import check_not_quantized
 from ..models.build import build
 from ..models.transformer import Transformer, TransformerModel
@@ -50,7 +50,9 @@ def remove_neurons(model: TransformerModel, neurons: Mapping[str, Sequence[int]]
     state, changes = tensors_of(model), dict[str, Any]()
     for name, indices in neurons.items():
         if name not in sizes:
-            raise ValueError(f"there is no feed-forward layer {name!r} with neurons to remove; {nearest(name, sizes)}")
+            raise ValueError(
+                f"there is no feed-forward layer {brief(name)} with neurons to remove; {nearest(name, sizes)}"
+            )
         outside = next((i for i in indices if not 0 <= i < sizes[name]), None)
         if outside is not None:
             raise ValueError(f"{name} has neurons 0 to {sizes[name] - 1}; there is no {outside}")
@@ -75,7 +77,7 @@ def remove_layers(model: TransformerModel, layers: Mapping[str, Iterable[int]]) 
     stacks = dict(spec.stacks())
     for name, indices in layers.items():
         if name not in stacks:
-            raise ValueError(f"there is no stack {name!r}; {nearest(name, stacks)}")
+            raise ValueError(f"there is no stack {brief(name)}; {nearest(name, stacks)}")
         blocks = stacks[name].blocks
         outside = next((i for i in indices if not 0 <= i < len(blocks)), None)
         if outside is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ..attention.multi_head import Attention, MultiHeadAttention
 from ..layers.feedforward import FeedForwardNet
 from ..layers.quantized import check_not_quantized
@@ -87,7 +87,7 @@ def check_heads(model: nn.Module, heads: Heads) -> dict[str, list[int]]:
     layers, checked = attention_layers(model), dict[str, list[int]]()
     for name, indices in heads.items():
         if name not in layers:
-            raise ValueError(f"there is no attention layer {name!r}; {nearest(name, layers)}")
+            raise ValueError(f"there is no attention layer {brief(name)}; {nearest(name, layers)}")
         layer, chosen = layers[name], sorted(set(indices))
         outside = next((h for h in chosen if not 0 <= h < layer.n_heads), None)
         if outside is not None:

@@ -18,7 +18,7 @@ from ...core.metrics.base import Metric as TaskMetric
 from ...core.metrics.base import model_outputs
 from ...core.metrics.extremes import Extremes, Ranking
 from ...core.ranks import ALONE, Ranks, in_turns
-from ...core.spec import counted, nearest
+from ...core.spec import brief, counted, nearest
 from ...data.batching.settings import Batching
 from ...data.loader.stream import Stream, stream
 from ...data.source import SPLITS, Example, Source, Split, Table
@@ -489,7 +489,7 @@ def evaluate_run(
     )
     chosen = next((name for name in SPLITS if name == split), None)
     if chosen is None:
-        raise ValueError(f"there is no split {split!r}; {nearest(split, SPLITS)}")
+        raise ValueError(f"there is no split {brief(split)}; {nearest(split, SPLITS)}")
     most = recipe.evaluation.test_examples if max_examples is None else max_examples
     limit = None if most == "all" else most
     generation = run.generation if num_beams is None else run.settings(num_beams=num_beams)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ...core import several
+from ...core.spec import brief
 from ...data.tokenizers.tokenizer import Tokenizer
 from ...io.directories.build import build
 from ...io.directories.hub_save import in_hub_form
@@ -230,5 +231,6 @@ def _check_read_back(
     differences = difference(family.spec(read), family.spec(architecture.as_written(config)))
     for path, (theirs, ours) in differences.items():
         raise ValueError(
-            f"llama.cpp's {architecture.name} has {path} = {theirs!r}, and this model {ours!r}, for which GGUF has no key"
+            f"llama.cpp's {architecture.name} has {path} = {brief(theirs)}, and this model {brief(ours)}, for which "
+            "GGUF has no key"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ...core.spec import brief
 from ...data.tokenizers.tokenizer import Tokenizer
 from .loaded import LoadedModel
 from .text import TextModel
@@ -38,5 +39,5 @@ def _difference(mine: Tokenizer, theirs: Tokenizer) -> str | None:
         return f"its vocabulary has {len(other)} tokens, not {len(own)}"
     for i, token in sorted(own.items()):
         if other.get(i) != token:
-            return f"token {i} is {other.get(i)!r}, not {token!r}"
+            return f"token {i} is {brief(other.get(i))}, not {brief(token)}"
     return None

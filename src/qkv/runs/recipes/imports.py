@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.installed_parts import ADDED_PATHS
+from ...core.spec import brief
 
 Consent = Callable[[Sequence[str], str], None]
 
@@ -31,7 +32,7 @@ def imports_of(tree: Any, absolute: bool = True) -> tuple[str, ...]:
     names = tree.get("imports") if isinstance(tree, dict) else None
     names = [names] if isinstance(names, str) else names or []
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
-        raise ValueError(f"imports is a list of modules, such as [my_package.parts] or [parts.py], not {names!r}")
+        raise ValueError(f"imports is a list of modules, such as [my_package.parts] or [parts.py], not {brief(names)}")
     return tuple(dict.fromkeys(_absolute(name) if absolute else name for name in names))
 
 
@@ -50,7 +51,7 @@ def import_named(names: Iterable[str], where: str) -> None:
     names = missing(names)
     for name in names:
         if not name.isprintable():  # in a terminal it could hide the question
-            raise ValueError(f"{where} imports {name!r}, which is not the name of a module")
+            raise ValueError(f"{where} imports {brief(name)}, which is not the name of a module")
     if names and consent is not None:
         consent(names, where)
     for name in names:
@@ -69,7 +70,9 @@ def import_module(name: str) -> str:
     """
     path = _path(name)
     if not _is_file(name) and ("" in name.split(".") or os.sep in name):
-        raise ValueError(f"{name!r} is not a module; give a name such as my_package.parts, or a file such as parts.py")
+        raise ValueError(
+            f"{brief(name)} is not a module; give a name such as my_package.parts, or a file such as parts.py"
+        )
     if _is_file(name):
         if not path.is_file():
             raise ValueError(f"there is no file {name} to import")

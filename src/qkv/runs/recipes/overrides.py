@@ -125,6 +125,6 @@ def _put(node: Any, path: list[str], key: str, value: Any) -> dict[str, Any]:
         node = {}
     if not isinstance(node, dict):
         parent = ".".join(key.split(".")[: -len(path)])
-        raise ValueError(f"{key} can't be set, because {parent} is {node!r} and has no keys; set {parent} itself")
+        raise ValueError(f"{key} can't be set, because {parent} is {brief(node)} and has no keys; set {parent} itself")
     head, *rest = path
     return {**node, head: _put(node.get(head), rest, key, value) if rest else value}

@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 from typing import Any, Protocol
 
+from ...core.spec import brief
 from ...data.readers.dataset_series import DatasetSeries
 from ...data.readers.hub_datasets import Datasets
 from ...data.source import Source
@@ -34,7 +35,8 @@ def beside(tree: dict[str, Any], file: Path) -> dict[str, Any]:
         absolute = file.absolute().parent / path
         if not _exists(absolute) and _exists(path):
             warnings.warn(
-                f"{name!r} of {file} is not beside that recipe; using the one in the current directory", stacklevel=2
+                f"{brief(name)} of {file} is not beside that recipe; using the one in the current directory",
+                stacklevel=2,
             )
             absolute = path.absolute()
         return os.path.normpath(absolute) if is_path or _exists(absolute) else name
@@ -59,7 +61,8 @@ def _expanded(name: str) -> Path:
     except RuntimeError:
         user = Path(name).parts[0]
         raise ValueError(
-            f"{name!r} names the home of {user[1:]!r}, who is not a user of this machine; give the full path, or ./{name} "
+            f"{brief(name)} names the home of {brief(user[1:])}, who is not a user of this machine; give the full "
+            f"path, or ./{name} "
             f"for a folder named {user}"
         ) from None
 

@@ -217,7 +217,8 @@ class Recipe(Spec):
         right = self.training.mode if higher is None else "max" if higher else "min"
         if right != self.training.mode:
             raise ValueError(
-                f"training.mode is {self.training.mode!r}, but {'higher' if higher else 'lower'} {self.training.metric} is "
+                f"training.mode is {brief(self.training.mode)}, but {'higher' if higher else 'lower'} "
+                f"{self.training.metric} is "
                 f"better; give training.mode={right}"
             )
         if self.task is None:

@@ -6,6 +6,8 @@ Lightning.
 
 from __future__ import annotations
 
+from ...core.spec import brief
+
 _MODEL = {
     "model.d_model": "hidden_size n_embd embed_dim dim model_dim embedding_dim",
     "model.n_layers": "num_hidden_layers num_layers n_layer layers",
@@ -139,4 +141,4 @@ def elsewhere(name: str) -> str | None:
 def recipe_for(name: str) -> str | None:
     """A clause that names the recipe for a task or a data set; None if the name is unknown."""
     found = RECIPES.get(name.lower().replace("_", "-"))
-    return None if found is None else f"the recipe for it is {found!r}"
+    return None if found is None else f"the recipe for it is {brief(found)}"

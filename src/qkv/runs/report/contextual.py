@@ -9,6 +9,7 @@ import torch
 from markupsafe import Markup
 
 from ...core.layout import Layout
+from ...core.spec import brief
 from ...data.source import Example
 from ...data.synthetic.word_senses import Senses
 from ...data.tokenizers.tokenizer import Tokenizer
@@ -131,5 +132,5 @@ def _place(tokenizer: Tokenizer, row: Sequence[int], word: str) -> int:
     pieces = [piece.strip("▁#") for piece in tokenizer.tokens(row)]
     ends = [i for i in range(len(row)) if any("".join(pieces[j : i + 1]) == word for j in range(i + 1))]
     if not ends:
-        raise ValueError(f"the tokenizer does not give the word {word!r} back in pieces; use kind: word")
+        raise ValueError(f"the tokenizer does not give the word {brief(word)} back in pieces; use kind: word")
     return ends[0]

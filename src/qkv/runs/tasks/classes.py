@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from ...core.batch import Batch
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ...data.classes import class_name
 from ...data.source import Example, OnError, Skipped
 from ...data.task import Task
@@ -32,7 +32,7 @@ def known_class(example: Example, classes: Sequence[str], on_error: OnError) -> 
     name = class_name(example["label"])
     if name in classes:
         return np.int64(classes.index(name))
-    problem = f"the class {name!r} is not in the training data; {nearest(str(name), classes)}"
+    problem = f"the class {brief(name)} is not in the training data; {nearest(str(name), classes)}"
     return skip_or_raise(
         example, on_error, f"{problem}; give it examples to learn from", "of a class unseen in training"
     )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...core.batch import IGNORE, Batch
-from ...core.spec import counted
+from ...core.spec import brief, counted
 from ...data.holdout import HoldOutSource
 from ...data.loader.stream import stream
 from ...data.source import SPLITS, TEXTS, Example, Skipped, Source, Split, Table
@@ -108,7 +108,7 @@ def first_seen(
         name: example[name] for name in (*TEXTS, "pair", "label", "score", "answer") if example.get(name) is not None
     }
     shown = " → ".join(repr(text[name]) for name in ("source", "target") if name in text)
-    shown = shown or ", ".join(f"{name} {value!r}" for name, value in text.items())
+    shown = shown or ", ".join(f"{name} {brief(value)}" for name, value in text.items())
     lines = [f"First example: {_short(shown, width)}"] if shown else []
     batching = recipe.batching.replace(workers=0, shuffle=False, over_long="cut")
     source = FixedExamples(entries=(example,))

@@ -195,7 +195,7 @@ def _with_source(
         has = ", ".join(name for name in example if name != "where") or "nothing"
         raise ValueError(
             f"the first row has {has}, and this recipe reads {', '.join(fields or missing)}; name the columns, as in "
-            f"columns={{{', '.join(f'{name!r}: …' for name in (fields or ('source', 'target')))}}}"
+            f"columns={{{', '.join(f'{brief(name)}: …' for name in (fields or ('source', 'target')))}}}"
         )
     return recipe.model_copy(update={"data": source})
 

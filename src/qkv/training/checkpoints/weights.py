@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from ...core import checksums
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ...nn.layers.lora import trained
 from ..optimizers.state import Eager
 from .slices import Parts, loaded
@@ -56,7 +56,7 @@ def load_model(model: nn.Module, tensors: Parts, where: str = "the weights") -> 
     mine = model_tensors(model)
     missing, unknown = [n for n in mine if n not in tensors], [n for n in tensors if n not in mine]
     if unknown:
-        raise ValueError(f"{where} hold {unknown[0]!r}, which this model lacks; {nearest(unknown[0], mine)}")
+        raise ValueError(f"{where} hold {brief(unknown[0])}, which this model lacks; {nearest(unknown[0], mine)}")
     if missing:
         raise ValueError(f"{where} lack {_listed(missing)}, which this model has")
     for name, tensor in mine.items():
@@ -88,7 +88,7 @@ def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Parts, where: str 
     mine = optimizer_tensors(optimizer)
     for path, tensor in tensors.items():
         if path not in mine or tuple(tensor.shape) != mine[path].shape:
-            problem = f"{where} hold {path!r} of shape {tuple(tensor.shape)}"
+            problem = f"{where} hold {brief(path)} of shape {tuple(tensor.shape)}"
             raise ValueError(f"{problem}, which doesn't fit: {_kept(mine, path.rpartition('/')[0])}")
     missing = [path for path in mine if path not in tensors]
     if missing:
@@ -100,8 +100,8 @@ def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Parts, where: str 
 def _kept(mine: Tensors, name: str) -> str:
     kept = {path.rpartition("/")[2]: tuple(t.shape) for path, t in mine.items() if path.rpartition("/")[0] == name}
     if not kept:
-        return f"this optimizer keeps nothing of {name!r}, which is not in this model or does not train"
-    return f"of {name!r} this optimizer keeps {', '.join(f'{key} {shape}' for key, shape in kept.items())}"
+        return f"this optimizer keeps nothing of {brief(name)}, which is not in this model or does not train"
+    return f"of {brief(name)} this optimizer keeps {', '.join(f'{key} {shape}' for key, shape in kept.items())}"
 
 
 def _load_unmade(optimizer: torch.optim.Optimizer, tensors: Parts, where: str) -> None:
@@ -112,7 +112,7 @@ def _load_unmade(optimizer: torch.optim.Optimizer, tensors: Parts, where: str) -
     for path, tensor in tensors.items():
         name, _, key = path.rpartition("/")
         if name not in names or torch.Size(tensor.shape) not in (shapes[name], torch.Size(())):
-            raise ValueError(f"{where} hold {path!r} of shape {tuple(tensor.shape)}, which doesn't fit this model")
+            raise ValueError(f"{where} hold {brief(path)} of shape {tuple(tensor.shape)}, which doesn't fit this model")
         states.setdefault(names[name], {})[key] = loaded(tensor)
     optimizer.load_state_dict({**optimizer.state_dict(), "state": states})
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ...core.batch import Terms
+from ...core.spec import brief
 
 Totals = Mapping[str, int] | Mapping[str, Tensor]
 """The divisor of each term's sum: the number of its items in all batches of a step, on all ranks."""
@@ -29,7 +30,7 @@ def weighed(terms: Terms, totals: Totals) -> Tensor:
     for name, term in terms.items():
         if (term.over or name) not in totals:
             raise ValueError(
-                f"the objective's term {name!r} has no count before the forward pass; its counts() must say"
+                f"the objective's term {brief(name)} has no count before the forward pass; its counts() must say"
             )
         part = term.sum * (term.weight / _divisor(totals[term.over or name], term.sum))
         loss = part if loss is None else loss + part

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from torch import nn
 
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ...nn.layers.convolution import PictureConvolution
 from ...nn.layers.embedding import InputModule
 from ...nn.models.heads.text import HeadModule
@@ -103,7 +103,7 @@ def matching(model: nn.Module, pattern: str, setting: str) -> list[nn.Parameter]
     found = [parameter for name, parameter in named if fnmatchcase(name, pattern)]
     if not found and not any(fnmatchcase(name, pattern) for name in elsewhere(model)):
         raise ValueError(
-            f"{setting} names {pattern!r}, which no parameter of this model matches; {_near(pattern, named)}"
+            f"{setting} names {brief(pattern)}, which no parameter of this model matches; {_near(pattern, named)}"
         )
     return found
 

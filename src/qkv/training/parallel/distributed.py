@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ...core.ranks import Ranks
+from ...core.spec import brief
 from ...nn.models.initialization import Draws
 from ..checkpoints.pieces import CheckpointShard, TensorPiece, shard_name
 from ..checkpoints.slices import loaded
@@ -106,7 +107,8 @@ class Distributed(Strategy):
         unknown = [name for name in names if name not in self._names[counted]]
         if unknown:
             raise ValueError(
-                f"the objective reports {unknown[0]!r} for some batches only, which scale.pipeline does not support; report "
+                f"the objective reports {brief(unknown[0])} for some batches only, which scale.pipeline does not "
+                "support; report "
                 "it for all batches, or use other axes"
             )
         return self._names[counted]

@@ -16,6 +16,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from ...core.spec import brief
+
 RANK, SIZE, LOCAL_RANK = "RANK", "WORLD_SIZE", "LOCAL_RANK"
 ADDRESS, PORT = "MASTER_ADDR", "MASTER_PORT"
 PATIENCE = 20.0  # seconds after which a rank says that it is waiting for the others
@@ -38,7 +40,7 @@ def _number(name: str, default: int) -> int:
     value = os.environ.get(name) or str(default)
     if not value.isdecimal():
         raise ValueError(
-            f"the environment variable {name} is {value!r}, and not a number as torchrun sets it; correct or unset it"
+            f"the environment variable {name} is {brief(value)}, and not a number as torchrun sets it; correct or unset it"
         )
     return int(value)
 

@@ -17,7 +17,7 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken
 
-from ....core.spec import nearest
+from ....core.spec import brief, nearest
 from ..pipelines import any_of
 from ..tokenizer_json import encoding_errors
 from .messages import ROLES, Messages, Tools, check_messages, check_tools, joined
@@ -87,7 +87,7 @@ class Conversations:
         for i, message in enumerate(checked):
             role = message["role"]
             if role not in ROLES and not any(f"{quote}{role}{quote}" in self.template.source for quote in "'\""):
-                raise ValueError(f"message {i} has the role {role!r}; {nearest(role, ROLES)}")
+                raise ValueError(f"message {i} has the role {brief(role)}; {nearest(role, ROLES)}")
             if isinstance(message.get("content"), list) and not self._reads_parts:
                 message["content"] = joined(message["content"])
             if message.get("tool_calls") and not self.template.mentions("tool_calls"):

@@ -147,7 +147,7 @@ class Program:
             times, repeated = (left, right) if isinstance(left, int) else (right, left)
             self.room(len(repeated) * max(0, times))
         elif not numbers or operator == "**" or (operator == "*" and abs(left * 1.0) * abs(right * 1.0) > 2**53):
-            raise TooMuch(f"uses {operator!r} on values for which it isn't allowed")
+            raise TooMuch(f"uses {operator[:40]!r} on values for which it isn't allowed")
 
     def _environment(self) -> jinja2.sandbox.SandboxedEnvironment:
         program = self
@@ -205,7 +205,7 @@ class Namespace(jinja2.utils.Namespace):
 
 def _check_name(name: Any) -> None:
     if isinstance(name, str) and name.startswith("_"):
-        raise jinja2.exceptions.SecurityError(f"the variable {name!r}, which begins with an underscore")
+        raise jinja2.exceptions.SecurityError(f"the variable {name[:40]!r}, which begins with an underscore")
 
 
 def _dict(*args: Any, **kwargs: Any) -> dict[Any, Any]:

@@ -18,7 +18,7 @@ from pydantic import Field, TypeAdapter
 from tokenizers import AddedToken, processors
 
 from ....core.json_files import checked
-from ....core.spec import nearest
+from ....core.spec import brief, nearest
 from ..tokenizer_json import ALL_ROLES, CHAT_TEMPLATE, Parts, TokenizerExtra, add_tokens
 from .hub_families import BY_CLASS, BY_MODEL_TYPE, GENERIC, TokenizerFamily
 
@@ -60,7 +60,7 @@ class HubConfig:
             values.setdefault(key, value)
         values |= chat_template(folder)
         ids = checked(
-            IDS, _json(folder / ADDED), f"{str(folder / ADDED)!r} must map tokens to ids, whole numbers from 0 on"
+            IDS, _json(folder / ADDED), f"{brief(str(folder / ADDED))} must map tokens to ids, whole numbers from 0 on"
         )
         model = _json(folder / MODEL)
         class_name = str(values.get("tokenizer_class") or model.get("tokenizer_class") or "").removesuffix("Fast")
@@ -211,20 +211,20 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        raise ValueError(f"{str(path)!r} is not valid JSON") from None
+        raise ValueError(f"{brief(path)} is not valid JSON") from None
     if _NOT_JSON.search(text) and not _finite(value):
-        raise ValueError(f"{str(path)!r} has a number that JSON does not have, NaN or Infinity")
+        raise ValueError(f"{brief(path)} has a number that JSON does not have, NaN or Infinity")
     if _HALF.search(text) and unwritable(json.dumps(value, ensure_ascii=False)):
-        raise ValueError(f"{str(path)!r} has half of a character, which is not valid text")
+        raise ValueError(f"{brief(path)} has half of a character, which is not valid text")
     if not isinstance(value, dict):
-        raise ValueError(f"{str(path)!r} must hold a JSON object, not a {type(value).__name__}")
+        raise ValueError(f"{brief(path)} must hold a JSON object, not a {type(value).__name__}")
     return value
 
 
 def _text(path: Path) -> str:
     if path.stat().st_size > LARGEST_CONFIG:
-        raise ValueError(f"{str(path)!r} has {path.stat().st_size:,} bytes; the limit is {LARGEST_CONFIG:,}")
+        raise ValueError(f"{brief(path)} has {path.stat().st_size:,} bytes; the limit is {LARGEST_CONFIG:,}")
     try:
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError:
-        raise ValueError(f"{str(path)!r} is not valid UTF-8") from None
+        raise ValueError(f"{brief(path)} is not valid UTF-8") from None

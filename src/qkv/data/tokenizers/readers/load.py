@@ -15,6 +15,7 @@ import tokenizers
 from tokenizers import AddedToken, normalizers, pre_tokenizers
 
 from ....core import several
+from ....core.spec import brief
 from .. import tokenizer_json
 from ..sentencepiece.model_file import Piece, PieceKind, SentencePiece, parse
 from ..sentencepiece.pipeline import pipeline
@@ -43,7 +44,7 @@ def read(path: str | Path) -> Parts:
     if path.is_dir():
         path = _find_file(path)
     elif not path.is_file():
-        raise ValueError(f"there is no tokenizer at {str(path)!r}: give {ACCEPTED}")
+        raise ValueError(f"there is no tokenizer at {brief(path)}: give {ACCEPTED}")
     if path.name in MERGES_OF.values():
         path = path.with_name(next(name for name, merges in MERGES_OF.items() if merges == path.name))
     if path.suffix == ".json" and path.name not in MERGES_OF:
@@ -57,12 +58,12 @@ def read(path: str | Path) -> Parts:
     elif path.suffix == ".txt":
         what, read_it = "vocab.txt", _from_vocab_txt
     else:
-        raise ValueError(f"{str(path)!r} is not a known kind of tokenizer file: give {ACCEPTED}")
+        raise ValueError(f"{brief(path)} is not a known kind of tokenizer file: give {ACCEPTED}")
     try:
         with library_errors():
             return read_it(path)
     except ValueError as error:
-        raise ValueError(f"{str(path)!r} is not a usable {what}: {error}") from None
+        raise ValueError(f"{brief(path)} is not a usable {what}: {error}") from None
 
 
 def _find_file(folder: Path) -> Path:
@@ -74,7 +75,7 @@ def _find_file(folder: Path) -> Path:
         return folder / SOURCE
     if len(models) > 1:
         names = ", ".join(path.name for path in models)
-        raise ValueError(f"{str(folder)!r} has several SentencePiece models ({names}): give the path of one")
+        raise ValueError(f"{brief(folder)} has several SentencePiece models ({names}): give the path of one")
     files = {
         "sentencepiece": models[:1],
         "merges": [folder / name for name in MERGES_OF],
@@ -85,7 +86,7 @@ def _find_file(folder: Path) -> Path:
     wanted = [*(files[family.files] if family else []), *(path for group in files.values() for path in group)]
     path = next((path for path in wanted if path.is_file()), None)
     if path is None:
-        raise ValueError(f"there is no tokenizer at {str(folder)!r}: give {ACCEPTED}")
+        raise ValueError(f"there is no tokenizer at {brief(folder)}: give {ACCEPTED}")
     return path
 
 
@@ -208,7 +209,7 @@ def _sentinels(model: SentencePiece, family: TokenizerFamily | None, config: Hub
     """Return T5's `<extra_id_99>` … `<extra_id_0>`, which follow the vocabulary and are in no file."""
     count = config.values.get("extra_ids", family.sentinels if family else 0)
     if not isinstance(count, int) or not 0 <= count <= 1000:
-        raise ValueError(f"its configuration has extra_ids {count!r}; give a whole number from 0 to 1000")
+        raise ValueError(f"its configuration has extra_ids {brief(count)}; give a whole number from 0 to 1000")
     known = {piece.text for piece in model.pieces}
     names = [f"<extra_id_{i}>" for i in reversed(range(count))]
     return tuple(Piece(name, 0.0, PieceKind.CONTROL) for name in names if name not in known)

@@ -10,6 +10,7 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
 from ....core.json_files import checked
+from ....core.spec import brief
 from ..pipelines import CONTINUES, LONGEST_WORD
 from .hub_config import IDS, HubConfig, unwritable
 
@@ -35,7 +36,7 @@ def read_vocab_txt(path: Path) -> Vocabulary:
     lines = _text(path).split("\n")
     for number, piece in enumerate(lines[: -1 if lines[-1] == "" else None]):
         if piece in vocabulary:
-            raise ValueError(f"line {number + 1} repeats {piece!r} of line {vocabulary[piece] + 1}")
+            raise ValueError(f"line {number + 1} repeats {brief(piece)} of line {vocabulary[piece] + 1}")
         vocabulary[piece] = number
     if not vocabulary:
         raise ValueError("it is empty")
@@ -73,7 +74,8 @@ def read_merges(path: Path, vocabulary: Mapping[str, int]) -> Merges:
         unknown = [piece for piece in (left, right, left + right) if piece not in vocabulary]
         if unknown:
             raise ValueError(
-                f"line {number} of {path.name} merges {left!r} and {right!r}, but the vocabulary has no {unknown[0]!r}"
+                f"line {number} of {path.name} merges {brief(left)} and {brief(right)}, but the vocabulary has no "
+                f"{brief(unknown[0])}"
             )
         merges.append((left, right))
     return merges
@@ -97,7 +99,7 @@ def bert(vocabulary: Vocabulary, config: HubConfig, unk: str) -> tokenizers.Toke
     If the configuration doesn't set `do_lower_case`, text is lowercased if the vocabulary has no capital letters.
     """
     if unk not in vocabulary:
-        raise ValueError(f"its vocabulary lacks the unknown token {unk!r}")
+        raise ValueError(f"its vocabulary lacks the unknown token {brief(unk)}")
     cased = any(any("A" <= letter <= "Z" for letter in piece) for piece in vocabulary if not _bracketed(piece))
     raw = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=unk, max_input_chars_per_word=LONGEST_WORD))
     raw.normalizer = normalizers.BertNormalizer(

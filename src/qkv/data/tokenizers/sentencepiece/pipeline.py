@@ -13,6 +13,7 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
+from ....core.spec import brief
 from ..pipelines import BYTES
 from .model_file import ModelType, Piece, PieceKind, SentencePiece
 
@@ -62,7 +63,7 @@ def _check(pieces: list[Piece], model: SentencePiece) -> None:
     seen: set[str] = set()
     for piece in pieces:
         if piece.text in seen:
-            raise ValueError(f"it has the piece {piece.text!r} twice")
+            raise ValueError(f"it has the piece {brief(piece.text)} twice")
         seen.add(piece.text)
     if not 0 <= model.unk_id < len(pieces) or pieces[model.unk_id].kind is not PieceKind.UNKNOWN:
         raise ValueError(f"its unknown piece has the id {model.unk_id}, which is not that of a piece of type UNKNOWN")

@@ -11,7 +11,7 @@ import tokenizers
 from pydantic import Field, field_validator, model_validator
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
-from ....core.spec import Spec
+from ....core.spec import Spec, brief
 from ..chat.template import ChatTemplate
 from ..pipelines import BYTES, any_of, close_holes
 from ..tokenizer_json import ROLES, Parts, TokenizerExtra
@@ -48,7 +48,9 @@ class TokenizerSpec(Spec, role="tokenizer"):
     def _known_name(cls, name: str | None, info: Any) -> str | None:
         allowed = ROLES[info.field_name]
         if name is not None and name not in allowed:
-            raise ValueError(f"{name!r} is not a known name for {info.field_name}; use one of {', '.join(allowed)}")
+            raise ValueError(
+                f"{brief(name)} is not a known name for {info.field_name}; use one of {', '.join(allowed)}"
+            )
         return name
 
     @field_validator("special")
@@ -56,7 +58,9 @@ class TokenizerSpec(Spec, role="tokenizer"):
     def _readable(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
             if not re.fullmatch(r"[!-~]{2,64}", name) or name in BYTES:
-                raise ValueError(f"a special token is 2 to 64 printable ASCII characters without spaces, not {name!r}")
+                raise ValueError(
+                    f"a special token is 2 to 64 printable ASCII characters without spaces, not {brief(name)}"
+                )
         return names
 
     @field_validator("chat_template")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....core.spec import nearest
+from ....core.spec import brief, nearest
 from ....nn.models.transformer import Transformer
 from ..family import Table
 from ..values import shown
@@ -316,7 +316,7 @@ def of_model_type(model_type: str) -> Architecture:
     """The architecture of a family of the Hub. Raises ValueError where qkv writes none."""
     known = {entry.model_type: entry for entry in ARCHITECTURES}
     if model_type not in known:
-        raise ValueError(f"qkv writes no GGUF files of {model_type!r}; it writes them of {', '.join(known)}")
+        raise ValueError(f"qkv writes no GGUF files of {brief(model_type)}; it writes them of {', '.join(known)}")
     return known[model_type]
 
 

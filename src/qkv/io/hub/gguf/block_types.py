@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....core.spec import nearest
+from ....core.spec import brief, nearest
 
 
 @dataclass(frozen=True)
@@ -72,5 +72,5 @@ def written_type(name: str) -> BlockType:
     kinds = {kind.name: kind for kind in WRITTEN}
     if name.lower() not in kinds:
         only_read = " (it is only read)" if name.lower() in BY_NAME else ""
-        raise ValueError(f"GGUF is not written in the type {name!r}{only_read}; {nearest(name, kinds)}")
+        raise ValueError(f"GGUF is not written in the type {brief(name)}{only_read}; {nearest(name, kinds)}")
     return kinds[name.lower()]

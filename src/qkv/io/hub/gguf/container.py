@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from ....core.several import path as path_of
+from ....core.spec import brief
 from ..transforms import Shape
 from ..values import shown
 from .block_types import BY_ID, BlockType
@@ -119,7 +120,7 @@ def read(path: Path | str) -> Tensors:
             _check_split(part, own, number, len(paths))
         for tensor in tensors:
             if tensor.name in stored:
-                raise ValueError(f"{part}: the tensor {tensor.name!r} is also in {stored[tensor.name].path.name}")
+                raise ValueError(f"{part}: the tensor {brief(tensor.name)} is also in {stored[tensor.name].path.name}")
             stored[tensor.name] = tensor
     return Tensors(paths[0], metadata, stored)
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ....core.spec import brief
 from ..values import shown
 
 Config = Mapping[str, Any]
@@ -39,7 +40,7 @@ def decimal(value: Any) -> Any:
 
 def need(metadata: Config, name: str) -> Any:
     if name not in metadata:
-        raise ValueError(f"its metadata lacks {name!r}, which a model of its architecture has")
+        raise ValueError(f"its metadata lacks {brief(name)}, which a model of its architecture has")
     return metadata[name]
 
 

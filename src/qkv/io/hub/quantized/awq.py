@@ -12,6 +12,7 @@ import torch
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
+from ....core.spec import brief
 from ....nn.quantization.formats import Packed, format_of
 from ..files import WeightFiles
 from ..transforms import Shape
@@ -37,9 +38,9 @@ class AWQ(QuantizedLayout):
         super().__init__(config)
         bits = config.get("bits", config.get("w_bit"))
         if bits != 4:
-            raise ValueError(f"bits is {bits!r}, and AWQ's weights are read with 4")
+            raise ValueError(f"bits is {brief(bits)}, and AWQ's weights are read with 4")
         if str(config.get("version", "gemm")).lower() != "gemm":
-            raise ValueError(f"version is {config['version']!r}, and AWQ's weights are read in the layout 'gemm'")
+            raise ValueError(f"version is {brief(config['version'])}, and AWQ's weights are read in the layout 'gemm'")
 
     @property
     def usual_weights(self) -> str:

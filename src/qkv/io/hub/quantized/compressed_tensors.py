@@ -17,6 +17,7 @@ from pydantic import Field, TypeAdapter
 from torch import Tensor
 from typing_extensions import TypedDict
 
+from ....core.spec import brief
 from ....nn.quantization.formats import Packed, format_of
 from ....nn.quantization.scheme import Activations
 from ..files import WeightFiles
@@ -63,7 +64,7 @@ class CompressedTensors(QuantizedLayout):
         known = {*FORMATS.values(), "naive-quantized"}
         if unknown := sorted(formats - known):
             raise ValueError(
-                f"the format {unknown[0]!r} of compressed-tensors is not read; {', '.join(sorted(known))} are"
+                f"the format {brief(unknown[0])} of compressed-tensors is not read; {', '.join(sorted(known))} are"
             )
         self.groups = list(groups.values())
 
@@ -114,7 +115,7 @@ class CompressedTensors(QuantizedLayout):
     def _bits(self, layer: str) -> int:
         bits = (self._group(layer).get("weights") or {}).get("num_bits")
         if bits not in (4, 8):
-            raise ValueError(f"{layer} has weights of {bits!r} bits, and packed weights are read with 4 or 8")
+            raise ValueError(f"{layer} has weights of {brief(bits)} bits, and packed weights are read with 4 or 8")
         return int(bits)
 
     def _group(self, layer: str) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ import torch
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
+from ....core.spec import brief
 from ....nn.quantization.formats import Packed, format_of
 from ..files import WeightFiles
 from ..transforms import Shape
@@ -35,7 +36,7 @@ class GPTQ(QuantizedLayout):
         super().__init__(config)
         bits = config.get("bits")
         if bits not in (4, 8):
-            raise ValueError(f"bits is {bits!r}, and GPTQ's weights are read with 4 or 8")
+            raise ValueError(f"bits is {brief(bits)}, and GPTQ's weights are read with 4 or 8")
         self.bits: int = bits
         self.shift = 0 if config.get("checkpoint_format") == "gptq_v2" else 1
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ....core.ranks import Ranks
-from ....core.spec import nearest
+from ....core.spec import brief, nearest
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def network(given: str | Mapping[str, Any] | None, hardware: str = "") -> Networ
     if isinstance(given, str):
         if given not in KNOWN:
             raise ValueError(
-                f"there is no network {given!r}; {nearest(given, KNOWN)}; or describe it, in ranks of a node and bytes "
+                f"there is no network {brief(given)}; {nearest(given, KNOWN)}; or describe it, in ranks of a node and bytes "
                 f"per second of a rank: --network '{EXAMPLE}'"
             )
         return KNOWN[given]
@@ -149,7 +149,7 @@ def measured(ranks: Ranks) -> Network:
 def _described(given: Mapping[str, Any]) -> Network:
     unknown = next((key for key in given if key not in _FIELDS), None)
     if unknown is not None:
-        raise ValueError(f"a network has no {unknown!r}; {nearest(unknown, _FIELDS)}")
+        raise ValueError(f"a network has no {brief(unknown)}; {nearest(unknown, _FIELDS)}")
     missing = [key for key in ("ranks", "inside", "between") if key not in given]
     if missing:
         raise ValueError(f"a network needs {' and '.join(missing)}, as in --network '{EXAMPLE}'")
@@ -158,7 +158,7 @@ def _described(given: Mapping[str, Any]) -> Network:
         (k for k, v in values.items() if isinstance(v, bool) or not isinstance(v, int | float) or v <= 0), None
     )
     if wrong is not None:
-        raise ValueError(f"{wrong} of the network is a positive number, not {values[wrong]!r}")
+        raise ValueError(f"{wrong} of the network is a positive number, not {brief(values[wrong])}")
     if values["ranks"] != int(values["ranks"]) or values["reached"] > 1:
         raise ValueError("ranks of a network is a whole number, and reached is a share of at most 1")
     return Network(

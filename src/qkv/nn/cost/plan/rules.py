@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ....core.spec import brief
+
 PipelineSchedule = Literal["1f1b", "gpipe", "interleaved-1f1b", "zb-h1"]
 ContextAttention = Literal["ring", "all-to-all", "all-gather"]
 
@@ -127,7 +129,7 @@ def check_optimizer(zero: int, kind: str, elementwise: bool) -> None:
     """Check that an optimizer works with stage 3 of ZeRO, which shards parameters."""
     if zero == 3 and not elementwise:
         raise ValueError(
-            f"the optimizer {kind!r} needs whole parameters, and zero=3 divides them; give scale.zero=2, or an "
+            f"the optimizer {brief(kind)} needs whole parameters, and zero=3 divides them; give scale.zero=2, or an "
             "element-wise optimizer such as adamw"
         )
 

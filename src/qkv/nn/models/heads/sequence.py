@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ....core.layout import Layout
-from ....core.spec import Cost
+from ....core.spec import Cost, brief
 from ...layers.dropout import dropout
 from ...layers.feedforward import ACTIVATIONS, Activation
 from ...layers.linear import Linear
@@ -131,6 +131,6 @@ def pool(hidden: Float[Tensor, "B T M"], layout: Layout, method: str) -> Float[T
         largest = hidden.masked_fill(~valid.unsqueeze(-1), -math.inf).amax(1)
         return largest.masked_fill(~valid.any(1, keepdim=True), 0.0)
     if method not in ("first", "last"):
-        raise ValueError(f"pooling is mean, max, first or last, not {method!r}")
+        raise ValueError(f"pooling is mean, max, first or last, not {brief(method)}")
     index = valid.long().argmax(1) if method == "first" else valid.shape[1] - 1 - valid.flip(1).long().argmax(1)
     return hidden[torch.arange(hidden.shape[0], device=hidden.device), index]

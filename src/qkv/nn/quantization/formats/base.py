@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ....core.spec import nearest
+from ....core.spec import brief, nearest
 
 Scales = tuple[Tensor, Tensor | None]
 """Scales as they are stored, and zero points or None; both (…, groups)."""
@@ -122,7 +122,7 @@ def _joined(tensors: Sequence[Tensor]) -> Tensor:
 def format_of(name: str) -> Format:
     """The format of a name. Raises ValueError, with the nearest names, for any other."""
     if name not in _FORMATS:
-        raise ValueError(f"there is no format of weights {name!r}; {nearest(name, _FORMATS)}")
+        raise ValueError(f"there is no format of weights {brief(name)}; {nearest(name, _FORMATS)}")
     return _FORMATS[name]
 
 

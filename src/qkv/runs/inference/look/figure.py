@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ....core import several
+from ....core.spec import brief
 from ....generation import Generation
 from ....look.analysis.head_scores import induction_scores
 from ....look.head_grid import DIVERGED
@@ -248,7 +249,7 @@ def _focus(axes: dict[str, Axis], word: str | None) -> dict[str, list[int]]:
         return {}
     if not word.strip():
         raise ValueError("the word is empty; give one of the text")
-    places, error = {}, ValueError(f"there are no words to find {word!r} in")
+    places, error = {}, ValueError(f"there are no words to find {brief(word)} in")
     for name, axis in axes.items():
         try:
             places[name] = find_word(word.strip(), axis.labels)

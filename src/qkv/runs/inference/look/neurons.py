@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ....core.layout import Layout
+from ....core.spec import brief
 from ....look.analysis.neurons import Excitation, strongest
 from ....look.view.labels import token_labels
 from ....look.view.panels import ExcitedText, Panel, texts_panel
@@ -62,7 +63,7 @@ def _parsed(run: LoadedModel, neuron: str) -> tuple[str, int, int]:
     """Stack, layer and index of a neuron's name."""
     match = _NEURON.fullmatch(neuron.strip())
     if match is None:
-        raise ValueError(f"a neuron is LAYER.INDEX, such as 1.17, or decoder.1.17, not {neuron!r}")
+        raise ValueError(f"a neuron is LAYER.INDEX, such as 1.17, or decoder.1.17, not {brief(neuron)}")
     usual = "decoder" if getattr(run.model.spec, "encoder", None) is None else "encoder"
     return match[1] or usual, int(match[2]), int(match[3])
 

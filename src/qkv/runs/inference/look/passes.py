@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ....core.layout import Grid, Layout
+from ....core.spec import brief
 from ....data.media.png import png_bytes
 from ....data.tokenizers.tokenizer import Tokenizer
 from ....generation import Generation, trace
@@ -175,7 +176,7 @@ def _translated(run: LoadedModel, text: str, target: str | None, settings: Gener
         written, panels = target_ids(text_model, target), []
         facts = [("target", text_model.tokenizer.decode(written))]
     if not written:
-        raise ValueError(f"{run.name} writes nothing for {text!r}; give an output as target")
+        raise ValueError(f"{run.name} writes nothing for {brief(text)}; give an output as target")
     read = [text_model.start or 0, *written[:-1]]
     inputs, outputs = _ids(run, source), _ids(run, read)
     recurrent = not isinstance(run.model.spec, Transformer)

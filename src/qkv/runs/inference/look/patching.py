@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ....core.spec import brief
 from ....look.analysis.patching import Metric, activation_patching
 from ....look.view.labels import token_labels
 from ....look.view.panels import Panel, heat_panel
@@ -36,12 +37,13 @@ def patching_panel(run: LoadedModel, text: str, other: str, target: str | None =
     if len(ids) != arguments[0].shape[1]:
         count = arguments[0].shape[1]
         raise ValueError(
-            f"patching puts a token of one text in the place of that of another; {text!r} has {count} tokens and {other!r} "
+            f"patching puts a token of one text in the place of that of another; {brief(text)} has {count} tokens "
+            f"and {brief(other)} "
             f"{len(ids)}, so choose texts with equally many"
         )
     if ids == arguments[0][0].tolist():
         raise ValueError(
-            f"{text!r} and {other!r} have the same tokens, so nothing tells them apart; choose another text"
+            f"{brief(text)} and {brief(other)} have the same tokens, so nothing tells them apart; choose another text"
         )
     corrupted = (torch.tensor([ids], device=model.device), *arguments[1:])
     if options or any(not isinstance(one, Tensor) for one in arguments):
@@ -58,7 +60,8 @@ def patching_panel(run: LoadedModel, text: str, other: str, target: str | None =
         columns=[one if one == two else f"{one} | {two}" for one, two in pairs],
         values=result.effect.tolist(),
         diverging=True,
-        note=f"{other!r} is read with the state of one layer and token taken from {text!r}. 1 restores the log-likelihood "
+        note=f"{brief(other)} is read with the state of one layer and token taken from {brief(text)}. 1 restores "
+        "the log-likelihood "
         f"of the output ({result.clean:.3f} nats) from that after the other text ({result.corrupted:.3f}); 0 is no change.",
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ....core.spec import nearest
+from ....core.spec import brief, nearest
 from ....data.files.csv_header import short
 from ....data.media.image_files import SUFFIXES as IMAGES
 from ....data.media.video import SUFFIXES as VIDEOS
@@ -110,7 +110,7 @@ def choose(
     if chosen:
         for name in chosen:
             if name.split(".")[0] not in names and name not in names:
-                raise ValueError(f"{str(path)!r} has no column {name!r}; {nearest(name, short(names))}")
+                raise ValueError(f"{brief(path)} has no column {brief(name)}; {nearest(name, short(names))}")
         return tuple(chosen)
     fields, columns = fields_of(run, command), found(run, command, names)
     for field, needed in fields.items():
@@ -120,7 +120,7 @@ def choose(
     if missing:
         options = " ".join("--column NAME" for needed in fields.values() if needed)
         raise ValueError(
-            f"{str(path)!r} has the columns {', '.join(short(names))}; name the one with the {' and the '.join(missing)}: "
+            f"{brief(path)} has the columns {', '.join(short(names))}; name the one with the {' and the '.join(missing)}: "
             f"{options}"
         )
     return tuple(column for column in columns.values() if column is not None)

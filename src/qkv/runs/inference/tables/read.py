@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ....core.spec import counted
+from ....core.spec import brief, counted
 from ....data.files.compressed import bare_name, open_bytes
 from ....data.files.csv_header import short
 from ....data.files.csv_tsv import Cells
@@ -65,7 +65,7 @@ def read_folder(folder: Path, run: LoadedModel) -> FileTable:
     below = [file for file in below if not any(part.startswith(".") for part in file.relative_to(folder).parts)]
     files = [file for file in below if file.suffix.lower() in suffixes]
     if not files:
-        raise ValueError(f"there is no {noun} in {str(folder)!r}; this run reads {', '.join(sorted(suffixes))}")
+        raise ValueError(f"there is no {noun} in {brief(folder)}; this run reads {', '.join(sorted(suffixes))}")
     names = [str(file) for file in files]
     others = f" ({counted(len(below) - len(files), 'other file')} left out)" if len(below) > len(files) else ""
     rows = [{"file": name} for name in names]
@@ -163,12 +163,12 @@ def _records(
     names = records.names or tuple(map(str, range(cells.width)))
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{str(path)!r} has two columns named {twice!r}; give them different names")
+        raise ValueError(f"{brief(path)} has two columns named {brief(twice)}; give them different names")
     for i, (_, row) in enumerate(records.rows):
         if len(row) > len(names) and not isinstance(row, Skipped):
             raise ValueError(
                 f"{records.where(i)} has {len(row)} cells, and the table has {len(names)} columns; quote cells that hold "
-                f"a {cells.delimiter!r}"
+                f"a {brief(cells.delimiter)}"
             )
     return records, names, cells
 

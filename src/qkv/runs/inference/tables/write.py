@@ -11,6 +11,7 @@ from typing import Any
 
 from ....core.atomic import check_above, write_file
 from ....core.json_files import dumps
+from ....core.spec import brief
 from ....data.files.records import FORMATS
 from ....data.optional_libraries import optional_library
 from ....io.directories.layout import check_own
@@ -31,7 +32,7 @@ def check_output(path: Path, inputs: Iterable[Path], overwrite: bool, more: Sequ
     """Raise ValueError if a table can't be written to `path`: it is an input, it exists, its folder does not, or its name
     shows no form, of tables or one of `more`."""
     if path.suffix.lower() not in (*FORMATS, *more):
-        raise ValueError(f"--out is a file that ends in {', '.join((*FORMATS, *more))}, not {str(path)!r}")
+        raise ValueError(f"--out is a file that ends in {', '.join((*FORMATS, *more))}, not {brief(path)}")
     if any(path.exists() and one.exists() and path.samefile(one) for one in inputs):
         raise ValueError(f"{path} is the input, which is never written over; give --out another name")
     if path.is_dir():

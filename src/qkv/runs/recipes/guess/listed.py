@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 
-from ....core.spec import counted
+from ....core.spec import brief, counted
 from ....data.files.csv_tsv import filled
 from ....data.files.records import RecordFormat
 from ....data.media.image_files import SUFFIXES as IMAGES
@@ -60,8 +60,9 @@ def _pictures(path: Path, files: Column, label: Column, count: int, notes: tuple
     images = [PurePosixPath(name) for name in files.filled if (path.parent / name).is_file()]
     if not images:
         return (
-            f"its column {files.name} names pictures, such as {files.filled[0]!r}, and they are not in "
-            f"{str(path.parent)!r}; name their folder: `qkv train vit data.kind=images data.path={path} data.images=FOLDER`"
+            f"its column {files.name} names pictures, such as {brief(files.filled[0])}, and they are not in "
+            f"{brief(str(path.parent))}; name their folder: `qkv train vit data.kind=images data.path={path} "
+            "data.images=FOLDER`"
         )
     settings, sizes = classified(*picture_sizes(Listing(path.parent, tuple(images)), images))
     named = (setting("data.image_column", files.name), setting("data.label_column", label.name))

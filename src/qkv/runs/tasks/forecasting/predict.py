@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ....core.spec import brief
 from ....data.readers.time_series import Numbers, TimeSeries
 from ....data.source import Source
 from ..prediction import Prediction, TrainedModel
@@ -51,7 +52,7 @@ def forecast(task: Forecast, trained: TrainedModel, path: str) -> Prediction:
 
 def _read(source: Source | None, path: str) -> tuple[Numbers, tuple[str, ...]]:
     if not Path(path).expanduser().is_file():
-        raise ValueError(f"there is no file {path!r}; give a CSV file of numbers with one row a time")
+        raise ValueError(f"there is no file {brief(path)}; give a CSV file of numbers with one row a time")
     reader = source.replace({"path": path}) if isinstance(source, TimeSeries) else TimeSeries(path=path)
     return reader.values()
 
@@ -61,7 +62,9 @@ def _scaling(task: Forecast, path: str, names: Sequence[str], past: Numbers) -> 
     known = dict(zip(task.columns, zip(task.center, task.spread, strict=True), strict=True))
     new = [name for name in names if name not in known]
     if new and not task.normalized:
-        raise ValueError(f"{path} has a column {new[0]!r}, and the run knows the scale of {', '.join(task.columns)}")
+        raise ValueError(
+            f"{path} has a column {brief(new[0])}, and the run knows the scale of {', '.join(task.columns)}"
+        )
     own = zip(past.mean(0).tolist(), past.std(0).tolist(), strict=True)
     pairs: Any = [known.get(name, (mean, deviation or 1.0)) for name, (mean, deviation) in zip(names, own, strict=True)]
     center, spread = np.array(pairs, np.float32).T

@@ -10,6 +10,7 @@ import numpy as np
 
 from ....core.batch import Batch
 from ....core.metrics.base import Metric
+from ....core.spec import brief
 from ....data.batching.numpy_batch import Array
 from ....data.classes import class_name, sorted_classes
 from ....data.media.augment import Mixing, mixed
@@ -56,7 +57,7 @@ class ImageClassify(AugmentedTask, kind="image-classify"):
             labels = [example.get("label") for example in source.examples("train", shuffle=False)]
         names = {name for label in labels if (name := class_name(label)) is not None}
         if len(names) < 2:
-            there = f"only the class {next(iter(names))!r}" if names else "no class"
+            there = f"only the class {brief(next(iter(names)))}" if names else "no class"
             raise ValueError(
                 f"the training pictures have {there}, and there is nothing to tell apart; give two at least, each in a "
                 "folder of its own or named in a table"
@@ -100,7 +101,7 @@ class ImageClassify(AugmentedTask, kind="image-classify"):
         if isinstance(missing := example.get("label"), Skipped):
             return missing
         if class_name(example.get("label")) is None:
-            problem = f"the label is {example.get('label')!r}, and not a class"
+            problem = f"the label is {brief(example.get('label'))}, and not a class"
             return skip_or_raise(example, self.on_error, problem, "without a class")
         return known_class(example, self.classes, self.on_error)
 

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from ....core.batch import Batch, Term, Terms
 from ....core.metrics.base import Metric
+from ....core.spec import brief
 from ....data.source import SPLITS, Example, Skipped, Source
 from ....data.task import Item
 from ....data.tokenizers.protocol import Encoder
@@ -55,9 +56,7 @@ class Choice(Sentences, kind="choice"):
         """The index of the right candidate, or why the example is skipped."""
         answer, count = example["answer"], len(example["choices"])
         if type(answer) is not int:
-            what = (
-                f"the answer is {answer!r}, which is none of the {count} candidates, nor a candidate's number or letter"
-            )
+            what = f"the answer is {brief(answer)}, none of the {count} candidates, nor a candidate's number or letter"
             return self._refused(example, f"{what}; give one", "whose answer is no candidate")
         if not 0 <= answer < count:
             what = f"the answer is {answer}, and there are {count} candidates, numbered from 0; give one of them"

@@ -12,7 +12,7 @@ from pydantic import Field
 from ....core.batch import IGNORE, Batch
 from ....core.metrics.baselines import Baseline, usual_tags
 from ....core.metrics.entities import Scheme, entities, misfit, scheme_of
-from ....core.spec import counted, nearest
+from ....core.spec import brief, counted, nearest
 from ....data.batching.ragged import Index
 from ....data.classes import Others
 from ....data.source import SPLITS, Example, Skipped, Source
@@ -118,7 +118,9 @@ class Tag(Task, kind="tag"):
         for i in np.flatnonzero(~known).tolist():
             if tag := example["tags"][i]:
                 where = f"{example['where']}: " if "where" in example else ""
-                raise ValueError(f"{where}{example['words'][i]!r} has the tag {tag!r}; {nearest(tag, self.tags)}")
+                raise ValueError(
+                    f"{where}{brief(example['words'][i])} has the tag {brief(tag)}; {nearest(tag, self.tags)}"
+                )
         return bool(known[first >= 0].any())
 
     def _indices(self, example: Example) -> Index:
@@ -164,9 +166,9 @@ class Tag(Task, kind="tag"):
         metric = self.metric(None)
         constant = metric.scores([(one["words"], one["tags"], [usual] * len(one["words"])) for one in known])
         by_word = [(one["words"], one["tags"], [tag_of.get(word, usual) for word in one["words"]]) for one in known]
-        about = f"{usual!r} for unknown words, {learned_from(training)}"
+        about = f"{brief(usual)} for unknown words, {learned_from(training)}"
         return [
-            Baseline("the most frequent tag", constant, f"always {usual!r}"),
+            Baseline("the most frequent tag", constant, f"always {brief(usual)}"),
             Baseline("the usual tag of each word", metric.scores(by_word), about),
         ]
 
@@ -213,7 +215,7 @@ def places_of(text: str, words: Sequence[str]) -> Index:
     for word in words:
         place = text.find(word, at)
         if not word or place < 0:
-            raise ValueError(f"the word {word!r} does not stand in {text[at : at + 60]!r}, where it has a tag")
+            raise ValueError(f"the word {brief(word)} does not stand in {text[at : at + 60]!r}, where it has a tag")
         places.append(place)
         at = place + len(word)
     return np.array(places, np.int64)

@@ -15,6 +15,7 @@ from ....core.metrics.base import Metric, MetricValue
 from ....core.metrics.baselines import Baseline
 from ....core.metrics.classification import f1, mcc
 from ....core.metrics.extremes import Extremes, Ranking
+from ....core.spec import brief
 from ....data.source import Example
 from ..samples import evenly, read_of
 
@@ -33,7 +34,7 @@ def most_frequent(confusions: Sequence[tuple[str, str, int]]) -> Baseline:
     for truth, _, count in confusions:
         table[names.index(truth), 0] += count
     usual = int(table[:, 0].argmax())
-    return Baseline("the most frequent class", scores(names, np.roll(table, usual, 1)), f"always {names[usual]!r}")
+    return Baseline("the most frequent class", scores(names, np.roll(table, usual, 1)), f"always {brief(names[usual])}")
 
 
 class ClassMetric(Metric):
@@ -68,7 +69,7 @@ class ClassMetric(Metric):
             "mcc": MetricValue(mcc(self._table)),
         }
         if len(self.names) == 2:
-            values["f1"] = MetricValue(float(np.nan_to_num(each[1])), f"of {self.names[1]!r}")
+            values["f1"] = MetricValue(float(np.nan_to_num(each[1])), f"of {brief(self.names[1])}")
         return values
 
     def confusions(self) -> list[tuple[str, str, int]]:

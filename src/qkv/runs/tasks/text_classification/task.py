@@ -9,6 +9,7 @@ import numpy as np
 
 from ....core.metrics.base import Metric
 from ....core.metrics.baselines import Baseline, naive_bayes
+from ....core.spec import brief
 from ....data.classes import class_name, sorted_classes
 from ....data.source import Example, Skipped, Source
 from ....data.task import Item
@@ -54,11 +55,12 @@ class Classify(Sentences, kind="classify"):
             else:
                 names.add(name)
         if len(names) < 2:
-            there = f"only the class {next(iter(names))!r}" if names else "no class"
+            there = f"only the class {brief(next(iter(names)))}" if names else "no class"
             raise ValueError(f"the training data have {there}, and there is nothing to tell apart; give two at least")
         if len(names) > _DECIMALS and all(number(name) is not None for name in names) and any("." in n for n in names):
             raise ValueError(
-                f"the labels are {len(names):,} numbers such as {min(names)!r}, which are hardly classes; to learn numbers, "
+                f"the labels are {len(names):,} numbers such as {brief(min(names))}, which are hardly classes; to "
+                "learn numbers, "
                 "give task=regress, and data.score in place of data.label"
             )
         return self._filled(inputs, classes=sorted_classes(names))
@@ -114,5 +116,5 @@ def _why_no_class(example: Example) -> str:
     if "label" not in example:
         return "there is no label; name the column that holds it, as data.label=…"
     label = example["label"]
-    what = f"the label is {label!r}, a {type(label).__name__}"
+    what = f"the label is {brief(label)}, a {type(label).__name__}"
     return f"{what}; a class is a text or a whole number (task=regress learns numbers)"

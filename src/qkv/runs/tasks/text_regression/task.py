@@ -10,6 +10,7 @@ import numpy as np
 from ....core.metrics.base import Metric
 from ....core.metrics.baselines import Baseline, ridge
 from ....core.metrics.correlation import correlations
+from ....core.spec import brief
 from ....data.source import SPLITS, Example, Skipped, Source
 from ....data.task import Item
 from ....data.tokenizers.protocol import Encoder
@@ -97,7 +98,9 @@ def score_of(task: Sentences, example: Example, low: float | None, high: float |
         return missing
     score = number(example.get("score"))
     if score is None:
-        what = f"the score is {example['score']!r}, which is no number" if "score" in example else "there is no score"
+        what = (
+            f"the score is {brief(example['score'])}, which is no number" if "score" in example else "there is no score"
+        )
         return task._refused(example, f"{what}; name its column as data.score=…", "whose score is no number")
     if (low is not None and score < low) or (high is not None and score > high):
         return task._refused(example, f"the score {score:g} is outside {low} … {high}", "whose score is out of range")

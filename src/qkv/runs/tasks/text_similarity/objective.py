@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from ....core.batch import Batch, Term, Terms
 from ....core.ranks import concatenate
+from ....core.spec import brief
 from ....nn.layers.losses import at_least_fp32
 from ....training.objective import Objective
 
@@ -55,11 +56,12 @@ def _pairs(model: nn.Module, batch: Batch, kind: str) -> tuple[Float[Tensor, "B 
     """The two vectors of each pair, normalized to length 1 in fp32. The targets' `rows` (B, 2) are their rows."""
     rows = batch.targets.get("rows")
     if rows is None or rows.shape[1] != 2:
-        raise ValueError(f"the objective {kind!r} needs pairs of texts; give the task similarity")
+        raise ValueError(f"the objective {brief(kind)} needs pairs of texts; give the task similarity")
     vectors = model(**batch.inputs)
     if vectors.ndim != 2:
         raise ValueError(
-            f"the objective {kind!r} needs a vector for each text, and the model gives {tuple(vectors.shape)}; give it the "
+            f"the objective {brief(kind)} needs a vector for each text, and the model gives {tuple(vectors.shape)}; "
+            "give it the "
             "head sentence-vector"
         )
     u, v = (F.normalize(at_least_fp32(vectors)[rows[:, side]], dim=-1) for side in (0, 1))

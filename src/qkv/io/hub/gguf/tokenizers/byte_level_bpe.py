@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .....core.spec import nearest
+from .....core.spec import brief, nearest
 from ...values import shown
 from .pre_tokenizers import NAMES, adds_bos, name_of, pipeline_of
 from .vocabulary import ADD_BOS, ADD_EOS, MERGES, MODEL, PRE, flag
@@ -27,7 +27,9 @@ def to_metadata(data: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
         ("end_of_word_suffix", "an ending of pieces that end a word"),
     ):
         if model.get(key):
-            raise ValueError(f"llama.cpp's byte-level BPE has no {key} ({what}), and this tokenizer has {model[key]!r}")
+            raise ValueError(
+                f"llama.cpp's byte-level BPE has no {key} ({what}), and this tokenizer has {brief(model[key])}"
+            )
     normalizer = data.get("normalizer")
     if normalizer is not None and normalizer.get("type") == "Sequence" and len(normalizer["normalizers"]) == 1:
         normalizer = normalizer["normalizers"][0]
