@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.spec import counted
+from ...core.spec import brief, counted
 from ..source import Example, Skipped, Table
 from ..tables import ComputedTable
 from .cache import Stamp, stamp_of
@@ -194,7 +194,7 @@ class Cells:
         if names and self.width > width + 1:
             advice = f"line {self.line(0)} is read as the header: remove it if it is a title or a comment"
         raise ValueError(
-            f"{str(self.path)!r} has {counted(total, 'row')} with more cells than {than}: line{'s' * (total > 1)} {lines} "
+            f"{brief(self.path)} has {counted(total, 'row')} with more cells than {than}: line{'s' * (total > 1)} {lines} "
             f"(the first is {first[:80]!r}); {advice}"
         )
 
@@ -271,7 +271,7 @@ def named_rows(cells: Cells, example: Callable[[dict[str, str], str], Example | 
     """The table of a file whose first row holds the names of its columns: `example(record, where)` for each row below."""
     names = cells.names(True)
     if (twice := next((name for name in names if name and names.count(name) > 1), None)) is not None:
-        raise ValueError(f"{str(cells.path)!r} has {names.count(twice)} columns {twice!r}; rename one")
+        raise ValueError(f"{brief(cells.path)} has {names.count(twice)} columns {brief(twice)}; rename one")
     if cells.strict:
         cells.check_width(names)
 

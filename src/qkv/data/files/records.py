@@ -115,13 +115,13 @@ def open_records(path: Path, columns: tuple[Column, ...], how: RecordFormat) -> 
     path = existing(path)
     named = how.form(path) in ("csv", "tsv") and any(isinstance(column, str) for column in columns)
     if named and how.header is False:
-        raise ValueError(f"data.header=false says that {str(path)!r} has no names; number its columns from 0")
+        raise ValueError(f"data.header=false says that {brief(path)} has no names; number its columns from 0")
     records = _read(path.resolve(), stamp_of(path), replace(how, header=True) if named else how)
     for column in columns if how.form(path) not in ("jsonl", "parquet") else ():
         if isinstance(column, str) and (found := records.names.count(column)) != 1:
             raise ValueError(_why_no_column(path, column, records.names, found, how))
         if isinstance(column, int) and column >= (width := _width(records, how)):
-            raise ValueError(f"{str(path)!r} has no column {column}: it has {width}, numbered from 0")
+            raise ValueError(f"{brief(path)} has no column {column}: it has {width}, numbered from 0")
     return records
 
 
@@ -252,7 +252,7 @@ class _Entries(tuple[tuple[int, Any], ...]):
 
 def _record(entry: Any, path: Path, i: int) -> dict[str, Any]:
     if not isinstance(entry, dict):
-        raise ValueError(f"{str(path)!r}, entry {i + 1:,} is not a JSON object but {brief(entry)}")
+        raise ValueError(f"{brief(path)}, entry {i + 1:,} is not a JSON object but {brief(entry)}")
     return entry
 
 

@@ -11,6 +11,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+from ...core.spec import brief
 from .csv_header import kind_of
 from .lines import Lines
 
@@ -22,7 +23,9 @@ def _one_character(name: str) -> str:
     separator = SEPARATORS.get(name, name)
     if len(separator) != 1 or separator in '"\r\n.' or separator.isalnum():
         names = ", ".join(name for name in SEPARATORS if name.isalpha())
-        raise ValueError(f"a separator of cells is one character, such as ';', or its name ({names}), not {name!r}")
+        raise ValueError(
+            f"a separator of cells is one character, such as ';', or its name ({names}), not {brief(name)}"
+        )
     return separator
 
 

@@ -47,7 +47,7 @@ class Questions(NamedRecords, kind="questions"):
         if name.endswith((".json", ".jsonl", ".ndjson", ".csv", ".tsv", SUFFIX)) or holds_json(path, self.encoding):
             return self.records(path, self.example)
         raise ValueError(
-            f"{str(path)!r} is neither .json, .jsonl, .csv nor .tsv (plain or compressed), nor .parquet, by its name"
+            f"{brief(path)} is neither .json, .jsonl, .csv nor .tsv (plain or compressed), nor .parquet, by its name"
         )
 
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
@@ -65,7 +65,8 @@ class Questions(NamedRecords, kind="questions"):
             answers, starts = [], []
         if len(answers) != len(starts):
             raise ValueError(
-                f"{where}: there are {len(answers)} answers in {self.answer!r} and {len(starts)} numbers in {self.start!r}; "
+                f"{where}: there are {len(answers)} answers in {brief(self.answer)} and {len(starts)} numbers in "
+                f"{brief(self.start)}; "
                 "there has to be one for each"
             )
         return answered_example(context, question, list(zip(answers, starts, strict=True)) or [("", 0)], where, "")

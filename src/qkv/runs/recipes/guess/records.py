@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ....core.spec import counted
+from ....core.spec import brief, counted
 from ....data.files.json_lines import json_file
 from ....data.tokenizers.chat.messages import ALPACA, listed
 from .result import Guess, setting
@@ -31,7 +31,7 @@ def of_fields(path: Path, fields: Fields, count: int) -> Guess | str | None:
         name = next((name for name in CONVERSATIONS if name in talks), talks[0])
         usual = name == CONVERSATIONS[0] or (name == CONVERSATIONS[1] and CONVERSATIONS[0] not in fields)
         settings = (setting("data.path", path), *(() if usual else (setting("data.messages", name),)))
-        return Guess("chat", settings, (f"{counted(count, 'line')}; {name!r} holds conversations",))
+        return Guess("chat", settings, (f"{counted(count, 'line')}; {brief(name)} holds conversations",))
     if "instruction" in fields and any(answer in fields for _, answer in ALPACA):
         kind = "Alpaca" if "output" in fields else "Dolly"
         seen = f"{counted(count, 'line')} in {kind}'s format, with instructions"
@@ -82,7 +82,7 @@ def _candidates(path: Path, fields: Fields, count: int) -> Guess | None:
     text = next((name for name in fields if name not in (lists[0], "answer")), "text")
     fields_ = setting("data.text", text), setting("data.choices", [lists[0]])
     settings = ("data.kind=choices", setting("data.path", path), *fields_)
-    return Guess("choose", settings, (f"{counted(count, 'line')}; {lists[0]!r} holds candidates",))
+    return Guess("choose", settings, (f"{counted(count, 'line')}; {brief(lists[0])} holds candidates",))
 
 
 def _prompts(path: Path, fields: Fields, count: int) -> Guess | None:
@@ -105,7 +105,7 @@ def of_one_value(path: Path) -> str | None:
     parts = value if isinstance(value, dict) else {}
     for name, part in parts.items():
         if isinstance(part, list) and part and all(isinstance(record, dict) for record in part):
-            return f"its records are the list {name!r} in one object; write this list alone into a file"
+            return f"its records are the list {brief(name)} in one object; write this list alone into a file"
     sizes = {len(part) if isinstance(part, dict | list) else 0 for part in parts.values()}
     if (len(sizes) == 1 and sizes.pop() > 1) or {"columns", "data"} <= set(parts):
         return "it holds columns; write records, with pandas as `frame.to_json(PATH, orient='records', lines=True)`"
