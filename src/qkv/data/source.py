@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.shuffle import Shuffle, mix
-from ..core.spec import Spec, brief, counted
+from ..core.spec import Spec, counted
 
 OnError = Literal["raise", "skip"]
 """What happens to a bad example: "raise" an error that names its place, or "skip" and count it."""
@@ -111,7 +111,7 @@ class Counts:
 
     def _reason(self, reason: str, n: int) -> str:
         first = self.first.get(reason)
-        return f"{n:,} {reason}" + (f", {'' if n == 1 else 'first '}{brief(first)}" if first else "")
+        return f"{n:,} {reason}" + (f", {'' if n == 1 else 'first '}{first!r}" if first else "")
 
 
 def _share(part: int, whole: int) -> str:
