@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import Field
 
 from ...core import several, yamls
-from ...core.spec import Spec
+from ...core.spec import Spec, brief
 from ...runs.recipes.overrides import warn_of_overruled
 from ...runs.recipes.recipe import BESIDE, TUNE, Recipe, override, tree
 from ..ablate.ablation import BASELINE, Budget, Variant, content_of, recipe_of, removed
@@ -128,5 +128,5 @@ def _check(shared: dict[str, Any], space: Sequence[Dimension]) -> None:
 
 def _one_of(value: str, allowed: tuple[str, ...], option: str) -> str:
     if value not in allowed:
-        raise ValueError(f"{option} is {', '.join(allowed[:-1])} or {allowed[-1]}, not {value!r}")
+        raise ValueError(f"{option} is {', '.join(allowed[:-1])} or {allowed[-1]}, not {brief(value)}")
     return value

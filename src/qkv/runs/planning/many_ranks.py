@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ...nn.cost.accelerators import Accelerator
 from ...nn.cost.images import image_tokens
 from ...nn.cost.plan.execution import QKV, QKV_FP32, Execution, kernels, on_cpu
@@ -120,12 +120,14 @@ def _layout(text: str | None, model: ModelWork, ranks: int, batch: int) -> RankL
     for word in text.replace(" ", ",").split(","):
         key, _, value = word.partition("=")
         if key not in known:
-            raise ValueError(f"--layout has no {key!r}; {nearest(key, known)}, as in --layout data=8,tensor=8,zero=1")
+            raise ValueError(
+                f"--layout has no {brief(key)}; {nearest(key, known)}, as in --layout data=8,tensor=8,zero=1"
+            )
         kinds = ("none", "alternate", "blocks")
         if key == "recompute" and value not in kinds:
-            raise ValueError(f"recompute of --layout is {', '.join(kinds[:-1])} or {kinds[-1]}, not {value!r}")
+            raise ValueError(f"recompute of --layout is {', '.join(kinds[:-1])} or {kinds[-1]}, not {brief(value)}")
         if key != "recompute" and not value.isdecimal():
-            raise ValueError(f"{key} of --layout is a number, not {value!r}")
+            raise ValueError(f"{key} of --layout is a number, not {brief(value)}")
         if key in values:
             raise ValueError(f"{key} is given twice in --layout; give it once")
         values[key] = value if key == "recompute" else int(value)

@@ -138,6 +138,6 @@ def check_objective(pipeline: int, kind: str, single_pass: bool) -> None:
     """Check that an objective works with a pipeline, which runs one forward pass for each batch."""
     if pipeline > 1 and not single_pass:
         raise ValueError(
-            f"scale.pipeline needs an objective with one forward pass for each batch, which {kind!r} may not have; use "
+            f"scale.pipeline needs an objective with one forward pass for each batch, which {brief(kind)} may not have; use "
             "other axes"
         )
