@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -240,7 +241,8 @@ def _launch(
     check_count(ranks, device)  # raises before anything is started, like the next checks
     run = out or Path("runs")
     if not is_data(recipe):
-        loaded = Recipe.load(recipe, settings)
+        with warnings.catch_warnings(action="ignore"):  # rank 0 repeats them
+            loaded = Recipe.load(recipe, settings)
         loaded.scale.sizes(ranks)
         run = out or _folder(recipe, loaded)
     echo(f"Starting {counted(ranks, 'rank')} of {counted(threads_of(ranks), 'thread')} …")
