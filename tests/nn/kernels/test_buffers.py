@@ -20,7 +20,7 @@ from qkv.nn.kernels.native import (
     weight_gradients,
 )
 from qkv.nn.kernels.native.compiler import library
-from qkv.nn.kernels.native.layers import LayerStruct, NormStruct
+from qkv.nn.kernels.native.structures import LayerStruct, NormStruct
 from qkv.nn.kv_cache.quantization import SCALE_DTYPE, QuantizedTensor
 
 NAMES = ("block_sparse", "decoding", "gelu", "products", "quantized_kv", "transposed", "weight_gradients")

@@ -89,7 +89,7 @@ def select(buffer: Tensor, rows: Tensor, used: int) -> Tensor:
 
 
 selecting_kernels: list[Callable[[Tensor, Tensor, int], bool]] = []
-"""Kernels that `select_in_place` tries in order. Each returns whether it moved the rows. Their modules add them here."""
+"""Kernels that `select_in_place` tries in order. Each returns whether it moved the rows. `fused_step` adds its own."""
 
 
 def select_in_place(buffer: Tensor, rows: Tensor, used: int) -> None:

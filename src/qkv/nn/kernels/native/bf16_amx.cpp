@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "amx.h"
+#include "structures.h"
 
 namespace {
 
@@ -327,6 +328,13 @@ bool read(Work& work, const Half* k, const Half* v, bool checks_finite) {
 }
 
 }  // namespace
+
+QKV_STRUCTURE(Strides, QKV_FIELD(batch), QKV_FIELD(row), QKV_FIELD(head))
+QKV_STRUCTURE(Sizes, QKV_FIELD(batch), QKV_FIELD(heads), QKV_FIELD(kv_heads), QKV_FIELD(queries), QKV_FIELD(keys),
+              QKV_FIELD(width), QKV_FIELD(values), QKV_FIELD(q), QKV_FIELD(k), QKV_FIELD(v), QKV_FIELD(d_out),
+              QKV_FIELD(strips), QKV_FIELD(scale), QKV_FIELD(threads))
+QKV_STRUCTURE(Plan, QKV_FIELD(number), QKV_FIELD(ends), QKV_FIELD(block), QKV_FIELD(table), QKV_FIELD(limits),
+              QKV_FIELD(q_marks), QKV_FIELD(k_marks), QKV_FIELD(q_marks_row), QKV_FIELD(k_marks_row), QKV_FIELD(checks_finite))
 
 extern "C" {
 

@@ -11,8 +11,9 @@ from jaxtyping import BFloat16, Float, Int
 from torch import Tensor
 
 from .. import buffers
-from .block_sparse import COUNTS, BlockPlan, Strides, empty_results, pointers, sizes_of, skips_strips
+from .block_sparse import BlockPlan, empty_results, pointers, sizes_of, skips_strips
 from .compiler import available, library
+from .structures import MatrixUnitPlan, MatrixUnitSizes
 
 WIDEST = 256  # the largest width of heads
 # Whether the kernels should work here; known before they are built, and while a graph is traced.
@@ -25,26 +26,6 @@ class Marks:
 
     queries: Int[Tensor, "A T"]
     keys: Int[Tensor, "A S"]
-
-
-class _Sizes(ctypes.Structure):
-    """The source's `Sizes`."""
-
-    _fields_ = [
-        *COUNTS,
-        *((name, Strides) for name in ("q", "k", "v", "d_out")),
-        *(("strips", ctypes.c_long), ("scale", ctypes.c_float), ("threads", ctypes.c_int)),
-    ]
-
-
-class _Plan(ctypes.Structure):
-    """The source's `Plan`."""
-
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("number", "ends", "block", "table", "limits", "q_marks", "k_marks")),
-        *((name, ctypes.c_long) for name in ("q_marks_row", "k_marks_row")),
-        ("checks_finite", ctypes.c_int),
-    ]
 
 
 @cache
@@ -116,9 +97,9 @@ def _call(
     kernels = library("bf16_amx")
     assert kernels is not None and plan.order is None
     buffers.check(name, *tensors)
-    sizes = _Sizes(*sizes_of(*strided), len(plan.number), scale, torch.get_num_threads())
+    sizes = MatrixUnitSizes(*sizes_of(*strided), len(plan.number), scale, torch.get_num_threads())
     parts: list[Tensor | None] = [plan.number, plan.ends, plan.block, plan.table, plan.limits]
     parts += [None, None] if marks is None else [marks.queries, marks.keys]
     rows = [0 if x is None or len(x) == 1 else x.shape[1] for x in parts[5:]]
-    fields = _Plan(*pointers(parts), *rows, marks is not None or len(plan.limits) > 0)
+    fields = MatrixUnitPlan(*pointers(parts), *rows, marks is not None or len(plan.limits) > 0)
     return getattr(kernels, name)(*pointers(tensors), ctypes.byref(fields), ctypes.byref(sizes)) == 0

@@ -10,6 +10,7 @@
 #include <limits>
 #include <memory>
 
+#include "structures.h"
 #include "vectors.h"
 
 namespace {
@@ -381,6 +382,13 @@ void backward_strip(const float* q, const float* out, const float* lse, const fl
 }
 
 }  // namespace
+
+QKV_STRUCTURE(Strides, QKV_FIELD(batch), QKV_FIELD(row), QKV_FIELD(head))
+QKV_STRUCTURE(Sizes, QKV_FIELD(batch), QKV_FIELD(heads), QKV_FIELD(kv_heads), QKV_FIELD(queries), QKV_FIELD(keys),
+              QKV_FIELD(width), QKV_FIELD(values), QKV_FIELD(q), QKV_FIELD(k), QKV_FIELD(v), QKV_FIELD(strips),
+              QKV_FIELD(scale), QKV_FIELD(merges), QKV_FIELD(threads))
+QKV_STRUCTURE(Plan, QKV_FIELD(number), QKV_FIELD(ends), QKV_FIELD(block), QKV_FIELD(table), QKV_FIELD(order), QKV_FIELD(limits),
+              QKV_FIELD(spans), QKV_FIELD(places), QKV_FIELD(kv_places), QKV_FIELD(slopes))
 
 extern "C" {
 

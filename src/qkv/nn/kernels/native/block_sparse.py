@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .. import buffers
 from .compiler import available, library
+from .structures import BlockSparsePlan, BlockSparseSizes, Strides
 
 SIDE = 64  # queries, and keys, of a block
 WIDEST, UNIT = 128, 16  # the largest width of heads, of which widths are multiples
@@ -41,18 +42,8 @@ class BlockPlan:
     order: Int[Tensor, " T"] | None = None
 
 
-class Strides(ctypes.Structure):
-    """The sources' `Strides`: numbers from one row of the batch, token and head to the next."""
-
-    _fields_ = [(name, ctypes.c_long) for name in ("batch", "row", "head")]
-
-
-# The first fields of both sources' `Sizes`.
-COUNTS = [(name, ctypes.c_long) for name in ("batch", "heads", "kv_heads", "queries", "keys", "width", "values")]
-
-
 def sizes_of(q: Tensor, k: Tensor, v: Tensor, *more: Tensor) -> list[int | Strides]:
-    """The values of `COUNTS`, and the strides of each tensor."""
+    """The numbers with which structures of attention begin, and the strides of each tensor."""
     counts = [q.shape[0], q.shape[2], k.shape[2], q.shape[1], k.shape[1], q.shape[3], v.shape[3]]
     return [*counts, *(Strides(x.stride(0), x.stride(1), x.stride(2)) for x in (q, k, v, *more))]
 
@@ -74,23 +65,6 @@ def empty_results(q: Tensor, v: Tensor, plan: BlockPlan, dtype: torch.dtype) -> 
 def skips_strips(plan: BlockPlan, q: Tensor) -> bool:
     """Whether some strips of queries see nothing."""
     return len(plan.number) * SIDE < q.shape[1]
-
-
-class _Sizes(ctypes.Structure):
-    """The source's `Sizes`."""
-
-    _fields_ = [
-        *COUNTS,
-        *((name, Strides) for name in "qkv"),
-        *(("strips", ctypes.c_long), ("scale", ctypes.c_float), ("merges", ctypes.c_int), ("threads", ctypes.c_int)),
-    ]
-
-
-class _Plan(ctypes.Structure):
-    """The source's `Plan`."""
-
-    _parts = ("number", "ends", "block", "table", "order", "limits", "spans", "places", "kv_places")
-    _fields_ = [(name, ctypes.c_void_p) for name in (*_parts, "slopes")]
 
 
 def takes(q: Tensor, v: Tensor) -> bool:
@@ -159,6 +133,6 @@ def _call(
     assert kernels is not None
     q, k, v = (x for x in tensors[:3] if x is not None)
     buffers.check(name, *tensors)
-    sizes = _Sizes(*sizes_of(q, k, v), len(plan.number), scale, merges, torch.get_num_threads())
-    fields = _Plan(*pointers([*(getattr(plan, name) for name in _Plan._parts), slopes]))
+    sizes = BlockSparseSizes(*sizes_of(q, k, v), len(plan.number), scale, merges, torch.get_num_threads())
+    fields = BlockSparsePlan(*pointers([*(getattr(plan, name) for name in BlockSparsePlan.tensors), slopes]))
     return bool(getattr(kernels, name)(*pointers(tensors), ctypes.byref(fields), ctypes.byref(sizes)))

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from . import prebuilt
+from . import prebuilt, structures
 from .prebuilt import LINK
 
 COMPILE = (*prebuilt.FLAGS, "-march=native")
@@ -46,8 +46,17 @@ def _source(name: str) -> Path:
 def library(name: str) -> ctypes.CDLL | None:
     """The kernels in NAME.cpp: prebuilt for this processor, else compiled once for this machine and source.
 
-    Returns None and logs the reason where neither works.
+    Returns None and logs the reason if neither works, or if a structure of Python's differs from the source's.
     """
+    loaded = _loaded(name)
+    reason = None if loaded is None else structures.mismatch(name, loaded)
+    if reason is not None:
+        _log.warning("the kernels in %s.cpp are left out, and slower PyTorch operations used instead: %s", name, reason)
+        return None
+    return loaded
+
+
+def _loaded(name: str) -> ctypes.CDLL | None:
     ready = prebuilt.find(_source(name))
     if ready is not None:
         try:

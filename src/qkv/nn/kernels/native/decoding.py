@@ -9,29 +9,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from .. import buffers
-from .block_sparse import COUNTS, Strides, sizes_of
+from .block_sparse import sizes_of
 from .compiler import available, library
+from .structures import AttentionStruct
 
 MOST_ROWS, WIDEST, UNIT = 16, 256, 8  # of a key-value head's queries, of a head; widths are multiples of the last
 _DTYPES = (torch.float32, torch.bfloat16)
 _Steps = ctypes.c_long * 4
-
-
-class AttentionStruct(ctypes.Structure):
-    """The source's `AttentionStruct`."""
-
-    _fields_ = [
-        *COUNTS,
-        *((name, Strides) for name in ("q", "k", "v", "out")),
-        ("mask", ctypes.c_void_p),
-        ("mask_steps", _Steps),
-        ("bias", ctypes.c_void_p),
-        ("bias_steps", _Steps),
-        ("lse", ctypes.c_void_p),
-        ("scale", ctypes.c_float),
-        ("softcap", ctypes.c_float),
-        *((name, ctypes.c_int) for name in ("half", "half_keys", "threads")),
-    ]
 
 
 def fits(q: Tensor, k: Tensor, v: Tensor) -> bool:

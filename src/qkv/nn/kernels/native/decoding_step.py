@@ -9,7 +9,8 @@ from torch import Tensor
 
 from . import prebuilt
 from .compiler import library
-from .layers import LayerStruct, NormStruct, step_of
+from .layers import step_of
+from .structures import LayerStruct, NormStruct
 
 _WIDE = torch.backends.cpu.get_cpu_capability() == "AVX512"
 MOST_TOKENS = {torch.float32: 256 if _WIDE else 64, torch.bfloat16: 256 if _WIDE else 32}

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from . import prebuilt
 from .compiler import library
-from .layers import LayerStruct, NormStruct, step_of
+from .layers import step_of
 from .products import MOST
+from .structures import LayerStruct, NormStruct
 
 LEAST_TOKENS = 32  # for which products are made from panels
 

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "eights.h"
+#include "structures.h"
 
 namespace {
 
@@ -240,3 +241,9 @@ void attend_any(const Attention& a, const void* q, const void* k, const void* v,
 }
 
 }  // namespace
+
+QKV_STRUCTURE(Strides, QKV_FIELD(batch), QKV_FIELD(row), QKV_FIELD(head))
+QKV_STRUCTURE(Attention, QKV_FIELD(batch), QKV_FIELD(heads), QKV_FIELD(kv_heads), QKV_FIELD(queries), QKV_FIELD(keys),
+              QKV_FIELD(width), QKV_FIELD(values), QKV_FIELD(q), QKV_FIELD(k), QKV_FIELD(v), QKV_FIELD(out), QKV_FIELD(mask),
+              QKV_FIELD(mask_steps), QKV_FIELD(bias), QKV_FIELD(bias_steps), QKV_FIELD(lse), QKV_FIELD(scale),
+              QKV_FIELD(softcap), QKV_FIELD(half), QKV_FIELD(half_keys), QKV_FIELD(threads))

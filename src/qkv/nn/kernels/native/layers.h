@@ -5,6 +5,7 @@
 
 #include "activations.h"
 #include "few_queries.h"
+#include "structures.h"
 
 namespace {
 
@@ -141,3 +142,21 @@ void keep(const Attention& a, const Layer& l, const float* k, const float* v, lo
 }
 
 }  // namespace
+
+QKV_STRUCTURE(Weight, QKV_FIELD(codes), QKV_FIELD(scales), QKV_FIELD(zeros), QKV_FIELD(bias), QKV_FIELD(outs),
+              QKV_FIELD(half_bias))
+QKV_STRUCTURE(ProductSizes, QKV_FIELD(count), QKV_FIELD(rows), QKV_FIELD(depth), QKV_FIELD(group), QKV_FIELD(kind),
+              QKV_FIELD(half), QKV_FIELD(integer), QKV_FIELD(threads), QKV_FIELD(activation), QKV_FIELD(adds))
+QKV_STRUCTURE(Product, QKV_FIELD(weights), QKV_FIELD(count), QKV_FIELD(depth), QKV_FIELD(group), QKV_FIELD(outs),
+              QKV_FIELD(kind), QKV_FIELD(integer))
+QKV_STRUCTURE(Norm, QKV_FIELD(weight), QKV_FIELD(bias), QKV_FIELD(eps), QKV_FIELD(offset), QKV_FIELD(kind), QKV_FIELD(half))
+QKV_STRUCTURE(Layer, QKV_FIELD(before), QKV_FIELD(after), QKV_FIELD(sum), QKV_FIELD(q_norm), QKV_FIELD(k_norm), QKV_FIELD(qkv),
+              QKV_FIELD(out), QKV_FIELD(cross_q), QKV_FIELD(cross_out), QKV_FIELD(up), QKV_FIELD(down), QKV_FIELD(own),
+              QKV_FIELD(cross), QKV_FIELD(k), QKV_FIELD(v), QKV_FIELD(cross_k), QKV_FIELD(cross_v), QKV_FIELD(slot),
+              QKV_FIELD(cos), QKV_FIELD(sin), QKV_FIELD(table_step), QKV_FIELD(turned), QKV_FIELD(interleaved),
+              QKV_FIELD(norms_all), QKV_FIELD(activation), QKV_FIELD(gated), QKV_FIELD(has), QKV_FIELD(parallel),
+              QKV_FIELD(adds), QKV_FIELD(causal), QKV_FIELD(skip), QKV_FIELD(multiplier))
+QKV_STRUCTURE(Step, QKV_FIELD(layers), QKV_FIELD(count), QKV_FIELD(rows), QKV_FIELD(width), QKV_FIELD(scratch),
+              QKV_FIELD(products), QKV_FIELD(by_panels), QKV_FIELD(available), QKV_FIELD(norm), QKV_FIELD(threads),
+              QKV_FIELD(half), QKV_FIELD(starts), QKV_FIELD(offsets), QKV_FIELD(sequences), QKV_FIELD(row), QKV_FIELD(out_row),
+              QKV_FIELD(room))

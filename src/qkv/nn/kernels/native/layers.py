@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from .compiler import library
-from .decoding import AttentionStruct
-from .products import KINDS, Matrix, ProductSizes
+from .products import KINDS, Matrix
+from .structures import LayerStruct, NormStruct, Product, ProductSizes, StepStruct, WeightStruct
 
 OWN, CROSS, FEED_FORWARD = range(3)  # the source's `Sublayer`
 NO_NORM, LAYER_NORM, RMS_NORM = range(3)  # its `NormKind`
@@ -25,80 +25,14 @@ ACTIVATIONS = (
     "relu-squared",
 )  # its `Activation`
 
-_LONG, _INT, _FLOAT, _PLACE = ctypes.c_long, ctypes.c_int, ctypes.c_float, ctypes.c_void_p
-
-
-class _Weight(ctypes.Structure):
-    """The source's `Weight`: a matrix as `products` reads it."""
-
-    _fields_ = [(name, _PLACE) for name in ("codes", "scales", "zeros", "bias")]
-    _fields_ += [(name, _LONG) for name in ("outs", "half_bias")]
-
-
-class Product(ctypes.Structure):
-    """The source's `Product`."""
-
-    _fields_ = [
-        ("weights", _PLACE),
-        *((name, _LONG) for name in ("count", "depth", "group", "outs")),
-        *((name, _INT) for name in ("kind", "integer")),
-    ]
-
-
-class NormStruct(ctypes.Structure):
-    """The source's `NormStruct`."""
-
-    _fields_ = [
-        ("weight", _PLACE),
-        ("bias", _PLACE),
-        ("eps", _FLOAT),
-        ("offset", _FLOAT),
-        ("kind", _INT),
-        ("half", _INT),
-    ]
-
-
-class LayerStruct(ctypes.Structure):
-    """The source's `LayerStruct`."""
-
-    _fields_ = [
-        *((name, NormStruct * 3) for name in ("before", "after", "sum")),
-        *((name, NormStruct) for name in ("q_norm", "k_norm")),
-        *((name, Product) for name in ("qkv", "out", "cross_q", "cross_out", "up", "down")),
-        *((name, AttentionStruct) for name in ("own", "cross")),
-        *((name, _PLACE) for name in ("k", "v", "cross_k", "cross_v")),
-        ("slot", _LONG),
-        *((name, _PLACE) for name in ("cos", "sin")),
-        *((name, _LONG) for name in ("table_step", "turned")),
-        *((name, _INT) for name in ("interleaved", "norms_all", "activation", "gated")),
-        ("has", _INT * 3),
-        *((name, _INT) for name in ("parallel", "adds", "causal")),
-        *((name, _FLOAT) for name in ("skip", "multiplier")),
-    ]
-
-
-class StepStruct(ctypes.Structure):
-    """The source's `StepStruct`."""
-
-    _fields_ = [
-        ("layers", _PLACE),
-        *((name, _LONG) for name in ("count", "rows", "width", "scratch")),
-        *((name, _PLACE) for name in ("products", "by_panels", "available")),
-        ("norm", NormStruct),
-        *((name, _INT) for name in ("threads", "half")),
-        *((name, _PLACE) for name in ("starts", "offsets")),
-        *((name, _LONG) for name in ("sequences", "row", "out_row")),
-        ("room", _PLACE),
-    ]
-
 
 def product_of(matrices: Sequence[Matrix], integer: bool = False) -> tuple[Product, object]:
     """The products with matrices of one format, width and group, and what has to live as long as they do."""
     first, parts = matrices[0], []
     for codes, bias, scales, zeros in matrices:
         places = (None if tensor is None else tensor.data_ptr() for tensor in (codes, scales, zeros, bias))
-        parts.append(_Weight(*places, len(codes), _is_half(bias)))
-    weights = (_Weight * len(parts))(*parts)
+        parts.append(WeightStruct(*places, len(codes), _is_half(bias)))
+    weights = (WeightStruct * len(parts))(*parts)
     depth = first.codes.shape[1] * (2 if first.codes.dtype == torch.uint8 else 1)
     group = depth if first.scales is None else depth // first.scales.shape[1]
     sizes = len(parts), depth, group, sum(len(matrix.codes) for matrix in matrices)
@@ -131,6 +65,6 @@ def step_of(
             f"a step is of some rows and up to {len(layers)} layers; got the shape {tuple(x.shape)} and {count}"
         )
     names = ("qkv_products", "qkv_by_panels", "qkv_available")
-    calls = [ctypes.cast(getattr(kernels, name), _PLACE) for name in names]
+    calls = [ctypes.cast(getattr(kernels, name), ctypes.c_void_p) for name in names]
     sizes = count, len(x), x.shape[1], scratch
     return StepStruct(ctypes.addressof(layers), *sizes, *calls, norm, torch.get_num_threads(), half)

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "products.h"
+#include "structures.h"
 
 namespace {
 
@@ -188,3 +189,8 @@ Inputs prepared(const void* given, const Sizes& s, bool rounds) {
 }
 
 }  // namespace
+
+QKV_STRUCTURE(Sizes, QKV_FIELD(count), QKV_FIELD(rows), QKV_FIELD(depth), QKV_FIELD(group), QKV_FIELD(kind), QKV_FIELD(half),
+              QKV_FIELD(integer), QKV_FIELD(threads), QKV_FIELD(activation), QKV_FIELD(adds))
+QKV_STRUCTURE(Weight, QKV_FIELD(codes), QKV_FIELD(scales), QKV_FIELD(zeros), QKV_FIELD(bias), QKV_FIELD(outs),
+              QKV_FIELD(half_bias))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .. import buffers
 from .compiler import library
+from .structures import ProductSizes, WeightStruct
 
 FULL, HALF, BYTE, NIBBLE = range(4)  # the source's `Kind`
 KINDS = {torch.float32: FULL, torch.bfloat16: HALF, torch.int8: BYTE, torch.uint8: NIBBLE}
@@ -39,20 +40,6 @@ class Matrix(NamedTuple):
     bias: Tensor | None = None
     scales: Tensor | None = None
     zeros: Tensor | None = None
-
-
-class _Weight(ctypes.Structure):
-    """The source's `Weight`."""
-
-    _fields_ = [(name, ctypes.c_void_p) for name in ("codes", "scales", "zeros", "bias")]
-    _fields_ += [(name, ctypes.c_long) for name in ("outs", "half_bias")]
-
-
-class ProductSizes(ctypes.Structure):
-    """The source's `ProductSizes`."""
-
-    _fields_ = [(name, ctypes.c_long) for name in ("count", "rows", "depth", "group")]
-    _fields_ += [(name, ctypes.c_int) for name in ("kind", "half", "integer", "threads", "activation", "adds")]
 
 
 @cache
@@ -133,11 +120,11 @@ def products(x: Tensor, matrices: Sequence[Matrix], integer: bool = False) -> Te
 
 
 @lru_cache(maxsize=4096)
-def _weights(*fields: int | None) -> ctypes.Array[_Weight]:
+def _weights(*fields: int | None) -> ctypes.Array[WeightStruct]:
     """The fields of each matrix, one after another, as the kernel reads them."""
-    count = len(_Weight._fields_)
-    parts = [_Weight(*fields[start : start + count]) for start in range(0, len(fields), count)]
-    return (_Weight * len(parts))(*parts)
+    count = len(WeightStruct._fields_)
+    parts = [WeightStruct(*fields[start : start + count]) for start in range(0, len(fields), count)]
+    return (WeightStruct * len(parts))(*parts)
 
 
 @lru_cache(maxsize=4096)

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "structures.h"
+
 #ifndef __has_builtin
 #define __has_builtin(name) 0
 #endif
@@ -302,6 +304,9 @@ void chosen(const float* x, const uint8_t* codes, const uint16_t* scale, const u
 }
 
 }  // namespace
+
+QKV_STRUCTURE(Sizes, QKV_FIELD(heads), QKV_FIELD(groups), QKV_FIELD(rows), QKV_FIELD(width), QKV_FIELD(held), QKV_FIELD(jump),
+              QKV_FIELD(jump_scales), QKV_FIELD(stride), QKV_FIELD(parts), QKV_FIELD(bits), QKV_FIELD(threads))
 
 extern "C" {
 

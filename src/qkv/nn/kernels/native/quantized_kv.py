@@ -16,17 +16,10 @@ from torch import Tensor
 from ...kv_cache.quantization import QuantizedTensor
 from .. import buffers
 from .compiler import library
+from .structures import QuantizedSizes
 
 WIDEST, MOST = 1024, 16  # as in the source
 _MOST_AMX, _GROUP = 8, 128  # as in quantized_kv_amx.cpp
-
-
-class _Sizes(ctypes.Structure):
-    """The source's `Sizes`."""
-
-    _fields_ = [(name, ctypes.c_long) for name in ("heads", "groups", "rows", "width", "held")]
-    _fields_ += [(name, ctypes.c_long) for name in ("jump", "jump_scales", "stride", "parts")]
-    _fields_ += [("bits", ctypes.c_int), ("threads", ctypes.c_int)]
 
 
 def serves(codes: QuantizedTensor, rows: int) -> bool:
@@ -65,7 +58,7 @@ def _call(name: str, x: Tensor, codes: QuantizedTensor, out: Tensor, stride: int
     buffers.check(name, x, *codes.tensors(), out)
     b, k, n, held, width = codes.data.shape
     steps = codes.data.stride(1), codes.scale.stride(1), stride
-    sizes = _Sizes(b * k, n, x.shape[2], width, held, *steps, parts, codes.bits, torch.get_num_threads())
+    sizes = QuantizedSizes(b * k, n, x.shape[2], width, held, *steps, parts, codes.bits, torch.get_num_threads())
     pointers = (ctypes.c_void_p(t.data_ptr()) for t in (x, *codes.tensors(), out))
     getattr(kernels, name)(*pointers, ctypes.byref(sizes))
 

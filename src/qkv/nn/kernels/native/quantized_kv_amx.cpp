@@ -11,6 +11,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "structures.h"
+
 namespace {
 
 constexpr long LINE = 64, ROWS = 16, LANES = 16;   // bytes of a tile's row, rows of a tile, floats of a vector
@@ -333,6 +335,9 @@ void mixed(const float* p, const uint8_t* codes, const uint16_t* scale, const ui
 }
 
 }  // namespace
+
+QKV_STRUCTURE(Sizes, QKV_FIELD(heads), QKV_FIELD(groups), QKV_FIELD(rows), QKV_FIELD(width), QKV_FIELD(held), QKV_FIELD(jump),
+              QKV_FIELD(jump_scales), QKV_FIELD(stride), QKV_FIELD(parts), QKV_FIELD(bits), QKV_FIELD(threads))
 
 extern "C" {
 

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <vector>
 
+#include "structures.h"
+
 namespace {
 
 constexpr long HELD = 1 << 18;  // bytes that are held at a time, in the nearest caches
@@ -30,3 +32,5 @@ void select_rows(char* head, const long* from, long rows, const Parts& parts) {
 }
 
 }  // namespace
+
+QKV_STRUCTURE(Parts, QKV_FIELD(row), QKV_FIELD(head), QKV_FIELD(used))

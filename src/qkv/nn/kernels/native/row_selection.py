@@ -1,4 +1,4 @@
-"""Rows of a cache's buffer replaced by other rows of it, in place, in C++. Importing it makes caches use it."""
+"""Rows of a cache's buffer replaced by other rows of it, in place, in C++."""
 
 from __future__ import annotations
 
@@ -8,12 +8,8 @@ import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
 
-from ...kv_cache.slots import selecting_kernels
 from .compiler import library
-
-
-class _Parts(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_long) for name in ("row", "head", "used")]
+from .structures import RowParts
 
 
 def serves(buffer: Tensor, rows: Int[Tensor, " N"]) -> bool:
@@ -39,17 +35,15 @@ def select_rows(buffer: Shaped[Tensor, "N K S D"], rows: Int[Tensor, " N"], used
     if len(rows) != count or (count and not 0 <= int(rows.min()) <= int(rows.max()) < count):
         raise IndexError(f"{len(rows)} rows were given for a buffer of {count}: one of its rows for each was expected")
     size, rows = buffer.element_size(), rows.contiguous()
-    parts = _Parts(buffer.stride(0) * size, buffer.stride(1) * size, used * buffer.stride(2) * size)
+    parts = RowParts(buffer.stride(0) * size, buffer.stride(1) * size, used * buffer.stride(2) * size)
     places = ctypes.c_void_p(buffer.data_ptr()), ctypes.c_void_p(rows.data_ptr())
     threads = ctypes.c_int(torch.get_num_threads())
     kernels.qkv_select_rows(*places, ctypes.c_long(count), ctypes.c_long(heads), ctypes.byref(parts), threads)
 
 
-def _select_rows_where_served(buffer: Tensor, rows: Tensor, used: int) -> bool:
+def select_rows_if_served(buffer: Tensor, rows: Tensor, used: int) -> bool:
+    """Call `select_rows` if `serves` is true, and return whether it was."""
     served = serves(buffer, rows)
     if served:
         select_rows(buffer, rows, used)
     return served
-
-
-selecting_kernels.append(_select_rows_where_served)

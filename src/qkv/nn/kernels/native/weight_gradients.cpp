@@ -4,6 +4,7 @@
 // as in lanes.h. For some rows at a time, X is packed to panels of two vectors of columns, and D to parts of ROWS columns, of which
 // each thread holds some in its cache.
 #include "lanes.h"
+#include "structures.h"
 #include "tasks.h"
 
 #ifdef QKV_LANES
@@ -69,6 +70,9 @@ inline void put_rows(long outs, const char* panel, const float* part, long rows,
 }
 
 }  // namespace
+
+QKV_STRUCTURE(Sizes, QKV_FIELD(rows), QKV_FIELD(outs), QKV_FIELD(columns), QKV_FIELD(d_step), QKV_FIELD(x_step),
+              QKV_FIELD(adds), QKV_FIELD(threads))
 
 extern "C" {
 

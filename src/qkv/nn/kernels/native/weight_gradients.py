@@ -11,13 +11,7 @@ from torch import Tensor
 
 from .. import buffers
 from .compiler import library
-
-
-class _Sizes(ctypes.Structure):
-    """The source's `Sizes`."""
-
-    _fields_ = [(name, ctypes.c_long) for name in ("rows", "outs", "columns", "d_step", "x_step")]
-    _fields_ += [(name, ctypes.c_int) for name in ("adds", "threads")]
+from .structures import GradientSizes
 
 
 @cache
@@ -34,7 +28,7 @@ def room(rows: int, outs: int, columns: int) -> int:
     """Return the number of bytes that `put` allocates."""
     kernels = library("weight_gradients")
     assert kernels is not None
-    return int(kernels.qkv_weight_gradient_room(ctypes.byref(_Sizes(rows, outs, columns))))
+    return int(kernels.qkv_weight_gradient_room(ctypes.byref(GradientSizes(rows, outs, columns))))
 
 
 def put(
@@ -55,7 +49,7 @@ def put(
     if sums is not None:
         buffers.check_apart("put", sums, d, x)
     d, x = (buffers.by_rows(rows) for rows in (d, x))
-    sizes = _Sizes(len(x), *into.shape, d.stride(0), x.stride(0), adds, torch.get_num_threads())
+    sizes = GradientSizes(len(x), *into.shape, d.stride(0), x.stride(0), adds, torch.get_num_threads())
     scratch = torch.empty(room(len(x), *into.shape), dtype=torch.int8, device="cpu")
     tensors = (None if t is None else ctypes.c_void_p(t.data_ptr()) for t in (d, x, into, sums, scratch))
     kernels.qkv_weight_gradient(*tensors, ctypes.byref(sizes))

@@ -22,10 +22,10 @@ from ...attention.attend import attend
 from ...attention.multi_head import Pass
 from ...kernels.cpu.few_queries import is_readable
 from ...kernels.native import encoding as native
-from ...kernels.native.block_sparse import Strides
 from ...kernels.native.decoding import placed
-from ...kernels.native.layers import CROSS, FEED_FORWARD, OWN, LayerStruct, is_by_panels
+from ...kernels.native.layers import CROSS, FEED_FORWARD, OWN, is_by_panels
 from ...kernels.native.products import FULL
+from ...kernels.native.structures import LayerStruct, Strides
 from ...kv_cache.cache import Cache
 from ...kv_cache.full import KeyValueState
 from ...patterns.algebra import Full

@@ -13,8 +13,7 @@ from torch import Tensor
 from ....core.layout import Layout
 from ...attention.multi_head import MultiHeadAttention, Pass
 from ...kernels.native import decoding
-from ...kernels.native import layers as native
-from ...kernels.native.block_sparse import Strides
+from ...kernels.native.structures import AttentionStruct, LayerStruct, Strides
 from ...kv_cache.cache import Cache
 from ...kv_cache.full import CrossState, KeysValues, KeyValueState, SharedKeysValues
 from ...patterns.algebra import Full
@@ -33,17 +32,17 @@ class LayerGroup:
         self.described = [getattr(layers[i], name) for i in indices]  # a part of the array
         self.shape: Shape | None = None  # of the tokens that are described
         self.hides = True  # whether a mask or bias is described
-        offset = getattr(native.LayerStruct, name).offset
+        offset = getattr(LayerStruct, name).offset
         self._mask, self._bias, self._queries, self._keys = (
-            self._column(decoding.AttentionStruct, field, offset) for field in ("mask", "bias", "queries", "keys")
+            self._column(AttentionStruct, field, offset) for field in ("mask", "bias", "queries", "keys")
         )
         self._mask_steps, self._bias_steps = (
-            self._column(decoding.AttentionStruct, field, offset, 4) for field in ("mask_steps", "bias_steps")
+            self._column(AttentionStruct, field, offset, 4) for field in ("mask_steps", "bias_steps")
         )
 
     def _column(self, of: type[ctypes.Structure], name: str, offset: int = 0, count: int = 1) -> Any:
         """A field of all layers as an array (layers, count)."""
-        field, step = getattr(of, name), ctypes.sizeof(native.LayerStruct)
+        field, step = getattr(of, name), ctypes.sizeof(LayerStruct)
         size = field.size // count
         return np.ndarray((len(self.layers), count), f"i{size}", self.layers, offset + field.offset, (step, size))
 
@@ -90,7 +89,7 @@ class OwnGroup(LayerGroup):
         super().__init__(indices, modules, layers, "own")
         self.states, self.buffers, self.slots = states, list[KeysValues](), 0
         self._slot, self._cos, self._sin, self._table_step = (
-            self._column(native.LayerStruct, field) for field in ("slot", "cos", "sin", "table_step")
+            self._column(LayerStruct, field) for field in ("slot", "cos", "sin", "table_step")
         )
 
     def describe(self, shape: Shape) -> bool:

@@ -14,6 +14,7 @@ from ...attention.multi_head import MultiHeadAttention
 from ...kernels.native import decoding
 from ...kernels.native import layers as native
 from ...kernels.native.products import Matrix
+from ...kernels.native.structures import AttentionStruct, LayerStruct, NormStruct, Product
 from ...kernels.products.integers import has_integer_products, matrix_of
 from ...layers.feedforward import ACTIVATIONS, FeedForwardNet
 from ...layers.linear import Linear
@@ -63,9 +64,9 @@ class Described:
         self._alive: list[object] = []
         self.scratch = 0  # the most numbers of a row of any product
 
-    def norm(self, module: nn.Module) -> native.NormStruct:
+    def norm(self, module: nn.Module) -> NormStruct:
         if type(module) is nn.Identity:
-            return native.NormStruct()
+            return NormStruct()
         if type(module) not in (LayerNormalize, RMSNormalize):
             raise Unfit
         weight, bias = module.weight, getattr(module, "bias", None)
@@ -73,9 +74,9 @@ class Described:
         kind = native.LAYER_NORM if isinstance(module, LayerNormalize) else native.RMS_NORM
         place, bias_place = self._place(weight), None if bias is None else self._place(bias)
         offset = getattr(module, "offset", 0.0)
-        return native.NormStruct(place, bias_place, module.eps, offset, kind, weight.dtype == torch.bfloat16)
+        return NormStruct(place, bias_place, module.eps, offset, kind, weight.dtype == torch.bfloat16)
 
-    def product(self, *modules: nn.Module) -> native.Product:
+    def product(self, *modules: nn.Module) -> Product:
         """The products of one input with several layers, side by side."""
         matrices = [self._matrix(module) for module in modules]
         if len({self._kind(matrix) for matrix in matrices}) > 1:
@@ -124,11 +125,11 @@ class Described:
         return tensor.data_ptr()
 
 
-def layer(block: nn.Module, known: Described) -> native.LayerStruct:
+def layer(block: nn.Module, known: Described) -> LayerStruct:
     """A block. Raises `Unfit` where the kernels can't do the same."""
     if type(block) is not BlockModule or len(block.scale) or block.training:
         raise Unfit
-    made = native.LayerStruct(skip=block.skip, multiplier=block.multiplier, adds=block.residual)
+    made = LayerStruct(skip=block.skip, multiplier=block.multiplier, adds=block.residual)
     made.parallel = type(block.placement).forward is Parallel.forward
     if not (block.placement.in_turn or made.parallel) or block.placement.streams > 1:
         raise Unfit
@@ -148,21 +149,21 @@ def layer(block: nn.Module, known: Described) -> native.LayerStruct:
     return made
 
 
-def _attention(made: native.LayerStruct, module: nn.Module, known: Described) -> None:
+def _attention(made: LayerStruct, module: nn.Module, known: Described) -> None:
     made.own = _described(module, known)
     assert isinstance(module, MultiHeadAttention)
     made.q_norm, made.k_norm, made.norms_all = known.norm(module.q_norm), known.norm(module.k_norm), module.norms_all
     made.qkv, made.out = known.product(module.q, module.k, module.v), known.product(module.out)
 
 
-def _cross(made: native.LayerStruct, module: nn.Module | None, known: Described) -> None:
+def _cross(made: LayerStruct, module: nn.Module | None, known: Described) -> None:
     if not isinstance(module, MultiHeadAttention) or type(module.q_norm) is not nn.Identity:
         raise Unfit
     made.cross = _described(module, known)
     made.cross_q, made.cross_out = known.product(module.q), known.product(module.out)
 
 
-def _described(module: nn.Module, known: Described) -> decoding.AttentionStruct:
+def _described(module: nn.Module, known: Described) -> AttentionStruct:
     """Attention without what changes from step to step."""
     if type(module) is not MultiHeadAttention or module.training:
         raise Unfit
@@ -171,7 +172,7 @@ def _described(module: nn.Module, known: Described) -> decoding.AttentionStruct:
     if not plain or not widths or module.backend != "auto" or module.pattern.unsized:
         raise Unfit
     scale = module.scale if module.scale is not None else module.d_head**-0.5
-    made = decoding.AttentionStruct(scale=scale, softcap=module.softcap or 0.0)
+    made = AttentionStruct(scale=scale, softcap=module.softcap or 0.0)
     made.heads, made.kv_heads, made.width, made.values = (
         module.n_heads,
         module.n_kv_heads,
@@ -181,7 +182,7 @@ def _described(module: nn.Module, known: Described) -> decoding.AttentionStruct:
     return made
 
 
-def _feedforward(made: native.LayerStruct, module: nn.Module, known: Described) -> None:
+def _feedforward(made: LayerStruct, module: nn.Module, known: Described) -> None:
     if type(module) is not FeedForwardNet or module.activation not in _NUMBERS or module.training:
         raise Unfit
     made.activation, made.gated = _NUMBERS[module.activation], module.gate is not None

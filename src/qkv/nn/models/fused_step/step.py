@@ -15,16 +15,18 @@ from ...attention import tap
 from ...attention.attend import attend
 from ...attention.multi_head import Pass
 from ...kernels.cpu.few_queries import is_readable
-from ...kernels.native import decoding
+from ...kernels.native import decoding, row_selection
 from ...kernels.native import decoding_step as native
-from ...kernels.native import row_selection as row_selection  # for the caches of fused steps
-from ...kernels.native.layers import LayerStruct
+from ...kernels.native.structures import LayerStruct
 from ...kv_cache.cache import Cache
 from ...kv_cache.full import CrossState, KeyValueState
+from ...kv_cache.slots import selecting_kernels
 from .groups import LayerGroup, cross_groups, own_groups
 from .layers import Described, Unfit, are_original, hooks_of, is_simple, layer, settings_of
 
 _GLOBAL_HOOKS = (hooks._global_forward_hooks, hooks._global_forward_pre_hooks)
+
+selecting_kernels.append(row_selection.select_rows_if_served)  # for the caches of fused steps
 
 
 def fused_step(
