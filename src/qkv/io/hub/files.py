@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import mmap
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from ...core import checksums
 from ...core.checksums import DTYPES
 from ...core.json_files import read_json
 from ...core.spec import brief
+from .mapped_files import MappedFiles
 from .transforms import Shape
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -78,7 +78,7 @@ class Safetensors:
                     )
                 self.stored[name] = stored
         self.shapes: Mapping[str, Shape] = {name: stored.shape for name, stored in self.stored.items()}
-        self._maps: dict[Path, mmap.mmap] = {}
+        self._files = MappedFiles()
 
     def dtype(self, name: str) -> torch.dtype:
         return self.stored[name].dtype
@@ -94,25 +94,16 @@ class Safetensors:
         count = math.prod(stored.shape)
         if not count:
             return torch.empty(stored.shape, dtype=stored.dtype)
+        data = self._files.map(stored.path, stored.end)
         if stored.begin % stored.dtype.itemsize:  # no number may begin there
-            raw = torch.frombuffer(self._mapped(stored), dtype=torch.uint8, count=stored.size, offset=stored.begin)
+            raw = torch.frombuffer(data, dtype=torch.uint8, count=stored.size, offset=stored.begin)
             return raw.clone().view(stored.dtype).view(stored.shape)
-        values = torch.frombuffer(self._mapped(stored), dtype=stored.dtype, count=count, offset=stored.begin)
+        values = torch.frombuffer(data, dtype=stored.dtype, count=count, offset=stored.begin)
         return values.view(stored.shape)
 
     def forget(self, name: str) -> None:
-        stored, page = self.stored[name], mmap.PAGESIZE
-        begin, end = -(-stored.begin // page) * page, stored.end // page * page  # whole pages that are its own
-        if end > begin and hasattr(mmap, "MADV_DONTNEED"):
-            self._mapped(stored).madvise(mmap.MADV_DONTNEED, begin, end - begin)
-
-    def _mapped(self, stored: StoredTensor) -> mmap.mmap:
-        if stored.path not in self._maps:
-            with stored.path.open("rb") as file:
-                self._maps[stored.path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-            if len(self._maps[stored.path]) < stored.end:
-                raise ValueError(f"{stored.path} was cut short while it was read")
-        return self._maps[stored.path]
+        stored = self.stored[name]
+        self._files.forget(stored.path, stored.begin, stored.end)
 
 
 class Pickled:

@@ -25,6 +25,7 @@ import numpy as np
 
 from ....core.several import path as path_of
 from ....core.spec import brief
+from ..mapped_files import MappedFiles
 from ..transforms import Shape
 from ..values import shown
 from .block_types import BY_ID, BlockType
@@ -67,30 +68,20 @@ class Tensors:
     path: Path
     metadata: Mapping[str, Any]
     stored: Mapping[str, GGUFTensor]
-    _maps: dict[Path, mmap.mmap] = field(default_factory=dict, repr=False, compare=False)
+    files: MappedFiles = field(default_factory=MappedFiles, repr=False, compare=False)
 
     def bytes_of(self, name: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """The bytes of a tensor: a part of the mapped file, copied when they are written to."""
         stored = self.stored[name]
         if stored.begin == stored.end:
             return np.empty(0, np.uint8)
-        mapped = self._mapped(stored)
+        mapped = self.files.map(stored.path, stored.end)
         return np.frombuffer(mapped, np.uint8, stored.end - stored.begin, stored.begin)
 
     def forget(self, name: str) -> None:
         """Release the memory pages of a tensor that was copied elsewhere."""
-        stored, page = self.stored[name], mmap.PAGESIZE
-        begin, end = -(-stored.begin // page) * page, stored.end // page * page
-        if end > begin and hasattr(mmap, "MADV_DONTNEED"):
-            self._mapped(stored).madvise(mmap.MADV_DONTNEED, begin, end - begin)
-
-    def _mapped(self, stored: GGUFTensor) -> mmap.mmap:
-        if stored.path not in self._maps:
-            with stored.path.open("rb") as file:
-                self._maps[stored.path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        if len(self._maps[stored.path]) < stored.end:
-            raise ValueError(f"{stored.path} was cut short while it was read")
-        return self._maps[stored.path]
+        stored = self.stored[name]
+        self.files.forget(stored.path, stored.begin, stored.end)
 
 
 def is_gguf(path: Path | str) -> bool:
