@@ -1,16 +1,17 @@
-"""Every axis with every optimizer: the steps of one rank in float64, or one sentence.
+"""Every axis with every optimizer and every kind of shared parameter: the steps of one rank in float64, or one sentence.
 
-The table in docs/scale.md is made here: `python tests/training/parallel/test_matrix.py` prints it.
+The tables in docs/scale.md are made here: `python tests/training/parallel/test_matrix.py` prints them.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fast_subset import fast
-from same_steps import alone, compare, take_steps
+from same_steps import MOE, alone, compare, take_steps
 
 from qkv.nn.cost.plan.rules import check_optimizer
 from qkv.training.optimizers.base import Optimizer
@@ -28,6 +29,14 @@ AXES: dict[str, dict[str, Any]] = {
 }
 OPTIMIZERS = ("adagrad", "adafactor", "adamw", "adamw-8bit", "lion", "muon", "sgd")
 OPTIONS = {"adamw-8bit": ", block: 16, min_size: 64"}
+# The family of each kind of shared parameters, and what is replaced in its spec.
+SHARED: dict[str, tuple[str, dict[str, Any]]] = {
+    "nothing": ("decoder", {"head.tied": False}),
+    "table and output layer": ("decoder", {}),
+    "two tables and output layer": ("encoder-decoder", {}),
+    "layers": ("decoder", {"decoder.order": [0, 1, 1, 0]}),
+    "position bias": ("decoder", {"decoder.position": "t5"}),
+}
 EQUAL, REFUSED = "equal", "refused"
 DOCS = Path(__file__).parents[3] / "docs" / "scale.md"
 
@@ -41,15 +50,21 @@ def outcome(axis: str, optimizer: str) -> str:
     return EQUAL
 
 
-def table() -> str:
-    """The matrix in Markdown."""
-    rows = [[axis, *(outcome(axis, optimizer) for optimizer in OPTIMIZERS)] for axis in AXES]
-    head = ["", *(f"`{optimizer}`" for optimizer in OPTIMIZERS)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
+def tables() -> list[str]:
+    """The matrices in Markdown."""
+    by_optimizer = [["", *(f"`{optimizer}`" for optimizer in OPTIMIZERS)]]
+    by_optimizer += [[axis, *(outcome(axis, optimizer) for optimizer in OPTIMIZERS)] for axis in AXES]
+    by_shared = [["", *SHARED], *([axis, *(EQUAL for _ in SHARED)] for axis in AXES)]
+    return [in_markdown(rows) for rows in (by_optimizer, by_shared)]
 
 
-def test_the_docs_have_this_matrix() -> None:
-    assert table() in DOCS.read_text(encoding="utf-8")
+def in_markdown(rows: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in (rows[0], ["---"] * len(rows[0]), *rows[1:]))
+
+
+def test_the_docs_have_these_matrices() -> None:
+    docs = DOCS.read_text(encoding="utf-8")
+    assert all(table in docs for table in tables())
 
 
 CELLS = [(axis, optimizer) for axis in AXES for optimizer in OPTIMIZERS]
@@ -67,6 +82,19 @@ def test_every_optimizer_on_every_axis_equals_one_rank_or_is_refused(two: Any, c
         compare(two.run(take_steps, "moe", AXES[axis], settings), alone("moe", settings))
 
 
+SHARING = [(axis, shared) for axis in AXES for shared in SHARED]
+
+
+@pytest.mark.parametrize("cell", fast(SHARING, ("pipeline", "layers"), ("zero 3", "layers")), ids=", ".join)
+def test_parameters_that_are_shared_equal_those_of_one_rank(two: Any, cell: tuple[str, str]) -> None:
+    axis, shared = cell
+    family, changes = SHARED[shared]
+    experts = {"*.blocks.*.feedforward": "MOE"} if axis == "expert" else {}
+    replaced = json.dumps({**changes, **experts}).replace('"MOE"', MOE)
+    settings = (f"model.replace={replaced}",) + (("training.accumulate=2",) if axis == "pipeline" else ())
+    compare(two.run(take_steps, family, AXES[axis], settings), alone(family, settings))
+
+
 def refusal(ranks: Any, scale: dict[str, Any], settings: tuple[str, ...]) -> str:
     """The message with which a layout is refused."""
     with pytest.raises(ValueError) as raised:
@@ -75,4 +103,4 @@ def refusal(ranks: Any, scale: dict[str, Any], settings: tuple[str, ...]) -> str
 
 
 if __name__ == "__main__":
-    print(table())
+    print("\n\n".join(tables()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -31,6 +32,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "zero 3": {"shard": 2, "zero": 3},
     "tensor": {"tensor": 2},
     "context": {"context": 2},
+    "expert": {"expert": 2},
     "1f1b": {"pipeline": 2},
     "gpipe": {"pipeline": 2, "pipeline_schedule": "gpipe"},
     "interleaved-1f1b": {"pipeline": 2, "pipeline_schedule": "interleaved-1f1b"},
@@ -91,21 +93,34 @@ def settings_of(layout: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("layout", fast(LAYOUTS, "zero 1", "zero 3", "1f1b"))
 def test_an_overflow_on_one_rank_halves_the_loss_scale_of_all(two: Any, layout: str) -> None:
-    first, *others = two.run(take, "fp16", LAYOUTS[layout], settings_of(layout), True)
+    family = "moe" if layout == "expert" else "decoder"
+    first, *others = two.run(take, "fp16", LAYOUTS[layout], settings_of(layout), True, family)
     assert first.scales == [65536.0, 65536.0, *[32768.0] * 4]
     assert all(other.scales == first.scales and other.losses == first.losses for other in others)
 
 
 # What rounding of the weights and activations to 8 and 11 bits changes in six steps.
 BOUNDS = {"bf16": 2e-2, "fp16": 4e-3}
+DOCS = Path(__file__).parents[3] / "docs" / "scale.md"
+
+
+def table() -> str:
+    """The matrix of docs/scale.md in Markdown: `python tests/training/parallel/test_precisions.py` prints it."""
+    cells = [f"within {100 * bound:g} %" for bound in BOUNDS.values()]
+    rows = [["", *BOUNDS], ["---"] * (1 + len(BOUNDS)), *([name, *cells] for name in LAYOUTS)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def test_the_docs_have_this_matrix() -> None:
+    assert table() in DOCS.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("precision", BOUNDS)
 @pytest.mark.parametrize("layout", fast(LAYOUTS, "zero 3"))
 def test_losses_are_those_of_one_rank_within_the_bounds_of_the_precision(two: Any, layout: str, precision: str) -> None:
-    settings = settings_of(layout)
-    one = take(ALONE, precision, {}, settings, False)
-    for taken in two.run(take, precision, LAYOUTS[layout], settings, False):
+    settings, family = settings_of(layout), "moe" if layout == "expert" else "decoder"
+    one = take(ALONE, precision, {}, settings, False, family)
+    for taken in two.run(take, precision, LAYOUTS[layout], settings, False, family):
         assert taken.losses == pytest.approx(one.losses, rel=BOUNDS[precision])
         assert taken.norms == pytest.approx(one.norms, rel=5 * BOUNDS[precision])
 
@@ -207,3 +222,7 @@ def evaluated(ranks: Ranks, scale: dict[str, Any]) -> tuple[float, float, bool]:
         model.train()
         taken = stepper.take([next(batches)], lr=0.01)
     return losses[0], losses[1], taken.bad.item() == 0.0 and sum(p.numel() for p in model.parameters()) == parts
+
+
+if __name__ == "__main__":
+    print(table())

@@ -94,3 +94,17 @@ def test_a_rank_that_waits_says_so_and_gives_up_with_the_address(
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("qkv:")]
     assert said == ["qkv: rank 1 of 2 waits for the others at 127.0.0.1:9, up to 1 s (scale.timeout)"]
     assert not torch.distributed.is_initialized()
+
+
+def test_a_rank_without_a_gpu_of_its_own_is_refused(environment: pytest.MonkeyPatch) -> None:
+    environment.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ValueError, match="LOCAL_RANK is 1, and this process sees 1 GPU; start a rank for each GPU"):
+        World.device(torch.device("cuda"))
+    environment.setenv("LOCAL_RANK", "0")
+    assert World.device(torch.device("cuda")) == torch.device("cuda", 0)
+
+
+def test_two_ranks_on_one_gpu_are_named() -> None:
+    world.check_devices([("a", "1"), ("a", "2"), ("b", "1")])
+    with pytest.raises(ValueError, match="ranks 0 and 2 have the same GPU of a, and NCCL needs one for each rank"):
+        world.check_devices([("a", "1"), ("a", "2"), ("a", "1")])

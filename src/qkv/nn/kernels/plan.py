@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,14 +15,15 @@ from ..patterns.basic import And, Causal, Full, Interval, Pattern
 Value = TypeVar("Value")
 
 
-@dataclass(eq=False)
 class Plan:
     """A cache for one forward pass. `once(what, about, make)` calls `make` the first time only.
 
-    The objects `about` which it is are compared by identity, in a list: graph compilers can trace that, but not ids.
+    The objects `about` which it is are compared by identity, in a list: graph compilers can trace that, but not ids. It is
+    no dataclass, whose tensors FSDP2 would replace, such as trained biases.
     """
 
-    _entries: list[tuple[str, tuple[Any, ...], Any]] = field(default_factory=list, init=False)
+    def __init__(self) -> None:
+        self._entries: list[tuple[str, tuple[Any, ...], Any]] = []
 
     def once(self, what: str, about: tuple[Any, ...], make: Callable[[], Value]) -> Value:
         for key, objects, value in self._entries:

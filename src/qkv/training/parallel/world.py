@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import socket
 import sys
 import threading
@@ -16,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ...core.spec import brief
+from ...core.spec import brief, counted
 
 RANK, SIZE, LOCAL_RANK = "RANK", "WORLD_SIZE", "LOCAL_RANK"
 ADDRESS, PORT = "MASTER_ADDR", "MASTER_PORT"
@@ -47,6 +48,20 @@ def _number(name: str, default: int) -> int:
 
 class Foreign(ValueError):
     """Another program holds the port of rank 0."""
+
+
+def check_devices(found: Sequence[tuple[str, str]]) -> None:
+    """Check that each rank has its own GPU, which NCCL needs. found: the host of each rank, and the identity of its GPU.
+
+    Raises ValueError that names two ranks with the same one.
+    """
+    first: dict[tuple[str, str], int] = {}
+    for rank, device in enumerate(found):
+        if first.setdefault(device, rank) != rank:
+            raise ValueError(
+                f"ranks {first[device]} and {rank} have the same GPU of {device[0]}, and NCCL needs one for each rank; "
+                f"start a rank for each GPU, with a {LOCAL_RANK} of its own"
+            )
 
 
 class World:
@@ -110,14 +125,23 @@ class World:
             ) from None
         finally:
             waits.cancel()
-        return cls()
+        ranks = cls()
+        if device.type == "cuda":
+            check_devices(ranks.gather((platform.node(), str(torch.cuda.get_device_properties(device).uuid))))
+        return ranks
 
     @staticmethod
     def device(device: torch.device) -> torch.device:
-        """The device of this rank: each local rank has its own GPU."""
+        """The device of this rank: each local rank has its own GPU. Raises ValueError if there is none left for it."""
         if device.type != "cuda" or device.index is not None:
             return device
-        return torch.device("cuda", int(os.environ.get(LOCAL_RANK, "0")))
+        index, gpus = _number(LOCAL_RANK, 0), torch.cuda.device_count()
+        if index >= gpus:
+            raise ValueError(
+                f"{LOCAL_RANK} is {index}, and this process sees {counted(gpus, 'GPU')}; start a rank for each GPU, or set "
+                f"{LOCAL_RANK} to 0 if each rank sees only its own"
+            )
+        return torch.device("cuda", index)
 
     def sum(self, value: Tensor) -> Tensor:
         World.operations += 1
