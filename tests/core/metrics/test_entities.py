@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,6 +62,14 @@ def test_what_is_not_whole_is_no_entity() -> None:
         ("O B I", "iob2"),
         ("O B I E S", "iobes"),
         ("O B_PER I_PER", "iob2"),
+        ("o b-per i-per b-loc", "iob2"),
+        ("O b-per l-per u-loc", "bilou"),
+        ("o b i", "iob2"),
+        ("O PER-B PER-I LOC-B", "iob2"),
+        ("o per_b per_e loc_s", "iobes"),
+        ("B-PER I-PER b-loc", "plain"),
+        ("PER-B B-LOC", "plain"),
+        ("s_noun e_verb", "plain"),  # no entity begins
         ("B E S T G H I C", "plain"),  # secondary structure
         ("H E C", "plain"),
         ("I O", "plain"),
@@ -129,3 +139,20 @@ def test_letters_of_other_schemes_and_bare_ones_are_read() -> None:
 def test_a_scheme_that_does_not_fit_the_tags_is_told(scheme: Scheme, tags: str, said: str | None) -> None:
     found = misfit(scheme, tags.split())
     assert found == said if said is None else said in str(found)
+
+
+@pytest.mark.parametrize("scheme", ["iob2", "iobes", "conll"])
+@pytest.mark.parametrize(
+    "written",
+    [str.lower, lambda tag: "-".join(tag.split("-")[::-1]), lambda tag: "_".join(tag.split("-")[::-1]).lower()],
+)
+def test_letters_in_lower_case_or_at_the_end_count_the_same(scheme: Scheme, written: Callable[[str], str]) -> None:
+    for rows in (IOB2, IOBES):
+        one, other = ([[written(tag) for tag in row] for row in part] for part in rows)
+        assert agreement(other, one, scheme) == agreement(rows[1], rows[0], scheme)
+
+
+def test_what_a_scheme_refuses_is_told_in_either_case() -> None:
+    assert misfit("iob2", ["b-X", "i-X", "o"]) is None and misfit("iob2", ["X-B", "X-I"]) is None
+    assert misfit("iob2", ["u-X", "b-X"]) == "'u-X' is a tag of bilou"
+    assert misfit("bilou", ["b-X", "i-X"]) == "no entity ends in them (E-X, S-X)"

@@ -67,3 +67,16 @@ def test_one_text_and_pairs_have_the_runs_ids(tmp_path: Path, settings: tuple[st
 def test_what_reads_texts_whole_has_no_truncation(trained_lm: Path, tmp_path: Path) -> None:
     write_settings(load(trained_lm, "cpu"), tmp_path)
     assert Tokenizer.from_file(str(tmp_path / "tokenizer.json")).truncation is None
+
+
+def test_a_classifier_in_the_hubs_format_cuts_texts_in_transformers_as_the_run_does(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    run = trained(tmp_path / "run", "task.longest=64")
+    run.save(tmp_path / "hub", "hub")
+    theirs = transformers.pipeline("text-classification", model=str(tmp_path / "hub"), truncation=True, top_k=None)
+    for text, found in zip(TEXTS, theirs(TEXTS), strict=True):
+        assert {one["label"]: one["score"] for one in found} == pytest.approx(
+            run.classify(text).probabilities, abs=1e-5
+        )
+    kept = load(tmp_path / "hub", device="cpu").classify(TEXTS)
+    assert [one.probabilities for one in kept] == [run.classify(text).probabilities for text in TEXTS]

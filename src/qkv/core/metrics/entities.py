@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple
 from ..spec import brief
 
 Scheme = Literal["iob2", "iobes", "bilou", "iob1", "conll", "plain"]
-"""How tags encode entities. The prefix may be alone, for entities of one type (`B`, `I`), or joined by `_`.
+"""How tags encode entities. The letter may be alone, for entities of one type (`B`, `I`), joined by `_`, in lower case
+(`b-X`), or at the end (`X-B`).
 
 iob2:  an entity of the type X is B-X (I-X)*; an I-X after neither is no entity (Tjong Kim Sang & Veenstra 1999).
 iobes: an entity is S-X, or B-X (I-X)* E-X; incomplete ones are none.
@@ -19,7 +20,9 @@ iob1:  an entity is (I-X)+, and begins with B-X only behind another one of X (Ra
 conll: B-X begins an entity, and so does any tag of X after one that is not of X, as conlleval counts.
 plain: tags without entities, such as parts of speech.
 """
-_TAG = re.compile(r"([BIESLUMW])(?:[-_](.*))?", re.DOTALL)
+_TAG = re.compile(r"([BIESLUMW])(?:[-_](.*))?", re.DOTALL | re.IGNORECASE)
+_AT_END = re.compile(r"(.+)[-_]([BIESLUMW])", re.DOTALL | re.IGNORECASE)
+_OUTSIDE = ("O", "o", "")
 _LETTERS = {"L": "E", "U": "S", "M": "I", "W": "S"}
 
 
@@ -33,15 +36,19 @@ class Entity(NamedTuple):
 
 def scheme_of(tags: Iterable[str], sentences: Iterable[Sequence[str]] = ()) -> Scheme:
     """Recognize the scheme of a set of tags; iob1 from iob2 by `sentences`, in which entities begin with I."""
-    inside = {tag for tag in tags if tag not in ("O", "")}
-    matches = [_TAG.fullmatch(tag) for tag in inside]
+    inside = {tag for tag in tags if tag not in _OUTSIDE}
+    written = {_parts(tag)[0] for tag in inside}
+    letters = {letter.upper() for letter in written}
     bare = {tag for tag in inside if len(tag) == 1}
-    if not inside or not all(matches) or (bare and not (bare == inside and "B" in bare and len(bare) > 1)):
+    if not inside or "" in letters or (bare and not (bare == inside and "B" in letters and len(bare) > 1)):
         return "plain"
-    letters = {tag[0] for tag in inside}
+    at_end = [tag for tag in inside if not _TAG.fullmatch(tag)]
+    usual = not at_end and written == letters
+    if not usual and ("B" not in letters or len(written) > len(letters) or len(at_end) not in (0, len(inside))):
+        return "plain"
     if letters & set("ESLUMW"):
         return "bilou" if letters & set("LU") else "iobes"
-    if any(_split(tag)[1] not in {_split(one)[1] for one in inside if one[0] == "B"} for tag in inside):
+    if any(_split(tag)[1] not in {_split(one)[1] for one in inside if _split(one)[0] == "B"} for tag in inside):
         return "conll"
     begun = Counter(first for sentence in sentences for first in _beginnings(sentence))
     return "iob1" if begun["I"] > begun["B"] else "iob2"
@@ -55,11 +62,11 @@ def _beginnings(sentence: Sequence[str]) -> Iterator[str]:
 
 def misfit(scheme: Scheme, tags: Iterable[str]) -> str | None:
     """Why tags don't follow a scheme; None if they may."""
-    inside = {tag for tag in tags if tag not in ("O", "")}
-    others = sorted(tag for tag in inside if not _TAG.fullmatch(tag))
+    inside = {tag for tag in tags if tag not in _OUTSIDE}
+    others = sorted(tag for tag in inside if not _parts(tag)[0])
     if scheme != "plain" and (others or scheme_of(inside) == "plain"):
         return f"{brief((others or sorted(inside) or ['O'])[0])} is no tag of an entity, such as 'B-X'"
-    closing = sorted(tag for tag in inside if tag[0] in "ESLUMW")
+    closing = sorted(tag for tag in inside if _parts(tag)[0].upper() in set("ESLUMW"))
     if scheme in ("iob2", "iob1") and closing:
         return f"{brief(closing[0])} is a tag of {scheme_of(inside)}"
     if scheme in ("iobes", "bilou") and not closing:
@@ -77,10 +84,26 @@ def entities(tags: Sequence[str], scheme: Scheme) -> list[Entity]:
     return _complete(split, closed=scheme in ("iobes", "bilou"))
 
 
+def near(tags: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Of tags that spell no entities together: those that would, such as `B-X`, and the others."""
+    inside = sorted({tag for tag in tags if tag not in _OUTSIDE})
+    like = [tag for tag in inside if len(tag) > 1 and _parts(tag)[0]]
+    return like, [tag for tag in inside if tag not in like]
+
+
+def _parts(tag: str) -> tuple[str, str]:
+    """The letter of a tag as it is written, and the type of its entity; no letter in a tag of another form."""
+    if match := _TAG.fullmatch(tag):
+        return match[1], match[2] or ""
+    match = _AT_END.fullmatch(tag)
+    return (match[2], match[1]) if match else ("", "")
+
+
 def _split(tag: str) -> tuple[str, str]:
     """The letter of a tag, as in iobes, and the type of its entity."""
-    match = _TAG.fullmatch(tag)
-    return ("O", "") if match is None else (_LETTERS.get(match[1], match[1]), match[2] or "")
+    letter, type_ = _parts(tag)
+    letter = letter.upper()
+    return (_LETTERS.get(letter, letter), type_) if letter else ("O", "")
 
 
 def _complete(split: list[tuple[str, str]], closed: bool) -> list[Entity]:

@@ -51,6 +51,7 @@ def save(
     task: Use | None = None,
     recipe: HasYaml | None = None,
     labels: str | Sequence[str] = (),
+    longest: int | None = None,
     origin: Origin | None = None,
     source: Path | None = None,
     max_shard_size: int | str = sharded.MAX_SHARD_SIZE,
@@ -64,6 +65,7 @@ def save(
              writes our own model type. None means the Hub's format where a family matches, else ours, with a warning.
     labels:  names of the classes or tags that the head tells apart; if there are more or fewer of them, a warning says so
              and none are saved.
+    longest: the most tokens of a text that the model reads, if it is less than its context; for the tokenizer of "hub".
     origin:  what the Hub directory said that the model was loaded from; source: that directory.
     max_shard_size: bytes, or "5GB"; larger weights in the Hub's format are split into several files.
     allow_pickle: whether weights of sentence-transformers' modules in `source` may be pickles, which become safetensors.
@@ -96,7 +98,8 @@ def save(
     if with_weights:
         check_room(target, sum(tensor.nbytes for tensor in model_tensors(model).values()))
     with replacing_folder(target, check) as folder:
-        _save_tokenizer(folder, tokenizer, model, None if to == "qkv" else _template(model.spec, task, origin))
+        template = None if to == "qkv" else _template(model.spec, task, origin)
+        _save_tokenizer(folder, tokenizer, model, template, longest)
         if origin is not None and source is not None:
             _copy(source, folder, allow_pickle)
         elif source is not None and isinstance(getattr(model.spec, "head", None), SentenceVector):
@@ -182,7 +185,9 @@ def _template(spec: ModelSpec, task: Use, origin: Origin | None) -> Template:
     return "end" if task == "translate" else "none"
 
 
-def _save_tokenizer(folder: Path, tokenizer: Tokenizer | None, model: Any, template: Template | None) -> None:
+def _save_tokenizer(
+    folder: Path, tokenizer: Tokenizer | None, model: Any, template: Template | None, longest: int | None
+) -> None:
     """The tokenizer in our format, or, where `template` is not None, with the files that only other libraries read."""
     if tokenizer is None:
         return
@@ -190,4 +195,5 @@ def _save_tokenizer(folder: Path, tokenizer: Tokenizer | None, model: Any, templ
         tokenizer.save(folder / TOKENIZER)
         return
     written = tokenizer if template == "none" else tokenizer.templated(bos=template == "both")
-    save_for_hub(written, folder, model.max_positions, template == "both" and model.spec.token_types > 1)
+    limits = [limit for limit in (model.max_positions, longest) if limit is not None]
+    save_for_hub(written, folder, min(limits, default=None), template == "both" and model.spec.token_types > 1)

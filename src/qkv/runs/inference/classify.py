@@ -123,6 +123,12 @@ def _rows(run: LoadedModel, texts: Sequence[str], pairs: Sequence[str] | None) -
     return [(item.ids.tolist(), item.token_types.tolist()) for item in items]
 
 
+def longest_classified(run: LoadedModel) -> int | None:
+    """The most tokens of a text that a classifier reads; None if it was not trained here, or is none."""
+    task, head = run.trained_on, getattr(run.model.spec, "head", None)
+    return task.longest if isinstance(task, Sentences) and isinstance(head, SequenceClassifier) else None
+
+
 def _stop_of(run: LoadedModel, ids: list[int]) -> int:
     """Return how many of a row's tokens are read: in a Hub decoder, those up to the last whose id is not that of padding,
     even if padding tokens such as `</s>` belong to the text."""

@@ -324,6 +324,7 @@ class Run(LoadedModel):
         the Hub's format are files of at most `max_shard_size` (bytes, or "5GB"); `with_weights=False` leaves them out.
         """
         from ...io.directories.save import save
+        from .classify import longest_classified
 
         return save(
             self.model,
@@ -334,6 +335,7 @@ class Run(LoadedModel):
             task=self.task,
             recipe=self.recipe,
             labels=getattr(self.trained_on, "classes", None) or getattr(self.trained_on, "tags", None) or (),
+            longest=longest_classified(self),
             origin=self.origin,
             source=self.path,
             max_shard_size=max_shard_size,

@@ -11,10 +11,10 @@ from pydantic import Field
 
 from ....core.batch import IGNORE, Batch
 from ....core.metrics.baselines import Baseline, usual_tags
-from ....core.metrics.entities import Scheme, entities, misfit, scheme_of
+from ....core.metrics.entities import Scheme, entities, misfit, near, scheme_of
 from ....core.spec import brief, counted, nearest
 from ....data.batching.ragged import Index
-from ....data.classes import Others
+from ....data.classes import Others, different, spellings
 from ....data.source import SPLITS, Example, Skipped, Source
 from ....data.task import Item, RandomContext, Task
 from ....data.tokenizers.protocol import Encoder
@@ -64,7 +64,7 @@ class Tag(Task, kind="tag"):
 
     def check_labels(self, source: Source) -> list[str]:
         """Name tags that the training data lack: they count as errors in evaluation."""
-        notes = []
+        notes = list(map(different, spellings(tag for tag in self.tags if tag)))
         for split in SPLITS[1:]:
             unknown, known = Others(), {"", *self.tags}
             for example in source.examples(split, shuffle=False):
@@ -80,7 +80,10 @@ class Tag(Task, kind="tag"):
 
     def notes(self, example: Example) -> tuple[str, ...]:
         if self.scheme in (None, "plain"):
-            return ()
+            like, others = near(self.tags)
+            mixed = bool(like) and len(like) >= len(others)
+            said = f"the tags spell no entities: {', '.join(like[:3])} are spelled as entities"
+            return (f"{said}, and {', '.join(others[:3] or like[-1:])} otherwise",) if mixed else ()
         types = sorted({one.type for tag in self.tags for one in entities([tag], "conll")} - {""})
         named = f" of the types {', '.join(types[:_NAMED])}" + " …" * (len(types) > _NAMED) if types else ""
         return (f"the tags are read as entities{named}, by the scheme {self.scheme} (task.scheme)",)
