@@ -399,3 +399,25 @@ def test_a_value_is_shortened_in_its_middle() -> None:
     assert brief("short") == "'short'"
     assert brief(LONG).startswith("'mistake") and brief(LONG).endswith("x'") and len(brief(LONG)) < 100
     assert len(brief([LONG] * 50)) < LONGEST and len(brief({LONG: {LONG: [LONG]}})) < LONGEST
+
+
+@pytest.mark.parametrize("wrong", [None, 3, 2.5, True, [], {}, object(), b"x", ["a", 3], (1, 2)])
+def test_sources_and_tokenizers_take_splits_seeds_roles_and_texts(wrong: Any) -> None:
+    source, tokenizer = qkv.data.Copy(train=9, validation=2, test=2), words()
+    calls: list[Callable[[], object]] = [
+        lambda: source.table(wrong),
+        lambda: list(source.examples(wrong)),
+        lambda: list(source.texts(wrong)),
+        lambda: tokenizer.id(wrong),
+        lambda: tokenizer.require(wrong),
+        lambda: tokenizer.with_sources(wrong),
+        lambda: Tokenizer(wrong),
+        lambda: Tokenizer.from_json(wrong),
+        lambda: container.split_files(wrong),
+    ]
+    if not isinstance(wrong, int):
+        calls.append(lambda: list(source.examples("train", seed=wrong)))
+    for call in calls:
+        with pytest.raises(ValueError, match=r"."):
+            call()
+    assert container.split_files("a/model.gguf") == [Path("a/model.gguf")]

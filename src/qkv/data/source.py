@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core import several
 from ..core.shuffle import Shuffle, mix
 from ..core.spec import Spec, counted
 
@@ -120,6 +121,12 @@ def _share(part: int, whole: int) -> str:
     return f"{share:.0%}" if 0.01 <= share <= 0.99 or share in (0, 1) else f"{share:.2%}"
 
 
+def check_split(split: Any) -> None:
+    """Raise ValueError for anything but the name of a split."""
+    if split not in SPLITS:
+        raise ValueError(f"a split is {', '.join(SPLITS[:-1])} or {SPLITS[-1]}, not {several.shown(split)}")
+
+
 class Source(Spec, role="source"):
     """A data source. A new one is a subclass with a `kind` and a `table`.
 
@@ -139,6 +146,7 @@ class Source(Spec, role="source"):
 
     def split_setting(self, name: str, split: Split) -> Any:
         """A setting of a split: `path` for training, `validation_path` and `test_path` for the others."""
+        check_split(split)
         return getattr(self, name if split == "train" else f"{split}_{name}")
 
     @abstractmethod
@@ -166,6 +174,10 @@ class Source(Spec, role="source"):
         self, split: Split = "train", *, seed: int = 0, epoch: int = 0, shuffle: bool | None = None
     ) -> Iterator[Example]:
         """Iterate over the good examples of one epoch; by default, those of the "train" split are shuffled."""
+        check_split(split)
+        if seed is None or epoch is None:
+            raise ValueError(f"{'seed' if seed is None else 'epoch'} is a whole number, not None")
+        several.whole_numbers(-(1 << 63), seed=seed, epoch=epoch)
         table = self.table(split, seed=seed, epoch=epoch)
         mixed = split == "train" if shuffle is None else shuffle
         mixed = mixed and not getattr(table, "sequential", False)

@@ -10,7 +10,7 @@ from random import Random
 from pydantic import Field
 
 from ...core.shuffle import mix, text_hash
-from ..source import SPLITS, Example, Source, Split, Table
+from ..source import SPLITS, Example, Source, Split, Table, check_split
 from ..tables import ComputedTable
 
 _HELD_OUT = 10  # one in ten possible examples belongs to validation, another to test
@@ -33,6 +33,7 @@ class HashSplitSource(Source):
         """Generate one example of a split, with a `"text"` or a `"source"`."""
 
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
+        check_split(split)
         size = getattr(self, split)
         if split == "train":
             return ComputedTable(size, lambda i: self.draw(Random(mix(seed, epoch, i)), split))

@@ -19,7 +19,8 @@ import tokenizers
 from tokenizers import models, processors
 
 from ...core.atomic import remove
-from ...core.several import shown
+from ...core.several import instance, shown
+from ...core.several import text as text_of
 from ...core.spec import brief, nearest
 from . import subword_regularization, tokenizer_json
 from .chat.conversations import Conversations
@@ -90,6 +91,7 @@ class Tokenizer:
     def __init__(
         self, raw: tokenizers.Tokenizer, extra: TokenizerExtra | None = None, model_size: int | None = None
     ) -> None:
+        instance(raw, tokenizers.Tokenizer, "a tokenizer's `raw`", "the library tokenizers")
         raw.no_padding()
         raw.no_truncation()
         raw.encode_special_tokens = True  # spell control tokens out
@@ -123,6 +125,8 @@ class Tokenizer:
 
     def require(self, *roles: str) -> None:
         """Raise ValueError if the tokenizer lacks a token of these roles, such as `mask` or `pad`."""
+        if unknown := [role for role in roles if role not in tuple(ALL_ROLES)]:
+            raise ValueError(f"there is no role {brief(unknown[0])}; {nearest(str(unknown[0]), ALL_ROLES)}")
         missing = [role for role in roles if getattr(self, f"{role}_id") is None]
         if missing:
             raise ValueError(
@@ -171,7 +175,7 @@ class Tokenizer:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """From the content of a tokenizer.json."""
-        return cls(*tokenizer_json.parse(text))
+        return cls(*tokenizer_json.parse(text_of(text, "a tokenizer.json")))
 
     def save(self, path: str | Path) -> Path:
         """Write `tokenizer.json` into a folder, or to a path that ends in .json, atomically. Returns the path.
@@ -232,6 +236,7 @@ class Tokenizer:
 
     def with_sources(self, other: Tokenizer) -> Tokenizer:
         """Return a tokenizer that uses this one for targets and another, with its own vocabulary, for sources."""
+        instance(other, Tokenizer, "the tokenizer of sources", "Tokenizer.load")
         return Tokenizer(self.raw, replace(self._extra, source=json.loads(other.to_json())))
 
     @cached_property
@@ -275,7 +280,7 @@ class Tokenizer:
 
     def id(self, token: str) -> int:
         """Return the id of a token of the vocabulary. Raises ValueError if it isn't there."""
-        number = self.raw.token_to_id(token)
+        number = self.raw.token_to_id(text_of(token, "a token"))
         if number is None:
             raise ValueError(
                 f"the tokenizer has no token {brief(token)}; {nearest(token, [*self.controls, *self.markers])}"

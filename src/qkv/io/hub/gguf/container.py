@@ -116,8 +116,9 @@ def read(path: Path | str) -> Tensors:
     return Tensors(paths[0], metadata, stored)
 
 
-def split_files(path: Path) -> list[Path]:
+def split_files(path: Path | str) -> list[Path]:
     """The files of a model, in order; a file that isn't named as a part is the only one."""
+    path = path_of(path, "a GGUF file")
     match = SPLIT.fullmatch(path.name)
     if match is None:
         return [path]
