@@ -13,6 +13,7 @@ import io
 import math
 import re
 import string
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -29,7 +30,7 @@ id idx index no nr number line row key source src target tgt trg input output in
 original translation translated reference hypothesis prompt answer question response context label labels class category
 score rating stars sentiment premise split lang language title summary document article review comment url date time name
 value column attribution license licence unnamed message body content tag tags topic intent emotion choices file filename
-path image
+path image user assistant human bot system query completion passage keyword sender subject role chosen rejected
 """
 _CODES = """
 ar bn cs da de el en es fa fi fr he hi hu id it ja ko nb nl no pl pt ro ru sv th tr uk vi zh
@@ -42,6 +43,7 @@ _IDENTIFIER = re.compile(r"[^\W\d]+\d+|\w*_\w*|[a-z]+[A-Z]\w*")  # v1, user_id, 
 _ENDS = tuple(".!?…。！？")
 _LENGTHS = (1, 3, 7, 15, 31)  # the last number of characters in each class of lengths
 _OF_NAMES = (0.1, 0.2, 0.36, 0.26, 0.06, 0.02)  # the share of column names in each
+_OF_WIDE = 3  # letters of an alphabet that a Chinese character stands for, about
 _LONGEST = 40  # characters of a common name
 _MOST = 6.0  # log odds from one property of a cell
 _STRONG = 1.5  # log odds of one property without which a row is data
@@ -209,7 +211,8 @@ def kind_of(cell: str) -> str:
 
 def _length(cell: str) -> int:
     """The class of a length, see `_LENGTHS`."""
-    return sum(len(cell) > most for most in _LENGTHS)
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in cell)
+    return sum(len(cell) + (_OF_WIDE - 1) * wide > most for most in _LENGTHS)
 
 
 def _repeats(cells: Sequence[str]) -> bool:

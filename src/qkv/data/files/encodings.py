@@ -64,6 +64,8 @@ def text_of(path: Path, stamp: Stamp, encoding: str) -> Bytes:
     if not encoding:
         _check_is_text(data, path)
         return data
+    if not codecs.lookup(encoding).name.startswith(("utf-16", "utf-32")):
+        _check_is_text(data, path)
     return derived(path, stamp, f"from-{codecs.lookup(encoding).name}", lambda: _in_utf8(data, path, encoding))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import re
 import shlex
 from collections.abc import Callable
@@ -246,3 +247,52 @@ def test_questions_in_a_csv_need_the_places_of_their_answers(tmp_path: Path) -> 
     assert found.recipe == "answer" and {example["answers"] for example in examples} <= {("sees",), ("",)}
     with pytest.raises(ValueError, match="no field `start` with the number of the character"):
         guess(table(tmp_path / "b.csv", [{k: row[k] for k in ("context", "question", "answer")} for row in rows]))
+
+
+# -- what other programs write ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"ARROW1\x00\x00\xff\xff" + bytes(range(256)) * 9, b"%PDF-1.4\n" + bytes(range(256)) * 9, b"\x80\x04" * 99],
+)
+@pytest.mark.parametrize("name", ["a.feather", "a.txt", "a.csv"])
+def test_what_is_no_text_is_no_text_in_latin_1(content: bytes, name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=r"it is no text; save a table as \.csv"):
+        guess(tmp_path / name)
+
+
+def test_utf_16_without_a_mark_is_told_and_read_as_it_says(tmp_path: Path) -> None:
+    rows = [{"text": f"{row['text']} \u00e4", "label": row["label"]} for row in REVIEWS]
+    path = table(tmp_path / "a.csv", rows, encoding="utf-16-le")
+    with pytest.raises(ValueError, match=r"give data\.encoding=utf-16-le, if it is UTF-16") as caught:
+        guess(path)
+    setting = re.findall("data.encoding=[a-z0-9-]+", str(caught.value))
+    assert first_example(guess(path, settings=setting).command(setting))["label"] in ("good", "bad")
+    with pytest.raises(ValueError, match="zero bytes"):  # nor is it Latin-1 for a reader
+        first_example(
+            f"qkv train classify data.kind=labelled data.path={path} data.text=0 data.label=1 data.encoding=latin-1"
+        )
+
+
+def test_a_table_in_markdown_is_text(tmp_path: Path) -> None:
+    rows = "".join(f"| {row['text']} | {row['label']} |\n" for row in REVIEWS)
+    (tmp_path / "a.txt").write_text(f"| text | label |\n|------|:----:|\n{rows}")
+    assert guess(tmp_path / "a.txt").recipe == "lm"
+
+
+def test_fields_with_lists_that_are_not_read_are_told(tmp_path: Path) -> None:
+    path = lines(tmp_path / "a.jsonl", [{"text": text, "labels": ["a", "b"], "meta": {"n": 1}} for text in TEXTS])
+    assert "labels, meta: lists or objects, which are not read" in guess(path).seen
+
+
+@pytest.mark.parametrize("names", ["user,assistant", "\u6587,\u7c7b"])
+def test_names_of_roles_and_single_characters_are_names(names: str, tmp_path: Path) -> None:
+    if names == "user,assistant":
+        rows = [f"{text},{text[::-1]}" for text in TEXTS]
+    else:
+        draw = random.Random(0)
+        rows = [f"{''.join(draw.choices('猫狗房子看见红色在了的', k=9))},{'好坏'[i % 2]}" for i in range(80)]
+    (tmp_path / "a.csv").write_text("\n".join([names, *rows]) + "\n", encoding="utf-8")
+    assert any(f"read as names, {names.replace(',', ', ')}" in line for line in guess(tmp_path / "a.csv").seen)

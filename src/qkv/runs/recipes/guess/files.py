@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ....core.metrics.entities import scheme_of
 from ....core.spec import counted
 from ....data.classes import class_name
@@ -26,6 +28,9 @@ from .tables import ROWS, Column, is_number, of_columns
 PIECES = re.compile(rb'\s*(\{\s*"\w+"\s*:\s*)?\[\s*\[\s*\[')  # of music: lists of lists of chords
 BYTES = 1 << 20  # that show the encoding
 _ALIKE = 0.9  # of the lines that a separator divides into equally many cells
+_CONTROL = np.array([byte for byte in range(32) if byte not in b"\t\n\r\f\x1b"], np.uint8)
+_MOST_CONTROL = 0.02  # of a text's bytes
+_RULE = re.compile(r"[|:\s-]*--[|:\s-]*")  # below the names of a table in Markdown
 _LEAST = 5  # lines that can show a table
 MOST_CLASSES = 40  # of a file with a label and a text on each line
 
@@ -40,10 +45,14 @@ def of_file(path: Path, how: RecordFormat) -> Guess | str:
         return Guess("music", ("data.kind=scores", setting("data.path", path), "data.steps=4"), ("a MIDI file",))
     if how.encoding != "utf-8" or is_utf8(path):
         return _in_encoding(path, how)
+    if not is_text(path):
+        zeros = bytes(open_bytes(path)[:BYTES]).count(0) > _ALIKE / 4 * min(BYTES, len(open_bytes(path)))
+        wide = " (or give data.encoding=utf-16-le, if it is UTF-16 without a byte-order mark)" if zeros else ""
+        return f"it is no text; save a table as .csv or .parquet, and a document as .txt{wide}"
     found = _in_encoding(path, replace(how, encoding="latin-1"))
     if isinstance(found, str):
         return found
-    seen = (*found.seen, "it is not UTF-8 and is read as Latin-1 (data.encoding)")
+    seen = (*found.seen, "it is not UTF-8 and is read as Latin-1 (data.encoding=cp1252, cp1251, gb18030 or another)")
     return replace(found, settings=(*found.settings, "data.encoding=latin-1"), seen=seen)
 
 
@@ -55,6 +64,12 @@ def is_utf8(path: Path) -> bool:
     except UnicodeDecodeError as error:
         return error.start > len(beginning) - 4 or beginning[:2] in (b"\xff\xfe", b"\xfe\xff")
     return True
+
+
+def is_text(path: Path) -> bool:
+    """Whether a file in an unknown encoding may be text: it has hardly any control characters."""
+    beginning = np.frombuffer(bytes(open_bytes(path)[:BYTES]), np.uint8)
+    return bool(np.isin(beginning, _CONTROL).mean() < _MOST_CONTROL)
 
 
 def _in_encoding(path: Path, how: RecordFormat) -> Guess | str:
@@ -172,7 +187,9 @@ def _records(path: Path, records: list[dict[str, Any]], count: int, how: RecordF
     if (found := of_fields(path, fields, count)) is not None:
         return _read_by(found, (), more)
     columns = [Column(name, [_cell(record.get(name)) for record in records], how.missing) for name in names]
-    return of_columns(path, columns, count, more, table=False)
+    inner = [name for name, values in fields.items() if values and all(isinstance(one, list | dict) for one in values)]
+    notes = (f"{', '.join(inner[:5])}: lists or objects, which are not read",) if inner else ()
+    return _saying(of_columns(path, columns, count, more, table=False), *notes)
 
 
 def _cell(value: Any) -> str:
@@ -229,6 +246,8 @@ def _table_inside(path: Path, some: Sequence[str], how: RecordFormat) -> Guess |
     ):
         form = "csv"
     else:
+        return ()
+    if any(_RULE.fullmatch(line) for line in some[:3]):
         return ()
     found = _table(path, form, how)
     if not isinstance(found, Guess):

@@ -142,7 +142,10 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
         seen += (f"of {len(texts)} columns of text the first two are used",)
         texts = texts[:2]
     if not texts:
-        return f"{seen[0]}; that is neither pairs, labels, scores nor numbers"
+        other = (
+            "; if another character separates its cells, name it with data.sep" if table and len(columns) == 1 else ""
+        )
+        return f"{seen[0]}; that is neither pairs, labels, scores nor numbers{other}"
     labelled = ("data.kind=labelled", place, *more, setting("data.text", texts[0].name))
     labelled += (setting("data.pair", texts[1].name),) if len(texts) == 2 else ()
     answers = len(texts) == 2 and texts[0].is_called(ASKED) and texts[1].is_called(ANSWERED)
