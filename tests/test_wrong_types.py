@@ -16,6 +16,8 @@ import qkv
 from qkv.core.spec import brief
 from qkv.data.tokenizers.tokenizer import Tokenizer
 from qkv.data.tokenizers.tokenizer import train as train_tokenizer
+from qkv.data.vectors import word2vec_format
+from qkv.generation import generate, score
 from qkv.io.directories.save import save
 from qkv.io.hub.gguf import container
 from qkv.lab.ablate.ablation import Ablation
@@ -30,6 +32,10 @@ from qkv.lab.tune.tuning import Tuning
 from qkv.learn.explain.registry import check as check_explanation
 from qkv.learn.tour.pages import find
 from qkv.look import attention_picture
+from qkv.nn.activations import sites
+from qkv.nn.cost.accelerators import accelerator
+from qkv.nn.cost.flops import BatchShape
+from qkv.nn.cost.roofline import roofline
 from qkv.nn.layers.lora import LoRA
 from qkv.nn.models.heads.sequence import SequenceClassifier
 from qkv.runs.compare.compare import compare
@@ -113,6 +119,15 @@ def calls(place: Path) -> dict[str, Call]:
         "container.read": (container.read, {"path": str(new)}),
         "container.read_file": (container.read_file, {"path": str(new)}),
         "save": (lambda labels: save(gpt.model, new, labels=labels), {"labels": "a"}),
+        "generate": (lambda model, draft: generate(model, [[3]], draft=draft), {"model": gpt.model, "draft": None}),
+        "score": (lambda model: score(model, [[3, 4]]), {"model": gpt.model}),
+        "sites": (sites, {"model": gpt.model}),
+        "accelerator": (accelerator, {"given": "h100"}),
+        "roofline": (
+            lambda precision: roofline(gpt.model.spec, BatchShape(1, 8), accelerator("h100"), precision),
+            {"precision": "bf16"},
+        ),
+        "vectors.read": (word2vec_format.read, {"path": str(new), "encoding": "utf-8"}),
         **studies(new),
     }
 

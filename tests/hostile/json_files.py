@@ -8,7 +8,9 @@ to end in a ValueError of one short sentence that names it. Run this file to try
 from __future__ import annotations
 
 import copy
+import importlib
 import json
+import pkgutil
 import random
 import sys
 import tempfile
@@ -112,8 +114,11 @@ def _questions_lines() -> Any:
 
 def _source(kind: str, file: str, **settings: Any) -> Callable[[Path], None]:
     def read(folder: Path) -> None:
-        from qkv.data.readers import coco_voc, image_captions, labelled_text, midi_scores  # noqa: F401  # known by their kinds
+        from qkv.data import readers
         from qkv.data.source import Source
+
+        for module in pkgutil.iter_modules(readers.__path__, f"{readers.__name__}."):
+            importlib.import_module(module.name)  # sources are known by their kinds once they are imported
 
         for i in range(6):
             (folder / f"{i}.jpg").touch()

@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from json_files import Mutant, check, mutants, readers
 
 SEED = 40
+PICTURES = "preprocessor_config.json"
 EMPTY = {"quant_method": "compressed-tensors", "config_groups": {}}
 
 
@@ -56,6 +57,8 @@ def _squad(context: object) -> str:
         ("vocab.json", json.dumps({"a": 2**32})),
         ("vocab.json", json.dumps({"a": -1})),
         ("vocab.json", json.dumps({"a": {"id": 0}})),
+        (PICTURES, json.dumps({**readers()[PICTURES].content, "do_center_crop": True, "crop_size": float("inf")})),
+        ("rows", json.dumps([{"audio": {"array": ["a" * 5000], "sampling_rate": 8000}, "label": "dog"}])),
     ],
 )
 def test_what_ended_in_a_traceback_is_refused(reader: str, text: str, tmp_path: Path) -> None:

@@ -65,9 +65,9 @@ def generate(
     if draft is not None and settings.speculate is None:
         settings = settings.replace(speculate="draft")
     check_draft(settings.speculate, draft)
-    for each in (model, draft):
-        if each is not None:
-            check_predicts(each)
+    check_predicts(model)
+    if draft is not None:
+        check_predicts(draft)
     eos = _eos(eos_id, model.vocab_size)
     if bos_id is not None and not 0 <= bos_id < model.vocab_size:
         raise ValueError(f"bos_id {bos_id} is not in the model's vocabulary of {model.vocab_size}")

@@ -65,11 +65,11 @@ def score(
     Raises ValueError for a model without a language-model head, if there is not one target for each
     row, and for a row with nothing to condition on.
     """
+    check_predicts(model)
     if targets is not None and len(targets) != len(ids):
         raise ValueError(
             f"inputs and targets differ in number ({len(ids)} and {len(targets)}); give one target for each input"
         )
-    check_predicts(model)
     rows = [_row(model, i, ids, targets, bos_id) for i in range(len(ids))]
     result: list[list[float]] = [[] for _ in rows]
     with evaluating(model):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.layout import Layout
+from ..core.several import shown
 from ..nn.kv_cache.kinds import CacheKind
 
 
@@ -63,7 +64,9 @@ class ParallelDecoder(DecodingModel, Protocol):
 
 
 def check_predicts(model: DecodingModel) -> None:
-    """Raise ValueError for a model that predicts no next tokens: an encoder, or one without a head for tokens."""
+    """Raise ValueError for what is no model, or predicts no next tokens: an encoder, or one without a head for tokens."""
+    if not hasattr(model, "vocab_size"):
+        raise ValueError(f"the model is one such as qkv.load(…).model, not {shown(model)}")
     spec = getattr(model, "spec", None)
     if getattr(spec, "decoder", spec) is None and spec is not None:
         raise ValueError("an encoder alone does not decode: its tokens see those after them, and none is predicted")

@@ -63,6 +63,7 @@ _REQUIRED = ("text", "source", "target", "label", "score")  # a row without one 
 _DEFAULTS = {"words": ("words", "tokens"), "tags": ("tags", "ner_tags")}  # columns, by field
 _FILES = ("image", "mask", "audio", "video")  # fields that may be the path of a file
 _LIST = TypeAdapter(list[Any])
+_LONGEST = 500  # characters of what Python says of a value, which it quotes whole
 _SETTINGS = {"words": "word", "tags": "tag"}  # by field, where the names differ
 
 
@@ -209,7 +210,8 @@ class RowReader:
         try:
             return _example(fields, where)
         except ValueError as error:
-            raise error if where in str(error) else ValueError(f"{where}: {error}") from None
+            said = str(error) if len(str(error)) <= _LONGEST else brief(str(error))
+            raise error if where in said else ValueError(f"{where}: {said}") from None
         except (TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(
                 f"{where} has a field of another form than its name says ({brief(str(error))}); its fields are "

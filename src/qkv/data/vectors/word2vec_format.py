@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core import atomic
+from ...core import atomic, several
 from ...core.spec import brief, nearest
 from ..files.cache import Bytes
 from ..files.compressed import open_bytes
@@ -41,7 +41,7 @@ def read(path: str | Path, *, encoding: str = "utf-8", keep_first: bool = False)
     Raises ValueError that names the file and the line or byte: if it is missing, empty, truncated or in another encoding, a
     line has more or fewer numbers than the others or one that is not a finite number, or a word occurs twice.
     """
-    path = Path(path)
+    path = several.path(path)
     _check_encoding(encoding)
     data = open_bytes(path)
     if data[:2] in _UTF16:
@@ -153,7 +153,7 @@ class _Rows:
 
 def _check_encoding(encoding: str) -> None:
     try:
-        "".encode(encoding)
+        "".encode(several.text(encoding, "the encoding"))
     except LookupError:
         raise ValueError(
             f"there is no encoding {brief(encoding)}; use one that Python knows, such as latin-1"

@@ -66,7 +66,7 @@ class Preprocessor:
             return _read(config, seen.channels)
         except KeyError as error:
             raise ValueError(f"{path} lacks {error}") from None
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"{path}: {error}") from None
 
     def read(self, path: str | Path) -> Pixels:

@@ -1,6 +1,8 @@
 """Which values a configuration's keys may have: types and ranges, checked before anything is made of them.
 
 Bounds are well beyond every published model, and low enough that no value within them takes long or much memory to refuse.
+They stand in one table rather than in pydantic models, which the other readers of JSON have, because a key means the same in
+all families, each of which takes some of the keys, and because a message then names both ends of a range.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from ...core.several import shown
 from ...core.spec import brief, nearest
 from ..layers.feedforward import FeedForwardNet
 from ..models.block import BlockModule
@@ -93,6 +94,8 @@ def sites(model: nn.Module) -> dict[str, Site]:
     `scores` and `weights`. Other models have the output of every module, by the module's path; recurrent models also have
     `decoder.cross.weights`, the alignment, if they have attention.
     """
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"a model is a PyTorch module, such as qkv.load(…).model, not {shown(model)}")
     if not isinstance(model, TransformerModel):
         named = {name: Site(name, module, "output") for name, module in model.named_modules() if name}
         return named | {"decoder.cross.weights": _pairs("decoder.cross", "weights", model, "decoder.cross", None)}

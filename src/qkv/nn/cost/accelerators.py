@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ...core.several import shown
 from ...core.spec import brief, nearest
 from .hardware import available
 from .throughput import peak_flops
@@ -95,6 +96,8 @@ def accelerator(given: str | Mapping[str, Any], device: torch.device | None = No
                 '--hardware \'{"bf16": 1e15, "bandwidth": 3e12, "memory": 80e9}\''
             )
         return KNOWN[given]
+    if not isinstance(given, Mapping):
+        raise ValueError(f"hardware is a name or a dictionary of its fields, not {shown(given)}")
     return _described(given)
 
 

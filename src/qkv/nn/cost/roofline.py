@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ...core import several
+from ...core.spec import brief, nearest
 from ..models.stack import pairs
 from ..models.transformer import Transformer
 from .accelerators import Accelerator
@@ -87,8 +89,10 @@ def roofline(
     Every tensor that a kernel reads or writes counts once for each pass over it, and weights once for each product: what is
     in a cache still, or fused further, is faster. `materialized` attention writes its scores and weights, heads × pairs of
     them, as unfused PyTorch does; `tiled` (FlashAttention, Dao et al. 2022) keeps them on the chip and computes them once
-    more in backward.
+    more in backward. Raises ValueError for another precision.
     """
+    if several.text(precision, "the precision") not in WIDTH:
+        raise ValueError(f"there is no precision {brief(precision)}; {nearest(precision, WIDTH)}")
     components = summed(_components(spec, shape, WIDTH[precision], attention))
     return Roofline(hardware, precision, attention, components, training_flops(spec, shape))
 
