@@ -39,6 +39,15 @@ def test_it_is_small():
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) <= 3_000_000
 
 
+def test_its_card_and_its_recipe_say_its_size(run: Run):
+    count, size = run.model.spec.n_parameters, sum(path.stat().st_size for path in FOLDER.iterdir())
+    card, recipe = ((FOLDER / name).read_text(encoding="utf-8") for name in ("README.md", "training.yaml"))
+    assert (
+        f"{count:,} parameters, {size / 1e6:.1f} MB" in card
+        and f"a Llama of {count / 1e6:.1f} million weights" in recipe
+    )
+
+
 def test_it_loads_and_writes_without_a_network(monkeypatch: pytest.MonkeyPatch):
     def refuse(*arguments: Any) -> None:
         raise AssertionError("it reaches for the network")
