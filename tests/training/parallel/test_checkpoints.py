@@ -112,6 +112,21 @@ def test_a_missing_or_changed_shard_is_named(two, tmp_path):
         load_tensors(checkpoint, "model.safetensors")
 
 
+def test_a_resume_without_a_shard_ends_on_every_rank_with_its_name(two, tmp_path):
+    two.run(train_to, str(tmp_path), 3, ZERO3)
+    (tmp_path / "checkpoints/step-00000003/optimizer-00002-of-00002.safetensors").unlink()
+    for message in two.run(refused_resume, str(tmp_path)):
+        assert message.count("optimizer-00002-of-00002.safetensors is missing") == 1 and "\n" not in message
+    assert (tmp_path / "checkpoints/step-00000003").is_dir()
+
+
+def refused_resume(ranks, folder):
+    """The message with which a resume ends."""
+    with pytest.raises(ValueError) as raised:
+        train_to(ranks, folder, 6, ZERO3, (), True)
+    return str(raised.value)
+
+
 def test_the_manifest_names_every_shard(two, tmp_path):
     two.run(train_to, str(tmp_path), 3, ZERO3)
     state = json.loads((tmp_path / "checkpoints/step-00000003/state.json").read_text())
