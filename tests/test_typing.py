@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+import preset_names
 import pytest
 
 import qkv
@@ -87,7 +88,10 @@ def test_a_checker_reports_the_mistakes_and_nothing_else(checker: str, request: 
 
 def test_presets_are_named_as_types() -> None:
     transformers, recurrent = set(get_args(TransformerName)), set(get_args(RecurrentName))
-    assert transformers | recurrent == set(PRESETS), "add new presets to qkv/families/preset_names.py"
+    assert preset_names.PATH.read_text(encoding="utf-8") == preset_names.text(), (
+        "a preset is new or gone: run `python tests/helpers/preset_names.py`"
+    )
+    assert transformers | recurrent == set(PRESETS)
     assert not transformers & recurrent
     assert isinstance(qkv.preset("gpt2"), qkv.Transformer)
     assert all(qkv.preset(name).kind == "recurrent" for name in recurrent)

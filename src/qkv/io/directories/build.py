@@ -85,7 +85,11 @@ def build(
     seed: int = 0,
     initialized: bool = True,
 ) -> Any:
-    """An initialized model from a spec; see `qkv.nn.models.build.build` for what each argument means."""
+    """An initialized model from a spec, which also generates and can be saved: the function for users, `qkv.build`.
+
+    `qkv.nn.models.build.build` makes the same module without `generate` and `save`, for packages below this one. It
+    describes the arguments.
+    """
     if not isinstance(spec, ModelSpec):
         raise ValueError(f"a spec is that of a model, such as qkv.preset('gpt2'), not {shown(spec)}")
     where = torch.device("meta") if device == "meta" else choose(device)

@@ -12,7 +12,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ...core import atomic, json_files
-from ...core.json_files import read_json, read_text  # noqa: F401  # used beside the functions that write them
+from ...core.json_files import read_json as read_json  # exported beside `write_json`
+from ...core.json_files import read_text as read_text
 from ...data.tokenizers.tokenizer_json import CHAT_TEMPLATE
 from ...training.logging.wandb import RUN_ID
 from .lock import LOCK, OWNER

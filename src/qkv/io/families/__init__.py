@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -19,18 +19,72 @@ if TYPE_CHECKING:
     from .named import presets as presets
 
 
+# fmt: off
+MODULES: dict[str, tuple[str, ...]] = {
+    "vanilla": (),
+    "gpt2": ("gpt2",),
+    "openai_gpt": ("openai-gpt",),
+    "bigcode": ("gpt_bigcode",),
+    "neox": ("gpt_neox",),
+    "bloom": ("bloom",),
+    "mpt": ("mpt",),
+    "falcon": ("falcon",),
+    "llama": ("llama",),
+    "mistral": ("mistral",),
+    "qwen2": ("qwen2",),
+    "qwen3": ("qwen3",),
+    "gemma2": ("gemma2",),
+    "phi3": ("phi3",),
+    "gemma3": ("gemma3_text",),
+    "smollm3": ("smollm3",),
+    "olmo2": ("olmo2",),
+    "granite": ("granite",),
+    "mixtral": ("mixtral",),
+    "qwen2_moe": ("qwen2_moe",),
+    "qwen3_moe": ("qwen3_moe",),
+    "bert": ("bert",),
+    "modernbert": ("modernbert",),
+    "roberta": ("roberta",),
+    "distilbert": ("distilbert",),
+    "electra": ("electra",),
+    "albert": ("albert",),
+    "longformer": ("longformer",),
+    "bigbird": ("big_bird",),
+    "bart": ("bart",),
+    "marian": ("marian",),
+    "pegasus": ("pegasus",),
+    "t5": ("t5", "mt5"),
+    "vit": ("vit",),
+    "deit": ("deit",),
+    "vit_mae": ("vit_mae",),
+    "yolos": ("yolos",),
+    "segmenter": (),
+    "rnnsearch": (),
+    "convolutional": (),
+    "captioner": (),
+}
+# fmt: on
+"""The modules of this package that define models, each with its model types on the Hub; a new family is added here.
+
+A module has `SIZES`, the presets of its factory, and a `Family` for each model type: `FAMILY`, and for a second one its name
+in capitals. A module without model types has `PRESETS`: pairs of a factory and its presets.
+"""
+
+
 class Families(MutableMapping[str, Family]):
     """Families by model type. A family's module is imported when it is first asked for: loading a model needs only one."""
 
-    def __init__(self, places: Mapping[str, str]) -> None:
-        """`places`: for each model type a module of this package, and a name in it where it isn't FAMILY."""
-        self.found: dict[str, Family | str] = dict(places)
+    def __init__(self, modules: Mapping[str, Sequence[str]]) -> None:
+        self.found: dict[str, Family | tuple[str, str]] = {}
+        for module, model_types in modules.items():
+            for i, model_type in enumerate(model_types):
+                self.found[model_type] = (module, model_type.upper() if i else "FAMILY")
 
     def __getitem__(self, model_type: str) -> Family:
         found = self.found[model_type]
-        if isinstance(found, str):
-            module, _, name = found.partition(".")
-            family: Family = getattr(import_module(f".{module}", __package__), name or "FAMILY")
+        if isinstance(found, tuple):
+            module, name = found
+            family: Family = getattr(import_module(f".{module}", __package__), name)
             self.found[model_type] = found = family
         return found
 
@@ -47,47 +101,7 @@ class Families(MutableMapping[str, Family]):
         return len(self.found)
 
 
-FAMILIES: MutableMapping[str, Family] = Families(
-    {
-        "gpt2": "gpt2",
-        "openai-gpt": "openai_gpt",
-        "gpt_bigcode": "bigcode",
-        "gpt_neox": "neox",
-        "bloom": "bloom",
-        "mpt": "mpt",
-        "falcon": "falcon",
-        "llama": "llama",
-        "mistral": "mistral",
-        "qwen2": "qwen2",
-        "qwen3": "qwen3",
-        "gemma2": "gemma2",
-        "phi3": "phi3",
-        "gemma3_text": "gemma3",
-        "smollm3": "smollm3",
-        "olmo2": "olmo2",
-        "granite": "granite",
-        "mixtral": "mixtral",
-        "qwen2_moe": "qwen2_moe",
-        "qwen3_moe": "qwen3_moe",
-        "bert": "bert",
-        "modernbert": "modernbert",
-        "roberta": "roberta",
-        "distilbert": "distilbert",
-        "electra": "electra",
-        "albert": "albert",
-        "longformer": "longformer",
-        "big_bird": "bigbird",
-        "bart": "bart",
-        "marian": "marian",
-        "pegasus": "pegasus",
-        "t5": "t5",
-        "mt5": "t5.MT5",
-        "vit": "vit",
-        "deit": "deit",
-        "vit_mae": "vit_mae",
-        "yolos": "yolos",
-    }
-)
+FAMILIES: MutableMapping[str, Family] = Families(MODULES)
 """The families that the Hub has too, by model type. A spec that several can express is saved as the first of them."""
 
 

@@ -59,3 +59,5 @@ def captioner(
 
 
 SIZES: dict[str, dict[str, Any]] = {"captioner": {}}
+
+PRESETS = [(captioner, SIZES)]

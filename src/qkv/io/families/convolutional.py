@@ -85,3 +85,5 @@ def convs2s(
 
 BYTENET: dict[str, dict[str, Any]] = {"bytenet": {}}
 CONVS2S: dict[str, dict[str, Any]] = {"convs2s": {}}
+
+PRESETS = [(bytenet, BYTENET), (convs2s, CONVS2S)]

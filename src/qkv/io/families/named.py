@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from importlib import import_module
 from typing import Any, overload
 
 from ...core.spec import brief, nearest
@@ -11,99 +12,29 @@ from ...nn.models.base import ModelSpec
 from ...nn.models.recurrent.model import Recurrent
 from ...nn.models.transformer import Transformer
 from ...nn.positions.base import Position
-from . import (
-    albert,
-    bart,
-    bert,
-    bigbird,
-    bigcode,
-    bloom,
-    captioner,
-    convolutional,
-    deit,
-    distilbert,
-    electra,
-    falcon,
-    gemma2,
-    gemma3,
-    gpt2,
-    granite,
-    llama,
-    longformer,
-    marian,
-    mistral,
-    mixtral,
-    modernbert,
-    mpt,
-    neox,
-    olmo2,
-    openai_gpt,
-    pegasus,
-    phi3,
-    qwen2,
-    qwen2_moe,
-    qwen3,
-    qwen3_moe,
-    rnnsearch,
-    roberta,
-    segmenter,
-    smollm3,
-    t5,
-    vanilla,
-    vit,
-    vit_mae,
-    yolos,
-)
+from . import MODULES
 from .preset_names import RecurrentName, TransformerName
 
 Factory = Callable[..., Any]  # a Transformer's spec, or another model's
 
-FACTORIES: tuple[tuple[Factory, dict[str, dict[str, Any]]], ...] = (
-    (vanilla.transformer, vanilla.SIZES),
-    (gpt2.gpt, {**gpt2.SIZES, **bigcode.SIZES}),
-    (openai_gpt.openai_gpt, openai_gpt.SIZES),
-    (neox.neox, neox.SIZES),
-    (bloom.bloom, bloom.SIZES),
-    (mpt.mpt, mpt.SIZES),
-    (falcon.falcon, falcon.SIZES),
-    (llama.llama, {**llama.SIZES, **mistral.SIZES, **phi3.SIZES}),
-    (qwen2.qwen2, qwen2.SIZES),
-    (qwen3.qwen3, qwen3.SIZES),
-    (gemma2.gemma2, gemma2.SIZES),
-    (gemma3.gemma3, gemma3.SIZES),
-    (smollm3.smollm3, smollm3.SIZES),
-    (olmo2.olmo2, olmo2.SIZES),
-    (granite.granite, granite.SIZES),
-    (mixtral.mixtral, mixtral.SIZES),
-    (qwen2_moe.qwen2_moe, qwen2_moe.SIZES),
-    (qwen3_moe.qwen3_moe, qwen3_moe.SIZES),
-    (bert.bert, {**bert.SIZES, **roberta.SIZES}),
-    (modernbert.modernbert, modernbert.SIZES),
-    (distilbert.distilbert, distilbert.SIZES),
-    (electra.electra, electra.SIZES),
-    (albert.albert, albert.SIZES),
-    (longformer.longformer, longformer.SIZES),
-    (bigbird.bigbird, bigbird.SIZES),
-    (bart.bart, bart.SIZES),
-    (marian.marian, marian.SIZES),
-    (pegasus.pegasus, pegasus.SIZES),
-    (t5.t5, t5.SIZES),
-    (vit.vit, vit.SIZES),
-    (deit.deit, deit.SIZES),
-    (vit_mae.vit_mae, vit_mae.SIZES),
-    (yolos.yolos, yolos.SIZES),
-    (segmenter.segmenter, segmenter.SIZES),
-    (rnnsearch.rnnsearch, rnnsearch.SIZES),
-    (convolutional.bytenet, convolutional.BYTENET),
-    (convolutional.convs2s, convolutional.CONVS2S),
-    (captioner.captioner, captioner.SIZES),
-)
-PRESETS: dict[str, tuple[Factory, dict[str, Any]]] = {
-    name: (factory, sizes) for factory, named in FACTORIES for name, sizes in named.items()
-}
+Presets = dict[str, tuple[Factory, dict[str, Any]]]  # a factory and its sizes, by name
 
 
-def presets() -> dict[str, tuple[Factory, dict[str, Any]]]:
+def _presets_of(modules: Iterable[str]) -> Presets:
+    """The presets of modules of this package. Those of one factory stand together."""
+    factories: dict[Factory, dict[str, dict[str, Any]]] = {}
+    for name in modules:
+        module = import_module(f".{name}", __package__)
+        pairs = module.PRESETS if hasattr(module, "PRESETS") else [(module.FAMILY.make, module.SIZES)]
+        for factory, sizes in pairs:
+            factories.setdefault(factory, {}).update(sizes)
+    return {name: (factory, sizes) for factory, named in factories.items() for name, sizes in named.items()}
+
+
+PRESETS = _presets_of(MODULES)
+
+
+def presets() -> Presets:
     """Every preset, and the kinds of models defined outside qkv, whose sizes are their fields."""
     outside = {kind: cls for kind, cls in ModelSpec.kinds.items() if not cls.__module__.startswith("qkv.")}
     for cls in outside.values():

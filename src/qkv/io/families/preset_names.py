@@ -1,4 +1,7 @@
-"""Names of the presets as types, so that editors complete them and type checkers know what `preset` returns."""
+"""Names of the presets as types, so that editors complete them and type checkers know what `preset` returns.
+
+`tests/helpers/preset_names.py` writes this file.
+"""
 
 from __future__ import annotations
 
@@ -85,8 +88,15 @@ TransformerName = Literal[
     "segmenter-tiny",
     "segmenter-small",
     "segmenter-base",
-    "captioner",
     "bytenet",
     "convs2s",
+    "captioner",
 ]
-RecurrentName = Literal["rnnsearch", "rnnencdec", "seq2seq", "luong-global", "luong-local-m", "luong-local-p"]
+RecurrentName = Literal[
+    "rnnsearch",
+    "rnnencdec",
+    "seq2seq",
+    "luong-global",
+    "luong-local-m",
+    "luong-local-p",
+]

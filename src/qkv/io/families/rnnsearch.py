@@ -86,3 +86,5 @@ SIZES: dict[str, dict[str, Any]] = {
     "luong-local-m": {**_LUONG, "context": {"kind": "luong", "score": "general", "alignment": "monotonic"}},
     "luong-local-p": {**_LUONG, "context": {"kind": "luong", "score": "general", "alignment": "predictive"}},
 }
+
+PRESETS = [(rnnsearch, SIZES)]

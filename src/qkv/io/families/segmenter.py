@@ -49,3 +49,5 @@ SIZES: dict[str, dict[str, Any]] = {
     "segmenter-small": {},
     "segmenter-base": {"d_model": 768, "n_heads": 12, "d_ff": 3072},
 }
+
+PRESETS = [(segmenter, SIZES)]

@@ -69,3 +69,5 @@ SIZES: dict[str, dict[str, Any]] = {
     "transformer-base": {},
     "transformer-big": {"d_model": 1024, "n_heads": 16, "d_ff": 4096, "dropout": 0.3},
 }
+
+PRESETS = [(transformer, SIZES)]

@@ -29,6 +29,9 @@ def build(
 ) -> Any:
     """Make the model that a spec describes and initialize its parameters by (seed, parameter name).
 
+    `qkv.build` makes the same module with `generate` and `save`. Use this one only if neither is needed, in packages
+    below `generation` and `io`.
+
     A module can define the initial value of a parameter by a method `initial(name)`, which returns a number, a tensor or
     None. Values that a module fills in itself, as `nn.LayerNorm` and `nn.Linear` do, are kept; if they are random, they
     depend on `seed` too. All other parameters are drawn by the spec's initialization.

@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 
-from ...data import memory, memory_series, mixture, readers, synthetic  # noqa: F401
+from ...data import memory, memory_series, mixture, readers, synthetic  # noqa: F401  (the first three register sources)
 
 for _package in (readers, synthetic):
     for _module in pkgutil.iter_modules(_package.__path__):
