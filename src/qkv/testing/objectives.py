@@ -146,7 +146,7 @@ class ObjectiveChecks:
         assert isinstance(loss, torch.Tensor) and loss.requires_grad, (
             "the loss does not depend on the model's parameters"
         )
-        loss.backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(loss)
         gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
         odd = [name for name, gradient in gradients.items() if not gradient.isfinite().all()]
         assert not odd, f"gradients of {', '.join(odd[:3])} are not finite"

@@ -65,9 +65,10 @@ class Sounds(HoldOutSource, kind="sounds"):
         )
 
     def split_of(self, name: str, placed: Split | None) -> Split:
-        for split, pattern in (("test", self.test), ("validation", self.validation)):
+        patterns: dict[Split, str | None] = {"test": self.test, "validation": self.validation}
+        for split, pattern in patterns.items():
             if pattern is not None and expressions.search(pattern, name):
-                return split  # type: ignore[return-value]
+                return split
         return placed or "train"
 
     def class_of(self, name: str, placed: str | None) -> str | None:

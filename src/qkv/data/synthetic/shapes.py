@@ -216,8 +216,10 @@ def related(a: DrawnShape, b: DrawnShape) -> tuple[DrawnShape, DrawnShape, str]:
     if max(across, down) < 1.3 * min(across, down):
         return a, b, ""
     if down > across:
-        return (*sorted((a, b), key=lambda shape: shape.y), "above")  # type: ignore[return-value]
-    return (*sorted((a, b), key=lambda shape: shape.x), "left of")  # type: ignore[return-value]
+        upper, lower = sorted((a, b), key=lambda shape: shape.y)
+        return upper, lower, "above"
+    left, right = sorted((a, b), key=lambda shape: shape.x)
+    return left, right, "left of"
 
 
 def question(random: np.random.Generator, shapes: tuple[DrawnShape, ...]) -> tuple[str, str]:

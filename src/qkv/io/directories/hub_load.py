@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -189,7 +190,7 @@ def _first(
     """The first of some classes that the weights fit; `beside` is as in `Names.read`. Raises the ValueError of the first."""
     refusal: ValueError | None = None
     for cls, variant in ((name, i) for name in classes for i in range(len(family.classes[name].variants))):
-        spec = _naming_config(folder, family, lambda a=cls, b=variant: _spec(family, config, a, b))  # type: ignore[misc]
+        spec = _naming_config(folder, family, partial(_spec, family, config, cls, variant))
         for bare in (family.classes[cls].bare, not family.classes[cls].bare):
             try:
                 model, names, reading = _on_meta(family, spec, bare, weights, folder, beside)

@@ -35,19 +35,21 @@ BASE = "base.json"  # what an adapter was trained over
 MODULES = "modules.json"  # the modules of a sentence-transformers model
 
 FOLDERS = (ADAPTER, CHECKPOINTS, "tensorboard", "wandb", "logs")
+# fmt: off
 IN_FOLDERS = (
     *(f"{ADAPTER}/adapter_config.json", f"{ADAPTER}/adapter_model.safetensors", "logs/rank-*.log"),
     *(
         f"{CHECKPOINTS}/{name}"
         for name in ("best", "last", "*step-*/*.safetensors", "*step-*/state.json", ".*", ".*/*")
     ),
-    *("tensorboard/*tfevents*", "tensorboard/*/*tfevents*", "wandb/**"),
+    "tensorboard/*tfevents*", "tensorboard/*/*tfevents*", "wandb/**",
 )
 FILES = (
-    *(EVALUATION, REPORT, "attention.json", "attention.html", "senses.json", "start.json", "machine.json"),
+    EVALUATION, REPORT, "attention.json", "attention.html", "senses.json", "start.json", "machine.json",
     *(SAMPLES, EXTREMES, WEIGHTS, *FOLDERS, BASE, METRICS, RUN_ID),
-    *(GENERATION, TOKENIZER, CHAT_TEMPLATE, CONFIG, RECIPE),
+    GENERATION, TOKENIZER, CHAT_TEMPLATE, CONFIG, RECIPE,
 )
+# fmt: on
 _UNFINISHED = re.compile(r"\.tmp-.*|\.(?P<name>.+)\.\d+")  # a process that was killed writing leaves these
 
 
@@ -134,11 +136,12 @@ def _passing(path: PurePath) -> bool:
 
 # -- recognizing files by their content ----------------------------------------------------------------------------------
 
+# fmt: off
 _ANY: dict[str, tuple[str, ...]] = {
     CONFIG: ("model_type", "architectures"),
     GENERATION: (
-        *("max_new_tokens", "max_length", "num_beams", "do_sample", "bos_token_id", "eos_token_id", "pad_token_id"),
-        *("decoder_start_token_id", "transformers_version", "_from_model_config"),
+        "max_new_tokens", "max_length", "num_beams", "do_sample", "bos_token_id", "eos_token_id", "pad_token_id",
+        "decoder_start_token_id", "transformers_version", "_from_model_config",
     ),
     "tokenizer_config.json": (
         "tokenizer_class",
@@ -157,6 +160,7 @@ _ANY: dict[str, tuple[str, ...]] = {
     "config_sentence_transformers.json": ("__version__", "prompts", "similarity_fn_name", "default_prompt_name"),
     "sentence_bert_config.json": ("max_seq_length", "do_lower_case", "transformer_task", "modality_config"),
 }
+# fmt: on
 """Keys of JSON objects. A file has at least one of its keys."""
 _ALL: dict[str, tuple[str, ...]] = {
     EVALUATION: ("split", "metrics"),
@@ -284,18 +288,20 @@ def check_own(path: Path) -> None:
             raise ValueError(f"{path} is part of {contents.what} and is not replaced by itself; choose another place")
 
 
+# fmt: off
 SETTINGS_OF_MODELS = (
-    *(CONFIG, GENERATION, RECIPE, TOKENIZER, CHAT_TEMPLATE, "tokenizer_config.json", "special_tokens_map.json"),
+    CONFIG, GENERATION, RECIPE, TOKENIZER, CHAT_TEMPLATE, "tokenizer_config.json", "special_tokens_map.json",
     *("added_tokens.json", "preprocessor_config.json", "source.spm", "target.spm", "vocab.json", *EMBEDDING),
 )
 MODEL = Contents(
     "a model's directory",
     (
         *SETTINGS_OF_MODELS,
-        *(WEIGHTS, "model.safetensors.index.json", "model-*-of-*.safetensors", "[0-9]*_*/model.safetensors"),
+        WEIGHTS, "model.safetensors.index.json", "model-*-of-*.safetensors", "[0-9]*_*/model.safetensors",
     ),
     needs=CONFIG,
 )
+# fmt: on
 RESULTS = ("pruning.json", "pruning.html", "quantization.json", "quantization.html", "ablation.json")
 RUN = Contents(
     "a run", (*(name for name in FILES if name not in FOLDERS), *RESULTS, *EMBEDDING, *IN_FOLDERS), needs=RECIPE

@@ -11,10 +11,12 @@ from ..hub import huggingface
 from .layout import CONFIG, read_json
 from .origin import MODEL_TYPE
 
+# fmt: off
 TOKENIZERS = (
-    *("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"),
-    *("source.spm", "*.tiktoken"),
+    "tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model",
+    "source.spm", "*.tiktoken",
 )
+# fmt: on
 RUNS = "runs"  # where `qkv train` puts runs: no owner on the Hub
 SHIPPED = Path(__file__).with_name("shipped")
 SMALL_ENGLISH = "small-english"  # the model that comes with the package

@@ -28,10 +28,12 @@ from .origin import MODEL_TYPE, Origin
 from .run_config import Use, start_of, usual_task, write_settings
 
 Format = Literal["hub", "qkv"]
+# fmt: off
 COPIED = (
-    *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"),
+    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
     "preprocessor_config.json",
 )
+# fmt: on
 """Files of a Hub model that are copied unchanged."""
 
 

@@ -109,7 +109,8 @@ class SharedHeads:
 
     def read(self, config: Config) -> int | None:
         if config["new_decoder_architecture"]:
-            return config["num_kv_heads"]  # type: ignore[no-any-return]
+            n_kv_heads: int | None = config["num_kv_heads"]
+            return n_kv_heads
         return 1 if config["multi_query"] else None
 
     def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:

@@ -62,8 +62,9 @@ SIZES: dict[str, dict[str, Any]] = {
 
 
 def _logits_scaling(spec: Transformer) -> Any:
-    scaled = isinstance(spec.head, LanguageModel) and isinstance(spec.head.scale, float)
-    return 1 / spec.head.scale if scaled else UNSAID  # type: ignore[union-attr, operator]
+    if isinstance(spec.head, LanguageModel) and isinstance(spec.head.scale, float):
+        return 1 / spec.head.scale
+    return UNSAID
 
 
 FAMILY = replace(

@@ -18,10 +18,12 @@ from .llama import FIELDS, NAMES, llama
 from .mistral import PLACES
 from .rope import Rope
 
+# fmt: off
 DECIDED = (
-    *("attention_bias", "out_bias", "feedforward_bias", "feedforwards"),
-    *("qk_norm", "qk_norm_over", "placement", "dropout", "unrotated"),
+    "attention_bias", "out_bias", "feedforward_bias", "feedforwards",
+    "qk_norm", "qk_norm_over", "placement", "dropout", "unrotated",
 )
+# fmt: on
 
 
 @based_on(llama, without=DECIDED, n_kv_heads=8, d_ff=14336, max_positions=32768)

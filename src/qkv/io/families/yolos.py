@@ -58,6 +58,7 @@ def names(spec: Transformer) -> Table:
     )
 
 
+# fmt: off
 FAMILY = Family(
     model_type="yolos",
     make=yolos,
@@ -75,9 +76,10 @@ FAMILY = Family(
     # How a loss would match detections with objects, and weigh what it finds.
     harmless=dict.fromkeys(
         (
-            *("auxiliary_loss", "class_cost", "bbox_cost", "giou_cost"),
-            *("bbox_loss_coefficient", "giou_loss_coefficient", "eos_coefficient"),
+            "auxiliary_loss", "class_cost", "bbox_cost", "giou_cost",
+            "bbox_loss_coefficient", "giou_loss_coefficient", "eos_coefficient",
         ),
         ANY,
     ),
 )
+# fmt: on

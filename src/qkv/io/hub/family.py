@@ -259,12 +259,14 @@ def at(spec: Any, path: str) -> Any:
 
 
 # What changes no output: how parameters begin, what is dropped in training, which kernel computes.
+# fmt: off
 BESIDE = frozenset(
     {
-        *("initialization", "dropout", "drop_path", "backend", "fused"),
-        *("jitter", "balance", "balance_weight", "router_z", "capacity"),  # of a mixture of experts
+        "initialization", "dropout", "drop_path", "backend", "fused",
+        "jitter", "balance", "balance_weight", "router_z", "capacity",  # of a mixture of experts
     }
 )
+# fmt: on
 
 
 def difference(a: Transformer, b: Transformer, beside: frozenset[str] = BESIDE) -> dict[str, tuple[Any, Any]]:

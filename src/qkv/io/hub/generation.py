@@ -196,8 +196,8 @@ def _ids(both: Config, is_encoder_decoder: bool, vocab_size: int | None) -> Ids:
     used["bad_words_ids"] = tuple(token for words in ids.banned for token in words)
     for key, tokens in used.items():
         unknown = [token for token in tokens if token is not None and vocab_size and token >= vocab_size]
-        if unknown:
-            raise ValueError(f"{key} is {unknown[0]}, and the model's vocabulary ends at {vocab_size - 1}")  # type: ignore[operator]
+        if unknown and vocab_size:
+            raise ValueError(f"{key} is {unknown[0]}, and the model's vocabulary ends at {vocab_size - 1}")
     return ids
 
 

@@ -127,23 +127,24 @@ ACTIVATIONS = {
 
 # Keys of every configuration that say nothing about a model's outputs: what to return, how to train, what made the file,
 # which tokens have roles (the generation settings' business), and names of classes.
+# fmt: off
 BOOKKEEPING: dict[str, Any] = {
     **dict.fromkeys(
         (
-            *("architectures", "auto_map", "model_type", "_name_or_path", "name_or_path", "transformers_version"),
-            *("_attn_implementation", "_attn_implementation_autoset", "attn_implementation", "_commit_hash"),
-            *("torch_dtype", "dtype", "use_cache", "output_attentions", "output_hidden_states", "return_dict"),
-            *("return_dict_in_generate", "output_scores", "use_return_dict", "torchscript", "use_bfloat16"),
-            *("id2label", "label2id", "num_labels", "problem_type", "finetuning_task", "task_specific_params"),
-            *("tokenizer_class", "prefix", "gradient_checkpointing", "chunk_size_feed_forward", "pretraining_tp"),
-            *("bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id"),
-            *("classifier_dropout", "initializer_range", "qkv", "quantization_config"),
+            "architectures", "auto_map", "model_type", "_name_or_path", "name_or_path", "transformers_version",
+            "_attn_implementation", "_attn_implementation_autoset", "attn_implementation", "_commit_hash",
+            "torch_dtype", "dtype", "use_cache", "output_attentions", "output_hidden_states", "return_dict",
+            "return_dict_in_generate", "output_scores", "use_return_dict", "torchscript", "use_bfloat16",
+            "id2label", "label2id", "num_labels", "problem_type", "finetuning_task", "task_specific_params",
+            "tokenizer_class", "prefix", "gradient_checkpointing", "chunk_size_feed_forward", "pretraining_tp",
+            "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id",
+            "classifier_dropout", "initializer_range", "qkv", "quantization_config",
             # Old files keep generation settings here too.
-            *("max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups"),
-            *("diversity_penalty", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty"),
-            *("length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids"),
-            *("num_return_sequences", "forced_bos_token_id", "forced_eos_token_id", "remove_invalid_values"),
-            *("exponential_decay_length_penalty", "suppress_tokens", "begin_suppress_tokens"),
+            "max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups",
+            "diversity_penalty", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty",
+            "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids",
+            "num_return_sequences", "forced_bos_token_id", "forced_eos_token_id", "remove_invalid_values",
+            "exponential_decay_length_penalty", "suppress_tokens", "begin_suppress_tokens",
         ),
         ANY,
     ),
@@ -151,6 +152,7 @@ BOOKKEEPING: dict[str, Any] = {
     "cross_attention_hidden_size": None,
     "pruned_heads": {},
 }
+# fmt: on
 
 
 def changed(

@@ -29,15 +29,17 @@ CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
 
 # Keys of the configuration that change no output once the tensors are there, whatever they hold.
+# fmt: off
 _BESIDE = frozenset(
     {
-        *("peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "use_rslora", "rank_pattern", "alpha_pattern"),
-        *("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern", "fan_in_fan_out"),
-        *("base_model_name_or_path", "revision", "inference_mode", "auto_mapping", "peft_version", "megatron_core"),
-        *("runtime_config", "ensure_weight_tying", "loftq_config", "megatron_config", "init_lora_weights"),
+        "peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "use_rslora", "rank_pattern", "alpha_pattern",
+        "target_modules", "exclude_modules", "layers_to_transform", "layers_pattern", "fan_in_fan_out",
+        "base_model_name_or_path", "revision", "inference_mode", "auto_mapping", "peft_version", "megatron_core",
+        "runtime_config", "ensure_weight_tying", "loftq_config", "megatron_config", "init_lora_weights",
         "qalora_group_size",  # a setting of `use_qalora`, which is refused
     }
 )
+# fmt: on
 _CHANGING = ("pissa", "olora", "corda", "loftq", "lora_ga")  # ways to begin that change the base's weights too
 
 

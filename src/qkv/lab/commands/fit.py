@@ -11,6 +11,7 @@ from ...cli.say import console, echo, echo_json
 from ...cli.texts import uncollected
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from ...nn.layers.lora import Adapter
@@ -152,7 +153,7 @@ def _show(fits: Fit) -> None:
         _show_decoding(out, fits.decoding)
 
 
-def _show_training(out: object, fits: TrainingFit) -> None:
+def _show_training(out: Console, fits: TrainingFit) -> None:
     base, batch = fits.levers[0], "a row" if fits.rows == 1 else f"{fits.rows:,} rows"
     lines = [
         f"\nTraining fits {base.batch:,} rows of {fits.shape.length:,} tokens.",
@@ -163,17 +164,17 @@ def _show_training(out: object, fits: TrainingFit) -> None:
     for line in lines:
         echo(line)
     echo()
-    out.print(_table(f"training {fits.shape}", fits.levers, texts=False))  # type: ignore[attr-defined]
+    out.print(_table(f"training {fits.shape}", fits.levers, texts=False))
 
 
-def _show_decoding(out: object, fits: DecodingFit) -> None:
+def _show_decoding(out: Console, fits: DecodingFit) -> None:
     base = fits.levers[0]
     echo(
         f"\nDecoding fits {base.batch:,} rows of {fits.shape.length:,} tokens; the weights take {_size(fits.weights)}."
     )
     read = f"a source of {fits.shape.source:,}" if fits.shape.source else f"a prompt of {fits.shape.length:,}"
     echo(f"Of each row, {_size(fits.prompt)} are needed for a moment only, while it reads {read} tokens at once.\n")
-    out.print(_table(f"decoding {fits.shape}", fits.levers, texts=True))  # type: ignore[attr-defined]
+    out.print(_table(f"decoding {fits.shape}", fits.levers, texts=True))
 
 
 def _model(model: FittingModel | None) -> str:

@@ -173,9 +173,9 @@ class _Job:
         self, heads: float | Heads, keep: Heads | None, neurons: float, layers: int, rank: Rank | None
     ) -> dict[str, list[int]] | None:
         """Return the heads that were given by name, or None for a share. Raises ValueError for what can't be removed."""
-        by_share = isinstance(heads, float | int)
-        for name, share in (("heads", heads if by_share else 0.0), ("neurons", neurons)):
-            if not 0 <= share < 1:  # type: ignore[operator]
+        share_of_heads = heads if isinstance(heads, float | int) else 0.0
+        for name, share in (("heads", share_of_heads), ("neurons", neurons)):
+            if not 0 <= share < 1:
                 raise ValueError(f"{name} is a share from 0 to below 1 (such as 30%), not {share}")
         if layers < 0:
             raise ValueError(f"layers is a number of layers to remove, not {layers}")
@@ -194,9 +194,8 @@ class _Job:
                 raise ValueError("give heads to remove or heads to keep, not both")
             kept = check_heads(self.model, keep)
             return {name: [h for h in range(self.layers[name].n_heads) if h not in some] for name, some in kept.items()}
-        if by_share:
+        if isinstance(heads, float | int):
             return None if heads else {}
-        assert not isinstance(heads, float | int)
         return check_heads(self.model, heads)
 
     def importance(self, by: By) -> dict[str, Tensor]:

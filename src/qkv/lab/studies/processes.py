@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -45,7 +46,7 @@ def _in_turn(
 ) -> Iterator[tuple[Key, Callable[[], Result | None]]]:
     for key, job in jobs:
         begin(key, job)
-        yield key, lambda job=job: work(job)  # type: ignore[misc]
+        yield key, partial(work, job)
 
 
 def _at_once(

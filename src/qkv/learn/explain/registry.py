@@ -82,7 +82,8 @@ def explain(name: str, subject: Subject | None = None) -> Explanation:
     check(name)
     module = import_module(f".computations.{EXPLANATIONS[name].module}", __package__)
     if subject is None:
-        return module.example()  # type: ignore[no-any-return]
+        example: Explanation = module.example()
+        return example
     usable = applicable(subject)
     if name not in usable:
         instead = f"explain {_either(usable)} with it" if usable else "no explanation applies to it"

@@ -68,7 +68,7 @@ def gate_importance(
                 total = loss(model, batch)
                 total = total + penalty * torch.cat([gate.open_probability() for gate in gates.values()]).sum()
             optimizer.zero_grad()
-            total.backward()  # type: ignore[no-untyped-call]
+            torch.autograd.backward(total)
             optimizer.step()
             if steps % 20 == 0:
                 tell(f"gates, step {steps}")

@@ -86,7 +86,7 @@ def _step(run: Run, batch: Batch) -> None:
     for term in run.recipe.objective(run.model, batch).values():
         loss = loss + term.weight * term.sum / max(term.count, 1)
     assert isinstance(loss, Tensor)
-    loss.backward()  # type: ignore[no-untyped-call]
+    torch.autograd.backward(loss)
 
 
 def _seconds(run: Run, batch: Batch) -> float:

@@ -160,7 +160,7 @@ def _tensors(
             if name == EMBEDDING and tied and architecture.untied:
                 yield Written(OUTPUT, kind, shape, make)
     for name, tensor in factors.items():
-        yield Written(name, F32, tuple(tensor.shape), lambda tensor=tensor: quantize(tensor.float(), F32))  # type: ignore[misc]
+        yield Written(name, F32, tuple(tensor.shape), partial(quantize, tensor.float(), F32))
     if fallen:
         warnings.warn(
             f"{len(fallen)} matrices, such as {fallen[0]}, are written as f16: their rows are no multiple of "

@@ -47,10 +47,12 @@ _STATE = TypeAdapter(_State)
 class BitsAndBytes(QuantizedLayout):
     """Matrices of NF4 or int8. Raises ValueError for FP4."""
 
+    # fmt: off
     parts = (
-        *(".weight", ".weight.absmax", ".weight.quant_map", STATE, ".weight.nested_absmax", ".weight.nested_quant_map"),
-        *(".SCB", ".weight_format"),
+        ".weight", ".weight.absmax", ".weight.quant_map", STATE, ".weight.nested_absmax", ".weight.nested_quant_map",
+        ".SCB", ".weight_format",
     )
+    # fmt: on
 
     schema = TypeAdapter(_Config)
 

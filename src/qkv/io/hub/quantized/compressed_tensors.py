@@ -50,10 +50,12 @@ class _Config(TypedDict):
 class CompressedTensors(QuantizedLayout):
     """Matrices of int8, int4, fp8 and mxfp4. Raises ValueError for other formats."""
 
+    # fmt: off
     parts = (
-        *(".weight", ".weight_packed", ".weight_scale", ".weight_shape", ".weight_zero_point", ".weight_g_idx"),
-        *(".input_scale", ".input_zero_point"),
+        ".weight", ".weight_packed", ".weight_scale", ".weight_shape", ".weight_zero_point", ".weight_g_idx",
+        ".input_scale", ".input_zero_point",
     )
+    # fmt: on
 
     schema = TypeAdapter(_Config)
 

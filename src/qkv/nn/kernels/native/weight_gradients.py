@@ -18,9 +18,9 @@ from .structures import GradientSizes
 def ready() -> bool:
     """Whether the kernels are available. They need AVX-512."""
     kernels = library("weight_gradients")
-    if not hasattr(kernels, "qkv_weight_gradient"):
+    if kernels is None or not hasattr(kernels, "qkv_weight_gradient"):
         return False
-    kernels.qkv_weight_gradient_room.restype = ctypes.c_long  # type: ignore[union-attr]
+    kernels.qkv_weight_gradient_room.restype = ctypes.c_long
     return True
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -96,8 +97,7 @@ def _calls(run: LoadedModel, texts: Sequence[str] | None) -> Iterator[Callable[[
             f"{run.name} has no recipe.yaml, which names its data; give texts to choose from (--texts FILE)"
         )
     for batch in batches(run, "validation", EXAMPLES):
-        inputs = batch.inputs
-        yield lambda inputs=inputs: run.model(**inputs)  # type: ignore[misc]
+        yield partial(run.model, **batch.inputs)
 
 
 def _excited(one: Excitation, labels: Sequence[str]) -> ExcitedText:

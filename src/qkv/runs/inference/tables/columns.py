@@ -15,22 +15,12 @@ from ....nn.models.heads.text import Span
 from ..loaded import LoadedModel
 from ..uses import reads_text
 
+# fmt: off
 USUAL: dict[str, tuple[str, ...]] = {
     "text": (
-        *(
-            "text",
-            "sentence",
-            "sentence1",
-            "texts",
-            "message",
-            "review",
-            "body",
-            "content",
-            "comment",
-            "tweet",
-            "premise",
-        ),
-        *("title", "description", "document", "query", "question", "prompt"),
+        "text", "sentence", "sentence1", "texts", "message", "review", "body", "content", "comment", "tweet",
+        "premise",
+        "title", "description", "document", "query", "question", "prompt",
     ),
     "pair": ("pair", "text_pair", "sentence2", "hypothesis", "text2"),
     "question": ("question", "query"),
@@ -42,6 +32,7 @@ USUAL: dict[str, tuple[str, ...]] = {
     "audio": ("audio", "file", "path", "filename", "file_name", "sound"),
     "video": ("video", "file", "path", "filename", "file_name"),
 }
+# fmt: on
 """The usual names of the columns with each input."""
 
 _SETTINGS = {"source": ("source_column", "prompt"), "target": ("target_column", "answer"), "image": ("image_field",)}

@@ -40,18 +40,13 @@ from .vocabulary import (
 EXTRA_SPACES, CHARACTERS = f"{PREFIX}remove_extra_whitespaces", f"{PREFIX}precompiled_charsmap"
 MODELS = {"llama": ModelType.BPE, "t5": ModelType.UNIGRAM}
 LEADING_SPACE = "  and more"
+# fmt: off
 PROBES = (
-    *(
-        "Hello world",
-        "a",
-        "the cat's 12,345 hats: don't!",
-        "naïve Straße, ½ ﬁne",
-        "🙂 中文 и",
-        "two  spaces",
-        "x\ny\tz",
-    ),
-    *("def f(x):\n    return x", "▁", "trailing ", "'S it's I'M ALL CAPS", "e\u0301 \u212b"),
+    "Hello world", "a", "the cat's 12,345 hats: don't!", "naïve Straße, ½ ﬁne", "🙂 中文 и", "two  spaces",
+    "x\ny\tz",
+    "def f(x):\n    return x", "▁", "trailing ", "'S it's I'M ALL CAPS", "e\u0301 \u212b",
 )
+# fmt: on
 
 
 # -- reading ------------------------------------------------------------------------------------------------------------
