@@ -49,7 +49,8 @@ _HOME = {
     "nn.attention.scores": ["Score", "ScaledDot", "Dot", "General", "Additive", "Concat", "Gaussian", "ExactMatch"],
     "nn.attention.tap": ["record_attention", "weights"],
     "data.vectors.word_vectors": ["Vectors"],
-    "nn.attention.multi_head": ["Attention", "Mixer"],
+    "nn.attention.mixer": ["Mixer"],
+    "nn.attention.multi_head": ["Attention"],
     "nn.models.block": ["Block"],
     "nn.attention.bigbird": ["BlockSparseAttention"],
     "nn.attention.longformer": ["GlobalAttention"],
@@ -141,8 +142,8 @@ if TYPE_CHECKING:  # `as` marks a name as exported
     from .nn.attention.linformer import Linformer as Linformer
     from .nn.attention.longformer import GlobalAttention as GlobalAttention
     from .nn.attention.lsh import LSHAttention as LSHAttention
+    from .nn.attention.mixer import Mixer as Mixer
     from .nn.attention.multi_head import Attention as Attention
-    from .nn.attention.multi_head import Mixer as Mixer
     from .nn.attention.performer import Performer as Performer
     from .nn.attention.scores import Additive as Additive
     from .nn.attention.scores import Concat as Concat

@@ -23,7 +23,7 @@ import qkv.nn.patterns
 import qkv.nn.positions
 from qkv.core.spec import Spec
 from qkv.generation.speculation import Speculation
-from qkv.nn.attention.multi_head import Mixer
+from qkv.nn.attention.mixer import Mixer
 from qkv.nn.kernels.backends import BACKENDS
 from qkv.nn.layers.feedforward import FeedForwardLayer
 from qkv.nn.layers.norm import Norm

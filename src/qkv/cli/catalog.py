@@ -200,7 +200,7 @@ ROLES = {
     "positions": "nn.positions.base.Position",
     "scalings": "nn.positions.rope_scaling.Scaling",
     "scores": "nn.attention.scores.Score",
-    "mechanisms": "nn.attention.multi_head.Mixer",
+    "mechanisms": "nn.attention.mixer.Mixer",
     "weightings": "nn.attention.weighting.Weighting",
     "feedforwards": "nn.layers.feedforward.FeedForwardLayer",
     "norms": "nn.layers.norm.Norm",

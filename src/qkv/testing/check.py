@@ -14,7 +14,7 @@ from ..data.source import Example, Source
 from ..data.task import Task
 from ..data.tokenizers.training.spec import TokenizerSpec
 from ..io.families import preset
-from ..nn.attention.multi_head import Mixer
+from ..nn.attention.mixer import Mixer
 from ..nn.attention.weighting import Weighting
 from ..nn.layers.feedforward import FeedForwardLayer
 from ..nn.layers.norm import Norm

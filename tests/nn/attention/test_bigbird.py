@@ -11,7 +11,8 @@ from torch import nn
 from qkv.core.layout import Layout
 from qkv.nn.attention.attend import attend
 from qkv.nn.attention.bigbird import BlockSparseAttention, MultiHeadBlockSparseAttention
-from qkv.nn.attention.multi_head import Attention, Pass
+from qkv.nn.attention.mixer import Pass
+from qkv.nn.attention.multi_head import Attention
 from qkv.nn.patterns.bigbird import BigBird
 from qkv.nn.positions.base import PositionModule, Widths
 from qkv.nn.positions.bias import ALiBi

@@ -14,7 +14,7 @@ import qkv.testing
 from qkv.core.layout import Layout
 from qkv.generation.generate import generate
 from qkv.nn.attention.convolution import ByteNetConvolution, Convolution
-from qkv.nn.attention.multi_head import Pass
+from qkv.nn.attention.mixer import Pass
 from qkv.nn.patterns.basic import Pattern, causal, full, window
 from qkv.nn.positions.base import PositionModule
 

@@ -12,7 +12,7 @@ from qkv.core.layout import Layout
 from qkv.nn.attention.feature_maps import Favor, Relu
 from qkv.nn.attention.linear import LinearAttention
 from qkv.nn.attention.lsh import LSHAttention
-from qkv.nn.attention.multi_head import Mixer, Pass
+from qkv.nn.attention.mixer import Mixer, Pass
 from qkv.nn.attention.performer import Performer
 from qkv.nn.positions.base import PositionModule
 

@@ -12,7 +12,7 @@ import qkv
 from qkv.core.layout import Layout
 from qkv.generation import generate
 from qkv.nn.attention.latent import LatentAttention, MultiHeadLatentAttention
-from qkv.nn.attention.multi_head import Pass
+from qkv.nn.attention.mixer import Pass
 from qkv.nn.layers.lora import LoRA, layers
 from qkv.nn.patterns.basic import causal, window
 from qkv.nn.positions.base import Position, Widths

@@ -18,7 +18,7 @@ from qkv.look import attention_maps
 from qkv.nn.attention import linear, tap
 from qkv.nn.attention.feature_maps import Elu1, Favor, FeatureMap, Features, Relu
 from qkv.nn.attention.linear import LinearAttention, LinearState, linear_attention
-from qkv.nn.attention.multi_head import Pass
+from qkv.nn.attention.mixer import Pass
 from qkv.nn.attention.performer import Performer
 from qkv.nn.kv_cache.full import SlotTables
 from qkv.nn.patterns.basic import Pattern, causal, documents, full, window

@@ -14,7 +14,7 @@ import qkv
 from qkv.core.layout import Layout
 from qkv.nn.attention import tap
 from qkv.nn.attention.linformer import Linformer, MultiHeadLinformer, linformer
-from qkv.nn.attention.multi_head import Pass
+from qkv.nn.attention.mixer import Pass
 from qkv.nn.kv_cache.full import SlotTables
 from qkv.nn.patterns.basic import causal
 from qkv.nn.positions.base import PositionModule, Widths

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from qkv.core.layout import Layout, Role
 from qkv.nn.attention.longformer import GlobalAttention, MultiHeadGlobalAttention
-from qkv.nn.attention.multi_head import Attention, Pass
+from qkv.nn.attention.mixer import Pass
+from qkv.nn.attention.multi_head import Attention
 from qkv.nn.kv_cache.full import CrossState
 from qkv.nn.patterns.basic import Pattern, causal, global_tokens, window
 from qkv.nn.positions.base import PositionModule, Widths

@@ -14,7 +14,7 @@ from qkv.core.layout import Layout
 from qkv.generation import generate
 from qkv.nn.attention import lsh
 from qkv.nn.attention.lsh import LSHAttention, MultiHeadLSHAttention
-from qkv.nn.attention.multi_head import Pass
+from qkv.nn.attention.mixer import Pass
 from qkv.nn.cost.memory_tracking import Live, without_contents
 from qkv.nn.patterns.basic import causal, full, window
 from qkv.nn.positions.base import PositionModule, Widths

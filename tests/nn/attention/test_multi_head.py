@@ -14,7 +14,8 @@ from qkv.core.layout import Layout
 from qkv.nn.attention.bigbird import BlockSparseAttention
 from qkv.nn.attention.linear import LinearAttention
 from qkv.nn.attention.longformer import GlobalAttention
-from qkv.nn.attention.multi_head import Attention, Mixer, MultiHeadAttention, Pass
+from qkv.nn.attention.mixer import Mixer, Pass
+from qkv.nn.attention.multi_head import Attention, MultiHeadAttention
 from qkv.nn.layers.linear import Linear
 from qkv.nn.layers.norm import RMSNorm
 from qkv.nn.patterns.basic import causal, full, sinks, window

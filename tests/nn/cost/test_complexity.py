@@ -9,7 +9,7 @@ import torch
 
 from qkv.core.layout import Layout
 from qkv.nn.attention.convolution import Convolution
-from qkv.nn.attention.multi_head import Pass
+from qkv.nn.attention.mixer import Pass
 from qkv.nn.cost.complexity import LayerComplexity, compare
 from qkv.nn.patterns.basic import causal
 from qkv.nn.positions.base import PositionModule

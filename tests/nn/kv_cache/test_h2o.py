@@ -50,7 +50,7 @@ def naive(built, tokens: Tensor, heavy: int, recent: int, prompt: int) -> list[l
     """The tokens that each head of the first layer keeps, by H2O's algorithm token by token."""
     block = built.decoder.blocks[0]
     attention, layout = block.attention, qkv.Layout.full(tokens.shape[1])
-    from qkv.nn.attention.multi_head import Pass
+    from qkv.nn.attention.mixer import Pass
 
     run = Pass.over(layout, built.decoder.position)
     x = block.norm["attention"](built.decoder.embedding(tokens, None))

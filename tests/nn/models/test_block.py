@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from qkv.core.layout import Layout
 from qkv.io.families import preset
-from qkv.nn.attention.multi_head import Pass
+from qkv.nn.attention.mixer import Pass
 from qkv.nn.layers.dropout import stochastic_depth
 from qkv.nn.layers.norm import Norm
 from qkv.nn.models.block import Block, BlockModule

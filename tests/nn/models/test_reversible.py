@@ -12,7 +12,7 @@ import qkv
 from qkv.core.layout import Layout
 from qkv.generation import generate
 from qkv.nn.attention.lsh import LSHAttention
-from qkv.nn.attention.multi_head import Pass
+from qkv.nn.attention.mixer import Pass
 from qkv.nn.cost.flops import BatchShape
 from qkv.nn.cost.memory import MemorySettings, predict
 from qkv.nn.layers.moe import MixtureOfExperts

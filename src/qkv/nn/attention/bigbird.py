@@ -16,7 +16,8 @@ from ..patterns.basic import Pattern
 from ..patterns.bigbird import BigBird
 from ..positions.base import Bias
 from .attend import AttendOptions
-from .multi_head import Attention, MultiHeadAttention, Pass, refuse_crossing
+from .mixer import Pass, refuse_crossing
+from .multi_head import Attention, MultiHeadAttention
 
 
 class BlockSparseAttention(Attention, kind="block-sparse"):

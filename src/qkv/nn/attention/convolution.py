@@ -20,7 +20,7 @@ from ..layers.norm import LayerNorm, Norm
 from ..patterns.basic import Full, Pattern
 from ..patterns.documents import document_numbers
 from .linear import check_full_or_causal, is_causal
-from .multi_head import Mixer, Pass, refuse_crossing
+from .mixer import Mixer, Pass, refuse_crossing
 
 
 class Convolution(Mixer, kind="convolution"):

@@ -17,7 +17,8 @@ from ..layers.linear import Linear
 from ..layers.low_rank import plain as plain_layer
 from ..layers.norm import Norm, RMSNorm
 from ..patterns.basic import Pattern, causal
-from .multi_head import Mixer, Pass, clear_padding, reach_of, refuse_crossing
+from .mixer import Mixer, Pass, refuse_crossing
+from .multi_head import clear_padding, reach_of
 
 Queries = Float[Tensor, "B T H D+R"]
 Latents = Float[Tensor, "B S 1 N"]

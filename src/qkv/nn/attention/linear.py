@@ -27,7 +27,8 @@ from ..patterns.algebra import parts_of
 from ..patterns.basic import Causal, Documents, Full, Pattern
 from ..patterns.documents import document_numbers
 from .feature_maps import Elu1, FeatureMap, Features
-from .multi_head import Attention, MultiHeadAttention, Pass, refuse_crossing
+from .mixer import Pass, refuse_crossing
+from .multi_head import Attention, MultiHeadAttention
 
 
 class LinearAttention(Attention, kind="linear-attention"):

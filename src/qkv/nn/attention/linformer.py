@@ -19,7 +19,8 @@ from ..kernels.request import Request
 from ..kv_cache.full import LayerState, SlotTables
 from ..patterns.basic import Full
 from .linear import refuse_bias, refuse_options
-from .multi_head import Attention, MultiHeadAttention, Pass, refuse_crossing
+from .mixer import Pass, refuse_crossing
+from .multi_head import Attention, MultiHeadAttention
 
 
 class Linformer(Attention, kind="linformer"):

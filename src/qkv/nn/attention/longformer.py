@@ -15,7 +15,8 @@ from ...core.spec import Cost
 from ..kv_cache.full import AttentionState, CrossState
 from ..layers.linear import Linear
 from ..patterns.basic import Global, Pattern, global_tokens, window
-from .multi_head import Attention, MultiHeadAttention, Pass, refuse_crossing
+from .mixer import Pass, refuse_crossing
+from .multi_head import Attention, MultiHeadAttention
 
 
 class GlobalAttention(Attention, kind="global-attention"):

@@ -32,7 +32,8 @@ from ..patterns.basic import Causal, Full, Pattern, window
 from ..patterns.documents import document_lengths
 from .attend import attend
 from .linear import check_full_or_causal, is_causal, refuse_bias
-from .multi_head import Mixer, Pass, clear_padding, head_width, refuse_crossing
+from .mixer import Mixer, Pass, refuse_crossing
+from .multi_head import clear_padding, head_width
 
 
 class LSHAttention(Mixer, kind="lsh-attention"):

@@ -7,7 +7,7 @@ from torch import nn
 
 from .feature_maps import Favor
 from .linear import LinearAttention, MultiHeadLinearAttention
-from .multi_head import refuse_crossing
+from .mixer import refuse_crossing
 
 
 class Performer(LinearAttention, kind="performer"):

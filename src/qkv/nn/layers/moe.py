@@ -90,7 +90,7 @@ class MixtureOfExperts(FeedForwardLayer, kind="moe"):
 
 
 class ExpertPass(Protocol):
-    """The members of a forward pass (`attention.multi_head.Pass`) that the layer needs."""
+    """The members of a forward pass (`attention.mixer.Pass`) that the layer needs."""
 
     layout: Layout
     extras: Extras | None

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from ...core.spec import Cost, Spec
-from ..attention.multi_head import Mixer, Pass, recomputed
+from ..attention.mixer import Mixer, Pass, recomputed
 from ..kv_cache.full import CrossState, InputState, LayerState
 from ..layers import moe
 from ..layers.dropout import dropout, stochastic_depth

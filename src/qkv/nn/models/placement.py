@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from ...core.spec import Spec
-from ..attention.multi_head import Pass
+from ..attention.mixer import Pass
 from ..layers.norm import Norm
 
 Stream = Float[Tensor, "B T M"] | Float[Tensor, "N B T M"]

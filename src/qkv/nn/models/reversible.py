@@ -20,7 +20,7 @@ from torch.nn import Parameter
 from torch.utils.checkpoint import get_device_states, set_device_states
 
 from ...core.graphs import untraced
-from ..attention.multi_head import Pass
+from ..attention.mixer import Pass
 
 
 class ReversibleBlock(Protocol):

@@ -19,7 +19,7 @@ from ...core.extras import Extras, Record, Reporter
 from ...core.layout import Layout
 from ...core.ranks import BeginSplit, StackPart, TokenSplit
 from ...core.spec import Cost, Spec, brief
-from ..attention.multi_head import Mixer, Pass
+from ..attention.mixer import Mixer, Pass
 from ..kernels.plan import Plan
 from ..kv_cache.cache import Cache
 from ..kv_cache.kinds import CacheKind

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from ...core.extras import Extras
 from ...core.layout import Layout
 from ...core.spec import Cost
-from ..attention.multi_head import Attention, Mixer, MultiHeadAttention
+from ..attention.mixer import Mixer
+from ..attention.multi_head import Attention, MultiHeadAttention
 from ..kv_cache.cache import Cache
 from ..kv_cache.kinds import CacheKind, named
 from ..layers.embedding import Embedding

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ...core.batch import Batch
-from ..attention.multi_head import Pass
+from ..attention.mixer import Pass
 from ..layers.linear import Linear
 from ..layers.low_rank import LowRankLinear, factors, matrix_size, plain
 from ..models.block import BlockModule

@@ -26,7 +26,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ...core.layout import Layout
-from ...nn.attention.multi_head import MultiHeadAttention, Pass
+from ...nn.attention.mixer import Pass
+from ...nn.attention.multi_head import MultiHeadAttention
 from ...nn.kv_cache.cache import Cache
 from ...nn.kv_cache.full import CrossState
 from ...nn.layers.embedding import TokenEmbedding

@@ -12,7 +12,8 @@ from typing import Any
 from ...nn.attention.convolution import ByteNetConvolution, Convolution
 from ...nn.attention.latent import LatentAttention
 from ...nn.attention.linear import LinearAttention
-from ...nn.attention.multi_head import Attention, Mixer, NoMixer
+from ...nn.attention.mixer import Mixer, NoMixer
+from ...nn.attention.multi_head import Attention
 from ...nn.attention.performer import Performer
 from ...nn.layers.embedding import Embedding
 from ...nn.layers.patches import Patches

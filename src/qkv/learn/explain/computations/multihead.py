@@ -11,7 +11,8 @@ from torch import Tensor
 
 from ....core.layout import Layout
 from ....nn.attention import tap
-from ....nn.attention.multi_head import Attention, MultiHeadAttention, Pass
+from ....nn.attention.mixer import Pass
+from ....nn.attention.multi_head import Attention, MultiHeadAttention
 from ....nn.kernels.request import Request
 from ....nn.layers.low_rank import plain
 from ....nn.positions.base import PositionModule

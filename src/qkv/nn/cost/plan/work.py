@@ -13,7 +13,8 @@ from functools import cached_property
 from typing import Any, Literal
 
 from ...attention.linear import LinearAttention
-from ...attention.multi_head import Attention, Mixer
+from ...attention.mixer import Mixer
+from ...attention.multi_head import Attention
 from ...attention.scores import ScaledDot
 from ...attention.weighting import Softmax
 from ...layers.moe import MixtureOfExperts

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from ....core.layout import Layout
-from ...attention.multi_head import MultiHeadAttention, Pass
+from ...attention.mixer import Pass
+from ...attention.multi_head import MultiHeadAttention
 from ...kernels.native import decoding
 from ...kernels.native.structures import AttentionStruct, LayerStruct, Strides
 from ...kv_cache.cache import Cache

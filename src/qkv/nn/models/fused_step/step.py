@@ -13,7 +13,7 @@ from torch.nn.modules import module as hooks
 from ....core.layout import Layout
 from ...attention import tap
 from ...attention.attend import attend
-from ...attention.multi_head import Pass
+from ...attention.mixer import Pass
 from ...kernels.cpu.few_queries import is_readable
 from ...kernels.native import decoding, row_selection
 from ...kernels.native import decoding_step as native

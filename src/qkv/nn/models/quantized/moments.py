@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ....core.batch import Batch
-from ...attention.multi_head import Pass
+from ...attention.mixer import Pass
 from ...attention.own_calls import hooked
 from ...layers.grouped_linear import GroupedLinear
 from ..block import BlockModule

@@ -27,7 +27,7 @@ from ....look.view.rollout import rollout_group
 from ....nn.activations import intervene
 from ....nn.activations.intervene import Changes
 from ....nn.attention import tap
-from ....nn.attention.multi_head import Mixer
+from ....nn.attention.mixer import Mixer
 from ....nn.kernels.request import Request
 from ....nn.models.transformer import TransformerModel
 from ..loaded import LoadedModel

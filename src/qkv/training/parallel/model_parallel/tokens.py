@@ -20,7 +20,8 @@ from ....core.graphs import untraced
 from ....core.layout import Layout
 from ....core.ranks import Ranks
 from ....nn.attention.attend import attend
-from ....nn.attention.multi_head import MultiHeadAttention, Pass
+from ....nn.attention.mixer import Pass
+from ....nn.attention.multi_head import MultiHeadAttention
 from ....nn.cost.plan.rules import ContextAttention
 from ....nn.layers.linear import Linear
 from .axis import TokenAxis
