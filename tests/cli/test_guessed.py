@@ -82,3 +82,49 @@ def test_a_recipes_name_is_the_recipe_beside_a_run_of_that_name(
     assert Recipe.load("chat").name == "chat"
     assert Recipe.load("./chat").name == Recipe.load(Path("chat")).name == "reverse"
     assert argument_of(Path("chat")) == "./chat" and argument_of(Path("runs/chat")) == "runs/chat"
+
+
+@pytest.fixture
+def parallel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two parallel texts whose names tell no split."""
+    monkeypatch.chdir(tmp_path)
+    Path("a.en").write_text("".join(f"the cat has {i} legs\n" for i in range(60)))
+    Path("a.de").write_text("".join(f"die Katze hat {i} Beine\n" for i in range(60)))
+
+
+@pytest.mark.usefixtures("parallel")
+@pytest.mark.parametrize(
+    "words", [["a.en", "a.de", "seed=3"], ["a.en", "seed=3", "a.de"], ["a.en", "a.de", "--seed", "3"]]
+)
+def test_two_parallel_files_are_given_one_after_the_other(
+    words: list[str], trained: list[tuple[str, list[str]]]
+) -> None:
+    assert main(["train", *words, "--yes"]) == 0
+    assert trained == [("translate", ["data.source=a.en", "data.target=a.de", "seed=3"])]
+
+
+@pytest.mark.usefixtures("parallel")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["a.en", "data.path=a.de"], "to use both: qkv train a.en a.de"),
+        (["a.en", "data={path: a.de}"], "'a.en' and 'data={path: a.de}' both name the data"),
+        (["a.en", "a.de", "data.target=b.de"], "'a.de' and 'data.target=b.de' both name the data"),
+        (["a.en", "b.de"], "there is no file of that name"),
+        (["a.en", "a.en"], "a file is given twice"),
+        (["a.en", "."], "is a folder or an archive, which is read alone"),
+        (["translate", "a.en", "a.de"], "a file of data is given first, in place of a recipe"),
+    ],
+)
+def test_a_file_that_would_not_be_read_is_refused(
+    words: list[str], said: str, trained: list[tuple[str, list[str]]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *words, "--yes"]) == 2
+    assert said in capsys.readouterr().err
+    assert not trained
+
+
+@pytest.mark.usefixtures("parallel")
+def test_a_file_that_a_setting_names_again_is_read(trained: list[tuple[str, list[str]]]) -> None:
+    assert main(["train", "a.en", "data={kind: text, path: a.en}", "--yes"]) == 0
+    assert trained == [("lm", ["data={kind: text, path: a.en}"])]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -26,22 +28,32 @@ def is_data(name: str) -> bool:
     return path.is_file() or not any((path / file).exists() for file in (RECIPE, "config.json", "metrics.jsonl"))
 
 
-def confirmed(path: Path, settings: Sequence[str], yes: bool) -> tuple[str, list[str]]:
-    """The recipe and settings for the data: those that were guessed, followed by the user's. `settings` that name existing
-    files are further files of data.
+def further_files(settings: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """The files and folders of data beside the first one, and the settings. Raises ValueError for a text that is neither."""
+    from ..core.spec import brief
 
-    Asks in a terminal. Raises ValueError if the answer is no, or if there is no terminal and no `--yes`.
+    files = [text for text in settings if "=" not in text]
+    if missing := [text for text in files if not Path(text).exists()]:
+        raise ValueError(f"{brief(missing[0])} is not a setting (key=value), and there is no file of that name")
+    return [Path(text) for text in files], [text for text in settings if "=" in text]
+
+
+def confirmed(files: Sequence[Path], settings: Sequence[str], yes: bool) -> tuple[str, list[str]]:
+    """The recipe and settings for the data: those that were guessed, followed by the user's.
+
+    Asks in a terminal. Raises ValueError if the answer is no, if there is no terminal and no `--yes`, or if a setting
+    replaces one of the files.
     """
     from ..runs.recipes.guess import guess
     from ..runs.recipes.overrides import without_replaced
     from ..runs.recipes.recipe import Recipe
 
-    files = [text for text in settings if "=" not in text and Path(text).is_file()]
-    settings = [text for text in settings if text not in files]
-    found = guess(path, *map(Path, files), settings=settings)
+    found = guess(*files, settings=settings)
+    kept = without_replaced(found.settings, settings)
+    _check_used(files, [text for text in found.settings if text not in kept], settings)
     for line in found.seen:
         echo(f"Seen: {line}", err=True)
-    found = replace(found, settings=tuple(without_replaced(found.settings, settings)))
+    found = replace(found, settings=tuple(kept))
     Recipe.load(found.recipe, [*found.settings, *settings])  # what is shown can be run
     command = found.command(settings)
     echo(f"Guessed: {command}", err=True)
@@ -51,3 +63,20 @@ def confirmed(path: Path, settings: Sequence[str], yes: bool) -> tuple[str, list
         if not typer.confirm(visible("Train this?"), default=True, err=True):
             raise ValueError("nothing was trained; change the command that was guessed, and run it")
     return found.recipe, [*found.settings, *settings]
+
+
+def _check_used(files: Sequence[Path], dropped: Sequence[str], settings: Sequence[str]) -> None:
+    """Raise ValueError if a file that was given is read by a setting that the user's settings replace, by another file."""
+    from ..core.spec import brief
+    from ..runs.recipes.overrides import apply, parse
+
+    for key, value in map(parse, dropped):
+        own: Any = apply({}, settings)
+        for part in key.split("."):
+            own = own.get(part) if isinstance(own, dict) else None
+        if value not in map(str, files) or own == value:
+            continue
+        by = next(text for text in settings if f"{key}.".startswith(f"{parse(text)[0]}."))
+        texts = isinstance(own, str) and Path(own).is_file() and Path(value).is_file()
+        both = f"; to use both: qkv train {shlex.join([value, own])}" if texts else ""
+        raise ValueError(f"{brief(value)} and {brief(by)} both name the data; give one of them{both}")

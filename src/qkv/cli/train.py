@@ -13,7 +13,7 @@ import typer
 
 from . import completion, consent
 from .errors import INTERRUPTED, USER
-from .guessed import confirmed, is_data
+from .guessed import confirmed, further_files, is_data
 from .options import Device, arguments
 from .say import console, echo
 
@@ -113,9 +113,10 @@ def train(
         "training.max_steps": max_steps,
         "training.max_epochs": max_epochs,
     }
-    changes = [*(settings or ()), *_as_settings(options, settings or ())]
+    files, changes = further_files(settings or ()) if is_data(recipe) else ([], list(settings or ()))
+    changes = [*changes, *_as_settings(options, changes)]
     if is_data(recipe):
-        recipe, changes = confirmed(Path(recipe), changes, yes)
+        recipe, changes = confirmed([Path(recipe), *files], changes, yes)
     return _train(recipe, changes, out, resume, overwrite, device, verbose)
 
 

@@ -17,7 +17,8 @@ def parse(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     key = key.strip()
     if not equals or not key or not all(key.split(".")):
-        file = f" (a file of data is given as data.path={text})" if not equals and Path(text).exists() else ""
+        exists = not equals and Path(text).exists()
+        file = f" (a file of data is given first, in place of a recipe, or as data.path={text})" if exists else ""
         raise ValueError(f"{brief(text)} is not a setting; write key=value, for example training.max_steps=100{file}")
     return key, yamls.load(value, name=f"the value of {key}")
 

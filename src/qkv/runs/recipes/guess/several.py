@@ -11,6 +11,7 @@ from ....core.spec import counted
 from ....data.files.compressed import bare_name
 from ....data.files.lines import Lines
 from ....data.files.records import FORMATS, RecordFormat
+from ....data.media.image_files import ARCHIVES
 from ....data.source import SPLITS, Split
 from .files import is_utf8, of_file
 from .result import Guess, setting
@@ -36,6 +37,11 @@ def split_of(path: Path) -> Split | None:
 
 def of_files(paths: Sequence[Path], how: RecordFormat) -> Guess | str:
     """Guess a recipe for files, in the order given: the source first. Or return what was seen if nothing fits."""
+    for path in paths:
+        if path.is_dir() or path.name.lower().endswith(ARCHIVES):
+            return f"{path.name} is a folder or an archive, which is read alone; or {HOW}"
+    if len({path.resolve() for path in paths}) < len(paths):
+        return f"a file is given twice; {HOW}"
     splits = [split_of(path) for path in paths]
     if None in splits or len(set(splits)) == 1:
         splits = ["train"] * len(paths)
