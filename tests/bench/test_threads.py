@@ -6,7 +6,7 @@ import pytest
 from bench.threads import command
 
 
-def test_the_table() -> None:
+def test_the_table_holds_the_choice_beside_one_and_all_threads() -> None:
     row = {"model": "gpt", "busy": True, "one": 1500, "all": 800, "chosen": 1490, "numbers": [1, 1], "share": 0.99}
     result = {
         "rows": [row],

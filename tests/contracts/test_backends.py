@@ -183,7 +183,7 @@ ATTEND = Contract(
 
 
 @pytest.mark.contract(ATTEND)
-def test_attend(case: Combination) -> None:
+def test_each_backend_attends_as_the_plain_equation(case: Combination) -> None:
     dtype = getattr(torch, case.dtype)
     wanted, mask = plainly(case, torch.float64, as_if=dtype)
     found = served(case, dtype)
@@ -224,7 +224,7 @@ MODELS = Contract(
 
 
 @pytest.mark.contract(MODELS)
-def test_whole_models(case: Combination) -> None:
+def test_models_give_the_same_on_each_backend(case: Combination) -> None:
     parts = {"heads": case.heads, "block": case.block}
     found, wanted = (
         run(model(case.family, case.pattern, case.position, name, **parts)) for name in (case.backend, "reference")

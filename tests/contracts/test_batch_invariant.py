@@ -43,7 +43,7 @@ def prompts(case: Combination) -> tuple[object, dict[str, object]]:
 
 
 @pytest.mark.contract(Contract(AXES, senseless, turned=["heads", "block"], share=10))
-def test_greedy(case: Combination) -> None:
+def test_greedy_outputs_do_not_depend_on_the_batch(case: Combination) -> None:
     built, options = prompts(case)
     paired = case.family == "encoder-decoder"
     together = generate(built, PROMPTS, **options, **({"target": TARGETS} if paired else {})).best  # type: ignore[arg-type]
@@ -67,7 +67,7 @@ def unscored(case: Combination) -> str | None:
 
 
 @pytest.mark.contract(Contract(AXES, unscored, turned=["heads", "block"], fast=1))  # pairs of values: test_cached
-def test_beams(case: Combination) -> None:
+def test_beams_do_not_depend_on_the_batch(case: Combination) -> None:
     built, options = prompts(case)
     options |= {"num_beams": 3, "num_samples": 3, "length_penalty": 0.0, "scores": True}
     found = generate(built, PROMPTS, **options)  # type: ignore[arg-type]

@@ -214,7 +214,7 @@ def contract(backends: list[Example], *states: str) -> Contract:
 
 
 @pytest.mark.contract(contract(backends(), "full", "ring"))
-def test_cached(case: Combination) -> None:
+def test_cached_decoding_gives_the_logits_of_one_pass(case: Combination) -> None:
     case.way(Session(case))
 
 

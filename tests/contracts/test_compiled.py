@@ -60,7 +60,7 @@ def outcome(f: Any, inputs: dict[str, Any], real: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.contract(Contract(AXES, fast=0, whole=2, share=4))
-def test_compiled(case: Combination) -> None:
+def test_a_compiled_model_computes_the_same(case: Combination) -> None:
     compare(case, "aot_eager", 1e-9)
 
 

@@ -28,7 +28,7 @@ PACKED = Contract(
 
 
 @pytest.mark.contract(PACKED)
-def test_packed(case: Combination) -> None:
+def test_packed_rows_give_what_separate_rows_give(case: Combination) -> None:
     built = model(case.family, case.pattern, case.position, case.backend, case.heads, case.block)
     paired = case.family == "encoder-decoder"
     layout, source_layout = packed(ROWS, 11), packed(SOURCES)

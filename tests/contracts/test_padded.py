@@ -28,7 +28,7 @@ PADDED = Contract(
 
 
 @pytest.mark.contract(PADDED)
-def test_padded(case: Combination) -> None:
+def test_padding_changes_no_logits_loss_or_gradient(case: Combination) -> None:
     """Logits, the loss over real tokens, and its gradients."""
     built = model(case.family, case.pattern, case.position, case.backend, case.heads, case.block)
     paired = case.family == "encoder-decoder"

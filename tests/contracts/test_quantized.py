@@ -158,7 +158,7 @@ def contract() -> Contract:
 
 
 @pytest.mark.contract(contract())
-def test_quantized(case: Combination, tmp_path: Path) -> None:
+def test_quantized_models_compute_as_their_dense_copies(case: Combination, tmp_path: Path) -> None:
     case.way(Pair(case), tmp_path)
 
 

@@ -68,7 +68,7 @@ def test_every_context_has_an_example() -> None:
 
 
 @pytest.mark.contract(Contract({**AXES, "side": words("left", "right", "holes")}))
-def test_padded(case: Combination) -> None:
+def test_padding_changes_no_logits_loss_or_gradient(case: Combination) -> None:
     """Logits, the loss over real tokens, and its gradients, of rows padded on both sides of the model."""
     built = model(case)
     rows, sources = ([ids(n, seed=n + k) for n in lengths] for k, lengths in enumerate((LENGTHS, SOURCES)))
@@ -116,7 +116,7 @@ class Session:
 
 
 @pytest.mark.contract(Contract(AXES))
-def test_cached(case: Combination) -> None:
+def test_steps_and_chunks_give_the_logits_of_one_pass(case: Combination) -> None:
     """Steps and chunks are one pass; rows of unequal prompts go on from their own ends."""
     s = Session(case)
     wanted = s.full(s.ids)
@@ -137,7 +137,7 @@ def test_cached(case: Combination) -> None:
 
 
 @pytest.mark.contract(Contract(AXES))
-def test_reordered(case: Combination, tmp_path: Path) -> None:
+def test_reordered_and_saved_caches_continue_the_chosen_rows(case: Combination, tmp_path: Path) -> None:
     """Rows duplicated, swapped and dropped, with their sources or without; and a cache that went through a file."""
     s = Session(case)
     cache, tokens, origin = s.start(), s.ids[:, :2], list(range(ROWS))
@@ -161,7 +161,7 @@ def test_reordered(case: Combination, tmp_path: Path) -> None:
 
 
 @pytest.mark.contract(Contract({**AXES, "beams": words(1, 3)}, fast=1))
-def test_searched(case: Combination) -> None:
+def test_scores_of_a_search_are_those_of_one_pass(case: Combination) -> None:
     """Every hypothesis scores what one pass over it gives, whatever shares its batch."""
     built = model(case)
     prompts = [ids(n, seed=n).tolist() for n in SOURCES]
@@ -178,7 +178,7 @@ def test_searched(case: Combination) -> None:
 
 
 @pytest.mark.contract(Contract({**AXES, "smoothing": [Example("plain", 0.0), Example("smoothed", 0.2)]}, fast=1))
-def test_accumulated(case: Combination) -> None:
+def test_accumulated_gradients_are_those_of_one_batch(case: Combination) -> None:
     objective = SequenceToSequence(label_smoothing=case.smoothing)
     whole = taken(model(case), objective, [batch("encoder-decoder", list(range(6)), isolated=False)])
     for cuts in ([[0], [1, 2, 3, 4, 5]], [[0, 1], [2, 3], [4, 5]]):
@@ -197,7 +197,7 @@ def train(case: Combination, out: Path, kill_at: int | None = None, resume: bool
 
 
 @pytest.mark.contract(Contract(AXES, fast=1))
-def test_resumed(case: Combination, tmp_path: Path) -> None:
+def test_a_resumed_training_is_the_uninterrupted_one(case: Combination, tmp_path: Path) -> None:
     whole = train(case, tmp_path / "whole")
     with pytest.raises(Killed):
         train(case, tmp_path / "cut", kill_at=2 * KILLED + 1)

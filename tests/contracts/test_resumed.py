@@ -91,7 +91,7 @@ RESUMED = Contract(
 
 
 @pytest.mark.contract(RESUMED)
-def test_resumed(case: Combination, tmp_path: Path) -> None:
+def test_a_resumed_training_is_the_uninterrupted_one(case: Combination, tmp_path: Path) -> None:
     whole = train(case, tmp_path / "whole")
     with pytest.raises(Killed):
         train(case, tmp_path / "cut", kill_at=2 * KILLED + 1)

@@ -29,7 +29,7 @@ SAVED = Contract(
 @pytest.mark.filterwarnings("ignore:.* is saved under the model type")
 @pytest.mark.contract(SAVED)
 @torch.no_grad()
-def test_saved(case: Combination, tmp_path: Path) -> None:
+def test_a_saved_model_loads_as_it_was(case: Combination, tmp_path: Path) -> None:
     parts = (case.pattern, case.position, "auto", case.heads, case.block)
     built = stirred(qkv.build(spec(case.family, *parts))).eval()
     built.save(tmp_path / "model")

@@ -48,7 +48,7 @@ def contract() -> Contract:
 
 
 @pytest.mark.contract(contract())
-def test_speculative(case: Combination) -> None:
+def test_speculation_keeps_the_outputs_of_the_model(case: Combination) -> None:
     parts = (case.pattern, case.position, case.backend, case.heads, case.block)
     built = model(case.family, *parts)
     draft = model(case.family, *parts, layers=1, seed=1) if case.kind is SPECULATIONS["draft"] else None

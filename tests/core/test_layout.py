@@ -67,7 +67,7 @@ def test_from_mask_recognizes_where_padding_stands(rows: list[list[int]], paddin
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=4), st.sampled_from(["left", "right"]), st.integers(0, 2))
-def test_from_lengths(lengths: list[int], side: str, spare: int) -> None:
+def test_from_lengths_gives_each_row_its_tokens(lengths: list[int], side: str, spare: int) -> None:
     width = max(lengths) + spare
     layout = Layout.from_lengths(lengths, width, side)  # type: ignore[arg-type]
     assert_facts_true(layout)
@@ -75,7 +75,7 @@ def test_from_lengths(lengths: list[int], side: str, spare: int) -> None:
 
 
 @given(packings, st.integers(0, 2))
-def test_packed(rows: list[list[int]], spare: int) -> None:
+def test_packed_numbers_the_tokens_of_each_segment(rows: list[list[int]], spare: int) -> None:
     layout = Layout.packed(rows, max(map(sum, rows)) + spare)
     assert_facts_true(layout)
     for b, lengths in enumerate(rows):

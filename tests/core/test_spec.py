@@ -182,7 +182,7 @@ def test_costs_add_up() -> None:
         ("zzz", [], "there is nothing"),
     ],
 )
-def test_nearest(given: str, known: list[str], said: str) -> None:
+def test_nearest_names_what_was_meant(given: str, known: list[str], said: str) -> None:
     assert nearest(given, known) == said
 
 

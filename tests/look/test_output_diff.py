@@ -14,7 +14,7 @@ from qkv.look.output_diff import duration, marked
     ("seconds", "said"),
     [(0.4, "0.4 s"), (9.94, "9.9 s"), (42.4, "42 s"), (59.6, "1 min"), (250, "4 min 10 s"), (7500, "2 h 5 min")],
 )
-def test_durations(seconds: float, said: str):
+def test_durations_are_in_readable_units(seconds: float, said: str):
     assert duration(seconds) == said
 
 

@@ -43,7 +43,7 @@ def test_alibi_falls_by_its_slopes():
     assert drawn is not None and "head 0 -0.25" in drawn.replace("−", "-")
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_command_writes_a_picture_of_each_scheme(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["list", "positions", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert {"sinusoidal.svg", "rotary.svg", "alibi.svg", "t5.svg"} <= {path.name for path in tmp_path.iterdir()}

@@ -46,7 +46,7 @@ def test_a_system_does_not_differ_from_itself() -> None:
     assert (result.value, result.low, result.high, result.p) == (0, 0, 0, 1)
 
 
-def test_refused() -> None:
+def test_other_metrics_and_unequal_numbers_of_outputs_are_refused() -> None:
     with pytest.raises(ValueError, match="exact_match and bleu, not for chrf"):
         paired_bootstrap("chrf", [["a"]], [["a"]], ["a"])
     with pytest.raises(ValueError, match="an output of each system for every reference"):

@@ -87,7 +87,7 @@ def test_a_head_with_numbers_of_its_own_is_not_tied(gpt2: Path) -> None:
     torch.testing.assert_close(logits(gpt2), 2 * before)
 
 
-def test_shards(gpt2: Path) -> None:
+def test_shards_with_an_index_load_as_one_file(gpt2: Path) -> None:
     before, tensors, places = logits(gpt2), load_file(gpt2 / "model.safetensors"), {}
     for i, name in enumerate(tensors):
         places[name] = f"model-{i % 3 + 1:05}-of-00003.safetensors"

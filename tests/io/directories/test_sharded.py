@@ -114,11 +114,11 @@ def test_runs_keep_the_order_and_the_limit(lengths: list[int], limit: int) -> No
 @pytest.mark.parametrize(
     "said, meant", [("5GB", 5 * 10**9), ("4.5 GiB", 9 << 29), (300, 300), ("1_000kb", 10**6), ("7", 7)]
 )
-def test_sizes(said: int | str, meant: int) -> None:
+def test_sizes_of_shards_are_read_in_bytes(said: int | str, meant: int) -> None:
     assert parsed(said) == meant
 
 
 @pytest.mark.parametrize("said", ["", "GB", "-1", "0", "five GB", "5 TBs", "1e9"])
-def test_no_sizes(said: str) -> None:
+def test_what_is_no_size_of_a_shard_is_refused(said: str) -> None:
     with pytest.raises(ValueError, match="the size of a shard is a number of bytes such as 5GB or 500MiB"):
         parsed(said)

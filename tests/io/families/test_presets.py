@@ -152,7 +152,7 @@ def test_positions_in_any_form(position: object) -> None:
     assert spec.decoder is not None and spec.decoder.position == ALiBi()
 
 
-def test_the_issues_example() -> None:
+def test_gpt2_with_alibi_and_fewer_key_value_heads_has_fewer_parameters() -> None:
     spec = preset("gpt2").replace({"decoder.position": ALiBi(), "decoder.blocks.*.attention.n_kv_heads": 4})
     saved = 1024 * 768 + 12 * 2 * (768 * 512 + 512)  # the position table, and two thirds of keys and values
     assert spec.n_parameters == COUNTS["gpt2"] - saved

@@ -27,7 +27,7 @@ SMALL = [
 
 @pytest.mark.slow  # tests/test_docs.py and tests/lab/commands/test_ablate.py run one each
 @pytest.mark.parametrize("argv", COMMANDS, ids=" ".join)
-def test_it_runs(
+def test_each_command_of_the_page_runs(
     argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -42,7 +42,7 @@ def of_files(folder: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ABLATIONS)
-def test_it_runs(name: str, tmp_path: Path) -> None:
+def test_each_shipped_ablation_runs(name: str, tmp_path: Path) -> None:
     settings = {"ablate-positions": OF_TEXT, "ablate-table3": of_files(tmp_path)}.get(name, OF_PAIRS)
     ablation = Ablation.load(name, [*settings, *SHORT], seeds=1)
     done = run_ablation(ablation, tmp_path / "out", device="cpu")

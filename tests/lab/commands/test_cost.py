@@ -15,7 +15,7 @@ from qkv.cli import main
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
-def test_cost(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cost_prints_parameters_memory_and_time(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cost", "reverse", *TINY, "--no-data"]) == 0
     printed = capsys.readouterr().out
     for said in ("decoder cross-attention", "total", "256 tokens (2 × (64 + 64)), in fp32", "MiB at most", "estimate"):
@@ -105,7 +105,7 @@ def test_a_context_says_nothing_of_a_model_that_does_not_generate(capsys: pytest
 
 
 @pytest.mark.slow
-def test_measured_times(capsys: pytest.CaptureFixture[str]) -> None:
+def test_measured_times_replace_estimates(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["cost", "reverse", *TINY, "--no-data", "--measure"]
     assert main(command) == 0
     printed = capsys.readouterr()

@@ -21,7 +21,7 @@ def test_models_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     assert (first["model"], first["parameters"], second["cache"]) == ("gpt2", 124439808, None)
 
 
-def test_sweeps(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_sweep_is_written_as_a_plot_or_a_page(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for ending, beginning in (("svg", "<svg"), ("html", "<!doctype html>")):
         out = tmp_path / f"plot.{ending}"
         assert main(["cost", "gpt2", "--sweep", "n_layers=1..4", "--out", str(out)]) == 0

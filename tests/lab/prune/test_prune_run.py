@@ -66,7 +66,7 @@ def test_fine_tuning_goes_on_from_the_smaller_model(trained: Path, tmp_path: Pat
     assert again.outcome.state.step == 3
 
 
-def test_a_rank(trained: Path, tmp_path: Path):
+def test_pruning_to_a_rank_and_fine_tuning_keeps_both_models(trained: Path, tmp_path: Path):
     result = prune(trained, tmp_path / "small", rank=0.5, finetune=2, **options())
     tuned, first = (qkv.load(result.folder.with_name(name), "cpu") for name in ("small", "small-not-finetuned"))
     assert tuned.model.spec == first.model.spec
@@ -102,7 +102,7 @@ def test_other_measures_of_importance(by: str, trained_lm: Path, tmp_path: Path)
     assert result.heads["decoder.0"] == [least]
 
 
-def test_the_command(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_command_prunes_the_heads_that_it_names(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     folder = tmp_path / "small"
     command = ["prune", str(trained), "--heads", "encoder.0:1", "--out", str(folder), "--examples", "8"]
     assert main(command) == 0

@@ -27,7 +27,7 @@ def codes(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {name: tensor for name, tensor in model.state_dict().items() if name.endswith((".codes", ".scales"))}
 
 
-def test_a_translator(trained: Path, tmp_path: Path):
+def test_a_translator_is_quantized_and_saved(trained: Path, tmp_path: Path):
     result = quantize(
         trained, tmp_path / "small", weights="int4", group_size=16, method="gptq", examples=16, device="cpu"
     )

@@ -42,7 +42,7 @@ def test_what_was_measured_are_its_figures(name: str) -> None:
         assert set(result.figures) <= {figure.name for figure in PublishedResult.load(name).figures}
 
 
-def test_goals() -> None:
+def test_a_figure_is_met_within_its_goal() -> None:
     figure = PublishedFigure(name="x", published=2.0, goal="within 2 %", file="a.json", key="x")
     assert figure.met(2.039) and figure.met(1.961) and not figure.met(2.041)
     assert figure.replace({"goal": "at least"}).met(2.0) and not figure.replace({"goal": "at most"}).met(2.001)

@@ -29,7 +29,7 @@ def measured(loss: float, date: str) -> KeptResult:
     return KeptResult(figures={"loss": loss}, date=date, minutes=2.0, **where)
 
 
-def test_rows() -> None:
+def test_rows_show_goals_beside_measured_figures() -> None:
     assert rows(ENTRY, None)[0] == ["loss", "1.50", "not measured", "at most 1.50"]
     assert rows(ENTRY, measured(1.4, "2026-01-01")) == [
         ["loss", "1.50", "1.40", "met (at most 1.50)"],

@@ -37,7 +37,9 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> list[DoctorCheck]:
     return results
 
 
-def test_the_table(checks: list[DoctorCheck], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_lists_each_check_with_its_remedy(
+    checks: list[DoctorCheck], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["doctor"]) == 1
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines == [
@@ -55,7 +57,7 @@ def test_the_table(checks: list[DoctorCheck], capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.endswith("\n0 problems; 1 note (PyTorch)\n")
 
 
-def test_json(checks: list[DoctorCheck], capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_holds_every_check(checks: list[DoctorCheck], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--json"]) == 1
     result = json.loads(capsys.readouterr().out)
     assert result["ok"] is False and len(result["checks"]) == len(CHECKS)
@@ -71,7 +73,7 @@ def test_json(checks: list[DoctorCheck], capsys: pytest.CaptureFixture[str]) -> 
     assert json.loads(capsys.readouterr().out)["ok"] is True
 
 
-def test_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_status_says_whether_this_machine_is_ready(capsys: pytest.CaptureFixture[str]) -> None:
     status = main(["doctor", "--no-measure", "--json"])
     result = json.loads(capsys.readouterr().out)
     assert status == (0 if result["ok"] else 1)

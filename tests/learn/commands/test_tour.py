@@ -12,7 +12,7 @@ from qkv.cli import main
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
-def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_names_every_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tour"]) == 0
     assert "FlashAttention" in capsys.readouterr().out
     assert main(["tour", "--json"]) == 0

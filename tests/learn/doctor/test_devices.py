@@ -45,7 +45,7 @@ def test_without_bf16_models_train_in_fp32(monkeypatch: pytest.MonkeyPatch) -> N
     assert devices._bf16() == devices.DoctorCheck("devices", "bf16", "native (amx_bf16)")
 
 
-def test_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_little_free_memory_is_a_note_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "available", lambda device: 2**30)
     check = devices._memory()
     assert check.status == "note" and check.value.startswith("1.0 GiB free of") and "qkv cost fit" in check.remedy

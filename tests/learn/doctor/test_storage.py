@@ -24,7 +24,7 @@ def test_every_folder_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("free", "status"), [(100 << 30, "ok"), (3 << 30, "note"), (1 << 20, "problem")])
-def test_free_space(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, status: str) -> None:
+def test_little_free_space_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, status: str) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
     check = storage._folder("cache", tmp_path / "new" / "folder", "choose another")
     assert check.status == status

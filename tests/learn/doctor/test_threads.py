@@ -31,7 +31,7 @@ def test_more_threads_than_the_container_may_use() -> None:
     assert check.status == "note" and check.remedy == "set OMP_NUM_THREADS=4"
 
 
-def test_other_programs() -> None:
+def test_other_programs_on_the_cores_are_a_note() -> None:
     assert threads._load(0.3, 2).status == "ok"
     check = threads._load(7.9, 2)
     assert check.status == "note" and check.value.startswith("7.9 programs on 2 cores") and "top" in check.remedy

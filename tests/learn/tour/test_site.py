@@ -9,7 +9,7 @@ from qkv.learn.tour import site
 from qkv.learn.tour.pages import pages
 
 
-def test_the_pages(tmp_path: Path) -> None:
+def test_the_site_has_every_page(tmp_path: Path) -> None:
     index = site.write(tmp_path / "tour", "https://example.org")
     written = {path.name for path in index.parent.iterdir()}
     assert written == {"index.html", *(f"{page.name}.html" for page in pages())}

@@ -130,7 +130,7 @@ def test_of_a_mixture_the_chosen_experts_count():
     assert read_by_step(spec, "fp32") < read_by_step(spec, "fp32", 2) < read_by_step(spec, "fp32", 3)
 
 
-def test_the_roofline():
+def test_time_is_the_larger_of_computation_and_memory_traffic():
     device = Accelerator("d", {"bf16": 100.0}, 10.0, 1e9)
     assert (
         Computation(1000, 10).seconds(device, "bf16") == 10.0

@@ -22,7 +22,7 @@ def test_costs_are_the_specs_own() -> None:
         costs_of("gpt2", qkv.preset("gpt2"), 2000)
 
 
-def test_ranges() -> None:
+def test_ranges_are_read_as_lists_of_values() -> None:
     assert read_range("tokens=1k..10k") == ("tokens", [1000, 2000, 4000, 8000, 10_000])
     assert read_range("n_layers=2..8") == ("n_layers", [2, 4, 8])
     assert read_range("tokens=1.5k..1M")[1][-1] == 10**6

@@ -38,6 +38,6 @@ def test_active_parameters_of_mixtral():
 @pytest.mark.parametrize(
     ("more", "message"), [({"utilization": 0}, "above 0, at most 1"), ({"devices": 0}, "at least 1")]
 )
-def test_impossible_trainings(more: dict[str, float], message: str):
+def test_impossible_trainings_are_refused(more: dict[str, float], message: str):
     with pytest.raises(ValueError, match=message):
         whole_run(1e9, 1e6, KNOWN["h100"], **more)  # type: ignore[arg-type]

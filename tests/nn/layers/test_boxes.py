@@ -38,7 +38,7 @@ def test_overlap_is_what_counting_places_gives(a: Tensor, b: Tensor) -> None:
     assert giou.item() == pytest.approx(wanted, abs=0.08)
 
 
-def test_known_overlaps() -> None:
+def test_overlaps_of_known_boxes() -> None:
     a = torch.tensor([[0.0, 0, 2, 2]])
     b = torch.tensor([[0.0, 0, 2, 2], [1, 1, 3, 3], [3, 0, 5, 2], [0, 0, 1, 1]])
     iou, giou = overlap(a, b)

@@ -30,14 +30,14 @@ def test_backward_takes_the_same_mask(dtype: torch.dtype) -> None:
     assert set(x.grad.unique().tolist()) == {0.0, 2.0}
 
 
-def test_not_contiguous() -> None:
+def test_a_transposed_tensor_has_the_gradient_of_its_mask() -> None:
     x = torch.randn(6, 4, requires_grad=True)
     y = dropout(x.T, 0.5)
     y.sum().backward()
     assert x.grad is not None and torch.equal(y, x.T * x.grad.T)
 
 
-def test_off() -> None:
+def test_without_dropout_the_input_is_returned() -> None:
     x = torch.randn(10)
     assert dropout(x, 0.5, training=False) is x and dropout(x, 0.0) is x
 
@@ -58,7 +58,7 @@ def test_neighbors_are_independent() -> None:
         assert abs((kept[:-lag] * kept[lag:]).mean().item()) < 5 * 0.21 / 512
 
 
-def test_recomputed_alike() -> None:
+def test_recomputation_draws_the_same_mask() -> None:
     x = torch.randn(64, requires_grad=True)
     torch.manual_seed(1)
     y = checkpoint(lambda t: dropout(t, 0.5) * 3, x, use_reentrant=False)
@@ -72,5 +72,5 @@ def test_compiled_is_dropout_too() -> None:
     assert abs((y == 0).float().mean().item() - 0.25) < 0.05
 
 
-def test_empty() -> None:
+def test_an_empty_tensor_keeps_its_shape() -> None:
     assert dropout(torch.empty(0, 3), 0.5).shape == (0, 3)

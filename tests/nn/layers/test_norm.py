@@ -19,7 +19,7 @@ def made(spec: Norm, dtype: torch.dtype = torch.float64) -> torch.nn.Module:
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("eps", [1e-5, 0.5])
-def test_layernorm(bias: bool, eps: float) -> None:
+def test_layernorm_is_its_equation(bias: bool, eps: float) -> None:
     module, x = made(LayerNorm(eps=eps, bias=bias)), torch.randn(3, 4, D, dtype=torch.float64) * 3 + 2
     mean = x.mean(-1, keepdim=True)
     expected = (x - mean) / ((x - mean).square().mean(-1, keepdim=True) + eps).sqrt() * module.weight
@@ -28,7 +28,7 @@ def test_layernorm(bias: bool, eps: float) -> None:
 
 @pytest.mark.parametrize("offset", [0.0, 1.0])
 @pytest.mark.parametrize("eps", [1e-6, 0.5])
-def test_rmsnorm(offset: float, eps: float) -> None:
+def test_rmsnorm_is_its_equation(offset: float, eps: float) -> None:
     module, x = made(RMSNorm(eps=eps, offset=offset)), torch.randn(3, 4, D, dtype=torch.float64) * 3 + 2
     expected = x / (x.square().mean(-1, keepdim=True) + eps).sqrt() * (offset + module.weight)
     torch.testing.assert_close(module(x), expected)

@@ -154,7 +154,7 @@ def test_the_predicted_memory_knows() -> None:
 
 
 @torch.no_grad()
-def test_decoding() -> None:
+def test_cached_steps_give_the_logits_of_one_pass() -> None:
     for spec in (gpt(position="rotary"), translator()):
         model = qkv.build(spec, dtype=torch.float64).eval()
         source = torch.randint(VOCAB, (2, 6))
@@ -208,6 +208,6 @@ def test_cost_is_that_of_pre() -> None:
         ),
     ],
 )
-def test_refusals(changes: dict[str, Any], said: str) -> None:
+def test_unfit_blocks_are_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         gpt().replace(changes)

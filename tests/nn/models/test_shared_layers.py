@@ -97,7 +97,7 @@ def test_recomputation_goes_layer_by_layer(policy: str) -> None:
 @pytest.mark.parametrize(
     "order, said", [((0, 2), "order names every block"), ((0, 0), "order names every block"), ((), "at least 1 item")]
 )
-def test_wrong_orders(order: tuple[int, ...], said: str) -> None:
+def test_orders_of_missing_layers_are_refused(order: tuple[int, ...], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         shared((0, 1)).replace({"decoder.order": order})
 

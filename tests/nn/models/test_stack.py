@@ -58,7 +58,7 @@ def test_blocks_are_read_as_they_were_written_before_placements_were_open() -> N
         ("six", "blocks: input should be a valid tuple"),
     ],
 )
-def test_wrong_runs(blocks: Any, said: str) -> None:
+def test_wrong_repeats_of_blocks_are_refused(blocks: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Stack.from_dict({"blocks": blocks})
 

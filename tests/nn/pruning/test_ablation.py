@@ -24,7 +24,7 @@ def loss(model: nn.Module) -> float:
     return float(nn.functional.cross_entropy(model(IDS)[:, :-1].flatten(0, 1), IDS[:, 1:].flatten()))
 
 
-def test_heads():
+def test_the_cost_of_a_head_is_the_loss_without_it():
     whole = model()
     told: list[str] = []
     found = head_ablation(whole, loss, attention_layers(whole), told.append)
@@ -36,7 +36,7 @@ def test_heads():
     assert told[0] == "decoder.0, head 0" and len(told) == 9
 
 
-def test_layers():
+def test_the_cost_of_a_layer_is_the_loss_without_it():
     whole = model()
     found = layer_ablation(whole, loss, {"decoder": 3})
     for i, cost in enumerate(found["decoder"].tolist()):

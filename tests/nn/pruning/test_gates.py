@@ -45,7 +45,7 @@ def test_gates_of_useless_heads_close():
     assert all(p.requires_grad and torch.equal(p, w) for p, w in zip(model.parameters(), weights, strict=True))
 
 
-def test_no_examples():
+def test_gates_without_examples_are_refused():
     model = build(preset("gpt2", vocab_size=11, d_model=12, n_layers=1, n_heads=3, max_positions=16), seed=0)
     with pytest.raises(ValueError, match="there are no examples to train gates on"):
         gate_importance(model, [], lambda m, b: torch.zeros(()), attention_layers(model))

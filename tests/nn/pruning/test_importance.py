@@ -70,6 +70,6 @@ def test_layers_are_divided_by_their_norm():
     assert not found["b"].any()
 
 
-def test_no_examples():
+def test_importance_without_examples_is_refused():
     with pytest.raises(ValueError, match="there are no examples to measure importance on"):
         gradient_importance(decoder(), [], loss, NAMES)

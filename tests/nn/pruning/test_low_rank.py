@@ -92,7 +92,7 @@ def test_ranks_that_are_refused(rank: float, message: str) -> None:
         ranks_of(build(preset("llama", **SMALL, d_ff=48), seed=0), rank)
 
 
-def test_experts_stay() -> None:
+def test_experts_are_not_factorized() -> None:
     experts = {"kind": "moe", "n_experts": 2, "d_ff": 48, "shared": {"kind": "feedforward", "d_ff": 48}}
     model = build(preset("llama", **SMALL).replace({"decoder.blocks.*.feedforward": experts}), seed=0)
     assert {path.rpartition(".")[2] for path in matrices(model)} == {"q", "k", "v", "out"}

@@ -18,7 +18,7 @@ from qkv.nn.pruning.units import attention_layers
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", FAMILIES)
-def test_without_heads(name: str, tmp_path: Path):
+def test_a_model_without_heads_computes_as_with_zeroed_heads(name: str, tmp_path: Path):
     spec, heads = FAMILIES[name]
     model = stirred(spec)
     layers = attention_layers(model)
@@ -68,7 +68,7 @@ def test_smaller_models_are_saved_and_loaded(name: str, tmp_path: Path):
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["gpt2", "llama-gqa", "transformer"])
-def test_without_neurons(name: str):
+def test_a_model_without_neurons_computes_as_with_zeroed_neurons(name: str):
     model = stirred(FAMILIES[name][0])
     stack = "decoder"
     with intervene(model, {f"{stack}.layers.1.feedforward.neurons": Zero(features=[0, 7])}):

@@ -50,7 +50,7 @@ def test_each_variant_is_a_recipe_as_it_is_shipped(name: str) -> None:
 
 @pytest.mark.slow  # their measures are in `test_compare`, their models in the contracts
 @pytest.mark.parametrize("name", COMPARISONS)
-def test_it_runs(name: str, tmp_path: Path) -> None:
+def test_each_shipped_comparison_runs(name: str, tmp_path: Path) -> None:
     comparison = Comparison.load(name, [*TINY[name], *SHORT])
     assert comparison is not None
     done = compare(comparison, tmp_path / "out", device="cpu")

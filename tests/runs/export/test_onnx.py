@@ -137,7 +137,7 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DECODERS)
-def test_decoders(name: str, tmp_path: Path) -> None:
+def test_exported_decoders_generate_the_same_tokens(name: str, tmp_path: Path) -> None:
     preset, sizes = DECODERS[name]
     model = built(preset, **sizes)
     assert onnx.to_onnx(Run(model, None), tmp_path / "out").error < 1e-4
@@ -157,7 +157,7 @@ def test_latent_attention(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["t5-small", "opus-mt", "transformer"])
-def test_encoder_decoders(name: str, tmp_path: Path) -> None:
+def test_exported_encoder_decoders_generate_the_same_tokens(name: str, tmp_path: Path) -> None:
     model = built(name, d_ff=48, **({"d_head": 8} if name == "t5-small" else {}))
     exported = onnx.to_onnx(Run(model, None), tmp_path / "out")
     assert exported.graphs == ("encoder_model", "decoder_model", "decoder_with_past_model") and exported.error < 1e-4
@@ -179,7 +179,7 @@ HEADS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HEADS)
-def test_encoders(name: str, tmp_path: Path) -> None:
+def test_exported_encoders_give_the_same_outputs(name: str, tmp_path: Path) -> None:
     head, names = HEADS[name]
     spec = built("bert-base", d_ff=48, max_positions=32).spec.replace(head=head, classification_head=None)
     model = qkv.build(spec, seed=5).eval()

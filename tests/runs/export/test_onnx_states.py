@@ -54,7 +54,7 @@ def built(name: str, changes: dict[str, Any], **sizes: Any) -> Any:
 
 @pytest.mark.parametrize("name", DECODERS)
 @pytest.mark.slow
-def test_decoders(name: str, tmp_path: Path) -> None:
+def test_exported_decoders_with_states_generate_the_same_tokens(name: str, tmp_path: Path) -> None:
     model = built(*DECODERS[name])
     assert onnx.to_onnx(Run(model, None), tmp_path / "out").error < 1e-4
     wanted = [row[0] for row in generate(model, PROMPTS, max_new_tokens=12).sequences]
@@ -141,7 +141,7 @@ ENCODERS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ENCODERS)
-def test_encoders(name: str, tmp_path: Path) -> None:
+def test_exported_encoders_give_the_same_outputs(name: str, tmp_path: Path) -> None:
     spec = qkv.preset("bert-base", **SIZES, d_ff=48, max_positions=32)
     model = qkv.build(spec.replace({**ENCODERS[name], "head": None, "classification_head": None}), seed=5).eval()
     assert onnx.to_onnx(Run(model, None), tmp_path / "out").error < 1e-4
@@ -155,7 +155,7 @@ def test_encoders(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["convs2s", "t5-small: mixtures", "t5-small: linear attention"])
-def test_encoder_decoders(name: str, tmp_path: Path) -> None:
+def test_exported_encoder_decoders_with_states_generate_the_same_tokens(name: str, tmp_path: Path) -> None:
     preset, _, what = name.partition(": ")
     changes: dict[str, Any] = {}
     if what == "mixtures":

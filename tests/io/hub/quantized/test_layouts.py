@@ -44,7 +44,7 @@ def words(codes: Tensor, bits: int, order: tuple[int, ...] | None = None) -> Ten
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("version", ["gptq", "gptq_v2"])
 @pytest.mark.parametrize("shuffled", [False, True])
-def test_gptq(tmp_path: Path, bits: int, version: str, shuffled: bool) -> None:
+def test_gptq_matrices_are_read_as_packed(tmp_path: Path, bits: int, version: str, shuffled: bool) -> None:
     codes, zeros = random_codes(1, D_OUT, D_IN, bits=bits), random_codes(2, D_OUT, D_IN // GROUP, bits=bits) // 2 + 1
     scales = torch.rand(D_OUT, D_IN // GROUP) + 0.1
     group_of = torch.arange(D_IN) // GROUP
@@ -66,7 +66,7 @@ def test_gptq(tmp_path: Path, bits: int, version: str, shuffled: bool) -> None:
     assert (weights.matrix("a.weight").order is not None) == shuffled
 
 
-def test_awq(tmp_path: Path) -> None:
+def test_awq_matrices_are_read_as_packed(tmp_path: Path) -> None:
     codes, zeros = random_codes(1, D_IN, D_OUT), random_codes(2, D_IN // GROUP, D_OUT)
     scales = torch.rand(D_IN // GROUP, D_OUT)
     order = (0, 2, 4, 6, 1, 3, 5, 7)

@@ -32,7 +32,7 @@ CHANGES: dict[str, Callable[[nn.Sequential], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_what_changes(change: Callable[[nn.Sequential], object]) -> None:
+def test_a_changed_module_no_longer_matches_its_snapshot(change: Callable[[nn.Sequential], object]) -> None:
     own = module().eval()
     snapshot = Snapshot(own)
     assert snapshot.holds()

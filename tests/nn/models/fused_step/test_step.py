@@ -138,7 +138,7 @@ def test_bf16_is_as_near_as_the_modules_are(name: str, calls: list[int], monkeyp
     ids=str,
 )
 @pytest.mark.parametrize("name", ["gpt", "llama", "encoder–decoder"])
-def test_quantized_weights(
+def test_quantized_weights_give_exact_outputs_within_rounding(
     name: str, scheme: dict[str, Any], calls: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Activations are rounded either way where sums differ in their last bits, so both are compared with exact outputs."""
@@ -218,7 +218,7 @@ def test_after_changes_of_the_cache(
     assert apart(found, by_modules(monkeypatch, lambda: logits(built, steps, before=before))) < TOLERANCE
 
 
-def test_padded_prompts(calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_padded_prompts_give_the_modules_logits(calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     built = model("llama")
     layout = Layout.from_lengths([5, 2, 3], side="left")
 

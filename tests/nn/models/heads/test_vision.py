@@ -75,7 +75,7 @@ LABELS = {"class token": CLASSES, "standardized": CLASSES} | dict.fromkeys(("mas
 
 
 @pytest.mark.parametrize("name", ["class token", "standardized", "masks", "masks of pixels", "pixels"])
-def test_it_learns(name: str) -> None:
+def test_each_head_learns(name: str) -> None:
     torch.manual_seed(0)
     model, pixels = build(MODELS[name], seed=0), torch.randn(2, 3, 16, 24)
     optimizer = torch.optim.Adam(model.parameters(), 1e-2)
