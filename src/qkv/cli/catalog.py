@@ -122,7 +122,8 @@ def _presets() -> list[Row]:
 def _patterns() -> list[Row]:
     from ..nn.patterns.gallery import GALLERY
 
-    rows = [(x.spelling, f"{x.about} {_pairs(x)}" + f" {x.paper}." * bool(x.paper)) for x in GALLERY]
+    papers = {x.spelling: f" {x.paper}." if x.paper else "" for x in GALLERY}
+    rows = [(x.spelling, f"{x.about} {_pairs(x)}{papers[x.spelling]}") for x in GALLERY]
     return rows + _patterns_from_outside()
 
 

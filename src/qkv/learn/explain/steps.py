@@ -125,7 +125,7 @@ def listing(
             rows = [f"{i} {row}" for i, row in enumerate(rows)]
     values = tuple(tuple(column[i] for column in lists.values()) for i in kept)
     return LabeledTable(
-        tuple(rows[i] for i in kept), tuple(lists), values, caption, False, True, _shown([note] * bool(note))
+        tuple(rows[i] for i in kept), tuple(lists), values, caption, False, True, _shown([note] if note else [])
     )
 
 

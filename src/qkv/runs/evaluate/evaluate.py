@@ -182,9 +182,10 @@ class Evaluator:
         of_outputs = text_metrics.output_metrics(wanted, texts, references, self.evaluation.bleu_tokenize)
         counts = {} if likelihood.examples == len(examples) else dict.fromkeys(of_tokens, likelihood.examples)
         if counts:
+            others = f"; {', '.join(of_outputs)} cover all of them" if of_outputs else ""
             notes.append(
                 f"{', '.join(of_tokens)} cover the {likelihood.examples:,} of {counted(len(examples), 'example')} that were "
-                "not skipped" + f"; {', '.join(of_outputs)} cover all of them" * bool(of_outputs)
+                f"not skipped{others}"
             )
         if cut:
             notes.append(f"truncated {cut:,} of {counted(len(decoded), 'source')} to the model's context")

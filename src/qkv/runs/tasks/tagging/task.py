@@ -85,7 +85,8 @@ class Tag(Task, kind="tag"):
             said = f"the tags spell no entities: {', '.join(like[:3])} are spelled as entities"
             return (f"{said}, and {', '.join(others[:3] or like[-1:])} otherwise",) if mixed else ()
         types = sorted({one.type for tag in self.tags for one in entities([tag], "conll")} - {""})
-        named = f" of the types {', '.join(types[:_NAMED])}" + " …" * (len(types) > _NAMED) if types else ""
+        more = " …" if len(types) > _NAMED else ""
+        named = f" of the types {', '.join(types[:_NAMED])}{more}" if types else ""
         return (f"the tags are read as entities{named}, by the scheme {self.scheme} (task.scheme)",)
 
     @property
