@@ -82,7 +82,7 @@ class _Loss(torch.autograd.Function):
         d_rows = torch.empty_like(rows) if wanted[0] else None
         d_weight = torch.zeros_like(weight, dtype=sum_dtype(weight)) if wanted[1] else None
         d_bias = torch.zeros_like(bias, dtype=sum_dtype(bias)) if wanted[2] and bias is not None else None
-        step = rows_at_once(hidden, len(weight))
+        step = rows_at_once(hidden, max(vocabulary.lengths))  # the same on all ranks, which sum each chunk together
         for start in range(0, len(rows), step):
             h, target = rows[start : start + step], labels[start : start + step, None]
             logits = F.linear(h, weight.to(h.dtype), None if bias is None else bias.to(h.dtype)).to(wide)
