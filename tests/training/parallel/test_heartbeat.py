@@ -6,9 +6,12 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from qkv.training.parallel import heartbeat
 from qkv.training.parallel.heartbeat import Heartbeat
@@ -116,3 +119,50 @@ def test_a_rank_is_stuck_that_waits_in_one_place_without_another_operation(monke
     monkeypatch.setattr(World, "operations", World.operations + 1)
     assert not stuck(45, "b", True)  # it came back to the same place
     assert stuck(56, "b", True)
+
+
+@pytest.mark.parametrize(
+    ("module", "waits"),
+    [
+        ("data_parallel/buckets.py", True),
+        ("model_parallel/pipeline.py", True),
+        ("world.py", True),
+        ("team.py", False),  # what a rank computes by itself is called there
+        ("../loop.py", False),
+    ],
+)
+def test_a_rank_waits_where_the_modules_of_parallel_training_communicate(module: str, waits: bool) -> None:
+    path = (Path(heartbeat.__file__).parent / module).resolve()
+    assert path.is_file()
+    frames: dict[str, object] = {"sys": sys}
+    exec(compile("frame = sys._getframe()", str(path), "exec"), frames)
+    frame = SimpleNamespace(f_code=frames["frame"].f_code, f_lineno=1, f_back=None)  # type: ignore[attr-defined]
+    assert heartbeat.where(frame)[1] is waits  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("answer", ["finished", "works", "fails", "none"])
+def test_a_rank_waits_anywhere_while_its_gpu_does_not_finish(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel can't be started while the queue of a GPU that waits for other ranks is full."""
+    asked, end = [], threading.Event()
+
+    def query() -> bool:
+        if answer == "none":
+            end.wait(60)
+        if answer == "fails":
+            raise RuntimeError("CUDA error")
+        return answer == "finished"
+
+    def stream(device: int) -> SimpleNamespace:
+        asked.append(device)
+        return SimpleNamespace(query=query)
+
+    monkeypatch.setattr(heartbeat.dist, "TCPStore", lambda *_, **__: None)
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", "1")
+    monkeypatch.setattr(heartbeat, "where", lambda _: ("linear.py:9", False))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "default_stream", stream)
+    beats = Heartbeat(SimpleNamespace(rank=0), 0.4, watches=True)  # type: ignore[arg-type]
+    assert beats._where()[1] is (answer != "finished") and asked == [3]
+    end.set()

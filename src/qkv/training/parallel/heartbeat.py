@@ -2,6 +2,8 @@
 
 gloo raises an exception in the thread that waits. NCCL does not: its watchdog ends the process after a timeout, and says
 nothing of the cause. On GPUs each rank therefore watches itself, and before that ends with the name of the rank at fault.
+There a rank also waits for others if it is anywhere in Python and its GPU has not finished: the queue of a GPU that waits
+in a collective operation fills up, and the next kernel that is started waits too.
 """
 
 from __future__ import annotations
@@ -18,13 +20,15 @@ from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 
+import torch
 import torch.distributed as dist
 
 from .launch import leave_error
 from .world import ADDRESS, PORT, World
 
 INTERVAL = 5.0  # seconds between two heartbeats, at most
-_WAITING = ("/torch/distributed/", "/qkv/parallel/")  # parts of the paths of modules that communicate
+_WAITING = tuple(f"{Path(path).parent.as_posix()}/" for path in (dist.__file__, __file__))  # modules that communicate
+_ACTS = "team.py"  # calls what a rank computes by itself
 _READS = (".item(", ".tolist(", ".cpu(", "synchronize(")  # where a process waits for its GPU
 
 
@@ -41,6 +45,7 @@ class Heartbeat:
     def __init__(self, world: World, timeout: float, watches: bool = False) -> None:
         self.world, self.interval = world, min(INTERVAL, timeout / 4)
         self.timeout, self.watches = timeout, watches
+        self._device = torch.cuda.current_device() if watches and torch.cuda.is_available() else None
         self._seen: tuple[int, str] | None = None
         self._since = time.monotonic()
         self._stop, self._main = threading.Event(), threading.get_ident()
@@ -84,7 +89,8 @@ class Heartbeat:
                 return
 
     def _where(self) -> tuple[str, bool]:
-        return where(sys._current_frames().get(self._main))
+        place, waiting = where(sys._current_frames().get(self._main))
+        return place, waiting or (self._device is not None and is_busy(self._device, self.interval))
 
     def _stuck(self, place: str, waiting: bool) -> bool:
         """Whether the rank has been waiting in one place for longer than the timeout, without another operation."""
@@ -142,6 +148,21 @@ class Heartbeat:
         return beat, place, waiting
 
 
+def is_busy(device: int, patience: float) -> bool:
+    """Whether a GPU has unfinished work. A thread asks it, because the driver may not answer while another thread starts
+    a kernel; no answer within `patience` seconds counts as busy."""
+    finished: list[bool] = []
+
+    def ask() -> None:
+        with suppress(RuntimeError):  # an error of an earlier kernel
+            finished.append(torch.cuda.default_stream(device).query())
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(patience)
+    return finished != [True]
+
+
 def _key(rank: int) -> str:
     return f"qkv/heartbeat/{rank}"
 
@@ -154,7 +175,8 @@ def where(frame: FrameType | None) -> tuple[str, bool]:
     reads = any(word in linecache.getline(frame.f_code.co_filename, frame.f_lineno) for word in _READS)
     waiting, depth = False, 0
     while frame is not None and depth < 4:
-        waiting = waiting or any(part in Path(frame.f_code.co_filename).as_posix() for part in _WAITING)
+        path = Path(frame.f_code.co_filename).as_posix()
+        waiting = waiting or (path.startswith(_WAITING) and not path.endswith(_ACTS))
         frame, depth = frame.f_back, depth + 1
     return place, waiting or reads
 
