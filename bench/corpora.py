@@ -36,7 +36,7 @@ class Pairs:
     """Sentence pairs as token ids, for those who have no tokenizer of ours.
 
     ids:      a file with one JSON list [source ids, target ids] a line.
-    source, target: the same, one sentence a line, every id a word of its own ("17 803 …").
+    source, target: the same, one sentence a line, every id its own word ("17 803 …").
     words:    the vocabulary of these words, a line each, in the order of the ids; the first four are
               <pad>, <unk>, <s> and </s>.
     settings: what the recipe `translate` is given so that qkv reads the same pairs.

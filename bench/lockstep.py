@@ -1,4 +1,4 @@
-"""Contenders taking turns: each a process of its own, one round at a time, A B A B …, with probes of the machine between."""
+"""Contenders taking turns: each a separate process, one round at a time, A B A B …, with probes of the machine between."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Contender:
 class Case:
     """One comparison. `key` says of what; `once`: no rounds, each alone runs it once and its memory is what matters.
 
-    `fresh` starts new processes, so that peaks of memory are the case's own. `profiled` names whose profile is kept.
+    `fresh` starts new processes, so peaks of memory are the case's own. `profiled` names whose profile is kept.
     `whole`: a round is a whole run from its start to its end, so there is no round to warm up and none to look at after.
     `vocab_size`: they train with cross-entropy over so many words, and it is checked that they do (see `checks`).
     """
@@ -255,7 +255,7 @@ def _or_leave(
     record: dict[str, Any],
     do: Callable[[Runner, dict[str, Any]], object],
 ) -> None:
-    """Do something with a contender; one that fails is out of the case, and the others go on."""
+    """Do something with a contender; one that fails is out of the case, and the others continue."""
     try:
         do(entered[name], record["contenders"][name])
     except Failed as failure:
@@ -285,13 +285,13 @@ def _entered(case: Case, ring: Ring, record: dict[str, Any]) -> dict[str, Runner
 
 
 def _warmed(runner: Runner) -> dict[str, Any]:
-    """The very first call, and by a second one how often a round repeats the work, so that it is long enough to be timed."""
+    """The very first call, and by a second one how often a round repeats the work, so it is long enough to be timed."""
     first, again = runner.round(1), runner.round(1)
     return {"first": first, "repeats": max(1, min(100, math.ceil(SHORTEST_MS / max(again["ms"], 1e-3))))}
 
 
 def _last_look(case: Case, profiled: bool, runner: Runner, kept: dict[str, Any]) -> None:
-    """What is measured after the rounds, so that it disturbs none: the peak of memory, the profile."""
+    """What is measured after the rounds, so it disturbs none: the peak of memory, the profile."""
     if isinstance(runner, Worker) and not case.whole:
         if case.fresh:
             last = runner.ask("peak")

@@ -1,7 +1,7 @@
 """`python -m bench start`: from the start of a process to the first token of GPT-2 124 M, beside `import torch`.
 
 The model is a directory in the Hub's format with random weights and a byte-level BPE tokenizer of 50,257 entries, made
-here on first use. Each reading is a process of its own, `qkv generate DIR TEXT --max-new-tokens 1`, with its files in
+here on first use. Each reading is a separate process, `qkv generate DIR TEXT --max-new-tokens 1`, with its files in
 the system's cache, from its start to the first byte that it prints. Processes that import PyTorch and print take turns
 with it.
 """

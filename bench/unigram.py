@@ -1,6 +1,6 @@
 """`python -m bench unigram --peer PYTHON`: training of a unigram tokenizer beside SentencePiece, which that Python has.
 
-Each reading is a process of its own, which reads a file and trains on it; only that is timed, not its imports. The two
+Each reading is a separate process, which reads a file and trains on it; only that is timed, not its imports. The two
 take turns. SentencePiece keeps texts as they are (no normalization, all characters) and uses every core. A model's
 quality is the number of tokens into which it splits texts that were left out, and the nats a character that its most
 probable segmentations have.

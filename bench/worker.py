@@ -74,7 +74,7 @@ class Bench:
         from torch.profiler import ProfilerActivity, _ExperimentalConfig, profile
 
         assert self.contender is not None
-        threads = _ExperimentalConfig(profile_all_threads=True)  # some train in a thread of their own, see `gate`
+        threads = _ExperimentalConfig(profile_all_threads=True)  # some train in their own thread, see `gate`
         with profile(activities=[ProfilerActivity.CPU], experimental_config=threads) as seen:
             self.contender()
         events = sorted(seen.key_averages(), key=lambda event: -event.self_cpu_time_total)

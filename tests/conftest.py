@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of ranks come first, together: one worker takes them all, so that their processes start once."""
+    """Tests of ranks come first, together: one worker takes them all, so their processes start once."""
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 
@@ -80,7 +80,7 @@ def heeds_hangup() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def two() -> Iterator[RankPool]:
-    """Two processes that form a group. Tests with them are marked `xdist_group("ranks")`, so that there is one such pool."""
+    """Two processes that form a group. Tests with them are marked `xdist_group("ranks")`, so there is one such pool."""
     pool = RankPool(2)
     yield pool
     pool.close()

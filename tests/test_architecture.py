@@ -57,7 +57,7 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             name = ".".join([*base, *([node.module] if node.module else [])])
-            for alias in node.names:  # a module of its own, or a name in one
+            for alias in node.names:  # its own module, or a name in one
                 whole = f"{name}.{alias.name}"
                 yield node.lineno, whole if whole in NAMES or name not in NAMES else name
 
@@ -303,7 +303,7 @@ def test_generating_from_a_hub_directory_imports_only_what_it_needs(tmp_path: Pa
 WRITERS = {
     "core/atomic.py": "it is the one that replaces and removes",
     "nn/kernels/native/compiler.py": "its cache of libraries, and a source that it tries",
-    "data/files/parquet.py": "a temporary file of its own",
+    "data/files/parquet.py": "its own temporary file",
     "io/directories/lock.py": "the lock, and the folders that it made",
     "io/directories/sentence_transformers.py": "copies into a new folder",
     "training/parallel/launch.py": "the ranks' messages in a temporary folder, and logs that grow",
@@ -338,7 +338,7 @@ def test_one_module_replaces_and_removes_what_is_on_disk() -> None:
     found = {_named(path): list(_replacements(path)) for path in MODULES}
     assert set(WRITERS) <= {name for name, calls in found.items() if calls}, "one of these needs no exception"
     others = {name: calls for name, calls in found.items() if calls and name not in WRITERS}
-    assert not others, f"use core.atomic, so that a kill or a full disk leaves the old file or the new one: {others}"
+    assert not others, f"use core.atomic, so a kill or a full disk leaves the old file or the new one: {others}"
 
 
 # -- what errors quote ------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 So what is measured is the loop that the library's users run, data loading and logging included, and it can still take
 part in rounds. Such a process should have a single arena of memory (`ONE_ARENA`): glibc gives threads other than the first
-arenas of their own, which treat large blocks differently, and users train in the first.
+their own arenas, which treat large blocks differently, and users train in the first.
 """
 
 from __future__ import annotations

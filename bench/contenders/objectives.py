@@ -14,7 +14,7 @@ from qkv.runs.recipes.recipe import Recipe
 from qkv.runs.train.tokenizer import make
 from qkv.training.step import Stepper
 
-STEPS = 12  # of a round, so that each has its share of pools that are made
+STEPS = 12  # of a round, so each has its share of pools that are made
 HELD = 8 * STEPS  # batches that are made before where none is made: those that the others make, in their order
 POOL = "batching.pool=256"  # some four modules, a dozen batches or so
 DATA = ["data={kind: stdlib, packages: [json, email, http, logging], validation: 0.1, test: 0.1}"]

@@ -41,7 +41,7 @@ class Step:
 class Perplexity:
     """A model of characters, trained here, and its perplexity on unseen text that it reads token by token with each cache.
 
-    The model is fp32, so that what is lost is lost by the cache; `kinds` are by name.
+    The model is fp32, so what is lost is lost by the cache; `kinds` are by name.
     """
 
     def __init__(self, train: str, validation: str, kinds: dict[str, Any], context: int, rows: int, steps: int) -> None:

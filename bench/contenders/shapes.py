@@ -41,7 +41,7 @@ def marian(batch: int) -> Shape:
 
 
 def tiny_pairs() -> Shape:
-    """For tests of the harness; the lengths differ, so that none is taken for the other."""
+    """For tests of the harness; the lengths differ, so none is taken for the other."""
     sizes = {"vocab_size": 64, "d_model": 64, "d_ff": 128, "n_layers": 1, "n_heads": 2}
     return {**sizes, "batch": 2, "source": 12, "target": 8}
 

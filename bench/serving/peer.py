@@ -137,7 +137,7 @@ def openvino(model: str, precision: str, threads: int) -> Decode:
 
 
 def llama_cpp(model: str, precision: str, threads: int) -> Decode:
-    """llama.cpp through cyllama: every row is a sequence of its own, and a batch has a token of each."""
+    """llama.cpp through cyllama: every row is a separate sequence, and a batch has a token of each."""
     from cyllama.llama import llama_cpp as library
 
     library.disable_logging()

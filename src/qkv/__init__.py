@@ -1,6 +1,6 @@
 """qkv: every Transformer from one small core.
 
-Names are loaded when they are first used, so that `import qkv` costs nothing.
+Names are loaded when they are first used, so `import qkv` costs nothing.
 """
 
 from __future__ import annotations

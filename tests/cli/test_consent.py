@@ -109,7 +109,7 @@ def forget(kept: set[str]) -> None:
 
 
 def with_parts(folder: Path, body: str = "") -> Path:
-    """A recipe in `folder` with a module of its own, which leaves a file `ran` where it is imported."""
+    """A recipe in `folder` with its own module, which leaves a file `ran` where it is imported."""
     folder.mkdir(exist_ok=True)
     (folder / "outside_parts.py").write_text(f"open('ran', 'a').close()\n{body}", encoding="utf-8")
     (folder / "r.yaml").write_text(RECIPE, encoding="utf-8")
@@ -117,7 +117,7 @@ def with_parts(folder: Path, body: str = "") -> Path:
 
 
 def show(recipe: Path, *options: str) -> int:
-    """`qkv show`, as in a process of its own."""
+    """`qkv show`, as in a separate process."""
     modules, path = set(sys.modules), [*sys.path]
     status = main([*options, "show", str(recipe)])
     sys.path[:] = path

@@ -234,7 +234,7 @@ def biases() -> list[Example]:
     return [Example("none", None), *schemes, Example("dense", "dense"), Example("keys", "keys")]
 
 
-# Backends that serve some requests only, or some machines: tests/nn/kernels has tests of their own. `flash` takes part
+# Backends that serve some requests only, or some machines: tests/nn/kernels tests them separately. `flash` takes part
 # where Triton runs, on a GPU or with TRITON_INTERPRET=1.
 PARTIAL = (
     "flex",

@@ -2,7 +2,7 @@
 
 The pairwise selection of a contract holds every pair of values. The fast suite takes each `SHARE`-th of its combinations,
 and those that hold a value which the others lack. Where it starts depends on the contract's name: contracts over the same
-axes take different parts, so that together they still meet most pairs. The sample is the same in every run. All pairs, and
+axes take different parts, so together they still meet most pairs. The sample is the same in every run. All pairs, and
 the product beyond them, are marked slow.
 """
 

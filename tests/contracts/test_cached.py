@@ -94,7 +94,7 @@ def by_steps(s: Session) -> None:
 
 
 def by_chunks(s: Session) -> None:
-    """Chunks of unequal sizes, smaller and larger than any window here, so that a ring wraps in the middle of one."""
+    """Chunks of unequal sizes, smaller and larger than any window here, so a ring wraps in the middle of one."""
     for cuts in ([4, 6, 9, 10, 13], [5, 6, 8, 11, 13], [4, 7, 9, 12, 13], [11, 13]):
         cache = s.start()
         found = [s.feed(cache, s.ids[:, : cuts[0]], alone(TOKENS).slice(0, cuts[0]))]
@@ -112,7 +112,7 @@ def at_the_end(s: Session) -> None:
 
 
 def ragged(s: Session) -> None:
-    """Prompts of unequal length, padded on the left; each row goes on at its own position."""
+    """Prompts of unequal length, padded on the left; each row continues at its own position."""
     lengths = [PROMPT, PROMPT + 3, PROMPT + 1]
     rows = [s.ids[i, :n] for i, n in enumerate(lengths)]
     layout, cache = padded(lengths, "left"), s.start()
@@ -279,6 +279,6 @@ def test_who_can_not_keep_what_it_remembers_so() -> None:
         qkv.build(spec("decoder", max_positions=12)).start(cache={"kind": "sinks", "window": 10})
     latent = spec("decoder").replace({"decoder.blocks.*.attention": {"kind": "latent-attention", "n_heads": 2}})
     with pytest.raises(
-        ValueError, match="latent-attention has a decoding state of its own, for which there is no quantized cache"
+        ValueError, match="latent-attention has its own decoding state, for which there is no quantized cache"
     ):
         qkv.build(latent).start(cache="int8")

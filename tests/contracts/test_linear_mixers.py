@@ -1,4 +1,4 @@
-"""The contracts for mixers with a state of their own, sums over keys or last inputs: cached = uncached, padded = alone,
+"""The contracts for mixers with their own state, sums over keys or last inputs: cached = uncached, padded = alone,
 packed = separate, accumulated = whole, compiled = eager, with every feature map, in every shape of model."""
 
 from __future__ import annotations

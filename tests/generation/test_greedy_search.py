@@ -62,7 +62,7 @@ def test_padding_may_hold_anything(tiny) -> None:
 
 
 def test_pad_that_is_eos_mutes_nothing(table) -> None:
-    """Prompts hold the eos token, as text and as padding; the row goes on until eos is generated."""
+    """Prompts hold the eos token, as text and as padding; the row continues until eos is generated."""
     model = table(9, seed=5)
     ids = torch.tensor([[2, 2, 5, 2, 4], [3, 2, 5, 2, 4]])
     alone = generate(model, [[5, 2, 4]], eos_id=2, max_new_tokens=15).best[0]

@@ -1,4 +1,4 @@
-"""A tokenizer that needs no training: one token a character. Picklable, so that worker processes can have it."""
+"""A tokenizer that needs no training: one token a character. Picklable, so worker processes can have it."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ GEMMA = {**LLAMA, "d_head": 32, "query_width": 32, "windows": 16, "n_layers": 6}
 LONG = LongRoPE(short_factor=(1.0,) * 8, long_factor=(2.0,) * 8, original_max_positions=512, factor=2.0)
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("gpt2", LENGTH),
-    "gpt2 with an output of its own": ("gpt2", {**LENGTH, "tied": False, "d_ff": 160}),
+    "gpt2 with its own output": ("gpt2", {**LENGTH, "tied": False, "d_ff": 160}),
     "starcoder": ("starcoder", LENGTH),
     "pythia": ("pythia-160m", {**LENGTH, "d_ff": 96}),
     "pythia, sequential and tied": ("pythia-160m", {**LENGTH, "d_ff": 96, "parallel": False, "tied": True}),

@@ -2,7 +2,7 @@
 
     python tests/hostile [--minutes 50] [--seed 0] [--only NAME ...]
 
-Each suite gets a share of the time and works through it in rounds, each in a process of its own with a seed of its own.
+Each suite gets a share of the time and works through it in rounds, each in a separate process with its own seed.
 What is wrong is printed as it is found, a table at the end; the exit status is 1 where anything was. A seed gives the same
 inputs each time: `python tests/hostile --suite NAME --seed SEED --count N` repeats one round.
 """
@@ -209,7 +209,7 @@ def rounds(name: str, seed: int, seconds: float) -> Iterator[Tally]:
 
 
 def _round(name: str, seed: int, seconds: float) -> Tally:
-    """One round in a process of its own, which is ended where it hangs."""
+    """One round in a separate process, which is ended where it hangs."""
     command = [sys.executable, str(HERE), "--suite", name, "--seed", str(seed), "--count", str(SUITES[name].count)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "TOKENIZERS_PARALLELISM": "false"}
     began, repeat = time.monotonic(), " ".join(command[1:])

@@ -21,9 +21,7 @@ import torch
 from qkv.io.families import FAMILIES
 from qkv.io.hub.keys import BOOKKEEPING
 
-SECONDS = (
-    2.0  # of CPU time for one configuration, so that a busy machine does not count; a healthy one takes milliseconds
-)
+SECONDS = 2.0  # of CPU time for one configuration, so a busy machine does not count; a healthy one takes milliseconds
 
 SMALL: dict[str, Any] = {
     **dict.fromkeys(("d_model", "hidden_size", "n_embd", "dim"), 32),

@@ -1,4 +1,4 @@
-"""The short version of `kills.py`: some of the operations. It forks, so it is a process of its own."""
+"""The short version of `kills.py`: some of the operations. It forks, so it is a separate process."""
 
 from __future__ import annotations
 

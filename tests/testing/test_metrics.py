@@ -129,7 +129,7 @@ def test_a_metric_alone_is_checked_with_nothing_to_measure() -> None:
 @pytest.mark.parametrize(
     "part, failure, reason",
     [
-        (MeanOfMeans(), "parts = whole", "'right' differs when each example is a batch of its own"),
+        (MeanOfMeans(), "parts = whole", "'right' differs when each example is a separate batch"),
         (Last(), "any order", "'right' differs when batches come in another order"),
         (Zero(), "nothing measured", "'right' is 0.0 though nothing was measured"),
         (Crash(), "nothing measured", "ZeroDivisionError"),

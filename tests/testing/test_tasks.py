@@ -56,7 +56,7 @@ class Careless(Counts, kind="mutant-careless"):
 
 
 class Restless(Counts, kind="mutant-restless-task"):
-    """Draws from a generator of its own."""
+    """Draws from its own generator."""
 
     def inputs(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item:
         return Item({"ids": np.random.default_rng().permutation(np.arange(50))})

@@ -145,7 +145,7 @@ def test_what_begins_is_called_only_when_the_settings_fit(tmp_path):
         train(tmp_path, optimizer={"kind": "adamw", "freeze": ["nowhere"]}, begin=lambda: called.append(1))
     assert called == []
     train(tmp_path, begin=lambda: called.append(2))
-    with pytest.raises(ValueError, match="can't go on"):
+    with pytest.raises(ValueError, match="can't continue"):
         train(tmp_path, optimizer="sgd", resume=True, begin=lambda: called.append(3))
     assert called == [2]
 

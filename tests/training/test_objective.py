@@ -35,7 +35,7 @@ def test_smoothing_out_of_range_is_refused(smoothing):
 
 
 class Small(Objective, kind="small-weights-test"):
-    """An objective from outside the package, with a term of its own."""
+    """An objective from outside the package, with its own term."""
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return {**batch.counts, "size": 1}

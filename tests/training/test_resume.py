@@ -123,7 +123,7 @@ def test_the_throughput_right_after_a_resume_counts_this_session_only(tmp_path):
 
 def test_another_optimizer_is_a_clear_error(tmp_path):
     train(tmp_path)
-    with pytest.raises(ValueError, match="trained with the optimizer 'adamw', and 'sgd' can't go on"):
+    with pytest.raises(ValueError, match="trained with the optimizer 'adamw', and 'sgd' can't continue"):
         train(tmp_path, optimizer="sgd", resume=True)
 
 

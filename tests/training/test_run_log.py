@@ -29,7 +29,7 @@ def test_an_evaluation_that_equals_the_best_is_not_called_the_best(tmp_path, cap
 
 def test_a_warm_up_that_outlasts_the_run_is_told(tmp_path, capsys):
     train(tmp_path / "long", schedule={"kind": "cosine", "warmup": 12}, max_steps=12)
-    assert "rises for 12 steps and the run ends after 12, so that it never reaches its peak" in capsys.readouterr().err
+    assert "rises for 12 steps and the run ends after 12, so it never reaches its peak" in capsys.readouterr().err
     train(tmp_path / "short", schedule={"kind": "cosine", "warmup": 11}, max_steps=12)
     said = capsys.readouterr().err
     assert "peak" not in said and "frozen" not in said

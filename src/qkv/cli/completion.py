@@ -54,7 +54,7 @@ def _script(shell: str) -> str:
     from typer.completion import get_completion_script
 
     script = get_completion_script(prog_name="qkv", complete_var=_VARIABLE, shell=shell)
-    if shell == "bash":  # a key goes on with its value, so no space follows it
+    if shell == "bash":  # a key continues with its value, so no space follows it
         script = script.replace(
             "    return 0\n", "    [[ ${COMPREPLY-} == *[=.] ]] && compopt -o nospace\n    return 0\n"
         )

@@ -55,7 +55,7 @@ def _described(error: Exception) -> tuple[int, str]:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether an error is PyTorch's RuntimeError for an allocation that failed on the CPU, which has no type of its own."""
+    """Whether an error is PyTorch's RuntimeError for an allocation that failed on the CPU; it has no separate type."""
     phrases = ("can't allocate memory", "not enough memory", "bad_alloc", "out of memory")
     return isinstance(error, RuntimeError) and any(phrase in str(error) for phrase in phrases)
 

@@ -111,7 +111,7 @@ def _answer_rows(
 def _stream(
     inputs: list[str], answer: Callable[[list[str]], Iterable[Prediction]]
 ) -> Iterator[tuple[str, Iterable[Prediction] | None]]:
-    """Yield None for blank inputs, and a lazy iterable of predictions for the others, so that few masks are in memory."""
+    """Yield None for blank inputs, and a lazy iterable of predictions for the others, so few masks are in memory."""
     for blank, texts in groupby(inputs, key=lambda text: not text.strip()):
         if blank:
             yield from ((text, None) for text in texts)

@@ -34,7 +34,7 @@ def report(
         echo(f"The report is in {write_report(runs[0])}; open it in a browser.")
         return
     if out is None:
-        raise ValueError("several runs are compared on a page of their own; name it with --out page.html")
+        raise ValueError("several runs are compared on a separate page; name it with --out page.html")
     if out.suffix != ".html" or out.is_dir():
         raise ValueError(f"--out is a file that ends in .html, not {out}")
     if not out.parent.is_dir():

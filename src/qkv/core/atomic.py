@@ -215,7 +215,7 @@ def rename_folder(path: Path, name: Path) -> None:
 
 
 def remove_folder(path: Path) -> None:
-    """Delete a folder. It is renamed first, so that no reader sees it half deleted."""
+    """Delete a folder. It is renamed first, so no reader sees it half deleted."""
     trash = _beside(path)
     path.rename(trash)
     shutil.rmtree(trash)

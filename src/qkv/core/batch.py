@@ -41,7 +41,7 @@ class Batch:
               them again); −100 is not counted.
     counts:   how many labels each named loss term will count (`LabelCounts`); known here, before the forward pass.
     tokens:   real tokens (source and target) in the batch; `slots` counts padding too.
-    position: JSON-able; a stream opened with it goes on with the batch after this one.
+    position: JSON-able; a stream opened with it continues with the batch after this one.
     texts:    the examples behind the rows, where evaluation needs them.
     targets:  what an objective wants besides, by name: whether two sentences follow one another, the boxes in a picture.
     idle:     the batch had too few rows for all ranks, and this rank has none of them: these are another rank's, so that
@@ -62,7 +62,7 @@ class Batch:
         object.__setattr__(self, "counts", LabelCounts(self.counts))
 
     def to(self, device: torch.device | str) -> Batch:
-        """Move to a device. For a GPU the tensors are pinned first, so that the copy is asynchronous."""
+        """Move to a device. For a GPU the tensors are pinned first, so the copy is asynchronous."""
         target = torch.device(device)
         moving = (self.inputs, self.labels, self.targets)
         move = partial(to_device, device=target)

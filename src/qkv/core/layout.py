@@ -22,7 +22,7 @@ Padding = Literal["none", "right", "left", "mixed"]
 
 
 class Role(IntFlag):
-    """What a token is besides its place; bits, so that a token can be several."""
+    """What a token is besides its place; bits, so a token can be several."""
 
     PLAIN = 0
     GLOBAL = 1
@@ -65,7 +65,7 @@ class Layout:
         segments:  (B, T) int64 or None (all one): tokens of unequal segments never see one another.
         roles:     (B, T) int64 of `Role` bits, or None (all plain).
 
-    Facts on the host, so that a fused kernel is chosen without asking the device:
+    Facts on the host, so a fused kernel is chosen without asking the device:
         padding:     where padding stands in the rows.
         one_segment: no row holds two segments.
         sequential:  between real tokens of one segment, the distance of positions is the distance of indices.

@@ -210,5 +210,5 @@ class StackPart(Protocol):
         ...
 
     def hand_over(self, states: list[Tensor | None], extras: Extras | None) -> NoReturn:
-        """End the forward pass of this rank; the next one goes on with these states."""
+        """End the forward pass of this rank; the next one continues with these states."""
         ...

@@ -237,7 +237,7 @@ def _replaced(node: Any, changes: dict[tuple[str, ...], Any], where: str) -> Any
 
 
 def _has(node: Any, path: list[str]) -> bool:
-    """Whether a path leads to something in a part of a tree. A part itself is none, so that `*` alone changes nothing."""
+    """Whether a path leads to something in a part of a tree. A part itself is none, so `*` alone changes nothing."""
     if not path:
         return False
     head, *rest = path

@@ -15,7 +15,7 @@ from .source import SPLITS, TEXTS, Example, Skipped, Source, Split, Table
 from .tables import ComputedTable, subset_table, weight_of
 from .tokenizers.chat.messages import text_of
 
-SHARE = 50  # one in 50 examples is held out for each split without data of its own
+SHARE = 50  # one in 50 examples is held out for each split without its own data
 MOST = 1000  # but no more than about this
 FEW = 300  # small data sets hold out one in `TENTH`, up to this: a few dozen examples would measure noise
 TENTH = 10

@@ -134,7 +134,7 @@ class SplitRows:
 
 
 _known: WeakValueDictionary[str, SplitRows] = WeakValueDictionary()
-"""The rows in use in this process, by their fingerprint, so that a recipe read from a run directory finds its data."""
+"""The rows in use in this process, by their fingerprint, so a recipe read from a run directory finds its data."""
 
 
 def _splits(rows: Any) -> dict[Split, Sequence[Any]]:

@@ -26,7 +26,7 @@ class _Values:
 
 
 _known: WeakValueDictionary[str, _Values] = WeakValueDictionary()
-"""The series in use in this process, by fingerprint, so that a recipe read from a run directory finds its data."""
+"""The series in use in this process, by fingerprint, so a recipe read from a run directory finds its data."""
 
 
 class MemorySeries(SeriesSource, kind="memory-series"):

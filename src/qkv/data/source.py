@@ -1,6 +1,6 @@
 """Data sources (`Source`): specs that open their examples as a table, one for each split and epoch.
 
-Tables are read by index, so that any batch of any epoch can be rebuilt from the seed alone: in any worker process, and
+Tables are read by index, so any batch of any epoch can be rebuilt from the seed alone: in any worker process, and
 after a resume.
 """
 
@@ -141,7 +141,7 @@ class Source(Spec, role="source"):
 
     @property
     def fixed(self) -> bool:
-        """Whether a split's table is the same for every seed and epoch, so that its tokens can be cached."""
+        """Whether a split's table is the same for every seed and epoch, so its tokens can be cached."""
         return False
 
     def split_setting(self, name: str, split: Split) -> Any:
@@ -181,7 +181,7 @@ class Source(Spec, role="source"):
         table = self.table(split, seed=seed, epoch=epoch)
         mixed = split == "train" if shuffle is None else shuffle
         mixed = mixed and not getattr(table, "sequential", False)
-        start, count = 0, 16  # few at first, so that the first example comes fast
+        start, count = 0, 16  # few at first, so the first example comes fast
         while start < len(table):
             places = order(table, start, start + count, mix(seed, epoch) if mixed else None)
             yield from read(table, places.tolist(), Counts())

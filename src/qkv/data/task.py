@@ -89,7 +89,7 @@ class Task(Spec, role="task"):
     needs_tokenizer: whether it reads text.
     recipe_defaults: the "head", "objective" and "training" that replace a recipe's own when it switches to this task.
     roles: the control tokens that its tokenizer needs, such as "mask"; a newly trained tokenizer gets them.
-    tells_classes: whether each prediction is a class, so that `qkv classify` works with its runs.
+    tells_classes: whether each prediction is a class, so `qkv classify` works with its runs.
     predicts_without_input: whether `predict` works without an input.
     """
 
@@ -208,7 +208,7 @@ class Task(Spec, role="task"):
         return every
 
     def repeats(self, tokenizer: Encoder | None) -> bool:
-        """Whether a training example has the same items in every epoch, so that they can be cached.
+        """Whether a training example has the same items in every epoch, so they can be cached.
 
         A class that overrides `inputs`, `inputs_of`, `item` or `items` must override this method too, or its items are
         not cached.

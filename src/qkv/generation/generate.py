@@ -52,7 +52,7 @@ def generate(
     stop:      called with a row's new tokens; True ends the row there.
     stream:    called with (prompt · num_samples + sample, token) as tokens come; not with beams.
     processors: more functions of (ids so far, logits), applied after those of the settings and before those of sampling.
-    seeds:     one per prompt, so that its sample depends neither on the batch nor on its place there; by default
+    seeds:     one per prompt, so its sample depends neither on the batch nor on its place there; by default
                from `settings.seed` and the prompt's number (see `row_seed`).
     draft:     a smaller model with the same vocabulary that proposes tokens (`speculate="draft"`, the default with it).
     scores:    also return the tokens' log-probabilities and the sequences' scores.

@@ -20,7 +20,7 @@ class DecodingCache(Protocol):
     def reorder(self, rows: Tensor, cross: bool = True) -> Any:
         """Keep these rows, in this order; a row may be named several times.
 
-        `cross=False`: every row keeps its source, so that the keys and values of cross-attention stay in place.
+        `cross=False`: every row keeps its source, so the keys and values of cross-attention stay in place.
         """
 
 
@@ -98,5 +98,5 @@ def evaluating(model: DecodingModel) -> Iterator[None]:
 
 
 def settled(cache: Any) -> AbstractContextManager[None]:
-    """A context in which the model's weights and hooks stay as they are, so that its steps need not check them."""
+    """A context in which the model's weights and hooks stay as they are, so its steps need not check them."""
     return cache.settle() if hasattr(cache, "settle") else nullcontext()  # type: ignore[no-any-return]

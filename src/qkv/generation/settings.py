@@ -49,7 +49,7 @@ class Generation(Spec):
 
     Memory:
         cache: the kind of KV cache (None: keys and values as they are): "int8", "int4", or a `CacheKind` such as
-               {"kind": "sinks", "window": 1024}, with which a text may go on past the model's context.
+               {"kind": "sinks", "window": 1024}, with which a text may continue past the model's context.
     """
 
     num_beams: int = Field(1, ge=1, le=MOST)

@@ -51,7 +51,7 @@ def _stack(model: nn.Module) -> StackModule:
 
 
 def _backward(model: nn.Module) -> bool:
-    """Whether the source is read from its end, so that the recurrence ends at the first token."""
+    """Whether the source is read from its end, so the recurrence ends at the first token."""
     return isinstance(model, RecurrentModel) and model.encoder.reverse
 
 

@@ -45,7 +45,7 @@ def principal(vectors: Float[Tensor, "N M"], count: int = 2) -> Float[Tensor, "N
 def scatter(
     title: str, points: Sequence[Point], groups: Sequence[str], *, note: str = "", width: int = 260, height: int = 220
 ) -> Markup:
-    """Draw points with one scale for both axes, so that distances are true. `note` is a line below the legend."""
+    """Draw points with one scale for both axes, so distances are true. `note` is a line below the legend."""
     if not points:
         raise ValueError("there are no points to draw")
     finite = [p for p in points if math.isfinite(p.x) and math.isfinite(p.y)]

@@ -39,7 +39,7 @@ def part_of(batch: Batch, start: int, stop: int) -> Batch:
         if whole is None and count == n:
             counts[name] = stop - start
         elif not isinstance(whole, Tensor) or _count(whole) != count:
-            raise NotChecked(f"the labels don't tell which {name!r} the batch counts, so that it can't be split")
+            raise NotChecked(f"the labels don't tell which {name!r} the batch counts, so it can't be split")
         else:
             counts[name] = _count(part)
     return replace(
@@ -61,7 +61,7 @@ def _select(tree: Any, rows: Tensor, n: int) -> Any:
             return value
         if value.ndim and len(value) == n:
             return value[rows]
-        raise NotChecked("a tensor of the batch does not have one entry for each row, so that it can't be split")
+        raise NotChecked("a tensor of the batch does not have one entry for each row, so it can't be split")
 
     return _pytree.tree_map(select, tree, is_leaf=lambda value: isinstance(value, Layout))
 

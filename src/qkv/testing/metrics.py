@@ -82,7 +82,7 @@ class MetricChecks:
         if draws.seen:
             raise NotChecked("random numbers are drawn in evaluation, other ones for parts of a batch")
         parts = self._measured(part for batch in self.batches for part in _singles(batch)).results()
-        _same(parts, whole, "differs when each example is a batch of its own")
+        _same(parts, whole, "differs when each example is a separate batch")
         backward = self._measured(part for batch in self.batches for part in reversed(_singles(batch))).results()
         _same(backward, whole, "differs when examples come in another order")
 

@@ -79,7 +79,7 @@ def check_same_seed(source: Source) -> None:
 
 
 def check_any_order(source: Source) -> None:
-    """An entry does not depend on which entries were read before it, so that a run can be resumed anywhere."""
+    """An entry does not depend on which entries were read before it, so a run can be resumed anywhere."""
     table = _open(source, "train")
     assert table is not None
     if getattr(table, "sequential", False):
@@ -88,7 +88,7 @@ def check_any_order(source: Source) -> None:
     backward = _digests(source, "train", sorted(forward, reverse=True))
     changed = [i for i in forward if forward[i] != backward[i]]
     assert not changed, (
-        f"entry {min(changed)} of train depends on which entries were read before it, so that a resumed run would read "
+        f"entry {min(changed)} of train depends on which entries were read before it, so a resumed run would read "
         "other examples"
     )
 

@@ -134,10 +134,10 @@ class TaskChecks:
             assert same, "a copy sent to a worker process makes other items"
 
     def metric(self) -> None:
-        """Each evaluation gets a metric of its own, which has measured nothing."""
+        """Each evaluation gets its own metric, which has measured nothing."""
         first, second = (self.task.metric(self.tokenizer) for _ in range(2))
         assert isinstance(first, Metric), f"`metric` gives a value of type {type(first).__name__}, not a Metric"
-        assert first is not second, "`metric` gives the same metric twice, so that evaluations would add up"
+        assert first is not second, "`metric` gives the same metric twice, so evaluations would add up"
         try:
             values = first.compute()
         except ValueError:

@@ -74,7 +74,7 @@ def fit(
 
     open_stream:     gives the batches that follow a position, or all from the first for None.
     evaluate:        `(model in evaluation mode, step)` → named metrics; leaves no trace in the random generators.
-    resume:          go on from the newest sound checkpoint in `out`; from the beginning where there is none.
+    resume:          continue from the newest sound checkpoint in `out`; from the beginning where there is none.
     begin:           called when all settings are known to fit together, before anything is written into `out`.
     fingerprint:     what the run rests on (data, tokenizer …), JSON-able. It is kept in checkpoints, and where a resumed
                      run finds another, that is told.
@@ -85,7 +85,7 @@ def fit(
                      it gives the MFU, model FLOPs utilization.
     callbacks:       called with every record of `metrics.jsonl`.
 
-    Resumed from any checkpoint, a run goes on bit for bit as if it had not stopped (same machine, threads, settings).
+    Resumed from any checkpoint, a run continues bit for bit as if it had not stopped (same machine, threads, settings).
     Raises Diverged, a ValueError, after `max_bad_steps` and where no finite weights came of the run; ValueError for
     settings or files that don't fit together; and OSError where the disk refuses.
     """
@@ -401,7 +401,7 @@ class Trainer:
         if newest is None and not self.stepper.strategy.shards_model:
             return [model_tensors(self.model)], "the weights as they are", self.state.metrics
         if newest is None:
-            raise ValueError("no step was taken, so that there are no weights to deliver; raise training.max_steps")
+            raise ValueError("no step was taken, so there are no weights to deliver; raise training.max_steps")
         if isinstance(average, LastCheckpoints):
             paths = list(self._sound(self.store.all()[-average.last :]))
             sets = [checkpoint.saved_tensors(path, MODEL) for path in paths]
@@ -426,7 +426,7 @@ class Trainer:
                 yield path
 
     def close(self) -> None:
-        """Let go of the log and of the data, which may have workers of its own."""
+        """Let go of the log and of the data, which may have its own workers."""
         self.store.abandon()
         self.log.close()
         if hasattr(self.stream, "close"):

@@ -100,7 +100,7 @@ class MixedPrecision:
         (loss if self.scaler is None else self.scaler.scale(loss)).backward()
 
     def unscale(self, optimizer: torch.optim.Optimizer) -> None:
-        """Bring the gradients back to the loss's own scale, so that they can be measured and clipped."""
+        """Bring the gradients back to the loss's own scale, so they can be measured and clipped."""
         if self.scaler is not None:
             self.scaler.unscale_(optimizer)
 

@@ -34,7 +34,7 @@ class Objective(Spec, role="objective"):
         raise NotImplementedError(f"{type(self).__name__} does not say what its loss is")
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        """By how many items each term is divided. Asked before the forward pass, so that a step knows its totals."""
+        """By how many items each term is divided. Asked before the forward pass, so a step knows its totals."""
         return batch.counts
 
 

@@ -69,7 +69,7 @@ def restore(
     now = training.optimizer.kind
     if before != now:
         raise ValueError(
-            f"{path} was trained with the optimizer {brief(before)}, and {brief(now)} can't go on with that one's state; "
+            f"{path} was trained with the optimizer {brief(before)}, and {brief(now)} can't continue with that one's state; "
             f"resume with {brief(before)}, or start a new run"
         )
     strategy = stepper.strategy

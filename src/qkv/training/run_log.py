@@ -23,7 +23,7 @@ from .threads import ThreadChoice
 class RunLog:
     """The log and the progress display of one training. Only rank 0 writes a log.
 
-    after, pending: the step that the run goes on from, and whether steps up to it are still to be logged.
+    after, pending: the step that the run continues from, and whether steps up to it are still to be logged.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class RunLog:
             self.event("differs", step, changed=changed)
             short = {name: _short(old, new) for name, (old, new) in changed.items()}
             said = ", ".join(f"{name} {words}" for name, words in short.items())
-            self.display.say(f"Note: not as before: {said}. The run goes on, but not bit for bit as it would have.")
+            self.display.say(f"Note: not as before: {said}. The run continues, but not bit for bit as it would have.")
 
     def train(self, step: int, line: dict[str, Any]) -> None:
         self.write("train", step, **line)

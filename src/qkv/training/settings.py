@@ -76,8 +76,8 @@ class Training(Spec):
     eval_every, save_every: in steps, or "epoch" for the end of each; None does so at the end only. A new best evaluation
                  is always saved.
     keep:        checkpoints that stay besides the best one.
-    async_save:  write checkpoints in the background, from a copy in the host's memory, while training goes on. The last one
-                 of a run is waited for.
+    async_save:  write checkpoints in the background, from a copy in the host's memory, while training continues. A run
+                 waits for its last one.
     metric, mode: which of the evaluation's metrics says what is best, and whether "min" or "max" is better.
     patience:    stop early, after this many evaluations in a row that didn't beat the best by more than `min_delta`; None
                  never does. An evaluation equal to the best doesn't beat it.
@@ -86,7 +86,7 @@ class Training(Spec):
                  The mean of the last checkpoints is taken as it is.
     max_bad_steps: stop after this many steps in a row that made no update.
     compile:     run the model through torch.compile. "auto" does where a run is long enough to gain by it; it is decided
-                 before the run, by `qkv.training`, so that `fit` alone takes "auto" for false.
+                 before the run, by `qkv.training`, so `fit` alone takes "auto" for false.
     threads:     number of threads on a CPU. "auto" measures which is fastest, at the start and when the pace changes, see
                  `threads`; OMP_NUM_THREADS overrules it.
     recompute:   activation checkpointing: "blocks" keeps each block's input only and makes the rest again in the backward

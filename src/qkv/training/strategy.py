@@ -128,14 +128,14 @@ class Strategy:
             if found != wanted:
                 raise ValueError(
                     f"the weights of rank {rank} are not those of rank {owner}, which should be copies: a memory or a "
-                    "transfer is faulty. Nothing is saved; go on from the last save with --resume, on sound hardware"
+                    "transfer is faulty. Nothing is saved; continue from the last save with --resume, on sound hardware"
                 )
 
     def gather(self) -> None:
-        """Make all parameters whole, so that the model can be used as if there were one rank."""
+        """Make all parameters whole, so the model can be used as if there were one rank."""
 
     def scatter(self) -> None:
-        """Undo `gather`, to go on training."""
+        """Undo `gather`, to continue training."""
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ class LastCheckpoints(Average, kind="checkpoints"):
 class ExponentialMovingAverage(Average, kind="running"):
     """An exponential moving average, w̄ ← d · w̄ + (1 − d) · w at each step, which is also what evaluations see.
 
-    d rises to `decay` as (1 + t) / (10 + t), so that the first random weights are soon forgotten.
+    d rises to `decay` as (1 + t) / (10 + t), so the first random weights are soon forgotten.
     """
 
     decay: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.999

@@ -17,7 +17,7 @@ from qkv.data.synthetic.copy_reverse_sort import Reverse
 
 @pytest.mark.parametrize("seq2seq", [True, False])
 def test_bug_20_data_resume_with_the_next_batch(seq2seq: bool) -> None:
-    """A stream opened at any batch's position goes on with the batch after it, through ends of epochs, which differ."""
+    """A stream opened at any batch's position continues with the batch after it, through ends of epochs, which differ."""
     batching = Batching(tokens=64, max_length=16, context=32, pool=7)
 
     def opened(position: dict[str, Any] | None = None) -> Any:

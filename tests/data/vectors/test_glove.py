@@ -53,7 +53,7 @@ def test_a_step_is_adagrad_on_the_weighted_squares() -> None:
     fit.w.normal_()
     fit.c.normal_()
     fit.w[:, -1] = fit.c[:, -2] = 1
-    i, j = torch.tensor([0, 3]), torch.tensor([1, 2])  # no row twice, so that a batch is what single steps are
+    i, j = torch.tensor([0, 3]), torch.tensor([1, 2])  # no row twice, so a batch is what single steps are
     target, weight = torch.tensor([0.3, -1.0]), torch.tensor([1.0, 0.25])
     w, b = fit.w[:, :3].clone().requires_grad_(), fit.w[:, 3].clone().requires_grad_()
     c, d = fit.c[:, :3].clone().requires_grad_(), fit.c[:, 4].clone().requires_grad_()

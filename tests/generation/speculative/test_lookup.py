@@ -45,6 +45,6 @@ def test_a_copy_goes_on_after_a_replaced_token() -> None:
     assert proposer.propose([row], [4]).tokens == [[3, 4, 5, 6]]
     row.new.extend([3, 9])  # 4 was rejected
     proposer.checked([1], [0])
-    assert proposer.propose([row], [3]).tokens == [[]], "9 occurs nowhere, and the copy went on with 5"
+    assert proposer.propose([row], [3]).tokens == [[]], "9 occurs nowhere, and the copy continued with 5"
     row.new.extend([5])
     assert proposer.propose([row], [2]).tokens == [[7, 1]]

@@ -60,7 +60,7 @@ PROCESSORS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize(("way", "sampling"), diagonals(["draft", "early-exit:1", "lookup"], PROCESSORS))
 def test_samples_have_the_models_distribution(way: str, sampling: dict[str, Any]) -> None:
-    """Chi-square over all sequences of four tokens; the seeds are fixed, so that the test either always passes or never."""
+    """Chi-square over all sequences of four tokens; the seeds are fixed, so the test either always passes or never."""
     target = model(0)
     settings = Generation(max_new_tokens=NEW, num_samples=SAMPLES, seed=7, **sampling)
     speculation = {"draft": model(1, layers=1)} if way == "draft" else {"speculate": way}

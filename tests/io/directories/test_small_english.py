@@ -27,7 +27,7 @@ PASSAGE = (
     '"I will go down to the village," he said to his wife, "and ask the doctor to come back with me." She did not '
     "answer, but she put her hand upon his arm, and they stood together for a long time in the grey light of the morning."
 )
-"""Written for this test, so that no book has it."""
+"""Written for this test, so no book has it."""
 
 
 @pytest.fixture(scope="module")

@@ -443,7 +443,7 @@ def made(case: Case, name: str) -> Pair:
     tokens = {"bos_token_id": 1, "eos_token_id": EOS, "pad_token_id": PAD}
     theirs = cls(cls.config_class(**{**tokens, **case.config}, attn_implementation=case.attention)).eval()
     with torch.no_grad():
-        for parameter in theirs.parameters():  # far from their starting values, so that no two of them are alike
+        for parameter in theirs.parameters():  # far from their starting values, so no two of them are alike
             if parameter.requires_grad:
                 parameter.add_(torch.randn_like(parameter) * (0.2 if parameter.ndim > 1 else 0.3))
         if hasattr(theirs, "final_logits_bias"):

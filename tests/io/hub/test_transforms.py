@@ -42,7 +42,7 @@ def cases(draw: st.DrawFn) -> tuple[TensorTransform, list[tuple[int, ...]]]:
 
 
 def numbered(shapes: list[tuple[int, ...]]) -> list[torch.Tensor]:
-    """Tensors of which no two elements are alike, so that any that moves is noticed."""
+    """Tensors of which no two elements are alike, so any that moves is noticed."""
     made, at = [], 0
     for shape in shapes:
         n = int(torch.tensor(shape).prod())

@@ -1,4 +1,4 @@
-"""Runs at a time: their workers save and stop when the study is killed, and the study goes on from there."""
+"""Runs at a time: their workers save and stop when the study is killed, and the study continues from there."""
 
 from __future__ import annotations
 

@@ -321,7 +321,7 @@ def test_a_backend_is_added_under_a_name_of_its_own() -> None:
 @pytest.mark.parametrize("backend", ["reference", "tiled"])
 @given(cuts=st.lists(st.integers(0, 6), min_size=2, max_size=2).map(sorted), seed=st.integers(0, 99))
 def test_merge_is_exact_and_associative(backend: str, cuts: list[int], seed: int) -> None:
-    """Keys cut in three (an empty part saw nothing), causal, so that early queries see nothing of later parts."""
+    """Keys cut in three (an empty part saw nothing), causal, so early queries see nothing of later parts."""
     torch.manual_seed(seed)
     q, k, v = random(b=1, t=6, s=6, h=2, k=1, d=4, e=3)
     ends = [(0, cuts[0]), (cuts[0], cuts[1]), (cuts[1], 6)]

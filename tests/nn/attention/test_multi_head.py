@@ -243,7 +243,7 @@ def test_crossing_by_a_mixer_that_keeps_nothing_of_the_source_is_not_stepped_thr
 
 
 class Uniform(Attention, kind="uniform-attention-test"):
-    """A kind built on attention with a module of its own, which heeds neither a state nor what positions add."""
+    """A kind built on attention with its own module, which heeds neither a state nor what positions add."""
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         class Net(nn.Module):

@@ -126,7 +126,7 @@ def test_other_backends_refuse_by_name() -> None:
             attend(q, q, q, weighting=Sigmoid(), backend=name)
     with pytest.raises(ValueError, match="a log-sum-exp belongs to the soft-max"):
         attend(q, q, q, weighting=Sigmoid(), return_lse=True)
-    with pytest.raises(ValueError, match="has weights of its own"):
+    with pytest.raises(ValueError, match="has its own weights"):
         qkv.LinearAttention(n_heads=2, weighting="sigmoid")
 
 

@@ -1,4 +1,4 @@
-"""Trains a few steps in a process of its own, and prints by how many bytes it grew beside the prediction, as JSON."""
+"""Trains a few steps in a separate process, and prints by how many bytes it grew beside the prediction, as JSON."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ REFUSED: dict[str, tuple[str, ...]] = {  # by kind: families with added position
     "snapkv": ("bloom", "mpt", "falcon-rw", "t5", "flan-t5", "mt5"),
 }
 CONVOLUTIONS = ("bytenet", "convs2s")
-"""Presets whose layers have a decoding state of their own, for which there is the full cache only."""
+"""Presets whose layers have their own decoding state, for which there is the full cache only."""
 
 
 def refused(name: str, kind: str) -> bool:

@@ -308,7 +308,7 @@ def test_a_common_beginning_is_held_once_and_copied_where_rows_part() -> None:
     cache.reorder(torch.tensor([0] * 5))
     assert pages_held(cache) == 3 and cache.nbytes == 2 * 3 * 4 * K * (D + E) * 4
     feed(cache, 1, 2)
-    assert pages_held(cache) == 2 + 5  # the third page was begun, and each row goes on in its own
+    assert pages_held(cache) == 2 + 5  # the third page was begun, and each row continues in its own
     cache.reorder(torch.tensor([1]))
     assert pages_held(cache) == 3
     cache.rewind(3)

@@ -180,7 +180,7 @@ def test_fp16_gradients_survive_when_the_loss_is_scaled() -> None:
 
 @pytest.mark.parametrize("shape", [(2, 4), (2, 6), (1, 5)])
 def test_labels_that_do_not_match_the_hidden_states_are_refused(shape: tuple[int, int]) -> None:
-    """Rows are picked by label, so that too few of them would silently be compared with the wrong states."""
+    """Rows are picked by label, so too few of them would silently be compared with the wrong states."""
     hidden, weight, _, _ = problem()
     labels = torch.randint(V, shape)
     labels[0, 2] = IGNORE

@@ -109,7 +109,7 @@ def test_the_norm_of_the_attention_may_be_another_or_none() -> None:
         "LayerNormalize",
     }
     assert type(root.norm_after["attention"]).__name__ == "RMSNormalize"
-    with pytest.raises(ValueError, match="placement='norms' has norms of its own"):
+    with pytest.raises(ValueError, match="placement='norms' has its own norms"):
         made(placement={"kind": "norms", "after": "layernorm"}, attention_norm="rmsnorm")
 
 

@@ -1,4 +1,4 @@
-"""A long document through a windowed decoder, in a process of its own that says how much memory it held."""
+"""A long document through a windowed decoder, in a separate process that says how much memory it held."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_a_table_of_positions_keeps_its_first_rows(length: int) -> None:
 @pytest.mark.parametrize("size", [(20, 20), (28, 8), (20, 12)])  # the last has as many patches as before
 @torch.no_grad()
 def test_positions_over_a_grid_are_resized(size: tuple[int, int]) -> None:
-    """As they are for images of that size, so that nothing changes for those."""
+    """As they are for images of that size, so nothing changes for those."""
     small = {"image": (12, 20), "patch": (4, 4), "d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 24, "labels": 3}
     model = build(preset("vit-base-16", **small), seed=3).eval()
     found = replace(model, {"encoder.embedding.image": size})

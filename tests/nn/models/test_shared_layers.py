@@ -29,7 +29,7 @@ def shared(order: tuple[int, ...], **changes: Any) -> Transformer:
 
 
 def copies(model: TransformerModel) -> TransformerModel:
-    """The same with a block of its own for each layer."""
+    """The same with its own block for each layer."""
     spec = model.spec
     assert spec.decoder is not None
     apart = qkv.build(spec.replace({"decoder.blocks": spec.decoder.layers, "decoder.order": None}), dtype=model.dtype)

@@ -116,7 +116,7 @@ def test_wrong_values() -> None:
     views = Layout.full(4).queries(), Layout.full(4).keys()
     with pytest.raises(ValueError, match=r"needs the layout of an image, or grid=\(rows, columns, before, after\)"):
         neighborhood(3).allowed(*views)
-    with pytest.raises(ValueError, match="size of a neighborhood must be odd, so that it has a center, not 4"):
+    with pytest.raises(ValueError, match="size of a neighborhood must be odd, so it has a center, not 4"):
         neighborhood(4)
     with pytest.raises(ValueError, match="size: input should be greater than 0, not -1"):
         neighborhood(-1)

@@ -27,7 +27,7 @@ def test_a_run_comes_back_as_it_was(run: Run) -> None:
 
 
 def test_it_is_used_as_any_run(run: Run, tmp_path: Path) -> None:
-    """Texts in and out, scores, vectors, and a directory of its own, since the Hub has no such family."""
+    """Texts in and out, scores, vectors, and its own directory, since the Hub has no such family."""
     texts = ["a b c", "d e f g h"]
     assert [vector.shape for vector in run.embed(texts)] == [(16,), (16,)]
     assert all(score.log_likelihood < 0 for score in run.score(texts, ["c b a", "h g f e d"]))

@@ -117,7 +117,7 @@ def test_ridge_regression_beside_a_regression_and_cosines_beside_similarity() ->
 
 
 def test_retrieval_by_words_beside_pairs_without_scores() -> None:
-    """By the metric that chooses the best weights, so that what to try can be said."""
+    """By the metric that chooses the best weights, so what to try can be said."""
     draw = random.Random(0)
     texts = [f"{' '.join(draw.choices(WORDS, k=6))} {i}" for i in range(80)]
     pairs = [{"text": text, "pair": f"{text.split()[-1]} {text.split()[0]}"} for text in texts]

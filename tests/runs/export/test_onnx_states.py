@@ -117,7 +117,7 @@ def test_names_and_sizes_of_states(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_prompt_in_portions(tmp_path: Path) -> None:
-    """A long prompt may be fed in several passes: the state goes on."""
+    """A long prompt may be fed in several passes: the state continues."""
     model = built(*DECODERS["performer"])
     onnx.to_onnx(Run(model, None), tmp_path / "out")
     graph, ids = session(tmp_path / "out"), np.arange(3, 43)[None] % 60

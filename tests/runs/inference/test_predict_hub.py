@@ -169,7 +169,7 @@ def test_answers_in_long_texts(tmp_path: Path, family: str) -> None:
     with torch.no_grad():
         out = theirs(**given)
     first, last, score = best_of(out, given)
-    # Beside a longer one, so that it is padded.
+    # Beside a longer one, so it is padded.
     (one, _) = load(tmp_path, device="cpu").predict([f"{question}\t{context}", f"{question}\t{context * 2}"])
     assert one.value.score == pytest.approx(score, abs=1e-4)
     assert (one.value.start, one.value.answer) == (places[first][0], context[places[first][0] : places[last][1]])

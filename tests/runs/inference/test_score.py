@@ -47,7 +47,7 @@ def generated(text_model: TextModel, source: str, wanted: list[int]) -> list[flo
 def test_a_target_has_what_stands_around_it(name: str, tmp_path: Path) -> None:
     model, tokenizer = save_hub_pair(name, tmp_path / "base")
     run = load(tmp_path / "base", "cpu")
-    tuned = TextModel(run.model, tokenizer_of(str(tmp_path / "base")), "translate")  # as training goes on with it
+    tuned = TextModel(run.model, tokenizer_of(str(tmp_path / "base")), "translate")  # as training continues with it
     for source, target in PAIRS:
         (found,) = run.score([source], [target])
         wanted = tokenizer(text_target=target)["input_ids"]

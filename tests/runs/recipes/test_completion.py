@@ -54,7 +54,7 @@ def test_kinds_decide_which_keys_there_are(tmp_path: Path) -> None:
 
 
 def test_the_tables_are_those_of_the_present_parts() -> None:
-    """In a process of its own, because tests register parts too."""
+    """In its own process, because tests register parts too."""
     code = "from qkv.runs.recipes.completion import tables; print(tables(), end='')"
     current = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     saved = files("qkv.runs.recipes").joinpath(TABLES).read_text(encoding="utf-8")

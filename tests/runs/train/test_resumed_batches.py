@@ -1,4 +1,4 @@
-"""Every recipe's data are resumable: a stream opened at a batch's position goes on with the very batch that came after it,
+"""Every recipe's data are resumable: a stream opened at a batch's position continues with the very batch that came after it,
 corruption and augmentation included."""
 
 from __future__ import annotations

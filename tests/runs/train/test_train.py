@@ -365,7 +365,7 @@ def test_a_training_begins_by_saying_what_it_does_and_shows_its_first_example(tm
     assert [said.index(step) for step in steps] == sorted(said.index(step) for step in steps)
     assert re.search(r"Data: \d+ for training, \d+ for validation, \d+ for test[.;]", said)
     assert re.search(r"for test;.* an example has source, target\.", said)
-    assert re.search(r"Estimate: roughly [\d,]+ tokens/s, so that training takes about \w+ without evaluations", said)
+    assert re.search(r"Estimate: roughly [\d,]+ tokens/s, so training takes about \w+ without evaluations", said)
     assert re.search(r"First example: '(\d+) cats' → '\1 Katzen'", said)
     assert re.search(r"source: \S+·\d+", said) and re.search(r"label: \S+·\d+", said)
 

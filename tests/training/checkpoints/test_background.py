@@ -1,4 +1,4 @@
-"""Checkpoints written in the background: training goes on, and a checkpoint is there as a whole or not at all."""
+"""Checkpoints written in the background: training continues, and a checkpoint is there as a whole or not at all."""
 
 import threading
 
@@ -62,7 +62,7 @@ def test_a_crash_before_the_manifest_leaves_the_checkpoint_before(tmp_path):
     weights = {"w": torch.arange(4.0)}
     store.save(1, {"model.safetensors": weights}, {"step": 1})
     store.begin(2, {"model.safetensors": weights}, {"step": 2})
-    weights["w"].zero_()  # training goes on
+    weights["w"].zero_()  # training continues
     store._pending.writing.result()
     assert [path.name for path in Checkpoints(tmp_path).all()] == ["step-00000001"]  # opened by the next process
     assert not list(tmp_path.glob(".tmp-*"))

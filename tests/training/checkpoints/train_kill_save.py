@@ -1,4 +1,4 @@
-"""Kill −9 processes at random moments of endless saving; say what is left. A script, so that it may fork.
+"""Kill −9 processes at random moments of endless saving; say what is left. A script, so it may fork.
 
 Prints one JSON line per trial: the step of the newest checkpoint, or what was wrong with it.
 """
@@ -26,7 +26,7 @@ def save_forever(root: Path) -> None:
     while True:
         step += 1
         tensors = {"w": torch.full((SIZE,), float(step))}
-        # every third step is saved twice, so that replacing a checkpoint is interrupted too
+        # every third step is saved twice, so replacing a checkpoint is interrupted too
         for _ in range(2 if step % 3 == 0 else 1):
             store.save(step, {MODEL: tensors, OPTIMIZER: tensors}, {"step": step}, best=step % 5 == 0)
 

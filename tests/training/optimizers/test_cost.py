@@ -1,6 +1,6 @@
 """What each optimizer costs on a model of ten million parameters: prints the table of docs/training.md.
 
-Times are the processor's, on one thread, so that others at work on the machine disturb them little.
+Times are the processor's, on one thread, so others at work on the machine disturb them little.
 """
 
 import time

@@ -111,7 +111,7 @@ class Shapes(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         sizes = {"number": (), "vector": (5,), "matrix": (5, 7), "column": (5, 1), "stack": (3, 5, 7), "unused": (7, 5)}
-        for name, size in sizes.items():  # small, so that the loss is nowhere flat
+        for name, size in sizes.items():  # small, so the loss is nowhere flat
             self.register_parameter(name, nn.Parameter(torch.randn(size) / 3))
         self.tied = self.matrix
 

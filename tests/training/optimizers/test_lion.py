@@ -5,7 +5,7 @@ from qkv.training.optimizers import Lion
 
 
 def test_by_hand():
-    # m = 0 at first, so the first step goes by sign(g); then m = 0.5 g₁ = 2, and 0.8 · 2 + 0.2 · (−5) > 0 goes on
+    # m = 0 at first, so the first step goes by sign(g); then m = 0.5 g₁ = 2, and 0.8 · 2 + 0.2 · (−5) > 0 continues
     w = 1.0 * 0.95 - 0.1
     w = w * 0.95 - 0.1
     spec = Lion(lr=0.1, weight_decay=0.5, betas=(0.8, 0.5))

@@ -121,15 +121,15 @@ def test_a_fall_may_be_complete_before_the_run():
     linear.check(None, None)
     for schedule in (linear.replace(final_ratio=0.0), WSD(steps=50)):
         with pytest.raises(
-            ValueError, match="reaches 0 at step 50, but the run goes on to step 100 and would learn nothing"
+            ValueError, match="reaches 0 at step 50, but the run continues to step 100 and would learn nothing"
         ):
             schedule.check(100, None)
-        with pytest.raises(ValueError, match="goes on without a set end"):
+        with pytest.raises(ValueError, match="continues without a set end"):
             schedule.check(None, None)
         schedule.check(50, None)
     with pytest.raises(ValueError, match="ends at step 50, before the 50 steps of warm-up do"):
         LinearDecay(steps=50, warmup=50)
-    with pytest.raises(ValueError, match="falls by time, so that its steps=50 say nothing"):
+    with pytest.raises(ValueError, match="falls by time, so its steps=50 say nothing"):
         LinearDecay(steps=50, unit="time").check(None, 60.0)
 
 

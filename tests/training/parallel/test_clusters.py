@@ -1,4 +1,4 @@
-"""Two hosts with addresses of their own, and docs/scale.md's files for Slurm and Kubernetes, as far as one machine can."""
+"""Two hosts with their own addresses, and docs/scale.md's files for Slurm and Kubernetes, as far as one machine can."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_a_rank_is_stuck_that_waits_in_one_place_without_another_operation(monke
         return beats._stuck(place, waiting)
 
     assert not stuck(0, "a", True) and not stuck(9, "a", True) and stuck(11, "a", True)
-    assert not stuck(12, "b", True)  # it went on
+    assert not stuck(12, "b", True)  # it continued
     assert not stuck(30, "b", False)  # it computes
     monkeypatch.setattr(World, "operations", World.operations + 1)
     assert not stuck(45, "b", True)  # it came back to the same place

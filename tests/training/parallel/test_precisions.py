@@ -204,7 +204,7 @@ def test_an_evaluation_has_the_weights_in_fp32(two: Any, layout: str) -> None:
 
 def evaluated(ranks: Ranks, scale: dict[str, Any]) -> tuple[float, float, bool]:
     """The loss of an evaluation with gathered weights, and with the same weights in a model of one rank. Whether training
-    goes on with parts."""
+    continues with parts."""
     recipe, tokenizer, spec = _prepared("decoder", ("training.precision=bf16",))
     value = Scale.from_dict(scale)
     team = Team(ranks, torch.device("cpu"), value, value.sizes(ranks.size))

@@ -34,7 +34,7 @@ class Retrieval:
         NDCG@k = Σ_{j : r_j ≤ k} 1 / log2(r_j + 1) / Σ_{j ≤ min(R, k)} 1 / log2(j + 1)
 
     are those of trec_eval (`recip_rank`, `recall`, `map`, `ndcg_cut`) with binary relevance. An irrelevant document with the
-    same cosine as a relevant one ranks before it, so that a model whose vectors are all equal scores low.
+    same cosine as a relevant one ranks before it, so a model whose vectors are all equal scores low.
     """
 
     def __init__(self) -> None:

@@ -13,8 +13,8 @@ def bucketed_order(lengths: Index, source_lengths: Index) -> Index:
     """An order in which neighbors have similar lengths: by the longer side, then by the shorter, alternately up and down.
 
     Both sides of a pair vary, and a batch is as wide as the longest of each. Rows whose longer side is n form an angle
-    in the plane of lengths (n wide and up to n high, or the other way around); the order follows each angle and goes on
-    to the next where it ends. The sort is stable, so that ties keep their shuffled order.
+    in the plane of lengths (n wide and up to n high, or the other way around); the order follows each angle and continues
+    to the next where it ends. The sort is stable, so ties keep their shuffled order.
     """
     longer = np.maximum(lengths, source_lengths)
     difference = lengths - source_lengths

@@ -75,7 +75,7 @@ def packed_rows(encoded: Encoded, tokenizer: Encoder, context: int) -> Rows:
 def packed_pairs(rows: Rows, width: int) -> Rows:
     """Rows of one pair each, packed into rows of `width` source and `width` target tokens.
 
-    Pair n of a row is segment n on both sides, so that cross-attention isolates it, too.
+    Pair n of a row is segment n on both sides, so cross-attention isolates it, too.
     """
     assert rows.source is not None
     members = pack_pairs(rows.source.lengths.tolist(), rows.inputs.lengths.tolist(), width)

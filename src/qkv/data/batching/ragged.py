@@ -18,7 +18,7 @@ Index = NDArray[np.int64]
 class Ragged:
     """n sequences; sequence i is `flat[starts[i] : starts[i] + lengths[i]]`.
 
-    Sequences may share parts of `flat`, so that taking some of them, or parts of them, copies no token.
+    Sequences may share parts of `flat`, so taking some of them, or parts of them, copies no token.
     """
 
     flat: Ids

@@ -157,7 +157,7 @@ def _fitting(encoded: Encoded, over: NDArray[np.bool_], limits: Limits, counts: 
 def running_rows(encoded: Encoded, tokenizer: Encoder, context: int, random: Random | None) -> Rows:
     """All documents, bos? + text + eos, concatenated and cut into rows of `context` tokens.
 
-    No label crosses from a document into the next. With `random`, the first cut is at a random position, so that each
+    No label crosses from a document into the next. With `random`, the first cut is at a random position, so each
     epoch has different rows.
     """
     documents = predicting(framed_documents(encoded, tokenizer))

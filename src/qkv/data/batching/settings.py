@@ -25,7 +25,7 @@ class Batching(Spec):
     shuffle:    draw training examples (of a stream: windows) in a different order each epoch.
     workers:    how pools are built ahead; the batches are the same. "auto" for a thread, which reads and tokenizes during
                 training; a number of processes; 0 for neither.
-    cache:      MiB of memory for the ids of training examples, so that texts are tokenized once.
+    cache:      MiB of memory for the ids of training examples, so texts are tokenized once.
     """
 
     tokens: int = Field(default=4096, ge=1)

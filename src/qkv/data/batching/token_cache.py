@@ -1,4 +1,4 @@
-"""In-memory cache of the token ids of training examples, so that files are tokenized once and not in every epoch."""
+"""In-memory cache of the token ids of training examples, so files are tokenized once and not in every epoch."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Plain and compressed files (.gz, .xz, .bz2, .zst) as bytes. A plain file is memory-mapped; a compressed one is
-decompressed once into the cache, so that it can be read at any position."""
+decompressed once into the cache, so it can be read at any position."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Random access to the lines of text files of any size, plain or compressed, without loading them into memory.
 
-Lines end at `\\n` (or `\\r\\n`) and nowhere else, so that the two files of a parallel corpus stay aligned.
+Lines end at `\\n` (or `\\r\\n`) and nowhere else, so the two files of a parallel corpus stay aligned.
 """
 
 from __future__ import annotations

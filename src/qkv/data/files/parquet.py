@@ -1,4 +1,4 @@
-"""Parquet files as rows of Python values, read by index. A file is decoded once into the cache, so that rows can be read
+"""Parquet files as rows of Python values, read by index. A file is decoded once into the cache, so rows can be read
 in any order without holding the file in memory."""
 
 from __future__ import annotations

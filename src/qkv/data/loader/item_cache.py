@@ -1,4 +1,4 @@
-"""In-memory cache of the items that tasks make of training examples, so that texts are tokenized only once."""
+"""In-memory cache of the items that tasks make of training examples, so texts are tokenized only once."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Pools:
             return self._opened[epoch]
 
     def go_to(self, epoch: int, place: dict[str, Any] | None) -> None:
-        """Go to the place of a pool in a stream, so that what is before it isn't read again."""
+        """Go to the place of a pool in a stream, so what is before it isn't read again."""
         table = self.table(epoch)
         if place is not None and isinstance(table, StreamTable):
             table.go_to(place)

@@ -29,7 +29,7 @@ def build_in_thread(
 ) -> Generator[Result, None, None]:
     """Run `build(*task)` for each task, in order, in a thread that is one result ahead.
 
-    Reading files and tokenizing release Python's GIL, so that the caller can compute meanwhile. Closing the iterator calls
+    Reading files and tokenizing release Python's GIL, so the caller can compute meanwhile. Closing the iterator calls
     `stop`, which should cancel a running build, and ends the thread.
     """
     thread = ThreadPoolExecutor(1, _THREAD)
@@ -46,7 +46,7 @@ def build_in_processes(
 ) -> Generator[Result, None, None]:
     """Run `build(*task)` for each task, in order, in `workers` processes.
 
-    `build` must be picklable. The processes are spawned, so that they inherit neither threads nor an accelerator. Closing
+    `build` must be picklable. The processes are spawned, so they inherit neither threads nor an accelerator. Closing
     the iterator ends them; if this process dies, they end by themselves.
     """
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start, (build,))

@@ -158,7 +158,7 @@ class _Tag(NamedTuple):
 def _of_mpeg(data: bytes) -> Sized | Skipped:
     """MPEG audio with its number of samples, unless a tag states it. Other data are returned as they are.
 
-    Copies of a frame are put at the end, so that the length that libsndfile estimates is no less than the true one.
+    Copies of a frame are put at the end, so the length that libsndfile estimates is no less than the true one.
     """
     at = 0
     while data.startswith(b"ID3", at) and len(data) >= at + 10:

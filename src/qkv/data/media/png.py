@@ -14,7 +14,7 @@ _COLORS = ((230, 230, 230), (0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 1
 
 
 def png(pixels: NDArray[Any], most: int | None = None) -> str:
-    """The PNG of a picture (C, H, W) of 0 … 255, in base64; with `most`, only every nth pixel, so that no side is longer."""
+    """The PNG of a picture (C, H, W) of 0 … 255, in base64; with `most`, only every nth pixel, so no side is longer."""
     step = 1 if most is None else -(-max(pixels.shape[1:]) // most)
     return _text(png_bytes(pixels[:, ::step, ::step]))
 

@@ -136,7 +136,7 @@ class _Sounds:
 
 @lru_cache(maxsize=8)
 def _sounds(source: Sounds, split: Split, stamp: tuple[Hashable, ...]) -> _Sounds:
-    """Return the table of a split. All epochs share it, so that files are decoded once."""
+    """Return the table of a split. All epochs share it, so files are decoded once."""
     return _Sounds(source, source._files(), source._members(split))
 
 

@@ -15,7 +15,7 @@ from ..files.compressed import open_bytes
 from ..holdout import HoldOutSource
 from ..source import SPLITS, Example, Skipped, Split, Table
 
-_LARGEST = 1 << 30  # bytes of a file in an archive; a larger one has to be unpacked, so that it is memory-mapped
+_LARGEST = 1 << 30  # bytes of a file in an archive; a larger one has to be unpacked, so it is memory-mapped
 _COUNTED, _HIDDEN = "1", "0"
 
 
@@ -63,8 +63,8 @@ class Fasta(HoldOutSource, kind="fasta"):
 
     @property
     def _members(self) -> dict[Split, tuple[str, ...]]:
-        """The names of each split, by the headers of the labels. Sequences without labels have the split of their own
-        header, so that they are skipped and counted there."""
+        """The names of each split, by the headers of the labels. Sequences without labels have their own split
+        header, so they are skipped and counted there."""
         sequences = records(self._path)
         labels = sequences if self.labels is None else records(self.labels)
         return _split(labels | {name: record for name, record in sequences.items() if name not in labels})

@@ -36,10 +36,10 @@ class Datasets(RowSource, kind="datasets"):
     text, label, source, target …: the columns, see `RowSource`.
     splits:    the names of the splits in the dataset. A missing split is held out of its training split by hash.
     streaming: read in the order of the dataset without downloading all of it first. Only the examples of a pool are
-               shuffled, nothing can be held out, and resuming goes on where it stopped (with `datasets` from version 3
+               shuffled, nothing can be held out, and resuming continues where it stopped (with `datasets` from version 3
                on; earlier ones read from the start up to there).
 
-    Pictures, sounds and videos are decoded by qkv, so that damaged ones are skipped and counted. The library's own settings
+    Pictures, sounds and videos are decoded by qkv, so damaged ones are skipped and counted. The library's own settings
     apply: its cache, its tokens, `HF_HUB_OFFLINE=1`. Raises ValueError if it is missing.
     """
 
@@ -117,7 +117,7 @@ class _Rows:
         return self._reading.state_dict() if hasattr(self._reading, "state_dict") else None
 
     def _own(self) -> Any:
-        """The dataset with a state of its own; `copy` would share it with other readers."""
+        """The dataset with its own state; `copy` would share it with other readers."""
         return self._data.with_format(None) if hasattr(self._data, "with_format") else self._data
 
     def _rows(self, data: Any, start: int) -> Iterator[Example | Skipped]:

@@ -67,7 +67,7 @@ class ImageTable:
 
 class ImageSource(Source):
     """A source of images. Without data for validation or test, training images are held out: about 2 % each, at most about
-    1,000, those with the smallest hash of their names, so that the choice never changes.
+    1,000, those with the smallest hash of their names, so the choice never changes.
     """
 
     @abstractmethod
@@ -111,13 +111,13 @@ class ImageSource(Source):
 
 
 def _mixed(store: Store, which: Iterable[int]) -> Indices:
-    """Sort images by their hash, so that the first ones are from all classes."""
+    """Sort images by their hash, so the first ones are from all classes."""
     return np.array(sorted(which, key=lambda i: text_hash(store.names[i])), np.int64)
 
 
 @lru_cache(maxsize=16)
 def _own(store: Store, split: Split) -> Indices:
-    """The images of a split in a store of its own: all of them, if no folder names a split."""
+    """The images of a split in its own store: all of them, if no folder names a split."""
     return _mixed(store, (i for i in range(len(store.names)) if store.split(i) in (None, split)))
 
 

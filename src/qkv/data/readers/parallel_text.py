@@ -38,7 +38,7 @@ class Pairs(TextFiles, kind="pairs"):
     quoted:  whether the cells of a TSV are quoted as in CSV; by default detected, see `files.csv_tsv`.
     sep:     the character between the cells of a table, such as ";" or "|", or its name, such as "tab"; by default detected.
 
-    With `tag`, every source begins with `<target_language>`, so that several corpora can train one model.
+    With `tag`, every source begins with `<target_language>`, so several corpora can train one model.
     """
 
     path_fields: ClassVar[tuple[str, ...]] = (

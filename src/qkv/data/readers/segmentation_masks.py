@@ -22,7 +22,7 @@ Mask = NDArray[np.uint8]  # (H, W)
 class Masks(FileSource, kind="masks"):
     """A folder with subfolders of images and of masks: `label/7.png` is the mask of `image/7.jpg`.
 
-    Masks have one channel, or a palette: each number in them is a class, see `Segment`. Splits without a folder of their own
+    Masks have one channel, or a palette: each number in them is a class, see `Segment`. Splits without their own folder
     are held out of the training data.
 
     images, masks: the names of the subfolders.
@@ -72,7 +72,7 @@ class Masks(FileSource, kind="masks"):
 def _by_stem(folder: Path) -> dict[str, Path]:
     """The images of a folder by file name without suffix."""
     if not folder.is_dir():
-        raise ValueError(f"there is no folder {brief(folder)}; pictures and masks need folders of their own")
+        raise ValueError(f"there is no folder {brief(folder)}; pictures and masks need their own folders")
     files: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         if is_wanted(path.name, SUFFIXES):

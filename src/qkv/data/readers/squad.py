@@ -73,7 +73,7 @@ class Questions(NamedRecords, kind="questions"):
 
 
 class _Paragraph(TypedDict):
-    context: NotRequired[Any]  # checked when a question is read, so that one can be skipped
+    context: NotRequired[Any]  # checked when a question is read, so one can be skipped
     qas: list[Any]
 
 

@@ -47,7 +47,7 @@ class SeriesWindows:
 class SeriesSource(Source):
     """Base class of time series sources: windows of `history` rows, and the `horizon` rows to forecast from them.
 
-    Values are standardized by the mean and standard deviation of the training split, so that errors are comparable between
+    Values are standardized by the mean and standard deviation of the training split, so errors are comparable between
     columns and with the literature. `shares` or `rows` set the sizes of the splits. The history of a validation or test
     window may be in the split before it.
     """

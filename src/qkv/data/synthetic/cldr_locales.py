@@ -35,9 +35,9 @@ UNITS = _codes(
 
 @lru_cache(maxsize=64)
 def open_locale(name: str) -> Locale:
-    """A locale with data of its own. Raises ValueError, with the nearest names, when CLDR has no such locale.
+    """A locale with its own data. Raises ValueError, with the nearest names, when CLDR has no such locale.
 
-    Babel resolves CLDR's aliases in place, in dictionaries that all locales share, so that the output of one locale
+    Babel resolves CLDR's aliases in place, in dictionaries that all locales share, so the output of one locale
     depends on which was used before it (python-babel/babel#1234). A deep copy taken before first use keeps them apart.
     """
     try:

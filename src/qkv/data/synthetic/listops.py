@@ -96,7 +96,7 @@ class ListOps(HashSplitSource, kind="listops"):
         )
 
     def _tree(self, random: Random, depth: int, room: int) -> Tree:
-        """A random operation of about `room` tokens at most, so that few expressions are too long."""
+        """A random operation of about `room` tokens at most, so few expressions are too long."""
         arguments: list[Tree] = []
         left = room - 2
         for _ in range(random.randint(2, self.arguments)):

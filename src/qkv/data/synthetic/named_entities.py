@@ -27,7 +27,7 @@ _SENTENCES = (
 
 
 class Mentions(GeneratedSource, kind="mentions"):
-    """Sentences with entities in IOB2. Names are random combinations of syllables, so that most names are unseen."""
+    """Sentences with entities in IOB2. Names are random combinations of syllables, so most names are unseen."""
 
     tags: ClassVar[tuple[str, ...]] = (
         "O",

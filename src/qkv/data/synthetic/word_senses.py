@@ -3,8 +3,8 @@
     we rowed down the river and the old bank was muddy
     he counted the money so the bank raised its rates
 
-The words that decide the sense come before the ambiguous word, so that a causal model can know it at the word, and what
-follows depends on it, so that language modeling alone rewards it. No model sees the sense label.
+The words that decide the sense come before the ambiguous word, so a causal model can know it at the word, and what
+follows depends on it, so language modeling alone rewards it. No model sees the sense label.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class Tokenizer:
     """Text to ids and back.
 
     Control tokens (`<pad>`, `<unk>`, `<s>`, `</s>`, `<mask>`, or the names of BERT and GPT-2) are never read from text:
-    a `</s>` in a text is spelled out like any other, so that no text can end a sequence or begin a second one. Only
+    a `</s>` in a text is spelled out like any other, so no text can end a sequence or begin a second one. Only
     `bos`, `eos` and `control=True` put them in. Markers (`special` in the spec) are read from text and written back.
     """
 

@@ -103,7 +103,7 @@ def _sums(keys: NDArray[np.int64], values: NDArray[np.float64]) -> tuple[NDArray
 
 
 class _Fit:
-    """The parameters and AdaGrad steps. A row of w is (w, b, 1) and one of w̃ is (w̃, 1, b̃), so that their product is a score
+    """The parameters and AdaGrad steps. A row of w is (w, b, 1) and one of w̃ is (w̃, 1, b̃), so their product is a score
     with its biases."""
 
     def __init__(self, words: int, width: int, random: torch.Generator) -> None:

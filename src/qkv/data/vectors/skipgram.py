@@ -36,9 +36,9 @@ _LEAST = 1e-4  # the final share of the learning rate
 class SkipGram(VectorMethod, kind="skipgram"):
     """negatives: noise words for each pair; power: the exponent of their distribution.
     subsample: t. A word of frequency f is kept with probability min(1, √(t/f) + t/f), as in the authors' program (the paper
-               has √(t/f)), before windows are cut, so that these reach further; 0 keeps every word.
+               has √(t/f)), before windows are cut, so these reach further; 0 keeps every word.
 
-    The window of each word is random, 1 … `window`, so that near words have more weight. The learning rate decays linearly.
+    The window of each word is random, 1 … `window`, so near words have more weight. The learning rate decays linearly.
     """
 
     negatives: int = Field(default=5, ge=1)

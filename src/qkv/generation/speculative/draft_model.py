@@ -1,4 +1,4 @@
-"""Proposals by a draft model: a smaller model with the same vocabulary, and a cache of its own."""
+"""Proposals by a draft model: a smaller model with the same vocabulary, and its own cache."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ LONGEST = 32  # tokens of context that are compared to choose among occurrences
 class LookupProposer:
     """Looks up every row in its own text: the source of an encoder–decoder, the prompt, and the new tokens.
 
-    A copy goes on after a rejected token, as if that token had been replaced, unless the newest n-gram occurs elsewhere
+    A copy continues after a rejected token, as if that token had been replaced, unless the newest n-gram occurs elsewhere
     with more of the same context.
     """
 
@@ -61,7 +61,7 @@ class _Text:
         return len(self.tokens) - self.begin
 
     def separate(self) -> None:
-        """End the source; no n-gram goes on from it into the row."""
+        """End the source; no n-gram continues from it into the row."""
         if self.tokens:
             self.tokens.append(-1)
         self.begin = len(self.tokens)

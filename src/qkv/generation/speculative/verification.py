@@ -29,7 +29,7 @@ class Verified:
 
 
 class Randomness:
-    """The random numbers of every row by the place of the token they are for, so that no row depends on another.
+    """The random numbers of every row by the place of the token they are for, so no row depends on another.
 
     `choices` are those of a search without speculation. Tokens that are rejected leave no trace: the numbers of their
     places are used again, and what they were used for before has no influence on the output.

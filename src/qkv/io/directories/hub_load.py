@@ -65,7 +65,7 @@ class Checked:
     origin: Origin
 
     def load(self, device: torch.device, dtype: torch.dtype | None = None, scheme: Scheme | None = None) -> Model:
-        """The model with its weights. Mostly copies numbers, so that other threads can run Python meanwhile."""
+        """The model with its weights. Mostly copies numbers, so other threads can run Python meanwhile."""
         place(
             self.model,
             self.names,
@@ -160,7 +160,7 @@ class _Fit:
 def _fitting(family: Family, config: Mapping[str, Any], weights: WeightFiles, folder: Path) -> tuple[Model, Names]:
     """The model on the meta device, of the class that the weights fit: the one that the configuration names, or one of its
     family that has more, since checkpoints may hold more heads than the class they name. A pooler may be missing, names may
-    lack the prefix, and a head that a configuration calls tied may have numbers of its own, which then count.
+    lack the prefix, and a head that a configuration calls tied may have its own numbers, which then count.
 
     Warns of tensors that the class has and the file lacks (MISSING), and of those outside the model (UNEXPECTED). Raises
     ValueError where without the former, or with the latter, it would be another model.
@@ -212,7 +212,7 @@ def _untied(
     others: list[StoredPlace],
     beside: bool,
 ) -> tuple[Model, Names, Reading]:
-    """The model with a head of its own, where further copies of what is tied are other than what it is tied to.
+    """The model with a separate head, if further copies of a tied tensor differ from it.
 
     Raises ValueError naming one where it isn't a head's.
     """

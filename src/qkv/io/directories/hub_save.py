@@ -151,7 +151,7 @@ def save(
             names, own, config[KEY] = stored.for_hub(model, names)
             state |= own
         sharded.write(folder, names, state, max_shard_size, computed)
-    judges = model.head is not None and model.head.takes_layout  # whole sequences, so that it generates none
+    judges = model.head is not None and model.head.takes_layout  # whole sequences, so it generates none
     if model.decoder is not None and not judges:
         samples = Generation.from_dict(settings).samples
         write_json(folder / GENERATION, generation_file.write(settings, origin.generation or {}, config, samples))

@@ -1,4 +1,4 @@
-"""Lock a run directory, so that only one process trains in it. The system releases the lock when its owner dies."""
+"""Lock a run directory, so only one process trains in it. The system releases the lock when its owner dies."""
 
 from __future__ import annotations
 

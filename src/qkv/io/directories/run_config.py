@@ -95,7 +95,7 @@ def read_imports(folder: Path) -> tuple[list[str], list[str]]:
 def advice_on_imports(names: Sequence[str]) -> str:
     """What to do where a kind is not known because its module has not been imported."""
     if not names:
-        return "; a part of your own has to be defined first: import the module that defines it, then call qkv.load"
+        return "; your own part has to be defined first: import its module, then call qkv.load"
     options = " ".join(f"--import {name}" for name in names)
     listed = ", ".join(names)
     return f"; it uses parts of {listed}: import that first, or give `qkv {options} …`, or qkv.load(…, imports=True)"

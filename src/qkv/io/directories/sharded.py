@@ -64,7 +64,7 @@ def _later(entry: StoredPlace, ours: Mapping[str, Tensor]) -> list[Later]:
 
 
 def split(entries: Iterable[StoredPlace], ours: Mapping[str, Tensor], limit: int) -> Iterable[list[StoredPlace]]:
-    """Split the entries, in order, into groups of at most `limit` bytes; a larger entry gets a group of its own."""
+    """Split the entries, in order, into groups of at most `limit` bytes; a larger entry gets its own group."""
     shard: list[StoredPlace] = []
     room = limit
     for entry in entries:

@@ -96,7 +96,7 @@ def reading(table: Table, answers: Row = ANSWERS) -> Callable[[Transformer], Tab
 
 
 def _untied(table: Table) -> Table:
-    """A table for heads with a matrix of their own: of the two biases in files, `decoder.bias` is the one that is added, and
+    """A table for heads with their own matrix: of the two biases in files, `decoder.bias` is the one that is added, and
     the other is a copy of it only in a tied head."""
     rows = [row for row in table if row.ours == "head.bias"]
     if len(rows) < 2:

@@ -22,7 +22,7 @@ def yolos(
 ) -> Transformer:
     """ViT that predicts a class of `labels`, or none, and a box for each of its `detections`.
 
-    `between` gives every block positions of its own. With proposals "patches", every patch is a detection (`Detector`), and
+    `between` gives every block its own positions. With proposals "patches", every patch is a detection (`Detector`), and
     `detections` has to be 0.
 
     Raises ValueError where there are detection tokens beside the proposals of patches.

@@ -178,7 +178,7 @@ class Family:
     def nearest(self, spec: Transformer) -> tuple[str, dict[str, Any], dict[str, tuple[Any, Any]]]:
         """The class nearest to a spec, the sizes, and the paths at which they still differ (theirs, ours).
 
-        A size that the spec lacks takes the factory's default, so that the missing part shows as a difference.
+        A size that the spec lacks takes the factory's default, so the missing part shows as a difference.
         Raises ValueError or TypeError where there is no such default.
         """
         sizes = {f.size: value for f in self.fields if (value := self._at(spec, f.size)) is not UNSAID}
@@ -292,7 +292,7 @@ def _leaves(node: Any, d_model: int, beside: frozenset[str], path: str = "") -> 
         yield path, list(node) if isinstance(node, tuple) else node
         return
     if isinstance(node, PixelDecoder | MaskTokens):
-        d_model = node.width  # of its own stack
+        d_model = node.width  # of its stack
     for key, value in parts.items():
         if key not in beside:
             yield from _leaves(value, d_model, beside, f"{path}.{key}" if path else key)

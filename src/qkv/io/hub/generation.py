@@ -110,7 +110,7 @@ class Forced:
 
 @dataclass(frozen=True)
 class Banned:
-    """No row goes on to complete one of the sequences of tokens."""
+    """No row continues to complete one of the sequences of tokens."""
 
     words: tuple[tuple[int, ...], ...]
 

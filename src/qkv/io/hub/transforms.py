@@ -33,7 +33,7 @@ class TensorTransform:
 
     @property
     def keeps_rows(self) -> bool:
-        """Whether only whole rows move, so that rows of codes and scales can move so too."""
+        """Whether only whole rows move, so rows of codes and scales can move so too."""
         return type(self) is TensorTransform
 
 

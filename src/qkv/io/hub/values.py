@@ -123,7 +123,7 @@ class Either(ValueKind):
 
 
 class ObjectKind(ValueKind):
-    """A JSON object. Those of its keys that are in `inside` have kinds of their own, and may be null."""
+    """A JSON object. Those of its keys that are in `inside` have their own kinds, and may be null."""
 
     def __init__(self, inside: Mapping[str, ValueKind] | None = None, most: int = 1 << 16) -> None:
         self.inside, self.most = inside or {}, most

@@ -146,7 +146,7 @@ class Ablation(Spec):
 
     @property
     def runs(self) -> list[tuple[str, int]]:
-        """(variant, seed) of every run, all variants with the first seed first, so that a table is early complete."""
+        """(variant, seed) of every run, all variants with the first seed first, so a table is early complete."""
         return [(variant, seed) for seed in self.seeds for variant in self.variants]
 
     def variant(self, folder: str, seed: int | None = None) -> Recipe:

@@ -61,7 +61,7 @@ class RunResult:
 
 @dataclass(frozen=True)
 class StudyRun:
-    """One run to train. `recipe` is its tree in YAML, so that it can be sent to another process."""
+    """One run to train. `recipe` is its tree in YAML, so it can be sent to another process."""
 
     recipe: str
     folder: Path

@@ -73,7 +73,7 @@ def run_ablation(
 
     resume:    continue an interrupted ablation, or add variants and seeds to one; runs that are done are not repeated.
     overwrite: replace the ablation in `out`, which is kept as `.old-NAME` until the new one is finished.
-    jobs:      runs that are trained at once, each in a process of its own with its share of the threads.
+    jobs:      runs that are trained at once, each in a separate process with its share of the threads.
     limit:     seconds that all runs may take, by prediction.
 
     Raises ValueError, before anything is written, if data are missing, if `out` can't be used, or if the prediction exceeds

@@ -16,7 +16,7 @@ from ...runs.inference.run import Run
 from ...runs.inference.text import TextModel
 
 TEXTS, ROUNDS, PREFIX = 64, 7, 200  # texts, times that each is measured, characters of running text
-NEW_TOKENS = 32  # generated for each text by both runs, so that they do the same work
+NEW_TOKENS = 32  # generated for each text by both runs, so they do the same work
 LEAST = 0.15  # seconds that a measurement takes at least
 
 

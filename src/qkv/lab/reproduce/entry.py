@@ -94,7 +94,7 @@ class PublishedResult(Spec):
     steps:       commands of qkv, in order. {out} is the folder of the runs, {NAME} the path of a file of `data`.
     figures:     the numbers to compare.
     differences: every difference of set-up between the publication and ours, a sentence each.
-    ranked:      whether the figures are of one kind, so that their published order is compared with ours.
+    ranked:      whether the figures are of one kind, so their published order is compared with ours.
     minutes:     that the commands take on one thread, about.
     """
 

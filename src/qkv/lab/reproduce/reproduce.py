@@ -79,7 +79,7 @@ def _filled(step: str, files: Mapping[str, Path], out: Path) -> str:
 
 
 def _run(step: str, files: Mapping[str, Path], out: Path, say: Say) -> int:
-    """Run a command of qkv in a process of its own; `> FILE` at its end keeps what it prints. Returns its status."""
+    """Run a command of qkv in a separate process; `> FILE` at its end keeps what it prints. Returns its status."""
     line, _, target = _filled(step, files, out).partition(" > ")
     say(f"$ qkv {line}{f' > {target}' if target else ''}")
     words = [sys.executable, "-m", "qkv", *shlex.split(line)]

@@ -37,8 +37,8 @@ class Outcome:
 
 
 def run_all(rungs: Sequence[Rung], out: Path, device: str, jobs: int, record: Callable[[Rung, Outcome], None]) -> bool:
-    """Train each run in a folder of its own below `out`, `jobs` at a time, and call `record` when it ends. A run that was
-    started before goes on from its last save. Returns whether all came to an end; a Ctrl-C saves and stops."""
+    """Train each run in its own folder below `out`, `jobs` at a time, and call `record` when it ends. A run that was
+    started before continues from its last save. Returns whether all came to an end; a Ctrl-C saves and stops."""
     for rung, outcome in _outcomes(rungs, out, device, jobs):
         if outcome.interrupted:
             return False
@@ -58,7 +58,7 @@ def _train_job(job: tuple[str, Path, str]) -> Outcome:
 
 
 def train_run(recipe: Recipe, folder: Path, device: str) -> Outcome:
-    """Train a run, or go on with it; a finished one is only read."""
+    """Train a run, or continue with it; a finished one is only read."""
     state = RunState.of(folder)
     if state is not RunState.FINISHED:
         try:

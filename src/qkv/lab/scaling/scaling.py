@@ -58,7 +58,7 @@ def scale(
     bootstrap: int = BOOTSTRAP,
     console: Console | None = None,
 ) -> Scaled:
-    """Train the ladder of a study, each run in a folder of its own below `out`, and fit the scaling laws.
+    """Train the ladder of a study, each run in its own folder below `out`, and fit the scaling laws.
 
     jobs:      runs at a time, each with its share of the threads; by default one per thread on a CPU, else 1.
     seconds:   the longest time that the ladder may take by prediction.

@@ -110,7 +110,7 @@ class ScalingStudy(Spec):
             raise ValueError(f"the key {SCALING} of {name} is a mapping with budgets and sizes, not {brief(own)}")
         fields = {**own, **{key: value for key, value in ladder.items() if value is not None}}
         if "budgets" not in fields:
-            raise ValueError(f"the recipe {name} has no budgets of its own; give them as --budgets 1e12,2e12,4e12")
+            raise ValueError(f"the recipe {name} has no budgets; give them as --budgets 1e12,2e12,4e12")
         recipe = {key: value for key, value in data.items() if key not in BESIDE}
         warn_of_overruled(settings, {"": OWN}, "a scaling study, which trains for its budgets of FLOPs,")
         return cls.from_dict({"recipe": recipe, SCALING: fields})

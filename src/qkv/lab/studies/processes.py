@@ -31,7 +31,7 @@ def do_all(
 ) -> Iterator[tuple[Key, Callable[[], Result | None]]]:
     """Yield each key with a function that returns the result of its job, None if it was interrupted.
 
-    jobs:   asked for one by one, each when it can begin, so that it may depend on the results of those before it.
+    jobs:   asked for one by one, each when it can begin, so it may depend on the results of those before it.
     begin:  called with a job that begins.
     number: of jobs at once: with 1 in this process, else in `number` processes with an equal share of the threads each.
 

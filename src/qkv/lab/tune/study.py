@@ -56,7 +56,7 @@ def tune(
     recipe, settings: as on the command line, for the command that trains the best settings.
     resume:    continue an interrupted tuning, or one that is done with more trials.
     overwrite: replace the tuning in `out`, which is kept as `.old-NAME` until the new one is finished.
-    jobs:      trials that are trained at once, each in a process of its own with its share of the threads.
+    jobs:      trials that are trained at once, each in a separate process with its share of the threads.
     limit:     seconds after which no trial begins.
 
     Raises ValueError if Optuna or data are missing, if `out` can't be used, or if no trial could be trained.

@@ -22,7 +22,7 @@ Status = Literal["finished", "pruned", "diverged", "failed"]
 
 @dataclass(frozen=True)
 class TrialJob:
-    """One trial to train: its recipe in YAML, so that it can be sent to another process, and where the study is."""
+    """One trial to train: its recipe in YAML, so it can be sent to another process, and where the study is."""
 
     study: Path
     number: int

@@ -84,7 +84,7 @@ def _show(checks: Sequence[DoctorCheck]) -> None:
 
 
 def _mark(check: DoctorCheck) -> tuple[str, str]:
-    """The sign before a line, and its style. What is optional and not installed has a sign of its own."""
+    """The sign before a line, and its style. What is optional and not installed has its own sign."""
     if check.status == "ok":
         return ("·", "dim") if check.remedy else ("✓", "green")
     return ("!", "yellow") if check.status == "note" else ("✗", "bold red")

@@ -36,7 +36,7 @@ def similarities(a: Attended) -> Step:
     """Scores of the chosen query: the dot product, scaled, with what is added to it or masked."""
     if a.request.score is not None:
         table = listing(a.keys, {"score": a.scores[a.token]}, "scores", by="score")
-        return Step("Scores", "The layer compares query and key by a function of its own.", tables=(table,))
+        return Step("Scores", "The layer compares query and key by its own function.", tables=(table,))
     products = a.k @ a.q[a.token]
     scale, d = a.request.scale, a.k.shape[1]
     columns = {"q · k": products}
@@ -56,7 +56,7 @@ def similarities(a: Attended) -> Step:
             del columns["+ bias"]
     hidden = int(a.masked[a.token].sum())
     if hidden:
-        text += f" {hidden} of {len(a.keys)} keys are masked: their score is −∞, so that their weight is 0."
+        text += f" {hidden} of {len(a.keys)} keys are masked: their score is −∞, so their weight is 0."
     if hidden or a.request.bias is not None or a.request.softcap is not None:
         columns["score"] = final
     by = list(columns)[-1]
@@ -79,7 +79,7 @@ def weights(a: Attended) -> Step:
     exponentials = s.exp() if not len(visible) or visible.abs().max() < 20 else (s - s.max()).exp()
     shifted = bool(len(visible)) and bool(visible.abs().max() >= 20)
     name = "exp(s − max)" if shifted else "exp(s)"
-    text = "Exponentials make the scores positive, and their sum divides them, so that the weights add up to 1."
+    text = "Exponentials make the scores positive, and their sum divides them, so the weights add up to 1."
     if shifted:
         text += " The largest score is subtracted first, which changes nothing but keeps exponentials finite."
     if a.request.sinks is not None:

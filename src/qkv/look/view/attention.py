@@ -24,7 +24,7 @@ class LayerAttention:
     name:     of the module, such as "encoder.blocks.0.attention".
     index:    of the layer among those of its group, from 0.
     heads:    indices of the heads on display.
-    computed: False for pairs that a mask or pattern excludes, so that no weight is computed; None if there are none.
+    computed: False for pairs that a mask or pattern excludes, so no weight is computed; None if there are none.
     request:  what was recorded; None where weights come from several layers (rollout).
     """
 

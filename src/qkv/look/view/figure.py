@@ -25,7 +25,7 @@ from .encode import Arrays, group_json
 from .panels import Panel
 from .score import ScoreBreakdown, score_breakdown
 
-ROOM = 2_700_000  # characters of arrays in a page, so that it has less than 3 MB
+ROOM = 2_700_000  # characters of arrays in a page, so it has less than 3 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +144,7 @@ class Figure:
         )
 
     def _repr_html_(self) -> str:
-        """The page in a frame of its own, so that its style stays apart from the notebook's."""
+        """The page in its own frame, so its style stays apart from the notebook's."""
         return (
             f'<iframe srcdoc="{escape(self.html())}" style="width:100%;height:900px;border:0" '
             f'title="{escape(self.title)}"></iframe>'

@@ -19,7 +19,7 @@ from .sites import Site, select, sites
 class Activations(Mapping[str, Tensor]):
     """Activations of the last pass, by name (`sites`), in the order in which they were computed.
 
-    Scores and weights of attention are computed when they are read, from the recorded queries and keys, so that recording
+    Scores and weights of attention are computed when they are read, from the recorded queries and keys, so recording
     leaves fused kernels in place.
     """
 

@@ -138,7 +138,7 @@ class MultiHeadLinearAttention(KeepsDtype, MultiHeadAttention):
 
 
 CHUNK = 64  # tokens; scores are O(T · CHUNK) and sums O(T · R · E / CHUNK) numbers
-STRIP = 1024  # tokens of a long row at a time, so that intermediate results fit the cache
+STRIP = 1024  # tokens of a long row at a time, so intermediate results fit the cache
 LOW = -1e30  # stands for log 0: its exponential is 0, and differences are finite
 
 

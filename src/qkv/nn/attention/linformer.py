@@ -152,7 +152,7 @@ def _projected(x: Float[Tensor, "B T K W"], projection: Float[Tensor, "K1 R N"],
     """Project x along the length, to (B, R, K, W)."""
     tokens = x.shape[1]
     if layout.start is not None and layout.sequential:
-        columns = projection[..., layout.start : layout.start + tokens]  # fewer than tokens where padding goes on
+        columns = projection[..., layout.start : layout.start + tokens]  # fewer than tokens where padding continues
         return torch.einsum("krt,btkw->brkw", columns.expand(x.shape[2], -1, -1), x[:, : columns.shape[-1]])
     columns = projection[..., layout.positions[..., 0].clamp(min=0)]  # (K1, R, B, T)
     shape = (x.shape[2], -1, x.shape[0], -1)

@@ -238,7 +238,7 @@ class Gaussian(Score, kind="gaussian"):
 
 
 class GaussianModule(KeepsDtype, ScoreModule):
-    """The module of `Gaussian`: `log_sigma` (H, 1) if it is learned; as a logarithm, so that σ stays positive."""
+    """The module of `Gaussian`: `log_sigma` (H, 1) if it is learned; as a logarithm, so σ stays positive."""
 
     def __init__(self, sigma: float, learned: bool, n_heads: int) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """What fits into a memory: the largest batch, the longest text, the deepest and the widest model, in training and decoding.
 
-All sizes are those of `cost.memory` and `cost.kv_cache`; nothing here multiplies by factors of its own.
+All sizes are those of `cost.memory` and `cost.kv_cache`; nothing here multiplies by its own factors.
 """
 
 from __future__ import annotations
@@ -271,9 +271,7 @@ def decoding_memory(spec: Transformer, shape: BatchShape, decoding: Decoding) ->
     for a state of unknown size or one that does not work with the cache."""
     row = cache_bytes(spec, shape.length, decoding.cache, decoding.dtype, shape.source)
     if row is None:
-        raise ValueError(
-            "a layer of this model has a decoding state of its own, whose size with this cache is not known"
-        )
+        raise ValueError("a layer of this model has its own decoding state, whose size with this cache is not known")
     passing = max(4 * spec.vocab_size, prompt_bytes(spec, shape, decoding))
     return weights_bytes(spec, decoding) + shape.rows * (row + passing)
 

@@ -32,7 +32,7 @@ def image_tokens(spec: ModelSpec) -> int | None:
 
 
 def image_batch(spec: ModelSpec, rows: int, length: int = 1) -> Batch:
-    """Make a batch of blank images, with labels of the head's shape, or None for a head without a loss of its own.
+    """Make a batch of blank images, with labels of the head's shape, or None for a head without its own loss.
 
     An encoder–decoder gets a text of `length` tokens for each image.
     """

@@ -11,7 +11,7 @@ def by_rows(x: Tensor) -> Tensor:
 
 
 def check(kernel: str, *tensors: Tensor | None) -> None:
-    """Raise ValueError if a tensor is empty, so that there is no memory to read or write."""
+    """Raise ValueError if a tensor is empty, so there is no memory to read or write."""
     for x in tensors:
         if x is not None and not x.numel():
             shapes = ", ".join(str(tuple(each.shape)) for each in tensors if each is not None)

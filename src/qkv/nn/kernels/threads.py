@@ -1,7 +1,7 @@
 """Set the number of threads that PyTorch computes with on CPUs, without slowing its fused attention.
 
 `torch.set_num_threads` also fixes the number of threads of Intel's MKL in every thread of the pool. From then on the small
-matrix products inside the fused attention function, each of which belongs to one thread, start threads of their own: with
+matrix products inside the fused attention function, each of which belongs to one thread, start their own threads: with
 PyTorch 2.13 attention took three times as long. Where PyTorch runs on GNU's OpenMP and MKL, the number is therefore set in
 OpenMP alone, and in MKL for the calling thread.
 """

@@ -121,7 +121,7 @@ class Cache:
 
     @contextmanager
     def settle(self) -> Iterator[None]:
-        """Promise that the model's weights and hooks stay as they are, so that a step need not check all of them."""
+        """Promise that the model's weights and hooks stay as they are, so a step need not check all of them."""
         before, self.settled = self.settled, True
         try:
             yield

@@ -36,7 +36,7 @@ class EvictingSlotTable(SlotTable):
                 "a cache that evicts by attention takes rows padded on the left, at the first step; move padding"
             )
         if not layout.one_segment:
-            raise ValueError("a cache that evicts by attention holds one document a row; give each a row of its own")
+            raise ValueError("a cache that evicts by attention holds one document a row; give each its own row")
 
     def admit(self, layout: Layout) -> None:
         if self._kept is not None and self.remaining < self._kept.shape[1]:

@@ -70,7 +70,7 @@ class CacheKind(Spec, role="cache"):
 class FullCache(CacheKind, kind="full"):
     """Keys and values in full precision, of all tokens or, in a ring buffer, of those in a layer's window.
 
-    With `ring` false, layers with a window keep all tokens too, so that any number of the newest can be removed.
+    With `ring` false, layers with a window keep all tokens too, so any number of the newest can be removed.
     """
 
     ring: bool = True
@@ -231,7 +231,7 @@ class H2OCache(EvictingCache, kind="h2o"):
 class SnapKVCache(EvictingCache, kind="snapkv"):
     """A prompt compressed to `tokens`: its last `window`, and those to which these attend most (SnapKV, Li et al. 2024).
 
-    Each key-value head keeps its own. Attention is max-pooled over `kernel` neighbors, so that neighbors stay together.
+    Each key-value head keeps its own. Attention is max-pooled over `kernel` neighbors, so neighbors stay together.
     Generated tokens are all kept until the next prompt of the conversation.
     """
 

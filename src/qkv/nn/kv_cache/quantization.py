@@ -68,7 +68,7 @@ def quantize(x: Float[Tensor, "B K S D"], bits: Bits, per: Per, group: int) -> Q
     groups = x.float().unflatten(2, (-1, group))
     axis, top = (3 if per == "channel" else 4), 2**bits - 1
     low, high = groups.amin(axis, keepdim=True), groups.amax(axis, keepdim=True)
-    # Rounded outwards, so that the range still holds every value.
+    # Rounded outwards, so the range still holds every value.
     zero_point = (low - low.abs() * 2**-8).to(SCALE_DTYPE)
     scale = ((high - zero_point.float()) * (1 + 2**-8) / top).clamp(min=1e-30).to(SCALE_DTYPE)
     codes = ((groups - zero_point.float()) / scale.float()).round_().clamp_(0, top)

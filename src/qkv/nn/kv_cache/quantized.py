@@ -102,7 +102,7 @@ class _Side:
         self._refill(residual[:, :, complete * self.group :])
 
     def _refill(self, residual: Tensor) -> None:
-        """Copy into a buffer of its own, since the current step still reads the old one."""
+        """Copy into its own buffer, since the current step still reads the old one."""
         self._buffer = put(None, residual, 0, most=self.group + self.residual)
         self._count = residual.shape[2]
 

@@ -40,7 +40,7 @@ class SinkSlotTable(SlotTable):
                 "a cache of sinks and a window takes rows padded on the left, at the first step; move padding"
             )
         if not layout.one_segment:
-            raise ValueError("a cache of sinks and a window streams one document a row; give each a row of its own")
+            raise ValueError("a cache of sinks and a window streams one document a row; give each its own row")
 
     def admit(self, layout: Layout) -> None:
         slots = 0 if self._kept is None else self._kept.shape[1]

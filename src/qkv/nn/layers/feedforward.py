@@ -34,7 +34,7 @@ def identity(x: Tensor) -> Tensor:
     return x
 
 
-# Named functions, so that models can be pickled.
+# Named functions, so models can be pickled.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": gelu,

@@ -76,7 +76,7 @@ def _runs(ends: Tensor) -> list[tuple[int, int, int]]:
 
 @operator("grouped_products")
 def _products(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
-    """Multiply in the dtype of x. Weights of another dtype are cast expert by expert, so that each copy is still in the
+    """Multiply in the dtype of x. Weights of another dtype are cast expert by expert, so each copy is still in the
     processor's cache when it is multiplied."""
     out = x.new_empty(len(x), weight.shape[1])
     narrow = None if weight.dtype == x.dtype else torch.empty_like(weight[0], dtype=x.dtype)

@@ -41,10 +41,10 @@ class LoRA(Adapter, kind="lora"):
 
     layers:          names of linear layers, as shell patterns: `*.attention.[qv]`, `decoder.*`.
     dropout:         of the input of A, in training.
-    rank_stabilized: s = alpha / √rank, so that large ranks learn as fast as small ones.
+    rank_stabilized: s = alpha / √rank, so large ranks learn as fast as small ones.
     train:           names of other parameters to train, as shell patterns: `*.norm.*`, `*.embedding.weight`.
 
-    A is initialized uniformly in ±1/√d_in and B to 0, so that the adapted model computes the same as before at first.
+    A is initialized uniformly in ±1/√d_in and B to 0, so the adapted model computes the same as before at first.
     """
 
     rank: int = Field(default=8, gt=0)

@@ -191,7 +191,7 @@ def _to_gradients(x: Tensor, target: Tensor, smoothing: float, z_loss: float, gr
     """Return the sums of loss and nll over rows of logits `x`, and replace x by d loss / d logits in place.
 
     With log p = x − log Z it is p · (1 + 2ζ log Z) − (1 − ε) onehot − ε/V. A CPU processes as many rows at a time as its
-    cache holds, so that logits are read from memory once and written once, in their own dtype.
+    cache holds, so logits are read from memory once and written once, in their own dtype.
     """
     n, vocab = x.shape
     wide = torch.promote_types(x.dtype, torch.float32)

@@ -12,7 +12,7 @@ from .linear import Linear
 from .lora import LoRALinear
 from .quantized import QuantizedMatrix
 
-DAMPING = 1e-3  # of the mean variance, added to the variance of each input, so that rare directions count a little
+DAMPING = 1e-3  # of the mean variance, added to the variance of each input, so rare directions count a little
 
 
 class AttentionRanks(Spec):

@@ -1,6 +1,6 @@
 """Dispatch tokens to the experts of an MoE layer, sorted by expert, and combine the results.
 
-N tokens choose k experts each. The c-th choice of token t has number c · N + t, so that all first choices come first.
+N tokens choose k experts each. The c-th choice of token t has number c · N + t, so all first choices come first.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Block(Spec, kind="block"):
         if self.shared_norm and not isinstance(self.placement, Parallel):
             raise ValueError("shared_norm belongs to placement='parallel', where one norm can serve both branches")
         if self.attention_norm is not None and isinstance(self.placement, Norms):
-            raise ValueError("placement='norms' has norms of its own; give them there, or leave out attention_norm")
+            raise ValueError("placement='norms' has its own norms; give them there, or leave out attention_norm")
         if isinstance(self.placement, Reversible) and isinstance(self.feedforward, moe.MixtureOfExperts):
             raise ValueError(
                 "a reversible block recomputes activations up to rounding, and the router might then choose other experts; "

@@ -193,7 +193,7 @@ class Draws:
 
 
 def _drawn_as(path: str) -> str:
-    """Return the name that seeds a parameter's draws. It stays the same when a parameter is renamed, so that a seed keeps
+    """Return the name that seeds a parameter's draws. It stays the same when a parameter is renamed, so a seed keeps
     giving the same model."""
     for now, before in (
         ("classification_head.dense.", "pooler.dense."),

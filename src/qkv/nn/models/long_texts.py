@@ -25,7 +25,7 @@ def has_global_tokens(stack: Stack) -> bool:
 
 
 def reads_unpadded(model: AnyModel) -> bool:
-    """Whether a model's output for a row depends on its padding, so that batches must hold rows of one length: BigBird's
+    """Whether a model's output for a row depends on its padding, so batches must hold rows of one length: BigBird's
     last block attends to all tokens, and where it begins depends on the width of rows."""
     return _has_attention(model, BlockSparseAttention)
 

@@ -56,7 +56,7 @@ def _reached(block: ReversibleBlock, run: Pass) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class _RandomState:
-    """State of the random generators, so that a recomputed branch draws the same numbers."""
+    """State of the random generators, so a recomputed branch draws the same numbers."""
 
     host: Tensor
     devices: list[int]

@@ -39,7 +39,7 @@ Recompute = Literal["none", "alternate", "blocks"]
 class Stack(Spec, kind="stack"):
     """Blocks over embedded tokens. `position` is the scheme of every block that has none of its own (`Block.position`).
 
-    `order` is the index of each layer's block, so that layers may share parameters: one block and the order [0, 0, 0, 0]
+    `order` is the index of each layer's block, so layers may share parameters: one block and the order [0, 0, 0, 0]
     is ALBERT or a Universal Transformer of 4 layers. By default each block is a layer.
 
     `drop_path` p is stochastic depth that grows with depth: p · l/L for the l-th of L blocks (Huang et al. 2016).
@@ -259,7 +259,7 @@ def _check_heads(spec: Stack, scheme: Position, position: PositionModule, d_mode
     if biases and unbiased is not None:
         raise ValueError(
             f"{name}.position {brief(scheme)} is added to the scores of token pairs, which {unbiased.kind} does not have; "
-            "take none, sinusoidal, learned or rotary positions (or set `adds_bias = True` in a mixer of your own whose "
+            "take none, sinusoidal, learned or rotary positions (or set `adds_bias = True` in your own mixer whose "
             "module adds run.bias)"
         )
 

@@ -404,7 +404,7 @@ class TransformerModel(nn.Module):
 
         `capacity`: how many tokens to make room for at the start; caches grow by themselves.
         `cache`: how keys and values are kept (`kv_cache.kinds`), a kind or its JSON form, such as "int8"; full by default.
-        `prefix`: a cache with one row, a common beginning: all `batch_size` rows go on from there. It stays as it is;
+        `prefix`: a cache with one row, a common beginning: all `batch_size` rows continue from there. It stays as it is;
         rows and cache share its pages where it has pages.
 
         Raises ValueError where a layer can't keep what it remembers in that form.
@@ -444,7 +444,7 @@ class TransformerModel(nn.Module):
         several = prefix.batch_size != 1
         if several or more:
             given = f"one of {prefix.batch_size} rows" if several else "a source or another cache beside it"
-            raise ValueError(f"a prefix is a cache of one row, which rows go on from as it is, and this has {given}")
+            raise ValueError(f"a prefix is a cache of one row, which rows continue from as it is, and this has {given}")
         return prefix.fork(torch.zeros(rows, dtype=torch.int64, device=prefix.device))
 
     def step(
@@ -458,7 +458,7 @@ class TransformerModel(nn.Module):
         """Feed the next T tokens of every row: logits of the last column (B, V), or of all (B, T, V).
 
         With `layers`, only that many run before the head; remove the tokens (`Cache.rewind`) before a step of all layers.
-        Without a layout each row goes on at its own next position. Prompts of unequal length are padded on the left.
+        Without a layout each row continues at its own next position. Prompts of unequal length are padded on the left.
         """
         assert self.decoder is not None
         if self.head is None or self.head.takes_layout:

@@ -1,4 +1,4 @@
-"""Parameters without numbers: `Unfilled` fills new memory with NaN, so that parameters which still hold NaN were not
+"""Parameters without numbers: `Unfilled` fills new memory with NaN, so parameters which still hold NaN were not
 initialized; `without_parameters` makes those that are to be loaded on the meta device, beside real buffers, and `Outlining`
 those that are to be initialized later."""
 
@@ -48,7 +48,7 @@ class Outlining(TorchDispatchMode):
     their module fills before it registers them. Memory that nothing is written to is not touched.
 
     late: whether a module writes to a parameter after it registers it, fills a part of one, or computes with one that has no
-    numbers, so that its numbers are lost.
+    numbers, so its numbers are lost.
     """
 
     late = False

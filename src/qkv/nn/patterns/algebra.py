@@ -59,7 +59,7 @@ class Pattern(Spec, role="pattern"):
 
     @property
     def positional(self) -> bool:
-        """Whether the rule depends on positions, so that queries and keys of unequal length need layouts."""
+        """Whether the rule depends on positions, so queries and keys of unequal length need layouts."""
         return True
 
     @property
@@ -88,7 +88,7 @@ class Pattern(Spec, role="pattern"):
 
     def regroup(self) -> tuple[tuple[int, Pattern], ...] | None:
         """Disjoint parts (d, rule) of this rule; None if it has no gaps. `rule` is about positions of one residue mod d,
-        renumbered as ⌊position / d⌋, so that every d-th token becomes a neighbor."""
+        renumbered as ⌊position / d⌋, so every d-th token becomes a neighbor."""
         return None
 
     def subsampled(self, d: int) -> Pattern | None:

@@ -1,6 +1,6 @@
 """BigBird's attention pattern (Zaheer et al. 2020): neighboring blocks, the first and the last block, and random blocks.
 
-Random blocks are drawn exactly as `transformers` draws them, so that its checkpoints work here. The layer is
+Random blocks are drawn exactly as `transformers` draws them, so its checkpoints work here. The layer is
 `attention.bigbird`.
 """
 

@@ -98,7 +98,7 @@ class Neighborhood(OnGrid, kind="neighborhood"):
     @classmethod
     def _has_a_center(cls, size: int) -> int:
         if size % 2 == 0:
-            raise ValueError(f"the size of a neighborhood must be odd, so that it has a center, not {size}")
+            raise ValueError(f"the size of a neighborhood must be odd, so it has a center, not {size}")
         return size
 
     def near(self, rows: Tensor, columns: Tensor, row: Tensor, column: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ class Sinusoidal(Position, kind="sinusoidal"):
 
     `arrangement` "interleaved" alternates sines and cosines as the paper writes it, "concatenated" puts all sines first
     (tensor2tensor, Marian). With `rates` "tensor2tensor" the exponent is −i/(d/2 − 1) instead of −2i/d, as in the paper's
-    code, so that the slowest wave is exactly `base` times the fastest. `offset` is added to every position.
+    code, so the slowest wave is exactly `base` times the fastest. `offset` is added to every position.
     """
 
     base: float = Field(default=10000.0, gt=1)

@@ -63,7 +63,7 @@ class Position(Spec, role="position"):
 
     def tensors_of_heads(self, tensors: tuple[Tensor, ...], heads: Sequence[int]) -> tuple[Tensor, ...]:
         """Return `tensors` for some of the heads. Raises ValueError by default: heads can't be removed then."""
-        raise ValueError(f"the position bias of {self.kind} has no part for each head, so that none can be removed")
+        raise ValueError(f"the position bias of {self.kind} has no part for each head, so none can be removed")
 
     @property
     def has_bias_grad(self) -> bool:

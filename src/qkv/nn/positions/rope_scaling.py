@@ -96,7 +96,7 @@ class NTK(Scaling, kind="ntk"):
 class DynamicNTK(Scaling, kind="dynamic"):
     """base′ = base · (s · n/L − (s − 1))^(R/(R−2)) at a length n > L, else base (emozilla 2023).
 
-    n is the length of each row or packed document, so that none depends on the others of its batch. Texts may be longer
+    n is the length of each row or packed document, so none depends on the others of its batch. Texts may be longer
     than the model's `max_positions`.
     """
 

@@ -16,7 +16,7 @@ from .rope_scaling import NoScaling, Scaling, Turn
 
 
 class Rotary(Position, kind="rotary"):
-    """Rotate pairs of coordinates by p · base^(−2i/R), so that scores depend on distance only (Su et al. 2021, RoFormer).
+    """Rotate pairs of coordinates by p · base^(−2i/R), so scores depend on distance only (Su et al. 2021, RoFormer).
 
     The first R = `fraction` · d_head coordinates are rotated. `pairs` "half" pairs coordinate i with i + R/2 (NeoX,
     Llama in the Hub's layout), "interleaved" pairs 2i with 2i + 1 (the paper, GPT-J). `scaling` changes the rates for

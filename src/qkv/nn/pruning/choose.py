@@ -41,7 +41,7 @@ def groups(layer: AttentionLayer) -> list[range]:
 
 
 def least_neurons(importance: Mapping[str, Tensor], share: float) -> dict[str, list[int]]:
-    """Return the least important neurons: the same `share` of each layer, so that layers stay alike; one is always kept."""
+    """Return the least important neurons: the same `share` of each layer, so layers stay alike; one is always kept."""
     return {
         name: sorted(values.argsort()[: min(math.floor(share * len(values) + 0.5), len(values) - 1)].tolist())
         for name, values in importance.items()

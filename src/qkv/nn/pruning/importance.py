@@ -48,7 +48,7 @@ def gradient_importance(
 
 
 def normalized(importance: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Divide the importance of each layer by its ℓ₂ norm, so that layers can be compared (§4.1)."""
+    """Divide the importance of each layer by its ℓ₂ norm, so layers can be compared (§4.1)."""
     return {layer: value / value.norm().clamp(min=1e-12) for layer, value in importance.items()}
 
 

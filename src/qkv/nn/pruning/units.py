@@ -69,7 +69,7 @@ def feedforward_layers(model: nn.Module) -> dict[str, int]:
 
 
 def spec_of(model: nn.Module) -> Transformer:
-    """The spec of a Transformer whose layers have blocks of their own. Raises ValueError for any other model."""
+    """The spec of a Transformer whose layers have their own blocks. Raises ValueError for any other model."""
     if not isinstance(model, TransformerModel):
         raise ValueError(
             f"heads, neurons and layers are removed from Transformers; this model is a {type(model).__name__}"
@@ -77,7 +77,7 @@ def spec_of(model: nn.Module) -> Transformer:
     check_not_quantized(model, "pruning")
     for name, stack in model.spec.stacks():
         if stack.order is not None:
-            raise ValueError(f"the layers of the {name} share blocks, so that a part of one can't be removed")
+            raise ValueError(f"the layers of the {name} share blocks, so a part of one can't be removed")
     return model.spec
 
 

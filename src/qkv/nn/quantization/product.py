@@ -23,7 +23,7 @@ from .formats import Packed, format_of
 from .formats.fp8 import LARGEST, NUMBERS
 from .scheme import Activations
 
-PIECE = 1 << 20  # weights that are dequantized at a time, so that they are multiplied while the cache holds them
+PIECE = 1 << 20  # weights that are dequantized at a time, so they are multiplied while the cache holds them
 
 
 def product(x: Tensor, matrix: Packed, bias: Tensor | None = None, activations: Activations = "none") -> Tensor:

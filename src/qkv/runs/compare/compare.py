@@ -55,7 +55,7 @@ def compare(
     device: str | torch.device = "auto",
     console: Console | None = None,
 ) -> Compared:
-    """Train each variant into a folder of its own below `out`, and write `comparison.json` and `report.html` there.
+    """Train each variant into its own folder below `out`, and write `comparison.json` and `report.html` there.
 
     resume:    continue an interrupted comparison; finished variants are not trained again.
     overwrite: replace the comparison in `out`, which is kept as `.old-NAME` until the new one is finished.

@@ -42,7 +42,7 @@ class VariantCosts:
 
 
 def costs(runs: Mapping[str, Run], rounds: int = _ROUNDS) -> dict[str, VariantCosts]:
-    """Measure trained variants on this machine, all of them in every round, so that disturbances affect them alike."""
+    """Measure trained variants on this machine, all of them in every round, so disturbances affect them alike."""
     batches = {name: _longest(run) for name, run in runs.items()}
     kept = {name: _kept(run, batches[name]) for name, run in runs.items()}
     times: dict[str, list[float]] = {name: [] for name in runs}

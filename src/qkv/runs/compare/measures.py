@@ -20,7 +20,7 @@ Curve = list[tuple[float, float]]
 class Measure(Spec, role="measure"):
     """Measures a curve of a trained run. `x` and `y` name its axes; x is drawn on a logarithmic axis if `doubling`.
 
-    beside: more measures of the same runs, each with a chart of its own.
+    beside: more measures of the same runs, each with its own chart.
     """
 
     title: ClassVar[str]

@@ -109,7 +109,7 @@ class Evaluator:
     """Evaluates models on the splits of a source. The result depends only on the model and these settings.
 
     Several `ranks`, each of which has the whole model, divide batches and prompts among them and get the same result.
-    Metrics of tasks that run the model in a way of their own are computed by every rank.
+    Metrics of tasks that run the model in a special way are computed by every rank.
     """
 
     source: Source

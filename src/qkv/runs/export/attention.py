@@ -1,7 +1,7 @@
 """Attention in a traced graph: products of matrices or PyTorch's fused function, with one additive mask for all layers.
 
 softmax(scale · QKᵀ + bias) V, as `qkv.nn.attention.attend.attend` computes it, without what a graph can't hold: choosing a
-backend by shapes and reading facts on the host. The mask is finite, so that rows of padding are numbers and never NaN;
+backend by shapes and reading facts on the host. The mask is finite, so rows of padding are numbers and never NaN;
 what they hold means nothing.
 """
 

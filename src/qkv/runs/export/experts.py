@@ -47,7 +47,7 @@ def sharing_weights(model: Model) -> Model:
 
 
 class TracedMixture(nn.Module):
-    """A `Mixture` whose experts are matrices of their own."""
+    """A `Mixture` whose experts are separate matrices."""
 
     takes_pass = True
 

@@ -110,7 +110,7 @@ def _described(spec: Transformer, origin: Origin | None) -> tuple[dict[str, Any]
 
 
 def _warn_of_windows(spec: Transformer, metadata: dict[str, Any]) -> None:
-    """Warn where the context became shorter, so that no sliding window is."""
+    """Warn where the context became shorter, so no sliding window is."""
     context = metadata.get("context_length")
     if context is not None and spec.max_positions is not None and context < spec.max_positions:
         warnings.warn(
@@ -219,7 +219,7 @@ def _maker(
 def _check_read_back(
     architecture: Architecture, family: Family, metadata: dict[str, Any], config: dict[str, Any], tensors: list[Written]
 ) -> None:
-    """Check that what is written describes the same model, so that no setting is lost that llama.cpp has no key for."""
+    """Check that what is written describes the same model, so no setting is lost that llama.cpp has no key for."""
     prefix = f"{architecture.name}."
     inside = {key.removeprefix(prefix): value for key, value in metadata.items()}
     names = {tensor.name: tensor for tensor in tensors}

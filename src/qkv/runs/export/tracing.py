@@ -14,7 +14,7 @@ from .graphs import TOTAL, Graph
 
 @torch.no_grad()
 def traced(graph: Graph) -> torch.export.ExportedProgram:
-    """The program of a graph. `total_sequence_length` is the sum of past and new tokens, so it has no name of its own."""
+    """The program of a graph. `total_sequence_length` is the sum of past and new tokens, so it needs no name."""
     names: dict[str, Any] = {TOTAL: torch.export.Dim.AUTO}
 
     def dim(name: str) -> Any:

@@ -58,7 +58,7 @@ def assistant(run: LoadedModel, draft: LoadedModel | None = None) -> Assistant:
             f"{run.name} is {kind_of(run)}, and only a language model replies to conversations; {advice(run)}"
         )
     try:
-        text.tokenizer.chat  # noqa: B018  (built here, so that an error names the run)
+        text.tokenizer.chat  # noqa: B018  (built here, so an error names the run)
     except ValueError as error:
         raise ValueError(f"{run.name}: {error}") from None
     return Assistant(text.model, text.tokenizer, "answer", text.ids, text.draft)

@@ -27,7 +27,7 @@ class LoadedModel:
     """A trained model with everything that inference needs.
 
     model:      in evaluation mode.
-    tokenizer:  the one that it was trained with; None if the directory has none, so that the model takes and gives ids.
+    tokenizer:  the one that it was trained with; None if the directory has none, so the model takes and gives ids.
     generation: the default settings of generation.
     task:       what the model does with a text, see `Use`; by default what its stacks are for.
     recipe:     the recipe of its training; None if the directory has no `recipe.yaml`.

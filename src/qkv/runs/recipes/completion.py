@@ -1,6 +1,6 @@
 """Completion of `KEY=VALUE` settings in a shell: the keys of a recipe, and the values of those with few.
 
-A shell waits for each answer, so that this module doesn't import the parts that it names: their fields are in
+A shell waits for each answer, so this module doesn't import the parts that it names: their fields are in
 `completion.json`. After a change to fields or kinds, write it again with `python -m qkv.runs.recipes.completion`.
 """
 
@@ -26,7 +26,7 @@ Fields = dict[str, Field]
 
 
 def complete(recipe: str, settings: Iterable[str], incomplete: str) -> list[str]:
-    """The keys, or the values after `=`, with which a setting may go on.
+    """The keys, or the values after `=`, with which a setting may continue.
 
     recipe:   the recipe, YAML file, run directory or preset that the settings change.
     settings: those that are there already; `data.kind=images` decides which keys `data` has.

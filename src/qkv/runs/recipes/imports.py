@@ -81,7 +81,7 @@ def import_module(name: str) -> str:
         if not _same_file(other, name):
             raise ValueError(f"{name} can't be imported: the module {path.stem} is {other}; rename the file")
     folder = _folder(name)
-    if folder not in sys.path:  # last, so that it hides nothing; worker processes inherit it
+    if folder not in sys.path:  # last, so it hides nothing; worker processes inherit it
         sys.path.append(folder)
         ADDED_PATHS.add(folder)
     try:

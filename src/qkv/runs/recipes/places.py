@@ -1,7 +1,7 @@
 """Make the paths in a recipe absolute.
 
 In a recipe file, paths are relative to that file; in settings, to the current directory. The recipe of a run has absolute
-paths, so that the run can be used from anywhere.
+paths, so the run can be used from anywhere.
 """
 
 from __future__ import annotations

@@ -297,8 +297,8 @@ def _pooling_last(head: Head | None, spec: Transformer) -> Head | None:
 
 
 def _without_defaults(spec: Spec, tree: dict[str, Any]) -> dict[str, Any]:
-    """A spec's tree with only the fields that were given, so that `resolve_data` can fill in the others from new data."""
-    if tree.keys() - {"kind"} != type(spec).model_fields.keys():  # a form of its own, as that of `ModelChoice`
+    """A spec's tree with only the fields that were given, so `resolve_data` can fill in the others from new data."""
+    if tree.keys() - {"kind"} != type(spec).model_fields.keys():  # a special form, as that of `ModelChoice`
         return tree
     explicit = {key: value for key, value in tree.items() if key == "kind" or key in spec.model_fields_set}
     parts = {key: value for key in explicit if isinstance(value := getattr(spec, key), Spec)}

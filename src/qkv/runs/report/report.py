@@ -146,7 +146,7 @@ def _curves(series: Iterable[Series]) -> list[Series]:
 
 
 def _far_apart(lines: Sequence[Series]) -> bool:
-    """Whether the smallest value is less than half of the largest, so that an axis from 0 keeps the lines apart."""
+    """Whether the smallest value is less than half of the largest, so an axis from 0 keeps the lines apart."""
     return min(_values(lines), default=0) < 0.5 * max(_values(lines), default=0)
 
 

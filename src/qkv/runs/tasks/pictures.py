@@ -120,7 +120,7 @@ class PictureTask(Task):
 
 
 class SceneTask(PictureTask):
-    """Base class of tasks whose labels are places in the picture, so that augmentation moves both.
+    """Base class of tasks whose labels are places in the picture, so augmentation moves both.
 
     crops: how many crops of a training picture an epoch shows.
     flip:  mirror training pictures left to right at random.

@@ -37,7 +37,7 @@ class Framings(Item):
 
     @property
     def lengths(self) -> tuple[int, int]:
-        """Slots of the rows, padded to the longest, so that no batch exceeds its size."""
+        """Slots of the rows, padded to the longest, so no batch exceeds its size."""
         return len(self.rows) * max(len(row.ids) for row in self.rows), 0
 
 

@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 
 
 def adopt(training: Training, saved: Training) -> Training:
-    """Replace `auto` by what the saved settings of a resumed training chose, so that its steps stay the same."""
+    """Replace `auto` by what the saved settings of a resumed training chose, so its steps stay the same."""
     names = ("precision", "compile")
     return training.replace({name: getattr(saved, name) for name in names if getattr(training, name) == "auto"})
 
@@ -101,5 +101,5 @@ class Chooser:
     def estimate(self, training: Training) -> str:
         """A sentence with the expected speed and duration of training."""
         rate, duration = self.shape.tokens / self.batch_seconds(training), self.seconds(training)
-        total = f", so that training takes about {span(duration)} without evaluations" if duration else ""
+        total = f", so training takes about {span(duration)} without evaluations" if duration else ""
         return f"Estimate: roughly {float(f'{rate:.1g}'):,.0f} tokens/s{total}; the measured speed follows."

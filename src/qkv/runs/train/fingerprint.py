@@ -1,4 +1,4 @@
-"""Checksums of the data and the tokenizer, so that a resumed training notices changes."""
+"""Checksums of the data and the tokenizer, so a resumed training notices changes."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def chosen(prepared: Prepared, console: Console) -> Prepared:
 
 
 def tell(console: Console, text: str) -> None:
-    with suppress(OSError):  # if the terminal was closed, training goes on
+    with suppress(OSError):  # if the terminal was closed, training continues
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 

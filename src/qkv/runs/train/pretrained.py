@@ -44,7 +44,7 @@ def tokenizer_of(name: str, special: Sequence[str] = (), spec: TokenizerSpec | N
     """Load the tokenizer of a directory and add the special tokens that the data need. If it has no chat template, it gets
     the recipe's template and special tokens. Raises ValueError if the directory has no tokenizer.
 
-    For an encoder–decoder of another library, the tokenizer also gets the decoder's start token, so that training on pairs
+    For an encoder–decoder of another library, the tokenizer also gets the decoder's start token, so training on pairs
     surrounds texts with the same tokens as pretraining did.
     """
     folder = locate(name)

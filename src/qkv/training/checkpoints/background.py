@@ -1,4 +1,4 @@
-"""Asynchronous checkpoints: a thread writes copies of the tensors while training goes on.
+"""Asynchronous checkpoints: a thread writes copies of the tensors while training continues.
 
 The copies, a snapshot on the host, need as much memory as the checkpoint has bytes, until the files are written. As the
 manifest of a checkpoint is written last, by `Checkpoints.finish`, a crash before it leaves the previous checkpoint.

@@ -61,7 +61,7 @@ class Checkpoints:
     A `temporary` checkpoint, saved because of an interruption, lasts until the next save and replaces no other: a resumed
     training keeps the same checkpoints as an uninterrupted one.
 
-    With several `ranks`, all of which see the same disk, each writes files of its own; the rest is done by rank 0.
+    With several `ranks`, all of which see the same disk, each writes its own files; the rest is done by rank 0.
     """
 
     def __init__(self, root: Path, keep: int = 3, ranks: Ranks = ALONE) -> None:
@@ -94,7 +94,7 @@ class Checkpoints:
         return None
 
     def set_aside(self, damaged: Path) -> Path:
-        """Rename a damaged checkpoint, so that it is ignored but its files can still be inspected."""
+        """Rename a damaged checkpoint, so it is ignored but its files can still be inspected."""
         aside = self.root / f"damaged-{damaged.name}"
         if aside.exists():
             atomic.remove_folder(aside)

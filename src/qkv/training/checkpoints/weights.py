@@ -49,7 +49,7 @@ def local(tensor: Tensor) -> Tensor:
 
 @torch.no_grad()
 def load_model(model: nn.Module, tensors: Parts, where: str = "the weights") -> None:
-    """Copy tensors into the model in place, so that tied parameters stay tied.
+    """Copy tensors into the model in place, so tied parameters stay tied.
 
     Raises ValueError where a name or a shape doesn't fit, before anything is changed.
     """
@@ -105,7 +105,7 @@ def _kept(mine: Tensors, name: str) -> str:
 
 
 def _load_unmade(optimizer: torch.optim.Optimizer, tensors: Parts, where: str) -> None:
-    """The same for an optimizer that makes its state at its first step, so that only weights can be compared."""
+    """The same for an optimizer that makes its state at its first step, so only weights can be compared."""
     names = {name: i for i, (name, _) in enumerate(_named(optimizer))}
     shapes = {name: parameter.shape for name, parameter in _named(optimizer)}
     states: dict[int, dict[str, Tensor]] = {}

@@ -16,7 +16,7 @@ Totals = Mapping[str, int] | Mapping[str, Tensor]
 
 
 def over_labels(terms: Terms, counts: dict[str, int]) -> Terms:
-    """One batch's terms. Those without a count of their own that count as many as `loss` does are divided by its total."""
+    """One batch's terms. Those without their own count that count as many as `loss` does are divided by its total."""
     labels = counts.get("loss")
     return {
         name: replace(term, over="loss") if term.over is None and name not in counts and term.count == labels else term

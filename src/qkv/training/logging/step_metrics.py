@@ -32,7 +32,7 @@ class StepRecord:
 class StepMetrics:
     """Holds the steps' numbers on the device until `settle`, then on the host until `line` sums them up.
 
-    The sums survive in checkpoints, so that a resumed run logs what an uninterrupted one would. The times do not: the
+    The sums survive in checkpoints, so a resumed run logs what an uninterrupted one would. The times do not: the
     throughput after a resume counts only what this process did.
     """
 

@@ -34,9 +34,9 @@ def read_wandb(value: Any) -> Any:
 
 
 class WandBoard:
-    """A run of Weights & Biases. Its id is kept in the run's folder, so that a resumed run goes on in it.
+    """A run of Weights & Biases. Its id is kept in the run's folder, so a resumed run continues in it.
 
-    Steps are a value of their own there, not W&B's counter, which would refuse the steps that a resumed run repeats.
+    Steps are a separate value there, not W&B's counter, which would refuse the steps that a resumed run repeats.
     """
 
     def __init__(self, spec: WandB, folder: Path, config: Mapping[str, Any], after: int = 0) -> None:

@@ -16,7 +16,7 @@ from .dynamic_quantization import dequantize, quantize
 from .parameter_groups import embedding_parameters
 from .state import Combined, Group, Stateful, counter, shrink
 
-# How many numbers are unpacked at once, so that little memory is needed beside the state: as many as a CPU's cache holds,
+# How many numbers are unpacked at once, so little memory is needed beside the state: as many as a CPU's cache holds,
 # on other devices enough to keep them busy.
 CHUNKS = {"cpu": 2**16, "other": 2**24}
 

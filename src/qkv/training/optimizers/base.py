@@ -32,7 +32,7 @@ class Optimizer(Spec, role="optimizer"):
     rates:            {pattern: factor} on the learning rate of the parameters whose names match; several multiply.
     freeze:           patterns of parameters that don't move.
 
-    elementwise: whether each number of a parameter moves by its own gradient alone, so that a part of a parameter can be
+    elementwise: whether each number of a parameter moves by its own gradient alone, so a part of a parameter can be
                  updated by itself.
     state_bytes: bytes of state of a number in a matrix of a layer, and of one in a table, as far as they depend on the size.
     tuned_lr: the default lr where a trained model of 768 dimensions is trained on, see `tuning`.

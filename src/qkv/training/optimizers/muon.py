@@ -29,7 +29,7 @@ class Muon(Optimizer, kind="muon"):
     heads, PyTorch's convolutions, norms and biases are moved by AdamW, with `betas` and `eps`. Our own
     (`layers.convolution`) are matrices, as in the authors' code.
 
-    scale: "rms" is s = 0.2 · √max(m, n), by which updates are as large as AdamW's usually are, so that one lr and one
+    scale: "rms" is s = 0.2 · √max(m, n), by which updates are as large as AdamW's usually are, so one lr and one
            weight decay serve both (Liu et al. 2025); "original" is s = √max(1, m/n), for lr near 0.02.
     adamw_lr: AdamW's own learning rate; lr where None.
 

@@ -44,20 +44,20 @@ class Schedule(Spec, role="schedule"):
         if steps >= self.warmup:
             return None
         return (
-            f"the run ended at step {steps:,}, inside its warm-up of {self.warmup:,} steps, so that the learning rate never "
+            f"the run ended at step {steps:,}, inside its warm-up of {self.warmup:,} steps, so the learning rate never "
             "reached its peak; shorten schedule.warmup or train longer"
         )
 
     def remark(self, max_steps: int | None, paced: bool = False) -> str | None:
         """A note on the schedule of a training of this length, before it starts, or None.
 
-        paced: the length also depends on time or epochs, so that the schedule follows the pace, see the module's head.
+        paced: the length also depends on time or epochs, so the schedule follows the pace, see the module's head.
         """
         if max_steps is None or self.warmup < max_steps:
             return None
         return (
             f"the learning rate rises for {self.warmup:,} steps and the run ends after {max_steps:,}, "
-            "so that it never reaches its peak; a full run needs a shorter schedule.warmup or more max_steps"
+            "so it never reaches its peak; a full run needs a shorter schedule.warmup or more max_steps"
         )
 
 
@@ -68,7 +68,7 @@ class Constant(Schedule, kind="constant"):
 class InverseSquareRoot(Schedule, kind="inverse-square-root"):
     """The Transformer paper's schedule (Vaswani et al. 2017, equation 3), often called Noam.
 
-    With w = warmup, in its peak form the factor is min(step / w, √(w / step)): 1 at the end of the warm-up, so that the
+    With w = warmup, in its peak form the factor is min(step / w, √(w / step)): 1 at the end of the warm-up, so the
     optimizer's `lr` is the peak. With `d_model` given it is the paper's d_model^−0.5 · min(step^−0.5, step · w^−1.5),
     and `lr` is a scale on it (the paper's is 1). The two agree for lr_peak = lr_scale · (d_model · w)^−0.5.
     """
@@ -131,7 +131,7 @@ class Decay(Schedule):
 
     def check(self, max_steps: int | None, max_time: float | None, max_epochs: int | None = None) -> None:
         if self.unit == "time" and self.steps is not None:
-            raise ValueError(f"the schedule {self.kind!r} falls by time, so that its steps={self.steps} say nothing")
+            raise ValueError(f"the schedule {self.kind!r} falls by time, so its steps={self.steps} say nothing")
         if self.unit == "steps" and self.steps is None and max_steps is None and max_epochs is None:
             raise ValueError(
                 f"the schedule {self.kind!r} falls until the last step and has to know it: set max_steps, max_epochs or "
@@ -142,7 +142,7 @@ class Decay(Schedule):
         if self.steps is not None and self.final_ratio == 0.0 and (max_steps is None or self.steps < max_steps):
             end = "without a set end" if max_steps is None else f"to step {max_steps}"
             raise ValueError(
-                f"the schedule {self.kind!r} reaches 0 at step {self.steps}, but the run goes on {end} and would learn "
+                f"the schedule {self.kind!r} reaches 0 at step {self.steps}, but the run continues {end} and would learn "
                 "nothing more: set schedule.final_ratio above 0, or end the run there with max_steps"
             )
 
@@ -155,7 +155,7 @@ class Decay(Schedule):
         if not (paced or self.unit == "time") or risen >= self.warmup:
             return super().hindsight(steps)
         return (
-            f"the run took {steps:,} steps, too few for a warm-up of {self.warmup:,}, so that the learning rate rose in the "
+            f"the run took {steps:,} steps, too few for a warm-up of {self.warmup:,}, so the learning rate rose in the "
             f"first fifth of the run (about {risen:,} steps)"
         )
 

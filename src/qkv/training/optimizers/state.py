@@ -12,7 +12,7 @@ Group = dict[str, Any]
 
 
 class Eager(torch.optim.Optimizer):
-    """An optimizer that makes all its state when it is made itself, so that it is known what belongs to it.
+    """An optimizer that makes all its state when it is made itself, so it is known what belongs to it.
 
     A state is loaded into the tensors that are there, each with its own type, device and shape; PyTorch's way of loading
     would cast bytes to the type of the parameter.
@@ -57,9 +57,9 @@ class Stateful(Eager):
 
 
 class Combined(Eager):
-    """Several optimizers, each over parameters of its own, as one: their groups and states together, one step.
+    """Several optimizers, each over its own parameters, as one: their groups and states together, one step.
 
-    The groups and states are the parts' own objects, so that a learning rate set here is set there.
+    The groups and states are the parts' own objects, so a learning rate set here is set there.
     """
 
     def __init__(self, *parts: torch.optim.Optimizer) -> None:

@@ -18,7 +18,7 @@ Group = dist.ProcessGroup | None
 
 
 def is_direct(tensor: Tensor) -> bool:
-    """Whether a tensor is on a CPU, so that these functions apply."""
+    """Whether a tensor is on a CPU, so these functions apply."""
     return tensor.device.type == "cpu"
 
 

@@ -1,4 +1,4 @@
-"""Heartbeats: each rank tells the others where it is, so that a rank that hangs or died can be named.
+"""Heartbeats: each rank tells the others where it is, so a rank that hangs or died can be named.
 
 gloo raises an exception in the thread that waits. NCCL does not: its watchdog ends the process after a timeout, and says
 nothing of the cause. On GPUs each rank therefore watches itself, and before that ends with the name of the rank at fault.
@@ -101,7 +101,7 @@ class Heartbeat:
 
     def _give_up(self) -> None:
         """End the process, with the message for a rank that is lost."""
-        text = str(self.lost(RuntimeError("no rank went on within scale.timeout")))
+        text = str(self.lost(RuntimeError("no rank continued within scale.timeout")))
         if not self._stop.is_set():
             if not leave_error(text, lost=True):
                 print(f"qkv: {text}", file=sys.stderr, flush=True)

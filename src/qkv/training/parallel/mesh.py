@@ -14,7 +14,7 @@ from .world import World
 
 
 class Mesh:
-    """Ranks in a grid of `sizes`. Neighbors in the last axis have consecutive numbers, so that they are on one machine.
+    """Ranks in a grid of `sizes`. Neighbors in the last axis have consecutive numbers, so they are on one machine.
 
     A group of axes holds the ranks that differ from this one in these axes only. Groups are made when they are first asked
     for, which every rank has to do in the same order. On GPUs, groups of some ranks have NCCL only; the group of all ranks

@@ -41,7 +41,7 @@ class Sizes(NamedTuple):
 
 
 class Scale(Spec):
-    """How training is distributed over ranks (processes, each with a device of its own).
+    """How training is distributed over ranks (processes, each with its own device).
 
     data:     replicas of the model, each of which computes a part of every batch. None: as many as the other axes leave.
     shard:    ranks over which each replica's training state is divided; each of them computes a part of the batch too.

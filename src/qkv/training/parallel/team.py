@@ -87,7 +87,7 @@ class Team:
         return strategy
 
     def together(self, act: Callable[[], Result]) -> Result:
-        """Act on every rank. If one raises an exception, raise ValueError on all, so that none waits for another."""
+        """Act on every rank. If one raises an exception, raise ValueError on all, so none waits for another."""
         if self.ranks.size == 1:
             return act()
         error: Exception | None = None

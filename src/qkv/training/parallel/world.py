@@ -23,7 +23,7 @@ RANK, SIZE, LOCAL_RANK = "RANK", "WORLD_SIZE", "LOCAL_RANK"
 ADDRESS, PORT = "MASTER_ADDR", "MASTER_PORT"
 PATIENCE = 20.0  # seconds after which a rank says that it is waiting for the others
 ANSWER = 10.0  # seconds that rank 0's store, once it is reached, has to answer
-WATCHDOG = 60.0  # seconds that NCCL's watchdog gives more than `scale.timeout`, so that heartbeats name the rank first
+WATCHDOG = 60.0  # seconds that NCCL's watchdog gives more than `scale.timeout`, so heartbeats name the rank first
 
 
 def launched() -> bool:

@@ -21,7 +21,7 @@ T, HEADS = 21, 4
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """4×8 tiles, so that 21 tokens make many, the last ones short."""
+    """4×8 tiles, so 21 tokens make many, the last ones short."""
 
     def grid(pattern: Pattern, q: Layout, k: Layout, *_: Any) -> flash_attention.TileGrid:
         return flash_attention.TileGrid(4, 8, block_map(pattern, q, k, 4, 8))

@@ -1,4 +1,4 @@
-"""What `test_flash.py` compiles in a process of its own: every kernel of some requests, for a GPU that need not be there."""
+"""What `test_flash.py` compiles in a separate process: every kernel of some requests, for a GPU that need not be there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `test_flash.py` computes in a process of its own, where Triton interprets its kernels, and hands back as numbers."""
+"""What `test_flash.py` computes in a separate process, where Triton interprets its kernels, and hands back as numbers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Options = dict[str, Any]
 def start() -> None:
     torch.set_num_threads(1)
     _patch_once()
-    flash.sides = lambda q, v: (16, 32)  # small tiles, so that 40 tokens make several, the last ones short
+    flash.sides = lambda q, v: (16, 32)  # small tiles, so 40 tokens make several, the last ones short
 
 
 def _patch_once() -> None:

@@ -115,7 +115,7 @@ def test_experts_are_calibrated_on_their_own_tokens() -> None:
     wanted = [
         gptq(w, scheme.format, 32, second=part.T @ part / len(part)) for w, part in zip(moe.up.weight, own, strict=True)
     ]
-    keep = ["*.attention.*"]  # as they are, so that the experts read what they read here
+    keep = ["*.attention.*"]  # as they are, so the experts read what they read here
     quantize(model, scheme, "gptq", keep=keep, batches=[batch])
     got = quantized(model)["decoder.blocks.0.feedforward.up"].dense()
     for e in range(4):

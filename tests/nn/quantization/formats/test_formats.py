@@ -41,7 +41,7 @@ def test_every_weight_gets_the_nearest_number(seed: int, name: str, exponent: in
 
 @given(seed=st.integers(0, 10**6), bits=st.sampled_from([4, 8]))
 def test_zero_points_reach_from_the_smallest_to_the_largest_weight(seed: int, bits: int) -> None:
-    w = matrix(seed).abs() + 0.5  # one-sided, so that symmetric codes waste half their range
+    w = matrix(seed).abs() + 0.5  # one-sided, so symmetric codes waste half their range
     format = format_of(f"int{bits}")
     packed = rtn(w, format, 32, symmetric=False)
     assert packed.zeros is not None and packed.zeros.dtype == torch.int8
@@ -68,7 +68,7 @@ def test_the_form_that_kernels_read() -> None:
 
 
 def test_numbers_of_mxfp4_and_nf4() -> None:
-    """A group's exponent is that of its largest weight, minus 2: 5 lies in [4, 8), so that the scale is 4 / 4 = 1."""
+    """A group's exponent is that of its largest weight, minus 2: 5 lies in [4, 8), so the scale is 4 / 4 = 1."""
     w = torch.zeros(1, 32)
     w[0, :6] = torch.tensor([5.0, -6.9, 0.7, 0.2, 2.4, 7.9])
     packed = rtn(w, format_of("mxfp4"), 32)

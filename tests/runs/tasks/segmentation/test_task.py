@@ -31,7 +31,7 @@ class Given(Source, kind="given-masks-test"):
 def example(
     height: int = 40, width: int = 52, values: tuple[int, ...] = (0, 255), where: str = "a.png"
 ) -> dict[str, Any]:
-    """A picture whose gray says which class each pixel has, so that one can be told from the other."""
+    """A picture whose gray says which class each pixel has, so one can be told from the other."""
     random = np.random.default_rng(height * width)
     classes = random.integers(len(values), size=(height, width))
     image = np.repeat((40 + 60 * classes)[None], 3, 0).astype(np.uint8)

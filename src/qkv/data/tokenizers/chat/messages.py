@@ -175,7 +175,7 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 def text_of(message: Message) -> str:
-    """What a message says: its text, parts on lines of their own, and its calls of tools as JSON."""
+    """What a message says: its text, parts on separate lines, and its calls of tools as JSON."""
     content = message.get("content")
     said = joined(content) if isinstance(content, list | tuple) else content or ""
     calls = message.get("tool_calls")

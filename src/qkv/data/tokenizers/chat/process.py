@@ -54,7 +54,7 @@ class Child:
         assert process.stdin is not None and process.stdout is not None
         try:
             with _watched(process) if WATCHED else contextlib.nullcontext():
-                with contextlib.suppress(BrokenPipeError):  # the process has ended, so that `readline` returns nothing
+                with contextlib.suppress(BrokenPipeError):  # the process has ended, so `readline` returns nothing
                     process.stdin.write(line)
                     process.stdin.flush()
                 reply = process.stdout.readline()

@@ -1,7 +1,7 @@
 """Runs a chat template in Jinja's sandbox, in a separate process with limits on time and memory.
 
 A template is a program that comes with a model. It can access only its inputs and call only the functions, filters and
-methods listed below. Steps and text lengths are counted, so that a runaway template ends with a clear error; anything else
+methods listed below. Steps and text lengths are counted, so a runaway template ends with a clear error; anything else
 ends at the limits that the operating system sets for this process.
 
 This file is a script (see process.py) and imports nothing but the standard library and Jinja.

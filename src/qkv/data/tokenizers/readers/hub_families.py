@@ -14,7 +14,7 @@ Files = Literal["vocab.txt", "merges", "sentencepiece"]
 Template = Literal["cls-sep", "roberta", "bos-eos", "flags"]
 
 GENERIC = ("PreTrainedTokenizer", "TokenizersBackend", "Tokenizer", "")
-"""Classes without defaults of their own: the files are complete."""
+"""Classes without their own defaults: the files are complete."""
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def bpe_steps(
 
 
 class _Greatest:
-    """Reverses the order of a value, so that a heap returns the greatest first."""
+    """Reverses the order of a value, so a heap returns the greatest first."""
 
     __slots__ = ("value",)
 
@@ -87,7 +87,7 @@ class BPE(SubwordSpec, kind="bpe"):
     """Pairs that occur less often are not merged."""
     byte_level: bool = True
     prefix_space: bool | None = None
-    """Put a space before the first word, so that it is treated like the others. None: yes at character level; byte level
+    """Put a space before the first word, so it is treated like the others. None: yes at character level; byte level
     never does."""
     ties: Ties = "oldest"
     """Which of equally frequent pairs is merged first: `oldest`, the one with the older symbols, as in the `tokenizers`

@@ -32,7 +32,7 @@ class MergeStep:
 class SymbolWords:
     """The distinct words of a corpus as lists of symbols, with counts of words, symbols and adjacent pairs.
 
-    A merge updates only the words that contain the pair, so that learning thousands of merges costs little more than
+    A merge updates only the words that contain the pair, so learning thousands of merges costs little more than
     reading the corpus once.
     """
 

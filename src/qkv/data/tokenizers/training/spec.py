@@ -173,7 +173,7 @@ class ByteFallbackSpec(TokenizerSpec):
     """Base of kinds with byte fallback."""
 
     byte_fallback: bool = False
-    """Encode characters that the vocabulary lacks as UTF-8 bytes, so that nothing is unknown; adds 256 tokens."""
+    """Encode characters that the vocabulary lacks as UTF-8 bytes, so nothing is unknown; adds 256 tokens."""
 
     @property
     def fallback(self) -> list[str]:
@@ -188,7 +188,7 @@ class SubwordSpec(ByteFallbackSpec):
     """Base of subword kinds."""
 
     split_digits: bool = False
-    """Make every digit its own token (Llama, PaLM), so that numbers are processed digit by digit."""
+    """Make every digit its own token (Llama, PaLM), so numbers are processed digit by digit."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Subword regularization of training texts (qkv.data.tokenizers.subword_regularization); evaluation is not affected.
 

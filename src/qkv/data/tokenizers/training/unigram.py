@@ -21,7 +21,7 @@ class Unigram(SubwordSpec, kind="unigram"):
 
     vocab_size: VocabSize = 8000
     prefix_space: bool = True
-    """Put a space before the first word, so that it is treated like the others."""
+    """Put a space before the first word, so it is treated like the others."""
     max_piece_length: PositiveInt = 16
     """In characters. Training never makes pieces of more than 32, as it reads longer words in parts of 32."""
 

@@ -18,7 +18,7 @@ Flags = NDArray[np.bool_]
 class CorpusLattice:
     """A lattice for each word: its nodes are the places between characters, its edges the pieces between two nodes.
 
-    Words are in order of descending length, so that the words with a node at offset t come first. Their nodes at t have the
+    Words are in order of descending length, so the words with a node at offset t come first. Their nodes at t have the
     numbers row[t], row[t] + 1, …. Edges are sorted by the node at which they end.
 
     lengths:    of the words, in characters

@@ -72,7 +72,7 @@ def pieces_of(word: str) -> list[str]:
 def wordpiece_steps(words: SymbolWords, min_frequency: int = 1, merge: Merge = "likelihood") -> Iterator[MergeStep]:
     """Repeatedly merge the pair with the highest score, until no pair occurs `min_frequency` times.
 
-    Ties go to the more frequent pair, then to the alphabetically first, so that training is deterministic.
+    Ties go to the more frequent pair, then to the alphabetically first, so training is deterministic.
     """
     scores = _Scores(words, max(1, min_frequency), merge)
     while (best := scores.best()) is not None:

@@ -1,7 +1,7 @@
 """The types of numbers in a GGUF file: their ids, and how many bytes a block of them takes.
 
 A quantized type stores a row of a matrix as blocks of 32 or 256 numbers, each block with its own scale. All types of the
-format are listed, so that every file can be checked and shown; `blocks.py` and `k_quants.py` say which can be computed.
+format are listed, so every file can be checked and shown; `blocks.py` and `k_quants.py` say which can be computed.
 """
 
 from __future__ import annotations

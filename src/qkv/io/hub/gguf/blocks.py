@@ -23,7 +23,7 @@ from .block_types import BlockType
 from .k_quants import K_QUANTS, SIGNED_K, products
 
 QK = 32
-PIECE = 1 << 22  # numbers that are computed at once, so that temporary tensors stay small
+PIECE = 1 << 22  # numbers that are computed at once, so temporary tensors stay small
 _PLAIN = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64}
 
 

@@ -5,7 +5,7 @@ Types without least values are exactly the formats of `nn/quantization/formats`,
     q8_0, q5_0  int8 in groups of 32        q4_0  int4 in groups of 32
     q6_K        int8 in groups of 16        q3_K  int4 in groups of 16
 
-Scales are fp32 here and fp16 in a file (of k-quants, fp16 times an integer), so that reading is exact. Written are int8 as
+Scales are fp32 here and fp16 in a file (of k-quants, fp16 times an integer), so reading is exact. Written are int8 as
 q8_0 and int4 as q4_0, with the same codes, and scales rounded to fp16.
 """
 

@@ -5,7 +5,7 @@ groups of 16, each with a small whole scale s (and least value m):
 
     q2_K, q4_K, q5_K   x = d s q − d_min m       q3_K, q6_K   x = d s q, q signed
 
-Groups and numbers are interleaved: a byte holds numbers of several groups, so that one SIMD shift takes them apart.
+Groups and numbers are interleaved: a byte holds numbers of several groups, so one SIMD shift takes them apart.
 """
 
 from __future__ import annotations

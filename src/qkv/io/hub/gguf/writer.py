@@ -1,4 +1,4 @@
-"""Write a GGUF file, version 3: the header first, then each tensor as it is made, so that one is in memory at a time.
+"""Write a GGUF file, version 3: the header first, then each tensor as it is made, so one is in memory at a time.
 
 Metadata are Python values: a bool, an int (unsigned, 32 bits), a float (fp32), a string, a list of strings, or a NumPy
 array of int32, float32, uint8 or bool.

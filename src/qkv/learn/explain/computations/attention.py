@@ -81,7 +81,7 @@ def _lookup() -> Step:
     keys = [f"({a:g}, {b:g})" for a, b in DATABASE_KEYS]
     columns = {"value": v[:, 0], "distance": distances, "q · k": (k @ q[0])}
     text = (
-        "Keys are vectors, and the query (0.5, 0) equals none of them, so that an exact lookup finds nothing. A score that "
+        "Keys are vectors, and the query (0.5, 0) equals none of them, so an exact lookup finds nothing. A score that "
         "measures similarity, and a soft-max over all three keys, gives a mean of their values."
     )
     found = listing(list(results), {"result": list(results.values())}, "result by score")
@@ -125,5 +125,5 @@ def _three_queries() -> Step:
         matrix(a.weights, a.queries, a.keys, "weights", shaded=True),
         matrix(one_query.output(a), a.queries, caption="outputs"),
     )
-    text = "Another example, with three queries. Each row of the scores is a soft-max of its own."
+    text = "Another example, with three queries. Each row of the scores has a separate soft-max."
     return Step("Several queries at once", text, "softmax(Q Kᵀ) V", (), tables)

@@ -31,7 +31,7 @@ def of(subject: Subject) -> Explanation:
     r = a.request
     if r.score is not None or r.weighting is not None or r.softcap is not None or r.sinks is not None:
         raise ValueError(
-            f"layer {a.layer} of {subject.name} has scores or weights of its own, not a soft-max of scaled dot products"
+            f"layer {a.layer} of {subject.name} has its own scores or weights, not a soft-max of scaled dot products"
         )
     gradient, loss = _gradient(subject, a, where)
     about = f"{subject.about} {where.capitalize()}, layer {a.layer}, head {a.head}. The loss is {loss}."
@@ -59,7 +59,7 @@ def _gradient(subject: Subject, a: Attended, where: str) -> tuple[Tensor, str]:
 
 
 def _exact(weights: Tensor) -> Tensor:
-    """Weights in fp64 whose rows add up to 1 as exactly, so that rounding in fp32 is no gradient."""
+    """Weights in fp64 whose rows add up to 1 as exactly, so rounding in fp32 is no gradient."""
     sums = weights.double().sum(-1, keepdim=True)
     return weights.double() / sums.where((sums - 1).abs() < 1e-4, 1.0)
 

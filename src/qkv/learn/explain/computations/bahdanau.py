@@ -103,7 +103,7 @@ def _steps(
             "Context",
             "The context is the weighted mean of the source states. The decoder computes its next state from it and "
             "the last "
-            "word, so that no single vector has to hold the whole sentence.",
+            "word, so no single vector has to hold the whole sentence.",
             "c = Σ a h",
             lines,
             (matrix(context, ["c"], caption="context"),),

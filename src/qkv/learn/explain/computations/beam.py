@@ -164,7 +164,7 @@ def _step(
         "": marks,
     }
     text = (
-        f"Every running beam is extended by every word. The best {beams} that don't end go on; one among the "
+        f"Every running beam is extended by every word. The best {beams} that don't end continue; one among the "
         f"best {beams} that ends is finished."
     )
     return Step(

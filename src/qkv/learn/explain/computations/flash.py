@@ -19,7 +19,7 @@ def example() -> Explanation:
     one = torch.ones(1, 1)
     k, v = (torch.tensor(x)[:, None] for x in (SCORES, VALUES))
     a = attended(one, k, v, ("q",), tuple(f"k{i + 1}" for i in range(len(SCORES))), scale=1.0)
-    about = "One query and six keys in tiles of two. Query and keys have width 1, so that the scores are the keys."
+    about = "One query and six keys in tiles of two. Query and keys have width 1, so the scores are the keys."
     return Explanation("flash", TITLE, about, _steps(a, TILE))
 
 
@@ -28,7 +28,7 @@ def of(subject: Subject) -> Explanation:
     a = subject.attention(where)
     if a.request.score is not None or a.request.weighting is not None or a.request.sinks is not None:
         raise ValueError(
-            f"layer {a.layer} of {subject.name} has scores or weights of its own, and no soft-max of dot products"
+            f"layer {a.layer} of {subject.name} has its own scores or weights, and no soft-max of dot products"
         )
     tile = max(2, -(-len(a.keys) // TILES))
     about = f"{subject.about} {where.capitalize()}, layer {a.layer}, head {a.head}, query of “{a.queries[a.token]}”."

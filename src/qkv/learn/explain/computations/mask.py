@@ -70,7 +70,7 @@ def _steps(a: Attended) -> tuple[Step, ...]:
         ),
         Step(
             "Soft-max",
-            "exp(−∞) is 0, so that masked keys get no weight, and the others share it: every row adds up to 1.",
+            "exp(−∞) is 0, so masked keys get no weight, and the others share it: every row adds up to 1.",
             "w = softmax(s)",
             tables=(drawn(kept, "weights with the mask", True),),
         ),

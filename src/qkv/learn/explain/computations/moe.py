@@ -108,7 +108,7 @@ def _gates(spec: MixtureOfExperts) -> str:
     if spec.score == "top-k-softmax":
         return "Their gates are a soft-max over their scores alone."
     return (
-        "Their gates are divided by their sum, so that they add up to 1."
+        "Their gates are divided by their sum, so they add up to 1."
         if renormalized
         else "Their gates are their values as they are."
     )

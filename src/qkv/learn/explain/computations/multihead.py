@@ -103,7 +103,7 @@ def _steps(layer: MultiHeadNumbers) -> tuple[Step, ...]:
         ),
         Step(
             "Each head by itself",
-            f"A head is an attention of its own. Its scores are scaled by the width of the head, √{d}, "
+            f"A head is a separate attention. Its scores are scaled by the width of the head, √{d}, "
             f"not by that of the model. The weights of “{word}”:",
             "softmax(q · k / √d_head)",
             (),

@@ -44,7 +44,7 @@ class RankGroup:
 
     def all_to_all(self, size: float) -> float:
         """Seconds until every rank has its parts of everyone's `size` bytes. Each member of a node sends through its own
-        card, so that lanes are not shared as in a ring."""
+        card, so lanes are not shared as in a ring."""
         n = self.ranks
         if n == 1:
             return 0.0

@@ -5,7 +5,7 @@ For a parameter of P numbers on t tensor ranks, divided over s shard ranks by Ze
     weights    4 P/t, and /s for z = 3         gradients  4 P/t, and /s for z ≥ 2
     optimizer  8 P/t, and /s for z ≥ 1         gathered   two blocks of P/t, for z = 3
 
-Stages 1 and 2 give whole matrices to ranks, so that the rank with the largest matrix may hold more than its share.
+Stages 1 and 2 give whole matrices to ranks, so the rank with the largest matrix may hold more than its share.
 Activations are those of the microbatches that a stage has in flight (`bubbles.py`): up to p in 1F1B, all in GPipe.
 """
 

@@ -21,7 +21,7 @@ CHUNKS = 2  # stages of a rank in the interleaved schedule
 class TrainedBy:
     """What trains a model, as far as layouts depend on it.
 
-    optimizer: its kind, and whether it is `elementwise`, so that parts of parameters can be updated by themselves.
+    optimizer: its kind, and whether it is `elementwise`, so parts of parameters can be updated by themselves.
     objective: its kind, and whether it takes a `single_pass` forward for each batch.
     """
 

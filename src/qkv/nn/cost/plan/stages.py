@@ -1,4 +1,4 @@
-"""Consecutive layers for the stages of a pipeline, so that the dearest stage costs the least that is possible."""
+"""Consecutive layers for the stages of a pipeline, so the dearest stage costs the least that is possible."""
 
 from __future__ import annotations
 

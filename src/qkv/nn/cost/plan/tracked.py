@@ -1,4 +1,4 @@
-"""Scale the planner's activations to those counted by a training step on tensors without contents (`cost.memory`), so that a
+"""Scale the planner's activations to those counted by a training step on tensors without contents (`cost.memory`), so a
 plan for one device agrees with `qkv cost fit`.
 
 The planner's formulas divide activations over ranks; the count corrects their size. With l and 2 l layers and one

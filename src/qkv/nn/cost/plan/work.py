@@ -89,7 +89,7 @@ class LayerWork:
 class ModelWork:
     """A whole model for rows of one length.
 
-    embedding: parameters of tables. head: parameters of the output layer of its own, `tied` if it uses the table instead.
+    embedding: parameters of tables. head: parameters of a separate output layer, `tied` if it uses the table instead.
     outputs:   numbers of a token's logits.
     flops:     model FLOPs of a training step of a row, without recomputation.
     transformer, reversible, drops_path: whether the model is a Transformer, has reversible layers, or stochastic depth.

@@ -2,9 +2,9 @@
 
     out = Σ_t e^(s_t − top) v_t / Σ_t e^(s_t − top),   s_t = scale · q · k_t + bias,   top = max_t s_t
 
-The queries that share a key-value head are compared with each of its keys together, so that keys and values are read once.
+The queries that share a key-value head are compared with each of its keys together, so keys and values are read once.
 Threads take parts of the keys, and the results of parts are merged by their largest scores and sums. Sums are in fp32, in an
-order that depends on the number of keys alone, so that a row's result does not depend on its batch.
+order that depends on the number of keys alone, so a row's result does not depend on its batch.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ Strides = tuple[int, ...]
 
 
 class KernelInputs(NamedTuple):
-    """What all kernels of a call read, besides tensors of their own."""
+    """What all kernels of a call read, besides their own tensors."""
 
     q: Tensor
     k: Tensor
@@ -66,7 +66,7 @@ class Constants(NamedTuple):
     BOXES: int = 0
     SEGMENTS: bool = False
     PER_HEAD: bool = False
-    MAPS: bool = False  # whether batch rows have block maps of their own
+    MAPS: bool = False  # whether batch rows have their own block maps
 
     def for_kernels(self) -> Constants:
         """The same numbers as Triton's compile-time constants."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..request import Result
 from .support import refuses_tensors
 
-_LEAST = 256  # keys for which a program of its own pays
+_LEAST = 256  # keys for which a separate program pays
 
 
 def paged(

@@ -63,7 +63,7 @@ def supported() -> bool:
 
 
 def file_name(source: Path, target: Target) -> str:
-    """The library's file name, with a checksum of its sources and flags, so that no other library is mistaken for it."""
+    """The library's file name, with a checksum of its sources and flags, so no other library is mistaken for it."""
     digest = hashlib.sha256()
     for path in (source, *sorted(source.parent.glob("*.h"))):
         digest.update(path.read_bytes())

@@ -108,7 +108,7 @@ class SequenceClassifierHead(HeadModule):
 
 class SentenceVector(Head, kind="sentence-vector"):
     """The `mean` of the hidden states of real tokens, in each dimension their `max`, or the `first` (BERT's [CLS]) or `last`
-    of them (Reimers & Gurevych 2019, §3). It has no parameters and no loss of its own: train it by an objective that
+    of them (Reimers & Gurevych 2019, §3). It has no parameters and no loss: train it by an objective that
     compares vectors, `cosine` or `contrastive`.
     """
 

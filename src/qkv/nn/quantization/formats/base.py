@@ -44,7 +44,7 @@ class Format:
             _FORMATS[cls.name] = cls()
 
     def fit(self, groups: Float[Tensor, "… N g"], symmetric: bool = True, shrink: float = 1.0) -> Scales:
-        """Return the scales of groups, so that codes reach `shrink` times the largest weight of each."""
+        """Return the scales of groups, so codes reach `shrink` times the largest weight of each."""
         raise NotImplementedError
 
     def encode(self, x: Tensor, scales: Tensor, zeros: Tensor | None) -> Tensor:

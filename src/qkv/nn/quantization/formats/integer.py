@@ -1,6 +1,6 @@
 """Integers of 8 or 4 bits: W ≈ q · s, or (q − z) · s with a zero point z per group.
 
-Symmetric groups reach from −2^(b−1) to 2^(b−1) − 1, and s = max |W| / (2^(b−1) − ½), so that no weight is off by more than
+Symmetric groups reach from −2^(b−1) to 2^(b−1) − 1, and s = max |W| / (2^(b−1) − ½), so no weight is off by more than
 s/2. With zero points, codes reach from the smallest to the largest weight of a group, zero included.
 """
 

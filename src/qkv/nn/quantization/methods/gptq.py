@@ -60,4 +60,4 @@ def _inverse_factor(second: Tensor) -> Tensor:
         upper, failed = torch.linalg.cholesky_ex(torch.cholesky_inverse(factor), upper=True)
         if not failed:
             return upper.float()
-    raise ValueError("the inputs of a layer are not finite, so that GPTQ can't be computed; check the calibration data")
+    raise ValueError("the inputs of a layer are not finite, so GPTQ can't be computed; check the calibration data")

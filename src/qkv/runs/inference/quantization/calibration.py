@@ -46,9 +46,7 @@ def text_rows(run: LoadedModel, data: Data) -> list[list[int]]:
     if run.tokenizer is None or run.task not in ("continue", "read"):
         what = "has no tokenizer" if run.tokenizer is None else "was trained on pairs of texts"
         advice = " or ".join(SPLITS[:2])
-        raise ValueError(
-            f"{run.name} {what}, so that it can't be calibrated with texts; give a split of its data: {advice}"
-        )
+        raise ValueError(f"{run.name} {what}, so it can't be calibrated with texts; give a split of its data: {advice}")
     if run.task == "read" and isinstance(data, str | Path):
         texts = [line for text in texts for line in text.splitlines() if line.strip()]
     length = min(ROW, run.model.max_positions or ROW)

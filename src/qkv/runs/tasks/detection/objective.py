@@ -43,7 +43,7 @@ class Detection(Objective, kind="detection"):
 
     The batch's targets are `classes` (B, M), −100 for padding, and `boxes` (B, M, 4), (center x, center y, width, height)
     as shares of the image; `box` and `giou` are divided by the number of objects. `class` is the weighted mean over all
-    detections of the batch, and counts images, so that each has the same weight.
+    detections of the batch, and counts images, so each has the same weight.
     """
 
     class_cost: Weight = 1.0

@@ -33,7 +33,7 @@ def boxes(picture: Mapping[str, Any]) -> Markup:
     place = {"viewBox": f"0 0 {_WIDTH} {high + _KEY:.1f}", "width": _WIDTH, "height": high + _KEY}
     return tag(
         "svg", image, *drawn, key, **place, role="img", xmlns="http://www.w3.org/2000/svg"
-    )  # also a file of its own
+    )  # also a separate file
 
 
 def _boxes(objects: Sequence[Mapping[str, Any]], high: float, dashed: bool) -> list[Markup]:

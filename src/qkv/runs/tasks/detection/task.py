@@ -179,7 +179,7 @@ class Detect(SceneTask, kind="detect"):
         padded = []
         for item in items:
             classes, boxes = np.full(most, IGNORE), np.zeros((most, 4), np.float32)
-            boxes[..., 2:] = 1  # of some size, so that nothing is divided by zero
+            boxes[..., 2:] = 1  # of some size, so nothing is divided by zero
             n = len(item.targets["classes"])
             classes[:n], boxes[:n] = item.targets["classes"], item.targets["boxes"]
             padded.append(replace(item, targets={"classes": classes, "boxes": boxes}))

@@ -1,1 +1,1 @@
-"""Forecasting: how a time series goes on."""
+"""Forecasting: how a time series continues."""

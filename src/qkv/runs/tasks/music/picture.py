@@ -24,7 +24,7 @@ def roll(picture: Mapping[str, Any]) -> Markup:
     notes = [note for note, _, _ in (*output, *true)] or [60]
     frames = max([stop for _, _, stop in (*output, *true)], default=1)
     place = (min(notes), max(notes), frames, int(picture["prompt"]))
-    parts = [_roll("the model goes on", output, place), _roll("the piece itself", true, place)]
+    parts = [_roll("the model continues", output, place), _roll("the piece itself", true, place)]
     if picture.get("midi"):
         link = f"data:audio/midi;base64,{picture['midi']}"
         parts.append(tag("p", tag("a", "what the model made, as a MIDI file", href=link, download="continued.mid")))

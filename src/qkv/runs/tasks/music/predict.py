@@ -33,7 +33,7 @@ def predict(
     """Sample the next frames of each piece in files (MIDI, or chords in JSON), at most `task.goes_on`; without files, of a
     new piece. Output files: the piece with its continuation, as MIDI.
 
-    Each piece is sampled with a seed of its own, from `seed` on.
+    Each piece is sampled with its own seed, from `seed` on.
     """
     steps = trained.source.steps if isinstance(trained.source, MidiScores) else 1
     pieces = [piece for path in paths for piece in _pieces(path, steps)] or [MusicPiece([], "", NEW)]

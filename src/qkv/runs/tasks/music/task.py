@@ -35,7 +35,7 @@ class Music(Task, kind="music"):
     goes_on: int = Field(default=24, ge=1)
 
     def texts(self, example: Example) -> Iterator[str]:
-        """The piece in every key, so that no note is unknown."""
+        """The piece in every key, so no note is unknown."""
         for steps in range(-self.transpose, self.transpose + 1):
             yield frames_to_text(transposed(_frames(example), steps))
 

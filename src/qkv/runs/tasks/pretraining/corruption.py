@@ -30,7 +30,7 @@ def chosen(lengths: Index, counts: Index, random: np.random.Generator) -> Flags:
 def windows(texts: Ragged, width: int, random: np.random.Generator | None) -> tuple[Ragged, Index]:
     """Cut texts into rows of at most `width` tokens that cover them; also return the index of each row's text.
 
-    With `random`, the first row of a longer text ends at a random position, so that each epoch has different rows. A single
+    With `random`, the first row of a longer text ends at a random position, so each epoch has different rows. A single
     token left at the end of a text gets a row with the token before it; texts of fewer than two tokens have no row.
     """
     first = np.full(len(texts), width, np.int64)

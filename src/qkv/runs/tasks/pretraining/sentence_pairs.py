@@ -75,7 +75,7 @@ def _sentences(texts: Ragged, ends: Flags, longest: int) -> _Sentences:
 
 def _rows(sentences: _Sentences, room: int, random: np.random.Generator) -> tuple[Index, Index, Index]:
     """The first sentence of each row, the one after its last, and the room of each row, which is random in the first row of
-    a text, so that each epoch has different rows."""
+    a text, so each epoch has different rows."""
     edges, n = sentences.edges, len(sentences.low)
     rooms = np.full(n, room)
     heads = np.flatnonzero(sentences.low == np.arange(n))

@@ -145,7 +145,7 @@ def seen_in(views: Views, model: nn.Module, batch: Batch) -> Tensor:
     """Run a model on a batch: scores (B, classes, h, w), or the mean of their soft-max over views of each picture, turned
     back: 2 are the picture and its mirror image, 4 both upside down too, 8 all of these transposed.
 
-    Errors differ between views, so that averaging reduces them (test-time augmentation, Ronneberger et al. 2015).
+    Errors differ between views, so averaging reduces them (test-time augmentation, Ronneberger et al. 2015).
     """
     if views == 1:
         outputs: Tensor = model_outputs(model, batch)

@@ -168,7 +168,7 @@ class FullySharded(Distributed):
 
 
 def _until_handed_over(forward: Callable[..., Any], pipeline: Pipeline, *inputs: Any, **named: Any) -> Any:
-    """A stage's forward pass, which returns what it has sent to the next rank, so that FSDP2 can hook its backward pass."""
+    """A stage's forward pass, which returns what it has sent to the next rank, so FSDP2 can hook its backward pass."""
     try:
         return forward(*inputs, **named)
     except HandedOver:
@@ -183,7 +183,7 @@ def _hand_over(pipeline: Pipeline, module: nn.Module, inputs: Any, output: Any) 
 def as_under_autocast(model: nn.Module) -> None:
     """Let modules with narrow parameters compute in the dtypes that they have under autocast with fp32 parameters.
 
-    Autocast narrows the inputs of matrix products, so that linear layers, output layers and experts take their parameters as
+    Autocast narrows the inputs of matrix products, so linear layers, output layers and experts take their parameters as
     they are. Rows of a table are widened, and all other modules get their parameters in fp32 while they run.
     """
     for module in model.modules():

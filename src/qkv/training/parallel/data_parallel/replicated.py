@@ -29,9 +29,9 @@ class Replicated(Distributed):
     Stage 0: gradients are summed over all ranks (all-reduce), and every rank updates all parameters (Li et al. 2020).
     Stage 1: only the owner keeps a parameter's optimizer state; it gets the summed gradient (reduce), updates the parameter
              and sends it to the others (broadcast). Communication is that of stage 0 (Rajbhandari et al. 2020, §5).
-    Stage 2: the other ranks drop their gradients after each batch, so that a step of several batches keeps one sum only.
+    Stage 2: the other ranks drop their gradients after each batch, so a step of several batches keeps one sum only.
 
-    Whole parameters have one owner, so that every optimizer works, also one that needs whole matrices (Muon, Adafactor).
+    Whole parameters have one owner, so every optimizer works, also one that needs whole matrices (Muon, Adafactor).
     The largest parameters are given out first, each to the rank with the fewest so far.
 
     Afterwards gradients are summed over the other ranks that have the same part of a parameter. `assembled.Assembled` gives
@@ -166,7 +166,7 @@ def group_of(ranks: Ranks) -> dist.ProcessGroup | None:
 
 
 def _communicates(module: nn.Module) -> bool:
-    """Whether a module's backward pass communicates itself, or makes gradients in several goes, so that gradients have to be
+    """Whether a module's backward pass communicates itself, or makes gradients in several goes, so gradients have to be
     sent after it."""
     return isinstance(module, Mixture) or any(getattr(module, name, None) for name in ("reversible", "begin_split"))
 

@@ -1,7 +1,7 @@
 """Attention whose keys are divided over ranks (context parallelism): ring, all-to-all, or all-gather.
 
 ring:        keys and values circulate, and partial results are merged (Liu et al. 2023, `attention.ring`).
-all-to-all:  tokens are exchanged for heads, so that each rank has all tokens of some heads (DeepSpeed Ulysses, Jacobs et
+all-to-all:  tokens are exchanged for heads, so each rank has all tokens of some heads (DeepSpeed Ulysses, Jacobs et
              al. 2023). The number of ranks has to divide the heads.
 all-gather:  every rank gathers the keys and values of all (Dubey et al. 2024, §3.3.2). This is also what takes the place of
              the others for attention that they don't have: other scores and weightings, sinks, and dropout of weights.
@@ -89,7 +89,7 @@ def _ring(axis: TokenAxis, q: Tensor, k: Tensor, v: Tensor, options: dict[str, A
     assert isinstance(ranks, World)
     bias, given = options.get("bias"), [options.get(name) for name in ("scale", "softcap", "backend")]
     key = (options["pattern"], id(bias), *given)
-    if key not in axis.problems:  # which keeps the bias alive, so that no other one has its id
+    if key not in axis.problems:  # which keeps the bias alive, so no other one has its id
         sides = axis.schedule, axis.schedule, whole, whole
         scale, softcap, backend = given
         axis.problems[key] = RingProblem(*sides, options["pattern"], bias, scale, softcap, backend or "auto")

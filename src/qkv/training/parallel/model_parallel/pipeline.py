@@ -32,7 +32,7 @@ from .schedules import Message, ScheduleTurn, messages_of, turns
 
 
 class HandedOver(Exception):
-    """The forward pass goes on at the next rank."""
+    """The forward pass continues at the next rank."""
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Pipeline:
 
     def _meet(self) -> None:
         """Exchange a message with both neighbors, since NCCL connects two ranks when they first send and receive. All ranks
-        do this in one order, so that none waits in a circle."""
+        do this in one order, so none waits in a circle."""
         self.met, rank, size = True, self.ranks.rank, self.ranks.size
         x = torch.zeros(1, device=self.device)
         for sender in range(size if self.stages > size and size > 2 else size - 1):

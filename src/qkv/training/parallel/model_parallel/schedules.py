@@ -1,8 +1,8 @@
 """Schedules of a pipeline: the order in which a rank runs forward and backward passes of microbatches.
 
     GPipe (Huang et al. 2019): the forward passes of all microbatches, then all backward passes.
-    1F1B (Narayanan et al. 2019): a backward pass as soon as there is one, so that rank s of p keeps p − s microbatches.
-    Interleaved 1F1B (Narayanan et al. 2021): a rank has two stages, s and p + s, so that microbatches come round sooner.
+    1F1B (Narayanan et al. 2019): a backward pass as soon as there is one, so rank s of p keeps p − s microbatches.
+    Interleaved 1F1B (Narayanan et al. 2021): a rank has two stages, s and p + s, so microbatches come round sooner.
     ZB-H1 (Qi et al. 2023): 1F1B whose backward pass is split. Gradients of inputs, for which the rank before waits, come
     first, and those of weights fill the gaps; rank s keeps inputs of p microbatches.
 
@@ -95,8 +95,8 @@ class Message(NamedTuple):
 
 
 class ScheduleTurn(NamedTuple):
-    """An action, with the messages that a rank starts to send or to receive, in order: `before` it, so that its input is
-    received, and `after` it, so that its output is sent."""
+    """An action, with the messages that a rank starts to send or to receive, in order: `before` it, so its input is
+    received, and `after` it, so its output is sent."""
 
     before: list[Message]
     action: Action

@@ -1,7 +1,7 @@
 """Tensor parallelism: heads, neurons and the vocabulary divided over ranks (Shoeybi et al. 2019, Megatron-LM).
 
 `PLAN` says of each kind of layer which parameters are divided, along which dimension. The first matrix of a sublayer is
-divided by its outputs, so that each rank computes some heads or neurons, and the last one by its inputs, so that each rank
+divided by its outputs, so each rank computes some heads or neurons, and the last one by its inputs, so each rank
 has a summand of the output (`tokens.Tokens` sums them). What the plan does not name is computed on every rank: norms,
 routers, and attention other than plain multi-head attention.
 

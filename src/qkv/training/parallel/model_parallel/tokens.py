@@ -1,6 +1,6 @@
 """`DividedTokens`: the tokens of a stack divided over ranks, by context parallelism, and within it by sequence parallelism.
 
-Context parallelism divides the tokens for every layer (zig-zag chunks, so that causal attention is balanced). Sequence
+Context parallelism divides the tokens for every layer (zig-zag chunks, so causal attention is balanced). Sequence
 parallelism (Korthikanti et al. 2022) divides them over the ranks of the axis "tensor" wherever heads and neurons are not:
 in norms, dropout and residual connections. A divided sublayer gathers them, and its outputs, of which each rank has a
 summand, are summed and divided again.
@@ -39,7 +39,7 @@ def _drawn_seed() -> int:
 class DividedTokens:
     """The tokens of one forward pass divided over ranks, see `core.ranks.TokenSplit`.
 
-    Ranks that have the same rows draw the same random numbers, except in `own_randomness`, so that dropout of different
+    Ranks that have the same rows draw the same random numbers, except in `own_randomness`, so dropout of different
     tokens and heads is independent.
 
     divided: the sublayers of which each rank computes a summand, and the last linear layer of each.

@@ -85,7 +85,7 @@ def from_metadata(metadata: Mapping[str, Any], tokens: list[str]) -> dict[str, A
 
 
 def _pair(merge: str, index: int) -> tuple[str, str]:
-    left, space, right = merge[1:].partition(" ")  # a piece is never empty, so that it may be a space
+    left, space, right = merge[1:].partition(" ")  # a piece is never empty, so it may be a space
     if not space or not right:
         raise ValueError(f"{MERGES}[{index}] is {shown(merge)}, which is not two pieces with a space between")
     return merge[0] + left, right

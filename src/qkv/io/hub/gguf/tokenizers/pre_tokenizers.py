@@ -1,7 +1,7 @@
 r"""How byte-level BPE cuts text into words before merging: the names that llama.cpp has for it, as regular expressions.
 
 A file says only a name (`tokenizer.ggml.pre`), and llama.cpp has the expressions in its code. Each in turn cuts what the
-earlier ones left; what matches is a piece of its own, and so is what stands between. Names with the same expressions differ
+earlier ones left; what matches is a separate piece, and so is what stands between. Names with the same expressions differ
 in `ignore_merges`: a word that is in the vocabulary is then one token whatever its merges.
 """
 

@@ -172,7 +172,7 @@ def _ranks(data: Mapping[str, Any], tokens: list[str], types: list[int]) -> list
     if not together or {*merges_of(pieces)} != {*merges}:
         raise ValueError(
             "llama.cpp's BPE over characters joins any two pieces that make a third, by its score, and this tokenizer has "
-            "merges of its own; byte-level BPE, tokenizer.byte_level=true, is written"
+            "its own merges; byte-level BPE, tokenizer.byte_level=true, is written"
         )
     if not data["model"].get("byte_fallback"):
         raise ValueError(
