@@ -38,5 +38,5 @@ def test_an_example_of_several_rows_keeps_them() -> None:
     ],
 )
 def test_what_cannot_be_split_is_not_checked(batch: Batch) -> None:
-    with pytest.raises(NotChecked, match="so that it can't be split"):
+    with pytest.raises(NotChecked, match="so it can't be split"):
         part_of(batch, 0, 2)
