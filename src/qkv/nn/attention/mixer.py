@@ -134,7 +134,7 @@ class Mixer(Spec, role="attention"):
         if how.kind == "full":
             return self.state(slot_tables, capacity)
         raise ValueError(
-            f"{self.kind} has a decoding state of its own, for which there is no {how.kind} cache; leave the cache at full"
+            f"{self.kind} has its own decoding state, for which there is no {how.kind} cache; leave the cache at full"
         )
 
 

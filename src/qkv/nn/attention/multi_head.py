@@ -35,7 +35,7 @@ class Attention(Mixer, kind="attention"):
     queries and keys, with `qk_norm_over` "all" those of all heads together (OLMo 2).
     `score` is another comparison of queries and keys (`attention.scores`); positions apply to the projections it compares.
     `weighting` turns scores into weights in place of the soft-max (`attention.weighting`). `sink` adds a logit to those of
-    the keys, whose share goes to no value, so that a head may attend to nothing: "learned", one for each head (gpt-oss,
+    the keys, whose share goes to no value, so a head may attend to nothing: "learned", one for each head (gpt-oss,
     OpenAI 2025), or "zero", softmax₁(x)_i = eˣⁱ / (1 + Σ eˣʲ) (Miller 2023, "Attention is off by one").
     `pruned_heads` are the indices, among `n_heads`, of heads that were removed (`nn.pruning`). The others keep their width
     and their position bias; a key-value head without query heads is removed too.
@@ -83,7 +83,7 @@ class Attention(Mixer, kind="attention"):
         soft = isinstance(self.weighting, Softmax)
         if "weightings" not in self.supports and not (soft and self.sink == "none"):
             option = f"sink={self.sink}" if soft else f"weighting={self.weighting.kind}"
-            raise ValueError(f"{self.kind} has weights of its own; {option} is for attention")
+            raise ValueError(f"{self.kind} has its own weights; {option} is for attention")
         if self.sink != "none" and not soft:
             raise ValueError(f"sink belongs to the soft-max, but weighting is {self.weighting.kind}; leave it out")
         return self
@@ -120,7 +120,7 @@ class Attention(Mixer, kind="attention"):
         if self.pattern.per_head:
             raise ValueError("pruned_heads is for patterns that are the same for all heads")
         if self.qk_norm_over == "all" and self.qk_norm.kind != "none":
-            raise ValueError("qk_norm_over='all' normalizes all heads together, so that none can be removed from it")
+            raise ValueError("qk_norm_over='all' normalizes all heads together, so none can be removed from it")
         return self
 
     @property
@@ -312,7 +312,7 @@ class MultiHeadAttention(nn.Module):
 
 
 def clear_padding(layout: Layout, *tensors: Float[Tensor, "B T H D"]) -> tuple[Tensor, ...]:
-    """Zero padded tokens, so that they enter a cache as zeros and need not be cleared again."""
+    """Zero padded tokens, so they enter a cache as zeros and need not be cleared again."""
     if layout.padding == "none":
         return tensors
     hidden = ~layout.valid[:, :, None, None]
