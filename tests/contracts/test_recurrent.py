@@ -117,7 +117,7 @@ class Session:
 
 @pytest.mark.contract(Contract(AXES))
 def test_steps_and_chunks_give_the_logits_of_one_pass(case: Combination) -> None:
-    """Steps and chunks are one pass; rows of unequal prompts go on from their own ends."""
+    """Steps and chunks are one pass; rows of unequal prompts continue from their own ends."""
     s = Session(case)
     wanted = s.full(s.ids)
     for cuts in (range(12), [0, 4, 5, 9, 11], [0, 11]):
