@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.data.files import cache
-from qkv.data.files.encodings import open_text
+from qkv.data.files.encodings import guessed_encoding, open_text
 from qkv.data.files.lines import Lines
 from qkv.data.readers.jsonl import JsonLines
 from qkv.data.readers.labelled_text import Labelled
@@ -67,3 +67,41 @@ def test_sources_take_an_encoding(tmp_path: Path) -> None:
     assert next(JsonLines.from_dict(alone).examples())["text"] == "grün"
     path.write_bytes("1 grün\n".encode("utf-16"))
     assert next(Labelled.from_dict({**alone, "encoding": "utf-8"}).examples())["text"] == "grün"
+
+
+# -- encodings that are guessed -------------------------------------------------------------------------------------
+
+GERMAN = "Das Café „Möwe“ kostet 3 € – schön\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding"),
+    [
+        (b"the cat\n", "ascii"),
+        ("schön\n".encode(), "utf-8"),
+        ("schön\n".encode()[:4], "utf-8"),
+        ("schön\n".encode("utf-16"), "utf-8"),
+        ("schön und gut, déjà vu\n".encode("latin-1"), "latin-1"),
+        (GERMAN.encode("cp1252"), "cp1252"),
+    ],
+)
+def test_bytes_that_latin_1_has_no_letters_for_mean_cp1252(content: bytes, encoding: str) -> None:
+    assert guessed_encoding(content) == encoding
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            "".join(f"café {i}\n" for i in range(9)).encode() + "café\n".encode("latin-1"),
+            r"^line 10 is not valid UTF-8, and most of the file is \(9 other",
+        ),
+        ("text,label\nпривет мир,pos\n".encode("cp1251"), r"not Western ones \(line 2\).* cp1251 \(Cyrillic\)"),
+        ("text,label\nこんにちは世界,pos\n".encode("shift_jis"), r"shift_jis \(Japanese\)"),
+        ("text,label\n今天天气很好,pos\n".encode("gb18030"), r"gb18030 \(Chinese\)"),
+        ("für müde Hünde\n".encode("cp850"), r"cp850"),
+    ],
+)
+def test_an_encoding_that_can_not_be_told_is_refused(content: bytes, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        guessed_encoding(content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +24,16 @@ _BOMS = {  # UTF-32 first: its mark begins with that of UTF-16
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _HEAD = 4096  # bytes inspected to decide whether a file is text
+_C1 = re.compile(rb"[\x80-\x9f]")  # control characters in Latin-1, quotation marks and € in cp1252
+_RUN = re.compile(rb"[\x80-\xff]{3,}")  # a word of another script; Western words have hardly two such bytes in a row
+_SCRIPTS = {
+    "cp1251": "Cyrillic",
+    "cp1253": "Greek",
+    "gb18030": "Chinese",
+    "shift_jis": "Japanese",
+    "euc_kr": "Korean",
+    "cp850": "DOS",
+}
 _NOT_OF_FILES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "mbcs", "oem")
 
 
@@ -69,6 +80,44 @@ def text_of(path: Path, stamp: Stamp, encoding: str) -> Bytes:
     return derived(path, stamp, f"from-{codecs.lookup(encoding).name}", lambda: _in_utf8(data, path, encoding))
 
 
+def guessed_encoding(content: bytes) -> str:
+    """The encoding of a text, or of its beginning: ascii, utf-8, latin-1, or cp1252 for one that has bytes 80 to 9f, which
+    are control characters in Latin-1. UTF-16 and UTF-32 with a mark are utf-8, as `open_text` recognizes them.
+
+    Raises ValueError, naming the line, if most of it is UTF-8, or with encodings to try if its letters are not Western.
+    """
+    if content.isascii() or content.startswith(tuple(_BOMS)):
+        return "ascii" if content.isascii() else "utf-8"
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(content)  # the last character may be cut
+        return "utf-8"
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+    text = content.decode("utf-8", "surrogateescape")
+    wrong = sum("\udc80" <= letter <= "\udcff" for letter in text)
+    if (good := len(text) - len(text.encode("ascii", "ignore")) - wrong) >= wrong:
+        raise ValueError(
+            f"line {line:,} is not valid UTF-8, and most of the file is ({good:,} other characters); correct the line"
+        )
+    high = len(content) - len(content.decode("ascii", "ignore"))
+    name = "cp1252" if _C1.search(content) else "latin-1"
+    if sum(map(len, _RUN.findall(content))) > high / 2 or not _decodes(content, name):
+        some = ", ".join(f"{one} ({script})" for one, script in _SCRIPTS.items() if _decodes(content, one))
+        raise ValueError(
+            f"it is not UTF-8, and its letters are not Western ones (line {line:,}); name its encoding, such as "
+            f"{some}, or save it as UTF-8"
+        )
+    return name
+
+
+def _decodes(content: bytes, encoding: str) -> bool:
+    try:
+        codecs.getincrementaldecoder(encoding)().decode(content)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _in_utf8(data: Bytes, path: Path, encoding: str) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder(encoding)()
     lines = 0
@@ -100,6 +149,6 @@ def _check_is_text(data: Bytes, path: Path) -> None:
 
 def not_utf8(path: Path, line: int) -> ValueError:
     return ValueError(
-        f"{str(path)!r}, line {line:,}, is not valid UTF-8; set its encoding, such as encoding=latin-1, or convert the "
-        "file first (iconv -f latin1 -t utf-8)"
+        f"{str(path)!r}, line {line:,}, is not valid UTF-8; set its encoding, such as encoding=cp1252, or convert the "
+        "file first (iconv -f cp1252 -t utf-8)"
     )

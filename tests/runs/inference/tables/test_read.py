@@ -91,6 +91,17 @@ def test_columns_stay_and_predictions_are_added(
             assert float(cell) == pytest.approx(share, abs=1e-6)
 
 
+def test_a_table_in_cp1252_keeps_its_quotation_marks_and_another_script_is_refused(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("in.csv").write_bytes("id,text\n1,„ab“ €\n".encode("cp1252"))
+    assert main(["predict", str(runs / "classifier"), "in.csv", "--out", "out.jsonl"]) == 0
+    assert read_back("out.jsonl")[0]["text"] == "„ab“ €"
+    Path("other.csv").write_bytes("id,text\n1,привет мир\n".encode("cp1251"))
+    assert main(["predict", str(runs / "classifier"), "other.csv", "--out", "other.jsonl"]) == 2
+    assert "other.csv: it is not UTF-8, and its letters are not Western ones" in capsys.readouterr().err
+
+
 def test_every_form_of_input_is_read(runs: Path) -> None:
     pandas.DataFrame({"id": [1, 2], "text": ["ab", "cd"]}).to_parquet("in.parquet")
     Path("in.jsonl").write_text('{"text": "ab", "more": {"x": [1]}}\n{"text": "cd", "more": null}\n')

@@ -462,6 +462,33 @@ def test_a_text_in_latin_1_is_read_as_such(tmp_path: Path) -> None:
     assert "data.encoding=latin-1" in guess(path).settings
 
 
+@pytest.mark.parametrize("make", [reviews_csv, pairs_tsv, plain, conversations])
+def test_a_text_in_cp1252_keeps_its_quotation_marks(make: Callable[[Path], Path], tmp_path: Path) -> None:
+    path = make(tmp_path)
+    path.write_bytes(path.read_text().replace("dog", "„Bär“ €").replace("inside", "„d“").encode("cp1252"))
+    found = guess(path)
+    assert "data.encoding=cp1252" in found.settings
+    read = "".join(map(str, Recipe.load(found.recipe, found.settings).data.examples("train")))
+    assert "„" in read and "\x84" not in read
+
+
+def test_files_given_together_have_one_encoding(tmp_path: Path) -> None:
+    latin, utf8, quoted, plain_ascii = (tmp_path / name for name in ("a.de", "b.de", "c.de", "d.en"))
+    latin.write_bytes("schön\n".encode("latin-1") * 9)
+    utf8.write_bytes("schön\n".encode() * 9)
+    quoted.write_bytes("„schön“\n".encode("cp1252") * 9)
+    plain_ascii.write_bytes(b"nice\n" * 9)
+    assert not [one for one in guess(utf8, plain_ascii).settings if "encoding" in one]
+    assert "data.encoding=latin-1" in guess(plain_ascii, latin).settings
+    assert "data.encoding=cp1252" in guess(latin, quoted).settings
+    with pytest.raises(ValueError, match=r"a\.de is in latin-1, and b\.de in utf-8; save all in UTF-8"):
+        guess(latin, utf8)
+    train, dev = tmp_path / "train.csv", tmp_path / "dev.csv"
+    train.write_text("text,label\n" + "".join(f"a long review {i},{i % 2}\n" for i in range(60)))
+    dev.write_bytes("text,label\na „schön“ review,1\n".encode("cp1252"))
+    assert "data.encoding=cp1252" in guess(train, dev).settings
+
+
 def test_a_parquet_file(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     rows = [{"review": f"a long review of film {i}", "stars": i % 3} for i in range(60)]

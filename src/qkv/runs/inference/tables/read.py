@@ -14,6 +14,7 @@ from ....core.spec import brief, counted
 from ....data.files.compressed import bare_name, open_bytes
 from ....data.files.csv_header import short
 from ....data.files.csv_tsv import Cells
+from ....data.files.encodings import guessed_encoding
 from ....data.files.json_lines import holds_json, json_value
 from ....data.files.lines import Lines
 from ....data.files.parquet import ParquetRows
@@ -22,6 +23,8 @@ from ....data.source import Skipped
 from ...tasks.prediction import Line
 from ..loaded import LoadedModel
 from .columns import choose, files_of, found, reads_files
+
+UTF_8 = ("utf-8", "utf8", "utf-8-sig")
 
 LINES = (".txt", ".text")  # files whose lines are texts
 OTHER_TABLES = frozenset(
@@ -114,19 +117,23 @@ def _others(names: Sequence[str], columns: Sequence[str]) -> str:
 
 
 def _encoding(path: Path, run: LoadedModel | None) -> tuple[str, tuple[str, ...]]:
-    """UTF-8, or for another file the encoding of the run's training data, or Latin-1, with a note."""
+    """UTF-8, or for another file the encoding of the run's training data, or a guessed one, with a note. Raises ValueError
+    if it can't be told."""
     if path.suffix.lower() == ".parquet":
         return "utf-8", ()
     content = bytes(open_bytes(path))
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return "utf-8", ()  # its byte-order mark tells the encoding
+    own = getattr(run.recipe.data, "encoding", "utf-8") if run is not None and run.recipe is not None else "utf-8"
     try:
-        content.decode("utf-8")
-    except UnicodeDecodeError:
-        own = getattr(run.recipe.data, "encoding", "utf-8") if run is not None and run.recipe is not None else "utf-8"
-        name = own if own.lower() not in ("utf-8", "utf8") else "latin-1"
-        return name, (f"{path.name} is not UTF-8 and is read as {name}",)
-    return "utf-8", ()
+        name = guessed_encoding(content)
+        if name in ("ascii", "utf-8"):
+            return "utf-8", ()
+    except ValueError as error:
+        if own.lower() in UTF_8:
+            raise ValueError(f"{path.name}: {error}") from None
+        name = own
+    if own.lower() not in (*UTF_8, "latin-1", "latin1", "iso-8859-1"):
+        name = own
+    return name, (f"{path.name} is not UTF-8 and is read as {name}",)
 
 
 def _lines(path: Path, encoding: str, notes: tuple[str, ...], chosen: Sequence[str]) -> FileTable:

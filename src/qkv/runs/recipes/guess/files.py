@@ -16,6 +16,7 @@ from ....core.spec import counted
 from ....data.classes import class_name
 from ....data.files.compressed import bare_name, open_bytes
 from ....data.files.csv_tsv import Form, no_record
+from ....data.files.encodings import guessed_encoding
 from ....data.files.json_lines import holds_json, json_entries, json_object
 from ....data.files.lines import Lines
 from ....data.files.parquet import SUFFIX, ParquetRows
@@ -36,8 +37,8 @@ MOST_CLASSES = 40  # of a file with a label and a text on each line
 
 
 def of_file(path: Path, how: RecordFormat) -> Guess | str:
-    """Guess a recipe for a file, or return what was seen if nothing fits. Text that is not UTF-8 is read as Latin-1, unless
-    `how` says otherwise."""
+    """Guess a recipe for a file, or return what was seen if nothing fits. Unless `how` says otherwise, text that is not
+    UTF-8 is read as Latin-1 or cp1252."""
     if path.suffix == SUFFIX:
         rows = ParquetRows(path)
         return _records(path, [rows[i] for i in range(min(len(rows), ROWS))], len(rows), how)
@@ -49,21 +50,36 @@ def of_file(path: Path, how: RecordFormat) -> Guess | str:
         zeros = bytes(open_bytes(path)[:BYTES]).count(0) > _ALIKE / 4 * min(BYTES, len(open_bytes(path)))
         wide = " (or give data.encoding=utf-16-le, if it is UTF-16 without a byte-order mark)" if zeros else ""
         return f"it is no text; save a table as .csv or .parquet, and a document as .txt{wide}"
-    found = _in_encoding(path, replace(how, encoding="latin-1"))
+    try:
+        encoding = encoding_of(path)
+    except ValueError as error:
+        return str(error)
+    return in_another(encoding, _in_encoding(path, replace(how, encoding=encoding)))
+
+
+def in_another(encoding: str, found: Guess | str) -> Guess | str:
+    """What was found in a file that is not UTF-8, with the setting of its encoding."""
     if isinstance(found, str):
         return found
-    seen = (*found.seen, "it is not UTF-8 and is read as Latin-1 (data.encoding=cp1252, cp1251, gb18030 or another)")
-    return replace(found, settings=(*found.settings, "data.encoding=latin-1"), seen=seen)
+    seen = f"it is not UTF-8 and is read as {encoding} (data.encoding=cp1250, cp1251, gb18030 or another overrules it)"
+    return replace(found, settings=(*found.settings, f"data.encoding={encoding}"), seen=(*found.seen, seen))
+
+
+def encoding_of(path: Path) -> str:
+    """The encoding of a file by its beginning; ascii too. Raises ValueError that says where it can't be told, and what to
+    do."""
+    try:
+        return guessed_encoding(bytes(open_bytes(path)[:BYTES]))
+    except ValueError as error:
+        raise ValueError(f"{error} (data.encoding=NAME)") from None
 
 
 def is_utf8(path: Path) -> bool:
     """Whether a file begins as valid UTF-8. Files in UTF-16 are left to their reader."""
-    beginning = bytes(open_bytes(path)[:BYTES])
     try:
-        beginning.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return error.start > len(beginning) - 4 or beginning[:2] in (b"\xff\xfe", b"\xfe\xff")
-    return True
+        return encoding_of(path) in ("ascii", "utf-8")
+    except ValueError:
+        return False
 
 
 def is_text(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from ....core.spec import brief, counted
@@ -11,7 +12,7 @@ from ....data.media.image_files import SUFFIXES as IMAGES
 from ....data.media.image_files import names_of
 from ....data.media.video import SUFFIXES as VIDEOS
 from ....data.readers.audio import SUFFIXES as SOUNDS
-from .files import is_utf8
+from .files import encoding_of, in_another, is_text, is_utf8
 from .folders import Listing, classified, picture_sizes
 from .result import Guess, setting
 from .tables import ROWS, Column, classes_in, label_and_score
@@ -21,8 +22,17 @@ _SHARE = 0.9  # of the cells of a column that name files
 
 def of_listed(path: Path, how: RecordFormat) -> Guess | str | None:
     """Guess a recipe for a table that names files, or return what was seen if nothing fits; None for another file."""
-    if how.form(path) not in ("csv", "tsv") or (how.encoding == "utf-8" and not is_utf8(path)):
+    if how.form(path) not in ("csv", "tsv"):
         return None
+    if how.encoding == "utf-8" and not is_utf8(path):
+        if not is_text(path):
+            return None
+        try:
+            encoding = encoding_of(path)
+        except ValueError:
+            return None  # told by the guess for a file
+        found = of_listed(path, replace(how, encoding=encoding))
+        return None if found is None else in_another(encoding, found)
     cells = how.table(path)
     if cells is None or not len(cells):
         return None

@@ -10,10 +10,11 @@ from pathlib import Path
 from ....core.spec import counted
 from ....data.files.compressed import bare_name
 from ....data.files.lines import Lines
+from ....data.files.parquet import SUFFIX
 from ....data.files.records import FORMATS, RecordFormat
 from ....data.media.image_files import ARCHIVES
 from ....data.source import SPLITS, Split
-from .files import is_utf8, of_file
+from .files import encoding_of, in_another, is_text, of_file
 from .result import Guess, setting
 
 NAMES: dict[str, Split] = {
@@ -48,19 +49,50 @@ def of_files(paths: Sequence[Path], how: RecordFormat) -> Guess | str:
     files = {split: [path for path, one in zip(paths, splits, strict=True) if one == split] for split in SPLITS}
     files = {split: group for split, group in files.items() if group}
     sizes = {len(group) for group in files.values()}
+    try:
+        encoding = _encoding(paths, how)
+    except ValueError as error:
+        return str(error)
     if "train" not in files:
         return f"none of {_listed(paths)} is for training by its name"
     if sizes == {2} and not any(Path(bare_name(path)).suffix in (*FORMATS, ".json") for path in paths):
-        return _parallel(files, how)
-    return _per_split(files, how) if sizes == {1} else f"{_listed(paths)} are {counted(len(paths), 'file')}; {HOW}"
+        return _parallel(files, encoding, encoding != how.encoding)
+    return (
+        _per_split(files, how, encoding)
+        if sizes == {1}
+        else f"{_listed(paths)} are {counted(len(paths), 'file')}; {HOW}"
+    )
 
 
-def _parallel(files: dict[Split, list[Path]], how: RecordFormat) -> Guess | str:
+def _encoding(paths: Sequence[Path], how: RecordFormat) -> str:
+    """The encoding of all files. Raises ValueError if they differ, or if it can't be told."""
+    if how.encoding != "utf-8":
+        return how.encoding
+    found: dict[str, Path] = {}
+    for path in paths:
+        if path.suffix == SUFFIX:
+            continue
+        try:
+            found.setdefault(encoding_of(path), path)
+        except ValueError as error:
+            if is_text(path):
+                raise ValueError(f"{path.name}: {error}") from None
+    found.pop("ascii", None)
+    if set(found) == {"latin-1", "cp1252"}:  # which has all letters of Latin-1
+        return "cp1252"
+    if len(found) > 1:
+        (first, one), (second, other) = list(found.items())[:2]
+        raise ValueError(
+            f"{one.name} is in {first}, and {other.name} in {second}; save all in UTF-8, or give data.encoding=NAME if one "
+            "encoding is right for all"
+        )
+    return next(iter(found), "utf-8")
+
+
+def _parallel(files: dict[Split, list[Path]], encoding: str, guessed: bool) -> Guess | str:
     """Translation between two files of each split."""
     endings = [_ending(path) for path in files["train"]]
     settings, seen = [], []
-    latin = how.encoding == "utf-8" and not all(is_utf8(path) for group in files.values() for path in group)
-    encoding = "latin-1" if latin else how.encoding
     for split, group in files.items():
         if endings[0] != endings[1] and [_ending(path) for path in group] == endings[::-1]:
             group = group[::-1]
@@ -73,15 +105,16 @@ def _parallel(files: dict[Split, list[Path]], how: RecordFormat) -> Guess | str:
         seen.append(f"{counted(sizes[0], 'line')} each in {group[0].name} and {group[1].name}, for {split}")
     source, target = (path.name for path in files["train"])
     seen.append(f"{source} is translated to {target} (give the other first for the other direction)")
-    if latin:
-        settings.append("data.encoding=latin-1")
-        seen.append("they are not UTF-8 and are read as Latin-1 (data.encoding)")
+    if guessed:
+        settings.append(f"data.encoding={encoding}")
+        seen.append(f"they are not UTF-8 and are read as {encoding} (data.encoding)")
     return Guess("translate", tuple(settings), tuple(seen))
 
 
-def _per_split(files: dict[Split, list[Path]], how: RecordFormat) -> Guess | str:
+def _per_split(files: dict[Split, list[Path]], how: RecordFormat, encoding: str) -> Guess | str:
     """What is guessed for the training file, with the files of the other splits."""
-    found = of_file(files["train"][0], how)
+    found = of_file(files["train"][0], replace(how, encoding=encoding))
+    found = found if encoding == how.encoding else in_another(encoding, found)
     if isinstance(found, str):
         return f"{files['train'][0].name}: {found}"
     kind = next((one.partition("=")[2] for one in found.settings if one.startswith("data.kind=")), None)
