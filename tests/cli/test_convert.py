@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import qkv
 from qkv.cli import main
 from qkv.io.directories.build import build
 from qkv.io.families import preset
@@ -79,3 +80,21 @@ def test_mistakes(
     assert main(["convert", *arguments]) == 2
     assert said in " ".join(capsys.readouterr().err.split())
     assert not (source.parent / "out").exists()
+
+
+@pytest.mark.parametrize("to", ["hub", "qkv"])
+def test_a_model_that_another_process_has_saved_meanwhile_stays(
+    to: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The target was free when the command began."""
+    target, other = tmp_path / "new", Run(build(preset("gpt2", d_model=8, n_layers=1, n_heads=1, vocab_size=9)), None)
+    saved = []
+
+    def meanwhile(*_: object) -> None:
+        if not saved:
+            saved.append(target)
+            other.save(target)
+
+    monkeypatch.setattr("qkv.io.directories.save.check_room", meanwhile)
+    assert main(["convert", str(source), str(target), "--to", to]) == 2
+    assert "already" in capsys.readouterr().err and qkv.load(target).model.spec.d_model == 8

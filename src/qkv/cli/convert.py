@@ -24,6 +24,7 @@ class Settings(NamedTuple):
     type: str | None
     int8: bool
     aot: bool | None
+    overwrite: bool  # checked again when the new model takes its place, as another process may have saved one
 
 
 class OutputFormat(NamedTuple):
@@ -40,15 +41,15 @@ class OutputFormat(NamedTuple):
 
 
 def _hub(run: Run, target: Path, settings: Settings) -> None:
-    run.save(target, to="hub", max_shard_size=settings.max_shard_size, overwrite=True)
+    run.save(target, to="hub", max_shard_size=settings.max_shard_size, overwrite=settings.overwrite)
 
 
 def _qkv(run: Run, target: Path, settings: Settings) -> None:
-    run.save(target, to="qkv", overwrite=True)
+    run.save(target, to="qkv", overwrite=settings.overwrite)
 
 
 def _usual(run: Run, target: Path, settings: Settings) -> None:
-    run.save(target, max_shard_size=settings.max_shard_size, overwrite=True)
+    run.save(target, max_shard_size=settings.max_shard_size, overwrite=settings.overwrite)
 
 
 def _safetensors(run: Run, target: Path, settings: Settings) -> None:
@@ -80,7 +81,7 @@ def _onnx(run: Run, target: Path, settings: Settings) -> str:
     from ..runs.export.onnx import to_onnx
 
     with _steps() as tell:
-        made = to_onnx(run, target, int8=settings.int8, overwrite=True, tell=tell)
+        made = to_onnx(run, target, int8=settings.int8, overwrite=settings.overwrite, tell=tell)
     files = ", ".join(f"{name}.onnx" for name in made.graphs)
     said = f"{target}: {files}, {made.size / 1e6:,.1f} MB; outputs differ from qkv's by {made.error:.1e} of the largest"
     if made.float_size is not None and made.float_error is not None:
@@ -94,7 +95,7 @@ def _torch_export(run: Run, target: Path, settings: Settings) -> str:
     from ..runs.export.torch_export import to_torch_export
 
     with _steps() as tell:
-        made = to_torch_export(run, target, aot=settings.aot, overwrite=True, tell=tell)
+        made = to_torch_export(run, target, aot=settings.aot, overwrite=settings.overwrite, tell=tell)
     files = ", ".join(f"{name}.pt2" for name in made.graphs)
     compiled = "compiled too" if made.compiled else "not compiled (--aot takes a C++ compiler)"
     return (
@@ -178,7 +179,7 @@ def convert(
     run = run.dequantize() if dequantize else run
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        said = form.write(run, target, Settings(max_shard_size, type, int8, aot))
+        said = form.write(run, target, Settings(max_shard_size, type, int8, aot, overwrite))
     for warning in caught:
         echo(str(warning.message), err=True)
     echo(said or f"{target}: {run.model.spec.n_parameters:,} parameters")

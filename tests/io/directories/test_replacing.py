@@ -102,7 +102,7 @@ def test_files_of_earlier_versions_are_replaceable(tmp_path: Path) -> None:
 def test_another_model_is_replaced_only_if_asked(saved: Path, tmp_path: Path) -> None:
     target, other = shutil.copytree(saved, tmp_path / "m"), model(n_layers=2)
     with pytest.raises(
-        ValueError, match=r"m is a model's directory already; replace it with overwrite=True, or choose"
+        ValueError, match=r"m is a model's directory already; replace it with overwrite=True \(--overwrite\), or choose"
     ):
         other.save(target)
     other.save(target, overwrite=True)
