@@ -141,7 +141,9 @@ def concatenate(rows: Tensor) -> tuple[Tensor, int]:
     if ranks.size == 1:
         return rows, 0
     rows = rows[:0] if idle() else rows
-    counts = ranks.gather(len(rows))
+    counts_on_device = torch.zeros(ranks.size, dtype=torch.int64, device=rows.device)
+    counts_on_device[ranks.rank] = len(rows)
+    counts = ranks.sum(counts_on_device).tolist()
     start = sum(counts[: ranks.rank])
     parts = [
         rows.new_zeros(start, *rows.shape[1:]),

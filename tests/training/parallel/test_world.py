@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from qkv.training.parallel import world
 from qkv.training.parallel.world import World, launched
@@ -108,3 +109,20 @@ def test_two_ranks_on_one_gpu_are_named() -> None:
     world.check_devices([("a", "1"), ("a", "2"), ("b", "1")])
     with pytest.raises(ValueError, match="ranks 0 and 2 have the same GPU of a, and NCCL needs one for each rank"):
         world.check_devices([("a", "1"), ("a", "2"), ("a", "1")])
+
+
+def test_gpus_that_nccl_cannot_connect_are_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise dist.DistBackendError(
+            "NCCL error in: NCCLUtils.cpp:77, unhandled system error\nLast error:\nno interface"
+        )
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        monkeypatch.setattr(dist, "all_reduce", fail)
+        with pytest.raises(
+            ValueError, match=r"NCCL can't connect the GPUs of the ranks \(NCCL error .* no interface\)"
+        ):
+            World().connect(torch.device("cpu"))
+    finally:
+        dist.destroy_process_group()

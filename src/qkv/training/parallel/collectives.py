@@ -16,6 +16,10 @@ from torch import Tensor
 from .direct import all_gather, is_direct, reduce_scatter
 from .world import World
 
+# PyTorch 2.13 renamed these. Unlike the operations on lists, they need no second buffer with NCCL.
+_all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+_reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
 
 def gather(x: Tensor, ranks: World, axis: int) -> Tensor:
     """The tensors of all ranks, which have the same shape, one after the other along an axis."""
@@ -55,17 +59,17 @@ def _gathered(x: Tensor, ranks: World, axis: int) -> Tensor:
         parts[ranks.rank].copy_(x)
         all_gather(parts, ranks.group).wait()
     else:
-        dist.all_gather(list(parts), x.contiguous(), group=ranks.group)
+        _all_gather(whole.view(-1), x.flatten(), group=ranks.group)
     return whole.flatten(0, 1) if axis == 0 else torch.cat(parts, axis)
 
 
 def _scattered(x: Tensor, ranks: World, axis: int) -> Tensor:
-    parts = [part.contiguous() for part in x.chunk(ranks.size, axis)]
+    parts = torch.stack(x.chunk(ranks.size, axis)) if axis else x.contiguous().unflatten(0, (ranks.size, -1))
     own = torch.empty_like(parts[0])
     if is_direct(x):
-        reduce_scatter(parts, ranks.group, own)
+        reduce_scatter(parts.unbind(), ranks.group, own)
     else:
-        dist.reduce_scatter(own, parts, group=ranks.group)
+        _reduce_scatter(own.view(-1), parts.view(-1), group=ranks.group)
     return own
 
 

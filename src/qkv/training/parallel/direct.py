@@ -2,7 +2,8 @@
 
 gloo receives an all-gather into a buffer and copies it out, and its reduce-scatter is an all-reduce of a copy. Here each
 rank receives directly into the result, and each of n ranks sends (n − 1)/n of the numbers, as in a ring. The order of a sum
-does not depend on the order of arrival. `DirectGather` and `DirectScatter` serve FSDP2. On GPUs, NCCL makes no such copies.
+does not depend on the order of arrival. `DirectGather` and `DirectScatter` serve FSDP2. NCCL makes no such
+copies in operations on one tensor.
 """
 
 from __future__ import annotations

@@ -17,8 +17,9 @@ class Mesh:
     """Ranks in a grid of `sizes`. Neighbors in the last axis have consecutive numbers, so they are on one machine.
 
     A group of axes holds the ranks that differ from this one in these axes only. Groups are made when they are first asked
-    for, which every rank has to do in the same order. On GPUs, groups of some ranks have NCCL only; the group of all ranks
-    has gloo too.
+    for, which every rank has to do in the same order. They are connected at once, since NCCL would do that in a group's
+    first operation, and can hang there while operations of other groups are under way. On GPUs, groups of some ranks have
+    NCCL only; the group of all ranks has gloo too.
     """
 
     def __init__(self, ranks: Ranks, sizes: Sizes, device: torch.device) -> None:
@@ -79,6 +80,7 @@ class Mesh:
             group = dist.new_group(members, timeout=World.timeout, backend=self._backend)
             if self.ranks.rank in members:
                 own = World(group)
+        own.sum(torch.zeros(1, device=self.device))  # NCCL connects a group now, while nothing else is under way
         return own
 
     def make(self, groups: Iterable[tuple[Axis, ...]]) -> None:

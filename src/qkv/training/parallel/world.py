@@ -128,7 +128,19 @@ class World:
         ranks = cls()
         if device.type == "cuda":
             check_devices(ranks.gather((platform.node(), str(torch.cuda.get_device_properties(device).uuid))))
+            ranks.connect(device)
         return ranks
+
+    def connect(self, device: torch.device) -> None:
+        """Connect the GPUs of all ranks, which NCCL does in the first operation. Raises ValueError if it can't."""
+        try:
+            self.sum(torch.zeros(1, device=device)).tolist()
+        except RuntimeError as error:
+            what = " ".join(str(error).split())[:200]
+            raise ValueError(
+                f"NCCL can't connect the GPUs of the ranks ({what}); set NCCL_DEBUG=INFO to see why, or train on CPUs with "
+                "--device cpu"
+            ) from None
 
     @staticmethod
     def device(device: torch.device) -> torch.device:
