@@ -252,7 +252,8 @@ def replaceable(contents: Contents, model: Any, overwrite: bool) -> Callable[[Pa
         same = _written.get(model, {}).get(folder.resolve()) == _identity(contents, folder)
         if contents.check(folder) and not (overwrite or same):
             raise ValueError(
-                f"{folder} is {contents.what} already; replace it with overwrite=True (--overwrite), or choose another directory"
+                f"{folder} is {contents.what} already; replace it with overwrite=True (--overwrite), or choose another "
+                "directory"
             )
 
     return check
