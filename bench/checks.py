@@ -11,7 +11,7 @@ FALLEN = 2.0  # nats that the mean of several first steps may lie below it
 
 
 def same_size(facts: dict[str, dict[str, Any]]) -> None:
-    """Raises AssertionError where parameter counts, as far as contenders tell them, are further apart than `SIZE`."""
+    """Raises AssertionError if parameter counts, as far as contenders tell them, are further apart than `SIZE`."""
     counts = {name: told["parameters"] for name, told in facts.items() if "parameters" in told}
     if counts:
         least, most = min(counts.values()), max(counts.values())

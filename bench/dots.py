@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from qkv.look.svg import tag, text_width
 
-WIDTH, SCALE = 460, 1.3  # narrow, so letters are legible on phones, and larger where there is room
+WIDTH, SCALE = 460, 1.3  # narrow, so letters are legible on phones, and larger if there is room
 _LEFT, _RIGHT = 20, 20
 _ROW, _LEGEND, _TOP, _BOTTOM = 34, 17, 48, 44
 

@@ -52,7 +52,7 @@ PEERS = {
 
 
 def python(environment: str) -> Path:
-    """The interpreter of an environment. Raises ValueError, saying how to make it, where there is none."""
+    """The interpreter of an environment. Raises ValueError, saying how to make it, if there is none."""
     if environment == OURS:
         return Path(sys.executable)
     _known(environment)
@@ -65,7 +65,7 @@ def python(environment: str) -> Path:
 
 
 def source(name: str) -> Path:
-    """The folder with a cloned peer's code. Raises ValueError, saying how to get it, where there is none."""
+    """The folder with a cloned peer's code. Raises ValueError, saying how to get it, if there is none."""
     origin = _known(name).source
     assert origin is not None, f"{name} is installed, not cloned"
     given = os.environ.get(origin.variable)

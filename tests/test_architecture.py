@@ -177,7 +177,7 @@ def test_no_import_circle_among_the_files_and_folders_of(folder: Path) -> None:
 
 @pytest.mark.parametrize("folder", PACKAGES, ids=dotted_folder)
 def test_a_folder_holds_few_modules_or_many_alike(folder: Path) -> None:
-    """More than a screen of modules only where all are of one kind, which the package's first line says: "one … a file"."""
+    """More than a screen of modules only if all are of one kind, which the package's first line says: "one … a file"."""
     children = [path for path in folder.glob("*.py") if path.name not in ("__init__.py", "__main__.py")]
     first = (ast.get_docstring(_tree(folder / "__init__.py")) or "").split("\n\n")[0]
     alike = "one " in first and (" a file" in first or " a folder" in first or " each" in first)

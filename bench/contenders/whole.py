@@ -15,7 +15,7 @@ ROWS = 64  # windows in a batch of the final evaluation
 
 
 def run(command: Sequence[str], folder: Path) -> tuple[str, dict[str, float]]:
-    """What a command wrote, and its seconds from start to end and MiB at most. Raises RuntimeError where it fails."""
+    """What a command wrote, and its seconds from start to end and MiB at most. Raises RuntimeError if it fails."""
     start = time.perf_counter()
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     seconds = time.perf_counter() - start

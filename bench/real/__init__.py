@@ -99,7 +99,7 @@ def baselines() -> dict[str, Callable[[list[str]], dict[str, Any]]]:
 
 
 def measure(entry: Entry, data: Path = DATA, scratch: Path = SCRATCH) -> Found:
-    """Train, evaluate, and run the baselines. Raises SystemExit where a command fails."""
+    """Train, evaluate, and run the baselines. Raises SystemExit if a command fails."""
     out = _cleared(entry, scratch)
     found = Found(asdict(entry), _now(), machine.describe(), machine.code())
     for step in steps(entry, data, scratch):
@@ -118,7 +118,7 @@ def measure(entry: Entry, data: Path = DATA, scratch: Path = SCRATCH) -> Found:
 
 
 def measure_documented(entry: Entry, data: Path = DATA, scratch: Path = SCRATCH) -> Found:
-    """Run the documented command alone, and add its figures to the kept result. Raises SystemExit where it fails."""
+    """Run the documented command alone, and add its figures to the kept result. Raises SystemExit if it fails."""
     out = _cleared(entry, scratch)
     found = Found(**json.loads((KEPT / f"{entry.name}.json").read_text()))
     if entry.prepare:

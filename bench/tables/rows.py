@@ -1,4 +1,4 @@
-"""One training step of an encoder–decoder on full rows, where there is no padding to save."""
+"""One training step of an encoder–decoder on full rows, if there is no padding to save."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m qkv`: the command line, also where the `qkv` script is not on the path."""
+"""`python -m qkv`: the command line, also if the `qkv` script is not on the path."""
 
 import sys
 

@@ -131,7 +131,7 @@ def spread(rows: Sequence[Tensor], layout: Layout, fill_seed: int = 99) -> Tenso
 
 
 def distance(found: Tensor, wanted: Tensor) -> float:
-    """Relative L2 distance; NaN where there is one."""
+    """Relative L2 distance; NaN if there is one."""
     found, wanted = found.detach().double(), wanted.detach().double()
     assert found.shape == wanted.shape, (found.shape, wanted.shape)
     return float((found - wanted).norm() / wanted.norm().clamp(min=1e-12)) if wanted.numel() else 0.0
@@ -143,7 +143,7 @@ def same(found: Tensor, wanted: Tensor, tolerance: float = 1e-9, what: str = "")
 
 
 def gradients(built: torch.nn.Module) -> dict[str, Tensor]:
-    """The parameters' gradients (zeros where there is none), which are cleared."""
+    """The parameters' gradients (zeros if there is none), which are cleared."""
     found = {}
     for name, parameter in built.named_parameters():
         found[name] = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()

@@ -13,7 +13,7 @@ ROUNDING = 5.1e-5  # of four decimals
 
 
 def numbers(table: LabeledTable) -> np.ndarray:
-    """The displayed texts of a table as numbers; NaN where a cell is empty."""
+    """The displayed texts of a table as numbers; NaN if a cell is empty."""
     texts = [[text.replace("−", "-").replace("∞", "inf").replace(",", "") for text in row] for row in table.texts()]
     return np.array([[float(text or "nan") for text in row] for row in texts])
 

@@ -108,7 +108,7 @@ def die() -> None:
 
 
 def forked(work: Callable[[], None], dies_at: int | None = None) -> bool:
-    """Do some work in a separate process; whether it was killed. Raises RuntimeError where the work itself failed."""
+    """Do some work in a separate process; whether it was killed. Raises RuntimeError if the work itself failed."""
     sys.stdout.flush()
     with tempfile.TemporaryFile("w+") as log:
         child = os.fork()

@@ -90,7 +90,7 @@ def rank_kills(folder: Path, kills: int = 50, seed: int = 0, steps: int = 24) ->
 
 def together(work: Callable[[], None], after: float | None = None, victim: int = 0, size: int = 2) -> bool:
     """Do some work in so many ranks, one of which is killed after so many seconds, and then the others; whether it was.
-    Raises RuntimeError where the work failed by itself."""
+    Raises RuntimeError if the work failed by itself."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]

@@ -88,7 +88,7 @@ def bombs() -> Iterator[tuple[str, str]]:
 
 
 def check(mutant: Mutant) -> str | None:
-    """What is wrong with how a mutant is met; None where nothing is."""
+    """What is wrong with how a mutant is met; None if nothing is."""
     parts = tuple(part for name in mutant.path for part in name.split("."))
     parts += ("preset",) if mutant.path == ("model",) else ()  # a bare kind is a preset's name
     endless = isinstance(mutant.value, float) and not math.isfinite(mutant.value)

@@ -166,7 +166,7 @@ def _read(source: Source, path: Path) -> str | None:
 
 
 def _is_text(value: Any) -> None:
-    """Raises UnicodeError where a text has half of a character."""
+    """Raises UnicodeError if a text has half of a character."""
     if isinstance(value, str):
         value.encode()
     elif isinstance(value, dict | list | tuple):

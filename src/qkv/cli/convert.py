@@ -1,4 +1,4 @@
-"""`qkv convert`: convert a model between the Hub's format, qkv's own, and those of other programs."""
+"""`qkv convert`: convert a model between the Hub's format, qkv's own, and the formats of other programs."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def convert(
         bool | None,
         typer.Option(
             "--aot/--no-aot",
-            help="With --to torch-export: also compile with AOTInductor. [default: where there is a C++ compiler]",
+            help="With --to torch-export: also compile with AOTInductor. [default: if there is a C++ compiler]",
         ),
     ] = None,
     dequantize: Annotated[

@@ -239,7 +239,7 @@ def _columns(outputs: list[Output], scores: bool) -> dict[str, Any]:
 
 
 def _fields(output: Output) -> dict[str, Any]:
-    """The fields of an output; `acceptance` only where there is one."""
+    """The fields of an output; `acceptance` only if there is one."""
     fields = asdict(output)
     if output.acceptance is None:
         del fields["acceptance"]

@@ -206,7 +206,7 @@ def _serve(run: Run, inputs: list[str], changes: list[HeadChange], port: int, op
 
 
 def _switched_off(run: Run, text: str | None) -> list[HeadChange]:
-    """The heads of `--off`, in the encoder unless named otherwise, or in the decoder where there is no encoder."""
+    """The heads of `--off`, in the encoder unless named otherwise, or in the decoder if there is no encoder."""
     from ..runs.inference.look.live import HeadChange
 
     stack = "decoder" if getattr(run.model.spec, "encoder", None) is None else "encoder"

@@ -10,7 +10,7 @@ import os
 import time
 from pathlib import Path
 
-SPINS = "1000"  # as GNU's OpenMP spins where there are more threads than cores; 300,000 otherwise
+SPINS = "1000"  # as GNU's OpenMP spins if there are more threads than cores; 300,000 otherwise
 SET_BY_USER = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME")
 READINGS, PAUSE = 3, 0.002
 

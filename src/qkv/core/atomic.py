@@ -114,7 +114,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync a folder's entries to disk where possible: Windows can't open folders, and some file systems can't sync them."""
+    """Sync a folder's entries to disk if possible: Windows can't open folders, and some file systems can't sync them."""
     if os.name != "posix":
         return
     with contextlib.suppress(OSError):  # the files themselves are synced already

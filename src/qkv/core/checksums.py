@@ -68,7 +68,7 @@ def order(path: Path) -> None:
 
 
 def read(metadata: object, where: str) -> dict[str, int]:
-    """The checksums in a file's metadata, if any. Raises ValueError where they are damaged themselves."""
+    """The checksums in a file's metadata, if any. Raises ValueError if they are damaged themselves."""
     text = metadata.get(KEY) if isinstance(metadata, Mapping) else None
     if text is None:
         return {}

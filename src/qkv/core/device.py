@@ -15,7 +15,7 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 def choose(name: str | torch.device = "auto") -> torch.device:
-    """`auto`, `cpu`, `cuda` (or `cuda:1`), `mps`. Raises ValueError where the machine lacks the device."""
+    """`auto`, `cpu`, `cuda` (or `cuda:1`), `mps`. Raises ValueError if the machine lacks the device."""
     if isinstance(name, torch.device):
         return name
     if name == "auto":

@@ -19,7 +19,7 @@ Content = TypeVar("Content")
 
 
 def read_text(path: Path, limit: int = 16 << 20) -> str:
-    """Read a text file of bounded size. Raises ValueError naming the file where it is too large or not UTF-8."""
+    """Read a text file of bounded size. Raises ValueError naming the file if it is too large or not UTF-8."""
     if path.stat().st_size > limit:
         raise ValueError(f"{path} is larger than {limit >> 20} MiB, which no file of its kind is")
     try:
@@ -29,7 +29,7 @@ def read_text(path: Path, limit: int = 16 << 20) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file of bounded size. Raises ValueError naming the file where it is too large or not valid."""
+    """Read a JSON file of bounded size. Raises ValueError naming the file if it is too large or not valid."""
     text = read_text(path)
     try:
         return json.loads(text)

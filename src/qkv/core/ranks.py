@@ -96,7 +96,7 @@ def in_turns(ranks: Ranks, items: Iterable[Item], compute: Callable[[Item], T]) 
 class BatchSplit:
     """Among which ranks the current batch is split.
 
-    peers: those that compute the same layers. rows: those of them that have different rows of the batch.
+    peers: ranks that compute the same layers. rows: peers that have different rows of the batch.
     idle:  this rank has no rows, and computes another rank's for nothing.
     """
 

@@ -73,7 +73,7 @@ _Dumper.add_representer(
 
 
 def load(text: str, name: str = "the text") -> Any:
-    """The data in `text`. Raises ValueError that names `name`, line and column where it is not such YAML."""
+    """The data in `text`. Raises ValueError that names `name`, line and column if it is not such YAML."""
     try:
         return yaml.load(text, Loader=_Loader)  # a SafeLoader: constructs plain data only
     except yaml.MarkedYAMLError as error:

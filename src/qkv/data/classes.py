@@ -18,7 +18,7 @@ _LISTED = 5  # classes named in a message
 MOST = 10_000  # classes; more are likely numbers mistaken for classes
 _MISSING = "#N/A N/A,#N/A,#NA,<NA>,N/A,NA,n/a,NULL,null,None,NaN,nan,-NaN,-nan,1.#IND,-1.#IND,1.#QNAN,-1.#QNAN"
 MISSING = tuple(_MISSING.split(","))
-"""Texts that stand for a missing label: those of `pandas.read_csv`."""
+"""Texts that stand for a missing label: the same as in `pandas.read_csv`."""
 
 
 def is_missing(value: Any) -> bool:

@@ -33,7 +33,7 @@ class Memory(HoldOutSource, kind="memory"):
     A recipe or a run directory has only the fingerprint (a checksum of all rows) and the number of rows of each split; 0 is
     a split that is held out of the training rows. To use the data again, pass the same rows again.
 
-    missing: texts that stand for no label; by default those of pandas, such as "nan", "NA" and "None".
+    missing: texts that stand for no label; by default as in pandas, such as "nan", "NA" and "None".
     """
 
     fingerprint: str

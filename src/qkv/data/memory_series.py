@@ -49,7 +49,7 @@ class MemorySeries(SeriesSource, kind="memory-series"):
 
         rows:     a pandas or polars data frame, a `datasets.Dataset`, an array, or a list of rows. The order of dates in the
                   first column, or in the index of a pandas frame, is checked; dates are not forecast.
-        settings: those of `SeriesSource`.
+        settings: as in `SeriesSource`.
 
         Raises ValueError if a cell has no number, or if the rows are not in order.
         """

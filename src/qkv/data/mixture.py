@@ -28,7 +28,7 @@ class MixtureSource(Source, kind="mixture"):
 
     With temperature 1 every example is seen equally often; the higher it is, the more equal the parts are (Arivazhagan
     et al. 2019; Raffel et al. 2020, §3.5.2). An epoch is as long as all parts together. A part that runs out of examples is
-    reshuffled and starts again; a part that is not used up continues in the next epoch. Validation and test are those of
+    reshuffled and starts again; a part that is not used up continues in the next epoch. Validation and test come from
     the parts, concatenated.
     """
 

@@ -173,7 +173,7 @@ class Source(Spec, role="source"):
     def examples(
         self, split: Split = "train", *, seed: int = 0, epoch: int = 0, shuffle: bool | None = None
     ) -> Iterator[Example]:
-        """Iterate over the good examples of one epoch; by default, those of the "train" split are shuffled."""
+        """Iterate over the good examples of one epoch; by default, the "train" split is shuffled."""
         check_split(split)
         if seed is None or epoch is None:
             raise ValueError(f"{'seed' if seed is None else 'epoch'} is a whole number, not None")

@@ -45,7 +45,7 @@ def subset_table(table: Table, indices: Sequence[int]) -> Table:
 
 
 class ConcatTable:
-    """Several tables as one, in order; `names` are those of the tables, if any."""
+    """Several tables as one, in order; `names` are the tables' names, if any."""
 
     def __init__(self, tables: Sequence[Table], names: Sequence[str] = ()) -> None:
         self._tables, self.names = tables, names

@@ -51,7 +51,7 @@ def generate(
     eos_id:    the token, or tokens, that end a sequence. It may be the padding token too: the layout marks padding.
     stop:      called with a row's new tokens; True ends the row there.
     stream:    called with (prompt · num_samples + sample, token) as tokens come; not with beams.
-    processors: more functions of (ids so far, logits), applied after those of the settings and before those of sampling.
+    processors: more functions of (ids so far, logits), applied after the settings' processors and before sampling's.
     seeds:     one per prompt, so its sample depends neither on the batch nor on its place there; by default
                from `settings.seed` and the prompt's number (see `row_seed`).
     draft:     a smaller model with the same vocabulary that proposes tokens (`speculate="draft"`, the default with it).

@@ -65,7 +65,7 @@ class _Rows:
     def choose(self) -> tuple[Tensor, list[tuple[int | None, float]]]:
         """Return the next token of every row, on the device and, with its log-probability, on the host.
 
-        On the host it is None where the processors allow no token.
+        On the host it is None if the processors allow no token.
         """
         logits = self.logits.float()
         allowed = apply(self.rules.processors, self.history, logits)

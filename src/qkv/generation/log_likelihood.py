@@ -43,7 +43,7 @@ class Scores:
 
     @property
     def perplexity(self) -> float:
-        """exp of the mean negative log-likelihood of all tokens; NaN where there are none."""
+        """exp of the mean negative log-likelihood of all tokens; NaN if there are none."""
         count = sum(len(row) for row in self.log_probs)
         from ..core.metrics.text import perplexity
 

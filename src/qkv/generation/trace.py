@@ -34,7 +34,7 @@ class Beam(NamedTuple):
 
 
 class BeamStep(NamedTuple):
-    """The beams that continue after a step, best first, and those that it finished."""
+    """The beams that continue after a step, best first, and the finished ones."""
 
     running: tuple[Beam, ...]
     finished: tuple[Beam, ...]

@@ -12,7 +12,7 @@ from .svg import tag
 
 WIDTH, HEIGHT = 400, 230  # of a chart, in pixels; text stays legible at the width of a phone
 _MARGIN, _GAP = 14, 18
-_SCALE = 1.3  # of the picture where there is room
+_SCALE = 1.3  # of the picture if there is room
 _VIEW_BOX = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
 
 _LIGHT, _DARK = ("#3b2fb5", "#d2611c", "#0f8a7e", "#b3246e"), ("#a79bff", "#ffa263", "#56cfc1", "#f78fc0")

@@ -71,10 +71,10 @@ def check(
         report.raise_for_failures()
 
     An objective is checked with `model` and `batches`, or with a tiny language model: sums and counts of parts of a batch
-    add up to those of the whole, and labels of −100 change nothing.
+    add up to the whole's, and labels of −100 change nothing.
 
     A metric is no spec; it is checked with `model` and `batches`: it gives the same for the parts of a batch as for the
-    whole and in any order, NaN where an output is NaN, and no number where nothing was measured.
+    whole and in any order, NaN if an output is NaN, and no number where nothing was measured.
 
     A task is checked on `examples`, with the `tokenizer` if it reads text: an example's items are the same again, alone
     and beside others, and a batch has what its examples have alone, padded.

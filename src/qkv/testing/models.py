@@ -159,7 +159,7 @@ class ModelChecks:
 
     @torch.no_grad()
     def single(self) -> None:
-        """In fp32 without gradients, in which kernels in C++ compute whole stacks, outputs are those of fp64."""
+        """In fp32 without gradients, in which kernels in C++ compute whole stacks, outputs equal fp64's."""
         expected = self.outputs(self.model())
         found = self.outputs(self.model(dtype=torch.float32))
         same(found.double(), expected, "outputs in fp32 without gradients differ from those in fp64", SINGLE)
@@ -191,7 +191,7 @@ class ModelChecks:
 
     @torch.no_grad()
     def half(self) -> None:
-        """In bf16 outputs are those of fp32 within 32 roundings of bf16."""
+        """In bf16, outputs equal fp32's within 32 roundings of bf16."""
         expected = self.outputs(self.model(dtype=torch.float32))
         found = self.outputs(self.model(dtype=torch.bfloat16))
         assert found.isfinite().all(), "outputs in bf16 are not finite"

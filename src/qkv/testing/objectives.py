@@ -85,7 +85,7 @@ class ObjectiveChecks:
             assert not changed, f"the sum of {changed[:1]} differs when the batch is evaluated again"
 
     def parts(self) -> None:
-        """The sums and counts of the parts of a batch add up to those of the whole, as micro-batches of a step do."""
+        """The sums and counts of the parts of a batch add up to the whole's, as micro-batches of a step do."""
         self._needs_items()
         draws = RandomDraws()
         with draws:

@@ -23,20 +23,20 @@ MARGIN = 3.0  # predictions of time are good within a factor of two, so compilin
 
 
 def compiled(model: nn.Module, device: torch.device) -> nn.Module:
-    """The model behind torch.compile. Raises ValueError where code can't be built here."""
+    """The model behind torch.compile. Raises ValueError if code can't be built here."""
     check_compiler(device)
     return cast(nn.Module, torch.compile(model))
 
 
 def check_compiler(device: torch.device) -> None:
-    """Raise ValueError where what Inductor writes can't be compiled: C++ for CPUs, Triton for CUDA."""
+    """Raise ValueError if what Inductor writes can't be compiled: C++ for CPUs, Triton for CUDA."""
     lacks = missing_compiler(device)
     if lacks is not None:
         raise ValueError(f"training.compile needs {lacks}, or leave compile off")
 
 
 def missing_compiler(device: torch.device) -> str | None:
-    """What compiling needs and this machine lacks, with what to do about it; None where nothing is missing."""
+    """What compiling needs and this machine lacks, with what to do about it; None if nothing is missing."""
     if device.type == "cpu" and not _has_cpp():
         return "a C++ compiler, and none was found; install g++ or clang"
     if device.type == "cuda":

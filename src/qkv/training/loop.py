@@ -74,7 +74,7 @@ def fit(
 
     open_stream:     gives the batches that follow a position, or all from the first for None.
     evaluate:        `(model in evaluation mode, step)` → named metrics; leaves no trace in the random generators.
-    resume:          continue from the newest sound checkpoint in `out`; from the beginning where there is none.
+    resume:          continue from the newest sound checkpoint in `out`; from the beginning if there is none.
     begin:           called when all settings are known to fit together, before anything is written into `out`.
     fingerprint:     what the run rests on (data, tokenizer …), JSON-able. It is kept in checkpoints, and where a resumed
                      run finds another, that is told.
@@ -396,7 +396,7 @@ class Trainer:
         return TrainingResult(ending, state, metrics, self.store.newest(), weights, source)
 
     def _choose(self) -> tuple[list[Parts], str, dict[str, float]]:
-        """The sets of tensors whose mean to deliver, what they are, and their evaluation where there was one."""
+        """The sets of tensors whose mean to deliver, what they are, and their evaluation if there was one."""
         average, newest = self.training.average, self.store.newest()
         if newest is None and not self.stepper.strategy.shards_model:
             return [model_tensors(self.model)], "the weights as they are", self.state.metrics

@@ -80,7 +80,7 @@ class LossScale(torch.amp.GradScaler):
 class MixedPrecision:
     """Autocast, and for fp16 the loss scale that keeps small gradients above fp16's least number.
 
-    Raises ValueError where the device lacks the precision, or where the weights are not the fp32 masters that it needs.
+    Raises ValueError if the device lacks the precision, or where the weights are not the fp32 masters that it needs.
     """
 
     def __init__(self, wanted: PrecisionChoice, model: nn.Module, device: torch.device) -> None:
@@ -152,7 +152,7 @@ def check_masters(precision: Precision, model: nn.Module) -> None:
 
 @lru_cache(maxsize=8)
 def bf16_instructions(device: torch.device) -> str | None:
-    """What makes bf16 native on a device, such as `amx_bf16` or `compute capability 9.0`; None where nothing does.
+    """What makes bf16 native on a device, such as `amx_bf16` or `compute capability 9.0`; None if nothing does.
 
     On CPUs oneDNN has to be there too: without it PyTorch multiplies bf16 matrices element by element. GPUs have it from
     NVIDIA's compute capability 8.0 on, and on AMD's with ROCm. Apple's GPUs count as without, not having been measured.

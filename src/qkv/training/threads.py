@@ -193,7 +193,7 @@ def _is_clear(taken: dict[int, list[float]]) -> bool:
 
 
 def tuner(threads: int | str, compiled: bool, ranks: int, device: torch.device) -> ThreadTuner | None:
-    """The tuner of a training, or None where the number is fixed: by the setting, by an environment variable, by the
+    """The tuner of a training, or None if the number is fixed: by the setting, by an environment variable, by the
     launcher of several ranks, or because compiled code would be compiled again for each number.
 
     A number given as the setting is set here.

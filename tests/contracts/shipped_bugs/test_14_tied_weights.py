@@ -32,7 +32,7 @@ TRANSFORMS = {
 
 @pytest.mark.parametrize("how", TRANSFORMS)
 def test_bug_14_tied_weights_stay_tied(how: str) -> None:
-    """Casting, copying, loading (in place or by assignment) and materializing leave one table where there was one."""
+    """Casting, copying, loading (in place or by assignment) and materializing leave one table if there was one."""
     built = qkv.build(spec("encoder-decoder"))
     assert tied(built)
     assert tied(TRANSFORMS[how](built))

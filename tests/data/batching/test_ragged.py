@@ -33,7 +33,7 @@ def test_parts(sequences: list[list[int]], skip: int, leave: int, data: st.DataO
     st.lists(st.tuples(st.lists(st.integers(0, 99), max_size=5), st.integers(-1, 9), st.integers(-1, 9)), max_size=9)
 )
 def test_framed(items: list[tuple[list[int], int, int]]) -> None:
-    """Also where the sequences lie apart: every other one of twice as many."""
+    """Also if the sequences lie apart: every other one of twice as many."""
     doubled = Ragged.of([s for s, _, _ in items for s in (s, [7, 7])])
     ragged = doubled.take(np.arange(0, 2 * len(items), 2))
     before, after = (np.array([item[k] for item in items], np.int32) for k in (1, 2))

@@ -65,7 +65,7 @@ def test_a_control_word_stands_only_where_it_is_needed() -> None:
 
 
 def check(source: str) -> str | None:
-    """The target of a source, worked out by reading the English and asking plain Babel; None where we can't read it."""
+    """The target of a source, worked out by reading the English and asking plain Babel; None if we can't read it."""
     language, text = source.removeprefix("<").split("> ", 1)
     for pattern, style in (("%A, %B %d, %Y", "full"), ("%B %d, %Y", "long"), ("%m/%d/%y", "short")):
         with contextlib.suppress(ValueError):

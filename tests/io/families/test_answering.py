@@ -68,7 +68,7 @@ def test_scores_of_every_real_token(name: str) -> None:
 
 @every
 def test_losses_of_rows_without_padding(name: str) -> None:
-    """Theirs counts padding as a place where an answer may be; ours does not, so they agree where there is none."""
+    """Theirs counts padding as a place where an answer may be; ours does not, so they agree if there is none."""
     both = pair(name)
     given = inputs(both.case)
     alone = given.ids[given.mask.all(1)]

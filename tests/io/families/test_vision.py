@@ -121,7 +121,7 @@ def noise_for(both: Pair, pixels: Tensor) -> Tensor:
 
 
 def theirs(both: Pair, pixels: Tensor, model: Any = None, **options: Any) -> Any:
-    """What their model gives, with a mask in the place that ours has, where there is one."""
+    """What their model gives, with a mask in the place that ours has, if there is one."""
     model = model or both.theirs
     if "MAE" in both.case.cls:
         options["noise"] = noise_for(both, pixels)

@@ -152,7 +152,7 @@ def test_reading_a_prompt_takes_what_the_allocator_says(monkeypatch: pytest.Monk
     spec = qkv.preset("llama", **{**TINY, "d_model": 128, "max_positions": 512})
     model, ids = qkv.build(spec).eval(), torch.zeros(1, 300, dtype=torch.long)
     counted = fit.prompt_bytes(spec, BatchShape(1, 300), Decoding(torch.float32))
-    assert allocated(model, ids) <= 1.1 * counted  # by kernels for whole sequences where there are any
+    assert allocated(model, ids) <= 1.1 * counted  # by kernels for whole sequences if there are any
     monkeypatch.setattr(stack, "fused_encoding", lambda *about: None)
     assert counted == pytest.approx(allocated(model, ids), rel=0.1)
     assert fit.prompt_bytes(spec, BatchShape(1, 300), Decoding()) < counted

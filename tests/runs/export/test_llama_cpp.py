@@ -59,7 +59,7 @@ def distance(theirs: list[float] | None, logits: torch.Tensor) -> float:
 
 
 def close_calls(model: Any, ids: list[int], new: list[int], apart: float) -> bool:
-    """Whether tokens differ only where the two largest logits are nearer than rounding."""
+    """Whether tokens differ only if the two largest logits are nearer than rounding."""
     with torch.no_grad():
         logits = model(torch.tensor([[*ids, *new]]))[0, len(ids) - 1 : -1].float()
     chosen = logits.gather(1, torch.tensor(new)[:, None])[:, 0]

@@ -1,4 +1,4 @@
-"""What stands around texts, by the tokenizer's own template or by ours, and what is cut where there is no room."""
+"""What stands around texts, by the tokenizer's own template or by ours, and what is cut if there is no room."""
 
 from __future__ import annotations
 

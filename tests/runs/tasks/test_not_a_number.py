@@ -170,6 +170,6 @@ def test_correlations_with_what_is_no_number_are_none(values: list[float], place
 
 @given(st.floats(-9, 9), st.floats(-9, 9), st.integers(1, 50))
 def test_what_is_the_same_everywhere_correlates_with_nothing(a: float, b: float, n: int) -> None:
-    """Also where its mean is another by a rounding: of three times 0.1 it is."""
+    """Also if its mean is another by a rounding: of three times 0.1 it is."""
     found = correlations([a] * n, [b] * n)
     assert found["pearson"].value == found["spearman"].value == 0

@@ -33,8 +33,8 @@ class Retrieval:
         MRR = 1 / r_1,   recall@k = |{j : r_j ≤ k}| / R,   MAP = Σ_j (j / r_j) / R,
         NDCG@k = Σ_{j : r_j ≤ k} 1 / log2(r_j + 1) / Σ_{j ≤ min(R, k)} 1 / log2(j + 1)
 
-    are those of trec_eval (`recip_rank`, `recall`, `map`, `ndcg_cut`) with binary relevance. An irrelevant document with the
-    same cosine as a relevant one ranks before it, so a model whose vectors are all equal scores low.
+    are defined as in trec_eval (`recip_rank`, `recall`, `map`, `ndcg_cut`) with binary relevance. An irrelevant document
+    with the same cosine as a relevant one ranks before it, so a model whose vectors are all equal scores low.
     """
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ ROWS = 9  # and for each byte of a table that is kept as rows of short cells
 
 
 def check_fits(path: Path, size: int, factor: int, advice: str) -> None:
-    """Raise ValueError where `size` bytes of a file, decompressed, would take more memory than is free."""
+    """Raise ValueError if `size` bytes of a file, decompressed, would take more memory than is free."""
     needed, free = size * factor, psutil.virtual_memory().available
     if needed > free:
         raise ValueError(

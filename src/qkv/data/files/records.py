@@ -159,7 +159,7 @@ class RecordFiles(FilePerSplit):
     header: whether the first line of a table holds column names; by default detected.
     quoted: whether the cells of a TSV are quoted as in CSV; by default detected, see `files.csv_tsv`.
     sep:    the character between cells, such as ";" or "|", or its name, such as "tab"; by default detected.
-    missing: texts that stand for no label; by default those of pandas, such as "nan", "NA" and "None".
+    missing: texts that stand for no label; by default as in pandas, such as "nan", "NA" and "None".
     """
 
     format: Format | None = None

@@ -49,7 +49,7 @@ class Pool:
 class Pools:
     """Builds pools: `build(epoch, number)` always returns the same one, in any process.
 
-    With a `shard`, each batch has the rows of one rank; the batches of all ranks together are those of `WHOLE`.
+    With a `shard`, each batch has the rows of one rank; the batches of all ranks together equal `WHOLE`'s.
     `stopped` cancels a build that runs in another thread.
     """
 

@@ -26,7 +26,7 @@ class Sounds(HoldOutSource, kind="sounds"):
     below `train`, `validation` and `test`. Files that can't be read are skipped and counted.
 
     header: whether the first line of a table of sounds holds column names; by default detected.
-    missing: texts in such a table that stand for no class; by default those of pandas, such as "nan", "NA" and "None".
+    missing: texts in such a table that stand for no class; by default as in pandas, such as "nan", "NA" and "None".
     label: a regular expression for the path, in place of folders; its first group, or the whole match, is the class.
     validation, test: regular expressions; a file whose path matches belongs to that split.
     rate:  the sample rate in Hz; by default that of the first file.

@@ -25,7 +25,7 @@ class Cloze(Text, kind="cloze"):
     """Questions that ask for a name, a number or some words of a sentence (Lewis et al. 2019, "Unsupervised Question
     Answering by Cloze Translation"). A question is a "What" or "Who" and the rest of the sentence, with words dropped.
 
-    Paths and documents are those of `text`; each epoch asks different questions.
+    Paths and documents are as in `text`; each epoch asks different questions.
 
     longest: maximum length of a context in characters: whole sentences around the chosen one.
     dropped: the share of words that are dropped from a question.

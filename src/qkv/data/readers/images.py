@@ -154,7 +154,7 @@ class ImageFiles(ImageSource):
 
     header: whether the first line of a table holds column names; by default detected. `sep`: the character between its
             cells, such as ";", or its name; by default detected.
-    missing: texts in a table that stand for no class; by default those of pandas, such as "nan", "NA" and "None".
+    missing: texts in a table that stand for no class; by default as in pandas, such as "nan", "NA" and "None".
     on_error: for a row of a table that has more cells than columns: "raise" an error, or "skip" and count it.
     bits: how many bits 16-bit gray files use, 8, 12 or 16; by default detected from some training files.
     """

@@ -85,7 +85,7 @@ class RowSource(HoldOutSource):
     image, mask:              a picture, and the class of each of its pixels.
     audio, video:             a sound; a video.
 
-    missing: texts that stand for no label; by default those of pandas, such as "nan", "NA" and "None".
+    missing: texts that stand for no label; by default as in pandas, such as "nan", "NA" and "None".
     """
 
     text: str | None = None

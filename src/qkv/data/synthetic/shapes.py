@@ -131,7 +131,7 @@ class Shapes(Source, kind="shapes"):
 
     size:  height and width, in pixels; noise: standard deviation of each pixel, as a share of white.
 
-    Each epoch generates `train` new images; those of validation and test are the same in every run.
+    Each epoch generates `train` new images; the images of validation and test are the same in every run.
     """
 
     size: Size = (64, 64)

@@ -22,7 +22,7 @@ from .rows import Continuation
 
 @dataclass(frozen=True)
 class Verified:
-    """The tokens of one row: accepted proposals and the token after them, which is None where no token is allowed."""
+    """The tokens of one row: accepted proposals and the token after them, which is None if no token is allowed."""
 
     tokens: list[int | None]
     accepted: int

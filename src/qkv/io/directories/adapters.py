@@ -50,7 +50,7 @@ def save_adapter(model: TransformerModel, path: Path | str, base: Path | str = "
 def load_adapter(model: Model, path: Path | str) -> Model:
     """Put the LoRA adapter of a directory, `peft`'s or ours, into a model, in place; the model is given back.
 
-    Raises ValueError, before anything is changed, where the directory asks for what is not known here or is of another
+    Raises ValueError, before anything is changed, if the directory asks for what is not known here or is of another
     model.
     """
     folder = several.path(path)

@@ -33,7 +33,7 @@ def load(
 ) -> tuple[Model, Origin, dict[str, Any], Tokenizer | None]:
     """The model in a GGUF file, what else the file says, its settings of generation, and its tokenizer.
 
-    Raises ValueError in one sentence, before anything is allocated, where the file is damaged, or its architecture, a key,
+    Raises ValueError in one sentence, before anything is allocated, if the file is damaged, or its architecture, a key,
     a tensor or the tokenizer is not known here.
     """
     file = container.read(path)
@@ -51,7 +51,7 @@ def load(
 
 
 def weights_of(path: Path) -> str | None:
-    """The format in which most matrices of a file stay quantized; None where none does."""
+    """The format in which most matrices of a file stay quantized; None if none does."""
     return GGUFWeights(container.read(path)).usual_weights
 
 

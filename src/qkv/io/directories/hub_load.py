@@ -33,7 +33,7 @@ ROUNDED = 5e-3  # how far numbers up to 1 move in bf16
 
 
 def read_family(config: Mapping[str, Any], where: Path) -> Family:
-    """The family of a configuration. Raises ValueError naming the model type where there is none."""
+    """The family of a configuration. Raises ValueError naming the model type if there is none."""
     model_type = config.get("model_type")
     Maybe(StringKind()).check(model_type, f"{where}: model_type")
     if isinstance(model_type, str) and model_type in FAMILIES:
@@ -82,7 +82,7 @@ class Checked:
 def check(folder: Path, allow_pickle: bool = False) -> Checked:
     """Read what a Hub directory says, and check that it fits together.
 
-    Raises ValueError in one sentence where a key, a class or a tensor is not known, missing or of a wrong shape.
+    Raises ValueError in one sentence if a key, a class or a tensor is not known, missing or of a wrong shape.
     """
     config = _config(folder)
     family = read_family(config, folder / CONFIG)
@@ -214,7 +214,7 @@ def _untied(
 ) -> tuple[Model, Names, Reading]:
     """The model with a separate head, if further copies of a tied tensor differ from it.
 
-    Raises ValueError naming one where it isn't a head's.
+    Raises ValueError naming one if it isn't a head's.
     """
     try:
         made = _on_meta(family, spec.replace({"head.tied": False}), bare, weights, folder, beside)
@@ -232,14 +232,14 @@ def _untied(
 def _on_meta(
     family: Family, spec: Transformer, bare: bool, weights: WeightFiles, folder: Path, beside: bool
 ) -> tuple[Model, Names, Reading]:
-    """A model on the meta device, and how to read its weights. Raises ValueError where the weights don't fit."""
+    """A model on the meta device, and how to read its weights. Raises ValueError if the weights don't fit."""
     model = build(spec, device="meta")
     names = by_rows(Names.of(family.table(spec, bare), model), weights)
     return model, names, names.read(weights.shapes, str(folder), beside)
 
 
 def _check_computed(family: Family, fit: _Fit, weights: WeightFiles, folder: Path) -> None:
-    """Raise ValueError where a file holds other numbers for what is computed than those that are: it is another model."""
+    """Raise ValueError if a file holds other numbers for what is computed than those that are: it is another model."""
     for name, tensor in family.computed_tensors(fit.model.spec, fit.bare).items():
         if name in weights.shapes:
             there = weights.read(name).float()
@@ -251,7 +251,7 @@ def _check_computed(family: Family, fit: _Fit, weights: WeightFiles, folder: Pat
 
 
 def _tell(family: Family, config: Mapping[str, Any], fit: _Fit, named: str, folder: Path) -> None:
-    """Warn of what is missing and unexpected. Raises ValueError where weights of a named class are those of less than it."""
+    """Warn of what is missing and unexpected. Raises ValueError if weights of a named class are those of less than it."""
     if fit.reading.unused:
         _warn(folder, f"UNEXPECTED: nothing of {fit.cls} is computed with {listed(fit.reading.unused)}; it is left out")
     if copies := [name for entry in fit.reading.taken if entry.copied for name in entry.theirs]:

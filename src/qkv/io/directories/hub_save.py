@@ -51,7 +51,7 @@ def config_of(spec: Transformer, dtype: torch.dtype, origin: Origin | None = Non
     """The Hub's `config.json` for a spec; key for key the origin's where the model is still the same.
 
     What the Hub's keys can't say (how parameters began, dropout where the family has none, the head `sentence-vector`, our
-    task) stands under "qkv". Raises ValueError where no Hub family matches the spec.
+    task) stands under "qkv". Raises ValueError if no Hub family matches the spec.
     """
     full, spec = spec, without_sentence_vector(spec)
     origin = origin or Origin({})
@@ -92,7 +92,7 @@ def _roles_outside(config: Mapping[str, Any], vocab_size: int, model_type: str) 
 def in_hub_form(model: TransformerModel, origin: Origin | None) -> TransformerModel:
     """The model, or if no Hub family matches it but one matches an equivalent model, the latter: see `hub.equivalent`.
 
-    Warns where products of low rank became full matrices.
+    Warns if products of low rank became full matrices.
     """
     for spec in equivalent_specs(model.spec):
         try:
@@ -111,7 +111,7 @@ def in_hub_form(model: TransformerModel, origin: Origin | None) -> TransformerMo
 
 
 def check(model: TransformerModel, config: Mapping[str, Any]) -> None:
-    """Raise ValueError where a configuration's class can't hold the model's quantized weights."""
+    """Raise ValueError if a configuration's class can't hold the model's quantized weights."""
     if is_quantized(model):
         stored.for_hub(model, names_of(model, config))
 
@@ -137,7 +137,7 @@ def save(
 ) -> None:
     """Write the weights, if they are wanted, tied ones once; `generation_config.json` if the model generates; `config.json`.
 
-    `settings` are the fields of a `Generation`. Raises ValueError, before anything is written, where no Hub family matches
+    `settings` are the fields of a `Generation`. Raises ValueError, before anything is written, if no Hub family matches
     the model.
     """
     config = config_of(model.spec, model.dtype, origin)

@@ -53,7 +53,7 @@ class Preprocessor:
 
     @classmethod
     def of(cls, folder: Path, spec: Transformer) -> Preprocessor:
-        """The preprocessor of a model's directory. Raises ValueError where there is none, or one not supported."""
+        """The preprocessor of a model's directory. Raises ValueError if there is none, or one not supported."""
         path = folder / FILE
         if not path.is_file():
             raise ValueError(
@@ -70,7 +70,7 @@ class Preprocessor:
             raise ValueError(f"{path}: {error}") from None
 
     def read(self, path: str | Path) -> Pixels:
-        """Read a picture from a file. Raises ValueError naming the file where it holds none."""
+        """Read a picture from a file. Raises ValueError naming the file if it holds none."""
         return read(path, self.color)
 
     def numbers(self, pixels: Pixels) -> NDArray[np.float32]:

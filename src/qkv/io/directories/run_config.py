@@ -102,14 +102,14 @@ def advice_on_imports(names: Sequence[str]) -> str:
 
 
 def check_task(task: Any, spec: ModelSpec, where: Path | str) -> None:
-    """Raise ValueError where a model can't have this task."""
+    """Raise ValueError if a model can't have this task."""
     if task not in get_args(Use) or (task == "translate") != spec.is_encoder_decoder:
         fits = [use for use in get_args(Use) if (use == "translate") == spec.is_encoder_decoder]
         raise ValueError(f"{where}: the task {brief(task)} is not one for this model; there is {', '.join(fits)}")
 
 
 def check_fit(tokenizer: Tokenizer, spec: ModelSpec, where: str) -> None:
-    """Raise ValueError where the model's vocabulary is smaller than the tokenizer's."""
+    """Raise ValueError if the model's vocabulary is smaller than the tokenizer's."""
     if tokenizer.vocab_size > spec.vocab_size:
         raise ValueError(
             f"{where}: the tokenizer has {tokenizer.vocab_size:,} tokens and the model a vocabulary of "
@@ -123,7 +123,7 @@ def check_fit(tokenizer: Tokenizer, spec: ModelSpec, where: str) -> None:
 
 
 def read_generation(path: Path) -> Generation:
-    """The settings in a `generation_config.json`; the defaults where there is no file."""
+    """The settings in a `generation_config.json`; the defaults if there is no file."""
     if not path.is_file():
         return Generation()
     data = read_json(path)

@@ -134,7 +134,7 @@ def _copy(source: Path, folder: Path, allow_pickle: bool) -> None:
 
 
 def _refusal(model: Any, origin: Origin | None, to: str | None) -> str | None:
-    """Why no Hub family matches a model; None where one does."""
+    """Why no Hub family matches a model; None if one does."""
     if not isinstance(model.spec, Transformer):
         return f"no Hub family has models of the kind {model.spec.kind!r}"
     try:

@@ -167,7 +167,7 @@ def of_a_tuned_model(folder: Path, head: Any) -> list[str]:
     user; [] for another head or directory. The loss compares pooled vectors, so dense layers and layer norms, which would
     follow untrained, are left out.
 
-    Raises ValueError where the directory pools otherwise than the head.
+    Raises ValueError if the directory pools otherwise than the head.
     """
     if not isinstance(head, SentenceVector) or not (folder / MODULES).is_file():
         return []

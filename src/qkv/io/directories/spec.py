@@ -22,7 +22,7 @@ def weights_of(name: str) -> str | None:
 
 
 def spec_of(name: str) -> Any:
-    """The spec of the model in a directory. Raises ValueError where it holds none."""
+    """The spec of the model in a directory. Raises ValueError if it holds none."""
     folder = locate(name)
     if is_gguf(folder):
         return gguf_load.spec(folder)

@@ -29,7 +29,7 @@ def load(
 ) -> Any:
     """The model of a spec with the weights in a file, quantized as its `quantization_config` says, or rounded to a `scheme`.
 
-    Raises ValueError naming the file where they don't fit it.
+    Raises ValueError naming the file if they don't fit it.
     """
     weights: WeightFiles = Safetensors([path])
     if quantization is not None:

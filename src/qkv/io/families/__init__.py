@@ -136,7 +136,7 @@ summary.families.append(like)
 def family_of(spec: ModelSpec, first: str | None = None) -> Family:
     """The family that can express a spec; `first` is tried first.
 
-    Raises ValueError where none can, with all obstacles in the nearest family and, if there are any, overrides of
+    Raises ValueError if none can, with all obstacles in the nearest family and, if there are any, overrides of
     `qkv train` that remove them. Of families equally near, one that differs only in the head is named.
     """
     if not isinstance(spec, Transformer):

@@ -41,7 +41,7 @@ def heads(stack: Stack, d_model: int) -> tuple[int, int, int, int]:
 
 
 def sliding(size: int | None) -> Pattern:
-    """Causal attention, to the last `size` tokens where there is a size."""
+    """Causal attention, to the last `size` tokens if there is a size."""
     return causal() if size is None else causal() & window(size)
 
 

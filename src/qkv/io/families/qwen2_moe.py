@@ -109,7 +109,7 @@ def _of_experts(name: str) -> Place:
 
 
 def _dense_width(spec: Transformer) -> Any:
-    """The width of layers without experts; UNSAID where every layer has experts."""
+    """The width of layers without experts; UNSAID if every layer has experts."""
     blocks = spec.decoder.blocks if spec.decoder is not None else ()
     return next((b.feedforward.d_ff for b in blocks if isinstance(b.feedforward, FeedForward)), UNSAID)
 

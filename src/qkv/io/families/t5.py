@@ -205,7 +205,7 @@ def _layers(stack: str, last: int) -> tuple[Row, ...]:
 
 
 def names(spec: Transformer) -> tuple[Row, ...]:
-    """The rows; the matrix into the hidden layer has another name where there is a gate, and all have under a classifier."""
+    """The rows; the matrix into the hidden layer has another name if there is a gate, and all have under a classifier."""
     assert spec.encoder is not None
     gated = _kind(spec.encoder.blocks[0].feedforward)[1]
     rows = (

@@ -25,7 +25,7 @@ def yolos(
     `between` gives every block its own positions. With proposals "patches", every patch is a detection (`Detector`), and
     `detections` has to be 0.
 
-    Raises ValueError where there are detection tokens beside the proposals of patches.
+    Raises ValueError if there are detection tokens beside the proposals of patches.
     """
     if detections and proposals == "patches":
         raise ValueError(

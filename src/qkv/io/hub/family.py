@@ -64,11 +64,11 @@ class Family:
 
     model_type: as the Hub calls it.
     make:       sizes → spec, the family's factory.
-    classes:    by name; the first is the default where a configuration names none.
+    classes:    by name; the first is the default if a configuration names none.
     fields:     configuration keys ↔ sizes.
     places:     where in a spec each size stands: a dotted path, or a function of the spec. A size that is not here
                 stands at the path of its own name. A function may answer `UNSAID`.
-    names:      tensor names, the same for every spec or a function of it. Ours are those of the model's state_dict.
+    names:      tensor names, the same for every spec or a function of it. Ours are the names in the model's state_dict.
     harmless:   keys besides `keys.BOOKKEEPING` that belong to no size, with the one value that changes nothing (or ANY).
     prefix:     prefix of tensor names in classes with a head ("transformer.").
     computed:   tensors that files hold though they follow from the spec, by their names in classes with the prefix. What a
@@ -149,7 +149,7 @@ class Family:
     def config(self, spec: Transformer) -> dict[str, Any]:
         """The configuration of a spec: its class, its model type, and every claimed key.
 
-        Raises ValueError naming the difference where the family can't express the spec.
+        Raises ValueError naming the difference if the family can't express the spec.
         """
         cls, sizes = self.sizes(spec)
         config: dict[str, Any] = {"architectures": [cls], "model_type": self.model_type}
@@ -168,7 +168,7 @@ class Family:
         return config
 
     def sizes(self, spec: Transformer) -> tuple[str, dict[str, Any]]:
-        """The class and the sizes that make a spec. Raises ValueError where the family can't express it."""
+        """The class and the sizes that make a spec. Raises ValueError if the family can't express it."""
         cls, sizes, differences = self.nearest(spec)
         if differences:
             path, (theirs, ours) = next(iter(differences.items()))
@@ -179,7 +179,7 @@ class Family:
         """The class nearest to a spec, the sizes, and the paths at which they still differ (theirs, ours).
 
         A size that the spec lacks takes the factory's default, so the missing part shows as a difference.
-        Raises ValueError or TypeError where there is no such default.
+        Raises ValueError or TypeError if there is no such default.
         """
         sizes = {f.size: value for f in self.fields if (value := self._at(spec, f.size)) is not UNSAID}
         made = [

@@ -84,7 +84,7 @@ class Safetensors:
         return self.stored[name].dtype
 
     def read(self, name: str) -> Tensor:
-        """Raises ValueError naming the file where the tensor's checksum, if it has one, is another."""
+        """Raises ValueError naming the file if the tensor's checksum, if it has one, is another."""
         stored = self.stored[name]
         tensor = self._read(stored)
         checksums.check(name, tensor, self.checksums[stored.path], str(stored.path))
@@ -193,7 +193,7 @@ def _shards(folder: Path, index: str) -> dict[Path, list[str]]:
 def read_stored(path: Path) -> tuple[dict[str, StoredTensor], dict[str, int]]:
     """The place of each tensor in a safetensors file, and the checksums of those that have one.
 
-    Raises ValueError naming the file where its header is damaged or too large, or the tensors' bytes overlap, leave
+    Raises ValueError naming the file if its header is damaged or too large, or the tensors' bytes overlap, leave
     gaps, or are not what the file has room for.
     """
     header, start = read_header(path)

@@ -33,7 +33,7 @@ SAMPLING: tuple[tuple[str, str, Any], ...] = (
     ("min_p", "min_p", None),
 )
 OFF = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": None}  # what a setting of sampling is where we have None
-# Settings that we lack, with the value at which they do nothing. Those of sampling only count where there is sampling.
+# Settings that we lack, with the value at which they do nothing. Those of sampling only count if there is sampling.
 UNBUILT: dict[str, Any] = {
     "num_beam_groups": 1,
     "diversity_penalty": 0.0,
@@ -232,7 +232,7 @@ def _with_lengths(settings: dict[str, Any], fields: Mapping[str, Any], is_encode
 
 
 def _token(both: Config, key: str) -> int | None:
-    """A token's id, the first where there are several; a negative one is none."""
+    """A token's id, the first if there are several; a negative one is none."""
     value = both.get(key)
     value = next(iter(value), None) if isinstance(value, list) else value
     return None if value is None or value < 0 else int(value)

@@ -59,7 +59,7 @@ def _why(error: Exception) -> str:
 
 
 def _weights(name: str, folder: Path, revision: str | None, allow_pickle: bool) -> list[str]:
-    """Which weights to fetch: shards where there is an index, else the one file; pickles only where there is no other."""
+    """Which weights to fetch: shards if there is an index, else the one file; pickles only if there is no other."""
     import huggingface_hub
 
     if (folder / INDEX).is_file():

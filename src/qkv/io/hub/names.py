@@ -1,6 +1,6 @@
 """Two-way tables of tensor names: what another library calls a tensor, what we call it, and how one becomes the other.
 
-A table is a tuple of `Row`s. Our names in it are those of a model's `state_dict`; a table may have rows for parts that a
+A table is a tuple of `Row`s. Our names in it are the names in a model's `state_dict`; a table may have rows for parts that a
 model lacks, and several rows for one part: the first is what is written, any of them can be read.
 """
 
@@ -103,7 +103,7 @@ class Names:
     def of(cls, table: Iterable[Row], model: nn.Module) -> Names:
         """The table's rows for a model, which may be on the meta device.
 
-        Raises ValueError where a tensor of ours has no row: the table belongs to other models.
+        Raises ValueError if a tensor of ours has no row: the table belongs to other models.
         """
         shapes, alias = tensor_names(model)
         table = tuple(table)

@@ -91,9 +91,9 @@ def parts(model: nn.Module, names: Names) -> dict[str, PEFTModule]:
 def to_theirs(
     model: nn.Module, names: Names, base: str = "", task: str | None = None
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The configuration and the tensors of a model's adapter. `names` are those of the model without it.
+    """The configuration and the tensors of a model's adapter. `names` are the names in the model without it.
 
-    Raises ValueError where the model has no adapter, or one with parameters that are none of a LoRA.
+    Raises ValueError if the model has no adapter, or one with parameters that are none of a LoRA.
     """
     spec, ours = getattr(model, "adapter", None), layers(model)
     if not isinstance(spec, LoRA):

@@ -172,7 +172,7 @@ def _portions(entries: Sequence[StoredPlace], most: int) -> Iterator[list[Stored
 
 
 def _groups(model: TransformerModel, scheme: Scheme, weights: WeightFiles, where: str) -> dict[str, int]:
-    """The sizes of the groups of the layers to round. Raises ValueError where they can't be."""
+    """The sizes of the groups of the layers to round. Raises ValueError if they can't be."""
     if isinstance(weights, QuantizedWeights):
         raise ValueError(f"{where}: its weights are quantized already; leave out weights={scheme.weights!r}")
     try:

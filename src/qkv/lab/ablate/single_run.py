@@ -93,7 +93,7 @@ def train_run(job: StudyRun) -> RunResult | None:
 
 
 def _finished(job: StudyRun, recipe: Recipe, outputs: Sequence[Mapping[str, Any]] | None) -> RunResult:
-    """The result of a finished run. `outputs` are those of its evaluation; None if they were lost and are made again."""
+    """The result of a finished run. `outputs` are its evaluation's; None if they were lost and are made again."""
     run = None
     if outputs is None and recipe.task is None and _has_pairs(recipe):
         run = load(job.folder, device=job.device)

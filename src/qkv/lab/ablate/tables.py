@@ -104,7 +104,7 @@ def short_cells(summary: AblationSummary, width: int) -> tuple[list[str], list[l
 
 
 def paired(summary: AblationSummary) -> list[str]:
-    """A sentence for each variant on its difference in the first metric, with its interval over seeds where there is one."""
+    """A sentence for each variant on its difference in the first metric, with its interval over seeds if there is one."""
     metric = next(iter(summary.metrics), None)
     lines = []
     for row in summary.rows if metric is not None else ():

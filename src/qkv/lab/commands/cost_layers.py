@@ -20,7 +20,7 @@ def layers(
 ) -> None:
     """Compare kinds of layers: FLOPs per layer, sequential operations and the longest path between two tokens.
 
-    Each column has the order of growth and the exact count, by the formulas of qkv's layers. The FLOPs are those of
+    Each column has the order of growth and the exact count, by the formulas of qkv's layers. The FLOPs are counted for
     exchanging information between tokens; projections are left out.
     """
     from dataclasses import asdict

@@ -131,7 +131,7 @@ class Laws:
 
 
 def fit_laws(points: Points, budgets: Sequence[float] | None = None, bootstrap: int = 200, seed: int = 0) -> Laws:
-    """Fit all laws. `budgets` are those of the IsoFLOP profiles. Raises ValueError for too few points."""
+    """Fit all laws. `budgets` are the budgets of the IsoFLOP profiles. Raises ValueError for too few points."""
     return Laws(
         points,
         fit_parametric(points, bootstrap, seed),

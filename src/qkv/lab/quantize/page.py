@@ -68,7 +68,7 @@ def _results(result: QuantizedRun) -> Section | None:
 
 
 def change(before: float, after: float) -> str:
-    """A relative change in percent; empty where there is nothing to compare with."""
+    """A relative change in percent; empty if there is nothing to compare with."""
     return f"{100 * (after / before - 1):+.2f} %" if before else ""
 
 

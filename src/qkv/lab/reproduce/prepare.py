@@ -1,4 +1,4 @@
-"""Make the files that a reproduction trains on from those that are published: splits, cut-offs, generated pairs."""
+"""Make the files that a reproduction trains on from the published files: splits, cut-offs, generated pairs."""
 
 from __future__ import annotations
 

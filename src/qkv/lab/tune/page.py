@@ -73,7 +73,7 @@ def _best(summary: TuningSummary) -> Section | None:
         parts.append(table("test split", ["value"], values, "Test metrics"))
     note = (
         f"Trial {best.number}. The command trains these settings again. Trials are chosen by the validation split; the "
-        "test metrics are those of this trial."
+        "test metrics belong to this trial."
     )
     return Section("Best settings", tag("div", *parts), note)
 

@@ -62,7 +62,7 @@ class TuningSummary:
 def summarize(
     tuning: Tuning, study: Any, results: Mapping[int, TrialResult], out: Path, recipe: str, settings: Sequence[str]
 ) -> TuningSummary:
-    """Summarize the trials that are done. `recipe` and `settings` are those of the command line."""
+    """Summarize the trials that are done. `recipe` and `settings` come from the command line."""
     base = tuning.base
     rows = tuple(TrialRow(n, settings_of(tuning, study, n), results[n]) for n in sorted(results))
     best = best_of(rows, base.training.mode)

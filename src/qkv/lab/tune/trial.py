@@ -45,7 +45,7 @@ class TrialResult:
 
 
 class TrialPruned(Exception):
-    """Raised in a training to stop it: its evaluations are worse than those of other trials."""
+    """Raised in a training to stop it: its evaluations are worse than other trials'."""
 
 
 def train_trial(job: TrialJob) -> TrialResult | None:

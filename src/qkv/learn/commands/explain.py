@@ -41,9 +41,7 @@ def explain(
     ] = None,
     text: Annotated[
         str | None,
-        typer.Option(
-            metavar="TEXT", help="A text whose numbers are shown. [default: none, but those of a worked example]"
-        ),
+        typer.Option(metavar="TEXT", help="A text whose numbers are shown. [default: none, but a worked example's]"),
     ] = None,
     target: Annotated[
         str | None,

@@ -21,7 +21,7 @@ def inputs(a: Attended) -> Step:
     d, e = a.k.shape[1], a.v.shape[1]
     name = a.queries[a.token]
     text = (
-        f"The query is that of “{name}”, one vector of width {d}. Each of the {len(a.keys)} tokens has a key of the same "
+        f"The query comes from “{name}”, one vector of width {d}. Each of the {len(a.keys)} tokens has a key of the same "
         f"width and a value of width {e}."
     )
     tables = (

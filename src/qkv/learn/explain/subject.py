@@ -32,7 +32,7 @@ class Subject:
     ids:     the tokens of the text, and `tokens` their pieces.
     target:  of an encoder–decoder, the tokens that the decoder reads, and `target_tokens` their pieces.
     text:    the text itself. reader: its tokenizer.
-    layer, head, token: indices from 0; None where none was chosen.
+    layer, head, token: indices from 0; None if none was chosen.
     start, ends: the tokens that start and end an output. generation: the settings of its search, with
              `processors` besides.
     """

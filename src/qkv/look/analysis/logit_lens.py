@@ -41,7 +41,7 @@ def logit_lens(
 ) -> list[LayerPrediction]:
     """Run `model(*args, **inputs)`, and apply the last norm and the head to the residual stream after every layer.
 
-    The stack is the one that the head reads: the decoder, or an encoder alone. `positions` are those of its tokens, all by
+    The stack is the one that the head reads: the decoder, or an encoder alone. `positions` are its tokens' positions, all by
     default; a head that labels whole sequences has one. Logits of one layer at a time are in memory. The model runs in
     evaluation mode; its mode is restored. Raises ValueError for a model without a head, or one that is no Transformer.
     """

@@ -22,7 +22,7 @@ def lines(
     log_x: bool = False,
     dots: bool = False,
 ) -> None:
-    """Draw up to four lines, points (x, y) by name. The options are those of `line_chart`; `dots` marks each point."""
+    """Draw up to four lines, points (x, y) by name. The options are the options of `line_chart`; `dots` marks each point."""
     drawn = [Series(name, points, dots) for name, points in series.items()]
     chart = line_chart(title, drawn, x_label=x_label, width=WIDTH, height=HEIGHT, zero=zero, log=log, log_x=log_x)
     save(file, chart)

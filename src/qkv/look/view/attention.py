@@ -25,7 +25,7 @@ class LayerAttention:
     index:    of the layer among those of its group, from 0.
     heads:    indices of the heads on display.
     computed: False for pairs that a mask or pattern excludes, so no weight is computed; None if there are none.
-    request:  what was recorded; None where weights come from several layers (rollout).
+    request:  what was recorded; None if weights come from several layers (rollout).
     """
 
     name: str

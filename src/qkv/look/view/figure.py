@@ -92,7 +92,7 @@ class Figure:
     def score(
         self, layer: int, head: int, query: int, key: int, group: str | None = None, view: int = 0
     ) -> ScoreBreakdown:
-        """Return one score in steps. Indices are those of tokens in the whole sequence, from 0."""
+        """Return one score in steps. Indices are token indices in the whole sequence, from 0."""
         shown = self.views[view]
         chosen = shown.group(group)
         tokens = shown.token(chosen.query, query), shown.token(chosen.key, key)
@@ -151,7 +151,7 @@ class Figure:
         )
 
     def page_data(self) -> dict[str, Any]:
-        """Return what the page draws: weights in 8 bits, and vectors in 16 where there is room."""
+        """Return what the page draws: weights in 8 bits, and vectors in 16 if there is room."""
         arrays = Arrays()
         each = ROOM // len(self.views)
         views = [_view_json(view, self.model, arrays, each * i) for i, view in enumerate(self.views, 1)]

@@ -32,7 +32,7 @@ class ScoreBreakdown:
     score_edit: what an intervention adds to the score; None without one, and for pairs that it shows or hides.
     score:      scaled, capped, with bias and edit; −∞ (None in JSON) where the mask excludes the pair.
     allowed:    whether the mask allows the pair.
-    row_scores, row_weights: scores and weights of the query for all keys; scores are empty where none were recorded.
+    row_scores, row_weights: scores and weights of the query for all keys; scores are empty if none were recorded.
     weight:     that of this key.
     weight_before: the weight before an intervention on weights; None without one.
     value:      the value vector v of the key.

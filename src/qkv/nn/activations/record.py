@@ -73,7 +73,7 @@ def record(model: nn.Module, names: Iterable[str] | str | None = None) -> Iterat
             model(ids)
         activations["decoder.layers.3.output"]      # (B, T, M)
 
-    `names` are names of `sites`, in which `*` stands for any text; None records all. Tensors are those of the pass
+    `names` are names of `sites`, in which `*` stands for any text; None records all. Tensors come from the pass
     itself, in its graph: with gradients enabled, `torch.autograd.grad(loss, activations[name])` works. Scores and weights
     are in the graph only if gradients are enabled and `names` asks for them; then the layer's attention is computed by
     the reference implementation, with all pairs in memory.

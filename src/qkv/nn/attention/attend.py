@@ -114,7 +114,7 @@ def attend(
         clean: padded keys and values are known to be zero.
         score: the comparison in place of the scaled dot product (`attention.scores`); holds all T·S scores.
         weighting: what turns scores into weights in place of the soft-max (`attention.weighting`); holds all T·S.
-        sinks: a logit for each head beside those of the keys; its share of the soft-max goes to no value.
+        sinks: a logit for each head beside the keys' logits; its share of the soft-max goes to no value.
         observe: called with a function that returns the weights (B, H, rows, S) of some query rows.
 
     Returns (B, T, H, E) in q's dtype, or the pair of it and the log-sum-exp. A query that sees no key gets 0, and a
@@ -222,7 +222,7 @@ def merge(
 def layouts_of(
     q: Tensor, k: Tensor | QuantizedKV, pattern: Pattern, layout: Layout | None, kv_layout: Layout | None, bias: object
 ) -> tuple[Layout, Layout]:
-    """Fill in missing layouts. Raises ValueError where they are ambiguous."""
+    """Fill in missing layouts. Raises ValueError if they are ambiguous."""
     t, s = q.shape[1], k.shape[1]
     if kv_layout is None:
         if t != s and (pattern.positional or isinstance(bias, Bias) or layout is not None):

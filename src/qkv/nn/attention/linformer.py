@@ -77,7 +77,7 @@ class Linformer(Attention, kind="linformer"):
 
 
 class MultiHeadLinformer(MultiHeadAttention):
-    """The module of `Linformer`. Parameters besides those of attention: project_keys (E) and, if not shared, project_values
+    """The module of `Linformer`. Parameters besides attention's: project_keys (E) and, if not shared, project_values
     (F), each (K or 1, rank, max_positions)."""
 
     def __init__(self, spec: Linformer, d_model: int, name: str) -> None:

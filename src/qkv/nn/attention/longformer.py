@@ -57,7 +57,7 @@ class GlobalAttention(Attention, kind="global-attention"):
 
 
 class MultiHeadGlobalAttention(MultiHeadAttention):
-    """The module of `GlobalAttention`. Parameters besides those of attention: q_global, k_global, v_global."""
+    """The module of `GlobalAttention`. Parameters besides attention's: q_global, k_global, v_global."""
 
     def __init__(self, spec: GlobalAttention, d_model: int, name: str) -> None:
         super().__init__(spec, d_model, cross=False, name=name)

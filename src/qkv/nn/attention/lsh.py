@@ -1,12 +1,12 @@
-"""LSH attention of the Reformer (Kitaev et al. 2020): tokens attend to those with the same random hash, in O(T log T).
+"""LSH attention of the Reformer (Kitaev et al. 2020): tokens attend to tokens with the same random hash, in O(T log T).
 
 Keys are normalized queries, k_j = q_j / ‖q_j‖, and a token attends to itself only if it sees no other:
 
     o_i = Σ_{j ∈ P_i} exp(q_i · k_j − z_i) v_j,   z_i = log Σ_{j ∈ P_i} exp(q_i · k_j).
 
-In `exact`, P_i has all tokens that i may see. In `lsh_attention` it has those that share i's bucket in some round: in each
-round tokens are sorted by bucket and cut into chunks, and a token sees those of its bucket in its own chunk and in the one
-before. (The paper's code scales keys by √D and scores by 1/√D, which is equivalent.)
+In `exact`, P_i has all tokens that i may see. In `lsh_attention` it has the tokens that share i's bucket in some round. In
+each round, tokens are sorted by bucket and cut into chunks. A token sees the tokens of its bucket in its own chunk and in
+the one before. (The paper's code scales keys by √D and scores by 1/√D, which is equivalent.)
 """
 
 from __future__ import annotations

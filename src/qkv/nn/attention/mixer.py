@@ -126,7 +126,7 @@ class Mixer(Spec, role="attention"):
         return InputState(slot_tables[None], capacity)
 
     def state_parts(self, d_model: int, tokens: int, itemsize: int) -> dict[str, int] | None:
-        """Bytes of the state of one row after `tokens` tokens, by part; None where they are not known."""
+        """Bytes of the state of one row after `tokens` tokens, by part; None if they are not known."""
         return {"inputs": tokens * d_model * itemsize}
 
     def held(self, how: CacheKind, slot_tables: SlotTables, capacity: int | None = None) -> LayerState:

@@ -39,7 +39,7 @@ def hooked(
 ) -> Iterator[None]:
     """Call forward hooks of modules, or with `before` pre-hooks, in passes that are started inside the block.
 
-    `options` are those of PyTorch's `register_forward_hook` and `register_forward_pre_hook`.
+    `options` are the options of PyTorch's `register_forward_hook` and `register_forward_pre_hook`.
     """
     with own_calls() as is_own, ExitStack() as stack:
         for module, hook in hooks:

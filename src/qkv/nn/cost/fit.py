@@ -1,6 +1,6 @@
 """What fits into a memory: the largest batch, the longest text, the deepest and the widest model, in training and decoding.
 
-All sizes are those of `cost.memory` and `cost.kv_cache`; nothing here multiplies by its own factors.
+All sizes come from `cost.memory` and `cost.kv_cache`; nothing here multiplies by its own factors.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class PartCost:
 
 
 def training_flops(spec: ModelSpec, shape: BatchShape) -> int:
-    """FLOPs of one training step of a batch: those of three forward passes; a multiply-add counts as two."""
+    """FLOPs of one training step of a batch: three forward passes; a multiply-add counts as two."""
     return TRAINING * shape.rows * spec.cost(shape.length, shape.source).flops
 
 

@@ -1,7 +1,7 @@
 """Formulas of parameters and FLOPs, to stand beside the numbers: 4d² for the projections of attention, 8d² …
 
-FLOPs are those of one token: of the source for an encoder, of the target for a decoder and the head. `SYMBOLS` says what the
-symbols are, and `values` their values. Biases and norms are left out.
+FLOPs are counted for one token: of the source for an encoder, of the target for a decoder and the head. `SYMBOLS` says what
+the symbols are, and `values` their values. Biases and norms are left out.
 """
 
 from __future__ import annotations

@@ -248,7 +248,7 @@ def _autocast(plan: MemorySettings) -> AbstractContextManager[Any]:
 
 
 def made_up_batch(spec: ModelSpec, shape: BatchShape, plan: MemorySettings) -> Batch:
-    """Make a batch of zeros of one shape: images for a model of images, else tokens; labels only where they have a loss."""
+    """Make a batch of zeros of one shape: images for a model of images, else tokens; labels only if they have a loss."""
     if patches_of(spec) is not None:
         return image_batch(spec, shape.rows, shape.length)
 

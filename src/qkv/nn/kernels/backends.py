@@ -78,7 +78,7 @@ def choose(request: Request, backend: str = "auto") -> str:
 
 
 def _needs_reference(request: Request) -> str | None:
-    """Why only `reference` serves a request; None where others may."""
+    """Why only `reference` serves a request; None if others may."""
     if request.weighting is not None:
         return f"it computes a soft-max, and only 'reference' has the weighting {request.weighting.kind!r}"
     if request.score is not None:

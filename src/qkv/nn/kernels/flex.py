@@ -30,7 +30,7 @@ from .plan import same_segment
 from .request import Request, Result
 
 if TYPE_CHECKING:
-    from torch.nn.attention.flex_attention import BlockMask  # slow to import, so only where it is used
+    from torch.nn.attention.flex_attention import BlockMask  # slow to import, so only if it is used
 
 _BLOCK = 128  # queries and keys of a block, as PyTorch's GPU kernels expect
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -208,7 +208,7 @@ _Term = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # batch, head, query
 
 
 def _score_mod(request: Request) -> Callable[..., Tensor] | None:
-    """cap · tanh(score / cap) + bias for one pair; None where there is neither."""
+    """cap · tanh(score / cap) + bias for one pair; None if there is neither."""
     cap, term = request.softcap, _term(request)
     if cap is None and term is None:
         return None

@@ -41,7 +41,7 @@ class Plan:
 
 
 def host_interval(layout: Layout) -> Interval | None:
-    """The interval of the tokens' positions; None where the host can't tell."""
+    """The interval of the tokens' positions; None if the host can't tell."""
     if layout.start is None or not layout.sequential or layout.segments is not None or layout.positions.shape[-1] != 1:
         return None
     roles = 0 if layout.roles is None else -1  # unknown: any token may have any role, and no role is common to all

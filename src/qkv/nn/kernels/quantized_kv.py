@@ -58,7 +58,7 @@ def _weights(request: Request, scores: Float[Tensor, "B H T S"]) -> Float[Tensor
 
 
 def write_scores(q: Float[Tensor, "B K M D"], codes: QuantizedTensor, out: Float[Tensor, "B K M S"]) -> None:
-    """Write q · k to the first tokens of `out`, those of the codes."""
+    """Write q · k to the first tokens of `out`, which have codes."""
     if native.serves(codes, q.shape[2]):
         native.scores(q, codes, out)
         return
@@ -72,7 +72,7 @@ def write_scores(q: Float[Tensor, "B K M D"], codes: QuantizedTensor, out: Float
 
 
 def mixed(p: Float[Tensor, "B K M S"], codes: QuantizedTensor) -> Float[Tensor, "B K M E"]:
-    """Σ p v over the first tokens of `p`, those of the codes."""
+    """Σ p v over the first tokens of `p`, which have codes."""
     if native.serves(codes, p.shape[2]):
         return native.mixed(p, codes)
     p = p[..., : codes.tokens]

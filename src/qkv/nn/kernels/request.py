@@ -53,7 +53,7 @@ class Request:
     """Queries (B, T, H, D), keys (B, S, K, D) and values (B, S, K, E), K dividing H, and the options of `attend`.
 
     score: the comparison in place of the scaled dot product. weighting: what turns scores into weights in place of the
-    soft-max. sinks: a logit for each head beside those of the keys; `attend` applies it, so backends need not.
+    soft-max. sinks: a logit for each head beside the keys' logits; `attend` applies it, so backends need not.
     known_weights: the weights, where they have been computed already.
     edits: changes of all scores and weights, in order, which only the reference implementation applies.
     """

@@ -1,4 +1,4 @@
-"""PyTorch's fused `scaled_dot_product_attention`, with a mask only where the host can't rule one out."""
+"""PyTorch's fused `scaled_dot_product_attention`, with a mask only if the host can't rule one out."""
 
 from __future__ import annotations
 

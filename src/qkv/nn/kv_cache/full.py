@@ -101,7 +101,7 @@ class KeyValueState(SlotState[SlotTable]):
     def place(self, count: int) -> tuple[int, int] | None:
         """The first slot of the `count` newest tokens, and the number of slots to attend to.
 
-        None where `append` does more than write them: where several tokens replace the oldest of a ring buffer.
+        None if `append` does more than write them: where several tokens replace the oldest of a ring buffer.
         """
         step, size = self.slot_table.step, self.slot_table.size
         if step.count != count:

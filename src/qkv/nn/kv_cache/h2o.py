@@ -1,4 +1,4 @@
-"""H2O, the heavy-hitter oracle (Zhang et al. 2023): keep recent tokens and those with the most accumulated attention."""
+"""H2O, the heavy-hitter oracle (Zhang et al. 2023): keep recent tokens and tokens with most accumulated attention."""
 
 from __future__ import annotations
 

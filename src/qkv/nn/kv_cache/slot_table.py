@@ -184,7 +184,7 @@ class SlotTables(dict[Hashable, SlotTable]):
 
 
 def joined(old: Layout, new: Layout) -> Layout:
-    """The slots of `old`, then those of `new`."""
+    """The slots of `old`, then of `new`."""
     follows = old.start is not None and new.start == old.start + old.shape[1] and old.padding == "none"
     unmarked = all(t is None for t in (old.roles, new.roles, old.segments, new.segments))
     if follows and unmarked and new.padding == "none" and old.sequential and new.sequential:

@@ -29,7 +29,7 @@ Patterns = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if 
 
 
 class Adapter(Spec, role="adapter"):
-    """Base class of adapters: few parameters that are trained instead of those of the model."""
+    """Base class of adapters: few parameters that are trained instead of the model's."""
 
     def adapt(self, model: nn.Module, seed: int) -> None:
         """Add the adapter to a model, in place, and freeze everything else."""

@@ -242,7 +242,7 @@ class Mixture(nn.Module):
 
     @torch.no_grad()
     def rebalance(self, empty: Tensor | None = None) -> None:
-        """After each optimizer step: b_e ← b_e + γ · sign(mean load − load_e). Loads are those of all ranks.
+        """After each optimizer step: b_e ← b_e + γ · sign(mean load − load_e). Loads are summed over all ranks.
 
         empty: true if the step had nothing to learn from, and then nothing changes.
         """

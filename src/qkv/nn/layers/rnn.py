@@ -105,7 +105,7 @@ def _lacks_half_precision(x: Tensor, cell: Cell) -> bool:
 
 
 class Recurrence(nn.Module):
-    """Stacked recurrent layers in one or both directions. The parameters are those of the PyTorch module `rnn`."""
+    """Stacked recurrent layers in one or both directions. The parameters are the PyTorch module's, `rnn`."""
 
     def __init__(
         self, cell: Cell, d_in: int, d_out: int, n_layers: int = 1, directions: int = 1, dropout: float = 0.0

@@ -54,7 +54,7 @@ class Stack(Spec, kind="stack"):
     drop_path: float = Field(default=0.0, ge=0, lt=1)
 
     def bound(self, max_positions: int | None) -> int | None:
-        """The longest context: `max_positions`, but None where positions rescale themselves for any length."""
+        """The longest context: `max_positions`, but None if positions rescale themselves for any length."""
         return None if self.position.unbounded else max_positions
 
     @model_validator(mode="after")
@@ -275,7 +275,7 @@ def does(position: PositionModule, what: str) -> bool:
 
 
 def _checkpointed(block: BlockModule, x: Tensor, run: Pass) -> Tensor:
-    """Apply a block and recompute its activations in backward; its extra losses are those of the first run."""
+    """Apply a block and recompute its activations in backward; its extra losses come from the first run."""
 
     def once(x: Tensor) -> tuple[Tensor, list[Record]]:
         fresh = run.afresh()
@@ -405,7 +405,7 @@ class StackModule(nn.Module):
         return [self.position, *cast(Iterable[PositionModule], self.block_positions)]
 
     def check_cache(self, how: CacheKind, max_positions: int | None) -> None:
-        """Raise ValueError if the positions don't work with a kind of cache; biases count where a layer uses them."""
+        """Raise ValueError if the positions don't work with a kind of cache; biases count if a layer uses them."""
         for i, position in enumerate(self.positions):
             how.check(position, max_positions)
             if i in self.position_of:

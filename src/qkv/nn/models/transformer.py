@@ -170,7 +170,7 @@ class TransformerModel(nn.Module):
     def __init__(self, spec: Transformer) -> None:
         super().__init__()
         self.spec = spec
-        # The longest context of the output stack; None where nothing bounds it, as with dynamic NTK.
+        # The longest context of the output stack; None if nothing bounds it, as with dynamic NTK.
         self.max_positions = spec.output.bound(spec.max_positions)
         for name in ("encoder", "decoder"):
             stack = getattr(spec, name)
@@ -407,7 +407,7 @@ class TransformerModel(nn.Module):
         `prefix`: a cache with one row, a common beginning: all `batch_size` rows continue from there. It stays as it is;
         rows and cache share its pages where it has pages.
 
-        Raises ValueError where a layer can't keep what it remembers in that form.
+        Raises ValueError if a layer can't keep what it remembers in that form.
         """
         if prefix is not None:
             return self._continuing(prefix, batch_size or 1, source is not None or cache is not None)

@@ -177,7 +177,7 @@ class Pattern(Spec, role="pattern"):
 
 @lru_cache(maxsize=256)
 def _fully_masked_in_any_role(pattern: Pattern, n: int) -> list[int]:
-    with _disable_current_modes(), torch.device("cpu"):  # real tensors, even where a model is built on the meta device
+    with _disable_current_modes(), torch.device("cpu"):  # real tensors, even if a model is built on the meta device
         over = pattern.over(n)
         special = set(counts.fully_masked(over, n, roles=-1))  # every role at once
         return [at for at in counts.fully_masked(over, n) if at in special]

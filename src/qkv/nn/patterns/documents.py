@@ -10,7 +10,7 @@ from ...core.layout import Layout
 
 
 def document_numbers(layout: Layout) -> Int[Tensor, "B T"] | None:
-    """Numbers 0, 1, … < T of the runs of equal segments in each row; None where every row is one document."""
+    """Numbers 0, 1, … < T of the runs of equal segments in each row; None if every row is one document."""
     if layout.segments is None or layout.one_segment:
         return None
     segments = layout.segments

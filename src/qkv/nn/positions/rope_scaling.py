@@ -1,4 +1,4 @@
-"""RoPE scaling: rotary positions for contexts longer than those of training (linear, NTK, YaRN, Llama 3, LongRoPE).
+"""RoPE scaling: rotary positions for contexts longer than the training context (linear, NTK, YaRN, Llama 3, LongRoPE).
 
 A rotary scheme rotates the i-th of R/2 pairs of coordinates by p · θ_i at position p, with θ_i = base^(−2i/R) and the
 wavelength λ_i = 2π/θ_i. A scaling replaces these rates by θ′_i, and may multiply cosines and sines by a `magnitude`, which

@@ -20,7 +20,7 @@ class Rotary(Position, kind="rotary"):
 
     The first R = `fraction` · d_head coordinates are rotated. `pairs` "half" pairs coordinate i with i + R/2 (NeoX,
     Llama in the Hub's layout), "interleaved" pairs 2i with 2i + 1 (the paper, GPT-J). `scaling` changes the rates for
-    contexts longer than those of training (`positions.rope_scaling`). Angles and products are fp32.
+    contexts longer than the training context (`positions.rope_scaling`). Angles and products are fp32.
     """
 
     base: float = Field(default=10000.0, gt=1)

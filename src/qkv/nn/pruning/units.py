@@ -15,7 +15,7 @@ from ..layers.quantized import check_not_quantized
 from ..models.transformer import Transformer, TransformerModel
 
 Heads = Mapping[str, Sequence[int]]
-"""Heads by layer: `{"decoder.0": [1, 3], "decoder.0.cross": [2]}`; indices are those of the model as it is, from 0."""
+"""Heads by layer: `{"decoder.0": [1, 3], "decoder.0.cross": [2]}`; indices are the model's present indices, from 0."""
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ class Evaluator:
     ) -> Evaluated:
         """Evaluate on the first `limit` examples of a split (for running text: rows of the context's width).
 
-        Likelihood is measured over batches like those of training. Outputs are generated for pairs, which have a reference
+        Likelihood is measured over batches as in training. Outputs are generated for pairs, which have a reference
         to compare them with. `generation` and `samples` override the settings; `count` says whether to count the examples
         that a limit leaves out, and `score_each` whether to return every output of pairs with its metrics.
         """

@@ -110,7 +110,7 @@ def _described(spec: Transformer, origin: Origin | None) -> tuple[dict[str, Any]
 
 
 def _warn_of_windows(spec: Transformer, metadata: dict[str, Any]) -> None:
-    """Warn where the context became shorter, so no sliding window is."""
+    """Warn if the context became shorter, so no sliding window is."""
     context = metadata.get("context_length")
     if context is not None and spec.max_positions is not None and context < spec.max_positions:
         warnings.warn(
@@ -137,7 +137,7 @@ def _around(tokenizer: Tokenizer, task: Use, origin: Origin | None) -> tuple[lis
 def _tensors(
     model: TransformerModel, architecture: Architecture, chosen: BlockType, factors: dict[str, Tensor]
 ) -> Iterator[Written]:
-    """Every tensor to write. Warns where rows are no whole blocks of the type."""
+    """Every tensor to write. Warns if rows are no whole blocks of the type."""
     state = {name: tensor.detach() for name, tensor in model.state_dict().items()}
     codes = {f"{path}.weight": matrix for path, matrix in quantized(model).items()}
     named = build(model.spec, device="meta") if codes else model
@@ -170,7 +170,7 @@ def _tensors(
 
 
 def _kept(entry: StoredPlace, codes: Mapping[str, QuantizedMatrix]) -> list[Packed] | None:
-    """The quantized matrices of an entry, one for each of their names; None where they are in full precision there."""
+    """The quantized matrices of an entry, one for each of their names; None if they are in full precision there."""
     found = [codes[name] for name in entry.ours if name in codes]
     if not found or any(part in name for part in PLAIN_ROWS for name in entry.theirs):
         return None

@@ -11,7 +11,7 @@
                            → logits, present.I.decoder.key and .value
 
 Keys and values are (B, K, length, D). The decoder reads the prompt with a past of length 0, and each step with what the
-pass before it has given; all tokens stay in the past, also where a window hides them. `export.recurrent` has the graphs of
+pass before it has given; all tokens stay in the past, also if a window hides them. `export.recurrent` has the graphs of
 recurrent models.
 """
 

@@ -57,7 +57,7 @@ def to_torch_export(
     """Write a run's model to the directory `target`. A torch.export model that is there is replaced only if `overwrite` is
     true, or if this process wrote it from the same model.
 
-    `aot` is whether to compile packages; None: where there is a C++ compiler. Raises ValueError, before anything is written,
+    `aot` is whether to compile packages; None: if there is a C++ compiler. Raises ValueError, before anything is written,
     for a mechanism that a graph can't say, where a compiler is missing, and for a target that may not be replaced or holds
     anything else; and where the programs don't compute what the model computes.
     """

@@ -32,7 +32,7 @@ class Assistant(TextModel):
         scores: bool = False,
         tools: Sequence[Tools] | None = None,
     ) -> list[list[Output]]:
-        """Return `settings.num_samples` replies to each conversation, see `outputs`; `tools` are those of each."""
+        """Return `settings.num_samples` replies to each conversation, see `outputs`; `tools` are each conversation's."""
         described = tools or [None] * len(conversations)
         prompts = [self.tokenizer.chat.prompt(*one) for one in zip(conversations, described, strict=True)]
         return self.outputs_of(prompts, settings, stop=stop, scores=scores)

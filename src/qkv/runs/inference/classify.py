@@ -28,7 +28,7 @@ Rows = list[tuple[list[int], list[int]]]
 
 
 def classify(run: LoadedModel, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[Classified]:
-    """Classify each text, or each pair of texts. Class names are those of the training data, or of the directory
+    """Classify each text, or each pair of texts. Class names come from the training data, or of the directory
     (`id2label`).
 
     Raises ValueError if the model has no sequence classifier, or a text is empty.

@@ -74,8 +74,8 @@ def embed(
 
 
 def embed_array(run: LoadedModel, texts: Sequence[str], **options: Any) -> NDArray[np.float32]:
-    """Return the vectors of all texts as one array (texts, M); `options` are those of `embed`. With the pooling "none" the
-    rows are the tokens of all texts, one text after another."""
+    """Return the vectors of all texts as one array (texts, M); `options` are the options of `embed`. With the pooling "none"
+    the rows are the tokens of all texts, one text after another."""
     vectors = embed(run, texts, **options)
     joined = torch.cat if options.get("pooling") == "none" else torch.stack
     return joined(vectors).numpy() if vectors else np.empty((0, run.model.spec.d_model), np.float32)

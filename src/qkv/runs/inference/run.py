@@ -276,7 +276,7 @@ class Run(LoadedModel):
         embeddings, head: whether to quantize these too; keep: paths of layers to leave as they are, as shell patterns.
 
         Raises ValueError for a layer that can't take the weights, for quantizing twice, and for empty calibration data.
-        Warns where gptq or awq left experts to rounding, because few tokens were routed to them.
+        Warns if gptq or awq left experts to rounding, because few tokens were routed to them.
         """
         from .quantization.quantize import quantized_with_warning
 

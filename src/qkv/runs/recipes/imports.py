@@ -65,7 +65,7 @@ def import_named(names: Iterable[str], where: str) -> None:
 def import_module(name: str) -> str:
     """Import a module, `my_package.parts`, or a file, `parts.py`. Returns the absolute path of a file, else the name.
 
-    A module is also looked for in the current directory. Raises ValueError, in one sentence, where it can't be imported;
+    A module is also looked for in the current directory. Raises ValueError, in one sentence, if it can't be imported;
     another file of the same module name is never imported in place of the one given.
     """
     path = _path(name)

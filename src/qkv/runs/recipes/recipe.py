@@ -318,7 +318,7 @@ def tree(name: str | Path, *, imports: bool = True) -> dict[str, Any]:
 
 def _tree(name: str | Path, imports: bool) -> dict[str, Any]:
     path, known = several.path(name, "a recipe"), packaged()
-    if isinstance(name, str) and name in known:  # also where a file or directory has this name, which is ./name
+    if isinstance(name, str) and name in known:  # also if a file or directory has this name, which is ./name
         return deepcopy(_packaged_tree(name))
     if path.is_dir() and (path / RECIPE).is_file():
         path = path / RECIPE

@@ -1,6 +1,6 @@
 """Names of settings in other libraries and their keys in a recipe, for messages about unknown keys; recipes by task.
 
-The names are those of nanoGPT's scripts, of transformers' `TrainingArguments` and configurations, JoeyNMT, fairseq and
+The names come from nanoGPT's scripts, transformers' `TrainingArguments` and configurations, JoeyNMT, fairseq and
 Lightning.
 """
 

@@ -88,7 +88,7 @@ def _note(picture: AnyPicture) -> str:
 
 
 def _look(story: Story) -> tuple[list[AnyPicture], Figure]:
-    """The attention of two examples in the trained model, as pictures and as a page. Raises ValueError where the run or its
+    """The attention of two examples in the trained model, as pictures and as a page. Raises ValueError if the run or its
     data can't be loaded."""
     from ..inference.run import load
 

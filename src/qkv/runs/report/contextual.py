@@ -84,7 +84,7 @@ def senses(story: Story) -> Section | None:
 
 
 def look(story: Story) -> tuple[list[WordStates], list[WordStates]]:
-    """The words of a run's data, as its model sees them, and as it saw them before training. Raises ValueError where the
+    """The words of a run's data, as its model sees them, and as it saw them before training. Raises ValueError if the
     run can't be loaded."""
     from ..inference.run import load
 

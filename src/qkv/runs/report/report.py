@@ -36,7 +36,7 @@ from .what_was_trained import what_was_trained
 def write_report(run_dir: Path | str, samples: Sequence[Mapping[str, Any]] | None = None) -> Path:
     """Write `report.html` into a run directory, the pictured attention beside it, and return the page's path.
 
-    `samples` are dictionaries with "source", "output" and perhaps "target" and "score"; by default those in
+    `samples` are dictionaries with "source", "output" and perhaps "target" and "score"; by default the samples in
     `samples.json`. What a run doesn't have is left out. Raises ValueError when the directory is not there or
     a file in it is malformed.
     """
@@ -164,7 +164,7 @@ def results(story: Story) -> Section | None:
 
 
 def _baselines(story: Story) -> Markup:
-    """A table of the model's metrics above those of simple methods on the same examples."""
+    """A table of the model's metrics above the metrics of simple methods on the same examples."""
     methods, own = story.evaluation.get("baselines") or (), metrics_of(story)
     metrics = [key for key in own if any(key in method["metrics"] for method in methods)]
 

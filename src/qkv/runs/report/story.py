@@ -76,7 +76,7 @@ class Story:
 
     @property
     def task(self) -> str | None:
-        """The kind of task that the run was taught; None where it only read texts or pairs."""
+        """The kind of task that the run was taught; None if it only read texts or pairs."""
         return (self.recipe.get("task") or {}).get("kind")
 
     @property

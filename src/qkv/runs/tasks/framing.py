@@ -50,7 +50,7 @@ def framed(
 ) -> Framed:
     """Put special tokens around the ids of one text or two, as the tokenizer's model expects them.
 
-    They are those of the template in the tokenizer's own file. Without a template they are the tokens for the beginning
+    They come from the template in the tokenizer's own file. Without a template they are the tokens for the beginning
     and the end of a sequence, as far as the tokenizer has them: `<s> a </s>` and `<s> a </s> b </s>`.
 
     room: the most tokens of the result. Excess tokens are cut from the end of the longer text, then of both, as the

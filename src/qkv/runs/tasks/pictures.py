@@ -32,7 +32,7 @@ class PictureTask(Task):
     channels:  3 for color, 1 for gray; the model's.
     tokens:    of one picture in the model.
     bits:      bit depth of gray files of 16 bits; by default the source's, or that of some training pictures.
-    mean, std: of each channel, 0 … 1, for normalization; by default those of some training pictures.
+    mean, std: of each channel, 0 … 1, for normalization; by default measured on some training pictures.
     """
 
     pool: ClassVar[int] = 128  # pictures are in memory as floats

@@ -47,7 +47,7 @@ def _pieces(text: str, ids: list[int], offsets: list[tuple[int, int]]) -> Pieces
 
 
 def visible(text: str) -> Index:
-    """(n + 1,): for each position in a text, the next position that is not white space; n where there is none."""
+    """(n + 1,): for each position in a text, the next position that is not white space; n if there is none."""
     n = len(text)
     own = np.fromiter((i if not c.isspace() else n for i, c in enumerate(text)), np.int64, n)
     return np.minimum.accumulate(np.append(own, n)[::-1])[::-1]

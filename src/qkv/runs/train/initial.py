@@ -1,4 +1,4 @@
-"""The model of a training before its first step: its initial weights, or those of a trained model, and its adapter."""
+"""The model of a training before its first step: its initial weights or a trained model's, and its adapter."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def local(tensor: Tensor) -> Tensor:
 def load_model(model: nn.Module, tensors: Parts, where: str = "the weights") -> None:
     """Copy tensors into the model in place, so tied parameters stay tied.
 
-    Raises ValueError where a name or a shape doesn't fit, before anything is changed.
+    Raises ValueError if a name or a shape doesn't fit, before anything is changed.
     """
     mine = model_tensors(model)
     missing, unknown = [n for n in mine if n not in tensors], [n for n in tensors if n not in mine]
@@ -80,7 +80,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Parts, where: str = "the optimizer's state") -> None:
     """Copy the state that `optimizer_tensors` named into the optimizer's own.
 
-    Raises ValueError where it fits other weights, or another kind of state, before anything is changed.
+    Raises ValueError if it fits other weights, or another kind of state, before anything is changed.
     """
     if not isinstance(optimizer, Eager):
         _load_unmade(optimizer, tensors, where)
@@ -118,7 +118,7 @@ def _load_unmade(optimizer: torch.optim.Optimizer, tensors: Parts, where: str) -
 
 
 def write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | None = None) -> None:
-    """Write one safetensors file. Raises OSError where the disk refuses."""
+    """Write one safetensors file. Raises OSError if the disk refuses."""
     on_host = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
     try:
         save_file(on_host, path, metadata={"format": "pt", **(metadata or {})})
@@ -145,7 +145,7 @@ def replace_tensors(path: Path, tensors: Tensors) -> None:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read one safetensors file. Raises ValueError that names it where it is anything else, a pickle for instance, or a
+    """Read one safetensors file. Raises ValueError that names it if it is anything else, a pickle for instance, or a
     checksum in it is not its tensor's."""
     try:
         with safe_open(path, "pt") as file:

@@ -9,7 +9,7 @@ from typing import Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-_EVERY = 15.0  # seconds between lines where there is no terminal
+_EVERY = 15.0  # seconds between lines if there is no terminal
 
 
 class ProgressBar:
@@ -91,7 +91,7 @@ class ProgressBar:
         return min(max(self._by_length(step), by_time), 1.0)
 
     def left(self, step: int, elapsed: float) -> float | None:
-        """Seconds to the end at the pace of this session, or None where nothing is known."""
+        """Seconds to the end at the pace of this session, or None if nothing is known."""
         done = self._by_length(step)
         first, since = self._start or (done, elapsed)
         by_time = max(self.max_time - elapsed, 0.0) if self.max_time else None

@@ -15,7 +15,7 @@ def code(signed: bool, device: str = "cpu") -> Float[Tensor, "256"]:
     """The 256 numbers in [−1, 1], or [0, 1], that a byte can stand for, in order.
 
     Seven decades below 1, each with twice the numbers of the one below it, in the middles of its equal parts; and 0 and
-    1. The uppermost has 64 of them, 128 where there is no sign (Dettmers et al. 2022, section 2.2).
+    1. The uppermost has 64 of them, 128 if there is no sign (Dettmers et al. 2022, section 2.2).
     """
     values = [0.0, 1.0]
     for i in range(7):

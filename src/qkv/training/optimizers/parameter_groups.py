@@ -98,7 +98,7 @@ def elsewhere(model: nn.Module) -> frozenset[str]:
 
 
 def matching(model: nn.Module, pattern: str, setting: str) -> list[nn.Parameter]:
-    """The parameters with a name that a pattern matches. Raises ValueError where there is none, on other ranks too."""
+    """The parameters with a name that a pattern matches. Raises ValueError if there is none, on other ranks too."""
     named = list(model.named_parameters(remove_duplicate=False))
     found = [parameter for name, parameter in named if fnmatchcase(name, pattern)]
     if not found and not any(fnmatchcase(name, pattern) for name in elsewhere(model)):

@@ -28,7 +28,7 @@ class Schedule(Spec, role="schedule"):
         """The factor at a step.
 
         step:  the optimizer step, from 1.
-        total: the steps of the whole run, for a schedule that ends; None where they aren't known.
+        total: the steps of the whole run, for a schedule that ends; None if they aren't known.
         spent: the part of the run that is done after this step, by time or by epochs, where its end is known by these.
         """
         return self.rise(step)
@@ -37,7 +37,7 @@ class Schedule(Spec, role="schedule"):
         return min(1.0, step / self.warmup) if self.warmup else 1.0
 
     def check(self, max_steps: int | None, max_time: float | None, max_epochs: int | None = None) -> None:
-        """Raises ValueError where the run's limits don't say what this schedule has to know, or waste most of it."""
+        """Raises ValueError if the run's limits don't say what this schedule has to know, or waste most of it."""
 
     def hindsight(self, steps: int, paced: bool = False) -> str | None:
         """A note on the schedule of a training that ended after `steps`, or None; `paced` as in `remark`."""

@@ -199,7 +199,7 @@ def test_a_template_that_ends_turns_in_another_way_names_no_token() -> None:
 
 
 def test_conversations_are_held_out_by_the_first_question(tmp_path: Path) -> None:
-    """Also where the assistant opens them, each with its own line."""
+    """Also if the assistant opens them, each with its own line."""
     with (tmp_path / "x.jsonl").open("w") as file:
         for i in range(200):
             said = [{"role": "assistant", "content": f"hi {i}"}, *asked(f"q{i % 40}")]

@@ -1,4 +1,4 @@
-"""Kernels are built where there is a compiler, and left out with a word in the log where there is none."""
+"""Kernels are built if there is a compiler, and left out with a word in the log if there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products by oneDNN give what `F.linear` gives, with gradients, and are left out where something watches."""
+"""Products by oneDNN give what `F.linear` gives, with gradients, and are left out if something watches."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_only_wanted_gradients_are_computed(panels: bool, calls: list[torch.Size
     x.requires_grad_()
     bias = torch.zeros(32, requires_grad=True)
     dense_product(x, weight.detach(), bias).sum().backward()
-    assert torch.equal(bias.grad, torch.full((32,), 40.0)), "also where the weight is frozen"  # type: ignore[arg-type]
+    assert torch.equal(bias.grad, torch.full((32,), 40.0)), "also if the weight is frozen"  # type: ignore[arg-type]
 
 
 def test_gradients_of_gradients() -> None:

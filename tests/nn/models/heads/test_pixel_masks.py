@@ -22,7 +22,7 @@ def spec(*widths: int, **sizes: object) -> Transformer:
 
 
 def drawn(*widths: int, **sizes: object) -> qkv.TransformerModel:
-    """A model whose every part shows, also where a norm would hide it."""
+    """A model whose every part shows, also if a norm would hide it."""
     model = qkv.build(spec(*widths, **sizes)).double().eval()
     generator = torch.Generator().manual_seed(1)
     for parameter in model.parameters():

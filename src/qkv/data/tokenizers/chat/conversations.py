@@ -1,6 +1,6 @@
 """Encode conversations as token ids by a chat template, with a mask of the assistant's tokens.
 
-The ids are those of the whole text that the chat template renders. Control tokens come from the template only: their names
+The ids come from the whole text that the chat template renders. Control tokens come from the template only: their names
 in messages are marked by a private character in the rendered text, and then spelled out like any other text.
 """
 

@@ -45,7 +45,7 @@ def marian(model: SentencePiece, vocabulary_path: Path) -> tokenizers.Tokenizer:
 def write(source: tokenizers.Tokenizer, target: tokenizers.Tokenizer, folder: Path) -> None:
     """Write source.spm, target.spm and vocab.json, so `transformers`' MarianTokenizer gives the same ids.
 
-    Each model has the pieces of both sides; those of the other side have much lower scores. Raises ValueError, and writes
+    Each model has the pieces of both sides; pieces of the other side have much lower scores. Raises ValueError, and writes
     nothing, if a side is not a unigram model.
     """
     files = {

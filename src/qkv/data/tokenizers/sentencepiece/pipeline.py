@@ -27,7 +27,7 @@ def pipeline(model: SentencePiece, extra: tuple[Piece, ...] = ()) -> tokenizers.
     """Convert a model to a tokenizer. Control tokens become special added tokens, user-defined symbols other added tokens.
 
     Args:
-        extra: pieces after those of the file, such as T5's sentinels.
+        extra: pieces after the file's, such as T5's sentinels.
 
     Raises ValueError for models that use something for which the library has no stage.
     """

@@ -25,7 +25,7 @@ VocabSize = Annotated[int, Field(ge=1, le=10_000_000)]  # the trainers allocate 
 class TokenizerSpec(Spec, role="tokenizer"):
     """Settings of a tokenizer.
 
-    The first ids are those of the control tokens (`pad unk bos eos mask`, if set, in this order), then of the markers in
+    The first ids belong to the control tokens (`pad unk bos eos mask`, if set, in this order), then of the markers in
     `special`, then of the learned vocabulary. Control tokens are added by the program and never matched in text; markers
     are matched in text, each as one id, and kept when decoding.
     """

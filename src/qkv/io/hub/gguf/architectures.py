@@ -37,8 +37,8 @@ class Architecture:
     model_type, hub_class: the Hub's.
     entries:  metadata ↔ configuration.
     rows:     tensor names, by the model's spec.
-    untied:   llama.cpp wants an output matrix even where it is the embedding.
-    tied:     the configuration key of a shared embedding; None where it is always shared.
+    untied:   llama.cpp wants an output matrix even if it is the embedding.
+    tied:     the configuration key of a shared embedding; None if it is always shared.
     tells:    whether a file of this architecture is of this family, by its metadata; for names that families share.
     """
 
@@ -313,7 +313,7 @@ ARCHITECTURES: tuple[Architecture, ...] = (
 
 
 def of_model_type(model_type: str) -> Architecture:
-    """The architecture of a family of the Hub. Raises ValueError where qkv writes none."""
+    """The architecture of a family of the Hub. Raises ValueError if qkv writes none."""
     known = {entry.model_type: entry for entry in ARCHITECTURES}
     if model_type not in known:
         raise ValueError(f"qkv writes no GGUF files of {brief(model_type)}; it writes them of {', '.join(known)}")
@@ -321,7 +321,7 @@ def of_model_type(model_type: str) -> Architecture:
 
 
 def of_file(name: Any, metadata: Config) -> Architecture:
-    """The architecture of a file. Raises ValueError where it is not one of those here."""
+    """The architecture of a file. Raises ValueError if it is not one of those here."""
     for entry in ARCHITECTURES:
         if entry.name == name and entry.tells(metadata):
             return entry

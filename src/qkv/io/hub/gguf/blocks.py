@@ -54,7 +54,7 @@ def dequantize(data: Tensor, kind: BlockType, shape: Sequence[int]) -> Tensor:
 
 
 def quantize(x: Tensor, kind: BlockType) -> Tensor:
-    """The bytes of a tensor in a type; rows of a quantized type are whole blocks. Raises ValueError where they aren't."""
+    """The bytes of a tensor in a type; rows of a quantized type are whole blocks. Raises ValueError if they aren't."""
     x = x.detach().contiguous()
     if kind.name in _PLAIN:
         return x.to(_PLAIN[kind.name]).contiguous().view(-1).view(torch.uint8)

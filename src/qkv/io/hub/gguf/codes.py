@@ -46,7 +46,7 @@ def packed_of(data: Tensor, kind: BlockType, shape: Sequence[int]) -> Packed:
 
 
 def type_of(packed: Packed, name: str) -> BlockType:
-    """The type in which a matrix is written with its codes. Raises ValueError, naming it, where there is none."""
+    """The type in which a matrix is written with its codes. Raises ValueError, naming it, if there is none."""
     what = packed.format.name
     if what not in WRITTEN:
         what = f"{what} weights"

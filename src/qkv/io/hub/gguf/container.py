@@ -98,7 +98,7 @@ def is_gguf(path: Path | str) -> bool:
 def read(path: Path | str) -> Tensors:
     """The header of a GGUF file, or of all files of a split model, given any of them.
 
-    Raises ValueError naming the file and the field where one is damaged, cut short or not GGUF.
+    Raises ValueError naming the file and the field if one is damaged, cut short or not GGUF.
     """
     paths = split_files(path_of(path, "a GGUF file"))
     metadata: dict[str, Any] = {}

@@ -25,7 +25,7 @@ class MetadataEntry(Protocol):
     """Some metadata, and the configuration keys that say the same."""
 
     def write(self, config: Config) -> Metadata:
-        """The metadata of a configuration. Raises ValueError where llama.cpp has no way to say it."""
+        """The metadata of a configuration. Raises ValueError if llama.cpp has no way to say it."""
         ...
 
     def read(self, metadata: Config) -> dict[str, Any]:

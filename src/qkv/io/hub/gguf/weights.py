@@ -41,7 +41,7 @@ class GGUFWeights(CodedWeights):
 
     @property
     def usual_weights(self) -> str | None:
-        """The format of most matrices that stay quantized; None where none does."""
+        """The format of most matrices that stay quantized; None if none does."""
         count: Counter[str] = Counter()
         for name in self.layers:
             count[FORMATS[self.tensors.stored[name].type.name]] += prod(self.shapes[name])

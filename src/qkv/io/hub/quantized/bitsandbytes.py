@@ -90,7 +90,7 @@ class BitsAndBytes(QuantizedLayout):
 
 
 def _state(layer: str, weights: WeightFiles) -> _State:
-    """Raises ValueError naming the tensor where it is not what bitsandbytes writes."""
+    """Raises ValueError naming the tensor if it is not what bitsandbytes writes."""
     name = f"{layer}{STATE}"
     try:
         state = json.loads(bytes(weights.read(name).flatten().tolist()))

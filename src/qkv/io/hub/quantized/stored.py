@@ -65,7 +65,7 @@ def _written(
 def for_hub(model: TransformerModel, names: Names) -> tuple[Names, Tensors, dict[str, Any]]:
     """The same under the names of a Hub family: names of the tensors to write, the tensors, and the configuration.
 
-    `names` are those of the model without quantization. Raises ValueError for what other libraries don't read quantized:
+    `names` are the names in the model without quantization. Raises ValueError for what other libraries don't read quantized:
     embeddings, and matrices that they keep transposed, as GPT-2's.
     """
     matrices = {f"{path}.weight": matrix for path, matrix in quantized(model).items()}

@@ -106,7 +106,7 @@ def _upright(how: TensorTransform) -> TensorTransform:
 
 
 def matrices_of(entry: StoredPlace, weights: CodedWeights) -> dict[str, tuple[Packed, Activations]] | None:
-    """The quantized matrices of an entry by our names; None where rows and groups don't stay together, so the weights
+    """The quantized matrices of an entry by our names; None if rows and groups don't stay together, so the weights
     have to be dequantized."""
     if not set(entry.theirs) <= weights.layers.keys():
         return None

@@ -1,4 +1,4 @@
-"""Beam search, step by step: candidates, their scores, those that are kept, and why a greedy search may do worse."""
+"""Beam search, step by step: candidates, their scores, the kept ones, and why a greedy search may do worse."""
 
 from __future__ import annotations
 

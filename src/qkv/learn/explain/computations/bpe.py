@@ -56,7 +56,7 @@ def of(subject: Subject) -> Explanation:
         ),
         "unigram": (
             "Unigram: the most probable pieces",
-            "Every way to cut a word into pieces of the vocabulary has a probability, the product of those of "
+            "Every way to cut a word into pieces of the vocabulary has a probability, the product of the probabilities of "
             "its pieces. The most probable way wins.",
         ),
     }

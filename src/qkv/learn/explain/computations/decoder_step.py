@@ -59,7 +59,7 @@ def of(subject: Subject) -> Explanation:
 
 
 _OWN = (
-    "The query is that of “{word}”. Keys and values are those of the {n} tokens that the decoder has read, “{word}” "
+    "The query comes from “{word}”. Keys and values come from the {n} tokens that the decoder has read, “{word}” "
     "itself among "
     "them. Later words don't exist yet; in training they are masked."
 )

@@ -110,7 +110,7 @@ class RankLayout:
 
 
 def check(layout: RankLayout, model: ModelWork, ranks: int | None = None, batch: int | None = None) -> None:
-    """Raise ValueError where a layout does not fit the ranks, the model or the batch, with the numbers that do."""
+    """Raise ValueError if a layout does not fit the ranks, the model or the batch, with the numbers that do."""
     if ranks is not None and layout.ranks != ranks:
         axes = [axis for axis in AXES if layout.size(axis) > 1] or ["data"]
         given = " × ".join(f"{axis} {layout.size(axis)}" for axis in axes)

@@ -6,7 +6,7 @@ For a parameter of P numbers on t tensor ranks, divided over s shard ranks by Ze
     optimizer  8 P/t, and /s for z ≥ 1         gathered   two blocks of P/t, for z = 3
 
 Stages 1 and 2 give whole matrices to ranks, so the rank with the largest matrix may hold more than its share.
-Activations are those of the microbatches that a stage has in flight (`bubbles.py`): up to p in 1F1B, all in GPipe.
+Activations are counted for the microbatches that a stage has in flight (`bubbles.py`): up to p in 1F1B, all in GPipe.
 """
 
 from __future__ import annotations

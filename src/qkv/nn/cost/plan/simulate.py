@@ -16,7 +16,7 @@ Kind = Literal["weak", "strong"]
 
 @dataclass(frozen=True)
 class FastestLayout:
-    """The fastest layout of a number of ranks. `plan` is None where nothing fits, and `why` says so."""
+    """The fastest layout of a number of ranks. `plan` is None if nothing fits, and `why` says so."""
 
     kind: Kind
     ranks: int

@@ -93,7 +93,7 @@ _cache: IdentityCache[tuple[Marks, bool]] = IdentityCache()
 
 
 def _marks(rule: Pattern, tokens: OperatorLayouts) -> Marks | None:
-    """Segments and padding as marks, cached; None where the rule can't be computed from these and the tokens' indices."""
+    """Segments and padding as marks, cached; None if the rule can't be computed from these and the tokens' indices."""
     positions, segments = tokens.positions, tokens.marks[:2]
     marks, regular = _cache.get("marks", [*positions, *segments], lambda: _compute_marks(positions, segments))
     return marks if isinstance(rule, Full) or (regular and _by_distance(rule)) else None

@@ -67,7 +67,7 @@ _by_row: IdentityCache[tuple[Plans, ...] | None] = IdentityCache()
 
 
 def plans(pattern: Pattern, tokens: OperatorLayouts) -> tuple[Plans, ...] | None:
-    """The plans of each row of the batch, or one for all rows, cached. None where they are too large to keep."""
+    """The plans of each row of the batch, or one for all rows, cached. None if they are too large to keep."""
     if tokens.known and tokens.alike:
         t, s = (x.shape[1] for x in tokens.positions)
         shared = consecutive(pattern, t, s, *tokens.starts)
@@ -129,7 +129,7 @@ def share(rows: tuple[Plans, ...], t: int, s: int) -> float:
 def plan(pattern: Pattern, layout: Layout, kv_layout: Layout, order: Tensor | None = None) -> BlockPlan | None:
     """The blocks that may hold an allowed pair, for layouts that are the same for all rows, and the masks in them.
 
-    None where that is too large to keep.
+    None if that is too large to keep.
     """
     i, j, sure = visited_blocks(pattern, layout, kv_layout, SIDE, SIDE)
     some = (~sure).nonzero()[:, 0]

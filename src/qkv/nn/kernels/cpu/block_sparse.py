@@ -25,7 +25,7 @@ _MOST_FULL = 1024  # tokens up to which they are faster than the fused function 
 @dataclass
 class BlockSparse:
     """Queries (B, T, H, D), keys (B, S, K, D) and values (B, S, K, E). `rows` are the plans of each row of the batch, or
-    one for all rows. Results are None where a key or value in a visited block is NaN or infinite."""
+    one for all rows. Results are None if a key or value in a visited block is NaN or infinite."""
 
     q: Tensor
     k: Tensor
@@ -60,7 +60,7 @@ class BlockSparse:
 
 
 def find_plans(q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: OperatorLayouts) -> tuple[Plans, ...] | None:
-    """The plans with which the kernels serve these; None where they can't, or where there is too little work for them."""
+    """The plans with which the kernels serve these; None if they can't, or if there is too little work for them."""
     n_scores = q.shape[2] * q.shape[1] * k.shape[1] * (len(q) if tokens.alike else 1)
     if rule.per_head or n_scores < MIN_SCORES or not native.fits(q, k, v):
         return None
@@ -110,7 +110,7 @@ def _favored() -> bool:
 
 
 def _concatenated(parts: Iterable[tuple[Tensor, ...] | None]) -> tuple[Tensor, ...] | None:
-    """The parts of a batch concatenated; None where one part is None."""
+    """The parts of a batch concatenated; None if one part is None."""
     results: list[tuple[Tensor, ...]] = []
     for part in parts:
         if part is None:

@@ -137,7 +137,7 @@ class TiledProblem:
         return out & ((q.segment == k.segment) & (q.position >= 0) & (k.position >= 0)).unsqueeze(1)
 
     def scores(self, q: Tensor, tile: AttentionTile) -> tuple[Tensor, Tensor | None]:
-        """Masked scores of a tile (N, G·rows, cols), and tanh(scores / softcap) where there is one."""
+        """Masked scores of a tile (N, G·rows, cols), and tanh(scores / softcap) if there is one."""
         s = torch.bmm(q, self.k[:, tile.c : tile.d].mT, out=self.buffer("s", q.shape[1], tile.d - tile.c))
         capped = None
         if self.softcap:

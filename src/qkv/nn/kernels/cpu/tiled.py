@@ -60,7 +60,7 @@ def compiled(request: Request) -> bool:
 
 
 def _planned(request: Request) -> tuple[float | None, bool]:
-    """The share of all scores that is computed, None where there is no plan; and whether C++ kernels compute it."""
+    """The share of all scores that is computed, None if there is no plan; and whether C++ kernels compute it."""
     alibi = isinstance(request.bias, Bias) and _alibi(request.bias.scheme.text) is not None
     bare = (request.bias is None or alibi) and not request.softcap and not request.dropout
     q, k, v = request.q, request.k, request.v
@@ -119,7 +119,7 @@ def _coarse(interval: Interval, grid: int) -> list[Interval]:
 
 
 class Kernel(Protocol):
-    """A kernel and its inputs. Results are None where it can't compute them, and another kernel has to."""
+    """A kernel and its inputs. Results are None if it can't compute them, and another kernel has to."""
 
     def forward(self) -> tuple[Tensor, Tensor] | None:
         """Output (B, T, H, E) and log-sum-exp (B, T, H)."""

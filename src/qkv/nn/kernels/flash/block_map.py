@@ -30,7 +30,7 @@ class Tiles(NamedTuple):
 
     q_place: Tensor  # (R, n_q · M) int32 positions; −1 for padding and beyond the end
     k_place: Tensor  # (R, n_k · N)
-    q_segment: Tensor  # int64, the same shapes; one number where there are no segments
+    q_segment: Tensor  # int64, the same shapes; one number if there are no segments
     k_segment: Tensor
     columns: Tensor  # (R, n_q, n_k) int32: the tiles of keys to visit, full ones first
     column_counts: Tensor  # (R, n_q, 2) int32: how many of them are full, and how many there are

@@ -29,7 +29,7 @@ Union = tuple[Box, ...]
 
 @lru_cache(maxsize=256)
 def boxes(pattern: Pattern) -> Union | None:
-    """The boxes whose union is the pattern, within one segment; None where there is no such union, or only a large one."""
+    """The boxes whose union is the pattern, within one segment; None if there is no such union, or only a large one."""
     if isinstance(pattern, And | Or):
         parts = [boxes(part) for part in pattern.parts]
         known = [part for part in parts if part is not None]

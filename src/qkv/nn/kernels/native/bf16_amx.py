@@ -57,7 +57,7 @@ def forward(
 ) -> tuple[BFloat16[Tensor, "B T H E"], Float[Tensor, "B T H"]] | None:
     """Output, and log-sum-exp in fp32; 0 and −∞ for queries that see nothing.
 
-    None where masked keys or values may not be finite, because 0 · NaN is NaN.
+    None if masked keys or values may not be finite, because 0 · NaN is NaN.
     """
     q, k, v = (buffers.by_rows(x) for x in (q, k, v))
     out, lse = empty_results(q, v, plan, q.dtype)
@@ -76,7 +76,7 @@ def backward(
     marks: Marks | None,
     scale: float,
 ) -> tuple[Tensor, ...] | None:
-    """dQ, dK and dV, from the results of `forward` and their gradients; None where `forward` returns None."""
+    """dQ, dK and dV, from the results of `forward` and their gradients; None if `forward` returns None."""
     q, k, v, d_out = (buffers.by_rows(x) for x in (q, k, v, d_out.to(q.dtype)))
     results = [out.contiguous(), lse.float().contiguous(), d_out, None if d_lse is None else d_lse.float().contiguous()]
     grads = [torch.empty(x.shape, dtype=x.dtype, device="cpu") for x in (q, k, v)]

@@ -93,7 +93,7 @@ def forward(
 ) -> tuple[Float[Tensor, "B T H E"], Float[Tensor, "B T H"]] | None:
     """Output and log-sum-exp in fp32, 0 and −∞ for queries that see nothing, over all pairs of disjoint plans.
 
-    slopes: ALiBi's; scores of head h fall by slopes[h] for each unit of distance. None where a visited key or value is NaN
+    slopes: ALiBi's; scores of head h fall by slopes[h] for each unit of distance. None if a visited key or value is NaN
     or infinite, because masked ones would reach queries that don't see them.
     """
     inputs = [buffers.by_rows(x.float()) for x in (q, k, v)]
@@ -116,7 +116,7 @@ def backward(
     scale: float,
     slopes: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor] | None:
-    """dQ, dK and dV in fp32, from the results of `forward` and their gradients; None where `forward` returns None."""
+    """dQ, dK and dV in fp32, from the results of `forward` and their gradients; None if `forward` returns None."""
     inputs = [buffers.by_rows(x.float()) for x in (q, k, v)]
     results = [None if x is None else x.float().contiguous() for x in (out, lse, d_out, d_lse)]
     d_q = (torch.zeros if skips_strips(plans[0], q) else torch.empty)(q.shape, dtype=torch.float32, device="cpu")

@@ -78,7 +78,7 @@ def _loaded(name: str) -> ctypes.CDLL | None:
 
 
 def existing(name: str) -> Path | None:
-    """The file that `library` would load: prebuilt or compiled earlier; None where there is none."""
+    """The file that `library` would load: prebuilt or compiled earlier; None if there is none."""
     source, command = _source(name), compiler()
     ready = prebuilt.find(source)
     if ready is not None or command is None or cache_refused() is not None:
@@ -87,7 +87,7 @@ def existing(name: str) -> Path | None:
 
 
 def why_it_fails(command: str) -> str | None:
-    """Why a compiler can't compile kernels, with its own message, by an empty source; None where it can."""
+    """Why a compiler can't compile kernels, with its own message, by an empty source; None if it can."""
     try:
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder) / "empty.cpp"
@@ -166,7 +166,7 @@ def _cache() -> Path:
 
 
 def cache_refused() -> str | None:
-    """Why compiled kernels are not kept in the cache folder, which is created if missing; None where they are."""
+    """Why compiled kernels are not kept in the cache folder, which is created if missing; None if they are."""
     folder = _cache()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -73,7 +73,7 @@ def file_name(source: Path, target: Target) -> str:
 
 @cache
 def find(source: Path) -> Path | None:
-    """The fastest prebuilt library that this processor can run; None where there is none."""
+    """The fastest prebuilt library that this processor can run; None if there is none."""
     if not supported():
         return None
     for target in TARGETS.get(source.stem, ()):

@@ -35,13 +35,13 @@ def _is_packed(t: Tensor) -> bool:
 
 
 def scores(q: Float[Tensor, "B K M D"], codes: QuantizedTensor, out: Float[Tensor, "B K M S"]) -> None:
-    """Write q · k to the first tokens of `out`, those of the codes. Raises ValueError if `out` shares memory with them."""
+    """Write q · k to the first tokens of `out`, which have codes. Raises ValueError if `out` shares memory with them."""
     buffers.check_apart("scores", out, q, *codes.tensors())
     _call("qkv_scores", q.contiguous(), codes, out, out.stride(2), 1)
 
 
 def mixed(p: Float[Tensor, "B K M S"], codes: QuantizedTensor) -> Float[Tensor, "B K M E"]:
-    """Σ p v over the first tokens of `p`, those of the codes."""
+    """Σ p v over the first tokens of `p`, which have codes."""
     b, k, m, _ = p.shape
     parts = min(
         codes.data.shape[2], -(-4 * torch.get_num_threads() // (b * k))

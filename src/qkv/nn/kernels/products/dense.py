@@ -1,8 +1,8 @@
-"""Products with matrices in fp32 and bf16: those of few rows read the matrix at memory's pace.
+"""Products with matrices in fp32 and bf16: products of few rows read the matrix at memory's pace.
 
     y = x Wᵀ + b,   y[m][o] = Σ_i x[m][i] w[o][i] + b[o]
 
-Sums are in fp32 whatever the dtypes; those of few rows in an order that doesn't depend on their number. oneDNN computes
+Sums are in fp32 whatever the dtypes; sums of few rows in an order that doesn't depend on their number. oneDNN computes
 large products in fp32 where it is faster.
 """
 

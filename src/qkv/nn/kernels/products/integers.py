@@ -3,7 +3,7 @@
     y[m][o] = Σ_g scales[o][g] Σ_{i in g} x[m][i] (codes[o][i] − zeros[o][g]) + b[o]
 
 With `activations="float"` x is as it is given. With "int8" each row of x is rounded to 8 bits, with the scale max |x| / 127,
-and products are of integers: faster where there are several rows or 4 bits, at an error of at most 0.4 % of a row's largest
+and products are of integers: faster if there are several rows or 4 bits, at an error of at most 0.4 % of a row's largest
 number.
 """
 

@@ -116,7 +116,7 @@ def quantized(model: nn.Module) -> dict[str, QuantizedMatrix]:
 
 
 def check_not_quantized(model: nn.Module, what: str) -> None:
-    """Raise ValueError where a model has quantized weights: `what` needs all of them."""
+    """Raise ValueError if a model has quantized weights: `what` needs all of them."""
     if quantized(model):
         raise ValueError(
             f"{what} works on weights in full precision, and this model's are quantized; use the run that it was made from, "

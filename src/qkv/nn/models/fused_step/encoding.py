@@ -159,7 +159,7 @@ class _Packed:
         return out.index_copy_(0, self.index, self.rows).view(self.shape)
 
     def table(self, x: Tensor) -> Tensor | None:
-        """Numbers of each token (B or 1, T, 1, W), contiguous; None where they aren't fp32."""
+        """Numbers of each token (B or 1, T, 1, W), contiguous; None if they aren't fp32."""
         return x.contiguous() if x.dtype == torch.float32 else None
 
 

@@ -221,6 +221,6 @@ def _methods(kind: type[nn.Module]) -> frozenset[str]:
 
 
 def hooks_of(module: nn.Module) -> list[Any]:
-    """The tables of hooks of a module and those in it; all are empty where nothing watches them."""
+    """The tables of hooks of a module and those in it; all are empty if nothing watches them."""
     names = ("_forward_hooks", "_forward_pre_hooks")
     return [getattr(each, name) for each in module.modules() for name in names]

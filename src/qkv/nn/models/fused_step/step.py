@@ -32,7 +32,7 @@ selecting_kernels.append(row_selection.select_rows_if_served)  # for the caches 
 def fused_step(
     stack: Any, x: Float[Tensor, "B T M"], layout: Layout, runs: Sequence[Pass], cache: Cache, count: int
 ) -> Float[Tensor, "B T M"] | None:
-    """The output of the stack after its first `count` layers, by the kernels; None where the modules have to run."""
+    """The output of the stack after its first `count` layers, by the kernels; None if the modules have to run."""
     most = native.MOST_TOKENS.get(x.dtype, 0)
     if not 0 < x.shape[0] * x.shape[1] <= most or x.device.type != "cpu" or layout.padding != "none":
         return None
@@ -99,7 +99,7 @@ class FusedStep:
     def __call__(
         self, x: Float[Tensor, "B T M"], layout: Layout, runs: Sequence[Pass], cache: Cache, count: int
     ) -> Float[Tensor, "B T M"] | None:
-        """The output of the stack; None where this step is one for the modules."""
+        """The output of the stack; None if this step is one for the modules."""
         if not self.checked and (any(self.hooks) or self.stack.training or self._is_changed()):
             return None
         self.checked = cache.settled

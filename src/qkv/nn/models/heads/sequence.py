@@ -53,7 +53,7 @@ class SequenceClassifier(Head, kind="sequence-classifier"):
         return SequenceClassifierHead(self, d_model)
 
     def cost(self, d_model: int, vocab_size: int = 0, tokens: int = 0) -> Cost:
-        """Parameters alone. FLOPs are left out: they are those of one token, however long the sequence."""
+        """Parameters alone. FLOPs are left out: they are constant, however long the sequence."""
         dense = 0 if self.activation is None else d_model * d_model + d_model * self.dense_bias
         labels = self.labels or 0
         return Cost(dense + d_model * labels + labels * self.bias) + self.norm.cost(d_model)

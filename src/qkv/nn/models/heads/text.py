@@ -54,7 +54,7 @@ class Head(Spec, role="head"):
         return self
 
     def check(self, seen: Input) -> None:
-        """Raise ValueError where the head can't read a stack whose input layer is `seen`."""
+        """Raise ValueError if the head can't read a stack whose input layer is `seen`."""
 
 
 class HeadModule(nn.Module):

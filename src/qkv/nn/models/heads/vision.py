@@ -32,7 +32,7 @@ class OfImages(Head):
         self.check_patches(seen)
 
     def check_patches(self, seen: Patches) -> None:
-        """Raise ValueError where the head reads tokens that these patches lack."""
+        """Raise ValueError if the head reads tokens that these patches lack."""
 
 
 class ImageHead(HeadModule):

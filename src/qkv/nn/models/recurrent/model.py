@@ -33,7 +33,7 @@ Depth = Field(default=1, gt=0, le=512)
 
 
 class Recurrent(ModelSpec, kind="recurrent"):
-    """Configuration of a recurrent encoder–decoder; symbols are those of the papers.
+    """Configuration of a recurrent encoder–decoder; symbols are the papers' symbols.
 
     d_e:        width of embeddings, E (or m) in the papers.
     d_h:        width of the encoder's states in each direction. d_s: of the decoder's.

@@ -134,7 +134,7 @@ class Packed:
             code of an even column in the lower half of a byte; int4 keeps q + 8 for q in −8 … 7.
     scales: (d_out, groups), fp32, or for mxfp4 uint8 exponents.
     zeros:  int8 (d_out, groups); None for symmetric groups.
-    order:  int32 (d_in,), the column of the matrix that each column of the codes is; None where that is the same.
+    order:  int32 (d_in,), the column of the matrix that each column of the codes is; None if that is the same.
     """
 
     format: Format

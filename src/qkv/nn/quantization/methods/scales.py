@@ -1,4 +1,4 @@
-"""Scales of the groups of a matrix: by their largest weight, or those with the smallest error of the layer's outputs.
+"""Scales of the groups of a matrix: by their largest weight, or with the smallest error of the layer's outputs.
 
 The outputs' error of a group with columns G is d E[x_G x_Gᵀ] dᵀ, where d = Ŵ_G − W_G. Shrunk scales clip the largest weights
 and round all others more finely.

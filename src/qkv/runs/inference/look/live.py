@@ -100,7 +100,7 @@ def live_server(
     run: LoadedModel, inputs: Sequence[str], port: int = 0, changes: Sequence[HeadChange] = (), **options: Any
 ) -> LiveServer:
     """Return a server of the live page, which begins with `inputs`, `changes` and the options of `look`; `serve_forever()`
-    runs it. A word and a range of tokens are those of `inputs` alone."""
+    runs it. A word and a range of tokens refer to `inputs` alone."""
     first = changed_look(run, inputs, changes, **options)
     begin = {name: options.get(name) or "" for name in ("target", "neuron", "patch")}
     state = {**begin, "changes": [change._asdict() for change in changes]}

@@ -30,7 +30,7 @@ _NEURON = re.compile(r"(?:(encoder|decoder)\.)?(\d+)\.(\d+)")
 def neuron_panel(run: LoadedModel, neuron: str, texts: Sequence[str] | None = None) -> Panel:
     """Return the texts that excite a neuron the most, with its activation at every token.
 
-    `neuron` is LAYER.INDEX, in the encoder where there is one, or STACK.LAYER.INDEX. `texts` are those to choose from, by
+    `neuron` is LAYER.INDEX, in the encoder if there is one, or STACK.LAYER.INDEX. `texts` are the texts to choose from, by
     default the first 256 examples of the run's validation split; of an encoder–decoder the texts are sources.
 
     Raises ValueError for a neuron that the model does not have, and for models that read no texts.

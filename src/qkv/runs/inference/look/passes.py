@@ -91,7 +91,7 @@ def forward_pass(
     """Return the forward pass that shows what a run does with a text, or the file at a path.
 
     An encoder–decoder reads `target` as its output, by default what it generates; a language model continues the text by
-    `generate` tokens. Raises ValueError for an empty text and for a file where the run reads texts.
+    `generate` tokens. Raises ValueError for an empty text and for a file if the run reads texts.
     """
     text = str(item)
     if not text.strip():

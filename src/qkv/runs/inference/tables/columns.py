@@ -1,4 +1,4 @@
-"""Which columns of a table a run reads: those of its training data, or those with usual names."""
+"""Which columns of a table a run reads: the columns of its training data, or columns with usual names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of a run as columns beside those of its input: CSV, TSV, JSON Lines and Parquet, written whole."""
+"""Results of a run as columns beside the input's columns: CSV, TSV, JSON Lines and Parquet, written whole."""
 
 from __future__ import annotations
 

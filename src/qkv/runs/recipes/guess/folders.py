@@ -101,7 +101,7 @@ def _names(path: Path) -> Iterator[PurePosixPath]:
 
 
 def _classes(names: list[PurePosixPath]) -> Counter[str]:
-    """How many files each class has: the folder of a file. Empty where there are fewer than two."""
+    """How many files each class has: the folder of a file. Empty if there are fewer than two."""
     classes = Counter(name.parent.name for name in names if name.parent.name and name.parent.name not in SPLITS)
     return classes if len(classes) > 1 and sum(classes.values()) == len(names) else Counter()
 

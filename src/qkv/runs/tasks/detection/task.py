@@ -33,7 +33,7 @@ class Detect(SceneTask, kind="detect"):
 
     "ignored" objects (a list of {"name", "box", "crowd"}) are no targets, and count neither as found nor as missed.
 
-    classes: the names of the classes; by default those in the training data.
+    classes: the names of the classes; by default as in the training data.
     on_error: for an object outside its picture, without area, or of an unknown class: "raise" an error, or "skip" and count
              it.
     vertical_flip: turn training pictures upside down at random.

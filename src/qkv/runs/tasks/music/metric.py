@@ -27,8 +27,8 @@ _WORDS = 6  # tokens of a frame, approximately
 class MusicMetric(Metric):
     """`frame_nll`: −log p of a frame given all frames before it, in nats, the mean over the frames of all pieces.
 
-    A frame's probability is the product of those of its notes, from the highest down, and of the full stop after them. As
-    only this order of the notes counts, it is an upper bound of the negative log-likelihood of the frame as a set, the
+    A frame's probability is the product of its notes' probabilities, from the highest down, and of the full stop after them.
+    As only this order of the notes counts, it is an upper bound of the negative log-likelihood of the frame as a set, the
     figure of Boulanger-Lewandowski et al. (2012). The end of a piece is not counted.
     """
 

@@ -160,7 +160,7 @@ def with_sentinels(rows: Ragged, noise: Flags, sentinels: Ids) -> tuple[Ragged, 
 
 
 def _number(marks: Flags, row: Index) -> Index:
-    """Number the marks within each row, from 0; 0 where there is no mark."""
+    """Number the marks within each row, from 0; 0 if there is no mark."""
     total = np.cumsum(marks)
     begins = np.concatenate([[True], row[1:] != row[:-1]]) if len(row) else np.zeros(0, bool)
     before = np.maximum.accumulate(np.where(begins, total - marks, 0)) if len(row) else total

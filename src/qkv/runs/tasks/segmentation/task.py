@@ -33,7 +33,7 @@ _UNKNOWN = -1
 class Segment(SceneTask, kind="segment"):
     """Pictures with a mask of the same size: an array (H, W), or the path of a picture of one channel.
 
-    classes: their names; by default those of the source, or numbers.
+    classes: their names; by default as in the source, or numbers.
     values:  the value of each class in a mask. By default 0 and 255 if there are no others; else 0, 1, 2 …, where 255 is a
              pixel without a class, which isn't counted.
     rotate:  rotate training pictures by right angles at random, for pictures without an up and down.

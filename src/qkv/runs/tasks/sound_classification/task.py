@@ -39,8 +39,8 @@ class Sound(Task, kind="sound"):
     (SpecAugment, Park et al. 2019).
 
     n_fft, hop: samples in a frame, and from one frame to the next.
-    mean, std:  of all spectrograms, for normalization; by default those of some training sounds.
-    rate:       samples per second that the model reads; by default those of the training sounds.
+    mean, std:  of all spectrograms, for normalization; by default measured on some training sounds.
+    rate:       samples per second that the model reads; by default as in the training sounds.
     on_error:   for an example with a class that is not in the training data: "raise" an error, or "skip" and count it.
     """
 

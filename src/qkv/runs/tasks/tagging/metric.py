@@ -27,7 +27,7 @@ register("entity_recall", "Recall of entities", "fraction", higher_is_better=Tru
 @dataclass
 class Tagged:
     """A text whose rows may come in several batches. `predicted` has "" for words in rows that have not come,
-    and `probabilities` are those of the predicted tags."""
+    and `probabilities` are the predicted tags' probabilities."""
 
     words: Sequence[str]
     tags: Sequence[str]

@@ -35,7 +35,7 @@ class Tag(Task, kind="tag"):
     `"tags"`; "" is an unknown tag, which is not counted. The label is at a word's first token; its other tokens have none
     (Devlin et al. 2019, §5.3).
 
-    tags:    the names of the tags, by index; by default those of the training data in order.
+    tags:    the names of the tags, by index; by default as in the training data, in order.
     scheme:  how tags encode entities, see `qkv.core.metrics.entities`; by default recognized from the tags.
     symbols: whether each symbol of a text is a word; by default as in the training data.
     longest: the most tokens in a row, special tokens included. A longer text becomes several rows, each beginning with a

@@ -81,7 +81,7 @@ class Division:
     _kept: dict[str, nn.Parameter] = field(default_factory=dict)
 
     def divide(self, module: nn.Module, name: str, part: ParameterSlice) -> None:
-        """Keep this rank's part of a module's parameter alone, also where others share it."""
+        """Keep this rank's part of a module's parameter alone, also if others share it."""
         parameter = getattr(module, name)
         own = nn.Parameter(
             parameter.detach().narrow(part.dim, part.start, part.length).clone(), parameter.requires_grad
@@ -126,7 +126,7 @@ class Division:
         return stages | {part.axis for part in self.parts.values()}
 
     def part_of(self, path: str) -> ParameterSlice | None:
-        """The part of a parameter, or of a state `<parameter>/<state>` like it; None where it is whole."""
+        """The part of a parameter, or of a state `<parameter>/<state>` like it; None if it is whole."""
         return self.parts.get(path) or self.parts.get(path.rpartition("/")[0])
 
     def copies_of(self, name: str) -> int:

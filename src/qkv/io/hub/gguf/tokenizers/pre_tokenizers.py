@@ -53,7 +53,7 @@ def adds_bos(name: str) -> bool:
 
 
 def name_of(pre_tokenizer: Any, ignore_merges: bool) -> str | None:
-    """The name for the pre-tokenizer of a tokenizer.json; None where llama.cpp has none."""
+    """The name for the pre-tokenizer of a tokenizer.json; None if llama.cpp has none."""
     regexes = _regexes(pre_tokenizer)
     for name, words in NAMES.items():
         if regexes == words.regexes and words.ignore_merges == ignore_merges and name != "default":
@@ -76,7 +76,7 @@ def pipeline_of(name: str) -> dict[str, Any]:
 
 
 def _regexes(pre_tokenizer: Any) -> tuple[str, ...] | None:
-    """The expressions of a pre-tokenizer that ends in bytes; None where it does anything else."""
+    """The expressions of a pre-tokenizer that ends in bytes; None if it does anything else."""
     steps = _flat(pre_tokenizer)
     regexes: list[str] = []
     bytes_at = None

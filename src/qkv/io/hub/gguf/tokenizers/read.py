@@ -18,9 +18,9 @@ SPECIAL = (Type.CONTROL, Type.UNKNOWN)
 
 
 def read_tokenizer(metadata: Mapping[str, Any]) -> Tokenizer | None:
-    """The tokenizer of a file; None where it has none.
+    """The tokenizer of a file; None if it has none.
 
-    Raises ValueError naming the key where it is damaged, or of a kind that is not known here.
+    Raises ValueError naming the key if it is damaged, or of a kind that is not known here.
     """
     kind = metadata.get(MODEL)
     if kind in (None, "none", "no_vocab"):

@@ -157,7 +157,7 @@ def _read_again(metadata: Mapping[str, Any], tokens: list[str], types: list[int]
 
 
 def _ranks(data: Mapping[str, Any], tokens: list[str], types: list[int]) -> list[float]:
-    """Minus the rank of each piece's merges. Raises ValueError where merges are no scores."""
+    """Minus the rank of each piece's merges. Raises ValueError if merges are no scores."""
     merges = [tuple(pair.split(" ")) if isinstance(pair, str) else tuple(pair) for pair in data["model"]["merges"]]
     order: dict[str, int] = {}
     last = None

@@ -78,7 +78,7 @@ def roles_metadata(tokenizer: Tokenizer) -> dict[str, Any]:
     """The ids of tokens with roles, and the chat template.
 
     llama.cpp takes a certain token, such as number 11, for a role that isn't said, so a beginning or an end that the
-    tokenizer lacks is said to be another control token. Raises ValueError where there is none.
+    tokenizer lacks is said to be another control token. Raises ValueError if there is none.
     """
     ids = {role: getattr(tokenizer, f"{role}_id") for role in ROLES}
     spare = next((i for i in (ids["eos"], ids["bos"], ids["pad"], *tokenizer.controls.values()) if i is not None), None)

@@ -137,7 +137,7 @@ def buckets(p, b, i, j, C: tl.constexpr):
 
 @jit
 def scores(p, q, k, b, h, i, j, C: tl.constexpr, MASKED: tl.constexpr):
-    """Scores (M, N) of q (M, DP) and k (N, DP), and tanh(score / softcap) where there is a soft-cap (else the scores)."""
+    """Scores (M, N) of q (M, DP) and k (N, DP), and tanh(score / softcap) if there is a soft-cap (else the scores)."""
     log2e = 1.4426950408889634
     x = tl.dot(q, tl.trans(k), input_precision=C.PRECISION) * p.scale
     bent = x
