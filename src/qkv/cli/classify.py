@@ -8,7 +8,7 @@ import typer
 
 from .options import Column, Device, JsonLines, OutTable, Overwrite, RunPath
 from .say import echo
-from .texts import asked, dumps, load_run, warn_of_settings
+from .texts import asked, dumps, load_run, one_line, warn_of_settings
 
 if TYPE_CHECKING:
     from ..runs.inference.classify import Classified
@@ -51,7 +51,7 @@ def classify(
             label, probabilities = (None, {}) if result is None else (result.label, result.probabilities)
             echo(dumps({"text": text, "label": label, "probabilities": probabilities}))
         else:
-            echo("" if result is None else f"{likeliest(result)}\t{text}")
+            echo("" if result is None else f"{likeliest(result)}\t{one_line(text)}")
 
     question = asked(texts, loaded, "classify", out, column, overwrite)
     question.answer(answer, show, class_columns, noun="file" if reads_files else "text")

@@ -9,7 +9,7 @@ import typer
 
 from .options import Column, Device, JsonLines, OutTable, Overwrite, RunPath
 from .say import echo
-from .texts import asked, dumps, load_run, warn_of_settings
+from .texts import asked, dumps, load_run, one_line, warn_of_settings
 
 if TYPE_CHECKING:
     from ..runs.inference.fill import Filled
@@ -48,7 +48,10 @@ def fill(
             echo()
         else:
             for mask in result.masks:
-                echo("  ".join(f"{one.token.strip()} {one.probability:.3f}" for one in mask) + f"\t{result.text}")
+                echo(
+                    "  ".join(f"{one.token.strip()} {one.probability:.3f}" for one in mask)
+                    + f"\t{one_line(result.text)}"
+                )
 
     def columns(result: Filled) -> dict[str, Any]:
         return {"filled": result.text, "masks": [[asdict(token) for token in mask] for mask in result.masks]}

@@ -11,7 +11,7 @@ import typer
 
 from .options import Column, Device, JsonLines, Overwrite, RunPath
 from .say import echo
-from .texts import CHUNK, Asked, asked, dumps, each, load_run, warn_of_settings
+from .texts import CHUNK, Asked, asked, dumps, each, load_run, one_line, warn_of_settings
 
 if TYPE_CHECKING:
     from ..runs.inference.predict import Prediction
@@ -41,7 +41,7 @@ def predict(
     column: Column = None,
     overwrite: Overwrite = False,
     threshold: Annotated[
-        float, typer.Option(metavar="P", help="Show detected objects of at least this probability.")
+        float, typer.Option(metavar="P", min=0, max=1, help="Show detected objects of at least this probability.")
     ] = 0.5,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of sampling, for music.")] = 0,
     json: JsonLines = False,
@@ -81,7 +81,7 @@ def predict(
         for prediction in predictions or ():
             if out is not None:
                 _write(prediction, out, names, overwrite)
-            echo(dumps({"input": prediction.input, **prediction.fields}) if json else prediction.text)
+            echo(_shown(prediction, json, reads_text(loaded)))
 
 
 def _answer_rows(
@@ -103,9 +103,16 @@ def _answer_rows(
             return
         if out is not None:
             _write(prediction, out, names, overwrite)
-        echo(dumps({"input": prediction.input, **prediction.fields}) if json else prediction.text)
+        echo(_shown(prediction, json, texts))
 
     question.answer(answer, show, result_of, at_once=CHUNK if texts else FILES, noun="text" if texts else "file")
+
+
+def _shown(prediction: Prediction, json: bool, of_text: bool) -> str:
+    """A prediction as printed; one line for a text, whatever line ends the text has."""
+    if json:
+        return dumps({"input": prediction.input, **prediction.fields})
+    return one_line(prediction.text) if of_text else prediction.text
 
 
 def _stream(

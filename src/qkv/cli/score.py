@@ -11,7 +11,7 @@ import typer
 
 from .options import Column, Device, JsonLines, OutTable, Overwrite, RunPath, Texts
 from .say import echo
-from .texts import asked, dumps, each, load_run, warn_of_settings
+from .texts import asked, dumps, each, load_run, one_line, warn_of_settings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -108,7 +108,9 @@ def _sides(lines: list[str], pairs: bool) -> tuple[list[str], list[str] | None]:
 
 
 def _line(score: TextScore) -> str:
-    tokens = " ".join(f"{token}:{value:.3f}" for token, value in zip(score.tokens, score.log_probs, strict=True))
+    tokens = one_line(
+        " ".join(f"{token}:{value:.3f}" for token, value in zip(score.tokens, score.log_probs, strict=True))
+    )
     if not tokens:
         return "no tokens to predict"
     return f"{score.log_likelihood:.4f}\tperplexity {score.perplexity:.4f}\t{tokens}"

@@ -97,7 +97,7 @@ class Asked:
                 results.append(None if one is None else result(one))
                 progress(len(results) / max(1, len((self.table.inputs if self.table else self.texts) or read)))
         if not any(results):
-            raise ValueError(f"none of the {len(results):,} inputs has an answer, so {self.out} is not written")
+            raise ValueError(f"none of the {len(results):,} inputs has a result, so {self.out} is not written")
         rows = [{noun: text} for text in read]
         table = self.table or FileTable(Path(), (noun,), rows, read, read, (noun,))
         for note in write_table(self.out, table, results):
@@ -105,7 +105,7 @@ class Asked:
         without = sum(one is None for one in results)
         echo(
             f"Wrote {len(results):,} rows to {self.out}"
-            + (f", {without:,} of them without an answer" if without else "")
+            + (f"; {without:,} blank or refused, with empty cells" if without else "")
         )
 
 
@@ -286,6 +286,11 @@ def warn_of_settings(texts: Sequence[str] | None, advice: str) -> None:
 
         if match[1] in Recipe.model_fields if match[2] else match[1] in Generation.model_fields:
             warn(f"{text!r} is read as a text, though it looks like a setting; {advice}")
+
+
+def one_line(text: str) -> str:
+    """A text with spaces for its line ends, as a line of output."""
+    return " ".join(text.splitlines())
 
 
 def dumps(value: Any) -> str:

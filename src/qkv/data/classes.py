@@ -14,6 +14,7 @@ import numpy as np
 from ..core.spec import brief, counted, nearest
 from .source import Example, OnError, Skipped, Source, Split
 
+_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")  # characters without width
 _LISTED = 5  # classes named in a message
 MOST = 10_000  # classes; more are likely numbers mistaken for classes
 _MISSING = "#N/A N/A,#N/A,#NA,<NA>,N/A,NA,n/a,NULL,null,None,NaN,nan,-NaN,-nan,1.#IND,-1.#IND,1.#QNAN,-1.#QNAN"
@@ -68,7 +69,8 @@ def classes_of_source(source: Source) -> tuple[str, ...]:
 
 
 def spellings(names: Iterable[str]) -> list[list[str]]:
-    """Groups of classes that differ only in case, spaces, hyphens or the form of a number: `Business` and `BUSINESS `."""
+    """Groups of classes that differ only in case, spaces, hyphens, characters without width or the form of a number, as
+    `Business` and `BUSINESS ` do."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(_spelling(name), []).append(name)
@@ -82,7 +84,7 @@ def different(group: list[str]) -> str:
 
 
 def _spelling(name: str) -> str:
-    letters = re.sub(r"[\s_-]+", " ", unicodedata.normalize("NFKC", name).casefold()).strip()
+    letters = re.sub(r"[\s_-]+", " ", unicodedata.normalize("NFKC", _UNSEEN.sub("", name)).casefold()).strip()
     with contextlib.suppress(ValueError):
         return f"{float(letters):g}"
     return letters

@@ -10,7 +10,9 @@ from sklearn.dummy import DummyClassifier
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from qkv.cli.results import show
+from qkv.core.metrics.baselines import Baseline
 from qkv.data.memory import Memory
+from qkv.runs.evaluate.baselines import advice
 from qkv.runs.evaluate.evaluate import Evaluated, with_baselines
 from qkv.runs.recipes.recipe import Recipe
 from qkv.runs.tasks.tagging.task import Tag
@@ -138,3 +140,12 @@ def test_retrieval_by_words_beside_pairs_without_scores() -> None:
 def test_a_task_without_simple_methods_and_no_task_have_none() -> None:
     plain = recipe().model_copy(update={"task": None})
     assert with_baselines(evaluated(0.5), plain, "test", None).baselines == []
+
+
+@pytest.mark.parametrize(("metric", "best"), [("accuracy", 1.0), ("bleu", 100.0), ("pearson", 1.0)])
+def test_a_model_that_can_not_be_better_gets_no_advice(metric: str, best: float) -> None:
+    loaded = Recipe.load("classify")
+    recipe = loaded.model_copy(update={"training": loaded.training.model_copy(update={"metric": metric})})
+    baseline = Baseline("naive Bayes", {metric: best})
+    assert not list(advice(recipe, [baseline], {metric: best}, False))
+    assert list(advice(recipe, [baseline], {metric: 0.9 * best}, False))

@@ -14,7 +14,7 @@ def test_files_are_named_after_the_input(tmp_path: Path) -> None:
     made = Prediction("a/b.png", 1, "1", {}, "b", lambda: {".txt": b"x", ".mask.png": b"y"})
     assert made.write(tmp_path / "new" / "out") == [tmp_path / "new/out/b.txt", tmp_path / "new/out/b.mask.png"]
     assert (tmp_path / "new/out/b.mask.png").read_bytes() == b"y"
-    with pytest.raises(ValueError, match="these predictions have no files to write; leave out --out"):
+    with pytest.raises(ValueError, match="these predictions have no files to write; give --out a table"):
         Prediction("a", 1, "1", {}).write(tmp_path / "none")
     assert not (tmp_path / "none").exists()
 

@@ -143,12 +143,12 @@ def _check_is_text(data: Bytes, path: Path) -> None:
         order = "be" if zeros[::2].sum() > zeros[1::2].sum() else "le"
         raise ValueError(
             f"{brief(path)} is not UTF-8 text: {zeros.mean():.0%} of its beginning are zero bytes. If it is UTF-16 without "
-            f"a byte-order mark, give encoding=utf-16-{order}"
+            f"a byte-order mark, give data.encoding=utf-16-{order}"
         )
 
 
 def not_utf8(path: Path, line: int) -> ValueError:
     return ValueError(
-        f"{str(path)!r}, line {line:,}, is not valid UTF-8; set its encoding, such as encoding=cp1252, or convert the "
+        f"{str(path)!r}, line {line:,}, is not valid UTF-8; set its encoding, such as data.encoding=cp1252, or convert the "
         "file first (iconv -f cp1252 -t utf-8)"
     )

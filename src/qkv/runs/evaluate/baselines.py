@@ -12,6 +12,8 @@ from ..recipes.recipe import Recipe
 from ..tasks.text_classification.metric import most_frequent
 from .example_counts import first
 
+BEST = {"fraction": 1.0, "correlation": 1.0, "points": 100.0}  # that a metric of each scale can be
+
 
 def baselines_of(
     recipe: Recipe, split: Split, limit: int | None, confusions: Sequence[tuple[str, str, int]]
@@ -39,7 +41,7 @@ def advice(recipe: Recipe, baselines: Sequence[Baseline], metrics: Mapping[str, 
     if not scored or metric not in metrics or not display_of(metric).higher_is_better:
         return
     best, value = max(scored, key=lambda one: one.metrics[metric]), metrics[metric]
-    if value > best.metrics[metric]:
+    if value > best.metrics[metric] or value >= BEST.get(display_of(metric).scale, float("inf")):
         return
     tries = [] if recipe.model.directory else ["a pretrained model (model=DIRECTORY)"]
     tries.append("more steps (training.max_steps)")

@@ -84,7 +84,9 @@ class Prediction:
         Raises ValueError if there is nothing to write, and without `overwrite` if one of the files exists.
         """
         if self.draw is None:
-            raise ValueError("these predictions have no files to write; leave out --out, and use --json to keep them")
+            raise ValueError(
+                "these predictions have no files to write; give --out a table (.csv, .tsv, .jsonl, .parquet), or use --json"
+            )
         folder = several.path(folder, "the folder")
         make_folder(folder)
         contents = {folder / f"{self.name}{suffix}": content for suffix, content in self.draw().items()}

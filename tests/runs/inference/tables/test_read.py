@@ -75,7 +75,7 @@ def test_columns_stay_and_predictions_are_added(
     run = qkv.load(runs / "classifier")
     assert main([command, str(runs / "classifier"), "in.csv", "--out", out]) == 0
     told = capsys.readouterr()
-    assert "Wrote 5 rows" in told.out and "1 of them without an answer" in told.out
+    assert "Wrote 5 rows" in told.out and "1 blank or refused, with empty cells" in told.out
     assert "reading 'message' (--column NAME for another: id, note)" in told.err
     rows = read_back(out)
     assert [str(row["note"]) for row in rows] == NOTES and [row["message"] for row in rows] == TEXTS
@@ -285,3 +285,13 @@ def test_titles_names_again_and_json_in_a_csv_are_read_past_and_said(
         assert main(["predict", str(runs / "classifier"), name, "--out", "out.csv", "--overwrite"]) == 0
         assert f"{name} holds JSON, whatever its name says" in capsys.readouterr().err
         assert pandas.read_csv("out.csv")["message"].tolist() == ["film 0", "film 1", "film 2"]
+
+
+@pytest.mark.parametrize("command", ["predict", "classify"])
+def test_a_text_with_line_ends_is_printed_as_one_line(
+    command: str, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("in.csv").write_text('text\n"ab\ncd"\nab\n')
+    assert main([command, str(runs / "classifier"), "in.csv"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.rpartition("\t")[2] for line in lines] == ["ab cd", "ab"]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 from PIL import Image
 
@@ -356,6 +357,41 @@ def test_columns_whose_names_are_missing_or_equal_are_numbered(header: str, tmp_
     assert {"data.text=0", "data.label=2", "data.header=true"} <= set(found.settings)
     data = Recipe.load(found.recipe, found.settings).data
     assert {example["label"] for example in data.examples("train")} == {"good", "bad"}
+
+
+def test_the_index_of_a_data_frame_is_no_class_and_columns_keep_their_names(tmp_path: Path) -> None:
+    frame = pandas.DataFrame({"review": texts(200), "stars": [1 + 4 * (i % 2) for i in range(200)]})
+    for name, table in (("a.csv", frame), ("b.csv", frame.set_index(pandas.Index([i // 100 for i in range(200)])))):
+        table.to_csv(tmp_path / name)
+        found = guess(tmp_path / name)
+        assert {"data.text=review", "data.label=stars"} <= set(found.settings)
+        assert "(no name) ('0'), review (" in found.seen[0] and found.seen[1].startswith("stars is the class")
+        assert next(Recipe.load(found.recipe, [*found.settings, "data.label=stars"]).data.examples("train"))
+
+
+def test_commas_that_are_read_as_decimal_points_are_told(tmp_path: Path) -> None:
+    def seen(cell: str) -> str:
+        rows = "".join(f"{text};{i % 9 + 1},{cell}\n" for i, text in enumerate(texts(60)))
+        return "\n".join(guess(write(tmp_path / "x.csv", "text;score\n" + rows)).seen)
+
+    assert "commas in score are decimal points: 1,25 is 1.25\n" in seen("25")
+    assert "1,250 is 1.250; if they separate thousands" in seen("250")
+
+
+def test_a_column_of_one_class_is_told(tmp_path: Path) -> None:
+    rows = "".join(f"{text},good\n" for text in texts(60))
+    found = guess(write(tmp_path / "x.csv", "text,label\n" + rows))
+    assert found.recipe == "lm" and "label is not used: its only class is 'good'" in found.seen
+
+
+def test_the_other_direction_of_a_folder_is_a_command_that_works(tmp_path: Path) -> None:
+    for name in ("t.de", "t.en"):
+        write(tmp_path / name, "".join(f"{text}\n" for text in texts(60)))
+    command = guess(tmp_path).seen[-1].partition("the other direction: ")[2].rstrip(")")
+    assert guess(*map(Path, shlex.split(command)[2:])).settings == (
+        f"data.source={tmp_path / 't.en'}",
+        f"data.target={tmp_path / 't.de'}",
+    )
 
 
 def test_the_decision_on_a_header_is_seen_and_overruled(tmp_path: Path) -> None:

@@ -296,3 +296,20 @@ def test_names_of_roles_and_single_characters_are_names(names: str, tmp_path: Pa
         rows = [f"{''.join(draw.choices('猫狗房子看见红色在了的', k=9))},{'好坏'[i % 2]}" for i in range(80)]
     (tmp_path / "a.csv").write_text("\n".join([names, *rows]) + "\n", encoding="utf-8")
     assert any(f"read as names, {names.replace(',', ', ')}" in line for line in guess(tmp_path / "a.csv").seen)
+
+
+def test_one_empty_conversation_does_not_hide_the_others(tmp_path: Path) -> None:
+    talk = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"messages": talk if i else []}) + "\n" for i in range(20)))
+    found = guess(path)
+    assert found.recipe == "chat" and "1 value of 'messages' that was looked at holds no messages" in found.seen[1]
+
+
+def test_lists_in_a_column_of_classes_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    rows = ({"text": f"a long text {i}", "label": ["x"] if i % 6 == 5 else f"c{i % 2}"} for i in range(60))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    seen = "\n".join(guess(path).seen)
+    assert "10 of 60 cells of label that were looked at are missing (null, empty, a list or an object)" in seen
+    assert "10 values of label: lists or objects, which are not read" in seen

@@ -202,9 +202,15 @@ def _records(path: Path, records: list[dict[str, Any]], count: int, how: RecordF
     fields = {name: [record[name] for record in records if record.get(name) is not None] for name in names}
     if (found := of_fields(path, fields, count)) is not None:
         return _read_by(found, (), more)
-    columns = [Column(name, [_cell(record.get(name)) for record in records], how.missing) for name in names]
-    inner = [name for name, values in fields.items() if values and all(isinstance(one, list | dict) for one in values)]
-    notes = (f"{', '.join(inner[:5])}: lists or objects, which are not read",) if inner else ()
+    columns = [
+        Column(
+            name, [_cell(record.get(name)) for record in records], how.missing, blank="null, empty, a list or an object"
+        )
+        for name in names
+    ]
+    inner = {name: sum(isinstance(one, list | dict) for one in values) for name, values in fields.items()}
+    listed = [name if n == len(fields[name]) else f"{n:,} values of {name}" for name, n in inner.items() if n]
+    notes = (f"{', '.join(listed[:5])}: lists or objects, which are not read",) if listed else ()
     return _saying(of_columns(path, columns, count, more, table=False), *notes)
 
 

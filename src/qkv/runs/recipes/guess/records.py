@@ -21,7 +21,7 @@ Fields = Mapping[str, Sequence[Any]]
 
 def of_fields(path: Path, fields: Fields, count: int) -> Guess | str | None:
     """Guess a recipe for `count` records, or return what was seen if nothing fits; None if their columns have to tell."""
-    talks = [name for name, values in fields.items() if values and all(map(is_conversation, values))]
+    talks = [name for name, values in fields.items() if _holds_conversations(values)]
     if {"chosen", "rejected"} <= set(fields):
         return _preferences(path, fields, talks)
     if len(talks) > 1 and "prompt" in talks and set(talks) & ANSWERED:
@@ -31,7 +31,13 @@ def of_fields(path: Path, fields: Fields, count: int) -> Guess | str | None:
         name = next((name for name in CONVERSATIONS if name in talks), talks[0])
         usual = name == CONVERSATIONS[0] or (name == CONVERSATIONS[1] and CONVERSATIONS[0] not in fields)
         settings = (setting("data.path", path), *(() if usual else (setting("data.messages", name),)))
-        return Guess("chat", settings, (f"{counted(count, 'line')}; {brief(name)} holds conversations",))
+        others = sum(not is_conversation(value) for value in fields[name])
+        odd: tuple[str, ...] = ()
+        if others:
+            verbs = ("was", "holds") if others == 1 else ("were", "hold")
+            said = f"{counted(others, 'value')} of {brief(name)} that {verbs[0]} looked at {verbs[1]} no messages"
+            odd = (said,)
+        return Guess("chat", settings, (f"{counted(count, 'line')}; {brief(name)} holds conversations", *odd))
     if "instruction" in fields and any(answer in fields for _, answer in ALPACA):
         kind = "Alpaca" if "output" in fields else "Dolly"
         seen = f"{counted(count, 'line')} in {kind}'s format, with instructions"
@@ -39,6 +45,12 @@ def of_fields(path: Path, fields: Fields, count: int) -> Guess | str | None:
     if {"context", "question", "answer"} <= set(fields):
         return _questions(path, fields, count)
     return _candidates(path, fields, count) or _prompts(path, fields, count)
+
+
+def _holds_conversations(values: Sequence[Any]) -> bool:
+    """Whether a field holds conversations: most of its values are, and all are lists, or the texts of lists."""
+    talks = sum(map(is_conversation, values))
+    return 2 * talks > len(values) and all(isinstance(listed(value), list) for value in values)
 
 
 def is_conversation(value: Any) -> bool:

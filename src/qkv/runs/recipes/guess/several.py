@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -104,7 +105,8 @@ def _parallel(files: dict[Split, list[Path]], encoding: str, guessed: bool) -> G
         settings += [setting(f"data.{prefix}{side}", p) for side, p in zip(("source", "target"), group, strict=True)]
         seen.append(f"{counted(sizes[0], 'line')} each in {group[0].name} and {group[1].name}, for {split}")
     source, target = (path.name for path in files["train"])
-    seen.append(f"{source} is translated to {target} (give the other first for the other direction)")
+    swapped = shlex.join(["qkv", "train", *(str(path) for group in files.values() for path in reversed(group))])
+    seen.append(f"{source} is translated to {target} (the other direction: {swapped})")
     if guessed:
         settings.append(f"data.encoding={encoding}")
         seen.append(f"they are not UTF-8 and are read as {encoding} (data.encoding)")

@@ -36,18 +36,23 @@ ANSWERED = frozenset(("completion", "response", "answer", "output"))
 ASIDE = frozenset(
     ("id", "idx", "index", "no", "nr", "number", "line", "row", "key", "url", "link", "date", "time", "timestamp")
 )
+NAMELESS = "(no name)"
+INDEX = re.compile(rf"{re.escape(NAMELESS)}|Unnamed: \d+|level_\d+")
+THOUSANDS = re.compile(r"-?[1-9]\d{0,2}\.\d{3}")
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}|\d{1,2}[./]\d{1,2}[./]\d{2,4}|\d{1,2}:\d{2}")
 
 
 @dataclass(frozen=True)
 class Column:
     """A column by its name or number, and some of its values. `missing` are texts that stand for no value; `decimal` is the
-    mark that its numbers had."""
+    mark that its numbers had; `heading` its name in the file if it is numbered, `blank` what an empty value is."""
 
     name: str | int
     cells: list[str]
     missing: tuple[str, ...] | None = None
     decimal: str = "."
+    heading: str = ""
+    blank: str = "empty"
 
     def with_points(self) -> Column:
         """The column with decimal points if its values are numbers with decimal commas."""
@@ -63,11 +68,30 @@ class Column:
         """A sentence on values that are missing, if there are any."""
         if not (lacking := len(self.cells) - len(self.filled)):
             return ()
-        how = ", ".join(sorted({cell.strip() or "empty" for cell in self.cells} - {*map(str.strip, self.filled)}))
+        how = ", ".join(sorted({cell.strip() or self.blank for cell in self.cells} - {*map(str.strip, self.filled)}))
         return (
-            f"{lacking:,} of {len(self.cells):,} cells of {self.name} that were looked at are missing ({how}); their "
+            f"{lacking:,} of {len(self.cells):,} cells of {self.title} that were looked at are missing ({how}); their "
             "rows are skipped",
         )
+
+    @property
+    def title(self) -> str:
+        return self.heading or str(self.name)
+
+    @property
+    def is_index(self) -> bool:
+        """The row numbers of a data frame, which have no name, or the one that pandas gives them."""
+        return bool(INDEX.fullmatch(self.title)) and all(cell.isdigit() for cell in self.filled)
+
+    @property
+    def commas(self) -> tuple[str, ...]:
+        """A sentence on commas that are read as decimal points, if the numbers had them."""
+        if self.decimal != ",":
+            return ()
+        example = next(cell for cell in self.filled if "." in cell)
+        three = all(THOUSANDS.fullmatch(cell) for cell in self.filled if "." in cell)
+        more = "; if they separate thousands, as three digits behind each suggest, remove them first" if three else ""
+        return (f"commas in {self.title} are decimal points: {example.replace('.', ',')} is {example}{more}",)
 
     @cached_property
     def numbers(self) -> float:
@@ -84,7 +108,7 @@ class Column:
         return median(len(cell.split()) for cell in self.filled) if self.filled else 0
 
     def is_called(self, names: frozenset[str]) -> bool:
-        return str(self.name).lower() in names
+        return self.title.lower() in names
 
     @property
     def is_dates(self) -> bool:
@@ -108,12 +132,16 @@ class Column:
         return few and whole and not self.is_called(ASIDE | SCORES) and self.words <= 4
 
     @property
+    def is_one_class(self) -> bool:
+        return self.is_called(LABELS) and self.distinct == 1
+
+    @property
     def is_score(self) -> bool:
         return self.numbers > 0.9 and self.distinct > 1 and not self.is_called(ASIDE)
 
     def __str__(self) -> str:
         example = self.filled[0] if self.filled else ""
-        return f"{self.name} ({example[:40]!r}{' …' if len(example) > 40 else ''})"
+        return f"{self.title} ({example[:40]!r}{' …' if len(example) > 40 else ''})"
 
 
 def is_number(cell: str) -> bool:
@@ -126,10 +154,7 @@ def is_number(cell: str) -> bool:
 
 def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ...], table: bool) -> Guess | str:
     """Guess a recipe for a table's columns, or return what was seen if nothing fits. `more` are settings of the source."""
-    names = [column.name for column in columns]
-    if "" in names or len(set(names)) < len(names):
-        columns = [replace(column, name=place) for place, column in enumerate(columns)]
-        more = (*more, "data.header=true")
+    columns, more = _numbered(columns, more)
     columns = [column for column in columns if column.filled]
     listed = ", ".join(map(str, columns[:8])) + (" …" if len(columns) > 8 else "")
     seen: tuple[str, ...] = (f"{counted(rows, 'row')} of {counted(len(columns), 'column')}: {listed}",)
@@ -137,7 +162,7 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
     place = setting("data.path", path)
     if table and not texts and (series := _series(place, columns, rows, seen)):
         return series
-    label, score = label_and_score([column for column in columns if column not in texts])
+    label, score = label_and_score([column for column in columns if column not in texts and not column.is_index])
     if len(texts) > 2:
         seen += (f"of {len(texts)} columns of text the first two are used",)
         texts = texts[:2]
@@ -149,6 +174,8 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
     labelled = ("data.kind=labelled", place, *more, setting("data.text", texts[0].name))
     labelled += (setting("data.pair", texts[1].name),) if len(texts) == 2 else ()
     answers = len(texts) == 2 and texts[0].is_called(ASKED) and texts[1].is_called(ANSWERED)
+    if label is None:
+        seen += tuple(f"{c.title} is not used: its only class is {c.filled[0]!r}" for c in columns if c.is_one_class)
     if label is not None:
         if answers and {cell.lower() for cell in label.filled} == {"true", "false"}:
             seen += ("this learns to tell good answers from others (a reward model), not to give them (as KTO does)",)
@@ -157,18 +184,30 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
     if score is not None and len(texts) == 2 and not answers:
         values = [float(cell) for cell in score.filled if is_number(cell)]
         bounds = (f"task.low={min(values):g}", f"task.high={max(values):g}")
-        seen, labelled = (*seen, *score.lacking), (*labelled, *_decimal(score))
+        seen, labelled = (*seen, *score.lacking, *score.commas), (*labelled, *_decimal(score))
         return Guess("similarity", (*labelled, setting("data.score", score.name), *bounds), seen)
     if score is not None:
-        seen, labelled = (*seen, *score.lacking), (*labelled, *_decimal(score))
+        seen, labelled = (*seen, *score.lacking, *score.commas), (*labelled, *_decimal(score))
         return Guess("classify", (*labelled, "task=regress", setting("data.score", score.name)), seen)
     if len(texts) == 2:
         first, second = (text.name for text in texts)
         sides = (setting("data.source_column", first), setting("data.target_column", second))
-        return Guess("translate", (place, *more, *sides), (*seen, f"{first} is translated to {second}"))
+        said = f"{texts[0].title} is translated to {texts[1].title}"
+        return Guess("translate", (place, *more, *sides), (*seen, said))
     if not table or (isinstance(texts[0].name, str) and not more):
         return Guess("lm", ("data.kind=jsonl", place, setting("data.text", texts[0].name)), seen)
     return f"{seen[0]}; one column of text alone needs a name (a line `text` above it)"
+
+
+def _numbered(columns: list[Column], more: tuple[str, ...]) -> tuple[list[Column], tuple[str, ...]]:
+    """Columns with their numbers as names, and the setting that this needs, if names are equal or missing: of more than the
+    row numbers of a data frame."""
+    columns = [replace(column, heading=NAMELESS) if column.name == "" else column for column in columns]
+    names = [column.name for column in columns if not column.is_index]
+    if "" not in names and len(set(names)) == len(names):
+        return columns, more
+    numbered = [replace(column, name=place, heading=column.title) for place, column in enumerate(columns)]
+    return numbered, (*more, "data.header=true")
 
 
 def _decimal(*columns: Column) -> tuple[str, ...]:
@@ -192,7 +231,7 @@ def label_and_score(columns: list[Column]) -> tuple[Column | None, Column | None
 def classes_in(label: Column) -> str:
     classes = Counter(label.filled).most_common()
     listed = ", ".join(f"{name} ({n:,})" for name, n in classes[:6]) + (" …" if len(classes) > 6 else "")
-    return f"{label.name} is the class, one of {len(classes)}: {listed}"
+    return f"{label.title} is the class, one of {len(classes)}: {listed}"
 
 
 def _series(place: str, columns: list[Column], rows: int, seen: tuple[str, ...]) -> Guess | None:
@@ -215,4 +254,5 @@ def _series(place: str, columns: list[Column], rows: int, seen: tuple[str, ...])
     )
     gaps = any(column.numbers < 1 or len(column.filled) < len(column.cells) for column in rest or [first])
     settings += (*(("data.gaps=fill",) if gaps else ()), *_decimal(*columns))
+    seen += tuple(said for column in columns for said in column.commas)
     return Guess("forecast", settings, (*seen, f"numbers by time: the next {horizon} rows from the last {history}"))
