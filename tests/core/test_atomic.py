@@ -185,6 +185,27 @@ def test_a_folder_that_came_to_hold_something_else_is_not_replaced(tmp_path: Pat
     assert content(target) == {"a": "1", "notes": "mine"}
 
 
+def test_a_folder_that_comes_just_before_the_rename_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, rename = tmp_path / "out", Path.rename
+
+    def late(path: Path, name: Path) -> Path:
+        if not target.exists():
+            target.mkdir()
+            (target / "other").write_text("of another process")
+        return rename(path, name)
+
+    def refuse(folder: Path) -> None:
+        raise ValueError("there is a model")
+
+    monkeypatch.setattr(Path, "rename", late)
+    with pytest.raises(ValueError, match="there is a model"), atomic.replacing_folder(target, refuse) as new:
+        (new / "own").write_text("")
+    assert [path.name for path in target.iterdir()] == ["other"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
 def test_what_cannot_be_replaced_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "here" / "inside").mkdir(parents=True)

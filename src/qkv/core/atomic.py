@@ -164,11 +164,22 @@ def replacing_folder(target: str | Path, check: Callable[[Path], object] = lambd
         yield beside
         for path in beside.rglob("*"):
             sync_file(path) if path.is_file() else sync_folder(path)
-        check_replaceable(target, check)
-        replace_folder(beside, target)
+        if not _renamed(beside, target):
+            check_replaceable(target, check)
+            replace_folder(beside, target)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
+
+
+def _renamed(new: Path, target: Path) -> bool:
+    """Rename a folder to `target` if nothing, or an empty folder, is there. In one operation, so that what another process
+    puts there meanwhile stays."""
+    with contextlib.suppress(OSError):
+        if not target.exists() or not any(target.iterdir()):
+            new.rename(target)
+            sync_folder(target.parent)
+    return not new.exists()
 
 
 def check_replaceable(target: Path, check: Callable[[Path], object] = lambda folder: None) -> None:
