@@ -59,9 +59,11 @@ def _run(argv: Sequence[str] | None) -> int:
         if text and not _left_to_launcher(text, error):
             typer.secho("qkv: ", fg=typer.colors.RED, bold=True, err=True, nl=False)
             echo(text, err=True)
+        _end_failed_rank(status)
         return status
     if status == INTERRUPTED:
         echo("qkv: interrupted", err=True)
+        _end_failed_rank(INTERRUPTED)
     return status if isinstance(status, int) else 0
 
 
@@ -74,6 +76,14 @@ def _left_to_launcher(text: str, error: Exception) -> bool:
 
     left = leave_error(text, type(error).__name__ == "RankLost", getattr(error, "of_rank", None))
     return left or getattr(error, "said_by_rank_0", False)
+
+
+def _end_failed_rank(status: int) -> None:
+    """End this process at once if it is one of several ranks on GPUs."""
+    if "WORLD_SIZE" in os.environ:
+        from ..training.parallel.world import World
+
+        World.end_failed(status)
 
 
 def _drop_unwritable_output() -> None:

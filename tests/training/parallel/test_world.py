@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from qkv.cli import main
 from qkv.training.parallel import world
 from qkv.training.parallel.world import World, launched
 
@@ -126,3 +128,15 @@ def test_gpus_that_nccl_cannot_connect_are_told_in_one_sentence(monkeypatch: pyt
             World().connect(torch.device("cpu"))
     finally:
         dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("on_gpus", [True, False])
+def test_a_failed_rank_on_a_gpu_ends_without_destroying_groups(
+    on_gpus: bool, environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """NCCL would wait for the other ranks, which wait for this one."""
+    ended: list[int] = []
+    environment.setattr(World, "on_gpus", on_gpus)
+    environment.setattr(os, "_exit", ended.append)
+    assert main(["train", "--no-such-option"]) == 2
+    assert ended == [2] * on_gpus and "--no-such-option" in capsys.readouterr().err

@@ -75,6 +75,7 @@ class World:
 
     timeout: ClassVar[timedelta | None] = None
     operations: ClassVar[int] = 0
+    on_gpus: ClassVar[bool] = False  # whether this process has joined others over NCCL, and not left
 
     def __init__(self, group: dist.ProcessGroup | None = None) -> None:
         self.group = group
@@ -127,6 +128,7 @@ class World:
             waits.cancel()
         ranks = cls()
         if device.type == "cuda":
+            cls.on_gpus = True
             check_devices(ranks.gather((platform.node(), str(torch.cuda.get_device_properties(device).uuid))))
             ranks.connect(device)
         return ranks
@@ -190,6 +192,17 @@ class World:
     def leave(self) -> None:
         """Leave the process group. The object can't be used afterwards."""
         dist.destroy_process_group()
+        World.on_gpus = False
+
+    @classmethod
+    def end_failed(cls, status: int) -> None:
+        """End this process at once if it failed among others on GPUs. Python's usual end would destroy NCCL's groups, which
+        waits for operations that the other ranks don't complete any more."""
+        if cls.on_gpus:
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError, AttributeError):  # closed, or none
+                    stream.flush()
+            os._exit(status)
 
 
 def _check_store(address: str, port: int, timeout: float) -> None:
