@@ -36,7 +36,9 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
 class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, dropped: int) -> Tensor:
-        keep = _keep(x, dropped)
+        n = x.numel()
+        draws = torch.empty((n + 3) // 4, dtype=torch.int64, device=x.device).random_(-(1 << 63), None)
+        keep = (draws.view(torch.int16)[:n] >= dropped - (_LEVELS >> 1)).view(x.shape)  # False with dropped / 65536
         ctx.save_for_backward(keep)
         ctx.scale = _LEVELS / max(_LEVELS - dropped, 1)
         return (x * keep).mul_(ctx.scale)
@@ -45,13 +47,6 @@ class _Dropout(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
         (keep,) = ctx.saved_tensors
         return (grad * keep).mul_(ctx.scale), None
-
-
-def _keep(x: Tensor, dropped: int) -> Tensor:
-    """Return a boolean mask of x's shape, False with probability dropped / 65536."""
-    n = x.numel()
-    draws = torch.empty((n + 3) // 4, dtype=torch.int64, device=x.device).random_(-(1 << 63), None)
-    return (draws.view(torch.int16)[:n] >= dropped - (_LEVELS >> 1)).view(x.shape)
 
 
 def stochastic_depth(y: Float[Tensor, "B T M"], p: float, layout: Layout) -> Float[Tensor, "B T M"]:

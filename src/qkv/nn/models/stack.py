@@ -390,14 +390,16 @@ class StackModule(nn.Module):
         split: TokenSplit | None = None,
     ) -> list[Pass]:
         """Return the `Pass` of each layer: layers with the same position scheme share one, and all share a plan."""
-        plan, runs = Plan(), []
+        plan, runs, passes = Plan(), [], []
         for scheme in (self.position, *self.block_positions):
             run = Pass.over(layout, scheme, plan)  # type: ignore[arg-type]
             run.memory, run.memory_layout, run.extras = memory, memory_layout, extras
             if split is not None:
                 split.share(run)
             runs.append(run)
-        return [runs[i] for i in self.position_of]
+        for i in self.position_of:
+            passes.append(runs[i])
+        return passes
 
     @property
     def positions(self) -> list[PositionModule]:
