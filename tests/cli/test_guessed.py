@@ -128,3 +128,11 @@ def test_a_file_that_would_not_be_read_is_refused(
 def test_a_file_that_a_setting_names_again_is_read(trained: list[tuple[str, list[str]]]) -> None:
     assert main(["train", "a.en", "data={kind: text, path: a.en}", "--yes"]) == 0
     assert trained == [("lm", ["data={kind: text, path: a.en}"])]
+
+
+def test_a_setting_of_the_data_is_written_in_full(
+    table: Path, trained: list[tuple[str, list[str]]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", str(table), "encoding=cp1252", "--yes"]) == 2
+    assert "encoding is a setting of the data; write data.encoding='cp1252'" in capsys.readouterr().err
+    assert not trained

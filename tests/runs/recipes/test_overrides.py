@@ -121,3 +121,9 @@ def test_settings_that_a_study_sets_otherwise_are_told_once(setting: str, other:
 def test_settings_of_some_variants_are_told_with_their_names() -> None:
     with pytest.warns(UserWarning, match="lr=1 is not used in b, because a variant sets it"):
         warn_of_overruled(["lr=1"], {"a": ["seed=2"], "b": ["lr=3"]}, "a variant")
+
+
+def test_a_setting_that_is_given_twice_is_told_once() -> None:
+    with pytest.warns(UserWarning) as told:
+        apply({}, ["data.text=a", "data.text=b"])
+    assert len(told) == 1

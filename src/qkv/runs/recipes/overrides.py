@@ -39,12 +39,16 @@ def apply(tree: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     for text in several.texts(settings, "settings"):
         key, value = parse(text)
         place = _place(key.split("."))
+        told = set[tuple[str, ...]]()
         for leaf, given in _leaves(tuple(place), value):
             before, values[leaf] = values.get(leaf, given), given
+            if leaf[:-1] in told:  # the kind in a short form that was told
+                continue
             if before != given or type(before) is not type(given):
                 name = ".".join(leaf).removeprefix("model.replace.")
                 said = f"{name} is given twice, as {brief(before)} and as {brief(given)}; the last value is used"
                 warnings.warn(said, stacklevel=3)
+                told.add(leaf)
         for other, dropped in earlier:
             if len(other) > len(place) and other[: len(place)] == place:
                 raise ValueError(f"{key} replaces all of {key}, and with it {dropped}, given before; give {key} first")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ....core.several import path as path_of
+from ....core.spec import brief
 from ....data.files.records import RecordFormat
 from ....data.readers.labelled_text import Labelled
 from ..overrides import apply
@@ -46,7 +47,10 @@ def guess(*paths: Path | str, settings: Iterable[str] = ()) -> Guess:
 
 def _reading(settings: Iterable[str]) -> RecordFormat:
     """How files are read. Raises ValueError for a setting that is not `KEY=VALUE`, or has a wrong value."""
-    given: dict[str, Any] = apply({}, settings).get("data") or {}
+    every = apply({}, settings)
+    if alone := [name for name in _READING if name in every]:
+        raise ValueError(f"{alone[0]} is a setting of the data; write data.{alone[0]}={brief(every[alone[0]])}")
+    given: dict[str, Any] = every.get("data") or {}
     chosen = {name: given[name] for name in _READING if isinstance(given, dict) and name in given}
     source = Labelled.from_dict(chosen)
     return replace(source.reading, strict=False)
