@@ -400,7 +400,7 @@ def test_what_can_not_be_read_is_one_sentence(
         (choices, ["who?\tAnn"], "text 1 is 'who?\\tAnn', and this run reads CONTEXT<tab>CHOICE<tab>CHOICE"),
         (boxes, ["no.png"], "there is no file 'no.png'"),
         (boxes, [str(tmp_path / "text.png")], "can't be read as a picture"),
-        (boxes, [picture, "--threshold", "2"], "from 0 to 1, not 2"),
+        (boxes, [picture, "--threshold", "2"], "less than or equal to 1"),
         (boxes, [picture, picture, "--out", str(tmp_path / "twice")], "two inputs are named '0'"),
     ]
     for run, given, wanted in mistakes:

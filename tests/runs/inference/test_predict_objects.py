@@ -97,4 +97,4 @@ def test_a_detector_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFi
     assert lines[0].startswith(f"{path}: ") and len(lines) > 2
     assert (tmp_path / "out" / "0.boxes.svg").read_text().count("<rect") >= len(lines) - 1
     assert main(["predict", str(tmp_path), str(path), "--threshold", "2"]) == 2
-    assert "the threshold is a probability" in capsys.readouterr().err
+    assert "less than or equal to 1" in capsys.readouterr().err

@@ -223,7 +223,7 @@ def test_a_part_that_nobody_has_defined_here_is_told_with_what_to_do(tmp_path: P
     spec = qkv.preset("gpt2", vocab_size=7, d_model=8, n_layers=1, n_heads=2).to_dict()
     spec["decoder"]["norm"] = {"kind": "half-test"}
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "qkv", "task": "continue", "qkv": spec}))
-    with pytest.raises(ValueError, match=r"there is no norm 'half-test'; .*import the module .* then call qkv\.load"):
+    with pytest.raises(ValueError, match=r"there is no norm 'half-test'; .*import its module, then call qkv\.load"):
         read_config(tmp_path / "config.json")
 
 
