@@ -12,13 +12,13 @@ from .svg import readable
 
 
 def taken(evaluation: Mapping[str, Any]) -> str:
-    """Return how many examples were evaluated, and of how many."""
-    examples, available = evaluation["examples"], evaluation.get("available")
+    """Return how many examples, or rows of running text, were evaluated, and of how many."""
+    examples, available, unit = evaluation["examples"], evaluation.get("available"), evaluation.get("unit", "example")
     if "available" not in evaluation or available == examples:  # a file of an older version does not say
-        return counted(examples, "example")
+        return counted(examples, unit)
     if available:
-        return f"{examples:,} of {counted(available, 'example')}"
-    return f"the first {counted(examples, 'example')} of more"
+        return f"{examples:,} of {counted(available, unit)}"
+    return f"the first {counted(examples, unit)} of more"
 
 
 def scaled(name: str, value: float) -> float:

@@ -194,3 +194,9 @@ def test_a_title_that_can_not_be_told_is_named_in_the_error(tmp_path: Path) -> N
     path.write_text("Report,2024\n" + TABLE)
     with pytest.raises(ValueError, match="has no column 'text'; line 2 has it: remove the lines above"):
         open_records(path, ("text",), RecordFormat())
+
+
+def test_byte_order_marks_within_the_first_row_are_left_out(tmp_path: Path) -> None:
+    """As in a file that was put together column by column."""
+    cells = Cells(file(tmp_path, "\ufefftext,\ufefflabel\ngood,1\nbad,0\nfine,1\n", "x.csv"), "csv")
+    assert cells.names(True) == ("text", "label") and cells[1] == ["good", "1"]

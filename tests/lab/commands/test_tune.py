@@ -39,10 +39,10 @@ def test_the_commands_of_the_page_run(
     ("words", "message"),
     [
         ("", "declares no space"),
-        ("--space n_heads=1,2 --pruner mean", "--pruner is median, hyperband or none, not 'mean'"),
-        ("--space n_heads=1,2 --sampler grid", "--sampler is tpe or random"),
+        ("--space training.optimizer.lr=0.1,0.2 --pruner mean", "--pruner is median, hyperband or none, not 'mean'"),
+        ("--space training.optimizer.lr=0.1,0.2 --sampler grid", "--sampler is tpe or random"),
         ("--space n_heads=1,2 --resume --overwrite", "give one of them"),
-        ("--space n_heads=1,2 --max-time soon", "is not a duration"),
+        ("--space training.optimizer.lr=0.1,0.2 --max-time soon", "is not a duration"),
     ],
 )
 def test_mistakes(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qkv.core.metrics import text as text_metrics
+from qkv.look.formatting import taken
 from qkv.runs.evaluate.evaluate import Evaluated, evaluate_run
 from qkv.runs.inference.run import load
 
@@ -27,6 +28,12 @@ def test_a_run_evaluates_as_at_its_end(trained: Path, trained_lm: Path) -> None:
         assert found.metrics == pytest.approx(saved["metrics"])
         assert found.samples == saved["samples"]
         assert found.signatures == saved["signatures"]
+
+
+def test_rows_of_running_text_are_not_called_examples(trained: Path, trained_lm: Path) -> None:
+    for folder, unit in ((trained, "example"), (trained_lm, "row")):
+        found = evaluate_run(load(folder, device="cpu")).to_dict()
+        assert found["unit"] == unit and taken(found).rstrip("s").endswith(unit)
 
 
 def test_metrics_of_everything_are_there_with_signatures(trained: Path) -> None:

@@ -123,7 +123,8 @@ class Cells:
 
     def __getitem__(self, i: int) -> list[str]:
         """A row; empty for an empty line."""
-        return self._row(i + self._first)
+        row = self._row(i + self._first)
+        return row if i else [cell.replace("\ufeff", "") for cell in row]  # byte-order marks of files that were joined
 
     def _row(self, i: int) -> list[str]:
         if self._starts is None:

@@ -49,6 +49,7 @@ class Evaluated:
     """The result of an evaluation.
 
     examples:   number of examples evaluated; for running text, the number of rows as wide as the context.
+    unit:       what is counted: "example", or "row" of running text.
     available:  number of examples in the split; None if counting them would have taken too long.
     metrics:    by name: exact_match from 0 to 1, bleu and chrf from 0 to 100, loss in nats per token, and the other terms of
                 the objective under their own names. For a task: the mean of each term of its loss, and its metric.
@@ -78,6 +79,7 @@ class Evaluated:
     outputs: list[dict[str, Any]] = field(default_factory=list)
     baselines: list[dict[str, Any]] = field(default_factory=list)
     extremes: Extremes | None = None
+    unit: str = "example"
 
     @property
     def limited(self) -> bool:
@@ -213,7 +215,9 @@ class Evaluator:
         likelihood, notes, left = self._likelihood(model, split, self.source, limit, clock)
         text_model = TextModel(model, self._words, task_of(model, pairs=False))
         samples = self._continued(text_model, examples[:kept], self._decoding(generation))
-        return self._evaluated(split, likelihood.rows, left, likelihood.results(wanted), samples, kept, notes, clock)
+        results = likelihood.results(wanted)
+        evaluated = self._evaluated(split, likelihood.rows, left, results, samples, kept, notes, clock)
+        return replace(evaluated, unit="row")
 
     def _evaluated(
         self,
