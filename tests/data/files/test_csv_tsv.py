@@ -198,5 +198,5 @@ def test_a_title_that_can_not_be_told_is_named_in_the_error(tmp_path: Path) -> N
 
 def test_byte_order_marks_within_the_first_row_are_left_out(tmp_path: Path) -> None:
     """As in a file that was put together column by column."""
-    cells = Cells(file(tmp_path, "\ufefftext,\ufefflabel\ngood,1\nbad,0\nfine,1\n", "x.csv"), "csv")
+    cells = Cells(file(tmp_path, "\ufefftext,\ufefflabel\ngood,1\nbad,0\nfine,1\n", "x.csv"), "csv", "utf-8")
     assert cells.names(True) == ("text", "label") and cells[1] == ["good", "1"]
