@@ -48,22 +48,19 @@ PROMPT = 32  # tokens of running text that a sample continues, at most half the 
 class Evaluated:
     """The result of an evaluation.
 
-    examples:   number of examples evaluated; for running text, the number of rows as wide as the context.
-    unit:       what is counted: "example", or "row" of running text.
+    examples:   number of examples evaluated; for running text (`unit` "row"), of rows as wide as the context.
     available:  number of examples in the split; None if counting them would have taken too long.
     metrics:    by name: exact_match from 0 to 1, bleu and chrf from 0 to 100, loss in nats per token, and the other terms of
                 the objective under their own names. For a task: the mean of each term of its loss, and its metric.
     counts:     by metric, the number of examples that it covers, if not all of them.
     signatures: by metric, how it was computed, if there is more than one way.
-    samples:    `{"source", "target", "output"}`, without "target" if there is no single reference. Those of conversations
-                have their "messages" as well.
+    samples:    `{"source", "target", "output"}`, without "target" if there is no single one; with "messages" of conversations.
     notes:      what was skipped or truncated.
     confusions: of classification, (true class, predicted class, number of examples) of each pair that occurred.
     baselines:  "name", "metrics" and "about" of simple methods on the same examples, see `Task.baselines`.
     extremes:   the best and the worst examples, by a score of each such as chrF or the probability of the true class; None
                 if there is no such score or no samples are kept. They are not part of the JSON.
-    outputs:    of pairs, every generated output: "source", "hypothesis", "references" and "scores", its metrics. They are
-                not part of the JSON.
+    outputs:    of pairs, every generated output: "source", "hypothesis", "references" and "scores"; not part of the JSON.
     """
 
     split: str
@@ -215,8 +212,7 @@ class Evaluator:
         likelihood, notes, left = self._likelihood(model, split, self.source, limit, clock)
         text_model = TextModel(model, self._words, task_of(model, pairs=False))
         samples = self._continued(text_model, examples[:kept], self._decoding(generation))
-        results = likelihood.results(wanted)
-        evaluated = self._evaluated(split, likelihood.rows, left, results, samples, kept, notes, clock)
+        evaluated = self._evaluated(split, likelihood.rows, left, likelihood.results(wanted), samples, kept, notes, clock)
         return replace(evaluated, unit="row")
 
     def _evaluated(
