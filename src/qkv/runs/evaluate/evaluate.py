@@ -54,7 +54,7 @@ class Evaluated:
                 the objective under their own names. For a task: the mean of each term of its loss, and its metric.
     counts:     by metric, the number of examples that it covers, if not all of them.
     signatures: by metric, how it was computed, if there is more than one way.
-    samples:    `{"source", "target", "output"}`, without "target" if there is no single one; with "messages" of conversations.
+    samples:    `{"source", "target", "output"}`, without "target" if there is no single one; those of chats have "messages".
     notes:      what was skipped or truncated.
     confusions: of classification, (true class, predicted class, number of examples) of each pair that occurred.
     baselines:  "name", "metrics" and "about" of simple methods on the same examples, see `Task.baselines`.
@@ -212,7 +212,9 @@ class Evaluator:
         likelihood, notes, left = self._likelihood(model, split, self.source, limit, clock)
         text_model = TextModel(model, self._words, task_of(model, pairs=False))
         samples = self._continued(text_model, examples[:kept], self._decoding(generation))
-        evaluated = self._evaluated(split, likelihood.rows, left, likelihood.results(wanted), samples, kept, notes, clock)
+        evaluated = self._evaluated(
+            split, likelihood.rows, left, likelihood.results(wanted), samples, kept, notes, clock
+        )
         return replace(evaluated, unit="row")
 
     def _evaluated(
