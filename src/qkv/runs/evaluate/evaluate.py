@@ -58,8 +58,7 @@ class Evaluated:
     notes:      what was skipped or truncated.
     confusions: of classification, (true class, predicted class, number of examples) of each pair that occurred.
     baselines:  "name", "metrics" and "about" of simple methods on the same examples, see `Task.baselines`.
-    extremes:   the best and the worst examples, by a score of each such as chrF or the probability of the true class; None
-                if there is no such score or no samples are kept. They are not part of the JSON.
+    extremes:   the best and the worst examples, by a score such as chrF, if there is one; not part of the JSON.
     outputs:    of pairs, every generated output: "source", "hypothesis", "references" and "scores"; not part of the JSON.
     """
 
@@ -212,9 +211,8 @@ class Evaluator:
         likelihood, notes, left = self._likelihood(model, split, self.source, limit, clock)
         text_model = TextModel(model, self._words, task_of(model, pairs=False))
         samples = self._continued(text_model, examples[:kept], self._decoding(generation))
-        evaluated = self._evaluated(
-            split, likelihood.rows, left, likelihood.results(wanted), samples, kept, notes, clock
-        )
+        rows, results = likelihood.rows, likelihood.results(wanted)
+        evaluated = self._evaluated(split, rows, left, results, samples, kept, notes, clock)
         return replace(evaluated, unit="row")
 
     def _evaluated(
