@@ -38,3 +38,12 @@ def test_a_file_of_a_model_or_a_run_is_not_replaced_by_itself(tmp_path: Path, kn
     check_own(tmp_path / "table.csv")
     with pytest.raises(ValueError, match=f"{name} is part of a"):
         check_own(tmp_path / name)
+
+
+def test_logs_of_ranks_that_were_killed_before_a_run_began_do_not_stop_another(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs/rank-1.log").write_text("ended\n")
+    (tmp_path / ".lock").touch()
+    assert RunState.of(tmp_path) is RunState.FREE
+    (tmp_path / "logs/mine.txt").touch()
+    assert RunState.of(tmp_path) is RunState.FOREIGN

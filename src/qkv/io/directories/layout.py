@@ -65,11 +65,18 @@ class RunState(Enum):
     def of(cls, folder: Path) -> RunState:
         if not folder.exists():
             return cls.FREE
-        if folder.is_dir() and all(path.name in (LOCK, OWNER) or _unfinished(path) for path in folder.iterdir()):
-            return cls.FREE  # empty, but for what a killed process was writing
-        if not folder.is_dir() or not (folder / RECIPE).is_file():
+        if not folder.is_dir():
+            return cls.FOREIGN
+        if all(path.name in (LOCK, OWNER) or _unfinished(path) or _are_logs(path) for path in folder.iterdir()):
+            return cls.FREE  # empty, but for what killed processes were writing
+        if not (folder / RECIPE).is_file():
             return cls.FOREIGN
         return cls.FINISHED if (folder / EVALUATION).is_file() and (folder / WEIGHTS).is_file() else cls.STARTED
+
+
+def _are_logs(path: Path) -> bool:
+    """Whether this is the folder of what ranks have printed, which they leave if they are killed before a run begins."""
+    return path.name == "logs" and path.is_dir() and all(log.match("rank-*.log") for log in path.iterdir())
 
 
 def _unfinished(path: Path) -> bool:
