@@ -69,7 +69,7 @@ def test_a_cache_that_others_may_write(empty_cache: Path) -> None:
     empty_cache.chmod(0o777)
     check = checks()["sparse attention"]
     assert check.status == "problem" and f"{empty_cache} can be written by other users" in check.value
-    assert check.remedy == "set QKV_CACHE to your own folder"
+    assert check.remedy == "set QKV_CACHE to a folder that you own"
 
 
 def test_kernels_that_do_not_compile(monkeypatch: pytest.MonkeyPatch) -> None:

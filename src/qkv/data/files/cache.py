@@ -134,7 +134,7 @@ def usable_folder() -> Path:
     if (why := _refused(usable)) is not None:
         raise ValueError(
             f"the cache folder {brief(usable)} {why}, so its content can't be trusted; set the environment variable "
-            "QKV_CACHE to your own folder"
+            "QKV_CACHE to a folder that you own"
         )
     return usable
 

@@ -247,9 +247,8 @@ class _Table:
         if isinstance(column, str):
             if self._names.count(column) > 1:
                 raise ValueError(
-                    f"{brief(self._cells.path)} has {self._names.count(column)} columns {brief(column)}; rename "
-                    "one, or number "
-                    "the columns from 0"
+                    f"{brief(self._cells.path)} has {self._names.count(column)} columns {brief(column)}; rename one, "
+                    "or number the columns from 0"
                 )
             if column not in self._names:
                 raise ValueError(

@@ -66,8 +66,7 @@ class Questions(NamedRecords, kind="questions"):
         if len(answers) != len(starts):
             raise ValueError(
                 f"{where}: there are {len(answers)} answers in {brief(self.answer)} and {len(starts)} numbers in "
-                f"{brief(self.start)}; "
-                "there has to be one for each"
+                f"{brief(self.start)}; there has to be one for each"
             )
         return answered_example(context, question, list(zip(answers, starts, strict=True)) or [("", 0)], where, "")
 

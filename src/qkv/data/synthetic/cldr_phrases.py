@@ -194,7 +194,7 @@ def percent_forms(language: str, every_name: bool) -> list[Form]:
 
 
 def compact_forms(language: str, every_name: bool) -> list[Form]:
-    """1.2K, 34 million: exact values, so both languages round to the same number."""
+    """Short forms of numbers, such as 1.2K and 34 million. Values are exact, so both languages write the same number."""
 
     def form(length: Literal["long", "short"]) -> Form:
         def write(n: Decimal, to: Locale) -> str:

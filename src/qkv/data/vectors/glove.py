@@ -103,8 +103,8 @@ def _sums(keys: NDArray[np.int64], values: NDArray[np.float64]) -> tuple[NDArray
 
 
 class _Fit:
-    """The parameters and AdaGrad steps. A row of w is (w, b, 1) and one of w̃ is (w̃, 1, b̃), so their product is a score
-    with its biases."""
+    """The parameters, updated by AdaGrad. A word's row is (w, b, 1) and a context's is (w̃, 1, b̃), so the product of the two
+    is w · w̃ + b + b̃."""
 
     def __init__(self, words: int, width: int, random: torch.Generator) -> None:
         self.width = width

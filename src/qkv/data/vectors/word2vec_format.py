@@ -133,9 +133,8 @@ class _Rows:
         if not self.keep_first:
             raise self.error(
                 place,
-                f"the word {brief(word)} occurred in {before} already; remove one, or read the file with "
-                "keep_first, which keeps "
-                "the first",
+                f"the word {brief(word)} occurred in {before} already; remove one, or read the file with keep_first, "
+                "which keeps the first",
             )
         self.repeated.append(word)
         return False

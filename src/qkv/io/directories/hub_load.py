@@ -251,7 +251,7 @@ def _check_computed(family: Family, fit: _Fit, weights: WeightFiles, folder: Pat
 
 
 def _tell(family: Family, config: Mapping[str, Any], fit: _Fit, named: str, folder: Path) -> None:
-    """Warn of what is missing and unexpected. Raises ValueError if weights of a named class are those of less than it."""
+    """Warn of missing and unexpected tensors. Raises ValueError if the file lacks parts of the class in its config."""
     if fit.reading.unused:
         _warn(folder, f"UNEXPECTED: nothing of {fit.cls} is computed with {listed(fit.reading.unused)}; it is left out")
     if copies := [name for entry in fit.reading.taken if entry.copied for name in entry.theirs]:

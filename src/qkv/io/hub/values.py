@@ -1,8 +1,8 @@
 """Which values a configuration's keys may have: types and ranges, checked before anything is made of them.
 
 Bounds are well beyond every published model, and low enough that no value within them takes long or much memory to refuse.
-They stand in one table rather than in pydantic models, which the other readers of JSON have, because a key means the same in
-all families, each of which takes some of the keys, and because a message then names both ends of a range.
+The other readers of JSON use pydantic models. Here, one table is simpler: a key means the same in every family, each family
+reads some of the keys, and an error names both ends of a range.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Either(ValueKind):
 
 
 class ObjectKind(ValueKind):
-    """A JSON object. Those of its keys that are in `inside` have their own kinds, and may be null."""
+    """A JSON object. `inside` gives the kinds of the values of some keys, which may also be null."""
 
     def __init__(self, inside: Mapping[str, ValueKind] | None = None, most: int = 1 << 16) -> None:
         self.inside, self.most = inside or {}, most

@@ -101,7 +101,7 @@ def _missing(title: str, compiles: bool, tried: bool) -> DoctorCheck:
     refused = compiler.cache_refused()
     if compiles and refused is not None:
         value = f"{refused}, so kernels can't be kept there"
-        return DoctorCheck(SECTION, title, value, "problem", "set QKV_CACHE to your own folder")
+        return DoctorCheck(SECTION, title, value, "problem", "set QKV_CACHE to a folder that you own")
     if compiles and tried:
         value = "could not be compiled: the warning above says why"
         return DoctorCheck(SECTION, title, value, "problem", "report it as a bug, with the warning")

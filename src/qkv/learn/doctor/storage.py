@@ -18,9 +18,9 @@ _LITTLE, _TOO_LITTLE = 5 * 2**30, 200 * 2**20  # free bytes: of a note, and of a
 def checks() -> Iterator[DoctorCheck]:
     """Yield each folder: whether it can be written to, and what its disk has free."""
     yield _folder("this folder", Path.cwd(), "start qkv elsewhere, or give --out")
-    yield _folder("cache of qkv", cache.folder(), "set QKV_CACHE to your own folder")
-    yield _folder("cache of the Hub", _hub(), "set HF_HOME to your own folder")
-    yield _folder("temporary files", Path(tempfile.gettempdir()), "set TMPDIR to your own folder")
+    yield _folder("cache of qkv", cache.folder(), "set QKV_CACHE to a folder that you own")
+    yield _folder("cache of the Hub", _hub(), "set HF_HOME to a folder that you own")
+    yield _folder("temporary files", Path(tempfile.gettempdir()), "set TMPDIR to a folder that you own")
 
 
 def _hub() -> Path:

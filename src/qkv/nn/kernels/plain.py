@@ -32,7 +32,7 @@ def is_unwatched(*tensors: Tensor) -> bool:
 
 
 def in_forward_mode(*tensors: Tensor | None) -> bool:
-    """Whether one of these tensors carries a tangent, or may: tensors wrapped by `torch.func` hide theirs."""
+    """Whether one of these tensors carries a tangent, or may carry one that `torch.func` hides."""
     if torch.compiler.is_compiling() or forward_ad._current_level < 0:
         return False
     return any(x is not None and (_wrapped(x) or forward_ad.unpack_dual(x).tangent is not None) for x in tensors)

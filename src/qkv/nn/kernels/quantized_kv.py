@@ -58,7 +58,7 @@ def _weights(request: Request, scores: Float[Tensor, "B H T S"]) -> Float[Tensor
 
 
 def write_scores(q: Float[Tensor, "B K M D"], codes: QuantizedTensor, out: Float[Tensor, "B K M S"]) -> None:
-    """Write q · k to the first tokens of `out`, which have codes."""
+    """Write q · k of the quantized keys to the first tokens of `out`."""
     if native.serves(codes, q.shape[2]):
         native.scores(q, codes, out)
         return

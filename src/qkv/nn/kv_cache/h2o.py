@@ -1,4 +1,4 @@
-"""H2O, the heavy-hitter oracle (Zhang et al. 2023): keep recent tokens and tokens with most accumulated attention."""
+"""H2O, the heavy-hitter oracle (Zhang et al. 2023): keep the newest tokens and those with the most attention so far."""
 
 from __future__ import annotations
 

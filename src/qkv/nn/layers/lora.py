@@ -29,7 +29,7 @@ Patterns = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if 
 
 
 class Adapter(Spec, role="adapter"):
-    """Base class of adapters: few parameters that are trained instead of the model's."""
+    """Base class of adapters: a few new parameters are trained, and the model's parameters are frozen."""
 
     def adapt(self, model: nn.Module, seed: int) -> None:
         """Add the adapter to a model, in place, and freeze everything else."""
@@ -170,8 +170,7 @@ def matching(model: nn.Module, patterns: Iterable[str]) -> list[str]:
         if not own:
             raise ValueError(
                 f"adapter.layers: {brief(pattern)} matches no linear layer of this model (embeddings, output heads "
-                "and experts "
-                f"do not count); {nearest(pattern, known)}"
+                f"and experts do not count); {nearest(pattern, known)}"
             )
         matches |= own
     return [name for name in known if name in matches]

@@ -132,9 +132,8 @@ def _warn_of_special_tokens(run: LoadedModel, texts: Sequence[str]) -> None:
     found = [match[0] for text in texts if (match := re.search("|".join(special), text))]
     if found:
         warnings.warn(
-            f"{len(found)} of {len(texts)} texts: {brief(found[0])} within a text is read as plain text here, and "
-            "as a special "
-            "token by sentence-transformers, whose vectors differ",
+            f"{len(found)} of {len(texts)} texts: {brief(found[0])} within a text is read as plain text here, and as "
+            "a special token by sentence-transformers, whose vectors differ",
             stacklevel=4,
         )
 

@@ -62,8 +62,7 @@ def _expanded(name: str) -> Path:
         user = Path(name).parts[0]
         raise ValueError(
             f"{brief(name)} names the home of {brief(user[1:])}, who is not a user of this machine; give the full "
-            f"path, or ./{name} "
-            f"for a folder named {user}"
+            f"path, or ./{name} for a folder named {user}"
         ) from None
 
 

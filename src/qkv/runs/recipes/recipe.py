@@ -218,8 +218,7 @@ class Recipe(Spec):
         if right != self.training.mode:
             raise ValueError(
                 f"training.mode is {brief(self.training.mode)}, but {'higher' if higher else 'lower'} "
-                f"{self.training.metric} is "
-                f"better; give training.mode={right}"
+                f"{self.training.metric} is better; give training.mode={right}"
             )
         if self.task is None:
             return self if self.head is None else self._with_head(self.head)

@@ -108,8 +108,7 @@ class Distributed(Strategy):
         if unknown:
             raise ValueError(
                 f"the objective reports {brief(unknown[0])} for some batches only, which scale.pipeline does not "
-                "support; report "
-                "it for all batches, or use other axes"
+                "support; report it for all batches, or use other axes"
             )
         return self._names[counted]
 

@@ -31,11 +31,6 @@ def launched() -> bool:
     return _number(SIZE, 1) > 1
 
 
-def rank_of_environment() -> int:
-    """This process's rank; 0 if it was started alone."""
-    return _number(RANK, 0)
-
-
 def _number(name: str, default: int) -> int:
     """Read an environment variable that the launcher sets. Raises ValueError if it is not a number."""
     value = os.environ.get(name) or str(default)
@@ -60,7 +55,7 @@ def check_devices(found: Sequence[tuple[str, str]]) -> None:
         if first.setdefault(device, rank) != rank:
             raise ValueError(
                 f"ranks {first[device]} and {rank} have the same GPU of {device[0]}, and NCCL needs one for each rank; "
-                f"start a rank for each GPU, with a {LOCAL_RANK} of its own"
+                f"start a rank for each GPU, each with its own {LOCAL_RANK}"
             )
 
 

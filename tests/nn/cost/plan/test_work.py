@@ -6,11 +6,6 @@ import pytest
 from torch import Tensor
 
 import qkv
-from qkv.nn.attention.bigbird import BlockSparseAttention
-from qkv.nn.attention.linear import LinearAttention
-from qkv.nn.attention.linformer import Linformer
-from qkv.nn.attention.multi_head import Attention
-from qkv.nn.attention.performer import Performer
 from qkv.nn.cost.plan.layout import RankLayout, check
 from qkv.nn.cost.plan.work import work
 from qkv.nn.positions.absolute import NoPosition
@@ -58,19 +53,3 @@ def test_layers_without_positions_in_a_rotary_stack_turn_nothing() -> None:
     spec = qkv.preset("gpt2", n_layers=2, d_model=32, n_heads=4, vocab_size=50)
     spec = spec.replace({"decoder.position": Rotary(), "decoder.blocks.1.position": NoPosition()})
     assert [layer.rotary for layer in work("one", spec, 16).layers] == [True, False]
-
-
-@pytest.mark.parametrize(
-    ("mixer", "supports", "divides", "keeps_keys"),
-    [
-        (Attention(n_heads=4), {"scores", "weightings", "heads"}, "keys", True),
-        (BlockSparseAttention(n_heads=4), set(), "whole", True),
-        (LinearAttention(n_heads=4), set(), "sums", False),
-        (Performer(n_heads=4), set(), "whole", False),
-        (Linformer(n_heads=4, rank=4, max_positions=16), set(), "whole", False),
-    ],
-)
-def test_a_kind_with_another_module_inherits_nothing_that_describes_it(
-    mixer: Attention, supports: set[str], divides: str, keeps_keys: bool
-) -> None:
-    assert (mixer.supports, mixer.divides, mixer.keeps_keys) == (supports, divides, keeps_keys)

@@ -220,10 +220,10 @@ def test_one_column_of_text_in_a_csv_is_a_language_model(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ({"data": REVIEWS, "version": 1}, "its records are the list 'data' in one object; write this list alone"),
+        ({"data": REVIEWS, "version": 1}, "its records are in the list 'data' of one object; save that list"),
         ({"text": TEXTS, "label": TEXTS}, "it holds columns; write records, with pandas as `frame.to_json"),
         ({"columns": ["text"], "index": [0], "data": [["x"], ["y"]]}, "it holds columns"),
-        (TEXTS, "it is a list of no objects"),
+        (TEXTS, "it is a list, but not of objects"),
     ],
 )
 @pytest.mark.parametrize("indent", [None, 1])
@@ -259,7 +259,7 @@ def test_questions_in_a_csv_need_the_places_of_their_answers(tmp_path: Path) -> 
 @pytest.mark.parametrize("name", ["a.feather", "a.txt", "a.csv"])
 def test_what_is_no_text_is_no_text_in_latin_1(content: bytes, name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValueError, match=r"it is no text; save a table as \.csv"):
+    with pytest.raises(ValueError, match=r"it is not text; save a table as \.csv"):
         guess(tmp_path / name)
 
 

@@ -155,7 +155,7 @@ def _folder() -> Path:
     if reason is None:
         return _cache().resolve()
     if os.environ.get("QKV_CACHE"):
-        raise ValueError(f"{reason}, and code is loaded from there; set QKV_CACHE to your own folder")
+        raise ValueError(f"{reason}, and code is loaded from there; set QKV_CACHE to a folder that you own")
     return _own(reason)
 
 
@@ -195,9 +195,9 @@ def _own(reason: str) -> Path:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     doubt = _distrusted(folder)
     if doubt is not None:
-        raise ValueError(f"{reason}, and {doubt}; set QKV_CACHE to your own folder")
+        raise ValueError(f"{reason}, and {doubt}; set QKV_CACHE to a folder that you own")
     _log.warning(
-        "%s, so kernels are built for this process only; set QKV_CACHE to your own folder to keep them", reason
+        "%s, so kernels are built for this process only; set QKV_CACHE to a folder that you own to keep them", reason
     )
     return folder
 

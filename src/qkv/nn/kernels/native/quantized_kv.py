@@ -35,7 +35,7 @@ def _is_packed(t: Tensor) -> bool:
 
 
 def scores(q: Float[Tensor, "B K M D"], codes: QuantizedTensor, out: Float[Tensor, "B K M S"]) -> None:
-    """Write q · k to the first tokens of `out`, which have codes. Raises ValueError if `out` shares memory with them."""
+    """Write q · k of the quantized keys to the first tokens of `out`. Raises ValueError if `out` shares their memory."""
     buffers.check_apart("scores", out, q, *codes.tensors())
     _call("qkv_scores", q.contiguous(), codes, out, out.stride(2), 1)
 

@@ -37,9 +37,8 @@ def patching_panel(run: LoadedModel, text: str, other: str, target: str | None =
     if len(ids) != arguments[0].shape[1]:
         count = arguments[0].shape[1]
         raise ValueError(
-            f"patching puts a token of one text in the place of that of another; {brief(text)} has {count} tokens "
-            f"and {brief(other)} "
-            f"{len(ids)}, so choose texts with equally many"
+            f"patching puts a token of one text in the place of that of another; {brief(text)} has {count} tokens and "
+            f"{brief(other)} {len(ids)}, so choose texts with equally many"
         )
     if ids == arguments[0][0].tolist():
         raise ValueError(

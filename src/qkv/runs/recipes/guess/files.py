@@ -49,7 +49,7 @@ def of_file(path: Path, how: RecordFormat) -> Guess | str:
     if not is_text(path):
         zeros = bytes(open_bytes(path)[:BYTES]).count(0) > _ALIKE / 4 * min(BYTES, len(open_bytes(path)))
         wide = " (or give data.encoding=utf-16-le, if it is UTF-16 without a byte-order mark)" if zeros else ""
-        return f"it is no text; save a table as .csv or .parquet, and a document as .txt{wide}"
+        return f"it is not text; save a table as .csv or .parquet, and a document as .txt{wide}"
     try:
         encoding = encoding_of(path)
     except ValueError as error:
@@ -66,8 +66,8 @@ def in_another(encoding: str, found: Guess | str) -> Guess | str:
 
 
 def encoding_of(path: Path) -> str:
-    """The encoding of a file by its beginning; ascii too. Raises ValueError that says where it can't be told, and what to
-    do."""
+    """The encoding of a file by its beginning; also "ascii". Raises ValueError, with the line and advice, if it can't be
+    told."""
     try:
         return guessed_encoding(bytes(open_bytes(path)[:BYTES]))
     except ValueError as error:
@@ -177,7 +177,7 @@ def _json(path: Path, how: RecordFormat) -> Guess | str:
             return Guess("music", ("data.kind=scores", setting("data.path", path)), seen)
     if (entries := json_entries(path)) is not None:
         records = [entry for entry in entries[:ROWS] if isinstance(entry, dict)]
-        return _records(path, records, len(entries), how) if records else "it is a list of no objects"
+        return _records(path, records, len(entries), how) if records else "it is a list, but not of objects"
     lines, records = Lines(path, how.encoding, False), []
     for i in range(min(len(lines), ROWS)):
         if not lines[i].strip():

@@ -117,7 +117,7 @@ def of_one_value(path: Path) -> str | None:
     parts = value if isinstance(value, dict) else {}
     for name, part in parts.items():
         if isinstance(part, list) and part and all(isinstance(record, dict) for record in part):
-            return f"its records are the list {brief(name)} in one object; write this list alone into a file"
+            return f"its records are in the list {brief(name)} of one object; save that list as a file"
     sizes = {len(part) if isinstance(part, dict | list) else 0 for part in parts.values()}
     if (len(sizes) == 1 and sizes.pop() > 1) or {"columns", "data"} <= set(parts):
         return "it holds columns; write records, with pandas as `frame.to_json(PATH, orient='records', lines=True)`"

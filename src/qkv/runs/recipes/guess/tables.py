@@ -80,7 +80,7 @@ class Column:
 
     @property
     def is_index(self) -> bool:
-        """The row numbers of a data frame, which have no name, or the one that pandas gives them."""
+        """Whether the column is the index of a data frame: numbers without a name, or with the name that pandas gives it."""
         return bool(INDEX.fullmatch(self.title)) and all(cell.isdigit() for cell in self.filled)
 
     @property

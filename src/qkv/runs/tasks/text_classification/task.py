@@ -60,8 +60,7 @@ class Classify(Sentences, kind="classify"):
         if len(names) > _DECIMALS and all(number(name) is not None for name in names) and any("." in n for n in names):
             raise ValueError(
                 f"the labels are {len(names):,} numbers such as {brief(min(names))}, which are hardly classes; to "
-                "learn numbers, "
-                "give task=regress, and data.score in place of data.label"
+                "learn numbers, give task=regress, and data.score in place of data.label"
             )
         return self._filled(inputs, classes=sorted_classes(names))
 

@@ -61,8 +61,7 @@ def _pairs(model: nn.Module, batch: Batch, kind: str) -> tuple[Float[Tensor, "B 
     if vectors.ndim != 2:
         raise ValueError(
             f"the objective {brief(kind)} needs a vector for each text, and the model gives {tuple(vectors.shape)}; "
-            "give it the "
-            "head sentence-vector"
+            "give it the head sentence-vector"
         )
     u, v = (F.normalize(at_least_fp32(vectors)[rows[:, side]], dim=-1) for side in (0, 1))
     return u, v
