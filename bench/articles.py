@@ -1,8 +1,8 @@
 """Files like SQuAD's, split by article: `python -m bench.articles OUT FILE … --validation 4 --test 10`.
 
-The last articles of the first file are for test, those before them for validation; the others of all files for training, so
-that files in other languages add to it what is not the same articles translated. `contexts.txt` has the texts that are
-trained on, one a line.
+The last articles of the first file are for testing, and the articles before them for validation. All others are for
+training; files in other languages add only articles that are not translations of the held-out ones. `contexts.txt` has
+the texts that are trained on, one a line.
 """
 
 from __future__ import annotations

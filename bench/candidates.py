@@ -1,7 +1,7 @@
 """Multiple choice from parallel text: `python -m bench.candidates OUT.jsonl SOURCE TARGET --among 4 --seed 0`.
 
-Each line of SOURCE is a text, the same line of TARGET its translation, which stands among others that are about as long, so
-that lengths do not tell it.
+Each line of SOURCE is a text, and the same line of TARGET its translation. The other choices are about as long, so
+lengths do not reveal it.
 """
 
 from __future__ import annotations

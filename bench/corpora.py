@@ -39,7 +39,7 @@ class Pairs:
     source, target: the same, one sentence a line, every id its own word ("17 803 …").
     words:    the vocabulary of these words, a line each, in the order of the ids; the first four are
               <pad>, <unk>, <s> and </s>.
-    settings: what the recipe `translate` is given so that qkv reads the same pairs.
+    settings: settings of the recipe `translate` with which qkv reads the same pairs.
     rows:     sentences in a batch of `tokens` slots, on average over an epoch of qkv's own batches.
     """
 

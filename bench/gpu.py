@@ -1,8 +1,8 @@
 """`python -m bench gpu`: the checks for a machine with one GPU, in a few minutes.
 
-Kernels beside the reference, forward and backward; steps of the demo, GPT-2 and a mixture, with their losses beside those of
-the CPU, and their memory beside what is predicted; decoding beside the CPU; more ranks than GPUs, which are refused.
-`--dry-run` runs the same checks on the CPU, with tiny sizes.
+It compares kernels with the reference, forward and backward, and decoding with the CPU. It takes steps of the demo,
+GPT-2 and a mixture, and compares their losses with the CPU's and their memory with the prediction. More ranks than GPUs
+have to be refused. `--dry-run` runs the same checks on the CPU, with tiny sizes.
 """
 
 from __future__ import annotations

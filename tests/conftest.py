@@ -109,7 +109,7 @@ def sixteen() -> Iterator[RankPool]:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory of its own, a wide terminal, and no tracebacks."""
+    """A separate directory, a wide terminal, and no tracebacks."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.delenv("QKV_DEBUG", raising=False)

@@ -1,4 +1,4 @@
-"""The plain step around models that bring no training loop of their own, and how all of them are optimized."""
+"""The plain step around models that bring no training loop, and how all models are optimized."""
 
 from __future__ import annotations
 

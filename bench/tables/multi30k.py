@@ -1,6 +1,6 @@
 """Training an encoder–decoder on the sentences of Multi30k, English → German, each library with its usual batches.
 
-Contenders take steps on batches of their own making, so it is the real target tokens in a second that count.
+Contenders make their own batches, so the real target tokens per second are compared.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Tiny(nn.Module):
 
 
 def batch(index: int, rows: int = 4) -> Batch:
-    """The batch of a number, with labels of its own count."""
+    """The batch of a number, with a different number of labels each time."""
     made = torch.Generator().manual_seed(index)
     ids = torch.randint(0, VOCAB, (rows, 6), generator=made)
     labels = (ids * 3 + 1) % VOCAB

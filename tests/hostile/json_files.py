@@ -143,7 +143,7 @@ def _some_rows() -> Any:
 
 
 def _rows(folder: Path) -> None:
-    """Rows of a data set, each of its own kind."""
+    """Rows of a data set, each of a different kind."""
     from qkv.data.readers.rows import RowReader
 
     rows = json.loads((folder / "a.json").read_text("utf-8", "surrogatepass")) if _is_json(folder / "a.json") else []

@@ -1,4 +1,4 @@
-"""Which devices have bf16 of their own, by what is said of them."""
+"""Which devices have bf16 instructions, by their description."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def replacing_folder(target: str | Path, check: Callable[[Path], object] = lambd
 
 
 def _renamed(new: Path, target: Path) -> bool:
-    """Rename a folder to `target` if nothing, or an empty folder, is there. In one operation, so that what another process
+    """Rename a folder to `target` if nothing, or an empty folder, is there. This is one operation: what another process
     puts there meanwhile stays."""
     with contextlib.suppress(OSError):
         if not target.exists() or not any(target.iterdir()):

@@ -44,8 +44,8 @@ class Batch:
     position: JSON-able; a stream opened with it continues with the batch after this one.
     texts:    the examples behind the rows, where evaluation needs them.
     targets:  what an objective wants besides, by name: whether two sentences follow one another, the boxes in a picture.
-    idle:     the batch had too few rows for all ranks, and this rank has none of them: these are another rank's, so that
-              the rank takes part in the communication of the step, and its loss is multiplied by 0.
+    idle:     the batch had too few rows for all ranks, and this rank has none of them. It computes another rank's rows
+              to take part in the communication of the step, and its loss is multiplied by 0.
     """
 
     inputs: dict[str, Any]

@@ -55,7 +55,7 @@ def metadata(tensors: Mapping[str, Tensor]) -> dict[str, str]:
 
 
 def order(path: Path) -> None:
-    """Sort a new file's metadata by name. The library writes it in any order, so that the same weights would give different
+    """Sort a new file's metadata by name. The library writes it in any order, and the same weights would give different
     files."""
     with path.open("rb+") as file:
         length = int.from_bytes(file.read(8), "little")

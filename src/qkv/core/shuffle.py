@@ -31,8 +31,8 @@ class Shuffle:
     """A seeded permutation of 0 … n − 1 that takes no memory: `Shuffle(n, seed)(i)` is what stands at place i.
 
     A Feistel network over the smallest even number of bits that holds n (Luby and Rackoff 1988) permutes a power of
-    four; an index that lands outside 0 … n − 1 is sent through again until it falls inside (cycle walking), which
-    takes fewer than four passes on average.
+    four. An index that lands outside 0 … n − 1 is sent through again until it falls inside (cycle walking). This takes
+    fewer than four passes on average.
     """
 
     def __init__(self, n: int, seed: int) -> None:

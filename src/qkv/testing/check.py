@@ -58,13 +58,14 @@ def check(
 ) -> Report:
     """Check that a part keeps the promises that qkv relies on, and return a report.
 
-    Every part has to survive its JSON form. A model, or a tiny model with the part in it, is checked in fp64: outputs do
-    not depend on padding, packing or later tokens, decoding with a cache gives what one pass gives, backends agree,
-    gradients are finite, and `cost` counts the parameters. It also runs in fp32 without gradients, where kernels compute
-    whole stacks, generates, and runs in bf16 and compiled. A pattern's `block` is checked against `allowed`; an optimizer
-    has to follow its groups' learning rates and resume from its state; a schedule's factors are finite and not negative. A
-    source gives the same entries for the same seed, in any order and in any process, and no example in two splits. A
-    tokenizer gives the same ids alone and in batches, saved and loaded, and reads no control token from text.
+    Every part has to survive its JSON form. A model, or a tiny model with the part in it, is checked in fp64. Outputs
+    do not depend on padding, packing or later tokens, and decoding with a cache gives the same as one pass. Backends
+    agree, gradients are finite, and `cost` counts the parameters. It also runs in fp32 without gradients, where kernels
+    compute whole stacks, generates, and runs in bf16 and compiled. A pattern's `block` is checked against `allowed`; an
+    optimizer has to follow its groups' learning rates and resume from its state; a schedule's factors are finite and
+    not negative. A source gives the same entries for the same seed, in any order and in any process, and no example in
+    two splits. A tokenizer gives the same ids alone and in batches, saved and loaded, and reads no control token from
+    text.
 
         report = qkv.testing.check(EveryNth(step=3))
         print(report)  # check, outcome and reason
@@ -73,8 +74,8 @@ def check(
     An objective is checked with `model` and `batches`, or with a tiny language model: sums and counts of parts of a batch
     add up to the whole's, and labels of −100 change nothing.
 
-    A metric is no spec; it is checked with `model` and `batches`: it gives the same for the parts of a batch as for the
-    whole and in any order, NaN if an output is NaN, and no number where nothing was measured.
+    A metric is no spec; it is checked with `model` and `batches`. It gives the same for the parts of a batch as for the
+    whole and in any order, NaN if an output is NaN, and no number if nothing was measured.
 
     A task is checked on `examples`, with the `tokenizer` if it reads text: an example's items are the same again, alone
     and beside others, and a batch has what its examples have alone, padded.

@@ -1,9 +1,9 @@
 """Choose how many threads a training on the CPU computes with, by timing passes at its start and when its pace changes.
 
-Threads of one operation wait for the slowest of them. If another program takes a core, two threads can be slower than one,
-and small models may be faster with fewer threads even on quiet cores. The number is chosen by forward and backward passes
-whose gradients are thrown away, so it does not depend on the steps and the steps do not depend on the measurement: as
-long as the same number is chosen, a training repeats and resumes bit for bit.
+Threads of one operation wait for the slowest of them. If another program takes a core, two threads can be slower than
+one, and small models may be faster with fewer threads even on quiet cores. The number is chosen by forward and backward
+passes whose gradients are thrown away, so neither the number nor the steps depend on each other. As long as the same
+number is chosen, a training repeats and resumes bit for bit.
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
     python tests/data/tokenizers/make_tokenizer_golden.py ../shared/data/tokenizers
 
 in an environment with transformers (5.23), tokenizers (0.23.3), sentencepiece (0.2.3) and tiktoken (0.14). It writes
-`tokenizer_golden.json` (the published files in that folder, by transformers), from made text `sentencepiece/models/`: small
-models with the ids and texts that the sentencepiece library gives, and `families_golden.json`: XLM-RoBERTa's and ALBERT's
-ways with such models, and a `.tiktoken` file, by transformers and by the tiktoken library.
+`tokenizer_golden.json`: the published files in that folder, by transformers. From made-up text it writes
+`sentencepiece/models/`: small models with the ids and texts that the sentencepiece library gives.
+`families_golden.json` holds what XLM-RoBERTa and ALBERT do with such models, and a `.tiktoken` file, by transformers
+and by the tiktoken library.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def answered(both: Pair, given: Inputs, **more: Any) -> Any:
 
 
 def both_losses(both: Pair, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Ours and that of their own class, each the mean over labels."""
+    """Our loss and the loss of their class, each the mean over labels."""
     given = texts(both.case)
     sums = ours(both, given, labels=labels)
     return sums.loss / int(sums.n_labels), answered(both, given, labels=labels).loss

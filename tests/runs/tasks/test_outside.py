@@ -42,7 +42,7 @@ class Ripples(Source, kind="ripples"):
 
 
 class Counter(ImageClassifier, kind="counter"):
-    """A head of its own."""
+    """A separate head."""
 
 
 class CountLoss(Objective, kind="count-loss"):

@@ -1,4 +1,4 @@
-"""Training that begins with a trained model: its weights, its tokenizer, adapters, and going on exactly."""
+"""Training that begins with a trained model: its weights, its tokenizer, adapters, and exact continuation."""
 
 from __future__ import annotations
 

@@ -2,8 +2,9 @@
 
 Whether a TSV file is quoted is detected. Excel, pandas and Python's `csv` quote every cell that contains a quotation
 mark and double that mark; an unquoted corpus has such marks anywhere. A file therefore counts as quoted if it parses
-strictly as such, no unquoted cell has a quotation mark, and some quoted cell needed quoting: for a doubled mark, a tab
-or a line end, because all cells are quoted, or, as Excel does, for a comma if no unquoted cell has one.
+strictly as such, no unquoted cell has a quotation mark, and some cell needed its quotes. A cell needs them for a
+doubled mark, a tab or a line end. Quotes around all cells count too, and, as in Excel's files, quotes around a comma if
+no unquoted cell has one.
 """
 
 from __future__ import annotations

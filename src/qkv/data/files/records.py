@@ -82,8 +82,9 @@ class Records:
 
 @dataclass(frozen=True)
 class RecordFormat:
-    """How a file is read: its format (by default from its name), encoding, whether it has a header and quoted cells and how
-    cells are separated (by default detected), whether bad records are errors, and which texts stand for a missing label."""
+    """How a file is read. By default, the format follows from the file's name, and header, quoted cells and the
+    separator are detected. `on_error` says whether bad records are errors, and `missing` which texts stand for a
+    missing label."""
 
     format: Format | None = None
     encoding: str = "utf-8"

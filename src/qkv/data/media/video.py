@@ -29,8 +29,8 @@ _UNKNOWN = 0x7FFF_F000  # the size of a file that was written to a pipe is this 
 def tubelets(frames: Frames, depth: int) -> Pixels:
     """(depth · C, T / depth · H, W): the frames of a tubelet as channels, tubelets of later frames below earlier ones.
 
-    Patches of p × p pixels of this array are tubelets of depth × p × p, each with its own place in time and space, so that
-    image patches and positions work for videos (the tubelet embedding of ViViT, Arnab et al. 2021, §3.2).
+    Patches of p × p pixels of this array are tubelets of depth × p × p, each with its own place in time and space.
+    Image patches and positions therefore work for videos (the tubelet embedding of ViViT, Arnab et al. 2021, §3.2).
     """
     t, channels, height, width = frames.shape
     grouped = frames.reshape(t // depth, depth * channels, height, width)

@@ -19,7 +19,7 @@ class JsonLines(NamedRecords, kind="jsonl"):
     both fields are set, with a `prompt` and its `answer`; or `messages`.
 
     A prompt and its answer form a pair: a decoder-only model is trained on the answer alone, given the prompt. Messages
-    are a list of objects with a `role` and a `content` as in OpenAI's format, in which an assistant may call tools; the
+    are a list of objects with a `role` and a `content` as in OpenAI's format, in which an assistant may call tools. The
     tokenizer's chat template turns them into one text, and a model is trained on the assistant's messages. Without the
     field `messages`, ShareGPT's `conversations` and Alpaca's `instruction`, `input` and `output` are read.
 

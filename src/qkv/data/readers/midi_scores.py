@@ -29,9 +29,9 @@ _REST = -1  # a silent voice
 class MidiScores(FileSource, kind="scores"):
     """Pieces of music as frames: the notes that sound at each step.
 
-    A `.json` file is a list of pieces, or an object with such lists as `train`, `valid` and `test`; a piece is a list of
-    chords, a chord a list of MIDI numbers, in which −1 is a voice that rests. Anything else is a MIDI file, or a folder of
-    `.mid` and `.midi` files, also in subfolders.
+    A `.json` file is a list of pieces, or an object with such lists as `train`, `valid` and `test`. A piece is a list
+    of chords, and a chord is a list of MIDI numbers; −1 is a voice that rests. Anything else is a MIDI file, or a
+    folder of `.mid` and `.midi` files, also in subfolders.
 
     steps:    frames per quarter note, to which MIDI files are rounded.
     shortest: minimum number of frames in a piece; shorter ones are skipped.

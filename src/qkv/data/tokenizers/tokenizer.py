@@ -83,8 +83,8 @@ class Templated(NamedTuple):
 class Tokenizer:
     """Text to ids and back.
 
-    Control tokens (`<pad>`, `<unk>`, `<s>`, `</s>`, `<mask>`, or the names of BERT and GPT-2) are never read from text:
-    a `</s>` in a text is spelled out like any other, so no text can end a sequence or begin a second one. Only
+    Control tokens (`<pad>`, `<unk>`, `<s>`, `</s>`, `<mask>`, or the names of BERT and GPT-2) are never read from text.
+    A `</s>` in a text is tokenized like other characters, so no text can end a sequence or begin a second one. Only
     `bos`, `eos` and `control=True` put them in. Markers (`special` in the spec) are read from text and written back.
     """
 
@@ -140,8 +140,8 @@ class Tokenizer:
         return type(self)(self.raw, replace(self._extra, roles=kept))
 
     def templated(self, bos: bool = True) -> Self:
-        """Return the same tokenizer with a template if it has none: `<s> a </s>`, and `<s> a </s> b </s>` for pairs, so that
-        other libraries add the special tokens as well. Without `bos`, `<s>` is left out."""
+        """Return the same tokenizer with a template if it has none: `<s> a </s>`, and `<s> a </s> b </s>` for pairs.
+        Other libraries then add the special tokens as well. Without `bos`, `<s>` is left out."""
         other = self.raw.post_processor  # may trim offsets alone, as that of byte-level BPE
         if self.eos_id is None or (other is not None and self.raw.num_special_tokens_to_add(False)):
             return self

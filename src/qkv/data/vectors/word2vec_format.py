@@ -38,8 +38,9 @@ def read(path: str | Path, *, encoding: str = "utf-8", keep_first: bool = False)
     encoding:   the character encoding of the words.
     keep_first: if a word occurs twice, keep its first vector and add a note, rather than raise an error.
 
-    Raises ValueError that names the file and the line or byte: if it is missing, empty, truncated or in another encoding, a
-    line has more or fewer numbers than the others or one that is not a finite number, or a word occurs twice.
+    Raises ValueError that names the file and the line or byte. It is raised if the file is missing, empty, truncated or
+    in another encoding, if a line has more or fewer numbers than the others or one that is not finite, or if a word
+    occurs twice.
     """
     path = several.path(path)
     _check_encoding(encoding)

@@ -30,8 +30,8 @@ def save_adapter(model: TransformerModel, path: Path | str, base: Path | str = "
 
     `base` is written down as the model that the adapter belongs to. An adapter in `path` is replaced only if
     `overwrite` is true, or if this process saved it from the same model. Raises ValueError, before anything is written,
-    where the model has no adapter or is of no family of the Hub, whose names the format is made of, and where `path` holds
-    an adapter that may not be replaced, or anything else.
+    if the model has no adapter, if no family of the Hub matches it (the format uses the family's names), or if `path`
+    holds other files or an adapter that may not be replaced.
     """
     folder = several.path(path)
     if not isinstance(model, TransformerModel):

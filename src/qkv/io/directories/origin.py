@@ -1,4 +1,4 @@
-"""What a Hub directory contains besides its model, kept so that saving writes it again."""
+"""What a Hub directory contains besides its model, kept for saving it again."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ SIZES: dict[str, dict[str, Any]] = {
 
 
 def names(spec: Transformer) -> Table:
-    """Their one tensor holds the positions of all blocks after the first, which are tensors of their own here."""
+    """Their one tensor holds the positions of all blocks after the first, which are separate tensors here."""
     numbers = range(spec.output.n_layers - 1)
     tables = f"encoder.between.[{','.join(map(str, numbers))}].weight"
     apart = TransformChain(Shaped((len(numbers), 1, -1, spec.d_model)), Joined())

@@ -1,7 +1,7 @@
 """Directories of models: which files hold the weights, what stands in them, and tensors read straight into place.
 
 Only headers are read until everything is known to fit. Then safetensors files are mapped: pages come from the disk when
-they are first looked at, are shared with whoever else reads the file, and are copied when they are written to, so that
+they are first looked at, are shared with other processes that read the file, and are copied when they are written to:
 training changes no file. A file that is replaced (as saving does) stays what it was for those who have it mapped; one
 that is written over or cut short does not.
 """

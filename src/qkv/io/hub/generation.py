@@ -205,8 +205,8 @@ def write(fields: Mapping[str, Any], origin: Config, config: Config, samples: bo
     """A `generation_config.json` for the fields of a `Generation`; what else stood in the `origin` is kept.
 
     `samples` says whether these fields sample (`Generation.samples`): there, a temperature alone asks for it, and every
-    token is in play unless `top_k` says otherwise. The library wants `do_sample`, and has a `top_k` of its own. The ids come
-    from the origin, or from the model's configuration.
+    token is in play unless `top_k` says otherwise. The library wants `do_sample`, and has its own default `top_k`. The
+    ids come from the origin, or from the model's configuration.
     """
     settings = {key: config[key] for key in IDS if config.get(key) is not None} | dict(origin)
     wanted = {theirs: fields[ours] for theirs, ours, _ in FIELDS} | {"do_sample": samples}

@@ -1,7 +1,7 @@
 """How tensors of another library become ours, and back: moves of numbers, never arithmetic, so both ways are bitwise.
 
-A transform takes a list of tensors and gives a list. `to_theirs` undoes `to_ours`, and `shapes` says what shapes it gives,
-so that what a file must hold is known before anything is read.
+A transform takes a list of tensors and gives a list. `to_theirs` undoes `to_ours`. `shapes` returns the shapes that it
+gives: what a file must hold is known before anything is read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The loss of a run on batches of its own data, for measuring importance."""
+"""The loss of a run on batches of its data, for measuring importance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A live page on this machine alone: an HTTP server on the loopback address that answers requests of its own page."""
+"""A live page on this machine alone: an HTTP server on the loopback address that answers only its page's requests."""
 
 from __future__ import annotations
 

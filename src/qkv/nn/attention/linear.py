@@ -1,8 +1,8 @@
 """Linear attention (Katharopoulos et al. 2020): a feature map of queries and keys in place of the soft-max.
 
-exp(q·k) becomes φ(q)·φ(k), in time and memory linear in the length. Three algorithms with equal results: if every query
-sees every key, keys and values are summed once; causal training computes products within chunks and carries one sum from
-chunk to chunk; decoding is a recurrence with that sum as its state.
+exp(q·k) becomes φ(q)·φ(k), in time and memory linear in the length. Three algorithms have equal results. If every query
+sees every key, keys and values are summed once. Causal training computes products within chunks and carries one sum
+from chunk to chunk. Decoding is a recurrence with that sum as its state.
 """
 
 from __future__ import annotations
@@ -412,8 +412,8 @@ def _plain(c: _Chunks, p: LinearProblem, group: int, state: LinearState | None) 
 def _weighted(
     c: _Chunks, p: LinearProblem, group: int, causal: bool, state: LinearState | None
 ) -> Float[Tensor, "B K N CG E1"]:
-    """With logs and documents. All sums of query t are scaled by e^(−M_t), with M_t the largest log that it sees, so that
-    the largest exponential is 1."""
+    """With logs and documents. All sums of query t are scaled by e^(−M_t), with M_t the largest log that it sees: the
+    largest exponential is then 1."""
     visible, n = c.docs[..., :, None] == c.docs[..., None, :], c.docs.shape[2]
     visible = visible.tril() if causal else visible
     log = c.log[..., None, :]

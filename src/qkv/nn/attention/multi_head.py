@@ -32,14 +32,14 @@ class Attention(Mixer, kind="attention"):
 
     `n_kv_heads` below `n_heads` is grouped-query attention, 1 multi-query. `d_head` is d_model / n_heads by default;
     `d_value`, the width of values, is d_head. `scale` is 1/√d_head by default (T5: 1). `qk_norm` normalizes each head's
-    queries and keys, with `qk_norm_over` "all" those of all heads together (OLMo 2).
-    `score` is another comparison of queries and keys (`attention.scores`); positions apply to the projections it compares.
-    `weighting` turns scores into weights in place of the soft-max (`attention.weighting`). `sink` adds a logit to those of
-    the keys, whose share goes to no value, so a head may attend to nothing: "learned", one for each head (gpt-oss,
-    OpenAI 2025), or "zero", softmax₁(x)_i = eˣⁱ / (1 + Σ eˣʲ) (Miller 2023, "Attention is off by one").
-    `pruned_heads` are the indices, among `n_heads`, of heads that were removed (`nn.pruning`). The others keep their width
-    and their position bias; a key-value head without query heads is removed too.
-    `low_rank` gives projections the rank of their factors, W = U V (`layers.low_rank`).
+    queries and keys; with `qk_norm_over` "all", it normalizes all heads together (OLMo 2). `score` is another
+    comparison of queries and keys (`attention.scores`); positions apply to the projections it compares. `weighting`
+    turns scores into weights in place of the soft-max (`attention.weighting`). `sink` adds one logit whose share goes
+    to no value, so a head may attend to nothing. It is "learned", one for each head (gpt-oss, OpenAI 2025), or "zero":
+    softmax₁(x)_i = eˣⁱ / (1 + Σ eˣʲ) (Miller 2023, "Attention is off by one"). `pruned_heads` are the indices, among
+    `n_heads`, of heads that were removed (`nn.pruning`). The others keep their width and their position bias; a
+    key-value head without query heads is removed too. `low_rank` gives projections the rank of their factors, W = U V
+    (`layers.low_rank`).
 
     `supports` says what a kind built on this one has: other "scores", other "weightings" and sinks, and independent "heads",
     which can be removed and divided over ranks. One with another module has none of them, unless it declares them.

@@ -223,7 +223,7 @@ def unmerge(model: nn.Module) -> None:
 
 
 def merged(model: nn.Module) -> list[tuple[str, torch.dtype, tuple[int, ...], Callable[[], Tensor]]]:
-    """Return name, dtype and shape of each tensor that the model has after `fold`, with a function that computes it, so that
+    """Return name, dtype and shape of each tensor that the model has after `fold`, with a function that computes it:
     not all have to be in memory. Shared tensors are listed once."""
     tensors: list[tuple[str, torch.dtype, tuple[int, ...], Callable[[], Tensor]]] = []
     seen: set[int] = set()

@@ -95,9 +95,9 @@ def factors(
     """Return U and V whose product is nearest to W (Eckart & Young 1936), in the dtype of W.
 
     They minimize ‖W − U V‖², which then is the sum of σᵢ² over the singular values from the rank on. With the
-    `covariance` C = E[x xᵀ] of the layer's inputs, they minimize the mean squared error of its outputs, E‖(W − U V) x‖² =
-    ‖(W − U V) C^½‖²: the sum over the singular values of W C^½ (Wang et al. 2024, SVD-LLM, arXiv:2403.07378). `DAMPING`
-    is added to C first.
+    `covariance` C = E[x xᵀ] of the layer's inputs, they minimize the mean squared error of its outputs, E‖(W − U V) x‖²
+    = ‖(W − U V) C^½‖². It is then the same sum over the singular values of W C^½ (Wang et al. 2024, SVD-LLM,
+    arXiv:2403.07378). `DAMPING` is added to C first.
 
     Raises ValueError for a rank above that of the matrix.
     """

@@ -39,12 +39,12 @@ class MixtureOfExperts(FeedForwardLayer, kind="moe"):
     for the router. `scale` multiplies g. `jitter` ε multiplies the router's input by noise from [1 − ε, 1 + ε] in training.
 
     Load balancing. With f_e expert e's share of the choices of real tokens and P_e its mean probability, training adds
-    `balance_weight` · n_experts · Σ_e f_e P_e, smallest when experts are chosen equally often. `balance` selects f and P:
-    "switch" counts all k choices (Fedus et al. 2021), "gshard" first choices (Lepikhin et al. 2020), both in each layer;
-    "mixtral" takes the means of f and P over all layers, and f as shares of tokens, which add up to k (the Hub).
-    `bias_rate` γ balances without a loss: a bias b_e of the choice (not of g) moves by γ in each step, up if the expert had
-    less than the mean load and down if it had more (Wang et al. 2024). None has no bias.
-    `router_z` weights the mean of log² Σ_e exp s_e, which keeps scores small (Zoph et al. 2022).
+    `balance_weight` · n_experts · Σ_e f_e P_e, smallest when experts are chosen equally often. `balance` selects f and
+    P: "switch" counts all k choices (Fedus et al. 2021), "gshard" first choices (Lepikhin et al. 2020), both in each
+    layer. "mixtral" takes the means of f and P over all layers, and f as shares of tokens, which add up to k (the Hub).
+    `bias_rate` γ balances without a loss. A bias b_e of the choice (not of g) moves by γ in each step: up if the expert
+    had less than the mean load, down if it had more (Wang et al. 2024). None has no bias. `router_z` weights the mean
+    of log² Σ_e exp s_e, which keeps scores small (Zoph et al. 2022).
 
     `capacity` c limits an expert to c · k · tokens / n_experts choices in training, first choices before second ones; the
     others are dropped, and their tokens keep the residual only. With None, and in evaluation, nothing is dropped.

@@ -90,8 +90,8 @@ class Block(Spec, kind="block"):
 class BlockModule(nn.Module):
     """The module of `Block`. Norms have the names of their sublayers.
 
-    `norm` is applied to the input of a sublayer or, without such a norm, to the sum with the residual stream; `norm_after`
-    to the output of a sublayer; `norm_sum` to the sum if there is a norm of the input too.
+    `norm` is applied to the input of a sublayer or, without such a norm, to the sum with the residual stream.
+    `norm_after` is applied to the output of a sublayer, and `norm_sum` to the sum if there is a norm of the input too.
     """
 
     def __init__(self, spec: Block, d_model: int, name: str) -> None:

@@ -149,8 +149,8 @@ def initial_value(module: nn.Module, name: str) -> float | Tensor | None:
 def initialize(model: nn.Module, scheme: Initialization, seed: int, n_layers: int) -> None:
     """Initialize in place all elements of parameters that are `unfilled`, or that modules define by `initial`.
 
-    Values are drawn in fp32 on the host, whatever the device and dtype. A module with the attribute `drawn` keeps none of
-    its own values.
+    Values are drawn in fp32 on the host, whatever the device and dtype. A module with the attribute `drawn` keeps none
+    of its values.
     """
     for path, module, value in _parameters(model):
         whole = _initialize_whole(module, path.rpartition(".")[2])

@@ -37,7 +37,7 @@ Recompute = Literal["none", "alternate", "blocks"]
 
 
 class Stack(Spec, kind="stack"):
-    """Blocks over embedded tokens. `position` is the scheme of every block that has none of its own (`Block.position`).
+    """Blocks over embedded tokens. `position` is the scheme of every block without a separate one (`Block.position`).
 
     `order` is the index of each layer's block, so layers may share parameters: one block and the order [0, 0, 0, 0]
     is ALBERT or a Universal Transformer of 4 layers. By default each block is a layer.

@@ -1,6 +1,6 @@
-"""Parameters without numbers: `Unfilled` fills new memory with NaN, so parameters which still hold NaN were not
-initialized; `without_parameters` makes those that are to be loaded on the meta device, beside real buffers, and `Outlining`
-those that are to be initialized later."""
+"""Parameters without numbers. `Unfilled` fills new memory with NaN, so parameters that still hold NaN were not
+initialized. `without_parameters` puts parameters that will be loaded on the meta device, beside real buffers, and
+`Outlining` parameters that will be initialized later."""
 
 from __future__ import annotations
 

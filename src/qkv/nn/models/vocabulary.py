@@ -17,9 +17,9 @@ Model = TypeVar("Model", bound=TransformerModel)
 def resize_vocabulary(model: Model, vocab_size: int) -> Model:
     """Return a model with this many tokens; the given model is unchanged.
 
-    Rows of old tokens are kept, and rows of new tokens are the mean of the old ones (Hewitt 2021, *Initializing New Word
-    Embeddings for Pretrained Language Models*): no old token's probability changes by more than the share of the new ones.
-    Tied parameters stay tied. Raises ValueError for fewer tokens than there are.
+    Rows of old tokens are kept, and rows of new tokens are the mean of the old ones (Hewitt 2021, *Initializing New
+    Word Embeddings for Pretrained Language Models*). No old token's probability changes by more than the share of the
+    new ones. Tied parameters stay tied. Raises ValueError for fewer tokens than there are.
     """
     check_not_quantized(model, "a larger vocabulary")
     spec = model.spec

@@ -52,8 +52,8 @@ def to_onnx(
     """Write a run's model to the directory `target`. An ONNX model that is there is replaced only if `overwrite` is
     true, or if this process wrote it from the same model.
 
-    Raises ValueError, before anything is written, for a missing library, a mechanism that a graph can't say, and a target
-    that may not be replaced or holds anything else; and where the graphs don't compute what the model computes.
+    Raises ValueError, before anything is written, if a library is missing, a graph can't express a mechanism, or the
+    target holds other files or may not be replaced. Also raises it if the graphs don't compute what the model computes.
     """
     target = several.path(target)
     need("ONNX", "onnx", "onnx", "onnxscript", "onnxruntime")

@@ -57,9 +57,9 @@ def to_torch_export(
     """Write a run's model to the directory `target`. A torch.export model that is there is replaced only if `overwrite` is
     true, or if this process wrote it from the same model.
 
-    `aot` is whether to compile packages; None: if there is a C++ compiler. Raises ValueError, before anything is written,
-    for a mechanism that a graph can't say, where a compiler is missing, and for a target that may not be replaced or holds
-    anything else; and where the programs don't compute what the model computes.
+    `aot` is whether to compile packages; None: if there is a C++ compiler. Raises ValueError, before anything is
+    written, if a graph can't express a mechanism, a compiler is missing, or the target holds other files or may not be
+    replaced. Also raises it if the programs don't compute what the model computes.
     """
     target = several.path(target)
     if aot and compiler() is None:

@@ -373,9 +373,9 @@ def load(
     the Hub. Pickled weights are read only with `allow_pickle`, and then nothing but tensors. With `imports`, the modules
     that a run with parts from outside qkv names are imported; otherwise no code of a directory runs.
 
-    Raises ValueError, with the file's name, if the directory holds no model or an unfinished run, a file is damaged or a
-    pickle, the configuration has an unknown key that matters, the weights don't match the model's spec (checked before
-    anything is allocated), or the tokenizer doesn't match the model.
+    Raises ValueError, with the file's name, if the directory holds no model or an unfinished run, a file is damaged or
+    a pickle, or the configuration has an unknown key that matters. Also raises it if the weights don't match the
+    model's spec (checked before anything is allocated), or the tokenizer doesn't match the model.
     """
     folder, where = locate(path, revision, allow_pickle), choose(device)
     numbers, scheme = _dtype(dtype), _scheme(weights)

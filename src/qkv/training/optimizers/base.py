@@ -56,8 +56,8 @@ class Optimizer(Spec, role="optimizer"):
         return 8.0, 8.0
 
     def tuning(self, width: int, adapter: bool) -> Self:
-        """With the default learning rate for going on with a trained model: lower the wider it is, by 1 / width, and ten
-        times as high where an adapter is trained in place of its weights."""
+        """With the default learning rate for fine-tuning a trained model: proportional to 1 / width, and ten times as
+        high if an adapter is trained in place of the weights."""
         lr = self.tuned_lr * _TUNED_WIDTH / width * (10 if adapter else 1)
         return self.model_copy(update={"lr": float(f"{lr:.1e}")})
 

@@ -1,9 +1,9 @@
 """Heartbeats: each rank tells the others where it is, so a rank that hangs or died can be named.
 
-gloo raises an exception in the thread that waits. NCCL does not: its watchdog ends the process after a timeout, and says
-nothing of the cause. On GPUs each rank therefore watches itself, and before that ends with the name of the rank at fault.
-There a rank also waits for others if it is anywhere in Python and its GPU has not finished: the queue of a GPU that waits
-in a collective operation fills up, and the next kernel that is started waits too.
+gloo raises an exception in the thread that waits. NCCL does not: its watchdog ends the process after a timeout, and
+says nothing of the cause. On GPUs each rank therefore watches itself, and before that ends with the name of the rank at
+fault. There a rank may wait for others at any line of Python while its GPU has not finished. The queue of a GPU that
+waits in a collective operation fills up, and the next kernel that is started waits too.
 """
 
 from __future__ import annotations

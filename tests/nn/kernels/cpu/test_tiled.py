@@ -81,7 +81,7 @@ def test_equals_the_reference_with_its_gradients(case: str, n_kv_heads: int) -> 
 
 
 class Gaussian(Position, kind="gaussian-test"):
-    """A trainable bias from outside, with no gradient of its own: −distance² · rate of each head."""
+    """A trainable bias from outside that defines no gradient: −distance² · rate of each head."""
 
     def bias(self, tensors: tuple[Tensor, ...], q: Any, k: Any) -> Tensor:
         return -tensors[0][:, None, None] * (q.position - k.position).square().to(tensors[0].dtype).unsqueeze(-3)

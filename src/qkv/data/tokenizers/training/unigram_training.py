@@ -102,8 +102,8 @@ class UnigramModel:
     def losses(self) -> Floats:
         """Return the decrease of the mean log-likelihood of a word if each piece were removed; ∞ for characters.
 
-        In the most probable segmentations, piece x occurs f times among F pieces. Without it, these f become
-        the n pieces y of its own most probable segmentation. With W words that is
+        In the most probable segmentations, piece x occurs f times among F pieces. Without it, these f become the n
+        pieces y of its most probable segmentation. With W words that is
 
             f / W · [log f − log F − Σ_y (log(f_y + f) − log(F + f · (n − 1)))]
 

@@ -5,10 +5,10 @@
 Everything is little-endian. Shapes stand with the innermost axis first, and tensors begin at multiples of
 `general.alignment`. A large model may be split: NAME-00001-of-00003.gguf holds the metadata, and each file its tensors.
 
-The `gguf` library of llama.cpp is not used to read: it believes the counts and lengths in the header, so a broken
-file costs memory or gives a traceback, and it makes a Python list of arrays out of each string of the vocabulary. Here
-every count is compared with the bytes that are left before anything is allocated; errors are `ValueError`s that name the
-file and the field. Only the header is read; the tensors stay in the file until `Tensors.bytes_of` maps them.
+The `gguf` library of llama.cpp is not used to read. It trusts the counts and lengths in the header, so a broken file
+costs memory or gives a traceback. It also makes a Python list of arrays for each string of the vocabulary. Here every
+count is compared with the bytes that are left before anything is allocated; errors are `ValueError`s that name the file
+and the field. Only the header is read; the tensors stay in the file until `Tensors.bytes_of` maps them.
 """
 
 from __future__ import annotations

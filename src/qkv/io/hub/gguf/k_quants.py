@@ -1,7 +1,7 @@
 """Numbers from the k-quants of GGUF, bit for bit as llama.cpp's reference: q2_K, q3_K, q4_K, q5_K, q6_K. They are only read.
 
-A block of 256 numbers has one scale d in fp16 (and d_min, if there are least values) and within it 8 groups of 32 or 16
-groups of 16, each with a small whole scale s (and least value m):
+A block of 256 numbers has one scale d in fp16, and d_min if there are least values. It is divided into 8 groups of 32
+or 16 groups of 16, each with a small integer scale s (and least value m):
 
     q2_K, q4_K, q5_K   x = d s q − d_min m       q3_K, q6_K   x = d s q, q signed
 

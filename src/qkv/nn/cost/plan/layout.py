@@ -1,8 +1,8 @@
 """`RankLayout`: how training is divided over ranks, in the axes of a recipe's `scale`, with the batches of a step.
 
 A layout has to satisfy the checks of `rules.py`: `tensor` divides the heads, `expert` the experts, `context` the
-tokens, `pipeline` the layers, and the replicas divide the rows. Ranks that differ in the last axis have consecutive numbers,
-so that `tensor` stays inside a node.
+tokens, `pipeline` the layers, and the replicas divide the rows. Ranks that differ in the last axis have consecutive
+numbers, so `tensor` stays inside a node.
 """
 
 from __future__ import annotations

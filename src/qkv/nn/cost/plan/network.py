@@ -50,7 +50,7 @@ class Network:
 
     def bandwidth(self, ranks: int, stride: int) -> float:
         """Bytes per second of each rank in a ring of a group. Each of its members in a node brings its network card, so
-        that the node's ring has several lanes to the next node."""
+        the node's ring has several lanes to the next node."""
         here = self.members(ranks, stride)
         return self.inside.rate if here == ranks else min(self.inside.rate, here * self.between.rate)
 

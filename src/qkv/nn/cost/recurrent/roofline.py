@@ -1,9 +1,10 @@
 """What binds a training step of a recurrent encoder–decoder: bytes moved and FLOPs of each component (the roofline).
 
-A recurrence multiplies the states of one token by its matrix W (gates · d × d) and needs the result for the next, so W
-is read again at each step, forward and backward, for as few FLOPs as the batch has rows: 2 · rows / bytes of an element. The
-products with the inputs and the gradient of W are of all steps at once. Attention that a step waits for reads all keys and
-values of the source at each step, too. The weights by which the decoder reads a context are not counted.
+A recurrence multiplies the states of one token by its matrix W (gates · d × d) and needs the result for the next. W is
+therefore read again at each step, forward and backward, with an intensity of only 2 · rows / bytes of an element (FLOPs
+per byte). The products with the inputs and the gradient of W are of all steps at once. Attention that a step waits for
+reads all keys and values of the source at each step, too. The weights by which the decoder reads a context are not
+counted.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ LIKELY = bool(getattr(torch.cpu, "_is_amx_tile_supported", bool)()) and availabl
 
 @dataclass(frozen=True, eq=False)
 class Marks:
-    """A query sees only keys of its own mark: (1 or B, T) and (1 or B, S), on the CPU."""
+    """A query sees only keys with its mark: (1 or B, T) and (1 or B, S), on the CPU."""
 
     queries: Int[Tensor, "A T"]
     keys: Int[Tensor, "A S"]

@@ -163,9 +163,9 @@ def soft_cross_entropy(
 
 
 class PixelDecoder(OfImages, kind="pixels"):
-    """Pixels of every patch, by a light decoder that sees what the encoder made of those that were shown (MAE, He et al.
-    2022, §3): z = W h + b, with a learned mask token m in every place that was hidden, then `decoder` over all of them,
-    and a linear layer to the pixels of a patch, (h, w, C).
+    """Pixels of every patch, by a light decoder that reads the encoder's outputs of the visible patches (MAE, He et al.
+    2022, §3). The decoder's inputs are z = W h + b, and a learned mask token m in every hidden place. A linear layer
+    turns its outputs into the pixels of a patch, (h, w, C).
 
     width:      of the decoder.
     decoder:    a stack over `States` of the image's grid.

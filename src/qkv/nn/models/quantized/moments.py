@@ -78,7 +78,7 @@ class _Recorder:
         return note
 
     def _may_share(self, own_names: list[str], last: list[Moments]) -> bool:
-        """Whether matrices have no sums of their own yet, or have these."""
+        """Whether matrices have no sums yet, or have these."""
         return len(own_names) == len(last) and all(
             self.moments.get(name) in (None, other) for name, other in zip(own_names, last, strict=True)
         )

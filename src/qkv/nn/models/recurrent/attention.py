@@ -1,8 +1,9 @@
 """Recurrent decoders with attention to the source: Bahdanau et al. (2015) and Luong et al. (2015).
 
-Everything that does not depend on the previous step is computed for all steps at once: the keys, the states projected by the
-layer that reads the context (W_c Σ_j a_j h_j = Σ_j a_j W_c h_j), the inputs of the gates from the target's embeddings, and,
-after the loop, contexts and output. A step computes scores, a soft-max, one weighted mean and the cell.
+Everything that does not depend on the previous step is computed for all steps at once. Before the loop, these are the
+keys, the states projected by the layer that reads the context (W_c Σ_j a_j h_j = Σ_j a_j W_c h_j), and the inputs of
+the gates from the target's embeddings; after it, contexts and output. A step computes scores, a soft-max, one weighted
+mean and the cell.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """GPTQ: weights are rounded column by column, and what is not rounded yet makes up for the error.
 
-With H = E[x xᵀ] of the layer's inputs and U the upper Cholesky factor of H⁻¹, rounding column j by e = (w_j − ŵ_j) / U_jj
-changes the columns k > j by −e U_jk, which keeps the outputs' error the smallest (Frantar et al. 2023, arXiv:2210.17323).
+Let H = E[x xᵀ] of the layer's inputs, and U the upper Cholesky factor of H⁻¹. Rounding column j by e = (w_j − ŵ_j) /
+U_jj changes the columns k > j by −e U_jk, which minimizes the outputs' error (Frantar et al. 2023, arXiv:2210.17323).
 Columns with the largest inputs are rounded first; the scales of all groups are chosen before.
 """
 

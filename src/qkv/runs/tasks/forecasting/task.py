@@ -27,10 +27,10 @@ EPSILON = 1e-5  # of the variance, as RevIN has it
 class Forecast(Task, kind="forecast"):
     """The `horizon` values that follow a history, each column for itself (PatchTST, Nie et al. 2023).
 
-    A column of a window is an image one pixel high, which the model reads in patches. It is normalized by the mean and the
-    standard deviation √(σ² + ε) of its own history, and the model's outputs are scaled back by them (Kim et al. 2022,
-    reversible instance normalization, without its learned scale); `normalized: false` leaves values as the source has them.
-    The loss is on the values scaled back: in units of the history's own deviation, a flat history would outweigh all
+    A column of a window is an image one pixel high, which the model reads in patches. It is normalized by its history's
+    mean and standard deviation √(σ² + ε), and the model's outputs are scaled back by them (Kim et al. 2022, reversible
+    instance normalization, without its learned scale). `normalized: false` leaves values as the source has them. The
+    loss is on the values scaled back: in units of the history's own deviation, a flat history would outweigh all
     others. So labels are (2, horizon), the values and the deviation that they were divided by.
 
     The other fields come from the data: `history` and `horizon`, and for each of the `columns` the mean and the standard

@@ -21,9 +21,9 @@ from .metric import PrefixMetric
 
 
 class PrefixLanguageModel(TextTask, kind="prefix-language-model"):
-    """Rows of text, each cut at a random position: the tokens before it have the role PREFIX, so they attend to each
-    other in both directions in a decoder with the pattern `causal() | prefix()`; labels are the tokens after it (Raffel et
-    al. 2020, §3.2.3).
+    """Rows of text, each cut at a random position. The tokens before it have the role PREFIX: in a decoder with the
+    pattern `causal() | prefix()`, they attend to each other in both directions. Labels are the tokens after it (Raffel
+    et al. 2020, §3.2.3).
 
     A text of a single token is skipped and counted.
     """

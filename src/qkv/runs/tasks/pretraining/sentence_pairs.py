@@ -33,8 +33,8 @@ class _Sentences(NamedTuple):
 
 
 def sentence_pairs(texts: Ragged, ends: Flags, room: int, random: np.random.Generator) -> SegmentPairs:
-    """Split runs of sentences of at most `room` tokens in two at a random sentence, and replace half of the second parts by
-    ones from another text, of the same length to within a sentence (Devlin et al. 2019, §3.1 and A.2).
+    """Split runs of sentences of at most `room` tokens in two at a random sentence. Half of the second parts are
+    replaced by parts of another text, of the same length to within a sentence (Devlin et al. 2019, §3.1 and A.2).
 
     `texts` have no gaps; `ends` flags the last token of every sentence. A sentence that is longer than half of the room is
     cut. A single sentence left at the end of a text gets a row with the one before it. If there is only one text, the

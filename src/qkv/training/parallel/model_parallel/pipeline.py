@@ -1,8 +1,8 @@
 """Pipeline parallelism: the layers of a Transformer divided over ranks, between which hidden states travel.
 
-The batches of a step are the microbatches. A rank runs the model's usual forward pass; a stack whose first layers are on
-earlier ranks takes up their hidden states, and one whose last layers are on later ranks hands its own over, which ends the
-forward pass there (`HandedOver`). Gradients travel back the same way.
+The batches of a step are the microbatches. A rank runs the model's usual forward pass. A stack whose first layers are
+on earlier ranks takes up their hidden states. A stack whose last layers are on later ranks hands its hidden states
+over, which ends the forward pass there (`HandedOver`). Gradients travel back the same way.
 
 `schedules.turns` says in which order passes run and messages start. A rank may have several stages, whose forward passes it
 runs one at a time.

@@ -6,8 +6,8 @@
     ZB-H1 (Qi et al. 2023): 1F1B whose backward pass is split. Gradients of inputs, for which the rank before waits, come
     first, and those of weights fill the gaps; rank s keeps inputs of p microbatches.
 
-Where forward, input and weight passes take equally long, a rank is idle for 3 (p − 1) of such times in each step under GPipe
-and 1F1B, for half as long under interleaved 1F1B, and for p − 1 of them under ZB-H1.
+Let forward, input and weight passes take one unit of time each. A rank is then idle for 3 (p − 1) units in each step
+under GPipe and 1F1B, for half as long under interleaved 1F1B, and for p − 1 units under ZB-H1.
 
 NCCL has no tags: between two ranks it matches messages by their order alone, and one that its receiver has not asked for
 holds up all later ones, in both directions. `turns` therefore gives the messages of each pair of ranks one order, in which

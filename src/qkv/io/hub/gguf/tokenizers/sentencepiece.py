@@ -1,9 +1,9 @@
 """SentencePiece tokenizers in GGUF: BPE by scores (`tokenizer.ggml.model` = "llama") and the unigram model ("t5").
 
-A file is read as the SentencePiece model that it describes. A tokenizer is written if it does what such a model does: every
-way to cut a piece into two pieces is a merge, the merges of one piece stand together (its score is then minus its rank),
-and texts of many kinds become the same tokens when what is written is read again. llama.cpp's BPE always falls back to
-bytes, and its unigram model never does.
+A file is read as the SentencePiece model that it describes. A tokenizer is written if it does what such a model does.
+Every way to cut a piece into two pieces has to be a merge, and the merges of one piece have to be adjacent (its score
+is then minus its rank). Texts of many kinds have to become the same tokens when the file is read again. llama.cpp's BPE
+always falls back to bytes, and its unigram model never does.
 """
 
 from __future__ import annotations

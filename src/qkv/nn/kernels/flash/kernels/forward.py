@@ -1,6 +1,7 @@
 # mypy: ignore-errors
-"""FlashAttention-2's forward pass (Dao 2023, algorithm 1): one program for each tile of queries of one head, with an online
-soft-max over the key tiles that the block map lists: first the full ones, which need no mask, then the others."""
+"""FlashAttention-2's forward pass (Dao 2023, algorithm 1): one program for each tile of queries of one head. It
+computes an online soft-max over the key tiles that the block map lists: first the full ones, which need no mask, then
+the others."""
 
 from __future__ import annotations
 
