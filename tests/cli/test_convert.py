@@ -53,7 +53,7 @@ def test_a_model_of_no_family_says_so(source: Path, tmp_path: Path, capsys: pyte
     "arguments, said",
     [
         (["source", "out", "--to", "qvk"], "there is no format 'qvk'; did you mean 'qkv'"),
-        (["source", "source"], "already exists; choose another target, or replace it with --overwrite"),
+        (["source", "source"], "already exists; replace it with --overwrite, or choose another name"),
         (["source", "out", "--to", "safetensors"], "writes one file, NAME.safetensors"),
         (["source", "out.safetensors"], "writes one file, NAME.safetensors"),
         (["source", "source/config.json"], "is a file; a model is a directory"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -100,6 +102,83 @@ def test_an_error_names_the_file_and_not_the_temporary_one(tmp_path: Path) -> No
     with pytest.raises(FileNotFoundError) as caught:
         atomic.write_file(tmp_path / "missing" / "a", b"new")
     assert caught.value.filename == str(tmp_path / "missing" / "a")
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from qkv.core import atomic
+path, content = Path(sys.argv[1]), sys.argv[2].encode()
+atomic.claim(path)
+print("claimed", flush=True)
+sys.stdin.readline()
+try:
+    atomic.write_file(path, content)
+except ValueError as error:
+    sys.exit(str(error))
+"""
+
+
+def test_of_two_processes_that_write_one_new_file_the_first_wins_and_the_other_says_so(tmp_path: Path) -> None:
+    def begin(content: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", WRITER, "out.csv", content]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(command, cwd=tmp_path, text=True, **pipes)
+
+    with begin("one") as one, begin("two") as two:
+        assert one.stdout and two.stdout and one.stdout.readline() == two.stdout.readline() == "claimed\n"
+        assert one.communicate("go\n") == ("", "")
+        assert two.communicate("go\n")[1] == (
+            "another process has written out.csv in the meantime, and it is kept; choose another name, or move that file "
+            "and try again\n"
+        )
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out.csv", "one")]
+
+
+@pytest.fixture(params=["rename", "link", "neither"])
+def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the file system has: a rename to free names only, links, or neither."""
+    if request.param == "rename":
+        return
+    monkeypatch.setattr(atomic, "_renamed_with", lambda one, other, flag: False)
+    if request.param == "neither":
+
+        def refused(path: Path, target: Path) -> None:
+            raise OSError(1, "Operation not permitted")
+
+        monkeypatch.setattr(Path, "hardlink_to", refused)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_claimed_file_replaces_nothing_that_came_since(tmp_path: Path) -> None:
+    free, taken = tmp_path / "free", tmp_path / "taken"
+    for path in (free, taken):
+        atomic.claim(path)
+    taken.write_text("of another process")
+    atomic.write_file(free, b"new")
+    with pytest.raises(ValueError, match=r"another process has written .*taken in the meantime"):
+        atomic.write_file(taken, b"new")
+    assert (free.read_text(), taken.read_text()) == ("new", "of another process")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["free", "taken"]
+    atomic.write_file(free, b"newer")  # its first writer is this process
+    assert free.read_text() == "newer"
+
+
+def test_a_claim_is_refused_where_a_file_is_and_allowed_to_overwrite(tmp_path: Path) -> None:
+    path, link = tmp_path / "a", tmp_path / "link"
+    link.symlink_to(path)
+    atomic.claim(link)
+    path.write_text("old")
+    for place in (path, link):
+        with pytest.raises(ValueError, match="already exists; replace it with --overwrite, or choose another name"):
+            atomic.claim(place)
+    with pytest.raises(ValueError, match="in the meantime"):
+        atomic.write_file(link, b"new")
+    atomic.claim(path, overwrite=True)
+    atomic.write_file(link, b"new")
+    assert path.read_text() == "new" and link.is_symlink()
+    with pytest.raises(ValueError, match="is a directory"):
+        atomic.claim(tmp_path)
 
 
 # -- folders -------------------------------------------------------------------------------------------------------------

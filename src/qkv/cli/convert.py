@@ -229,15 +229,17 @@ def _check_target(target: Path, to: str | None, suffix: str, *, overwrite: bool)
         raise ValueError(
             f"--to {form} writes one file, NAME{target.suffix}, and other formats directories; not {target}"
         )
-    exists = target.exists() if suffix else target.is_dir() and any(target.iterdir())
-    if target.is_file() and not suffix:
-        raise ValueError(f"{target} is a file; a model is a directory")
-    if exists and not overwrite:
-        raise ValueError(f"{target} already exists; choose another target, or replace it with --overwrite")
-    if exists and suffix:
+    if suffix:
+        from ..core.atomic import claim
         from ..io.directories.layout import check_own
 
+        claim(target, overwrite)
         check_own(target)
+        return
+    if target.is_file():
+        raise ValueError(f"{target} is a file; a model is a directory")
+    if target.is_dir() and any(target.iterdir()) and not overwrite:
+        raise ValueError(f"{target} already exists; replace it with --overwrite, or choose another name")
 
 
 def _check_source(source: str, target: Path) -> None:

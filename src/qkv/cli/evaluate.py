@@ -53,17 +53,15 @@ def evaluate(
     of that task.
     """
     from ..core import json_files
-    from ..core.atomic import check_above, make_folder, write_file
+    from ..core.atomic import claim, make_folder, write_file
     from ..io.directories.layout import check_own
     from ..runs.evaluate.evaluate import evaluate_run
     from ..runs.inference.run import load
     from .results import show_evaluation
 
-    if out is not None and out.exists() and not overwrite:
-        raise ValueError(f"{out} already exists; replace it with --overwrite, or choose another name")
     if out is not None:
-        check_above(out)
         check_own(out)
+        claim(out, overwrite)
     loaded = load(run, device=device)
     splits = [item for item in data or () if "=" not in item]
     if len(splits) > 1:

@@ -172,23 +172,24 @@ def convert(
     overwrite: Overwrite = False,
 ) -> None:
     """Convert a tokenizer to tokenizer.json, with the tokenizer_config.json that transformers needs."""
+    from ..core.atomic import claim
     from ..data.tokenizers.hub_export import save_for_hub
     from ..data.tokenizers.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(path)
-    _check_free(out / "tokenizer.json", overwrite)
+    _check_free(out, overwrite)
+    claim(out / "tokenizer_config.json", overwrite)
     echo(f"{tokenizer.name} written to {save_for_hub(tokenizer, out)}")
 
 
 def _check_free(out: Path | None, overwrite: bool) -> None:
+    from ..core.atomic import claim
     from ..data.tokenizers.tokenizer_json import place
     from ..io.directories.layout import check_own
 
-    if out is None:
-        return
-    check_own(place(out))
-    if place(out).exists() and not overwrite:
-        raise ValueError(f"{place(out)} already exists; replace it with --overwrite, or choose another folder")
+    if out is not None:
+        check_own(place(out))
+        claim(place(out), overwrite)
 
 
 def _show_split(split: WordSplit) -> None:

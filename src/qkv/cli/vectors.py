@@ -170,8 +170,9 @@ def _read(file: Path, encoding: str, keep_first: bool) -> Vectors:
 
 
 def _check_target(out: Path, overwrite: bool) -> None:
-    if out.exists() and not overwrite:
-        raise ValueError(f"{out} already exists; replace it with --overwrite, or choose another name")
+    from ..core.atomic import claim
+
+    claim(out, overwrite)
     if not out.parent.is_dir():
         raise ValueError(f"there is no folder {out.parent}; create it first")
 

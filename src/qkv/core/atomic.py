@@ -8,6 +8,9 @@ called `.old-NAME` for a moment; `recover` renames it back if the process was ki
 
 A folder whose replacement takes hours, such as a run, is renamed to `.old-NAME` when the new one begins (`beginning`), and
 kept until the new one is finished (`drop_old`).
+
+A file that a command will write to a free name is announced with `claim`. If another process writes that file meanwhile,
+it is kept: the last check and the rename are one operation.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from pathlib import Path
 
 _UNFINISHED = re.compile(r"\.tmp-(?P<name>.+)-(?P<host>[0-9a-f]{8})-(?P<pid>\d+)-[0-9a-f]{8}")
 _LONGEST = 180  # characters of a name that a temporary name repeats; file systems allow 255 bytes
+_claimed: set[Path] = set()  # files that this process writes only to free names
 
 
 class WrongPlace(OSError, ValueError):
@@ -51,7 +55,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
     The content is synced to disk before the rename. Several processes may write the same `path`: each uses its own file.
     A link is followed. What is no regular file, such as /dev/stdout or a pipe, is written to.
 
-    Raises WrongPlace, a ValueError and OSError, if `path` is a directory, or below a file.
+    Raises WrongPlace, a ValueError and OSError, if `path` is a directory, or below a file, or if this process has claimed it
+    and another one has written it since.
     """
     path = Path(path)
     check_above(path)
@@ -67,7 +72,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
     try:
         yield beside
         sync_file(beside)
-        beside.replace(path)
+        _rename_to_free(beside, path) if path.absolute() in _claimed else beside.replace(path)
+        _claimed.discard(path.absolute())
     except BaseException as error:
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
@@ -75,6 +81,50 @@ def replacing(path: str | Path) -> Iterator[Path]:
             error.filename = str(path)
         raise
     sync_folder(path.parent)
+
+
+def claim(path: str | Path, overwrite: bool = False) -> None:
+    """Call this when a command begins that will write the file `path`. Without `overwrite`, the next `replacing` or
+    `write_file` of `path` in this process fails if another process has written the file in the meantime.
+
+    Raises WrongPlace if there is a file and `overwrite` is false, or if `path` is a directory or below a file.
+    """
+    path = Path(path)
+    check_above(path)
+    if path.is_dir():
+        raise WrongPlace(errno.EISDIR, f"{path} is a directory; give the name of a file")
+    if path.is_file() and not overwrite:
+        raise WrongPlace(errno.EEXIST, f"{path} already exists; replace it with --overwrite, or choose another name")
+    place = (path.resolve() if path.is_symlink() else path).absolute()
+    _claimed.discard(place) if overwrite else _claimed.add(place)
+
+
+def _rename_to_free(new: Path, path: Path) -> None:
+    """Rename a file in one operation that fails if `path` exists. Where the system or the file system has none, a hard link
+    is made instead; where there are no links either (FAT on macOS, for example), the check comes just before the rename."""
+    try:
+        if sys.platform == "win32":
+            new.rename(path)
+        elif not _renamed_with(new, path, 4 if sys.platform == "darwin" else 1):  # RENAME_EXCL, RENAME_NOREPLACE
+            _link(new, path)
+    except FileExistsError:
+        raise WrongPlace(
+            errno.EEXIST,
+            f"another process has written {path} in the meantime, and it is kept; choose another name, or move that file "
+            "and try again",
+        ) from None
+
+
+def _link(new: Path, path: Path) -> None:
+    try:
+        path.hardlink_to(new)
+        new.unlink()
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        if path.exists():
+            raise FileExistsError from None
+        new.rename(path)
 
 
 @contextlib.contextmanager
@@ -357,15 +407,21 @@ def _real(path: str | Path) -> Path:
 
 def _exchange(one: Path, other: Path) -> bool:
     """Exchange the names of two folders in one operation. Returns False if the system or the file system can't."""
+    return _renamed_with(one, other, 2)  # RENAME_EXCHANGE, RENAME_SWAP
+
+
+def _renamed_with(one: Path, other: Path, flag: int) -> bool:
+    """Rename with a flag of Linux's renameat2 or macOS's renamex_np. Returns False if the system or the file system has no
+    such operation."""
     import ctypes
 
     if sys.platform not in ("linux", "darwin"):
         return False
     library, names = ctypes.CDLL(None, use_errno=True), (os.fsencode(one), os.fsencode(other))
     if hasattr(library, "renameat2"):
-        failed = library.renameat2(-100, names[0], -100, names[1], 2)  # AT_FDCWD twice, RENAME_EXCHANGE
+        failed = library.renameat2(-100, names[0], -100, names[1], flag)  # AT_FDCWD twice
     elif hasattr(library, "renamex_np"):  # macOS
-        failed = library.renamex_np(*names, 2)  # RENAME_SWAP
+        failed = library.renamex_np(*names, flag)
     else:
         return False
     number = ctypes.get_errno()

@@ -185,7 +185,7 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["convert", str(file), str(folder)]) == 0
     assert main(["generate", str(folder), *arguments]) == 0 and said in capsys.readouterr().out
     assert main(["convert", str(run), str(file), "--to", "gguf"]) == 2
-    assert "already exists; choose another target, or replace it with --overwrite" in capsys.readouterr().err
+    assert "already exists; replace it with --overwrite, or choose another name" in capsys.readouterr().err
     assert main(["convert", str(run), str(tmp_path / "x"), "--to", "gguf"]) == 2
     assert "writes one file, NAME.gguf" in capsys.readouterr().err
     assert main(["convert", str(run), str(tmp_path / "x"), "--type", "q8_0"]) == 2

@@ -108,6 +108,8 @@ def _check(run: str | None, chosen: dict[str, object], out: Path | None, json: b
     if (run is not None or given) and not str(chosen["--text"] or "").strip():
         option = "--run" if run is not None else given[0]
         raise ValueError(f"{option} needs the text whose numbers are shown; give it as --text TEXT")
+    from ...core.atomic import claim
+
     if out is None:
         return
     if json:
@@ -116,6 +118,7 @@ def _check(run: str | None, chosen: dict[str, object], out: Path | None, json: b
         raise ValueError(f"--out is a file that ends in .html, not {out}")
     if not out.parent.is_dir():
         raise ValueError(f"there is no folder {out.parent} for {out.name}; create it first")
+    claim(out, overwrite=out.exists())
 
 
 def _list(json: bool) -> None:

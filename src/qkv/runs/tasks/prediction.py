@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ...core import several
-from ...core.atomic import make_folder, write_file
+from ...core.atomic import claim, make_folder, write_file
 from ...data.batching.settings import Batching
 from ...data.source import Source
 from ...data.tokenizers.tokenizer import Tokenizer
@@ -90,9 +90,8 @@ class Prediction:
         folder = several.path(folder, "the folder")
         make_folder(folder)
         contents = {folder / f"{self.name}{suffix}": content for suffix, content in self.draw().items()}
-        existing = next((path for path in contents if path.exists()), None)
-        if existing is not None and not overwrite:
-            raise ValueError(f"{existing} already exists; replace it with --overwrite, or choose another --out")
+        for path in contents:
+            claim(path, overwrite)
         for path, content in contents.items():
             write_file(path, content)
         return list(contents)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ....core.atomic import check_above, write_file
+from ....core.atomic import claim, write_file
 from ....core.json_files import dumps
 from ....core.spec import brief
 from ....data.files.records import FORMATS
@@ -35,12 +35,8 @@ def check_output(path: Path, inputs: Iterable[Path], overwrite: bool, more: Sequ
         raise ValueError(f"--out is a file that ends in {', '.join((*FORMATS, *more))}, not {brief(path)}")
     if any(path.exists() and one.exists() and path.samefile(one) for one in inputs):
         raise ValueError(f"{path} is the input, which is never written over; give --out another name")
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; give --out the name of a file")
-    check_above(path)
     check_own(path)
-    if path.exists() and not overwrite:
-        raise ValueError(f"{path} already exists; replace it with --overwrite, or choose another name")
+    claim(path, overwrite)
     if not path.parent.is_dir():
         raise ValueError(f"there is no folder {path.parent}; create it first")
 
