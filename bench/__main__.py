@@ -28,8 +28,8 @@
     python -m bench render                   only write the pages and figures again from what is kept
 
 What is measured for one table goes to bench/results/TABLE-DATE.json. With --only it goes into the newest file of the
-table, in the place of what was measured of these cases before, where machine and versions are the same. Until all
-cases are measured, results are kept in TABLE-DATE.json.part; `python -m bench TABLE --resume` continues such a run.
+table, in the place of what was measured of these cases before, if machine and versions are the same. Until all cases
+are measured, results are kept in TABLE-DATE.json.part; `python -m bench TABLE --resume` continues such a run.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def folder(name: str) -> Path:
 
 
 def missing(name: str) -> str:
-    """Why a corpus can't be used, as a sentence; empty where it is there."""
+    """Why a corpus can't be used, as a sentence; empty if it is there."""
     place = folder(name)
     return "" if place.is_dir() else f"{place} is missing: set {VARIABLE} to a folder that holds {name}"
 

@@ -166,7 +166,7 @@ class Command:
 
 
 class Ring:
-    """The contenders' processes, kept from case to case where cases allow it."""
+    """The contenders' processes, kept from case to case if cases allow it."""
 
     def __init__(self, threads: int) -> None:
         self.threads, self.workers = threads, dict[str, Worker]()

@@ -85,7 +85,7 @@ def _environment() -> dict[str, str]:
 
 
 def directory(tiny: bool = False) -> Path:
-    """The directory of the Hub of a GPT-2 with random weights; it is made where it isn't there yet."""
+    """The directory of the Hub of a GPT-2 with random weights; it is made if it isn't there yet."""
     folder = FOLDER / ("gpt2-tiny" if tiny else "gpt2-124m")
     if not (folder / "config.json").exists():
         from qkv.io.directories.build import build

@@ -83,7 +83,7 @@ class Bench:
 
 
 def means(given: list[Any]) -> dict[str, float]:
-    """What calls gave, on average; nothing where they give no values."""
+    """What calls gave, on average; nothing if they give no values."""
     values = [one for one in given if isinstance(one, dict)]
     return {name: sum(one[name] for one in values) / len(values) for name in values[0]} if values else {}
 

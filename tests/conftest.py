@@ -72,7 +72,7 @@ def trained_lm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def heeds_hangup() -> Iterator[None]:
-    """SIGHUP is not ignored, as it is where the tests are started by nohup."""
+    """SIGHUP is not ignored, as it is if the tests are started by nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)

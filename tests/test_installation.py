@@ -1,4 +1,4 @@
-"""`make` installs PyTorch's CPU wheel where it finds no GPU, and says so."""
+"""`make` installs PyTorch's CPU wheel if it finds no GPU, and says so."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def place(model: str) -> Path:
 
 
 def directory(model: str) -> Path:
-    """Where the model lies; it is made where it does not yet."""
+    """Where the model lies; it is made if it isn't there yet."""
     folder = place(model)
     if not (folder / "config.json").exists():
         from qkv.io.directories.build import build

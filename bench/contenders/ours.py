@@ -153,7 +153,7 @@ def patterns(tokens: int, window: int) -> dict[str, Pattern]:
 
 
 def needed(pattern: Pattern, tokens: int) -> float:
-    """The share of 64 × 64 blocks that have an allowed pair, after regrouping where a rule has gaps."""
+    """The share of 64 × 64 blocks that have an allowed pair, after regrouping if a rule has gaps."""
     plans = consecutive(pattern, tokens, tokens, 0, 0)
     return 1.0 if plans is None else share((plans,), tokens, tokens)
 

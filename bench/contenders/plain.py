@@ -18,7 +18,7 @@ def facts(model: nn.Module) -> dict[str, Any]:
 class PlainStep:
     """One training step as a PyTorch loop has it: forward, backward, clip by norm, fused AdamW. Subclasses give a loss.
 
-    `run` is the model, behind torch.compile where that is asked for.
+    `run` is the model, behind torch.compile if that is asked for.
     """
 
     def __init__(self, model: nn.Module, precision: str, compiled: bool = False) -> None:

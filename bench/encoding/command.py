@@ -97,7 +97,7 @@ def main(words: list[str]) -> int:
 
 
 def directory(name: str, tiny: bool) -> Path:
-    """The directory of the Hub of a model with random weights; it is made where it isn't there yet."""
+    """The directory of the Hub of a model with random weights; it is made if it isn't there yet."""
     place = FOLDER / "encoding" / (name.lower().replace("/", "-") + ("-tiny" if tiny else ""))
     if not (place / "config.json").exists():
         from qkv.io.directories.build import build
@@ -109,7 +109,7 @@ def directory(name: str, tiny: bool) -> Path:
 
 
 def prepared(library: str, source: Path, precision: str) -> Path:
-    """The model as a library reads it; it is converted where it isn't there yet."""
+    """The model as a library reads it; it is converted if it isn't there yet."""
     if library in (OURS, "Hugging Face"):
         return source
     kind = "int8" if precision == "int8" else "fp32"

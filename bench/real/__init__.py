@@ -1,7 +1,7 @@
 """Training on real data: what the recipes reach on published data sets, beside baselines, one YAML file a figure.
 
 title:     the line in the table
-data:      the folder of ../shared/data (or of --data) that it needs; left out, with a word, where it is not there
+data:      the folder of ../shared/data (or of --data) that it needs; left out, with a word, if it is not there
 threads:   what it computes with (default: 1)
 prepare:   a shell command that turns odd archives into files that our sources read (optional)
 steps:     shell commands, in order; {data} is the folder, {all} that of all data, {out} a scratch folder for runs
@@ -246,7 +246,7 @@ def _how(one: Found) -> str:
 
 
 def _documented(one: Found) -> list[str]:
-    """When and how the documented command alone was measured; nothing where it was not."""
+    """When and how the documented command alone was measured; nothing if it was not."""
     if not (how := one.documented_how):
         return []
     entry = Entry(**one.entry)

@@ -1,4 +1,4 @@
-"""The plot of docs/results.md: each data set's first figure beside its baselines, where it is a score of 0 to 100."""
+"""The plot of docs/results.md: each data set's first figure beside its baselines, if it is a score of 0 to 100."""
 
 from __future__ import annotations
 

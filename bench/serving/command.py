@@ -96,7 +96,7 @@ def main(words: list[str]) -> int:
 
 
 def prepared(library: str, python: str, precision: str, model: str) -> Path:
-    """The model as a library reads it; it is converted where it isn't there yet."""
+    """The model as a library reads it; it is converted if it isn't there yet."""
     source = directory() if model == "gpt2" else loading.directory("llama, 1.1 B")
     folder = FOLDER / "serving"
     own = "" if model == "gpt2" else f"{model}-"

@@ -37,7 +37,7 @@ def share(record: Record) -> tuple[float, str]:
 
 
 def _over_fused(records: list[Record], backward: bool) -> str:
-    """How much faster `auto` is in bf16 than PyTorch's fused function, at the length where that is least."""
+    """How much faster `auto` is in bf16 than PyTorch's fused function, at the length with the smallest advantage."""
     chosen = [
         record
         for record in records

@@ -65,7 +65,7 @@ def memory(record: Record, name: str) -> float:
 
 
 def _verdicts(result: Result) -> list[str]:
-    """What a token of the longest takes by what one of the shortest does: 1 where growth is linear."""
+    """What a token of the longest takes by what one of the shortest does: 1 if growth is linear."""
     lines = []
     for name, backward, points in _curves(result, None, Record.median):
         (first, before), (last, after) = points[0], points[-1]

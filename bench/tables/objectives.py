@@ -56,7 +56,7 @@ def _row(record: Record) -> list[str]:
 
 
 def _cost(record: Record, way: str) -> float:
-    """Per cent that a step takes longer where its batch has to be made."""
+    """Per cent that a step takes longer if its batch has to be made."""
     return 100 * (median(record.ratios(way, READY)) - 1)
 
 

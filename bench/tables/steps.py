@@ -105,7 +105,7 @@ def advantage(result: Result, **key: Any) -> tuple[float, str] | None:
 
 
 def advantage_line(result: Result, what: str, target: float, **key: Any) -> list[str]:
-    """That advantage against a target; nothing where it was not measured."""
+    """That advantage against a target; nothing if it was not measured."""
     found = advantage(result, **key)
     if found is None:
         return []

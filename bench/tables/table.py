@@ -17,8 +17,8 @@ Rows = Iterable[Iterable[str]]
 class Table:
     """`cases(quick)` says what is compared, `render(result)` writes it as Markdown; `rounds` unless asked otherwise.
 
-    `lacks` says, where it can't be measured here, why. `draw(result)` gives the figures that `render` refers to: SVG by the
-    name of its file.
+    `lacks` says, if it can't be measured here, why. `draw(result)` gives the figures that `render` refers to: SVG by
+    the name of its file.
     """
 
     name: str

@@ -61,7 +61,7 @@ def settings(shape: str, tiny: bool) -> dict[str, Any]:
 
 
 def model(shape: str, tiny: bool = False) -> Path:
-    """The directory of the Hub of a shape; it is made where it isn't there yet."""
+    """The directory of the Hub of a shape; it is made if it isn't there yet."""
     place = FOLDER / "translating" / (shape.lower() + ("-tiny" if tiny else ""))
     if not (place / "config.json").exists():
         from qkv.io.directories.build import build

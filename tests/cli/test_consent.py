@@ -109,7 +109,7 @@ def forget(kept: set[str]) -> None:
 
 
 def with_parts(folder: Path, body: str = "") -> Path:
-    """A recipe in `folder` with its own module, which leaves a file `ran` where it is imported."""
+    """A recipe in `folder` with its own module, which leaves a file `ran` if it is imported."""
     folder.mkdir(exist_ok=True)
     (folder / "outside_parts.py").write_text(f"open('ran', 'a').close()\n{body}", encoding="utf-8")
     (folder / "r.yaml").write_text(RECIPE, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""OpenMP's threads sleep where cores are shared, and a user's settings stay."""
+"""OpenMP's threads sleep if cores are shared, and a user's settings stay."""
 
 from __future__ import annotations
 

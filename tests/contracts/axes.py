@@ -197,7 +197,7 @@ def missing() -> list[str]:
 
 
 def _examples(role: type[Spec], table: Mapping[str, tuple[Spec, ...]]) -> list[Example]:
-    """Every example, a kind without one by its default value where it has one."""
+    """Every example, a kind without one by its default value if it has one."""
     found: list[Example] = []
     for kind in ours(role):
         values = table.get(kind) or _default(role.kinds[kind])
@@ -271,7 +271,7 @@ def sees_ahead(pattern: Pattern, start: int, length: int = 16) -> bool:
 
 @lru_cache(maxsize=256)
 def is_causal(pattern: Pattern, length: int = 8) -> bool:
-    """Whether no token looks at one after it, where none carries a role."""
+    """Whether no token looks at one after it, if none carries a role."""
     return not bool(pattern.mask(length).triu(1).any())
 
 

@@ -147,7 +147,7 @@ def select(axes: Mapping[str, Sequence[Example]], impossible: Impossible, streng
         return Combination(**{names[place]: values[place][number] for place, number in fixed.items()})
 
     def possible(fixed: Mapping[int, int]) -> bool:
-        """Whether some values may make sense, whatever the others are: unknown where the rule asks for another."""
+        """Whether some values may make sense, whatever the others are: unknown if the rule asks for another."""
         try:
             return impossible(build(fixed)) is None
         except AttributeError:

@@ -126,7 +126,7 @@ def backward(out: Tensor, lse: Tensor | None, leaves: list[Tensor]) -> list[Tens
 
 
 def plainly(case: Combination, dtype: torch.dtype, as_if: torch.dtype | None = None) -> tuple[list[Tensor], Tensor]:
-    """Output, log-sum-exp where asked for, and gradients in plain PyTorch, from inputs rounded to `as_if`; the mask."""
+    """Output, log-sum-exp if asked for, and gradients in plain PyTorch, from inputs rounded to `as_if`; the mask."""
     (rows, layout, kv_layout), leaves, bias = problem(case, as_if or dtype)
     if as_if is not None:
         leaves = [leaf.detach().to(dtype).requires_grad_() for leaf in leaves]

@@ -2,8 +2,8 @@
 
     python tests/hostile [--minutes 50] [--seed 0] [--only NAME ...]
 
-Each suite gets a share of the time and works through it in rounds, each in a separate process with its own seed.
-What is wrong is printed as it is found, a table at the end; the exit status is 1 where anything was. A seed gives the same
+Each suite gets a share of the time and works through it in rounds, each in a separate process with its own seed. What
+is wrong is printed as it is found, a table at the end; the exit status is 1 if anything was. A seed gives the same
 inputs each time: `python tests/hostile --suite NAME --seed SEED --count N` repeats one round.
 """
 
@@ -30,7 +30,7 @@ GROWTH = 2 << 30  # bytes of addresses by which a process that reads hostile fil
 
 @dataclass
 class Tally:
-    """What came of a suite: inputs tried, those that were refused (where a suite tells), kills, and what was wrong."""
+    """What came of a suite: inputs tried, those that were refused (if a suite tells), kills, and what was wrong."""
 
     inputs: int = 0
     refused: int = 0
@@ -209,7 +209,7 @@ def rounds(name: str, seed: int, seconds: float) -> Iterator[Tally]:
 
 
 def _round(name: str, seed: int, seconds: float) -> Tally:
-    """One round in a separate process, which is ended where it hangs."""
+    """One round in a separate process, which is ended if it hangs."""
     command = [sys.executable, str(HERE), "--suite", name, "--seed", str(seed), "--count", str(SUITES[name].count)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "TOKENIZERS_PARALLELISM": "false"}
     began, repeat = time.monotonic(), " ".join(command[1:])

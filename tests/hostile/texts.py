@@ -1,7 +1,7 @@
 """Hostile and broken text files: tables, JSON lines, running text, series, plain and packed.
 
-`mutants(seed, n)` gives them by name, `check` says what is wrong with how one is met: None, or a sentence. A file is to be
-read, or refused by one sentence that names it; where what is damaged may be left out, the rest is to be read.
+`mutants(seed, n)` gives them by name, `check` says what is wrong with how one is met: None, or a sentence. A file is to
+be read, or refused by one sentence that names it; if what is damaged may be left out, the rest is to be read.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Last(Right):
 
 
 class Zero(Right):
-    """0 where nothing was measured."""
+    """0 if nothing was measured."""
 
     def value(self) -> float:
         return super().value() if self.right else 0.0

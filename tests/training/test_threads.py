@@ -27,7 +27,7 @@ class Machine:
         self.now, self.work, self.cores, self.busy, self.threads, self.passes = 0.0, work, cores, 0.0, cores, 0
 
     def seconds(self, n: int) -> float:
-        """Work divided among threads; where more threads than free cores compute, all wait for the slowest."""
+        """Work divided among threads; if more threads than free cores compute, all wait for the slowest."""
         crowded = n > self.cores - self.busy
         return self.work / n * (4.0 if crowded else 1.0)
 

@@ -1,7 +1,7 @@
 """`--import` and `--yes`: ask once before a recipe or a run imports code from outside qkv, and remember the answer.
 
-An answer is for one recipe or run and for the code as it is: of every module the answer keeps a checksum over its file, the
-packages around it and where they are. Where that differs, the question comes again.
+An answer is for one recipe or run and for the code as it is: of every module the answer keeps a checksum over its file,
+the packages around it and where they are. If that differs, the question comes again.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _described(name: str) -> str:
 
 
 def _read_answers() -> Answers:
-    """The answers so far; none, with a warning, where the file is unreadable."""
+    """The answers so far; none, with a warning, if the file is unreadable."""
     path = _file()
     try:
         answers = json.loads(path.read_text(encoding="utf-8"))

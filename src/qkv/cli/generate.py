@@ -183,7 +183,7 @@ def generation_settings(context: typer.Context, assignments: list[str] | None) -
 def _speculating(settings: Generation, run: Run, draft: Run | None, chosen: bool) -> Generation:
     """The settings with the draft run, which takes the place of a way to speculate that the command line did not choose.
 
-    Raises ValueError for a draft with another tokenizer, and where draft and settings contradict each other.
+    Raises ValueError for a draft with another tokenizer, and if draft and settings contradict each other.
     """
     from ..generation.speculation import DraftModel, check_draft
     from ..runs.inference.drafts import with_draft
@@ -230,7 +230,7 @@ def _print(text: str, outputs: list[Output], scores: bool, json: bool) -> None:
 
 
 def _columns(outputs: list[Output], scores: bool) -> dict[str, Any]:
-    """The outputs for a text in columns: `output`, `output_2` …, with `score` … where they are asked for."""
+    """The outputs for a text in columns: `output`, `output_2` …, with `score` … if they are asked for."""
     columns: dict[str, Any] = {}
     for number, output in enumerate(outputs, 1):
         end = "" if number == 1 else f"_{number}"

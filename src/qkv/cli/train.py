@@ -209,7 +209,7 @@ def _say_threads(record: Mapping[str, Any]) -> None:
 
 
 def _folder(recipe: str, loaded: Recipe) -> Path:
-    """The directory of a run by default: its own where it continues, else one in `runs`."""
+    """The directory of a run by default: its own if it continues, else one in `runs`."""
     from ..io.directories.layout import RECIPE
     from ..runs.recipes.packaged import packaged
 

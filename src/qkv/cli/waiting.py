@@ -38,7 +38,7 @@ def _is_shared() -> bool:
 
 
 def _running() -> int:
-    """Tasks that run or wait for a core, in the whole system; 1, this process, where the system does not say."""
+    """Tasks that run or wait for a core, in the whole system; 1, this process, if the system does not say."""
     try:
         return int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[0])
     except (OSError, ValueError, IndexError):

@@ -146,7 +146,7 @@ def check_above(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it, where they are missing. Raises WrongPlace if one of them is a file."""
+    """Make a folder, and those above it, if they are missing. Raises WrongPlace if one of them is a file."""
     check_above(path / "anything")
     path.mkdir(parents=True, exist_ok=True)
 

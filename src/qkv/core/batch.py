@@ -42,7 +42,7 @@ class Batch:
     counts:   how many labels each named loss term will count (`LabelCounts`); known here, before the forward pass.
     tokens:   real tokens (source and target) in the batch; `slots` counts padding too.
     position: JSON-able; a stream opened with it continues with the batch after this one.
-    texts:    the examples behind the rows, where evaluation needs them.
+    texts:    the examples behind the rows, if evaluation needs them.
     targets:  what an objective wants besides, by name: whether two sentences follow one another, the boxes in a picture.
     idle:     the batch had too few rows for all ranks, and this rank has none of them. It computes another rank's rows
               to take part in the communication of the step, and its loss is multiplied by 0.
@@ -87,10 +87,10 @@ class Term:
     """One named part of a loss: its sum over what it counts, how many that is, and its weight in the whole.
 
     The loss of an optimizer step is Σ_terms weight · Σ_micro-batches,ranks sum ÷ Σ_micro-batches,ranks count, so
-    accumulation, packing and ranks weigh every token alike. `value` is what to report where that differs from what is
-    minimized (the plain log-likelihood under label smoothing). `over` names the term by whose count this one is divided,
-    itself by default: one that is no sum over items, but taken over a batch as a whole, is multiplied by that term's
-    count there, and so weighs in each batch as much as the other.
+    accumulation, packing and ranks weigh every token alike. `value` is what to report if that differs from what is
+    minimized (the plain log-likelihood under label smoothing). `over` names the term by whose count this one is
+    divided, itself by default: one that is no sum over items, but taken over a batch as a whole, is multiplied by that
+    term's count there, and so weighs in each batch as much as the other.
     """
 
     sum: Tensor

@@ -16,7 +16,7 @@ _SIGNALS = [
 class Interrupt:
     """Within the block, the first signal only sets `requested`; a second Ctrl-C raises KeyboardInterrupt at once.
 
-    SIGHUP comes when the terminal is closed; where it is ignored, as under `nohup`, it stays so. Python delivers signals
+    SIGHUP comes when the terminal is closed; if it is ignored, as under `nohup`, it stays so. Python delivers signals
     to its main thread only; in another thread this does nothing.
     """
 

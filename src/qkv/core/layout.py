@@ -58,7 +58,7 @@ class View(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Positions, segments and roles of (B, T) tokens. B may be 1 where every row has the same.
+    """Positions, segments and roles of (B, T) tokens. B may be 1 if every row has the same.
 
     Tensors, on the model's device:
         positions: (B, T, A) int64, one number per axis (text has one axis, images two); −1 marks padding.
@@ -123,7 +123,7 @@ class Layout:
 
     @classmethod
     def from_mask(cls, mask: Bool[Tensor, "B T"]) -> Layout:
-        """From an attention mask, True (or 1) where a token is real. Reads the mask once on the host.
+        """From an attention mask, True (or 1) if a token is real. Reads the mask once on the host.
 
         Under `torch.export` there is nothing to read: the layout serves any mask, and none of its facts are known.
         """
@@ -180,7 +180,7 @@ class Layout:
 
     @property
     def valid(self) -> Bool[Tensor, "B T"]:
-        """True where a token is real."""
+        """True if a token is real."""
         return self.positions[..., 0] >= 0
 
     @property

@@ -109,8 +109,9 @@ _current = BatchSplit()
 
 
 def current() -> Ranks:
-    """The ranks over which statistics of the current batch are summed. A loss over a whole batch, such as the balance of
-    experts, uses them. Where ranks have the same rows or tokens, sums count these several times, and ratios are right."""
+    """The ranks over which statistics of the current batch are summed. A loss over a whole batch, such as the balance
+    of experts, uses them. If ranks have the same rows or tokens, sums count these several times, and ratios are
+    right."""
     return _current.peers
 
 

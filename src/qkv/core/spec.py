@@ -177,7 +177,7 @@ class Spec(BaseModel):
         has the rest of the path: `"*.blocks.*.attention.n_kv_heads"` is of encoder and decoder both.
 
         `spec.replace({"decoder.position": ALiBi(), "decoder.blocks.*.attention.n_kv_heads": 4})`. All changes are made
-        before the result is validated. Raises ValueError that says what exists where a path leaves the tree.
+        before the result is validated. Raises ValueError that says what exists if a path leaves the tree.
         """
         split = {tuple(path.split(".")): value for path, value in {**(changes or {}), **fields}.items()}
         try:

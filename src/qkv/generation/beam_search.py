@@ -41,7 +41,7 @@ def beam_search(model: DecodingModel, prompts: Prompts, rules: SearchOptions) ->
 class _Beams:
     """The running beams: row b · each + j is beam j of the b-th active prompt.
 
-    At first a prompt has one, as all of its beams would be equal; or n where a vocabulary is too small to choose from.
+    At first a prompt has one, as all of its beams would be equal; or n if a vocabulary is too small to choose from.
 
     Beams are paths in a tree. A step appends its nodes (parent row, token, log p) to `steps` and copies nothing; the
     tokens of a hypothesis are collected from its last node when it is finished.
@@ -94,7 +94,7 @@ class _Beams:
     def _continuations(self) -> tuple[Tensor | None, tuple[Tensor, Tensor]]:
         """The log-probabilities, unless nobody needs them, and the best continuations.
 
-        Where all that a processor does is to forbid the end, the normalizers do: log p = logit − log Σ eˣ.
+        If all that a processor does is to forbid the end, the normalizers do: log p = logit − log Σ eˣ.
         """
         forbidden = self._forbidden()
         vocab = self.logits.shape[-1]

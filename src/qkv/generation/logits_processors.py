@@ -21,7 +21,7 @@ from .settings import Generation
 
 
 class Processor(Protocol):
-    """`ids` holds the prompt and the tokens chosen so far, −1 where a row is padded.
+    """`ids` holds the prompt and the tokens chosen so far, −1 if a row is padded.
 
     A processor that does not look at `ids` may have the attribute `reads_ids = False`, which makes speculation faster.
     """

@@ -79,9 +79,9 @@ def payoff(
 ) -> Payoff:
     """Of a run that takes `run` seconds uncompiled, by a model of so many layers, with `gated` feed-forward or without.
 
-    saved = run · (1 − 1/gain). Batches of many shapes gain nothing: the code that serves them all is as slow as PyTorch's
-    own, or slower, and takes several times as long to make. Neither does fp32 where oneDNN multiplies faster than MKL,
-    which compiled code calls.
+    saved = run · (1 − 1/gain). Batches of many shapes gain nothing: the code that serves them all is as slow as
+    PyTorch's own, or slower, and takes several times as long to make. Neither does fp32 if oneDNN multiplies faster
+    than MKL, which compiled code calls.
     """
     by_mkl = device.type == "cpu" and precision == "fp32" and onednn.is_faster()
     gain = GAIN.get(device.type, (1.0, 1.0))[gated] if one_shape and not by_mkl else 1.0

@@ -86,8 +86,8 @@ def fit(
     callbacks:       called with every record of `metrics.jsonl`.
 
     Resumed from any checkpoint, a run continues bit for bit as if it had not stopped (same machine, threads, settings).
-    Raises Diverged, a ValueError, after `max_bad_steps` and where no finite weights came of the run; ValueError for
-    settings or files that don't fit together; and OSError where the disk refuses.
+    Raises Diverged, a ValueError, after `max_bad_steps` and if the run has no finite weights to deliver; ValueError for
+    settings or files that don't fit together; and OSError if writing fails.
     """
     display = ProgressBar(
         console, training.max_steps, training.max_time, shown=ranks.rank == 0, max_epochs=training.max_epochs
@@ -266,7 +266,7 @@ class Trainer:
         return bool(ending) or self._falls_on(self.training.eval_every)
 
     def evaluate(self) -> None:
-        """Evaluate, and see whether it is the best yet. Where that fails, what was trained is saved first."""
+        """Evaluate, and see whether it is the best yet. If that fails, what was trained is saved first."""
         state, training = self.state, self.training
         self._apart = 0
         with self._saving_first():
@@ -292,7 +292,7 @@ class Trainer:
     def _saving_first(self) -> Iterator[None]:
         """Between steps: what fails inside does so after the steps taken so far are saved.
 
-        Not where other ranks have to help, which may wait elsewhere.
+        Not if other ranks have to help, which may wait elsewhere.
         """
         try:
             yield

@@ -33,7 +33,7 @@ class Chosen(NamedTuple):
 
 
 def choose(wanted: PrecisionChoice, device: torch.device, d_model: int | None) -> Chosen:
-    """`auto` is bf16 where the device computes it natively and the model is wide enough to gain by it, else fp32.
+    """`auto` is bf16 if the device computes it natively and the model is wide enough to gain by it, else fp32.
 
     The choice depends on these three alone, so it is the same every time. `d_model` None is a model of unknown width,
     which stays in fp32.
@@ -51,7 +51,7 @@ def choose(wanted: PrecisionChoice, device: torch.device, d_model: int | None) -
 
 
 def slow(precision: Precision, device: torch.device) -> str | None:
-    """One sentence where a device has no instructions for a precision and computes it by detours, else None."""
+    """One sentence if a device has no instructions for a precision and computes it by detours, else None."""
     if precision == "fp16" and device.type == "cpu":
         return "fp16 is slower than fp32 on a CPU and needs its loss scaled; bf16 or fp32 is the better choice there"
     if precision == "bf16" and device.type in ("cpu", "cuda") and bf16_instructions(device) is None:
@@ -80,7 +80,7 @@ class LossScale(torch.amp.GradScaler):
 class MixedPrecision:
     """Autocast, and for fp16 the loss scale that keeps small gradients above fp16's least number.
 
-    Raises ValueError if the device lacks the precision, or where the weights are not the fp32 masters that it needs.
+    Raises ValueError if the device lacks the precision, or if the weights are not the fp32 masters that it needs.
     """
 
     def __init__(self, wanted: PrecisionChoice, model: nn.Module, device: torch.device) -> None:
@@ -168,7 +168,7 @@ def bf16_instructions(device: torch.device) -> str | None:
 
 
 def cpu_features() -> set[str]:
-    """The names of what a CPU can do: PyTorch's own look at it, where this version has one, and the Linux kernel's."""
+    """The names of what a CPU can do: PyTorch's own look at it, if this version has one, and the Linux kernel's."""
     asked: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     named = {name for name, value in asked.items() if value is True}
     try:

@@ -22,8 +22,8 @@ Smoothing = Annotated[float, Field(ge=0.0, lt=1.0)]
 class Objective(Spec, role="objective"):
     """`objective(model, batch)` gives the terms whose weighted sum an optimizer step minimizes.
 
-    A term of any name may count `batch.counts[name]` items: the batch's labels, where the task counts nothing of that name.
-    What is divided by another number says it in `counts`.
+    A term of any name may count `batch.counts[name]` items, or the batch's labels if the task counts nothing of that
+    name. What is divided by another number says it in `counts`.
 
     `predicts_next`: labels are tokens that come after what the decoder may see.
     """
@@ -58,9 +58,9 @@ class LabelObjective(Objective):
     With smoothing ε over V words a label y costs −(1 − ε) log p(y) − ε/V Σ_v log p(v) (Szegedy et al. 2016; the
     Transformer paper uses ε = 0.1). The term's `value` is the plain negative log-likelihood, in nats.
 
-    `z_loss` ζ adds ζ · log² Z in training, Z = Σ_v exp(logit_v), which keeps logits from drifting (Chowdhery et al. 2022:
-    1e-4). It is part of the term `loss`; the term `z` reports the mean of log² Z, where no smoothing stands in between.
-    Beside these stand the terms that layers add in training, such as the balance of experts.
+    `z_loss` ζ adds ζ · log² Z in training, Z = Σ_v exp(logit_v), which keeps logits from drifting (Chowdhery et al.
+    2022: 1e-4). It is part of the term `loss`; the term `z` reports the mean of log² Z, without smoothing. Beside these
+    stand the terms that layers add in training, such as the balance of experts.
     """
 
     label_smoothing: Smoothing = 0.0

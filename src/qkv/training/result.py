@@ -28,7 +28,7 @@ class TrainingResult:
 
     ending:     why it stopped; `interrupted` is the one that waits to be resumed.
     state:      steps, tokens, seconds, the last and the best evaluation, and the counts of steps without update.
-    metrics:    the evaluation of the weights delivered; empty where nothing was evaluated.
+    metrics:    the evaluation of the weights delivered; empty if nothing was evaluated.
     checkpoint: the newest checkpoint, None if none was saved.
     weights:    the delivered weights' file; `source` says which they are.
     """

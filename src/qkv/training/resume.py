@@ -53,7 +53,7 @@ def restore(
 ) -> tuple[TrainingState, dict[str, Any]]:
     """Load a checkpoint: tensors into model, optimizer and average; returns the run's state and the whole snapshot.
 
-    Raises Damaged where the files are broken, ValueError where the optimizer's settings do not fit its state.
+    Raises Damaged if the files are broken, ValueError if the optimizer's settings do not fit its state.
     """
     checkpoint.check(path, stepper.ranks)
     saved = checkpoint.load_state(path)
@@ -134,7 +134,7 @@ def newest_sound(
 
 
 def forget_lost_best(store: Checkpoints, state: TrainingState, newest: Path, say: Say) -> None:
-    """Forget the best evaluation where its checkpoint is gone or damaged."""
+    """Forget the best evaluation if its checkpoint is gone or damaged."""
     best = store.best()
     if not state.best.step or best == newest:
         return

@@ -68,7 +68,7 @@ Every = Annotated[int | Literal["epoch"] | None, BeforeValidator(read_every)]
 class Training(Spec):
     """How a run goes. Steps are optimizer steps; each takes `accumulate` batches.
 
-    precision:   what a step computes in, "fp32", "bf16" or "fp16"; "auto" is bf16 where that is native and gains, see
+    precision:   what a step computes in, "fp32", "bf16" or "fp16"; "auto" is bf16 if that is native and gains, see
                  `mixed_precision.choose`. Weights, their gradients and evaluations are fp32 in any case.
     max_steps, max_epochs, max_time: the run ends at the first of them (an epoch is one pass over the training data, time is
                  in seconds, or "10m"); None is no limit. With max_epochs given, max_steps is None unless it is given too.
@@ -82,10 +82,10 @@ class Training(Spec):
     patience:    stop early, after this many evaluations in a row that didn't beat the best by more than `min_delta`; None
                  never does. An evaluation equal to the best doesn't beat it.
     average:     which average of its weights the run delivers, see `average`; a number n is the last n checkpoints.
-    final:       deliver the weights of the "best" evaluation (the last, where nothing was evaluated) or the "last".
-                 The mean of the last checkpoints is taken as it is.
+    final:       deliver the weights of the "best" evaluation (the last, if nothing was evaluated) or the "last". The
+                 mean of the last checkpoints is taken as it is.
     max_bad_steps: stop after this many steps in a row that made no update.
-    compile:     run the model through torch.compile. "auto" does where a run is long enough to gain by it; it is decided
+    compile:     run the model through torch.compile. "auto" does if a run is long enough to gain by it; it is decided
                  before the run, by `qkv.training`, so `fit` alone takes "auto" for false.
     threads:     number of threads on a CPU. "auto" measures which is fastest, at the start and when the pace changes, see
                  `threads`; OMP_NUM_THREADS overrules it.

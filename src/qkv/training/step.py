@@ -34,7 +34,7 @@ class StepResult:
                the number of real tokens in the batches. With several ranks it is a tensor.
     loss:      the minimized loss, per item; `values` are the reported values of the terms.
     grad_norm: before clipping.
-    bad:       1.0 where loss or gradients were NaN or infinite and no update was made.
+    bad:       1.0 if loss or gradients were NaN or infinite and no update was made.
     """
 
     counted: tuple[int, int] | Tensor

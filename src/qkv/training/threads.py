@@ -100,7 +100,7 @@ def candidates(cores: int) -> list[int]:
 class ThreadTuner:
     """Sets the number of threads of PyTorch for one training.
 
-    Call `choose` where `due`, and `watch` after each step.
+    Call `choose` if `due`, and `watch` after each step.
     """
 
     def __init__(

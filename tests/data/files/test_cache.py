@@ -78,7 +78,7 @@ def test_nothing_is_left_of_a_file_that_breaks_off(path: Path, monkeypatch: pyte
 
 
 def fallback(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that is taken where the chosen one can't be made."""
+    """The folder that is taken if the chosen one can't be made."""
     (path.parent / "file").touch()
     (path.parent / "tmp").mkdir()
     monkeypatch.setenv("QKV_CACHE", str(path.parent / "file" / "cache"))

@@ -1,4 +1,4 @@
-"""Files that are read into memory whole are refused before they are read where they would not fit."""
+"""Files that are read into memory whole are refused before they are read if they would not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What augmentation does to pictures, held to what its papers say, and to Pillow where that has the same change."""
+"""What augmentation does to pictures, held to what its papers say, and to Pillow if that has the same change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows with labels from files of every layout, and what is said where a row or a file is no such thing."""
+"""Rows with labels from files of every layout, and what is said if a row or a file is no such thing."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_a_source_has_one_target() -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**32), st.data())
 def test_items_that_english_says_alike_are_rendered_alike(seed: int, data: st.DataObject) -> None:
-    """Two forms of one domain, on the same item: where the whole source is equal, so is the target."""
+    """Two forms of one domain, on the same item: if the whole source is equal, so is the target."""
     voice = data.draw(st.sampled_from(_voices(MANY)))
     forms = data.draw(st.sampled_from(voice.domains))
     first, second = data.draw(st.sampled_from(forms)), data.draw(st.sampled_from(forms))

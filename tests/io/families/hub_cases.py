@@ -33,12 +33,12 @@ class Case:
 
     does:    "continue" (a decoder), "read" (an encoder) or "translate" (both).
     outputs: which output of theirs is the head's; "" for a class without one, whose last hidden states are compared.
-    labels:  of tokens, where not the vocabulary.
+    labels:  of tokens, if not the vocabulary.
     types:   whether it reads segments.
     places:  what their `forward` makes of padding: "given" (it takes position_ids), "relative" (nothing depends on where
              a row begins) or "counted" (padding on the left moves positions, so only the right is compared).
     attention: which of their implementations is the model.
-    lengths: of the rows, where they have to be longer for a pattern to show.
+    lengths: of the rows, if they have to be longer for a pattern to show.
     chosen:  whether some tokens see all and are seen by all (Longformer).
     """
 

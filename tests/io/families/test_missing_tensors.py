@@ -1,4 +1,5 @@
-"""Tensors that a file lacks or that nothing reads: told as transformers tells them, or refused where it is another model."""
+"""Tensors that a file lacks or that nothing reads: told as transformers tells them, or refused if it is another
+model."""
 
 from __future__ import annotations
 

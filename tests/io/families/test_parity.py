@@ -169,7 +169,7 @@ def test_generation_token_for_token(name: str, beams: int) -> None:
 
 
 def ended(rows: Tensor) -> Tensor:
-    """Padding after the end: where it is token 0, their beam search repeats the end instead."""
+    """Padding after the end: if it is token 0, their beam search repeats the end instead."""
     over = (rows == EOS).cumsum(1) - (rows == EOS).long() > 0
     return rows.masked_fill(over, PAD)
 

@@ -213,7 +213,7 @@ WHOLE = sorted(
 @settings(max_examples=300)
 @given(st.sampled_from(WHOLE), st.sampled_from([0, -1, -4, True, 2.5, -1.0, float("nan")]))
 def test_no_size_of_nothing_crashes(about: tuple[str, str, str], given_size: float) -> None:
-    """What is below 1, or not whole, is refused in a sentence; where 0 is a number of things, it builds."""
+    """What is below 1, or not whole, is refused in a sentence; if 0 is a number of things, it builds."""
     name, size, annotation = about
     small = {"d_model": 32, "n_heads": 4, "n_kv_heads": 2, "d_head": 8, "n_layers": 2, "vocab_size": 40}
     known = inspect.signature(PRESETS[name][0]).parameters

@@ -205,7 +205,7 @@ def test_positions_for_images_of_another_size(name: str, size: tuple[int, int]) 
 
 
 def losses(both: Pair, pixels: Tensor) -> tuple[Tensor, Tensor]:
-    """Ours and theirs: the class's own where it has one, else what its outputs are to numbers that are given."""
+    """Ours and theirs: the class's own if it has one, else what its outputs are to numbers that are given."""
     cls = both.case.cls
     if "ImageClassification" in cls:
         labels = torch.tensor([[1, 0], [0, 1]])
@@ -248,7 +248,7 @@ def test_the_loss_and_the_gradient_of_every_parameter(name: str, tmp_path: Path)
 
 
 def published(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Under the names of published files, where theirs writes others."""
+    """Under the names of published files, if theirs writes others."""
     return {name.replace("decoder_encoder.layer.", "decoder_layers."): tensor for name, tensor in tensors.items()}
 
 

@@ -78,8 +78,8 @@ CHOICES = (
 @pytest.mark.parametrize("settings", CHOICES, ids=range(len(CHOICES)))
 @pytest.mark.parametrize("origin", [{}, {"do_sample": True, "temperature": 0.3, "top_k": 7, "max_length": 40}])
 def test_transformers_decodes_as_we_do(settings: Generation, origin: dict[str, Any], tmp_path: Path) -> None:
-    """It samples only if `do_sample` says so, and from the 50 likeliest where `top_k` is silent; here a temperature
-    alone samples from all."""
+    """It samples only if `do_sample` says so, and from the 50 likeliest if `top_k` is silent; here a temperature alone
+    samples from all."""
     library = pytest.importorskip("transformers")
     written = write(settings.to_dict(), origin, {}, settings.samples)
     (tmp_path / "generation_config.json").write_text(json.dumps(written))

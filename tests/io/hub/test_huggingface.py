@@ -1,4 +1,4 @@
-"""Names on the Hub: which are, and what is said where the library or the repository isn't there. No network."""
+"""Names on the Hub: which are, and what is said if the library or the repository isn't there. No network."""
 
 from __future__ import annotations
 

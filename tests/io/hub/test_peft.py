@@ -1,4 +1,4 @@
-"""Adapters in PEFT's format: there and back, fused matrices too, and in PEFT itself where that is installed."""
+"""Adapters in PEFT's format: there and back, fused matrices too, and in PEFT itself if that is installed."""
 
 from __future__ import annotations
 

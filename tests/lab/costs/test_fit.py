@@ -1,4 +1,4 @@
-"""`qkv cost fit`: levers of training and decoding, and what is said where nothing fits."""
+"""`qkv cost fit`: levers of training and decoding, and what is said if nothing fits."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ CASES_OF_RECIPES = [name for name in packaged() if name not in COMPARISONS] + li
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES_OF_RECIPES)
 def test_a_process_takes_what_was_predicted_within_15_percent(case: str, data: dict[str, list[str]]) -> None:
-    """Of the whole process, for every recipe; and of its growth, where that is large."""
+    """Of the whole process, for every recipe; and of its growth, if that is large."""
     name = case.split(",")[0]
     done = trained(name, data.get(name, []) + SETTINGS.get(case, []))
     assert done.returncode == 0, done.stderr[-2000:]

@@ -38,7 +38,7 @@ def test_fewer_key_value_heads_are_means() -> None:
 
 
 def test_heads_that_are_alike_lose_nothing_by_it() -> None:
-    """Where the heads of a group are equal already, grouped queries are the same function."""
+    """If the heads of a group are equal already, grouped queries are the same function."""
     model = made()
     with torch.no_grad():
         for name, tensor in model.named_parameters():

@@ -1,4 +1,4 @@
-"""Pruned models in the Hub's format: where a family can say it, transformers computes the same."""
+"""Pruned models in the Hub's format: if a family can say it, transformers computes the same."""
 
 from __future__ import annotations
 

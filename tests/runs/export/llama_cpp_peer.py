@@ -1,7 +1,7 @@
 """Continue texts greedily in llama.cpp, for `test_llama_cpp.py`: run by a Python that has llama-cpp-python, or cyllama.
 
-Reads jobs as JSON, [{"file": …, "text": …, "new": …}], from standard input and prints for each the tokens of the text, the
-new ones, and the logits after the text (null where the peer gives none). A text may be a list of ids.
+Reads jobs as JSON, [{"file": …, "text": …, "new": …}], from standard input and prints for each the tokens of the text,
+the new ones, and the logits after the text (null if the peer gives none). A text may be a list of ids.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """llama.cpp itself: the files that are written give the same tokens for a text, the same logits and the same continuation.
 
-Runs where the environment variable LLAMA_CPP_PYTHON names a Python that has llama-cpp-python (or cyllama):
+Runs if the environment variable LLAMA_CPP_PYTHON names a Python that has llama-cpp-python (or cyllama):
 
     LLAMA_CPP_PYTHON=/path/to/venv/bin/python pytest -m slow tests/runs/export/test_llama_cpp.py
 """
@@ -54,7 +54,7 @@ def ours(model: Any, ids: list[int]) -> tuple[list[int], torch.Tensor]:
 
 
 def distance(theirs: list[float] | None, logits: torch.Tensor) -> float:
-    """The relative distance of logits; 0 where the peer gives none."""
+    """The relative distance of logits; 0 if the peer gives none."""
     return 0.0 if theirs is None else float((torch.tensor(theirs) - logits).norm() / logits.norm())
 
 

@@ -74,7 +74,7 @@ def of_hub(
     ("template", "pad"), [("", "<pad>"), ("<s> $A", "</s>"), ("<s> $A </s>", "<pad>"), ("<s> $A </s>", "</s>")]
 )
 def test_classes_by_the_last_token_that_is_no_padding(tmp_path: Path, family: str, template: str, pad: str) -> None:
-    """Beside longer texts too; where `</s>` ends a text and pads as well, theirs reads the token before it."""
+    """Beside longer texts too; if `</s>` ends a text and pads as well, theirs reads the token before it."""
     theirs, tokenizer, run = of_hub(tmp_path, f"{family}ForSequenceClassification", ("a", "b", "c"), template, pad)
     pipeline = transformers.pipeline("text-classification", model=theirs, tokenizer=tokenizer, top_k=None, device="cpu")
     for one, wanted in zip(run.predict(TEXTS), pipeline(TEXTS, batch_size=3), strict=True):

@@ -140,7 +140,7 @@ def test_answers_are_the_best_spans_of_their_scores(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("family", ["Longformer", "BigBird"])
 def test_answers_in_long_texts(tmp_path: Path, family: str) -> None:
-    """Longformer's question sees all; BigBird takes blocks where the text has enough of them."""
+    """Longformer's question sees all; BigBird takes blocks if the text has enough of them."""
     separate = 2 if family == "Longformer" else 1
     vocabulary = {word: i for i, word in enumerate(WORDS.split())}
     raw = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
@@ -188,7 +188,7 @@ def test_classes_are_those_of_the_pipeline(tmp_path: Path, problem: str | None) 
 
 
 def test_longformers_first_token_sees_all(tmp_path: Path) -> None:
-    """As `transformers` has it where nothing else is said."""
+    """As `transformers` has it if nothing else is said."""
     sizes = {**SIZES, "attention_window": [4, 4], "pad_token_id": 0, **named(("a", "b", "c"))}
     torch.manual_seed(3)
     theirs = transformers.LongformerForSequenceClassification(transformers.LongformerConfig(**sizes)).eval()

@@ -201,7 +201,7 @@ BUILT = {
 @pytest.mark.parametrize("to", [None, "qkv"])
 @pytest.mark.parametrize("name", BUILT)
 def test_a_model_built_in_python_is_saved_and_loaded(name: str, to: Any, tmp_path: Path) -> None:
-    """Whatever its stacks are for: the task is theirs, where nobody names one."""
+    """Whatever its stacks are for: the task is theirs, if nobody names one."""
     model = qkv.build(qkv.preset(name, **BUILT[name]), seed=7)
     run = load(model.save(tmp_path / "mine", to), device="cpu")
     assert run.model.spec == model.spec and run.task == Run(model, None).task

@@ -127,7 +127,7 @@ def test_a_length_in_epochs_takes_the_place_of_the_recipes_in_steps() -> None:
 
 
 def test_a_classifier_on_a_decoder_reads_the_last_token() -> None:
-    """Where nothing else is said: a decoder's first token has seen nothing but itself."""
+    """If nothing else is said: a decoder's first token has seen nothing but itself."""
 
     def pool(*settings: str) -> str:
         recipe = Recipe.load("classify", settings)

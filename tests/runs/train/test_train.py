@@ -29,7 +29,7 @@ from qkv.training.step import Stepper
 
 
 def settings_for(name: str, folder: Path) -> list[str]:
-    """What makes a packaged recipe small, and its data where it needs some."""
+    """What makes a packaged recipe small, and its data if it needs some."""
     if name in ("lm", "stdlib", "gpt", "scaling"):
         data = [f"data.path={write_text(folder)}", "data.documents=line"] if name == "lm" else ["data.packages=[json]"]
         held = [] if name == "lm" else ["data.validation=0.3", "data.test=0.3"]

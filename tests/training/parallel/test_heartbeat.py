@@ -1,4 +1,4 @@
-"""Heartbeats: a rank that hangs is named where no exception tells of it, as with NCCL."""
+"""Heartbeats: a rank that hangs is named if no exception tells of it, as with NCCL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joining the process group that the environment describes, and what is said where it can't be joined."""
+"""Joining the process group that the environment describes, and what is said if it can't be joined."""
 
 from __future__ import annotations
 

@@ -173,9 +173,9 @@ def running_rows(encoded: Encoded, tokenizer: Encoder, context: int, random: Ran
 def window_rows(encoded: Encoded, tokenizer: Encoder, context: int, random: Random | None) -> Rows:
     """Consecutive windows of `context` tokens of one stream, in which bos? + text + eos follow one another in order.
 
-    Every label is the stream's next token, or −100 where what followed is held out. With `random`, the first window
-    begins at a random place and all are full (the rest at both ends is used in other epochs), unless there is not enough
-    text for one.
+    Every label is the stream's next token, or −100 if what followed is held out. With `random`, the first window begins
+    at a random place and all are full (the rest at both ends is used in other epochs), unless there is not enough text
+    for one.
     """
     documents = framed_documents(encoded, tokenizer)
     n = len(documents.flat) - 1  # the last token has no next one

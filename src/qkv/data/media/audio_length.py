@@ -23,7 +23,7 @@ _FIRST, _LAST = 2, 4  # flags of a stream's first and last page
 
 
 class Sized(NamedTuple):
-    """A sound file whose stated length is right, and its number of samples where the file can't state it."""
+    """A sound file whose stated length is right, and its number of samples if the file can't state it."""
 
     data: bytes
     samples: int | None = None
@@ -149,7 +149,7 @@ def _sync(second: int) -> re.Pattern[bytes]:
 
 
 class _Tag(NamedTuple):
-    """What a tag states: the number of frames after it and of bytes from it on; 0 where it states none."""
+    """What a tag states: the number of frames after it and of bytes from it on; 0 if it states none."""
 
     frames: int
     size: int

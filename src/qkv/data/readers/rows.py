@@ -174,7 +174,7 @@ class RowReader:
     """Reads rows as examples.
 
     columns:     the columns of fields; without any, each column is a field of its name.
-    class_names: the names of classes by column, where rows have their numbers.
+    class_names: the names of classes by column, if rows have their numbers.
     required:    fields without which a row is skipped.
     folders:     the folders of the files that rows may name; None if the rows are the user's own.
     missing:     texts that stand for no label, unless they are the names of classes; by default `classes.MISSING`.

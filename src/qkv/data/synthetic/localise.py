@@ -26,7 +26,7 @@ class Localise(Source, kind="localise"):
     """English → each of `languages`, marked by a tag: `<de> 3 days ago` → `vor 3 Tagen`.
 
     Dates in every length, times, months and quarters, relative times, intervals, numbers, percentages, compact numbers,
-    currencies, units, names and lists of them. Where one English text has two renderings, the source names the style:
+    currencies, units, names and lists of them. If one English text has two renderings, the source names the style:
     `<de> <medium> May 5, 2026`. So a source has exactly one target.
 
     Each epoch draws `train` new pairs, balanced over languages and domains. Validation and test are phrases whose

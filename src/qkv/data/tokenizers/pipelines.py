@@ -34,7 +34,7 @@ def close_holes(raw: tokenizers.Tokenizer, controls: Iterable[str]) -> tokenizer
     """Make sure that no text becomes a control token, or a byte of byte fallback, because it is spelled like one.
 
     The library keeps control tokens in the vocabulary, where a `<s>` in the text meets them: as a word, as a piece, as
-    the product of merges. Where neither the pre-tokenizer nor a lack of merges rules that out, such names are cut before
+    the product of merges. If neither the pre-tokenizer nor a lack of merges rules that out, such names are cut before
     their last character.
     """
     between = raw.pre_tokenizer

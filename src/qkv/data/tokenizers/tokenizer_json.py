@@ -87,7 +87,7 @@ def _names_roles(roles: Any) -> bool:
 class Parts(NamedTuple):
     """A tokenizer of the `tokenizers` library, and the settings for which its file has no fields.
 
-    model_size: 1 + the largest id in the vocabulary of its model, where that is known already.
+    model_size: 1 + the largest id in the vocabulary of its model, if that is known already.
     """
 
     raw: tokenizers.Tokenizer

@@ -18,8 +18,8 @@ from ..result import Hypothesis
 class Continuation:
     """A continuation in progress. `index` is prompt · num_samples + sample, `limit` the most new tokens.
 
-    `reach` is how many tokens are worth proposing next: two more than were accepted where one was rejected, twice as many
-    where all were accepted. None has no bound yet.
+    `reach` is how many tokens are worth proposing next: two more than were accepted if one was rejected, twice as many
+    if all were accepted. None has no bound yet.
     """
 
     index: int

@@ -1,9 +1,9 @@
 """Which proposed tokens are accepted, and the token that follows them.
 
-Tokens that were not drawn (look-up, greedy drafts) are accepted where they equal the token that the search would have
+Tokens that were not drawn (look-up, greedy drafts) are accepted if they equal the token that the search would have
 chosen, with the same random number: outputs are those without speculation. Drawn tokens x ~ q are accepted with
-probability min(1, p(x) / q(x)); at the first rejection the token is drawn from max(0, p − q), normalized (Leviathan et al.
-2023, Algorithm 1). Either way every token has the distribution p.
+probability min(1, p(x) / q(x)); at the first rejection the token is drawn from max(0, p − q), normalized (Leviathan et
+al. 2023, Algorithm 1). Either way every token has the distribution p.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def load_adapter(model: Model, path: Path | str) -> Model:
 
 
 def save_merged(model: TransformerModel, path: Path | str) -> None:
-    """Write the weights with the adapter merged into them; where they are quantized, dequantized one matrix at a time."""
+    """Write the weights with the adapter merged into them; if they are quantized, dequantized one matrix at a time."""
     path = several.path(path)
     if quantized(model):
         stream_tensors(path, [Later(*one) for one in merged(model)])

@@ -27,7 +27,7 @@ class Saves:
     def save(self, path: Path | str, to: Format | None = None, *, overwrite: bool = False) -> Path:
         """Write a directory that `qkv.load` reads: `qkv.load(path).model` is this model. It has no tokenizer.
 
-        `to` and `overwrite` are as in `Run.save`; by default the format is the Hub's where a Hub family matches the model,
+        `to` and `overwrite` are as in `Run.save`; by default the format is the Hub's if a Hub family matches the model,
         else our own.
         """
         from .save import save

@@ -162,8 +162,8 @@ def _fitting(family: Family, config: Mapping[str, Any], weights: WeightFiles, fo
     family that has more, since checkpoints may hold more heads than the class they name. A pooler may be missing, names may
     lack the prefix, and a head that a configuration calls tied may have its own numbers, which then count.
 
-    Warns of tensors that the class has and the file lacks (MISSING), and of those outside the model (UNEXPECTED). Raises
-    ValueError where without the former, or with the latter, it would be another model.
+    Warns of tensors that the class has and the file lacks (MISSING), and of those outside the model (UNEXPECTED).
+    Raises ValueError if without the former, or with the latter, it would be another model.
     """
     named = _naming_config(folder, family, lambda: family.class_of(config))
     check_depth(_naming_config(folder, family, lambda: _spec(family, config, named, 0)), weights, str(folder))
@@ -296,7 +296,7 @@ def _naming_config(folder: Path, family: Family, make: Callable[[], T]) -> T:
 
 
 def _spec(family: Family, config: Mapping[str, Any], cls: str, variant: int) -> Transformer:
-    """The spec by the family's keys, or the one that qkv wrote beside them where it says the same and more."""
+    """The spec by the family's keys, or the one that qkv wrote beside them if it says the same and more."""
     spec = family.spec(config, cls, variant)
     Maybe(ObjectKind()).check(config.get("qkv"), "qkv")
     own = (config.get("qkv") or {}).get("spec")

@@ -48,9 +48,9 @@ DEFAULT_ROLES = {
 
 
 def config_of(spec: Transformer, dtype: torch.dtype, origin: Origin | None = None) -> dict[str, Any]:
-    """The Hub's `config.json` for a spec; key for key the origin's where the model is still the same.
+    """The Hub's `config.json` for a spec; key for key the origin's if the model is still the same.
 
-    What the Hub's keys can't say (how parameters began, dropout where the family has none, the head `sentence-vector`, our
+    What the Hub's keys can't say (how parameters began, dropout if the family has none, the head `sentence-vector`, our
     task) stands under "qkv". Raises ValueError if no Hub family matches the spec.
     """
     full, spec = spec, without_sentence_vector(spec)
@@ -83,8 +83,8 @@ def config_of(spec: Transformer, dtype: torch.dtype, origin: Origin | None = Non
 
 
 def _roles_outside(config: Mapping[str, Any], vocab_size: int, model_type: str) -> dict[str, None]:
-    """Roles to write as null because transformers would otherwise take a token beyond the vocabulary, and refuse the model
-    where that is the padding."""
+    """Roles to write as null because transformers would otherwise take a token beyond the vocabulary, and refuse the
+    model if that is the padding."""
     defaults = DEFAULT_ROLES.get(model_type, {})
     return {key: None for key, token in defaults.items() if key not in config and token >= vocab_size}
 

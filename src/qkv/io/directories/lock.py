@@ -55,7 +55,7 @@ def locked(folder: Path) -> Iterator[Callable[[Path], None]]:
 
 def owner_of(folder: Path) -> str | None:
     """The process that trains in a folder, read from the owner file without trying the lock; None if there is none, or
-    where it was a process of this machine that has died."""
+    if it was a process of this machine that has died."""
     import psutil
 
     try:

@@ -22,7 +22,7 @@ _FILTERS: dict[int, Filter] = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # by 
 
 @dataclass(frozen=True)
 class Within:
-    """A size that keeps a picture's aspect ratio: the shorter side has `shortest` pixels, or fewer where the longer side
+    """A size that keeps a picture's aspect ratio: the shorter side has `shortest` pixels, or fewer if the longer side
     would exceed `longest`. Both are then rounded down to multiples of 16, the side of YOLOS's patches."""
 
     shortest: int

@@ -93,7 +93,7 @@ def read_imports(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def advice_on_imports(names: Sequence[str]) -> str:
-    """What to do where a kind is not known because its module has not been imported."""
+    """What to do if a kind is not known because its module has not been imported."""
     if not names:
         return "; your own part has to be defined first: import its module, then call qkv.load"
     options = " ".join(f"--import {name}" for name in names)

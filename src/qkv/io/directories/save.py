@@ -63,7 +63,7 @@ def save(
 ) -> Path:
     """Write a directory that `qkv.load` reads back. It replaces a model in `path` as a whole, when it is complete.
 
-    to:      "hub" writes what `transformers` loads, and raises ValueError where no Hub family matches the model; "qkv"
+    to:      "hub" writes what `transformers` loads, and raises ValueError if no Hub family matches the model; "qkv"
              writes our own model type. None means the Hub's format where a family matches, else ours, with a warning.
     labels:  names of the classes or tags that the head tells apart; if there are more or fewer of them, a warning says so
              and none are saved.
@@ -190,7 +190,7 @@ def _template(spec: ModelSpec, task: Use, origin: Origin | None) -> Template:
 def _save_tokenizer(
     folder: Path, tokenizer: Tokenizer | None, model: Any, template: Template | None, longest: int | None
 ) -> None:
-    """The tokenizer in our format, or, where `template` is not None, with the files that only other libraries read."""
+    """The tokenizer in our format, or, if `template` is not None, with the files that only other libraries read."""
     if tokenizer is None:
         return
     if template is None:

@@ -26,7 +26,7 @@ def write(
     max_shard_size: int | str = MAX_SHARD_SIZE,
     computed: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Write tensors under their names: in one file where `max_shard_size` holds them all, else in several.
+    """Write tensors under their names: in one file if `max_shard_size` holds them all, else in several.
 
     Only the tensors of one entry at a time are in memory besides the model. The last file also gets the `computed` tensors,
     under their names.

@@ -40,7 +40,7 @@ def names(spec: Transformer) -> Table:
 
 
 def _shared(spec: Transformer) -> int | None:
-    """1 where all heads share one key and value, None if each has its own; there is nothing between."""
+    """1 if all heads share one key and value, None if each has its own; there is nothing between."""
     if spec.decoder is None:
         raise AttributeError("no decoder")
     n_heads, n_kv_heads, _, _ = heads(spec.decoder, spec.d_model)

@@ -151,7 +151,7 @@ class SideBySide:
 
 
 class RopeOrAlibi(Rope):
-    """The field `position`: ALiBi where `alibi` says so, else rotary."""
+    """The field `position`: ALiBi if `alibi` says so, else rotary."""
 
     @property
     def keys(self) -> Mapping[str, Any]:

@@ -53,8 +53,8 @@ def gemma2(
 ) -> Transformer:
     """A decoder-only language model; scores are scaled by 1/√query_width.
 
-    `windows` as a number is the window of all layers but the last of each `period`; else there is one for each. Layers with
-    a window have `local_position` where it is given.
+    `windows` as a number is the window of all layers but the last of each `period`; else there is one for each. Layers
+    with a window have `local_position` if it is given.
     """
     if not query_width > 0:
         raise ValueError(

@@ -107,7 +107,7 @@ class Inside:
 
 
 def _whole(value: float) -> float:
-    """As an integer where it is one: the Hub takes these numbers for integers."""
+    """As an integer if it is one: the Hub takes these numbers for integers."""
     return int(value) if value == int(value) else value
 
 

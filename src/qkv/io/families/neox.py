@@ -38,7 +38,7 @@ def neox(
     parallel: bool = True,
     **sizes: Any,
 ) -> Transformer:
-    """GPT-2 with rotary positions and, where `parallel`, the feed-forward layer beside attention."""
+    """GPT-2 with rotary positions and, if `parallel`, the feed-forward layer beside attention."""
     position = sizes["position"] or Rotary(fraction=0.25)
     spec = gpt(**{**sizes, "position": position}, d_ff=d_ff, attention_dropout=attention_dropout)
     own = {"attention.bias": attention_bias, "placement": "parallel" if parallel else "pre"}

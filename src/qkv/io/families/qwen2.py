@@ -37,7 +37,7 @@ FULL, SLIDING = "full_attention", "sliding_attention"
 class LayerTypes:
     """The field `windows`, one for each layer.
 
-    `layer_types` names each layer's kind; without it, layers from `max_window_layers` on slide where `use_sliding_window`.
+    `layer_types` names each layer's kind; without it, layers from `max_window_layers` on slide if `use_sliding_window`.
     Families with another rule override `keys` and `types`.
     """
 

@@ -39,7 +39,7 @@ def rnnsearch(
     tied_head: bool = False,
     initialization: Initialization | Mapping[str, Any] | str = "glorot",
 ) -> Recurrent:
-    """A recurrent encoder–decoder. `d_a` is the width of an additive score, where the context has one."""
+    """A recurrent encoder–decoder. `d_a` is the width of an additive score, if the context has one."""
     fields = {"kind": context} if isinstance(context, str) else context
     attention = fields if isinstance(fields, Context) else Context.from_dict(fields)
     if d_a is not None:

@@ -57,7 +57,7 @@ class UnrotatedLayers:
 
 
 class SmolLM3Windows(LayerTypes):
-    """The field `windows`: without `layer_types`, layers without positions slide where `use_sliding_window`."""
+    """The field `windows`: without `layer_types`, layers without positions slide if `use_sliding_window`."""
 
     @property
     def keys(self) -> Mapping[str, Any]:

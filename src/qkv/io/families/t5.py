@@ -49,7 +49,7 @@ def t5(
     scale: Literal["rsqrt", "none"] = "rsqrt",
     head: bool = True,
 ) -> Transformer:
-    """An encoder–decoder with one table for source and target, and for the output where `tied`.
+    """An encoder–decoder with one table for source and target, and for the output if `tied`.
 
     `encoder_layers` defaults to `n_layers`, `decoder_layers` to the encoder's.
 

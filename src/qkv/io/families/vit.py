@@ -49,7 +49,7 @@ def vit(
     distilled: bool = False,
     pooler: bool = False,
 ) -> Transformer:
-    """An encoder with a classifier of `labels` classes, or a pooler. Where `distilled`, the classifier also reads the
+    """An encoder with a classifier of `labels` classes, or a pooler. If `distilled`, the classifier also reads the
     distillation token. `stem`: widths of convolutions that make the patches (`layers.patches.Patches`)."""
     block = Block(
         attention=Attention(n_heads=n_heads, dropout=attention_dropout, bias=attention_bias, out_bias=True),

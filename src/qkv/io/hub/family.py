@@ -49,7 +49,7 @@ class Class:
 
     @property
     def variants(self) -> tuple[Mapping[str, Any], ...]:
-        """The sizes, and those without the pooler where files may lack it."""
+        """The sizes, and those without the pooler if files may lack it."""
         return (self.sizes, {**self.sizes, "pooler": False}) if self.may_lack_pooler else (self.sizes,)
 
     def labels(self, spec: Transformer) -> int | None:
@@ -213,7 +213,7 @@ class Family:
         return reasons
 
     def variant(self, spec: Transformer, cls: str) -> int:
-        """Which variant of one of its classes a spec is: 1 where it lacks the pooler that the class may lack."""
+        """Which variant of one of its classes a spec is: 1 if it lacks the pooler that the class may lack."""
         return int(self.classes[cls].may_lack_pooler and spec.classification_head is None)
 
     def table(self, spec: Transformer, bare: bool) -> Table:
@@ -299,7 +299,7 @@ def _leaves(node: Any, d_model: int, beside: frozenset[str], path: str = "") -> 
 
 
 def _spelled_out(spec: Spec, d_model: int, path: str) -> dict[str, Any]:
-    """A spec's kind and fields, with the values that its fields stand for where they are None."""
+    """A spec's kind and fields, with the values that its fields stand for if they are None."""
     fields: dict[str, Any] = {"kind": spec.kind} if spec.kind else {}
     fields |= {name: getattr(spec, name) for name in type(spec).model_fields}
     implied: dict[str, Any] = {}

@@ -132,7 +132,7 @@ class Pickled:
 
 
 def open_weights(folder: Path, allow_pickle: bool = False) -> WeightFiles:
-    """The weights of a directory: `model.safetensors`, its shards, or, where that is allowed, `pytorch_model.bin`.
+    """The weights of a directory: `model.safetensors`, its shards, or, if that is allowed, `pytorch_model.bin`.
 
     Raises ValueError naming what is missing or damaged.
     """

@@ -130,9 +130,9 @@ def read(
 ) -> tuple[dict[str, Any], Ids]:
     """The fields of a `Generation`, and the ids, by a `generation_config.json` and a `config.json`.
 
-    Where there is no generation_config.json, give the configuration in its place: old ones hold the settings too.
-    Raises ValueError naming a setting that is of a wrong type, or would change outputs and is not built here, or a token
-    that is not in the vocabulary.
+    If there is no generation_config.json, give the configuration in its place: old ones hold the settings too. Raises
+    ValueError naming a setting that is of a wrong type, or would change outputs and is not built here, or a token that
+    is not in the vocabulary.
     """
     both = {**config, **{key: value for key, value in generation.items() if value is not None}}
     for key, kind in KINDS.items():

@@ -23,9 +23,9 @@ MODULES = ("Pooling", "Dense", "LayerNorm", "Normalize")
 
 
 def download(name: str, revision: str | None = None, allow_pickle: bool = False) -> Path:
-    """The directory of a repository in the cache, downloaded where it isn't there yet. Code in it is never fetched.
+    """The directory of a repository in the cache, downloaded if it isn't there yet. Code in it is never fetched.
 
-    `HF_HOME`, `HF_HUB_OFFLINE`, `HF_TOKEN` and the like mean what they always do. Raises ValueError in one sentence where
+    `HF_HOME`, `HF_HUB_OFFLINE`, `HF_TOKEN` and the like mean what they always do. Raises ValueError in one sentence if
     the repository, the revision or the network isn't there, or `huggingface_hub` isn't installed.
     """
     try:

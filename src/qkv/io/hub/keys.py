@@ -123,7 +123,7 @@ ACTIVATIONS = {
     "relu2": "relu-squared",
     "linear": "identity",
 }
-"""The Hub's names of activations. Where several mean one function, the first is written."""
+"""The Hub's names of activations. If several mean one function, the first is written."""
 
 # Keys of every configuration that say nothing about a model's outputs: what to return, how to train, what made the file,
 # which tokens have roles (the generation settings' business), and names of classes.

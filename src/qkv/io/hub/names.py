@@ -70,7 +70,7 @@ class StoredPlace:
         return self.how.shapes(self.shapes)
 
     def split(self) -> list[StoredPlace]:
-        """One entry for each tensor, where they are the same on both sides, name for name; else this one."""
+        """One entry for each tensor, if they are the same on both sides, name for name; else this one."""
         if self.how is not SAME:
             return [self]
         rows = zip(self.theirs, self.ours, self.shapes, strict=True)

@@ -1,9 +1,9 @@
 """LoRA adapters in the format of the Hub's `peft` library: `adapter_config.json` and `adapter_model.safetensors`.
 
-A family's table of names says which of their modules each of our layers is, or is a part of. Where they keep several of
-ours in one (fused queries, keys and values), our adapters become one of the ranks' sum: the A's stand behind one another,
-the B's in blocks, and the product is the same. Theirs on such a module becomes one for each of our layers, with the same A
-and that layer's rows of B. Both are exact.
+A family's table of names says which of their modules each of our layers is, or is a part of. If they keep several of
+ours in one (fused queries, keys and values), our adapters become one of the ranks' sum: the A's stand behind one
+another, the B's in blocks, and the product is the same. Theirs on such a module becomes one for each of our layers,
+with the same A and that layer's rows of B. Both are exact.
 """
 
 from __future__ import annotations

@@ -80,8 +80,8 @@ class Joined(TensorTransform):
 class Grouped(TensorTransform):
     """Their one tensor holds, for each of `groups` in turn, that group's rows of each of ours.
 
-    With one group per key-value head: q₀ k₀ v₀ q₁ k₁ v₁ … (NeoX, BLOOM), or q₀ q₁ k₀ v₀ q₂ q₃ k₁ v₁ … where two
-    query heads share one (Falcon).
+    With one group per key-value head: q₀ k₀ v₀ q₁ k₁ v₁ … (NeoX, BLOOM), or q₀ q₁ k₀ v₀ q₂ q₃ k₁ v₁ … if two query
+    heads share one (Falcon).
     """
 
     groups: int

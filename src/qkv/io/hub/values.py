@@ -248,8 +248,8 @@ ARCHITECTURES = Maybe(List(StringKind(), 64))
 def check_values(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
     """Check that every claimed key of a configuration has a value of its kind; `defaults` are the claimed keys.
 
-    A key may be null where that is its default. One that is not in `KINDS` is of its default's kind.
-    Raises ValueError naming the key.
+    A key may be null if that is its default. One that is not in `KINDS` is of its default's kind. Raises ValueError
+    naming the key.
     """
     for key, default in defaults.items():
         if key in config and not (config[key] is None and default is None):

@@ -133,7 +133,8 @@ def _shortest(key: str, keys: Sequence[str]) -> str:
 
 
 def folders(names: Iterable[str]) -> list[str]:
-    """A folder for each variant: its description in letters, digits, `-`, `_` and `.`, with a number where two are alike."""
+    """A folder for each variant: its description in letters, digits, `-`, `_` and `.`, with a number if two are
+    alike."""
     result: list[str] = []
     for name in names:
         plain = re.sub(r"[^\w.]+", "-", name).strip("-.")[:_LONGEST] or "variant"

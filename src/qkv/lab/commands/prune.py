@@ -125,7 +125,7 @@ def _heads(given: list[str] | tuple[()]) -> float | dict[str, list[int]]:
 
 
 def _share(option: str, text: str, allowed: str = "a share such as 30% or 0.3") -> float:
-    """A share as `30%` or `0.3`; `allowed` is named where the text is neither."""
+    """A share such as `30%` or `0.3`; the error for other texts names `allowed`."""
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:

@@ -92,7 +92,7 @@ class DecodingFit:
 
 @dataclass(frozen=True)
 class Fit:
-    """What fits into `memory` bytes. `misfits` says why training or decoding does not fit, where only the other does."""
+    """What fits into `memory` bytes. `misfits` says why training or decoding does not fit, if only the other does."""
 
     name: str
     parameters: int

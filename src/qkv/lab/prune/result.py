@@ -17,7 +17,7 @@ class PruningResult:
     curve:      (share of heads without output, loss, metrics) on the validation split, before anything is removed.
     parameters: before and after.
     metrics:    on `examples` of the test split: "before", "pruned" and, after fine-tuning, "finetuned".
-    speeds:     "before" and "after": generated tokens per second, or examples where no text is generated.
+    speeds:     "before" and "after": generated tokens per second, or examples if no text is generated.
     """
 
     source: str

@@ -21,8 +21,8 @@ LEAST = 0.15  # seconds that a measurement takes at least
 
 
 def speeds(before: Run, after: Run) -> dict[str, float]:
-    """Return "before" and "after": generated tokens per second on validation texts, greedily, or where the run generates no
-    texts, examples per second.
+    """Return "before" and "after": generated tokens per second on validation texts, greedily, or if the run generates
+    no texts, examples per second.
 
     The two are measured in turns. "before" is the median of 7 measurements, and "after" is "before" times the median of the
     ratios of neighbors, which other work on the machine changes least.

@@ -186,8 +186,8 @@ def _check_folder(folder: Path, run: Run, overwrite: bool) -> None:
 
 
 def _save(source: Run, run: Run, beside: Path, folder: Path, quality: Quality | None) -> None:
-    """Write the run, which will be in `folder`; its recipe trains an adapter over it. A model of the Hub stays in the Hub's
-    format where it can."""
+    """Write the run, which will be in `folder`; its recipe trains an adapter over it. A model of the Hub stays in the
+    Hub's format if it can."""
     if run.recipe is not None:
         recipe = run.recipe.model_copy(
             update={

@@ -12,8 +12,8 @@ Status = Literal["ok", "note", "problem"]
 class DoctorCheck:
     """One line of `qkv doctor`.
 
-    status: "ok"; "note", where something is slow or an optional part is missing; "problem", where something is broken.
-    remedy: what to do about a note or a problem; "" where nothing can be done or nothing has to be.
+    status: "ok"; "note", if something is slow or an optional part is missing; "problem", if something is broken.
+    remedy: what to do about a note or a problem; "" if nothing can be done or nothing has to be.
     """
 
     section: str

@@ -52,7 +52,8 @@ class Page:
 
 @cache
 def folder() -> Path:
-    """Where the pages are: in the installed package, or in the docs of a checkout. Raises ValueError where they are not."""
+    """Where the pages are: in the installed package, or in the docs of a checkout. Raises ValueError if they are
+    not."""
     here = Path(__file__).parent
     for place in (here / "pages", here.parents[3] / "docs" / "tour"):
         if (place / "index.md").is_file():

@@ -30,7 +30,7 @@ class ScoreBreakdown:
     softcap:    c of c · tanh(scaled / c); None without.
     position:   the bias that is added for the positions of both tokens (ALiBi, T5); None without one.
     score_edit: what an intervention adds to the score; None without one, and for pairs that it shows or hides.
-    score:      scaled, capped, with bias and edit; −∞ (None in JSON) where the mask excludes the pair.
+    score:      scaled, capped, with bias and edit; −∞ (None in JSON) if the mask excludes the pair.
     allowed:    whether the mask allows the pair.
     row_scores, row_weights: scores and weights of the query for all keys; scores are empty if none were recorded.
     weight:     that of this key.
@@ -179,7 +179,7 @@ def score_breakdown(
 
 
 def _score_edit(request: Request, head: int, query: int, key: int) -> float | None:
-    """What edits of scores add to one of them; None without edits, and where the pair is masked before or after."""
+    """What edits of scores add to one of them; None without edits, and if the pair is masked before or after."""
     if all(one.scores is None for one in request.edits):
         return None
     edited, plain = (

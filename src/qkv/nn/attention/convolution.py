@@ -192,7 +192,7 @@ class ConvolutionState:
 def neighbors(
     x: Float[Tensor, "B T C"], layout: Layout, spec: Convolution, state: LayerState | None = None
 ) -> Float[Tensor, "B T KC"]:
-    """The kernel's tokens of each token, side by side; zeros where the document or the row has none.
+    """The kernel's tokens of each token, side by side; zeros if the document or the row has none.
 
     Padding is skipped wherever it is. A `state` has the inputs before the first token, and is updated.
     Raises ValueError for a state with rows of several documents.

@@ -63,7 +63,8 @@ class LinearAttention(Attention, kind="linear-attention"):
         return LinearState()
 
     def state_parts(self, d_model: int, tokens: int, itemsize: int) -> dict[str, int] | None:
-        """Bytes of sums in fp32 (in fp64 where the model is), and of the largest log of each head if features have logs."""
+        """Bytes of sums in fp32 (in fp64 if the model is), and of the largest log of each head if features have
+        logs."""
         _, k, d, e = self.widths(d_model)
         return {"sums over tokens": max(itemsize, 4) * k * (self.features.width(d) * (e + 1) + self.features.has_log)}
 
@@ -242,7 +243,7 @@ def _confined(
 ) -> Float[Tensor, "B T H E"]:
     """Recompute `out` so that NaN and infinities reach only the queries that see them.
 
-    To find these queries, `attended` is computed with features of 1, and values of 1 where a token is not finite.
+    To find these queries, `attended` is computed with features of 1, and values of 1 if a token is not finite.
     """
     (q, bad_q), (k, bad_k) = _finite(q), _finite(k)
     bad = ~v.isfinite()

@@ -47,7 +47,7 @@ class GlobalAttention(Attention, kind="global-attention"):
         return MultiHeadGlobalAttention(self, d_model, name)
 
     def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0) -> Cost:
-        """Includes the projections of global tokens where the pattern says how many there are."""
+        """Includes the projections of global tokens if the pattern says how many there are."""
         h, k, d, e = self.widths(d_model)
         queries, keys = d_model * h * d, d_model * k * (d + e)
         biases = (h * d + k * (d + e)) * self.bias

@@ -199,7 +199,7 @@ def head_width(d_model: int, n_heads: int) -> int:
 
 
 class MultiHeadAttention(nn.Module):
-    """The module of `Attention`. Parameters: q, k, v (H·D, K·D, K·E rows), out, and `sinks` (H) where they are learned."""
+    """The module of `Attention`. Parameters: q, k, v (H·D, K·D, K·E rows), out, and `sinks` (H) if they are learned."""
 
     has_weights: ClassVar[bool] = True  # whether it computes a weight for each pair of tokens
     sinks: Tensor | None

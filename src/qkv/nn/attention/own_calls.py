@@ -49,5 +49,5 @@ def hooked(
 
 
 def only_if(is_own: Callable[[], bool], hook: Callable[..., Any]) -> Callable[..., Any]:
-    """The hook where `is_own`, else one that does nothing."""
+    """The hook if `is_own`, else one that does nothing."""
     return lambda *args: hook(*args) if is_own() else None

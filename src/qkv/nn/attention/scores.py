@@ -275,7 +275,7 @@ class Distance(ScoreFunction):
 
 
 class ExactMatch(Score, kind="exact-match"):
-    """0 where q equals k, −∞ elsewhere, as a dictionary. Equal keys share the weight; without any, the result is 0."""
+    """0 if q equals k, −∞ elsewhere, as a dictionary. Equal keys share the weight; without any, the result is 0."""
 
     def _module(self, d_query: int, d_key: int, n_heads: int, n_kv_heads: int) -> ScoreModule:
         return Kronecker()

@@ -66,7 +66,7 @@ def token(
 def token_without_cache(
     spec: Transformer, context: int, source: int = 0, rows: int = 1, precision: str = "bf16"
 ) -> Computation:
-    """Return the work of the next token where nothing is remembered: a pass over the whole context."""
+    """Return the work of the next token without a cache: a pass over the whole context."""
     flops = spec.cost(context, source).flops - (context - 1) * _head_flops(spec)
     weights = spec.cost().active + _further_experts(spec, rows * context)
     return Computation(rows * flops, _width(precision) * weights)

@@ -143,7 +143,7 @@ class Live(TorchDispatchMode):
 
 class _WithoutContents(FakeTensorMode):
     def once(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
-        """`Live.once` where memory is counted, as `quantization.product` does for each matrix."""
+        """`Live.once` if memory is counted, as `quantization.product` does for each matrix."""
         modes = [mode for mode in _get_current_dispatch_mode_stack() if isinstance(mode, Live)]
         return modes[-1].once(key, make) if modes else make()
 

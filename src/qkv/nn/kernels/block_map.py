@@ -38,7 +38,7 @@ class BlockBounds(NamedTuple):
 
 
 def block_map(pattern: Pattern, layout: Layout, kv_layout: Layout, rows: int, cols: int) -> BlockMap:
-    """Tiles of rows × cols over all batch rows together; conservative where rows of the batch differ."""
+    """Tiles of rows × cols over all batch rows together; conservative if rows of the batch differ."""
     q, k = block_bounds(layout, rows), block_bounds(kv_layout, cols)
     maybe, surely = decide(pattern, q.at((slice(None), None)), k)
     n = len(q.some), len(k.some)

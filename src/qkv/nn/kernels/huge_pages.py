@@ -15,8 +15,8 @@ MADV_HUGEPAGE = 14
 def prefer_huge_pages(tensor: Tensor) -> None:
     """Advise Linux to back a large CPU tensor with huge pages, which reduces the number of page faults.
 
-    Call it before the tensor is first written. It does nothing for small tensors, for tensors on other devices, on other
-    systems, or where transparent huge pages are disabled.
+    Call it before the tensor is first written. It does nothing for small tensors, for tensors on other devices, on
+    other systems, or if transparent huge pages are disabled.
     """
     if sys.platform != "linux" or not tensor.is_cpu or tensor.nbytes < 2 * PAGE:
         return

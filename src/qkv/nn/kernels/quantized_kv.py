@@ -1,9 +1,10 @@
 """Attention over quantized keys and values (8 or 4 bits) while decoding, without dequantizing them as a whole.
 
 A group's keys are k = s ∘ c + z with a scale and zero for each channel, so q · k = (q ∘ s) · c + q · z: the scales are
-multiplied into the query, which is compared with the codes c. Values are v_t = s_t c_t + z_t with a scale and zero for each
-token, so Σ p_t v_t = Σ (p_t s_t) c_t + Σ p_t z_t. On CPUs a C++ kernel reads the codes once (`native.quantized_kv`), where
-it is available; elsewhere codes are converted to fp32 in blocks that fit the processor's cache.
+multiplied into the query, which is compared with the codes c. Values are v_t = s_t c_t + z_t with a scale and zero for
+each token, so Σ p_t v_t = Σ (p_t s_t) c_t + Σ p_t z_t. On CPUs a C++ kernel reads the codes once
+(`native.quantized_kv`), if it is available; elsewhere codes are converted to fp32 in blocks that fit the processor's
+cache.
 """
 
 from __future__ import annotations

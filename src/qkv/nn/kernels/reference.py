@@ -55,7 +55,7 @@ def _weights(request: Request, s: Float[Tensor, "B H T S"], mask: Tensor | None)
 
 
 def run(request: Request) -> Result:
-    """The output, and the log-sum-exp where it is wanted."""
+    """The output, and the log-sum-exp if it is wanted."""
     out, s, _, mask = _attend(request)
     if not request.return_lse:
         return out

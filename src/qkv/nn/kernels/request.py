@@ -54,7 +54,7 @@ class Request:
 
     score: the comparison in place of the scaled dot product. weighting: what turns scores into weights in place of the
     soft-max. sinks: a logit for each head beside the keys' logits; `attend` applies it, so backends need not.
-    known_weights: the weights, where they have been computed already.
+    known_weights: the weights, if they have been computed already.
     edits: changes of all scores and weights, in order, which only the reference implementation applies.
     """
 

@@ -164,7 +164,7 @@ class Cache:
             self._next = tables[0].next_positions(self.batch_size) if self.length else None
 
     def rewind_rows(self, counts: Sequence[int]) -> None:
-        """Remove the last counts[b] tokens of row b. Their slots become padding where another row removes fewer.
+        """Remove the last counts[b] tokens of row b. Their slots become padding if another row removes fewer.
 
         Raises ValueError as `rewind` and `check_rewind_rows` do.
         """

@@ -64,7 +64,7 @@ def put(buffer: Tensor | None, new: Tensor, at: int, room: int = 0, most: int | 
 
 
 def with_room(buffer: Tensor, used: int, need: int, room: int = 0, most: int | None = None) -> Tensor:
-    """The buffer, or where it has fewer than `need` slots a larger copy of those that are `used`."""
+    """The buffer, or if it has fewer than `need` slots a larger copy of those that are `used`."""
     if buffer.shape[2] >= need:
         return buffer
     slots = slots_for(used, need, room) if most is None else most

@@ -45,7 +45,7 @@ def product(x: Tensor, weight: Tensor | nn.Module, bias: Tensor | None = None) -
 
 
 def together(x: Tensor, *layers: nn.Module) -> list[Tensor]:
-    """Return what each layer gives for x. Plain linear layers are one product where a kernel takes several matrices."""
+    """Return what each layer gives for x. Plain linear layers are one product if a kernel takes several matrices."""
     if is_plain(x) and all(map(_is_bare, layers)):
         return products(x, [layer.weight for layer in layers], [layer.bias for layer in layers])  # type: ignore[misc]
     return [layer(x) for layer in layers]

@@ -64,7 +64,7 @@ class LowRankLinear(nn.Module):
 def linear(
     d_in: int, d_out: int, bias: bool, rank: int | None, into_residual: bool = False, into_scores: int = 0
 ) -> Linear | LowRankLinear:
-    """Return a linear layer with a full matrix, or with one of low rank where `rank` is not None."""
+    """Return a linear layer with a full matrix, or with one of low rank if `rank` is not None."""
     if rank is None:
         return Linear(d_in, d_out, bias, into_residual, into_scores)
     return LowRankLinear(d_in, d_out, rank, bias, into_residual, into_scores)

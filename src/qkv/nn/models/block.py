@@ -160,7 +160,7 @@ class BlockModule(nn.Module):
         return stochastic_depth(y, self.drop_path, run.layout) if self.training and self.drop_path else y
 
     def add(self, name: str, x: Tensor, y: Tensor) -> Tensor:
-        """Add y to the residual stream x, and normalize the sum where the placement does."""
+        """Add y to the residual stream x, and normalize the sum if the placement does."""
         if self.residual:
             y = x + y if self.skip == 1.0 else self.skip * x + y
         norm = self.norm if self.norms_sum else self.norm_sum

@@ -40,7 +40,7 @@ def sizes(spec: Any) -> str:
 
 
 def _heads(stacks: dict[str, Any]) -> str:
-    """`, 12 heads` or `, 32 heads, 8 KV heads`; nothing where layers differ or have none."""
+    """`, 12 heads` or `, 32 heads, 8 KV heads`; nothing if layers differ or have none."""
     counts = {
         (getattr(block.attention, "n_heads", None), getattr(block.attention, "n_kv_heads", None))
         for stack in stacks.values()
@@ -79,7 +79,7 @@ def _scalars_node(spec: Spec) -> Node:
 
 
 def _scalars(spec: Spec) -> dict[str, Any]:
-    """The fields that are no parts, where they differ from their defaults."""
+    """The fields that are no parts, if they differ from their defaults."""
     return {name: value for name, value in spec.changed_fields().items() if not _parts(value)}
 
 

@@ -34,7 +34,7 @@ class Transformer(ModelSpec, kind="transformer"):
     """The spec of a Transformer: an encoder, a decoder, or both, with a head.
 
     `decoder` alone is a GPT, `encoder` alone a BERT, both the original. `vocab_size` is the output vocabulary,
-    `source_vocab_size` the encoder's where it is another. `tie_embeddings` shares the table of both stacks; the head's
+    `source_vocab_size` the encoder's if it is another. `tie_embeddings` shares the table of both stacks; the head's
     `tied` shares it with the output. `max_positions` is the longest context, None for no limit. A model of images alone
     has no vocabulary, and its size is 0.
 
@@ -277,7 +277,7 @@ class TransformerModel(nn.Module):
         label_smoothing: float = 0.0,
         z_loss: float = 0.0,
     ) -> Float[Tensor, "B T V"] | LossSums | tuple[LossSums, LossSums]:
-        """Logits (B, T, V); with `labels`, aligned with the output and −100 where none counts, the loss sums instead.
+        """Logits (B, T, V); with `labels`, aligned with the output and −100 if none counts, the loss sums instead.
 
         With `classes` of the sequences too, as BERT is pre-trained, the sums of the head and of the classification head.
         """
@@ -404,8 +404,8 @@ class TransformerModel(nn.Module):
 
         `capacity`: how many tokens to make room for at the start; caches grow by themselves.
         `cache`: how keys and values are kept (`kv_cache.kinds`), a kind or its JSON form, such as "int8"; full by default.
-        `prefix`: a cache with one row, a common beginning: all `batch_size` rows continue from there. It stays as it is;
-        rows and cache share its pages where it has pages.
+        `prefix`: a cache with one row, a common beginning: all `batch_size` rows continue from there. It stays as it
+        is; rows and cache share its pages if it has pages.
 
         Raises ValueError if a layer can't keep what it remembers in that form.
         """

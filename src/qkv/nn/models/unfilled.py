@@ -108,7 +108,7 @@ def _memory(tensor: Tensor) -> int:
 
 
 def unfilled(value: Tensor) -> Tensor:
-    """True where nothing was written since the tensor was allocated inside `Unfilled`."""
+    """True if nothing was written since the tensor was allocated inside `Unfilled`."""
     return value.isnan()
 
 

@@ -44,7 +44,7 @@ class Pattern(Spec, role="pattern"):
         return False
 
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
-        """Boolean, broadcastable to (B, T, S); True where the query may attend to the key.
+        """Boolean, broadcastable to (B, T, S); True if the query may attend to the key.
 
         With `head` of shape (H, 1, 1) the views have a head axis, and the result broadcasts to (B, H, T, S). Without it,
         the rule of the first head.
@@ -128,7 +128,7 @@ class Pattern(Spec, role="pattern"):
     def fully_masked(self, n: int) -> list[int]:
         """The positions, among n contiguous ones, whose queries see no key in some head: attention returns 0 there.
 
-        Computed like `pairs`, without an n×n mask; O(n) where every token sees itself or the first.
+        Computed like `pairs`, without an n×n mask; O(n) if every token sees itself or the first.
         """
         return counts.fully_masked(self.over(n), n)
 

@@ -33,9 +33,9 @@ class BigBird(Pattern, kind="bigbird"):
     Rows of up to (5 + 2 · random) · size tokens have full attention.
 
     The last block depends on the width of a batch, not on positions: `over(width)` is the pattern for a width, with its
-    number of `blocks`. Self-attention in `attend`, `mask`, `pairs` and `picture` call it. Decoding step by step, where rows
-    have no width yet, is refused.
-    `longest` is the length of the longest row to come, on which draws for the lengths of the paper's models depend.
+    number of `blocks`. Self-attention in `attend`, `mask`, `pairs` and `picture` call it. Decoding step by step is
+    refused, because rows have no width yet. `longest` is the length of the longest row to come, on which draws for the
+    lengths of the paper's models depend.
     """
 
     size: int = Field(default=64, gt=0)

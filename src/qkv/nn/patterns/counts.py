@@ -33,7 +33,7 @@ class CountedPattern(Protocol):
 
 
 def pairs(pattern: CountedPattern, n: int) -> int:
-    """The number of allowed pairs; the mean over heads, rounded down, where they differ.
+    """The number of allowed pairs; the mean over heads, rounded down, if they differ.
 
     A pattern that repeats every P positions is counted by differences q − k, in O(n P), if that is faster than tiles.
     """

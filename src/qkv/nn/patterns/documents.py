@@ -20,7 +20,7 @@ def document_numbers(layout: Layout) -> Int[Tensor, "B T"] | None:
 def document_lengths(layout: Layout) -> Int[Tensor, "B T"]:
     """The length of each token's document so far: its largest position plus one.
 
-    (B or 1, 1) where every row is one document.
+    (B or 1, 1) if every row is one document.
     """
     positions = layout.positions[..., 0]
     run = document_numbers(layout)

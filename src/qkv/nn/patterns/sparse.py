@@ -151,8 +151,8 @@ _MOST_ROWS = 128  # of blocks for which `block` draws; larger blocks are (True, 
 
 
 class RandomBlocks(Pattern, kind="random-blocks"):
-    """Random attention (Zaheer et al. 2020, §2): each block of `size` tokens draws `count` of the blocks before it (all, if
-    fewer); two blocks see one another where either drew the other.
+    """Random attention (Zaheer et al. 2020, §2): each block of `size` tokens draws `count` of the blocks before it
+    (all, if fewer); two blocks see one another if either drew the other.
 
     A block does not see itself: combine with `window`, `chunks` or `global_tokens`. The draws of block i depend on i and
     `seed` alone (Floyd's sampling, on hashed numbers), so they are the same in longer rows, after packing and in decoding.

@@ -24,7 +24,7 @@ def remove_heads(model: TransformerModel, heads: Heads) -> TransformerModel:
     The outputs equal `model`'s with zeros in place of the outputs of these heads. A key-value head goes with the last
     of its query heads; those that stay have to serve equally many.
 
-    Raises ValueError for unknown layers or heads, for all heads of a layer, and where the others need them.
+    Raises ValueError for unknown layers or heads, for all heads of a layer, and if the others need them.
     """
     layers, chosen = attention_layers(model), check_heads(model, heads)
     state, changes = tensors_of(model), dict[str, Any]()
@@ -142,7 +142,7 @@ def _needs_indices(spec: Transformer, layer: AttentionLayer) -> bool:
 
 
 def _plain(attention: Any, spec: Transformer) -> Spec:
-    """The attention with as many heads as are left, where nothing depends on which."""
+    """The attention with as many heads as are left, if nothing depends on which."""
     h, k, d, e = attention.widths(spec.d_model)
     sizes = {"n_heads": h, "n_kv_heads": None if k == h else k, "d_head": d, "d_value": None if d == e else e}
     plain: Spec = attention.replace({**sizes, "pruned_heads": ()})

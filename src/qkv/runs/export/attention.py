@@ -44,7 +44,7 @@ def by_products(
     sinks: Float[Tensor, " H"] | None = None,
     **ignored: Any,
 ) -> Float[Tensor, "B T H E"]:
-    """The output of attention. `fused` calls PyTorch's `scaled_dot_product_attention` where it can compute the request."""
+    """The output of attention. `fused` calls PyTorch's `scaled_dot_product_attention` if it can compute the request."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     request = Request(q, k, v, pattern, layout, kv_layout, bias, scale, 0.0, softcap, False, plan, "", score, weighting)
     if score is not None or weighting is not None:

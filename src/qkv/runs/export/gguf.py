@@ -53,7 +53,7 @@ def save(
     name: str = "",
     advance: Callable[[float], None] = lambda share: None,
 ) -> Path:
-    """Write a model and its tokenizer. Nothing is written where llama.cpp can't say a part of them.
+    """Write a model and its tokenizer. Nothing is written if llama.cpp can't represent a part of them.
 
     kind:    type of the matrices, such as "q8_0"; by default the model's dtype. Vectors stay in fp32, and so do matrices
              that llama.cpp wants so; the output of a model in 4 or 5 bits is q8_0. Matrices of a quantized model keep their

@@ -81,7 +81,7 @@ def to_onnx(
 
 
 def in_fp32(model: Exportable) -> Exportable:
-    """The model in fp32; a copy where it has another dtype."""
+    """The model in fp32; a copy if it has another dtype."""
     if model.dtype == torch.float32:
         return model
     other: Exportable = type(model)(model.spec)  # type: ignore[arg-type]  # its own

@@ -23,7 +23,7 @@ class TextScore:
 def score(
     text_model: TextModel, prompts: Sequence[Sequence[int]], targets: Sequence[str] | None = None
 ) -> list[TextScore]:
-    """Score each target given its prompt (`text_model.encode(text)`), with the end-of-sequence token where the model was
+    """Score each target given its prompt (`text_model.encode(text)`), with the end-of-sequence token if the model was
     trained to write one. Without targets, which only a language model allows, score each prompt itself.
 
     Log-probabilities are those that generation reports for the same tokens: a translator's target includes the special

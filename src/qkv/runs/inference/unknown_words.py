@@ -21,7 +21,7 @@ class Unseen(UserWarning):
 def warn(run: LoadedModel, texts: Sequence[str], rows: Sequence[Sequence[int]]) -> None:
     """Warn about unknown words and language tags in texts; a run warns about each only once.
 
-    `rows` are the ids that the model reads for the texts: where none is the unknown token, nothing is tokenized again.
+    `rows` are the ids that the model reads for the texts: if none is the unknown token, nothing is tokenized again.
     """
     reader = run.text_model.reader
     if any(reader.unk_id in row for row in rows):
@@ -66,7 +66,7 @@ def _known_tags(run: LoadedModel) -> tuple[str, ...]:
 
 
 def _wrong_tags(run: LoadedModel, texts: Sequence[str]) -> list[str]:
-    """The unknown language tags in texts, each once; "" for texts without a tag where one is required."""
+    """The unknown language tags in texts, each once; "" for texts without a tag if one is required."""
     if run.task != "translate":
         return []
     known = _known_tags(run)

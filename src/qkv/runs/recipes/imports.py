@@ -17,7 +17,7 @@ from ...core.spec import brief
 Consent = Callable[[Sequence[str], str], None]
 
 consent: Consent | None = None
-"""Called with the modules and the name of their recipe or run before they are imported; raises ValueError where the user
+"""Called with the modules and the name of their recipe or run before they are imported; raises ValueError if the user
 refuses. None imports without asking, which is how Python works; the command line sets it."""
 
 from_command_line: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ def import_module(name: str) -> str:
 
 
 def files_of(name: str) -> list[Path]:
-    """The files that importing a module runs, its packages first, found without running any; [] where it is not found.
+    """The files that importing a module runs, its packages first, found without running any; [] if it is not found.
 
     What these import in turn is not among them.
     """

@@ -260,7 +260,8 @@ class Recipe(Spec):
             )
 
     def resolve_data_as(self, other: Self) -> Self:
-        """Take over the task, head and model fields that another recipe was resolved to, where this one leaves them out."""
+        """Take over the task, head and model fields that another recipe was resolved to, if this one leaves them
+        out."""
         changes: dict[str, Any] = {}
         for name in ("task", "head"):
             mine, theirs = getattr(self, name), getattr(other, name)

@@ -51,8 +51,8 @@ def names_an_architecture(preset: str) -> bool:
 
 
 def kept_sizes(preset: str, recipe_sizes: Mapping[str, Any]) -> set[str]:
-    """Which of a recipe's sizes stay if a setting names a preset. An architecture takes all that it has. A published model
-    takes only what depends on the data and the task, and dropout where it sets none."""
+    """Which of a recipe's sizes stay if a setting names a preset. An architecture takes all that it has. A published
+    model takes only what depends on the data and the task, and dropout if it sets none."""
     own = sizes_of(preset)
     if names_an_architecture(preset):
         return {name for name in recipe_sizes if name in own}

@@ -1,4 +1,4 @@
-"""Report section on attention: where the model looks in two examples, drawn anew where the run loads.
+"""Report section on attention: where the model looks in two examples, drawn again if the run loads.
 
 Beside the report, `attention.html` shows every layer and head of these examples as `qkv look` does.
 """
@@ -49,7 +49,7 @@ _MOST_WORDS = 12  # of an output over a picture
 
 
 def attention(story: Story) -> Section | None:
-    """Where the model looks, in two examples: drawn anew where the run and its data load, else from `attention.json`."""
+    """Where the model looks, in two examples: drawn again if the run and its data load, else from `attention.json`."""
     if not story.samples and not story.task:
         return None
     path = story.run_dir / ATTENTION

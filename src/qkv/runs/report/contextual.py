@@ -128,7 +128,7 @@ def _seen(model: TransformerModel, text_model: TextModel, word: str, examples: S
 
 
 def _place(tokenizer: Tokenizer, row: Sequence[int], word: str) -> int:
-    """Where the last piece of a word stands. Raises ValueError where the tokenizer splits it beyond recognition."""
+    """Where the last piece of a word stands. Raises ValueError if the tokenizer splits it beyond recognition."""
     pieces = [piece.strip("▁#") for piece in tokenizer.tokens(row)]
     ends = [i for i in range(len(row)) if any("".join(pieces[j : i + 1]) == word for j in range(i + 1))]
     if not ends:

@@ -177,7 +177,7 @@ def _baselines(story: Story) -> Markup:
 
 
 def _how(story: Story, key: str) -> str:
-    """How a metric was computed, and on how many examples where that is not all of them."""
+    """How a metric was computed, and on how many examples if that is not all of them."""
     how = (story.evaluation.get("signatures") or {}).get(key) or ("" if story.task else display_of(key).about)
     covered = (story.evaluation.get("counts") or {}).get(key)
     return how if covered is None else f"{how}; over {counted(covered, 'example')}".removeprefix("; ")
@@ -199,7 +199,7 @@ SECTIONS: list[Callable[[Story], Section | None]] = [
 
 
 def metrics_of(story: Story) -> dict[str, float]:
-    """Of the weights delivered where they were evaluated, else of the last evaluation on the way."""
+    """Of the weights delivered if they were evaluated, else of the last evaluation on the way."""
     found = story.evaluation.get("metrics")
     if found:
         return {key: _number(value) for key, value in found.items() if isinstance(value, int | float | None)}

@@ -26,7 +26,7 @@ def note_start(run_dir: Path, examples: str, device: torch.device, command: str 
 
 
 def machine_of(run_dir: Path) -> dict[str, Any]:
-    """The content of `machine.json`, which is written where it is missing. Raises ValueError if it is malformed."""
+    """The content of `machine.json`, which is written if it is missing. Raises ValueError if it is malformed."""
     path = run_dir / MACHINE
     if not path.exists():
         gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
@@ -45,7 +45,7 @@ def note_threads(run_dir: Path, record: Mapping[str, Any]) -> None:
 
 
 def processor() -> str:
-    """The processor's name where the system tells it, else its architecture."""
+    """The processor's name if the system tells it, else its architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -71,7 +71,7 @@ def _languages(data: Mapping[str, Any]) -> str:
 
 
 def _model(story: Story) -> str:
-    """The model in one line and its exact number of parameters; its preset where the spec can't be read."""
+    """The model in one line and its exact number of parameters; its preset if the spec can't be read."""
     try:
         spec, _ = read_config(story.run_dir / CONFIG)
     except (OSError, ValueError):
@@ -99,7 +99,7 @@ def _started(story: Story) -> str:
 
 
 def _command(story: Story) -> str:
-    """The command that began the run; where it began in Python, one that trains its recipe in another directory."""
+    """The command that began the run; if it began in Python, one that trains its recipe in another directory."""
     command = story.start.get("command")
     if command:
         return str(command)

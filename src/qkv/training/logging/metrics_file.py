@@ -69,7 +69,7 @@ class Logger(Protocol):
 class MetricsLog:
     """Appends to `metrics.jsonl`, after cutting away what lies beyond the step that a run resumes from (`after`).
 
-    Where steps up to that one are still to be logged (`pending`), a "train" line of it is one that closed the run; the
+    If steps up to that one are still to be logged (`pending`), a "train" line of it is one that closed the run; the
     steps' next line stands for it.
     """
 

@@ -35,7 +35,7 @@ class Optimizer(Spec, role="optimizer"):
     elementwise: whether each number of a parameter moves by its own gradient alone, so a part of a parameter can be
                  updated by itself.
     state_bytes: bytes of state of a number in a matrix of a layer, and of one in a table, as far as they depend on the size.
-    tuned_lr: the default lr where a trained model of 768 dimensions is trained on, see `tuning`.
+    tuned_lr: the default lr for fine-tuning a trained model of 768 dimensions, see `tuning`.
 
     Patterns are as for file names: `encoder.*`, `*.attention.q.weight`, `decoder.blocks.[01].*`. A tied parameter
     answers to each of its names. Raises ValueError for a pattern that matches nothing.

@@ -52,7 +52,7 @@ def quantize(x: Float[Tensor, "N"], block: int, signed: bool) -> tuple[UInt8[Ten
 
 
 def dequantize(values: UInt8[Tensor, "N"], largest: Float[Tensor, "K"], block: int, signed: bool) -> Float[Tensor, "N"]:
-    """What `quantize` took, to about 1 part in 130 where it is near its block's largest."""
+    """What `quantize` took, to about 1 part in 130 if it is near its block's largest."""
     blocks = _blocks(code(signed, str(values.device)).index_select(0, values.int()), block)
     return (blocks * largest.unsqueeze(1)).flatten()[: values.numel()]
 

@@ -31,7 +31,7 @@ class Muon(Optimizer, kind="muon"):
 
     scale: "rms" is s = 0.2 · √max(m, n), by which updates are as large as AdamW's usually are, so one lr and one
            weight decay serve both (Liu et al. 2025); "original" is s = √max(1, m/n), for lr near 0.02.
-    adamw_lr: AdamW's own learning rate; lr where None.
+    adamw_lr: AdamW's own learning rate; lr if None.
 
     Stacks of matrices (…, m, n) are so many matrices. State: one number a parameter, two for AdamW's.
     """
@@ -98,8 +98,8 @@ def size(rule: str, rows: int, columns: int) -> float:
 def orthogonal(x: Float[Tensor, "*N M K"], steps: int = 5) -> Float[Tensor, "*N M K"]:
     """Near U Vᵀ for x = U S Vᵀ: singular values of 0.7 to 1.2 instead of S.
 
-    x ← x / ‖x‖, then x ← ax + (bA + cA²) x with A = x xᵀ, five times. In bf16 where that is native, which is exact
-    enough for a method that doesn't converge; in x's own type elsewhere.
+    x ← x / ‖x‖, then x ← ax + (bA + cA²) x with A = x xᵀ, five times. In bf16 if that is native, which is exact enough
+    for a method that doesn't converge; otherwise in x's dtype.
     """
     a, b, c = COEFFICIENTS
     wide = x.mT if x.shape[-2] > x.shape[-1] else x

@@ -2,7 +2,7 @@
 
 Every schedule rises along a straight line for its first `warmup` steps. Steps count from 1.
 
-Where the run ends by time or by epochs, nobody knows beforehand how many steps it takes. A schedule that falls then takes
+If the run ends by time or by epochs, nobody knows beforehand how many steps it takes. A schedule that falls then takes
 the pace so far for that of the whole: after `step` steps and the part `spent` of the run, the whole has step / spent.
 """
 
@@ -29,7 +29,7 @@ class Schedule(Spec, role="schedule"):
 
         step:  the optimizer step, from 1.
         total: the steps of the whole run, for a schedule that ends; None if they aren't known.
-        spent: the part of the run that is done after this step, by time or by epochs, where its end is known by these.
+        spent: the part of the run that is done after this step, by time or by epochs, if its end is known by these.
         """
         return self.rise(step)
 
@@ -91,8 +91,8 @@ class Decay(Schedule):
     the time that its checkpoint recorded, but no two runs measure the same times: only runs by steps and by epochs can be
     repeated bit for bit.
 
-    `steps` stands in for max_steps where the fall shall be complete before the run is, or where the run has no set end;
-    after it the factor stays `final_ratio`.
+    `steps` stands in for max_steps if the decay should end before the run, or if the run has no set end; after it the
+    factor stays `final_ratio`.
     """
 
     unit: Literal["steps", "time"] = "steps"

@@ -110,7 +110,7 @@ def test_is_no_farther_from_exact_than_the_fused_function(causally: bool, served
 
 
 def test_documents_that_stand_in_pieces_go_another_way(served: list[int]) -> None:
-    """Where a document continues behind another one, tokens' numbers no longer say how far apart they are."""
+    """If a document continues behind another one, tokens' numbers no longer say how far apart they are."""
     segments = torch.arange(T)[None] // 25 % 2
     positions = torch.arange(T)[None] // 50 * 25 + torch.arange(T)[None] % 25
     layout = Layout(positions, segments=segments, padding="none", one_segment=False)

@@ -140,7 +140,8 @@ def results(backend: str, given: list[Tensor], options: Options, weights: tuple[
 
 
 def apart(found: Tensor, wanted: Tensor) -> float:
-    """Relative L2 distance over what is finite; infinite where not the same is. All but nothing counts as nothing."""
+    """Relative L2 distance over what is finite; infinite if other numbers are finite. All but nothing counts as
+    nothing."""
     if not torch.equal(found == -torch.inf, wanted == -torch.inf) or found.isnan().any():
         return float("inf")
     found, wanted = (x.double().masked_fill(x == -torch.inf, 0.0) for x in (found, wanted))
@@ -160,7 +161,7 @@ def dropped(seed: int, shape: tuple[int, int, int, int], p: float) -> Tensor:
 
 
 def dropout_agreement(p: float) -> list[float]:
-    """As `agreement`, where the reference is given the mask; then the share of weights that were kept."""
+    """As `agreement`, with the mask given to the reference; then the share of weights that were kept."""
     torch.manual_seed(0)
     tensors = [torch.randn(2, T, n, 16, requires_grad=True) for n in (HEADS, 2, 2)]
     weight = torch.randn(2, T, HEADS, 16)

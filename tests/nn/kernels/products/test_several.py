@@ -1,4 +1,4 @@
-"""Products of the same rows with several matrices: one call where they are alike, the same results everywhere."""
+"""Products of the same rows with several matrices: one call if they are alike, the same results everywhere."""
 
 from __future__ import annotations
 

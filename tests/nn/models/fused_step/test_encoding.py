@@ -133,7 +133,7 @@ def test_bf16_is_as_near_as_the_modules_are(name: str, calls: list[int], monkeyp
 def test_quantized_weights_are_as_near_as_by_the_modules(
     name: str, calls: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Roundings of activations differ where sums differ in their last bits, so both are compared with exact outputs."""
+    """Roundings of activations differ if sums differ in their last bits, so both are compared with exact outputs."""
     lengths = LENGTHS["unequal"]
     built, layout = model(name), Layout.from_lengths(lengths)
     exact = by_modules(monkeypatch, copy.deepcopy(built).double(), layout, lengths)

@@ -141,7 +141,7 @@ def test_bf16_is_as_near_as_the_modules_are(name: str, calls: list[int], monkeyp
 def test_quantized_weights_give_exact_outputs_within_rounding(
     name: str, scheme: dict[str, Any], calls: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Activations are rounded either way where sums differ in their last bits, so both are compared with exact outputs."""
+    """Activations are rounded either way if sums differ in their last bits, so both are compared with exact outputs."""
     built, steps = model(name, **WIDER), tokens(6, count=2)
     quantize(built, Scheme(**scheme), embeddings=True, head=True)
     found = logits(built, steps)

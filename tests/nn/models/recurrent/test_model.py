@@ -205,7 +205,7 @@ def test_attention_costs_what_the_formula_says() -> None:
     "context", ["final-state", "fixed-context", "bahdanau", "luong", {"kind": "luong", "feeding": False}]
 )
 def test_half_precision_is_near(context: Any, cell: str) -> None:
-    """Under autocast, states in fp32 where steps are taken one by one; padded rows too."""
+    """Under autocast, states in fp32 if steps are taken one by one; padded rows too."""
     model = qkv.build(Recurrent.from_dict({**SIZES, "d_s": 4, "cell": cell, "context": context}), seed=1)
     source, target = ids(6).expand(2, -1), ids(5, 1).expand(2, -1)
     rows = {"layout": qkv.Layout.from_lengths([6, 4], 6), "target_layout": qkv.Layout.from_lengths([5, 2], 5)}
@@ -292,7 +292,7 @@ def test_mistakes_are_named() -> None:
 
 
 def test_a_windows_far_end() -> None:
-    """Where a target is longer than its source, a monotonic window stays at the source's last token."""
+    """If a target is longer than its source, a monotonic window stays at the source's last token."""
     m = built(context=Luong(alignment="monotonic", reach=1, score="additive").to_dict())
     (found,) = attention_maps.attention(m, ids(3), ids(9), choose=attention_maps.cross)
     assert torch.allclose(found.weights.sum(-1), torch.ones(1, 1, 9)) and bool((found.weights[0, 0, 5, :1] == 0).all())

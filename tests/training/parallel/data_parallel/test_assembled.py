@@ -1,4 +1,4 @@
-"""Optimizers that need whole parameters take the steps of one rank where tensor or expert parallelism divides them."""
+"""Optimizers that need whole parameters take the steps of one rank if tensor or expert parallelism divides them."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def dtype_of(kind: BlockType) -> torch.dtype:
 
 
 def dequantize(data: Tensor, kind: BlockType, shape: Sequence[int]) -> Tensor:
-    """The numbers that bytes stand for: in the dtype of the file where it stores them plainly, else in fp32."""
+    """The numbers that bytes stand for: in the dtype of the file if it stores them plainly, else in fp32."""
     if kind.name in _PLAIN:
         itemsize = _PLAIN[kind.name].itemsize
         aligned = data if data.data_ptr() % itemsize == 0 else data.clone()

@@ -45,7 +45,7 @@ def need(metadata: Config, name: str) -> Any:
 
 
 def scalar(metadata: Config, name: str, default: Any = None) -> Any:
-    """A key's value. Raises ValueError for an array, which llama.cpp takes where layers differ."""
+    """A key's value. Raises ValueError for an array, which llama.cpp takes if layers differ."""
     value = metadata.get(name, default)
     if isinstance(value, list | np.ndarray):
         raise ValueError(f"{name} is an array, one value for each layer, and layers of different sizes are not read")
@@ -56,7 +56,7 @@ def scalar(metadata: Config, name: str, default: Any = None) -> Any:
 class Same:
     """One key for one: `Same("embedding_length", "hidden_size")`.
 
-    usual:    its value where the file lacks it.
+    usual:    its value if the file lacks it.
     optional: the configuration may lack it as well.
     """
 
@@ -137,7 +137,7 @@ class ConstantMetadata:
 
 @dataclass(frozen=True)
 class Heads:
-    """Heads and their width. `head_dim` is the width over the heads where it isn't said."""
+    """Heads and their width. `head_dim` is the width over the heads if it isn't said."""
 
     heads: str = "num_attention_heads"
     kv_heads: str | None = "num_key_value_heads"
@@ -190,7 +190,7 @@ class Narrowed:
     context: str = "max_position_embeddings"
 
     def window(self, config: Config) -> int | None:
-        """The window of some layer, where it is shorter than the context."""
+        """The window of some layer, if it is shorter than the context."""
         slides = config.get("use_sliding_window", True) and "sliding_attention" in (
             config.get("layer_types") or ["sliding_attention"]
         )

@@ -1,6 +1,6 @@
 """Tensor names of GGUF beside the names in a model's `state_dict`: one table serves all families whose layers are the same.
 
-Where llama.cpp fuses queries, keys and values, they stand one behind the other. Of several rows for one part, the first is
+If llama.cpp fuses queries, keys and values, they stand one behind the other. Of several rows for one part, the first is
 written and any is read.
 """
 

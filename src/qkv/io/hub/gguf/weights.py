@@ -19,7 +19,7 @@ from .container import Tensors
 
 
 class GGUFWeights(CodedWeights):
-    """Tensors under llama.cpp's names. `matrix` gives quantized ones as they are where `codes` has a form for their type,
+    """Tensors under llama.cpp's names. `matrix` gives quantized ones as they are if `codes` has a form for their type,
     and `read` in fp32, which holds every value of a block exactly.
 
     All have the dtype of the matrices: norms and biases stand in fp32 in every file. Raises ValueError, when it is made, for

@@ -1,9 +1,9 @@
 """compressed-tensors' layout, of llm-compressor and vLLM: its formats int-quantized, pack-quantized, float-quantized and
 mxfp4-pack-quantized, read and written.
 
-`weight_scale` (d_out, groups), with `weight` int8 or fp8 (d_out, d_in), or `weight_packed`: int32 words of unsigned codes
-with `weight_shape`, or for mxfp4 bytes. Zero points `weight_zero_point` of packed weights are packed along d_out.
-`weight_g_idx` names the group of each input where neighbors are in different groups.
+`weight_scale` (d_out, groups), with `weight` int8 or fp8 (d_out, d_in), or `weight_packed`: int32 words of unsigned
+codes with `weight_shape`, or for mxfp4 bytes. Zero points `weight_zero_point` of packed weights are packed along d_out.
+`weight_g_idx` names the group of each input if neighbors are in different groups.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _MIN_ROWS = 16  # queries below which most of a tile would be empty
 
 @dataclass
 class Bf16Attention:
-    """Like `BlockSparse`. Results are None where masked keys or values may not be finite."""
+    """Like `BlockSparse`. Results are None if masked keys or values may not be finite."""
 
     q: Tensor
     k: Tensor
@@ -64,7 +64,7 @@ def expected(request: Request) -> bool:
 
 
 def find(q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: OperatorLayouts, scale: float) -> Bf16Attention | None:
-    """The kernels, where they can serve."""
+    """The kernels, if they can compute the request."""
     if rule.per_head or rule.regroup() is not None or not _enough(q, k, _MIN_SCORES):
         return None
     if not native.serves(q, k, v, scale):

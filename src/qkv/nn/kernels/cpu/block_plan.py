@@ -26,8 +26,8 @@ Plans = tuple[BlockPlan, ...]  # disjoint parts of one rule
 class OperatorLayouts(NamedTuple):
     """The layouts of queries and keys, as an operator takes them.
 
-    positions: of both. marks: segments of both, then roles of both. starts: the first position of both where the tokens are
-    unpadded, of one segment, and at consecutive positions, as far as the host can tell; else −1.
+    positions: of both. marks: segments of both, then roles of both. starts: the first position of both if the tokens
+               are unpadded, of one segment, and at consecutive positions, as far as the host can tell; else −1.
     """
 
     positions: list[Tensor]

@@ -74,7 +74,7 @@ def find_plans(q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: OperatorL
 def find(
     q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: OperatorLayouts, scale: float, slopes: Tensor | None
 ) -> BlockSparse | None:
-    """The kernels, where they can serve. `slopes` are ALiBi's."""
+    """The kernels, if they can serve. `slopes` are ALiBi's."""
     plans = find_plans(q, k, v, rule, tokens)
     return None if plans is None else BlockSparse(q, k, v, plans, scale, slopes)
 

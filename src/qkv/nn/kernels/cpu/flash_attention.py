@@ -202,7 +202,7 @@ class TileGrid(NamedTuple):
 
 
 def tile_grid(pattern: Pattern, layout: Layout, kv_layout: Layout, heads: int, device: str) -> TileGrid:
-    """Large tiles, which have the least overhead, or small ones where these leave out a quarter more.
+    """Large tiles, which have the least overhead, or small ones if these leave out a quarter more.
 
     `heads` counts those of all rows. On a CPU the scores of a tile should fit its caches, on a GPU they should keep it busy.
     """

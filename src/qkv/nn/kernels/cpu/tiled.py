@@ -1,6 +1,6 @@
 """The `tiled` backend: attention with O(T + S) memory beyond its inputs, on any device, as one custom PyTorch operator.
 
-PyTorch's fused kernel computes requests without a mask; on CPUs, C++ kernels compute sparse patterns and bf16 where they
+PyTorch's fused kernel computes requests without a mask; on CPUs, C++ kernels compute sparse patterns and bf16 if they
 are available; FlashAttention in plain PyTorch computes the rest. Blocks that a pattern rules out are never computed.
 
 `torch.compile` sees the operator as a single node. An operator takes tensors, numbers and strings, so pattern and bias are
@@ -49,7 +49,7 @@ def run(request: Request) -> Result:
 
 
 def share(request: Request) -> float:
-    """The share of all scores that is computed; 1 where the host can't tell."""
+    """The share of all scores that is computed; 1 if the host can't tell."""
     planned = _planned(request)[0]
     return density(request) if planned is None else planned
 
@@ -98,7 +98,7 @@ def _tokens(request: Request) -> OperatorLayouts:
 
 
 def density(request: Request, grid: int = 16) -> float:
-    """The share of a coarse grid of blocks in which the pattern may allow pairs; 1 where the host can't tell."""
+    """The share of a coarse grid of blocks in which the pattern may allow pairs; 1 if the host can't tell."""
     q, k = host_interval(request.layout), host_interval(request.kv_layout)
     if q is None or k is None:
         return 1.0
@@ -154,7 +154,7 @@ def _kernels(
 
 
 def _alibi(bias: str) -> ALiBi | None:
-    """The bias, where it is ALiBi and the C++ kernels can add it."""
+    """The bias, if it is ALiBi and the C++ kernels can add it."""
     scheme = scheme_of(bias) if bias not in ("", DENSE) else None
     return scheme if isinstance(scheme, ALiBi) and scheme.precision == "float32" else None
 
@@ -200,7 +200,7 @@ def _problems(
     numbers: list[float],
     seed: Tensor,
 ) -> list[tuple[TiledProblem, Tensor | None]]:
-    """The problems to be solved in plain PyTorch, and the order of tokens in each where that is another.
+    """The problems to be solved in plain PyTorch, and the order of tokens in each if that is another.
 
     Patterns with gaps are solved part by part, over tokens in an order in which they have none.
     """

@@ -119,7 +119,7 @@ def _known(layout: Layout) -> Tensor:
 
 
 def _both(marks: list[Tensor | None], sides: tuple[Layout, Layout]) -> list[Tensor]:
-    """Segments or roles of both sides, 0 where one side has none; an empty list where neither has any."""
+    """Segments or roles of both sides, 0 if one side has none; an empty list if neither has any."""
     if all(mark is None for mark in marks):
         return []
     zeros = (side.positions.new_zeros(side.shape) for side in sides)

@@ -2,7 +2,7 @@
 
 For every tile of queries it lists the tiles of keys that may hold an allowed pair, and the other way round: first full
 tiles, which need no mask, then partial ones. In partial tiles a kernel computes the mask from positions and segments;
-where the pattern is not a union of boxes, these tiles have a stored mask of one bit a pair. A mask of all pairs is never
+if the pattern is not a union of boxes, these tiles have a stored mask of one bit a pair. A mask of all pairs is never
 made.
 """
 
@@ -26,7 +26,7 @@ _AT_ONCE = 1024  # tiles whose masks are computed together
 
 
 class Tiles(NamedTuple):
-    """Tensors on the device, for R rows of the batch, or R = 1 where all are equal; n_q × n_k tiles of M × N pairs."""
+    """Tensors on the device, for R rows of the batch, or R = 1 if all are equal; n_q × n_k tiles of M × N pairs."""
 
     q_place: Tensor  # (R, n_q · M) int32 positions; −1 for padding and beyond the end
     k_place: Tensor  # (R, n_k · N)
@@ -47,7 +47,7 @@ def _pattern(text: str) -> Pattern:
 
 @constant
 def n_boxes(pattern: str) -> int:
-    """How many boxes a pattern (in JSON) consists of; −1 where it needs masks."""
+    """How many boxes a pattern (in JSON) consists of; −1 if it needs masks."""
     union = boxes(_pattern(pattern))
     return -1 if union is None else len(union)
 

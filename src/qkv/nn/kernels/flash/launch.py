@@ -115,7 +115,7 @@ class Launch:
             forward.forward[self._grid(self.problem.n_q, self.heads)](self.problem, out, lse, **self.options)
 
     def backward(self, out: Tensor, lse: Tensor, grad: Tensor, grad_lse: Tensor) -> list[Tensor]:
-        """Gradients of q, k, v, and of the bias where it is trained."""
+        """Gradients of q, k, v, and of the bias if it is trained."""
         p, grad, delta = self.problem, grad.contiguous(), torch.empty_like(lse)
         d_q, d_k, d_v = (x.new_empty(x.shape) for x in (p.q, p.k, p.v))
         buckets = p.bias.numbers.shape[0] if self.setting.bias == BUCKETS and self.setting.trained else 0
@@ -152,7 +152,7 @@ class Launch:
 
 
 def rows(x: Tensor) -> Tensor:
-    """x with contiguous rows, as the kernels read them; copied where it has others."""
+    """x with contiguous rows, as the kernels read them; copied if it has others."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
@@ -162,7 +162,7 @@ def padded(width: int) -> int:
 
 
 def precision() -> str:
-    """The precision of fp32 products: TF32 where PyTorch's own matrix products have it."""
+    """The precision of fp32 products: TF32 if PyTorch's own matrix products have it."""
     return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
 
 

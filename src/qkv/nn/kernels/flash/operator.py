@@ -54,7 +54,7 @@ def flash_backward(
     numbers: list[float],
     seed: Tensor,
 ) -> list[Tensor]:
-    """The gradients of q, k, v and, where it is trained, of the bias's first tensor."""
+    """The gradients of q, k, v and, if it is trained, of the bias's first tensor."""
     from .launch import Launch
 
     trained = bias[: KernelSetting(*setting).trained]

@@ -38,7 +38,7 @@ def paged(
         scale: 1/√D by default. softcap: as in `attend`. window: how many tokens back a query sees, itself included.
 
     Returns (B, T, H, E) in q's dtype, or the pair of it and the log-sum-exp (B, H, T). A row without tokens gives 0 and
-    −∞. Raises ValueError for shapes that don't fit together, and where the `flash` backend can't serve, with its reason.
+    −∞. Raises ValueError for shapes that don't fit together, and if the `flash` backend can't serve, with its reason.
     """
     _check(q, pages_k, pages_v, table, lengths)
     if window is not None and window < 1:

@@ -36,7 +36,7 @@ def ready() -> bool:
 
 
 def fits(q: Tensor, k: Tensor, v: Tensor, scale: float) -> bool:
-    """Whether the kernels, where they are available, take these widths, dtypes and scale."""
+    """Whether the kernels, if they are available, take these widths, dtypes and scale."""
     if not LIKELY or scale <= 0:
         return False
     return all(x.dtype == torch.bfloat16 and x.device.type == "cpu" and x.shape[3] <= WIDEST for x in (q, k, v))

@@ -24,9 +24,9 @@ class BlockPlan:
     """Which blocks of keys each strip of 64 queries visits, as tensors on the CPU.
 
     number: indices of the N strips that see something. ends: strip i visits entries ends[i] … ends[i + 1] − 1 of `block`.
-    block:  indices of blocks of keys. table: the index in `limits` of the mask of each, −1 where all pairs are allowed.
-    limits: (tables, keys, queries), +∞ where a pair is allowed, −∞ where not. spans: the first and the end, in steps of 16,
-            of the queries that see any of each 16 keys of a table.
+    block:  indices of blocks of keys. table: the index in `limits` of the mask of each, −1 if all pairs are allowed.
+    limits: (tables, keys, queries), +∞ if a pair is allowed, else −∞. spans: the first and the end, in steps of 16, of
+            the queries that see any of each 16 keys of a table.
     places, kv_places: positions of queries and keys, for ALiBi.
     order:  the order in which tokens form strips and blocks, if it is not 0, 1, 2, …
     """
@@ -53,7 +53,7 @@ def pointers(tensors: Sequence[Tensor | None]) -> list[ctypes.c_void_p | None]:
 
 
 def empty_results(q: Tensor, v: Tensor, plan: BlockPlan, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Output and log-sum-exp for a kernel to fill: 0 and −∞ where it skips strips of queries that see nothing."""
+    """Output and log-sum-exp for a kernel to fill: 0 and −∞ if it skips strips of queries that see nothing."""
     out = torch.empty(*q.shape[:3], v.shape[3], dtype=dtype, device="cpu")
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device="cpu")
     if skips_strips(plan, q):

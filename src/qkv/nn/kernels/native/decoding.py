@@ -19,7 +19,8 @@ _Steps = ctypes.c_long * 4
 
 
 def fits(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Whether the kernel, where it is available, takes these: on the CPU, in fp32 or bf16, few rows of a key-value head."""
+    """Whether the kernel, if it is available, takes these: on the CPU, in fp32 or bf16, few rows of a key-value
+    head."""
     rows = q.shape[1] * (q.shape[2] // k.shape[2])
     widths = all(x.shape[3] <= WIDEST and x.shape[3] % UNIT == 0 for x in (q, v))
     plain = q.dtype in _DTYPES and k.dtype == v.dtype == q.dtype and q.device.type == "cpu"
@@ -41,7 +42,7 @@ def attend(
     softcap: float | None = None,
     lse: Float[Tensor, "B H T"] | None = None,
 ) -> Float[Tensor, "B T H E"]:
-    """softmax(scale · QKᵀ + bias) V; `mask` and `bias` broadcast to (B, H, T, S), and `lse` is filled where it is given.
+    """softmax(scale · QKᵀ + bias) V; `mask` and `bias` broadcast to (B, H, T, S), and `lse` is filled if it is given.
 
     Raises ValueError for empty tensors, or a mask that isn't boolean.
     """
@@ -73,7 +74,7 @@ def attend(
 
 
 def placed(x: Tensor | None, scores: tuple[int, ...]) -> tuple[int | None, ctypes.Array[ctypes.c_long]]:
-    """The address of a tensor, and its steps along the axes of `scores`, 0 where it broadcasts."""
+    """The address of a tensor, and its steps along the axes of `scores`, 0 if it broadcasts."""
     if x is None:
         return None, _Steps()
     return x.data_ptr(), _Steps(*x.expand(scores).stride())

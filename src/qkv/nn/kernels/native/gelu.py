@@ -16,7 +16,7 @@ def ready() -> bool:
 
 
 def run(x: Tensor, d: Tensor | None, by_tanh: bool) -> Tensor:
-    """f(x), or d ⊙ f′(x) where d is given, of contiguous fp32 tensors that aren't empty: ValueError for others."""
+    """f(x), or d ⊙ f′(x) if d is given, of contiguous fp32 tensors that aren't empty: ValueError for others."""
     buffers.check("gelu", x, d)
     if not all(t.is_contiguous() and t.shape == x.shape for t in (x, x if d is None else d)):
         raise ValueError("gelu takes contiguous tensors of one shape; give x.contiguous()")

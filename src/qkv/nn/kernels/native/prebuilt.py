@@ -87,7 +87,7 @@ def find(source: Path) -> Path | None:
 
 @cache
 def processor_flags() -> frozenset[str]:
-    """The processor's instruction sets that processes may use; empty where Linux doesn't list them."""
+    """The processor's instruction sets that processes may use; empty if Linux doesn't list them."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -3,7 +3,7 @@
     y = x Wᵀ + b,   y[m][o] = Σ_i x[m][i] w[o][i] + b[o]
 
 Sums are in fp32 whatever the dtypes; sums of few rows in an order that doesn't depend on their number. oneDNN computes
-large products in fp32 where it is faster.
+large products in fp32 if it is faster.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from . import onednn
 def dense_product(
     x: Float[Tensor, "*B I"], weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None = None
 ) -> Float[Tensor, "*B O"]:
-    """`F.linear`, by other kernels where they are faster, on CPUs with nothing traced: C++ for few rows without gradients,
+    """`F.linear`, by other kernels if they are faster, on CPUs with nothing traced: C++ for few rows without gradients,
     oneDNN for large products."""
     if x.dtype == weight.dtype and x.is_cpu and is_unwatched(x, weight):
         matrices = (native.Matrix(weight, bias),)

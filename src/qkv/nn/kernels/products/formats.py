@@ -42,8 +42,9 @@ class Int8:
 
 @dataclass(frozen=True, eq=False)
 class Int4:
-    """A matrix (out, in) in 4 bits: a byte holds the code, 0 to 15, of an even column in its lower half and that of the next
-    column in its upper half. Scales are in fp32, and so are zeros, the codes that stand for 0: 8 where they are None."""
+    """A matrix (out, in) in 4 bits: a byte holds the code, 0 to 15, of an even column in its lower half and that of the
+    next column in its upper half. Scales are in fp32, and so are zeros, the codes that stand for 0: 8 if they are
+    None."""
 
     codes: UInt8[Tensor, "O H"]
     scales: Float[Tensor, "O G"]

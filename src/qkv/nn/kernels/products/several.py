@@ -32,7 +32,8 @@ def products(
     biases: Sequence[Float[Tensor, " O"] | None],
     activations: Activations = "float",
 ) -> list[Float[Tensor, "*B O"]]:
-    """`product` of the same activations with each matrix, in one call of a kernel where they are alike and rows are few."""
+    """`product` of the same activations with each matrix, in one call of a kernel if they are alike and rows are
+    few."""
     first = weights[0]
     codes = [weight if isinstance(weight, Tensor) else weight.codes for weight in weights]
     if _alike(x, weights) and is_plain(x, *codes):

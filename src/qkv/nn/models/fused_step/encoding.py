@@ -42,8 +42,7 @@ _LONGEST_BIAS = 1024  # tokens, of all pairs of which a bias is computed at once
 def fused_encoding(
     stack: Any, x: Float[Tensor, "B T M"], layout: Layout, runs: Sequence[Pass], count: int, cache: Cache | None = None
 ) -> Float[Tensor, "B T M"] | None:
-    """The output after the first `count` layers and the norm, 0 where there is padding; None where the modules have to
-    run."""
+    """The output after the first `count` layers and the norm, 0 at padding; None if the modules have to run."""
     if x.device.type != "cpu" or x.dtype not in _DTYPES or x.shape[0] * x.shape[1] < native.LEAST_TOKENS:
         return None
     if torch.is_grad_enabled() or stack.training or tap.recording() or not is_readable(x) or any(_GLOBAL_HOOKS):

@@ -1,4 +1,4 @@
-"""Layers as the fused step's kernels describe them, where they have all that the modules do."""
+"""Layers as the fused step's kernels describe them, if they have all that the modules do."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Described:
 
 
 def layer(block: nn.Module, known: Described) -> LayerStruct:
-    """A block. Raises `Unfit` where the kernels can't do the same."""
+    """A block. Raises `Unfit` if the kernels can't do the same."""
     if type(block) is not BlockModule or len(block.scale) or block.training:
         raise Unfit
     made = LayerStruct(skip=block.skip, multiplier=block.multiplier, adds=block.residual)

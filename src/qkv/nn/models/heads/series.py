@@ -21,8 +21,8 @@ from .vision import ImageHead, OfImages
 class Forecaster(OfImages, kind="forecaster"):
     """y = W [h_1; …; h_N] + b: the next `labels` values from the states of all patches of a history (Nie et al. 2023).
 
-    The loss is the squared error of each value, scaled back where the labels are (B, 2, labels): values, and what they were
-    divided by. `patches` is N, which the model's input decides.
+    The loss is the squared error of each value, scaled back if the labels are (B, 2, labels): values, and what they
+    were divided by. `patches` is N, which the model's input decides.
     """
 
     labels: int = Field(default=24, gt=0)

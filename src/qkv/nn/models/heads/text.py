@@ -63,7 +63,7 @@ class HeadModule(nn.Module):
     A head that `takes_layout` is called with the layout of the hidden states too: `head(hidden, layout)`. Its outputs are
     of a whole sequence or image, so they can't be decoded step by step. One that `takes_pixels` also gets the images.
 
-    A subclass defines `output_loss`, or `loss` where the loss is not computed from the outputs.
+    A subclass defines `output_loss`, or `loss` if the loss is not computed from the outputs.
     """
 
     takes_layout = False

@@ -173,7 +173,7 @@ class PixelDecoder(OfImages, kind="pixels"):
     masked:     the share of patches that pre-training hides (`layers.patches.masked_layout`).
     normalized: targets are each patch less its mean, over its standard deviation.
 
-    The loss is the mean squared error of the patches that were hidden, of all where none was. Labels are the pictures.
+    The loss is the mean squared error of the patches that were hidden, of all if none was. Labels are the pictures.
     """
 
     width: int = Field(default=512, gt=0)
@@ -271,7 +271,7 @@ class PixelDecoderHead(ImageHead):
 
     @staticmethod
     def hidden_patches(layout: Layout) -> Int[Tensor, "B N"]:
-        """1 for patches that count in the loss: those that were hidden, or all where none was."""
+        """1 for patches that count in the loss: those that were hidden, or all if none was."""
         assert layout.grid is not None
         shown = shown_patches(layout)
         ones = torch.ones(len(shown), layout.grid.patches, dtype=torch.int64, device=shown.device)

@@ -84,7 +84,7 @@ class _Recorder:
         )
 
     def _valid(self, path: str, x: Tensor) -> Tensor | None:
-        """Where x holds tokens that are no padding; None where all are."""
+        """Where x holds tokens that are no padding; None if all are."""
         run = self.running.get(path.partition(".")[0])
         if run is None:
             return None

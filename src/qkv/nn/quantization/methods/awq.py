@@ -1,8 +1,8 @@
 """AWQ, activation-aware quantization: inputs with large activations are scaled up in the weights and down before them.
 
-W x = (W diag(s)) (x / s). With s_i = a_i^α, a_i = E|x_i|, α is the one of `ALPHAS` with the smallest error of the outputs;
-then the scales of groups are shrunk where that is better still (Lin et al. 2024, arXiv:2306.00978). Whoever calls this
-divides x by s: in the norm or the layer that makes x.
+W x = (W diag(s)) (x / s). With s_i = a_i^α, a_i = E|x_i|, α is the one of `ALPHAS` with the smallest error of the
+outputs; then the scales of groups are shrunk if that is better still (Lin et al. 2024, arXiv:2306.00978). Whoever calls
+this divides x by s: in the norm or the layer that makes x.
 """
 
 from __future__ import annotations
@@ -58,5 +58,5 @@ def _error(w: Tensor, s: Tensor, format: Format, group: int, symmetric: bool, se
 def clipped(
     weight: Float[Tensor, "O I"], format: Format, group: int, symmetric: bool = True, *, second: Float[Tensor, "I I"]
 ) -> Packed:
-    """Quantize a matrix by rounding, with scales that are shrunk where the outputs get better."""
+    """Quantize a matrix by rounding, with scales that are shrunk if the outputs get better."""
     return with_scales(weight, format, group, scales_of(weight, format, group, symmetric, second))

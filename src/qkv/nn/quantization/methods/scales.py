@@ -24,7 +24,7 @@ def scales_of(
     symmetric: bool = True,
     second: Float[Tensor, "I I"] | None = None,
 ) -> Scales:
-    """Return scales (d_out, groups) and zero points. With `second`, E[x xᵀ] of the layer's inputs, scales are shrunk where
+    """Return scales (d_out, groups) and zero points. With `second`, E[x xᵀ] of the layer's inputs, scales are shrunk if
     that makes the outputs' error smaller."""
     groups = weight.float().unflatten(1, (-1, group))
     best, best_zeros = format.fit(groups, symmetric)

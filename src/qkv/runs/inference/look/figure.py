@@ -57,7 +57,7 @@ def look(
     patch: str | None = None,
     kind: str | None = None,
 ) -> Figure:
-    """Return a figure of the attention of every layer and head on each input: texts, or files where the run reads files.
+    """Return a figure of the attention of every layer and head on each input: texts, or files if the run reads files.
 
     target:   an encoder–decoder's output to read along, by default what it generates with `settings`.
     generate: tokens by which a language model continues the text first.

@@ -44,7 +44,7 @@ _FILES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".wav", ".flac", ".m
 class TokenSequence:
     """The tokens that a stack reads: ids with their tokenizer, the patches of a picture with their grid, or neither.
 
-    next:    the tokens that a decoder is to write after each token; empty where it continues freely.
+    next:    the tokens that a decoder is to write after each token; empty if it continues freely.
     written: whether the tokens are named by what is written after them, because the decoder is recurrent.
     masks:   indices of tokens whose prediction is shown; None for all.
     """

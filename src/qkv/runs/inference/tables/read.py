@@ -40,7 +40,7 @@ class FileTable:
 
     names:   the columns, in the order of the file.
     rows:    each row by column.
-    inputs:  what the run reads of each row; "" where a cell that it reads is empty.
+    inputs:  what the run reads of each row; "" if a cell that it reads is empty.
     where:   the file and line of each row, for messages.
     columns: the columns that are read.
     notes:   sentences for the user about how the file was read.

@@ -48,7 +48,7 @@ def class_columns(result: Classified) -> Row:
 
 
 def result_of(prediction: Prediction) -> Row:
-    """A prediction in columns: `prediction`, its `probability` where the task has one, and what else is known of it."""
+    """A prediction in columns: `prediction`, its `probability` if the task has one, and what else is known of it."""
     fields = dict(prediction.fields)
     rest = {name: value for name, value in fields.items() if name not in ("words", "question", "prompt", "size")}
     if "label" in fields:

@@ -111,7 +111,8 @@ def _saying(found: Guess | str, *notes: str) -> Guess | str:
 
 
 def _read_by(found: Guess | str, by_name: tuple[str, ...], more: tuple[str, ...]) -> Guess | str:
-    """What was found, with settings for how the file is read: `by_name` where fields are read by name alone, else `more`."""
+    """What was found, with settings for how the file is read: `by_name` if fields are read by name alone, else
+    `more`."""
     if isinstance(found, str):
         return found
     return replace(found, settings=(*found.settings, *(more if "data.kind=choices" in found.settings else by_name)))

@@ -18,7 +18,7 @@ NEXT = "next_sentence"  # the target of next-sentence prediction, and its term o
 
 
 class MaskedTokenMetric(TokenMetric):
-    """Accuracy of masked tokens, and of next-sentence prediction where the model has a head for it."""
+    """Accuracy of masked tokens, and of next-sentence prediction if the model has a head for it."""
 
     accuracy = "masked_accuracy"
 

@@ -63,7 +63,7 @@ def spans(begins: Flags, rows: Ragged, random: np.random.Generator) -> Flags:
 def picked(rows: Ragged, free: Flags, begins: Flags, rate: float, random: np.random.Generator) -> Flags:
     """Select the tokens to predict: round(rate · n) of a row's n `free` ones, in units that are selected as a whole.
 
-    A unit (a token, a word, a span) begins where `begins` is set, and with every row. The number of tokens is rounded to
+    A unit (a token, a word, a span) begins if `begins` is set, and with every row. The number of tokens is rounded to
     whole units, and a row with any free token has at least one unit.
     """
     unit = np.cumsum(begins) - 1

@@ -1,4 +1,4 @@
-"""`Assembled`: updates of whole parameters, for optimizers that need them, where ranks have parts of these parameters.
+"""`Assembled`: updates of whole parameters, for optimizers that need them, if ranks have parts of these parameters.
 
 Muon makes whole matrices orthogonal, Adafactor keeps means of rows and columns, and 8-bit AdamW shares scales within blocks
 of numbers. Each parameter that tensor or expert parallelism divides has an owner among the ranks of that axis, which keeps
@@ -134,7 +134,7 @@ class Assembled(Eager):
 
 
 def built(spec: Optimizer, model: nn.Module, division: Division) -> torch.optim.Optimizer:
-    """The optimizer of a divided model: of this rank's parts where they can be updated by themselves, else `Assembled`."""
+    """The optimizer of a divided model: of this rank's parts if they can be updated by themselves, else `Assembled`."""
     with division.with_stand_ins(torch.device("meta")) as of_all:
         spec.freeze_parameters(model)
         cuts = {whole: division.parts[name].dim for name, whole in _named(model, of_all) if whole.requires_grad}

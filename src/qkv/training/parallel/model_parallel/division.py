@@ -194,7 +194,7 @@ class Division:
                 own.requires_grad_(stand_in.requires_grad)
 
     def _whole(self, own: Tensor, part: ParameterSlice) -> Tensor:
-        """The parts of all ranks as one tensor. They differ in size where the ranks don't divide it."""
+        """The parts of all ranks as one tensor. They differ in size if the ranks don't divide it."""
         ranks = self.mesh.group(part.axis)
         assert isinstance(ranks, World)
         lengths = [length for _, length in part.places(ranks.size)]

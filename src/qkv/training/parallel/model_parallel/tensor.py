@@ -97,7 +97,7 @@ def _plain_attention(module: MultiHeadAttention) -> bool:
 
 
 def _linear(module: nn.Module, *names: str) -> bool:
-    """Whether the layers of these names, where they exist, are plain linear ones."""
+    """Whether the layers of these names, if they exist, are plain linear ones."""
     return all(type(getattr(module, name)) in (Linear, type(None)) for name in names)
 
 

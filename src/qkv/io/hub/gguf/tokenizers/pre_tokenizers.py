@@ -45,7 +45,7 @@ NAMES: dict[str, NamedExpressions] = {
     "default": NamedExpressions(_OLDEST),
 }
 _ADDS_BOS = ("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral", "lfm2", "tekken")
-"""Names with which llama.cpp begins a text with the beginning-of-sequence token where the file doesn't say whether."""
+"""Names with which llama.cpp begins a text with the beginning-of-sequence token if the file doesn't say whether."""
 
 
 def adds_bos(name: str) -> bool:

@@ -33,7 +33,7 @@ DEFAULTS = {
     "bert": {"bos": 101, "unk": 100, "sep": 102, "pad": 0, "mask": 103},
     "t5": {"eos": 1, "unk": 2, "pad": 0},
 }
-"""The roles that llama.cpp assumes where a file doesn't say them, by the kind of tokenizer."""
+"""The roles that llama.cpp assumes if a file doesn't say them, by the kind of tokenizer."""
 
 
 class Type(IntEnum):

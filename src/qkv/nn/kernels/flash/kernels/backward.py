@@ -18,7 +18,7 @@ from .tile import buckets, finite, gradients, head_of, load_tile, program, store
 
 @jit
 def load_norms(lse, first, t, M: tl.constexpr):
-    """Log-sum-exps of rows first …, in units of log 2; +∞ where a row sees nothing or is beyond the end: weights of 0."""
+    """Log-sum-exps of rows first …, in units of log 2; +∞ if a row sees nothing or is beyond the end: weights of 0."""
     rows = first + tl.arange(0, M)
     norm = tl.load(lse + rows, mask=rows < t, other=float("-inf"))
     return tl.where(norm == float("-inf"), float("inf"), norm * 1.4426950408889634)
@@ -38,7 +38,7 @@ def backward_queries(
 ):
     """One program for each tile of queries: writes d_q, and delta for the kernels that follow.
 
-    d_buckets: (B, H, n_q, NB), the part of each tile in the gradients of the buckets; NB is 0 where no bucket is trained.
+    d_buckets: (B, H, n_q, NB), the part of each tile in the gradients of the buckets; NB is 0 if no bucket is trained.
     """
     i, h, b = program(p.n_q, C.H)
     i = p.n_q - 1 - i

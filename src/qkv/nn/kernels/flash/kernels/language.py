@@ -1,4 +1,4 @@
-"""Triton, where it is installed. Without it the files of the kernels can still be imported, but not run."""
+"""Triton, if it is installed. Without it the files of the kernels can still be imported, but not run."""
 
 from __future__ import annotations
 
