@@ -123,7 +123,7 @@ class Layout:
 
     @classmethod
     def from_mask(cls, mask: Bool[Tensor, "B T"]) -> Layout:
-        """From an attention mask, True (or 1) if a token is real. Reads the mask once on the host.
+        """From an attention mask, True (or 1) at real tokens. Reads the mask once on the host.
 
         Under `torch.export` there is nothing to read: the layout serves any mask, and none of its facts are known.
         """
@@ -180,7 +180,7 @@ class Layout:
 
     @property
     def valid(self) -> Bool[Tensor, "B T"]:
-        """True if a token is real."""
+        """True at real tokens."""
         return self.positions[..., 0] >= 0
 
     @property

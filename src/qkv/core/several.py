@@ -1,4 +1,4 @@
-"""Arguments that are one text or several, and those that are one path: a single one and a list mean what they say."""
+"""Arguments that are one text or several, or one path: a single one and a list mean what they say."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class Spec(BaseModel):
         return sorted(own.union(super().__dir__()) - _PYDANTICS)
 
     def changed_fields(self) -> dict[str, Any]:
-        """The fields that differ from their defaults, and those that have none."""
+        """The fields that differ from their defaults, and fields without a default."""
         fields = type(self).model_fields
         values = {name: (getattr(self, name), field) for name, field in fields.items()}
         return {

@@ -91,7 +91,7 @@ def _spelling(name: str) -> str:
 
 
 def check_classes(source: Source, split: Split, classes: tuple[str, ...]) -> None:
-    """Raises ValueError if an example of a split has no class, or one that is not among these, which are those of the
+    """Raises ValueError if an example of a split has no class, or one that is not among these, the classes of the
     training data. Examples whose label is missing are skipped in training."""
     labels = getattr(source.table(split), "labels", None)  # without reading pictures
     examples = source.examples(split, shuffle=False) if labels is None else ({"label": label} for label in labels)

@@ -116,7 +116,7 @@ class _Beams:
         return self.rules.processors[0].forbidden(self.history)
 
     def _trace(self, nodes: list[tuple[int, int, float]], finals: list[float], running: list[float]) -> None:
-        """Record the step of the first prompt: candidates that finish, then those that continue."""
+        """Record the step of the first prompt: candidates that finish, then candidates that continue."""
         scores = [*finals, *running]
         beams = [trace.Beam(parent, token, score) for (parent, token, _), score in zip(nodes, scores, strict=True)]
         possible = [beam for beam in beams[self.n :] if beam.score > NONE]
@@ -245,7 +245,7 @@ def best_of_chunks(
     best: Float[Tensor, "N C"],
     forbidden: Sequence[int] = (),
 ) -> tuple[Float[Tensor, "B K"], Int[Tensor, "B K"]]:
-    """`best_continuations` from the maxima of chunks of tokens, which are those of tokens that aren't forbidden."""
+    """`best_continuations` from the maxima of chunks of tokens, among tokens that aren't forbidden."""
     (_, vocab), (batch, n), chunks = log_probs.shape, scores.shape, best.shape[1]
     flat = log_probs.reshape(batch, n * vocab)
     chunk = (best.view(batch, n, chunks) + scores[..., None]).flatten(1).topk(k).indices

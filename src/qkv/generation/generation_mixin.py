@@ -47,9 +47,9 @@ class GenerationMixin:
         """Return (B · num_samples, W + T) ids: the decoder's prompt, then the new tokens, padded with `pad_id`.
 
         For a decoder-only model prompts keep their width W, with padding moved to the left, so `out[:, W:]` holds the
-        new tokens, padded on the right; for an encoder–decoder rows begin with the starting token. `pad_id` is by default
-        the first `eos_id`, or 0. Options (`num_beams`, `temperature`, `max_new_tokens` …) and errors are those of
-        `qkv.generation.generate`, which can also return scores.
+        new tokens, padded on the right; for an encoder–decoder rows begin with the starting token. `pad_id` is by
+        default the first `eos_id`, or 0. Options (`num_beams`, `temperature`, `max_new_tokens` …) and errors are the
+        same as in `qkv.generation.generate`, which can also return scores.
         """
         model = cast(DecodingModel, self)
         if pad_id is None:

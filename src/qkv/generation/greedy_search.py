@@ -85,7 +85,8 @@ class _Rows:
     def take(
         self, picked: Sequence[tuple[int | None, float]], limits: Sequence[int], stream: Stream | None
     ) -> list[int]:
-        """Append the chosen tokens to the rows. Returns the places of those that continue; `limits` are the prompts'."""
+        """Append the chosen tokens to the rows. Returns the places of the rows that continue; `limits` are the
+        prompts'."""
         going = []
         for place, row in enumerate(self.active):
             token, log_prob = picked[place]

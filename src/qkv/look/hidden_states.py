@@ -57,7 +57,7 @@ def separation(states: Float[Tensor, "N M"], groups: Sequence[int]) -> float:
 
         mean_{g<h} |μ_g − μ_h| / √(mean_n |x_n − μ_{g(n)}|²)
 
-    0 if all centers are equal, as those of static word vectors; ∞ if the states of each group are equal. Raises ValueError
+    0 if all centers are equal, as with static word vectors; ∞ if the states of each group are equal. Raises ValueError
     for fewer than two groups.
     """
     kinds, group = torch.tensor(list(groups)).unique(return_inverse=True)

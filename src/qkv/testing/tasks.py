@@ -88,7 +88,7 @@ class TaskChecks:
         assert alone == together, "the items of an example depend on the examples beside it"
 
     def inputs(self) -> None:
-        """`inputs_of` gives arrays without labels, those of the items."""
+        """`inputs_of` gives the items' arrays without labels."""
         items = self._items(self.examples)
         if type(self.task).inputs_of is Task.inputs_of and type(self.task).inputs is Task.inputs:
             raise NotChecked("it makes inputs and labels at once, and does not predict")

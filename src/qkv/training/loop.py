@@ -224,7 +224,7 @@ class Trainer:
         self.exhausted = True
 
     def _synchronize(self) -> None:
-        """Read the steps that the device has finished, and look for those that made no update."""
+        """Read the steps that the device has finished, and look for steps without an update."""
         for done in self.meter.synchronize():
             self.state.tokens += done.tokens
             if not done.count:
@@ -452,7 +452,7 @@ class Trainer:
         return bool(anywhere)
 
     def _steps_apart(self, now: float) -> int:
-        """The number of steps until the next agreement: those of a second, and none after the time is up."""
+        """The number of steps until the next agreement: a second's steps, and none after the time is up."""
         steps = self.state.step - self._agreed_at
         if self._agreed is None or steps < 1:
             return 1

@@ -64,7 +64,7 @@ def _named(device: torch.device) -> str:
 
 
 class LossScale(torch.amp.GradScaler):
-    """PyTorch's `GradScaler`, which follows the overflows of all ranks, and not only those of the gradients that this rank
+    """PyTorch's `GradScaler`, which follows the overflows of all ranks, not only of the gradients that this rank
     updates. A rank without the loss, in a pipeline, has it too."""
 
     def __init__(self, device: torch.device) -> None:

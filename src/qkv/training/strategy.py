@@ -51,7 +51,8 @@ class Strategy:
 
     @property
     def row_numbers(self) -> list[int]:
-        """For each rank, its number among those with different rows. Ranks with the same number draw the same numbers."""
+        """For each rank, its number among the ranks with different rows. Ranks with the same number draw the same
+        numbers."""
         return list(range(self.ranks.size))
 
     @property
@@ -143,7 +144,7 @@ class Strategy:
     number = 0  # of this rank's part of the model
 
     def pieces(self, tensors: Tensors) -> dict[str, TensorPiece]:
-        """Where this rank's tensors are in the whole ones; those that are whole are left out."""
+        """Where this rank's tensors are in the whole ones; whole tensors are left out."""
         return {}
 
     def model_part(self, tensors: Parts) -> dict[str, Tensor | Saved]:

@@ -67,7 +67,7 @@ def sentence(choice: Mapping[str, Any]) -> str:
 
 @dataclass
 class OtherLoad:
-    """Cores, of those that this process may use, that other programs kept busy since the last call."""
+    """Cores that this process may use and that other programs kept busy since the last call."""
 
     _then: tuple[float, float, float] = field(default_factory=lambda: _busy())
 

@@ -85,7 +85,7 @@ def entities(tags: Sequence[str], scheme: Scheme) -> list[Entity]:
 
 
 def near(tags: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Of tags that spell no entities together: those that would, such as `B-X`, and the others."""
+    """If tags spell no entities together: the tags that would, such as `B-X`, and the others."""
     inside = sorted({tag for tag in tags if tag not in _OUTSIDE})
     like = [tag for tag in inside if len(tag) > 1 and _parts(tag)[0]]
     return like, [tag for tag in inside if tag not in like]
@@ -159,7 +159,7 @@ class Agreement(NamedTuple):
 
 
 def agreement(predicted: Iterable[Sequence[str]], true: Iterable[Sequence[str]], scheme: Scheme) -> Agreement:
-    """Count the entities in the predicted and the true tags of sentences, and those that agree."""
+    """Count the entities in the predicted and the true tags of sentences, and how many agree."""
     right = n_predicted = n_true = 0
     for pair in zip(predicted, true, strict=True):
         ours, theirs = (set(entities(tags, scheme)) for tags in pair)

@@ -203,7 +203,7 @@ def output_metrics(
     bleu_tokenize: str = "13a",
     sentence: bool = False,
 ) -> dict[str, MetricValue]:
-    """Compute those of `OUTPUT_METRICS` that are in `names`; in the results, hyphens of the names are underscores.
+    """Compute the `OUTPUT_METRICS` in `names`; in the results, hyphens of the names are underscores.
 
     `sentence` is for a single output: BLEU is then sentence BLEU.
     """

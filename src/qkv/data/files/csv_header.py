@@ -99,7 +99,8 @@ def heading(first: Sequence[str], rows: Sequence[Sequence[str]]) -> Heading:
 
 
 def check_names(path: Path, names: Sequence[str], first: Path, others: Sequence[str], columns: Iterable[int]) -> None:
-    """Check that the names of columns, read by number, are those of the training file `first`. Raises ValueError."""
+    """Check that columns that are read by number have the same names as in the training file `first`. Raises
+    ValueError."""
     for column in columns:
         here, there = (part[column] if column < len(part) else "" for part in (names, others))
         if names and others and here.casefold() != there.casefold():

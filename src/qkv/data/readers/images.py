@@ -66,8 +66,8 @@ class ImageTable:
 
 
 class ImageSource(Source):
-    """A source of images. Without data for validation or test, training images are held out: about 2 % each, at most about
-    1,000, those with the smallest hash of their names, so the choice never changes.
+    """A source of images. Without data for validation or test, training images are held out: about 2 % each, at most
+    about 1,000. They have the smallest hashes of their names, so the choice never changes.
     """
 
     @abstractmethod

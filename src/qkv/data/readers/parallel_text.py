@@ -235,7 +235,7 @@ class _Table:
         return first, 1 - first if second is None else second
 
     def check_names(self, first: Cells) -> None:
-        """Check that columns that are not named are those of the training file. Raises ValueError."""
+        """Check that columns that are not named are the same as in the training file. Raises ValueError."""
         if self._numbered:
             header = self._spec.header
             check_names(self._cells.path, self._names, first.path, first.names(header), self._columns)

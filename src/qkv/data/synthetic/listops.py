@@ -40,9 +40,9 @@ def _median(values: Sequence[int]) -> int:
 class ListOps(HashSplitSource, kind="listops"):
     """Expressions of `shortest` to `longest` tokens, nested at most `depth` deep, with 2 to `arguments` arguments each.
 
-    `form`: "plain" as above; "binary" puts each step in parentheses, as in the files of Nangia & Bowman:
-    ( ( ( [MAX 2 ) 9 ) ] ). Lengths are counted without these parentheses. Each epoch generates `train` new expressions;
-    those of validation and test never occur in training.
+    `form`: "plain" as above; "binary" puts each step in parentheses, as in the files of Nangia & Bowman: ( ( ( [MAX 2 )
+    9 ) ] ). Lengths are counted without these parentheses. Each epoch generates `train` new expressions; validation and
+    test expressions never occur in training.
     """
 
     shortest: int = Field(default=4, ge=4)

@@ -31,8 +31,8 @@ class Verified:
 class Randomness:
     """The random numbers of every row by the place of the token they are for, so no row depends on another.
 
-    `choices` are those of a search without speculation. Tokens that are rejected leave no trace: the numbers of their
-    places are used again, and what they were used for before has no influence on the output.
+    `choices` are the same as in a search without speculation. Tokens that are rejected leave no trace: the numbers of
+    their places are used again, and what they were used for before has no influence on the output.
     """
 
     def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
@@ -44,7 +44,7 @@ class Randomness:
 def numbers(
     sequences: UniformSequences, rows: Sequence[Continuation], first: int, count: int
 ) -> Float[Tensor, "B count"]:
-    """The numbers for the tokens `first` … first + count − 1 after those that each row has."""
+    """The numbers for the tokens `first` … first + count − 1 after the tokens that each row has."""
     return sequences.at([row.index for row in rows], [len(row.new) + first for row in rows], count)
 
 

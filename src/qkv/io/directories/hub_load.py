@@ -239,7 +239,7 @@ def _on_meta(
 
 
 def _check_computed(family: Family, fit: _Fit, weights: WeightFiles, folder: Path) -> None:
-    """Raise ValueError if a file holds other numbers for what is computed than those that are: it is another model."""
+    """Raise ValueError if a file holds other numbers than the computed ones: it is another model."""
     for name, tensor in family.computed_tensors(fit.model.spec, fit.bare).items():
         if name in weights.shapes:
             there = weights.read(name).float()

@@ -76,8 +76,8 @@ def read_config(path: Path) -> tuple[Any, Use]:
 
 
 def read_imports(folder: Path) -> tuple[list[str], list[str]]:
-    """The modules outside qkv that a run needs: those that its `recipe.yaml` names, and those that define parts of its
-    model by its `config.json`. The first may import the others."""
+    """The modules outside qkv that a run needs: the modules that its `recipe.yaml` names, and the modules that define
+    parts of its model by its `config.json`. The first may import the others."""
     recipe = None
     if (folder / RECIPE).is_file():
         from ...core import yamls  # imported here: directories of the Hub have no YAML

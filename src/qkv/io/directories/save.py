@@ -179,7 +179,7 @@ Template = Literal["none", "end", "both"]
 
 
 def _template(spec: ModelSpec, task: Use, origin: Origin | None) -> Template:
-    """The special tokens around the texts of a model trained by qkv; those of other models are their tokenizer's."""
+    """The special tokens around the texts of a model trained by qkv; for other models, the tokenizer adds them."""
     if origin is not None and not origin.is_ours:
         return "none"
     if task == "read" or not spec.predicts_tokens:

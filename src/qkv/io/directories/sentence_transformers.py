@@ -130,7 +130,7 @@ _SUPPORTED = (
 
 
 def copy(folder: Path, target: Path, allow_pickle: bool = False) -> None:
-    """Copy the files of sentence-transformers from one directory to another, without those of unsupported modules.
+    """Copy the files of sentence-transformers from one directory to another, without the files of unsupported modules.
 
     Pickled weights are copied as safetensors, and only if `allow_pickle` is set.
     """

@@ -51,8 +51,8 @@ def bart(
 ) -> Transformer:
     """An encoder–decoder with one table for source, target and output, and a bias on the output.
 
-    Sizes of one stack alone are those of both by default. `scaled` multiplies embeddings by √d_model, `normed` has a
-    norm after them, and `pre_norm` has norms before sublayers and at the end of each stack.
+    By default, each stack has the common sizes. `scaled` multiplies embeddings by √d_model, `normed` has a norm after
+    them, and `pre_norm` has norms before sublayers and at the end of each stack.
     """
 
     def stack(layers: int, heads: int, d_ff: int, crosses: bool) -> Stack:

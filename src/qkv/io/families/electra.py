@@ -55,7 +55,7 @@ _GENERATOR = (
 
 
 def names(spec: Transformer) -> Table:
-    """The rows, with those of the head that there is."""
+    """The rows, with the head's rows if there is a head."""
     if isinstance(spec.head, SequenceClassifier):
         return (*_COMMON, *dense("classifier"))
     if isinstance(spec.head, Span):

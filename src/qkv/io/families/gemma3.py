@@ -52,8 +52,8 @@ class Gemma3Windows(base.Alternating):
 class Ropes(Rope):
     """The field `position`, and with `layers` "sliding_attention" the field `local_position`.
 
-    `rope_parameters` holds the parameters of both kinds of layers; before, `rope_theta` and `rope_scaling` were those of
-    full attention, and `rope_local_base_freq` the base of the other layers.
+    `rope_parameters` holds the parameters of both kinds of layers; in older files, `rope_theta` and `rope_scaling`
+    belong to full attention, and `rope_local_base_freq` is the base of the other layers.
     """
 
     layers = FULL

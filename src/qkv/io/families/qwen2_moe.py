@@ -126,7 +126,7 @@ PLACES: dict[str, Place] = {
 
 
 def names(spec: Transformer) -> Table:
-    """Llama's rows, and those of each layer by whether it has experts."""
+    """Llama's rows, and rows for each layer by whether it has experts."""
     assert spec.decoder is not None
     rows = [row for row in NAMES if ".mlp." not in row.theirs]
     for i, block in enumerate(spec.decoder.blocks):

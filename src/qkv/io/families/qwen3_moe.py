@@ -59,7 +59,7 @@ class EveryLayer(LayerTypes):
 
 
 def names(spec: Transformer) -> tuple[Row, ...]:
-    """Qwen2-MoE's rows and those of the norms of queries and keys."""
+    """Qwen2-MoE's rows and rows for the norms of queries and keys."""
     return (*without_norms(spec), QK_NORM)
 
 

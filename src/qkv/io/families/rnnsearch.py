@@ -1,7 +1,7 @@
 """Recurrent translators by name: what came before the Transformer, in the sizes that were published.
 
-`rnnencdec` and `rnnsearch` are those which Bahdanau et al. (2015, §4.2) compare, `seq2seq` is that of Sutskever et al.
-(2014, §3.4), `luong-*` those of Luong et al. (2015, §4.1); vocabularies are the papers' too.
+`rnnencdec` and `rnnsearch` are compared by Bahdanau et al. (2015, §4.2), `seq2seq` is from Sutskever et al. (2014,
+§3.4), and `luong-*` from Luong et al. (2015, §4.1); vocabularies are the papers' too.
 """
 
 from __future__ import annotations

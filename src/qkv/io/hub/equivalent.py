@@ -34,7 +34,7 @@ _AXES: tuple[tuple[str, int | None], ...] = (
 
 
 def equivalent_specs(spec: Transformer) -> list[Transformer]:
-    """The spec, and those of equivalent models: with full matrices, and also in the form of `equivalent_spec`."""
+    """The spec, and the specs of equivalent models: with full matrices, and also in the form of `equivalent_spec`."""
     full = with_full_matrices(spec)
     other = equivalent_spec(full)
     return list(dict.fromkeys([spec, full, *([] if other is None else [other])]))

@@ -191,7 +191,7 @@ def _shards(folder: Path, index: str) -> dict[Path, list[str]]:
 
 
 def read_stored(path: Path) -> tuple[dict[str, StoredTensor], dict[str, int]]:
-    """The place of each tensor in a safetensors file, and the checksums of those that have one.
+    """The place of each tensor in a safetensors file, and its checksum if it has one.
 
     Raises ValueError naming the file if its header is damaged or too large, or the tensors' bytes overlap, leave
     gaps, or are not what the file has room for.

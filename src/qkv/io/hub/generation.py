@@ -220,7 +220,7 @@ def write(fields: Mapping[str, Any], origin: Config, config: Config, samples: bo
 
 
 def _with_lengths(settings: dict[str, Any], fields: Mapping[str, Any], is_encoder_decoder: bool) -> dict[str, Any]:
-    """The bounds of new tokens, where those of the whole sequence don't say the same already."""
+    """The bounds of new tokens, unless the bounds of the whole sequence say the same."""
     bounds = {"min_new_tokens": 0, **_lengths(settings, is_encoder_decoder)}
     for new, whole in (("max_new_tokens", "max_length"), ("min_new_tokens", "min_length")):
         if bounds.get(new) != fields[new] and not (

@@ -81,8 +81,8 @@ class Key:
 
 @dataclass(frozen=True)
 class LabelCount:
-    """The number of labels of a head, `usual` by default. The Hub names each label; those of models made here are LABEL_0,
-    LABEL_1 …"""
+    """The number of labels of a head, `usual` by default. The Hub names each label; models made here have the labels
+    LABEL_0, LABEL_1 …"""
 
     size: str = "labels"
     usual: int = 2

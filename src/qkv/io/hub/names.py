@@ -121,7 +121,7 @@ class Names:
         return cls(shapes, alias, entries, tuple(_regex(row.theirs) for row in table if not row.ours))
 
     def written(self) -> Iterator[StoredPlace]:
-        """One entry for each tensor of ours, the first in the table, and those of further copies."""
+        """One entry for each tensor of ours, the first in the table, and the entries of further copies."""
         done: set[str] = set()
         for entry in self.entries:
             if entry.copied or not done.issuperset(entry.ours):
@@ -164,7 +164,7 @@ class Names:
         return any(name not in self.shapes and name not in self.alias for name in entry.ours)
 
     def to_ours(self, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """All tensors under our names: those of a file, or their gradients."""
+        """All tensors under our names: a file's tensors, or their gradients."""
         reading = self.read({name: tuple(t.shape) for name, t in theirs.items()})
         ours = {name: t for entry in reading.taken for name, t in entry.to_ours(theirs).items()}
         return ours | {name: torch.zeros(self.shapes[name]) for entry in reading.zeros for name in entry.ours}

@@ -124,7 +124,7 @@ def to_theirs(
 
 
 def _one(part: PEFTModule, adapted: Sequence[LoRALinear | None]) -> tuple[Tensor, Tensor, float]:
-    """A, B and s of their module, from those of the layers of ours in it; None is a layer without."""
+    """A, B and s of their module, from our layers in it; None is a layer without an adapter."""
     there = [layer for layer in adapted if layer is not None]
     scale = there[0].scale
     shared = all(torch.equal(layer.lora_a, there[0].lora_a) for layer in there)

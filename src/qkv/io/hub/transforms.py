@@ -28,7 +28,7 @@ class TensorTransform:
         return ours
 
     def shapes(self, ours: Sequence[Shape]) -> list[Shape]:
-        """Of their tensors, by those of ours."""
+        """The shapes of their tensors, from ours."""
         return list(ours)
 
     @property

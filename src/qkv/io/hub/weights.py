@@ -47,8 +47,8 @@ def place(
     scheme: Scheme | None = None,
     beside: bool = False,
 ) -> None:
-    """Give a model on the meta device the weights of a file, in `dtype` (by default the file's own), or those of linear
-    layers rounded to a `scheme`, one matrix at a time.
+    """Give a model on the meta device the weights of a file, in `dtype` (by default the file's own). With a `scheme`,
+    weights of linear layers are quantized, one matrix at a time.
 
     Nothing is allocated before names, shapes and dtypes are known to fit; ValueErrors name what doesn't. What a file holds
     as the model wants it stays in the mapped file; the rest is copied once, from there into its place. Further copies of

@@ -65,7 +65,7 @@ def _of_same_data(recipe: Recipe, other: TrainingCosts, device: torch.device) ->
 
 
 def forecast(recipe: Recipe, costs: TrainingCosts, slowdown: float = 1.0) -> CostForecast:
-    """The costs of a training by this recipe, from those of a batch.
+    """The costs of a training by this recipe, from the costs of a batch.
 
     slowdown: the ratio of measured to estimated time of a step.
     """

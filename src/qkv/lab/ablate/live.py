@@ -73,7 +73,7 @@ class AblationProgress(LiveTable):
         return sorted(dict.fromkeys(names), key=lambda name: name != self.metric)[:_COLUMNS]
 
     def _left(self, before: str = "") -> str:
-        """How long the runs that are left take, from those that ended; empty if it can't be told."""
+        """How long the remaining runs will take, estimated from finished ones; empty if that is unknown."""
         left = len(self.ablation.runs) - len(self.results)
         if not self.took or left <= 0:
             return ""

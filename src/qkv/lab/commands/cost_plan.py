@@ -59,8 +59,9 @@ def plan(
     """Choose how to divide training over many GPUs: replicas, shards and stage of ZeRO, tensor, pipeline, context and expert
     parallelism, microbatches and recomputation.
 
-    Every layout that divides the model and the batch is tried. Shown are those that fit into memory, the fastest first, with
-    the memory of the fullest GPU and the time of a step by part, as far as qkv can run them (`docs/scale.md`).
+    Every layout that divides the model and the batch is tried. The layouts that fit into memory are listed, the fastest
+    first, with the memory of the fullest GPU and the time of a step by part, as far as qkv can run them
+    (`docs/scale.md`).
     """
     from dataclasses import asdict
 

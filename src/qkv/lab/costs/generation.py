@@ -96,8 +96,8 @@ def _row(name: str, work: Computation, hardware: Accelerator, precision: str, ca
 
 
 def kinds(spec: Transformer, context: int) -> list[str | None]:
-    """Return the kinds of cache to compare: full (None), quantized, and those that evict tokens if the model supports them
-    and they are smaller. A paged cache takes as much memory as a full one."""
+    """Return the kinds of cache to compare: full (None), quantized, and caches that evict tokens if the model supports
+    them and they are smaller. A paged cache takes as much memory as a full one."""
     whole = cache_bytes(spec, context) or 0
     smaller = [kind for kind in EVICTING if (cache_bytes(spec, context, kind) or whole) < whole]
     return [None, *QUANTIZED, *(kind for kind in smaller if _works(shallow(spec), kind))]

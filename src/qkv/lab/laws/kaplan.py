@@ -27,7 +27,7 @@ CONSTANTS = (-20.0, 120.0)  # log N_c and log D_c
 
 @dataclass(frozen=True)
 class KaplanFit:
-    """The constants of Kaplan's laws. `at_bounds` names those that ended at a bound of their range."""
+    """The constants of Kaplan's laws. `at_bounds` names the constants that ended at a bound of their range."""
 
     N_c: float
     alpha_N: float
@@ -44,7 +44,8 @@ class KaplanFit:
 
 @dataclass(frozen=True)
 class ComputeLaw:
-    """L(C) = (C_c / C)^α_C, fitted to the `points` on the frontier: those of lower loss than any with less compute."""
+    """L(C) = (C_c / C)^α_C, fitted to the `points` on the frontier: points with a lower loss than any with less
+    compute."""
 
     C_c: float
     alpha_C: float

@@ -49,7 +49,7 @@ class Laws:
 
     @property
     def samples(self) -> Values:
-        """The constants of each refit (n, 5); those of the fit alone without bootstrap."""
+        """The constants of each refit (n, 5), or of the fit alone without bootstrap."""
         samples = self.parametric.samples
         return self.parametric.constants[None] if samples is None or not len(samples) else samples
 

@@ -63,8 +63,8 @@ def quantize(
     evaluate:  evaluate before and after: on the test split of the run's recipe, or for a language model without one on the
                part of the calibration text that calibration leaves; max_examples: how many, by default the recipe's.
 
-    The other arguments are those of `Run.quantize`. Raises ValueError, before anything is written, for a layer that can't
-    take the weights, calibration data that are empty or that the run doesn't read, and quantizing twice.
+    The other arguments are the same as in `Run.quantize`. Raises ValueError, before anything is written, for a layer
+    that can't take the weights, calibration data that are empty or that the run doesn't read, and quantizing twice.
     """
     console = console or Console(quiet=True)
     run = run if isinstance(run, Run) else load(run, device)

@@ -35,7 +35,7 @@ STARTUP = 7.0  # seconds in which a run reads its data and writes its report
 class Rung:
     """One run of the ladder.
 
-    budget: FLOPs to spend. flops: those of its whole number of steps, by the cost model; 3 forward passes a step.
+    budget: FLOPs to spend. flops: FLOPs of its whole number of steps, by the cost model; 3 forward passes a step.
     tokens: of training, `steps` batches.
     spec: of the model with the vocabulary and the classes of the data.
     shape: of a batch.

@@ -111,7 +111,7 @@ def _run(
 
 @dataclass
 class _Queue:
-    """Asks Optuna for trials, as many as are left, beginning with those that were interrupted."""
+    """Asks Optuna for the remaining trials, interrupted ones first."""
 
     tuning: Tuning
     study: Any

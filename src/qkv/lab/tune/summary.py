@@ -93,7 +93,7 @@ def settings_of(tuning: Tuning, study: Any, number: int) -> dict[str, str]:
 
 
 def best_of(rows: Sequence[TrialRow], mode: str) -> TrialRow | None:
-    """The trial with the best value of those that finished."""
+    """The finished trial with the best value."""
     values = {row.number: row.result.value for row in rows if row.result.status == "finished"}
     known = {number: value for number, value in values.items() if value is not None}
     if not known:

@@ -39,7 +39,7 @@ _TOLERANCE = 1e-4
 
 
 def checks(build: bool = False) -> Iterator[DoctorCheck]:
-    """Yield the compiler and each source of kernels. With `build`, compile those that are missing."""
+    """Yield the compiler and each source of kernels. With `build`, compile missing ones."""
     command = compiler.compiler()
     reason = None if command is None else compiler.why_it_fails(command)
     works = command is not None and reason is None

@@ -106,8 +106,8 @@ def listing(
 ) -> LabeledTable:
     """A table of several quantities of the same things, such as the score and the weight of each key.
 
-    Of more than `MOST` rows those with the largest values in the column `by` are kept, in their order, with their
-    indices; the first without it.
+    Of more than `MOST` rows, the rows with the largest values in the column `by` are kept, in their order, with their
+    indices; without `by`, the first rows.
     """
     lists = {name: _listed(values) for name, values in columns.items()}
     count = len(rows)

@@ -90,7 +90,7 @@ class Subject:
         return tuple(name for name in names if getattr(self.model, name) is not None)
 
     def tokens_of(self, where: Where) -> tuple[str, ...]:
-        """The tokens that a stack reads; of cross-attention, those of its queries."""
+        """The tokens that a stack reads; of cross-attention, the tokens of its queries."""
         return self.target_tokens if self.model.is_encoder_decoder and where != "encoder" else self.tokens
 
     def attention(self, where: Where) -> Attended:

@@ -43,8 +43,9 @@ def activation_patching(
 ) -> Patching:
     """Run the corrupted text with one activation of the clean text in its place, for every layer and position in turn.
 
-    `clean` and `corrupted` are the inputs of the model, one row each: the ids, or those of source and target. `metric`
-    maps the logits of a batch to one number for each row (`logit_difference`). `names` may be any activation with
+    `clean` and `corrupted` are the inputs of the model, one row each: the ids, or the ids of source and target.
+    `metric` maps the logits of a batch to one number for each row (`logit_difference`). `names` may be any activation
+    with
     positions: `…attention.heads`, `encoder.layers.*.output`. Positions are rows of one batch: T / 64 passes for a layer.
 
     Raises ValueError for texts of different lengths, and for a metric that is equal for both.

@@ -17,7 +17,7 @@ _LEAF, _TOP = 34.0, 34.0
 def tree(file: Path | str, title: str, paths: Mapping[Words, tuple[str, bool]]) -> None:
     """Draw paths from left to right: the last word of each path with its note below, joined to the path before that word.
 
-    paths: (note, kept) by words; those that are not kept are faint. The beginnings of a path must be there too.
+    paths: (note, kept) by words; words that are not kept are faint. The beginnings of a path must be there too.
     """
     save(file, chart(title, paths))
 

@@ -19,7 +19,7 @@ def rollout(means: Sequence[Float[Tensor, "T T"]]) -> list[Float[Tensor, "T T"]]
     """Return Ã_l = Â_l Â_{l−1} … Â_1 for each layer l, with Â = (A + I) / 2 and rows that sum to 1.
 
     A is a layer's attention averaged over its heads; the identity stands for the residual connection. Rows without any
-    attention, those of padding, keep to themselves.
+    attention (padding) attend to themselves.
     """
     products: list[Tensor] = []
     for attention in means:

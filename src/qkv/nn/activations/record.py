@@ -66,8 +66,8 @@ class Activations(Mapping[str, Tensor]):
 
 @contextmanager
 def record(model: nn.Module, names: Iterable[str] | str | None = None) -> Iterator[Activations]:
-    """Record activations of every pass of `model` inside the block; a later pass replaces those of an earlier one. Passes
-    of other threads are not recorded.
+    """Record activations of every pass of `model` inside the block; a later pass replaces an earlier one. Passes of
+    other threads are not recorded.
 
         with record(model, "decoder.layers.*.output") as activations:
             model(ids)

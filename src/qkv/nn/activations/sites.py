@@ -41,7 +41,8 @@ class Site:
     """One named activation.
 
     module: the module whose first input or whose output it is; for `scores` and `weights` the attention layer.
-    where:  which of them. `scores` are those of query-key pairs before the soft-max, and `weights` those after it.
+    where:  which of them. `scores` are the scores of query–key pairs before the soft-max, and `weights` the attention
+            weights after it.
     axes:   the number of each axis that a change can select from.
     split:  (heads, width) if the tensor has its heads side by side in the last axis, to be split into two axes.
     layer:  the layer that it belongs to; None outside the layers.
@@ -90,9 +91,9 @@ def sites(model: nn.Module) -> dict[str, Site]:
         S.output                     (B, T, M)     after the last norm
         logits                       (B, T, V)     the output of the head, whatever its shape
 
-    A layer has those that its mechanisms compute: a mixture of experts has no `neurons`, and linear attention has no
-    `scores` and `weights`. Other models have the output of every module, by the module's path; recurrent models also have
-    `decoder.cross.weights`, the alignment, if they have attention.
+    A layer has the sites that its mechanisms compute: a mixture of experts has no `neurons`, and linear attention has
+    no `scores` and `weights`. Other models have the output of every module, by the module's path; recurrent models also
+    have `decoder.cross.weights`, the alignment, if they have attention.
     """
     if not isinstance(model, nn.Module):
         raise ValueError(f"a model is a PyTorch module, such as qkv.load(…).model, not {shown(model)}")

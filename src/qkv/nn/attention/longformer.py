@@ -23,8 +23,8 @@ class GlobalAttention(Attention, kind="global-attention"):
     """Attention in which global tokens have separate queries, keys and values (Beltagy et al. 2020, §3.1):
     softmax(scale · Q_g K_gᵀ) V_g. All other tokens use Q, K and V, for global keys too.
 
-    The `global` part of the pattern says which tokens are global: those with the role GLOBAL in the layout, or the first
-    ones. The pattern applies to them as to all others.
+    The `global` part of the pattern says which tokens are global: tokens with the role GLOBAL in the layout, or the
+    first ones. The pattern applies to them as to all others.
     """
 
     pattern: Pattern = window(257) | global_tokens()
@@ -95,7 +95,7 @@ class GlobalTokens:
     """Which tokens of a batch are global.
 
     index:  their indices in each row, in order. Rows with fewer global tokens are filled with other tokens.
-    layout: the layout of the tokens at `index`; those that are not global are padding.
+    layout: the layout of the tokens at `index`; tokens that are not global are padding.
     others: the layout of all tokens; global tokens are padding.
     """
 

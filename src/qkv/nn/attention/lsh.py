@@ -345,7 +345,7 @@ def _added(at: Int[Tensor, "B L+1"], sort: _Sorted, causal: bool, dtype: torch.d
 
 
 def _allowed(at: Int[Tensor, "B L+1"], sort: _Sorted, causal: bool) -> Bool[Tensor, "B H R L/C C S"]:
-    """The real tokens of the query's bucket; if causal, not later ones; and in the next chunk only those of a short
+    """The real tokens of the query's bucket; if causal, not later ones; and in the next chunk only tokens of a short
     document."""
     q_bucket, k_bucket = (sort.bucket.gather(-1, x.flatten(-2)).view_as(x) for x in (sort.own, sort.seen))
     everywhere = at[:, None].expand(*sort.bucket.shape[:2], -1)

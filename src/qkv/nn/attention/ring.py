@@ -69,7 +69,7 @@ class RingSchedule:
         return (rank - step) % self.shards
 
     def tokens(self, rank: int, device: torch.device | str | None = None) -> Tensor:
-        """The indices of a rank's tokens, (chunks · chunk,); those from `length` on are padding."""
+        """The indices of a rank's tokens, (chunks · chunk,); indices from `length` on are padding."""
         inside = torch.arange(self.chunk, device=device)
         return torch.cat([inside + number * self.chunk for number in self.chunks(rank)])
 

@@ -35,7 +35,7 @@ class Accelerator:
     price: float | None = None
 
     def peak(self, precision: str) -> float:
-        """Operations per second in a precision; those of the next wider one if it has no units for it."""
+        """Operations per second in a precision, or in the next wider one if it has no units for it."""
         order = ("int8", "fp8", "bf16", "tf32", "fp32")
         wider = order[order.index(precision) :] if precision in order else order[2:]
         known = next((self.flops[name] for name in wider if name in self.flops), None)

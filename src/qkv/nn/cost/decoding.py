@@ -103,8 +103,8 @@ def read_by_step(spec: Transformer, precision: str, tokens: int = 1) -> int:
 
 
 def _further_experts(spec: Transformer, tokens: int) -> int:
-    """Parameters of the experts that several tokens choose beyond those of one, if the router chooses evenly: of n experts,
-    n (1 − (1 − k/n)^tokens) are chosen."""
+    """Parameters of the experts that several tokens choose in addition to one token's, if the router chooses evenly: of
+    n experts, n (1 − (1 − k/n)^tokens) are chosen."""
     count = 0.0
     for layer in _decoder(spec).layers:
         experts = layer.feedforward

@@ -74,8 +74,8 @@ def _times_rows(costs: Mapping[str, Cost], shape: BatchShape) -> list[PartCost]:
 
 
 def tokens_of(name: str, spec: ModelSpec, shape: BatchShape) -> int:
-    """The tokens of a batch that a part reads: those of the source for an encoder, of the target for a decoder and the head
-    beside it, and otherwise all."""
+    """The tokens of a batch that a part reads: source tokens for an encoder, target tokens for a decoder and its head,
+    and otherwise all."""
     if not isinstance(spec, Transformer) or not spec.is_encoder_decoder:
         return shape.tokens
     sources, targets = shape.rows * shape.source, shape.rows * shape.length

@@ -72,9 +72,9 @@ _DEVICE = torch.ops.prim.device.default
 class Live(TorchDispatchMode):
     """Context that counts the bytes of live storages, `now` and at `peak`.
 
-    Enter it within a `FakeTensorMode`: operators then run on shapes alone, as PyTorch's autograd and autocast call them, so
-    any model is measured as it is. With `copies`, those of products on this CPU count too. `sizes` are the bytes at
-    each operator, and `program` is a hash of which operators ran, with which temporary bytes.
+    Enter it within a `FakeTensorMode`: operators then run on shapes alone, as PyTorch's autograd and autocast call
+    them, so any model is measured as it is. With `copies`, copies that products make on this CPU count too. `sizes` are
+    the bytes at each operator, and `program` is a hash of which operators ran, with which temporary bytes.
     """
 
     def __init__(self, copies: bool = False) -> None:

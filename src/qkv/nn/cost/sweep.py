@@ -41,7 +41,8 @@ class ModelCosts:
 
 
 def costs_of(name: str, spec: ModelSpec, tokens: int) -> ModelCosts:
-    """Count the costs of a model; an encoder–decoder has `tokens` on each side, an image model those of its images.
+    """Count the costs of a model; an encoder–decoder has `tokens` on each side, an image model the tokens of its
+    images.
 
     Raises ValueError for more tokens than the model's context.
     """

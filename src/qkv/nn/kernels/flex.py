@@ -251,7 +251,7 @@ def _t5(scheme: T5Buckets, weight: Tensor, queries: _Side, keys: _Side) -> _Term
 
 
 def _looked_up(bias: Tensor) -> _Term:
-    """A (B|1, H|1, T|1, S|1) tensor, indexed along those of its axes that are longer than one."""
+    """A (B|1, H|1, T|1, S|1) tensor, indexed along its axes that are longer than one."""
     shape = (1,) * (4 - bias.ndim) + tuple(bias.shape)
     used = [axis for axis, n in enumerate(shape) if n > 1]
     table = bias.reshape([shape[axis] for axis in used])

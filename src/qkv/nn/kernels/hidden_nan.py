@@ -26,5 +26,5 @@ def may_have_nan(x: Tensor) -> bool:
 
 def confined(whole: Tensor, clean: Tensor, seen: Tensor) -> Tensor:
     """Return `whole` for queries that have `seen` a token that is not finite, and `clean`, the result without such
-    tokens, for the others. Gradients are those of `clean`, because those of `whole` are NaN everywhere."""
+    tokens, for the others. Gradients come from `clean`, because the gradients of `whole` are NaN everywhere."""
     return clean + torch.where(seen, whole - clean, 0.0).detach()

@@ -46,8 +46,8 @@ class LayerState(Protocol):
 class AttentionState(LayerState, Protocol):
     """The state of a layer that attends to keys and values.
 
-    `unrotated`: it takes and returns keys before rotary positions are applied, for those in `layout`.
-    A state that defines `observe(weights)` is given the attention weights after each step (`kv_cache.eviction`).
+    `unrotated`: it takes and returns keys before rotary positions are applied, for the tokens in `layout`. A state that
+    defines `observe(weights)` is given the attention weights after each step (`kv_cache.eviction`).
     """
 
     unrotated: bool
@@ -81,7 +81,7 @@ class Serializable(Protocol):
 
 
 class KeyValueState(SlotState[SlotTable]):
-    """Keys and values of all tokens, or those in a ring buffer, as its slot table says. Padding is stored as zeros.
+    """Keys and values of all tokens, or of a ring buffer's tokens, as its slot table says. Padding is stored as zeros.
 
     Buffers are (B, K, slots, D), as kernels read them: a head's keys are contiguous.
     """
@@ -120,8 +120,8 @@ class KeyValueState(SlotState[SlotTable]):
     def first_buffers(
         self, k: tuple[int, int, int], v: tuple[int, int, int], dtype: torch.dtype, padded: bool
     ) -> KeysValues:
-        """Buffers for keys and values (B, K, D) of the first tokens, for a kernel that writes those that aren't padding;
-        `is_empty` is true."""
+        """Buffers for keys and values (B, K, D) of the first tokens, for a kernel that writes the ones that aren't
+        padding; `is_empty` is true."""
         count = self.slot_table.step.count
         slots = slots_for(0, count, self.capacity)
         self._k, self._v = (torch.empty(b, heads, slots, width, dtype=dtype) for b, heads, width in (k, v))
@@ -196,7 +196,7 @@ class InputState(KeyValueState):
     """The inputs of a layer so far, for mixers without a state, which run over all of them again at each step."""
 
     def add(self, x: Float[Tensor, "B T M"]) -> Float[Tensor, "B S M"]:
-        """Add the inputs of the newest tokens; returns those of all tokens."""
+        """Add the inputs of the newest tokens; returns the inputs of all tokens."""
         rows = x.unsqueeze(2)
         return self.append(rows, rows[..., :0])[0].squeeze(2)
 

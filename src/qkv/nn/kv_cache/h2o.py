@@ -1,4 +1,5 @@
-"""H2O, the heavy-hitter oracle (Zhang et al. 2023): keep the newest tokens and those with the most attention so far."""
+"""H2O, the heavy-hitter oracle (Zhang et al. 2023): keep the newest tokens and the tokens with the most attention so
+far."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class CacheKind(Spec, role="cache"):
 
 
 class FullCache(CacheKind, kind="full"):
-    """Keys and values in full precision, of all tokens or, in a ring buffer, of those in a layer's window.
+    """Keys and values in full precision, of all tokens or, in a ring buffer, of the tokens in a layer's window.
 
     With `ring` false, layers with a window keep all tokens too, so any number of the newest can be removed.
     """

@@ -16,8 +16,8 @@ class SinkSlotTable(SlotTable):
     """The first `sinks` tokens of every row and its newest, in order. **Positions count tokens in the cache**, from 0 on.
 
     Before a step of T tokens, the oldest tokens after the sinks are evicted until at most `sinks` + `window` remain,
-    including the new ones: a step of one token attends to these. A longer step attends to all its own tokens, and to those
-    of the others that fit.
+    including the new ones: a step of one token attends to these. A longer step attends to all its tokens, and to as
+    many others as fit.
     """
 
     def __init__(self, sinks: int, window: int) -> None:

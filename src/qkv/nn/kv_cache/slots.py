@@ -64,7 +64,7 @@ def put(buffer: Tensor | None, new: Tensor, at: int, room: int = 0, most: int | 
 
 
 def with_room(buffer: Tensor, used: int, need: int, room: int = 0, most: int | None = None) -> Tensor:
-    """The buffer, or if it has fewer than `need` slots a larger copy of those that are `used`."""
+    """The buffer, or if it has fewer than `need` slots a larger copy of the `used` slots."""
     if buffer.shape[2] >= need:
         return buffer
     slots = slots_for(used, need, room) if most is None else most
@@ -93,7 +93,7 @@ selecting_kernels: list[Callable[[Tensor, Tensor, int], bool]] = []
 
 
 def select_in_place(buffer: Tensor, rows: Tensor, used: int) -> None:
-    """Replace the used slots by those of the given rows, as many as the buffer has.
+    """Replace the used slots by the slots of the given rows, as many as the buffer has.
 
     Faster than a new buffer, whose pages the kernel would clear first.
     """

@@ -28,7 +28,7 @@ class GroupedLinear(nn.Module):
         self.weight = nn.Parameter(torch.empty(n_experts, d_out, d_in))
 
     def forward(self, x: Float[Tensor, "R I"], ends: Int[Tensor, " E"]) -> Float[Tensor, "R O"]:
-        """Rows are sorted by expert, those of expert e end before row ends[e]; rows after the last end become zeros."""
+        """Rows are sorted by expert; rows of expert e end before row ends[e]; rows after the last end become zeros."""
         if torch.is_autocast_enabled(x.device.type):
             x = x.to(torch.get_autocast_dtype(x.device.type))
         codes: object = self.weight

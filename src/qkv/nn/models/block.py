@@ -66,7 +66,8 @@ class Block(Spec, kind="block"):
         return BlockModule(self, d_model, name)
 
     def sublayers(self) -> list[str]:
-        """Names of the sublayers in order, without those of kind `none`, which have no norm and no residual either."""
+        """Names of the sublayers in order, without sublayers of kind `none`, which have no norm and no residual
+        either."""
         parts = {"attention": self.attention, "cross": self.cross, "feedforward": self.feedforward}
         return [name for name, part in parts.items() if part is not None and part.kind != "none"]
 

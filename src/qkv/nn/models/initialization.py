@@ -116,7 +116,7 @@ class Normal(Initialization, kind="normal"):
 
 
 class T5Normal(Initialization, kind="t5"):
-    """N(0, 1/fan_in) for matrices, 1/(fan_in · d_head) for those of queries, since T5 leaves scores unscaled; N(0, 1) for
+    """N(0, 1/fan_in) for matrices, N(0, 1/(fan_in · d_head)) for queries, since T5 leaves scores unscaled; N(0, 1) for
     embeddings, N(0, 1/d_model) for the position buckets (Raffel et al. 2020's code)."""
 
     factor: float = Field(default=1.0, gt=0)

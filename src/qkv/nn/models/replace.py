@@ -86,7 +86,7 @@ def replace(model: Model, changes: Mapping[str, Any], *, seed: int = 0) -> Repla
 
 
 def _with_positions_of(changed: Transformer, model: TransformerModel) -> dict[str, Tensor]:
-    """Return the tensors of a model, those of its position schemes under the names that they have in the changed spec.
+    """Return the tensors of a model; tensors of its position schemes have their names in the changed spec.
 
     A scheme that the changed spec does not have gives its tensors to the one in its place.
     """

@@ -90,7 +90,7 @@ def _parts(value: Any) -> tuple[Spec, ...]:
 
 
 def _children(spec: Spec) -> Iterator[Node]:
-    """The parts of a model, a stack or a block; of anything else, those that differ from the defaults."""
+    """The parts of a model, a stack or a block; of anything else, only parts that differ from the defaults."""
     whole = isinstance(spec, Stack | Block) or spec.role == "model"
     for name in type(spec).model_fields if whole else spec.changed_fields():
         value = getattr(spec, name)

@@ -152,7 +152,8 @@ def _table(text: str) -> Tensor:
 
 @lru_cache(maxsize=256)
 def _sums(pattern: BigBird) -> tuple[Tensor, Tensor]:
-    """Two-dimensional prefix sums of the pairs of blocks that some head sees, and of those that some head does not see."""
+    """Two-dimensional prefix sums of the pairs of blocks that some head sees, and of the pairs that some head does not
+    see."""
     seen = _table(pattern.text) > 0
     return _summed(seen.any(0)), _summed(~seen.all(0))
 
@@ -185,7 +186,7 @@ def _drawn(pattern: BigBird) -> Drawn:
 
 
 def _among_the_first(generator: np.random.RandomState, n: int, heads: int, count: int) -> Drawn:
-    """Each block draws from the first 5 + 2 · count blocks, except those that it sees anyway and the last of them."""
+    """Each block draws from the first 5 + 2 · count blocks, except blocks that it sees anyway and the last of them."""
     end = 5 + 2 * count
     drawn = np.empty((heads, n - 2, count), np.int64)
     for row in range(1, n - 1):
@@ -196,7 +197,8 @@ def _among_the_first(generator: np.random.RandomState, n: int, heads: int, count
 
 
 def _within_reach(generator: np.random.RandomState, n: int, size: int, count: int) -> Drawn:
-    """The draws of one head: each block draws from those of the first 1024 tokens, sometimes one that it sees anyway."""
+    """The draws of one head: each block draws from the blocks of the first 1024 tokens, sometimes one that it sees
+    anyway."""
     last = _REACH // size - 1 if 2 * size < _REACH else n - 1
     inner = np.arange(1, n - 1)
     drawn = np.empty((n - 2, count), np.int64)

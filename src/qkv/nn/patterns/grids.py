@@ -43,7 +43,7 @@ class OnGrid(Pattern):
         return grid
 
     def near(self, rows: Tensor, columns: Tensor, row: Tensor, column: Tensor) -> Tensor:
-        """The rule for the places of queries and those of keys."""
+        """The rule for the places of queries and keys."""
         raise NotImplementedError
 
     def near_blocks(self, q: _Places, k: _Places) -> BlockMask:

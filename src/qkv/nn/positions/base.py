@@ -58,7 +58,8 @@ class Position(Spec, role="position"):
         raise NotImplementedError(f"{type(self).__name__} has no bias")
 
     def bias_grad(self, tensors: tuple[Tensor, ...], q: View, k: View, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of `tensors` from those of a tile's scores; without it the whole bias is computed."""
+        """Return the gradients of `tensors` from the gradients of a tile's scores; without it the whole bias is
+        computed."""
         raise NotImplementedError(f"{type(self).__name__} has no bias_grad")
 
     def tensors_of_heads(self, tensors: tuple[Tensor, ...], heads: Sequence[int]) -> tuple[Tensor, ...]:

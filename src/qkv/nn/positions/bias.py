@@ -17,8 +17,8 @@ from .base import Bias, Position, PositionModule, Widths
 class ALiBi(Position, kind="alibi"):
     """Scores decrease with distance: s(q, k) − m_h · |q − k|, one slope m_h for each head (Press et al. 2022).
 
-    For n = 2^a heads the slopes are 2^(−max·1/n), 2^(−max·2/n) … with max = `bias_max` = 8; for other n, those of the
-    next lower power of two, then every second one of the next higher power, as in the paper's code.
+    For n = 2^a heads the slopes are 2^(−max·1/n), 2^(−max·2/n) … with max = `bias_max` = 8; for other n, the slopes of
+    the next lower power of two, then every second slope of the next higher power, as in the paper's code.
 
     `scale` multiplies all slopes (Falcon: 1/√d_head). With `precision` "bfloat16", m_h, positions p and m_h · p are rounded
     to bfloat16 before differences are taken, as Falcon was trained.

@@ -19,8 +19,8 @@ def gradient_importance(
 ) -> dict[str, Tensor]:
     """Return the importance of each head or neuron of each layer: I_h = E_x |∂L(x)/∂ξ_h| = E_x |Σ_t x_hᵗ · ∂L/∂x_hᵗ|.
 
-    ξ_h multiplies the output of the unit and is 1: to first order, I_h is what removing it costs. `names` are those of
-    activations (`look.activations`) by layer: `…heads` (B, T, H, E) or `…neurons` (B, T, F). The mean is over rows.
+    ξ_h multiplies the output of the unit and is 1: to first order, I_h is what removing it costs. `names` are names of
+    activations (`nn.activations`) by layer: `…heads` (B, T, H, E) or `…neurons` (B, T, F). The mean is over rows.
 
     Raises ValueError if there is no batch.
     """

@@ -21,8 +21,8 @@ State = dict[str, Tensor]
 def remove_heads(model: TransformerModel, heads: Heads) -> TransformerModel:
     """Return a model without some heads, with all other weights; `model` is unchanged.
 
-    The outputs equal `model`'s with zeros in place of the outputs of these heads. A key-value head goes with the last
-    of its query heads; those that stay have to serve equally many.
+    The outputs equal `model`'s with zeros in place of the outputs of these heads. A key-value head is removed with the
+    last of its query heads; the remaining ones have to serve equally many.
 
     Raises ValueError for unknown layers or heads, for all heads of a layer, and if the others need them.
     """

@@ -35,7 +35,7 @@ class Measure(Spec, role="measure"):
 
     @property
     def all(self) -> tuple[Measure, ...]:
-        """This measure and those in `beside`."""
+        """This measure and the measures in `beside`."""
         return self, *self.beside
 
     def __call__(self, run: Run) -> Curve:

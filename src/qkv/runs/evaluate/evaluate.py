@@ -54,7 +54,7 @@ class Evaluated:
                 the objective under their own names. For a task: the mean of each term of its loss, and its metric.
     counts:     by metric, the number of examples that it covers, if not all of them.
     signatures: by metric, how it was computed, if there is more than one way.
-    samples:    `{"source", "target", "output"}`, without "target" if there is no single one; those of chats have "messages".
+    samples:    `{"source", "target", "output"}`, without "target" if there is no single one; chats have "messages".
     notes:      what was skipped or truncated.
     confusions: of classification, (true class, predicted class, number of examples) of each pair that occurred.
     baselines:  "name", "metrics" and "about" of simple methods on the same examples, see `Task.baselines`.

@@ -76,10 +76,10 @@ def chat(
 ) -> str:
     """Return the assistant's reply to a conversation, `[{"role": "user", "content": "Hello!"}]`.
 
-    `emit`, if given, receives it piece by piece, as it is generated. `tools` are the descriptions (JSON schemas) of those
-    that the model may call, for a chat template that has a place for them. Options are the fields of `Generation`. `draft`
-    is a smaller run that proposes tokens. Raises ValueError if the tokenizer has no chat template, or the template refuses
-    the conversation.
+    `emit`, if given, receives it piece by piece, as it is generated. `tools` describe (as JSON schemas) the functions
+    that the model may call, if the chat template has a place for them. Options are the fields of `Generation`. `draft`
+    is a smaller run that proposes tokens. Raises ValueError if the tokenizer has no chat template, or the template
+    refuses the conversation.
     """
     model, settings = assistant(run, draft), run.generation.replace(options)
     if emit is None:

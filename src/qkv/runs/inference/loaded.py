@@ -33,7 +33,7 @@ class LoadedModel:
     recipe:     the recipe of its training; None if the directory has no `recipe.yaml`.
     path:       where it was loaded from.
     origin:     the other settings of a Hub directory.
-    allow_pickle: whether other weights in the directory, those of sentence-transformers' dense layers, may be pickles.
+    allow_pickle: whether the weights of sentence-transformers' dense layers in the directory may be pickles.
     """
 
     model: AnyModel

@@ -26,7 +26,7 @@ def score(
     """Score each target given its prompt (`text_model.encode(text)`), with the end-of-sequence token if the model was
     trained to write one. Without targets, which only a language model allows, score each prompt itself.
 
-    Log-probabilities are those that generation reports for the same tokens: a translator's target includes the special
+    Log-probabilities are the same as generation reports for the same tokens: a translator's target includes the special
     tokens that its decoder generates (BART's `<s> … </s>`). Without a starting token the first token of a text has no
     score, because nothing precedes it.
     """

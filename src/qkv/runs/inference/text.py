@@ -195,7 +195,8 @@ class TextModel:
         )
 
     def processors(self, prompts: Sequence[Sequence[int]], settings: Generation) -> Sequence[Processor]:
-        """Processors in addition to the settings: one that allows only the tokenizer's tokens, and those of a Hub model."""
+        """Processors in addition to the settings: one that allows only the tokenizer's tokens, and a Hub model's
+        processors."""
         size = self.tokenizer.vocab_size
         allowed: list[Processor] = [Known(size)] if size < self.model.vocab_size else []
         if self.ids is None:

@@ -45,7 +45,7 @@ def laid_out(
 
     joined: the network, if it was measured. hosts: how many machines the ranks are on; ranks of a machine share its memory.
 
-    The batches of a step and recomputation stay those of the recipe. Raises ValueError if the axes don't divide the model,
+    The batches of a step and recomputation stay as in the recipe. Raises ValueError if the axes don't divide the model,
     or if the layout, or for `auto` every layout, needs more memory than a rank has.
     """
     training, scale = recipe.training, recipe.scale

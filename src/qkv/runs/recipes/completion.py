@@ -1,4 +1,4 @@
-"""Completion of `KEY=VALUE` settings in a shell: the keys of a recipe, and the values of those with few.
+"""Completion of `KEY=VALUE` settings in a shell: the keys of a recipe, and the values of keys with few.
 
 A shell waits for each answer, so this module doesn't import the parts that it names: their fields are in
 `completion.json`. After a change to fields or kinds, write it again with `python -m qkv.runs.recipes.completion`.
@@ -29,7 +29,7 @@ def complete(recipe: str, settings: Iterable[str], incomplete: str) -> list[str]
     """The keys, or the values after `=`, with which a setting may continue.
 
     recipe:   the recipe, YAML file, run directory or preset that the settings change.
-    settings: those that are there already; `data.kind=images` decides which keys `data` has.
+    settings: the settings so far; `data.kind=images` decides which keys `data` has.
     """
     tables = json.loads(files("qkv.runs.recipes").joinpath(TABLES).read_text(encoding="utf-8"))
     key, equals, value = incomplete.partition("=")
@@ -112,7 +112,7 @@ class _Tables:
 
     presets: the function of each preset, by number.
     sizes:   the fields of each function, and the stacks of its model.
-    parts:   the fields of each kind of a role, or under "" those of a class without kinds.
+    parts:   the fields of each kind of a role, or under "" the fields of a class without kinds.
     """
 
     def __init__(self) -> None:

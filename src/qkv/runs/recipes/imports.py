@@ -1,4 +1,4 @@
-"""Import code from outside qkv: the modules under `imports` in a recipe or a run, and those of `qkv --import`."""
+"""Import code from outside qkv: the modules under `imports` in a recipe or a run, and modules of `qkv --import`."""
 
 from __future__ import annotations
 

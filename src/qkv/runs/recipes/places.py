@@ -87,7 +87,7 @@ def _resolved(tree: dict[str, Any], resolve: Resolve) -> dict[str, Any]:
 
 
 def _of_source(data: dict[str, Any], resolve: Resolve) -> dict[str, Any]:
-    """The settings of a source with its paths resolved, and those of the sources in it."""
+    """The settings of a source with its paths resolved, and of the sources in it."""
     kind = Source.kinds.get(str(data.get("kind")))
     is_path = kind not in (Datasets, DatasetSeries)
     fields = getattr(kind, "path_fields", ())

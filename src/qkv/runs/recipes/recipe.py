@@ -366,7 +366,7 @@ def override(recipe: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
 
 
 def _with_preset(changed: dict[str, Any], before: dict[str, Any], explicit: set[str]) -> dict[str, Any]:
-    """Leave to a preset that settings name its own sizes, except those that settings give beside it (`explicit`)."""
+    """A preset that settings name keeps its own sizes, except the sizes that settings give beside it (`explicit`)."""
     preset = changed["model"][PRESET]
     if not isinstance(preset, str) or preset not in families.presets():
         return changed

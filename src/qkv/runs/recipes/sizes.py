@@ -68,8 +68,8 @@ _SHAPES = ("d_model", "n_layers", "n_heads", "n_kv_heads", "d_head", "d_ff")
 
 
 def preset_note(preset: str, kept: Mapping[str, Any], dropped: Mapping[str, Any]) -> str:
-    """A note on the recipe's sizes that a named preset does not take, and on those that an architecture sets beside them;
-    "" if there are none."""
+    """A note on the recipe's sizes that a named preset does not take, and on sizes that an architecture sets beside
+    them; "" if there are none."""
     own = sizes_of(preset)
     differ = {name: value for name, value in dropped.items() if name not in own or _plain(own[name]) != value}
     replaced = [f"{name}={_short(value)}" for name, value in differ.items() if name in own]

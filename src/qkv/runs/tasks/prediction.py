@@ -50,7 +50,7 @@ class Line(str):
 
 
 def parts_of(line: str) -> list[str]:
-    """The texts of one input: those of a `Line`, or what the tabs of a text separate."""
+    """The texts of one input: a `Line`'s texts, or what the tabs of a text separate."""
     return list(line.parts) if isinstance(line, Line) else line.split("\t")
 
 

@@ -125,8 +125,8 @@ def first_seen(
 
 
 def sizes(source: Source, seed: int = 0) -> str:
-    """The number of examples of each split, if the table knows it without reading the data. Up to `READ` rows of text are
-    read, and those that are skipped are counted apart."""
+    """The number of examples of each split, if the table knows it without reading the data. Up to `READ` rows of text
+    are read, and skipped rows are counted separately."""
     tables = {split: source.table(split, seed=seed) for split in SPLITS}
     known = {split: len(table) for split, table in tables.items() if not getattr(table, "sequential", False)}
     if isinstance(source, HoldOutSource) and "train" in known:

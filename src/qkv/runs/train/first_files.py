@@ -29,7 +29,8 @@ def write_first_files(
     console: Console,
     notes: list[str],
 ) -> None:
-    """Write the first files of a run, and describe the training. `notes` are printed besides those of its preparation.
+    """Write the first files of a run, and describe the training. `notes` are printed besides the notes of its
+    preparation.
 
     With `overwrite`, a run that is in `out` is put aside until the new one is finished. `extend_lock` locks the new one.
     """

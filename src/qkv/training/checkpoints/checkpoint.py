@@ -179,7 +179,7 @@ class Checkpoints:
         return failed if error is None else error
 
     def _complete(self, save: _Pending, files: Mapping[str, Any]) -> None:
-        """Write the state, which names all files, and make the checkpoint one of those that are saved."""
+        """Write the state, which names all files, and add the checkpoint to the saved ones."""
         best_path = save.target if save.best else self.best()
         name = best_path.name if best_path else None
         _write_state(save.beside, files, {"state": save.state, "best": name, "temporary": save.temporary})
@@ -274,7 +274,7 @@ def load_tensors(checkpoint: Path, name: str) -> dict[str, Tensor]:
 
 def saved_tensors(checkpoint: Path, name: str) -> dict[str, Saved]:
     """The tensors of one file, or of its shards, which are read later. Raises Damaged, with the file's name, if one is
-    missing; `Checkpoints.check` finds those that were changed."""
+    missing; `Checkpoints.check` finds files that were changed."""
     files = _verified(checkpoint)["files"]
     names = _files_of(checkpoint, name, files)
     for part in names:

@@ -45,7 +45,7 @@ class SkippedSteps:
 class TrainingState:
     """Progress of a training.
 
-    step:      optimizer steps tried, those that made no update included.
+    step:      optimizer steps tried, including steps without an update.
     tokens:    real tokens trained on.
     elapsed:   seconds of training over all sessions, with evaluations and saves.
     position:  position of the data stream after the last step; None at the beginning.

@@ -26,8 +26,8 @@ Tensors = Mapping[str, Tensor]
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and persistent buffers, detached, sharing the model's memory; tied ones once, under their first name.
 
-    Of a parameter divided over ranks, this rank's part. For an adapted model only those that its adapter trains; the others
-    are in the directory that it was loaded from.
+    Of a parameter divided over ranks, this rank's part. For an adapted model only the weights that its adapter trains;
+    the others are in the directory that it was loaded from.
     """
     own = trained(model)
     seen: set[Any] = set()

@@ -79,7 +79,7 @@ class Optimizer(Spec, role="optimizer"):
         raise NotImplementedError(f"{type(self).__name__} does not say how weights move")
 
     def groups(self, model: nn.Module) -> Groups:
-        """Groups of (name, parameter), those that decay first; `scale` is their factor on the learning rate."""
+        """Groups of (name, parameter), groups with decay first; `scale` is their factor on the learning rate."""
         spared = set() if self.decay_embeddings else embedding_parameters(model)
         factors = scales(model, self.layer_decay, self.rates)
         found: dict[tuple[bool, float], list[tuple[str, nn.Parameter]]] = {}
@@ -106,7 +106,7 @@ class Optimizer(Spec, role="optimizer"):
 
 
 def split(groups: Groups, chosen: set[nn.Parameter]) -> tuple[Groups, Groups]:
-    """The groups with their chosen parameters only, and with the others only; without those that this empties."""
+    """The groups with their chosen parameters only, and with the others only; without groups that this empties."""
 
     def part(inside: bool) -> Groups:
         parts = [{**g, "params": [pair for pair in g["params"] if (pair[1] in chosen) == inside]} for g in groups]

@@ -31,8 +31,9 @@ def embedding_parameters(model: nn.Module) -> set[nn.Parameter]:
 def hidden_matrices(model: nn.Module) -> set[nn.Parameter]:
     """Trainable matrices (m, n), or stacks of them (…, m, n), that take hidden states to hidden states.
 
-    Not those of embeddings, of heads and of PyTorch's convolutions, where one of the two axes is not a space of features.
-    The convolutions of `layers.convolution` are matrices, from all that a place sees to its channels: in heads too.
+    Not the matrices of embeddings, of heads and of PyTorch's convolutions: one of their two axes is not a space of
+    features. The convolutions of `layers.convolution` are matrices, from all that a place sees to its channels: in
+    heads too.
     """
     outside, inside = embedding_parameters(model), set[nn.Parameter]()
     for module in model.modules():

@@ -113,7 +113,7 @@ class Distributed(Strategy):
         return self._names[counted]
 
     def norm(self, parameters: list[nn.Parameter]) -> Tensor:
-        """Every rank adds its share of the squares: those of a parameter that several ranks have are divided by their
+        """Every rank adds its share of the squares: if several ranks have a parameter, its squares are divided by their
         number."""
         names = self.names
         by_copies: defaultdict[int, list[nn.Parameter]] = defaultdict(list)

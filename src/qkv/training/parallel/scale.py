@@ -126,7 +126,7 @@ class Scale(Spec):
 
 
 def meshes(ranks: int, axes: int) -> list[tuple[int, ...]]:
-    """All sizes of a number of axes whose product is the number of ranks, those with large first axes first."""
+    """All sizes of a number of axes whose product is the number of ranks, with large first axes first."""
     if axes == 1:
         return [(ranks,)]
     divisors = [n for n in range(ranks, 0, -1) if ranks % n == 0]

@@ -49,7 +49,7 @@ class Conversations:
         self._named = re.compile(f"{GUARD}?(?:{self._any.pattern})")
 
     def prompt(self, messages: Messages, tools: Tools = None) -> list[int]:
-        """Return the ids of a conversation up to the model's reply. `tools` are the descriptions (JSON schemas) of those
+        """Return the ids of a conversation up to the model's reply. `tools` describe (as JSON schemas) the functions
         that the model may call. Raises ValueError if it ends with the assistant."""
         checked, tools = self._checked(messages), self._checked_tools(tools)
         if checked[-1]["role"] == "assistant":
@@ -135,7 +135,7 @@ class Conversations:
         return [self._real.get(i, i) for i in encoding.ids], learned
 
     def _spelled(self, text: str) -> str:
-        """Replace the template's control tokens by their twins, and unmark those in messages."""
+        """Replace the template's control tokens by their twins, and unmark control tokens in messages."""
 
         def spell(name: re.Match[str]) -> str:
             return name[0][1:] if name[0].startswith(GUARD) else self._twins[name[0]]

@@ -71,7 +71,7 @@ class Architecture:
         return config
 
     def config(self, metadata: Config, tensors: Mapping[str, Any], vocab_size: int) -> dict[str, Any]:
-        """The Hub's configuration of a file's metadata; `tensors` are those of the file by name."""
+        """The Hub's configuration of a file's metadata; `tensors` are the file's tensors by name."""
         config: dict[str, Any] = {"architectures": [self.hub_class], "model_type": self.model_type}
         metadata = {**metadata, TENSORS: frozenset(tensors)}
         for entry in self.entries:

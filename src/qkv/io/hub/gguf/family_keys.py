@@ -145,7 +145,7 @@ class QueryWidth:
 
 @dataclass(frozen=True)
 class GemmaRopes:
-    """Gemma 3's two bases: of layers that see everything, and of those with a window."""
+    """Gemma 3's two bases: of layers with full attention, and of layers with a window."""
 
     def write(self, config: Config) -> Metadata:
         ropes = config["rope_parameters"]

@@ -1,8 +1,8 @@
 """Rotary parameters of the Hub as GGUF's metadata and tensors, and back.
 
 Linear scaling and YaRN are metadata. Llama 3's frequencies and LongRoPE's are tensors that divide the rates; llama.cpp
-refuses a file with them in an architecture that doesn't read them. Llama 3's parameters are written beside them, under keys
-that llama.cpp doesn't read; in other files they are the published ones, or those that the factors follow from.
+refuses a file with them in an architecture that doesn't read them. Llama 3's parameters are written beside them, under
+keys that llama.cpp doesn't read; in other files they are the published ones, or follow from the factors.
 """
 
 from __future__ import annotations

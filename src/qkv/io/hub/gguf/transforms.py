@@ -1,4 +1,4 @@
-"""How tensors of a GGUF file differ from those of a model: rotated pairs beside each other, norms that hold 1 + g.
+"""How tensors of a GGUF file differ from a model's: rotated pairs beside each other, norms that hold 1 + g.
 
 llama.cpp rotates neighboring coordinates (2i, 2i + 1) in the families of Llama's kind, where the Hub and qkv rotate i and
 i + R/2, so the rows of queries and keys stand in another order. Gemma's norms are computed as (1 + g), and llama.cpp

@@ -53,8 +53,8 @@ class QuantizedLayout:
 
 
 def unpack_int32(words: Tensor, bits: int, order: tuple[int, ...] | None = None) -> Tensor:
-    """Codes of int32 words (…, n) as uint8 (…, 32/bits · n), the lowest bits first. `order` gives the place of each code
-    among those of its word."""
+    """Codes of int32 words (…, n) as uint8 (…, 32/bits · n), the lowest bits first. `order` gives the place of each
+    code in its word."""
     count = 32 // bits
     codes = words.new_empty(*words.shape, count, dtype=torch.uint8)
     for i in range(count):

@@ -146,7 +146,7 @@ def check_model(layout: RankLayout, model: ModelWork) -> None:
 
 
 def factorizations(ranks: int, axes: int) -> list[tuple[int, ...]]:
-    """All sizes of a number of axes whose product is the number of ranks, those with large first axes first."""
+    """All sizes of a number of axes whose product is the number of ranks, with large first axes first."""
     if axes == 1:
         return [(ranks,)]
     return [(n, *rest) for n in reversed(divisors(ranks)) for rest in factorizations(ranks // n, axes - 1)]

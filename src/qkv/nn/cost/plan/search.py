@@ -1,4 +1,4 @@
-"""Search the layouts of a model on a number of ranks: those that fit into memory, the fastest first."""
+"""Search the layouts of a model on a number of ranks that fit into memory, the fastest first."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RankPlan:
         return self.memory.needed <= machine.device.memory
 
     def fails(self, machine: Machine) -> str:
-        """The moment that needs the most memory of those that don't fit, or an empty string."""
+        """The moment that needs the most memory if the layout doesn't fit, or an empty string."""
         most = max(self.moments, key=lambda name: self.moments[name])
         return most if self.moments[most] > machine.device.memory else ""
 
@@ -178,7 +178,7 @@ def _methods(model: ModelWork, layout: RankLayout) -> Iterator[RankLayout]:
 
 
 def _others(model: ModelWork, ranks: int, node: int) -> Iterator[RankLayout]:
-    """Sizes of the axes other than `tensor`, and stages of ZeRO. Of many replicas only one, those of a `node` and all are
+    """Sizes of the axes other than `tensor`, and stages of ZeRO. Of many replicas only one, a `node`'s and all are
     tried as shards."""
     for context in divisors(ranks):
         if context > 1 and (model.length // context < TOKENS or not _allowed(model, "context", context)):

@@ -46,7 +46,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Communication:
-    """Seconds of a step that a kind of communication takes, and those of them in which nothing is computed."""
+    """Seconds of a step that a kind of communication takes, and how many of them nothing is computed in."""
 
     kind: str
     seconds: float
@@ -324,7 +324,7 @@ def _pipeline(model: ModelWork, layout: RankLayout, machine: Machine) -> Communi
 
 
 def _parameters(model: ModelWork, layout: RankLayout, stage: int) -> tuple[float, float]:
-    """Return the parameters of a rank of a stage before ZeRO shards them: those outside experts, and those of experts."""
+    """Return the parameters of a rank of a stage before ZeRO shards them: outside experts, and in experts."""
     t, last = layout.tensor, stage == layout.pipeline - 1
     layers = [(model.kinds[kind], count) for kind, count in model.stages(layout.pipeline)[stage]]
     own = sum(count * (layer.whole + layer.divided / t) for layer, count in layers)

@@ -40,7 +40,7 @@ def tracked(
 
 @lru_cache(maxsize=64)
 def _factor(spec: ModelSpec, length: int, source: int, how: Execution, kind: Kind) -> float:
-    """Return the counted bytes of the activations of some layers, divided by those of the formulas."""
+    """Return the counted bytes of the activations of some layers, divided by the formulas' bytes."""
     stacks: list[Stack] = [stack for _, stack in spec.stacks()]
     if not stacks:
         return 1.0

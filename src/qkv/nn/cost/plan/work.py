@@ -76,8 +76,8 @@ class LayerWork:
         return self.mixing + self.products + self.scores
 
     def over(self, tensor: int) -> LayerWork:
-        """The layer on so many tensor ranks, each of which computes a key-value head: those that several ranks have count
-        that often."""
+        """The layer on so many tensor ranks, each of which computes a key-value head: a head that several ranks have
+        counts that often."""
         more = (tensor - self.kv_heads) * 2 * self.d_model * self.d_head
         if not self.heads or more <= 0:
             return self

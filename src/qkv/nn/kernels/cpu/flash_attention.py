@@ -204,7 +204,8 @@ class TileGrid(NamedTuple):
 def tile_grid(pattern: Pattern, layout: Layout, kv_layout: Layout, heads: int, device: str) -> TileGrid:
     """Large tiles, which have the least overhead, or small ones if these leave out a quarter more.
 
-    `heads` counts those of all rows. On a CPU the scores of a tile should fit its caches, on a GPU they should keep it busy.
+    `heads` counts the heads of all rows. On a CPU the scores of a tile should fit its caches, on a GPU they should keep
+    it busy.
     """
 
     def grid(rows: int, cols: int) -> TileGrid:

@@ -140,7 +140,7 @@ def _kernels(
     bias: str,
     numbers: list[float],
 ) -> Iterator[Kernel | None]:
-    """The kernels that may serve a call, the fastest first; None for those that don't."""
+    """The kernels that may serve a call, the fastest first; None for kernels that don't."""
     scale, softcap, dropout = numbers
     alibi = _alibi(bias)
     if softcap or dropout or (bias and alibi is None):
@@ -168,7 +168,7 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: OperatorLayou
 
 @dataclass
 class Fused:
-    """PyTorch's kernel for CPUs, which also returns the log-sum-exp: for all pairs, or those of the lower triangle."""
+    """PyTorch's kernel for CPUs, which also returns the log-sum-exp: for all pairs, or the lower triangle."""
 
     q: Tensor
     k: Tensor

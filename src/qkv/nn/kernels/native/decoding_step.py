@@ -17,7 +17,7 @@ MOST_TOKENS = {torch.float32: 256 if _WIDE else 64, torch.bfloat16: 256 if _WIDE
 
 
 def ready() -> bool:
-    """Whether the kernels, and those of products, are there, built if they weren't yet."""
+    """Whether these kernels and the kernels of products are there, built if they weren't yet."""
     return all(name in prebuilt.TARGETS and library(name) is not None for name in ("decoding", "products"))
 
 

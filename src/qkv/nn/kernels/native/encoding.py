@@ -18,7 +18,7 @@ LEAST_TOKENS = 32  # for which products are made from panels
 
 
 def ready(dtype: torch.dtype) -> bool:
-    """Whether the kernels, and those of products, are there for a model of a dtype, and faster than PyTorch's."""
+    """Whether these kernels and the kernels of products are there for a model's dtype, and faster than PyTorch's."""
     if dtype == torch.bfloat16 and MOST[dtype] < LEAST_TOKENS:  # because of matrix units
         return False
     if not all(name in prebuilt.TARGETS and library(name) is not None for name in ("encoding", "products")):

@@ -26,7 +26,8 @@ LINK = ("-shared",)  # without OpenMP's library: PyTorch has loaded one, and two
 
 
 class Target(NamedTuple):
-    """A set of instruction sets: the compiler's flags, and Linux's names of those that a processor must have."""
+    """A set of instruction sets: the compiler's flags, and Linux's names of the instruction sets that a processor must
+    have."""
 
     name: str
     flags: tuple[str, ...]

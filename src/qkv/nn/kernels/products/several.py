@@ -20,7 +20,7 @@ def product(
     bias: Float[Tensor, " O"] | None = None,
     activations: Activations = "float",
 ) -> Float[Tensor, "*B O"]:
-    """x Wᵀ + b for a matrix of any format. `activations` is for those of 8 and 4 bits."""
+    """x Wᵀ + b for a matrix of any format. `activations` is for matrices of 8 and 4 bits."""
     if isinstance(weight, Tensor):
         return dense_product(x, weight, bias)
     return integer_product(x, weight, bias, activations)

@@ -98,7 +98,7 @@ def dense(weight: Tensor | nn.Module) -> Tensor:
 
 
 def put(model: nn.Module, path: str, matrix: QuantizedMatrix) -> None:
-    """Replace the parameter `weight` of a layer, and of those that share it."""
+    """Replace the parameter `weight` of a layer, and of layers that share it."""
     weight = model.get_submodule(path)._parameters["weight"]
     for layer in list(model.modules()):
         if weight is not None and layer._parameters.get("weight") is weight:

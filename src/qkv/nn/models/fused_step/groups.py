@@ -1,4 +1,4 @@
-"""Layers whose attention is described together: those that share a place in the cache, rotations, masks and biases."""
+"""Layers whose attention is described together: they share a place in the cache, rotations, masks and biases."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LayerGroup:
         raise NotImplementedError
 
     def _is_described(self, shape: Shape) -> bool:
-        """Whether rows and dtype are those that are described; if so, their number of tokens is described now."""
+        """Whether rows and dtype are as described; if so, their number of tokens is described now."""
         if self.shape is None or (self.shape[0], self.shape[2]) != (shape[0], shape[2]):
             return False
         if self.shape[1] != shape[1]:

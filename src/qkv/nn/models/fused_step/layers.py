@@ -207,7 +207,7 @@ def are_original() -> bool:
 
 
 def settings_of(modules: Iterable[nn.Module]) -> list[dict[str, Any]]:
-    """The attributes of modules and those in them. Raises `Unfit` if one is in the place of a method."""
+    """The attributes of modules and of their submodules. Raises `Unfit` if one is in the place of a method."""
     every = [each for module in modules for each in module.modules()]
     kinds: list[Any] = [type(each) for each in every]
     if not are_original() or not all(_methods(kind).isdisjoint(vars(x)) for kind, x in zip(kinds, every, strict=True)):
@@ -221,6 +221,6 @@ def _methods(kind: type[nn.Module]) -> frozenset[str]:
 
 
 def hooks_of(module: nn.Module) -> list[Any]:
-    """The tables of hooks of a module and those in it; all are empty if nothing watches them."""
+    """The tables of hooks of a module and its submodules; all are empty if nothing watches them."""
     names = ("_forward_hooks", "_forward_pre_hooks")
     return [getattr(each, name) for each in module.modules() for name in names]

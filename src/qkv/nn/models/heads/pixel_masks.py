@@ -21,7 +21,8 @@ from .vision import ImageHead, OfImages
 
 
 class PixelMasks(OfImages, kind="pixel-masks"):
-    """Scores of every class at every pixel, by convolutions from the patches' states up, beside those from the pixels down.
+    """Scores of every class at every pixel, by convolutions from the patches' states up, beside convolutions from the
+    pixels down.
 
         d_0 = C(pixels),  d_i = C(pool(d_{i−1}))             pixels at 1, ½, ¼ … of their number along each side
         u_n = h,          u_i = C([up(u_{i+1}), d_i])        the patches' states h, twice as fine each time

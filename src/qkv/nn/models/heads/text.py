@@ -1,4 +1,4 @@
-"""The base class of heads, and those that give each token something: a word, a label, the bounds of an answer."""
+"""The base class of heads, and heads that give each token something: a word, a label, the bounds of an answer."""
 
 from __future__ import annotations
 

@@ -271,7 +271,7 @@ class PixelDecoderHead(ImageHead):
 
     @staticmethod
     def hidden_patches(layout: Layout) -> Int[Tensor, "B N"]:
-        """1 for patches that count in the loss: those that were hidden, or all if none was."""
+        """1 for patches that count in the loss: hidden ones, or all if none was hidden."""
         assert layout.grid is not None
         shown = shown_patches(layout)
         ones = torch.ones(len(shown), layout.grid.patches, dtype=torch.int64, device=shown.device)
@@ -392,7 +392,7 @@ class Detector(OfImages, kind="detector"):
         return DetectorHead(self, d_model)
 
     def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
-        """FLOPs of detection tokens are left out: they are those of a hundred, whatever the image."""
+        """FLOPs of detection tokens are left out: there are a hundred, whatever the image."""
         square = 2 * (self.layers - 1) * (d_model + 1) * d_model
         parameters = square + (d_model + 1) * (self.labels + 1 + 4)
         return Cost(parameters, 2 * parameters * tokens * (self.proposals == "patches"))

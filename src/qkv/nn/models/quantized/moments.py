@@ -1,5 +1,5 @@
-"""What layers read: E[x xᵀ] and E|x| of the inputs x of linear layers, over the tokens that are no padding; of experts
-over those that are routed to them."""
+"""What layers read: E[x xᵀ] and E|x| of the inputs x of linear layers, over the tokens that are no padding; for
+experts, over the tokens that are routed to them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Forward = Callable[[nn.Module, Batch], object]
 
 
 class Moments:
-    """Sums over the inputs x (d_in,) of a layer, and of those that read the same."""
+    """Sums over the inputs x (d_in,) of a layer, and of layers that read the same."""
 
     def __init__(self, size: int, device: torch.device) -> None:
         self.products = torch.zeros(size, size, device=device)

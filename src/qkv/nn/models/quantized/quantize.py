@@ -189,7 +189,7 @@ class _Work:
 
 
 def _portions(layers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Layers in the model's order, those of a block together, whose moments need no more than `AT_ONCE` bytes."""
+    """Layers in the model's order, a block's layers together, whose moments need no more than `AT_ONCE` bytes."""
     blocks: dict[str, dict[str, Any]] = {}
     for path, layer in layers.items():
         parts = path.split(".")
@@ -212,7 +212,7 @@ def _error(
     seen: Mapping[str, Moments],
     seconds: Mapping[str, Tensor],
 ) -> float:
-    """The relative error of a layer: of its outputs, those of experts weighted by their tokens, or of its weights."""
+    """The relative error of a layer's outputs (experts weighted by their tokens) or weights."""
     measured = any(name in seen and seen[name].count for name in matrices)
     off, whole = 0.0, 0.0
     for name, part in matrices.items():

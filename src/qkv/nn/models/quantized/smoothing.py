@@ -3,9 +3,9 @@
     norm → q, k, v          norm → gate, up          v → out, with as many value heads as query heads
     up → down, where the hidden activations are gated, or relu, which commutes with positive factors
 
-In a mixture of experts the norm's scales are common to all experts, the router and the shared layer, and each expert has its
-own scales between up and down. Other inputs, such as those of a post-norm block, which the residual stream reads too, have
-no scales.
+In a mixture of experts the norm's scales are common to all experts, the router and the shared layer, and each expert
+has its own scales between up and down. Other inputs, such as a post-norm block's, which the residual stream reads too,
+have no scales.
 """
 
 from __future__ import annotations

@@ -97,7 +97,8 @@ def choose(
     rows: Sequence[Mapping[str, Any]],
     chosen: Sequence[str],
 ) -> tuple[str, ...]:
-    """The columns that a run reads of a table. Raises ValueError, naming those that are there, if that can't be told."""
+    """The columns that a run reads of a table. Raises ValueError, naming the existing columns, if that can't be
+    told."""
     if chosen:
         for name in chosen:
             if name.split(".")[0] not in names and name not in names:

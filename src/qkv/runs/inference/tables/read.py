@@ -78,8 +78,8 @@ def read_folder(folder: Path, run: LoadedModel) -> FileTable:
 
 
 def read_table(path: Path, run: LoadedModel, command: str, chosen: Sequence[str] = ()) -> FileTable:
-    """The rows of a file as inputs of a run for a command. `chosen` names the columns that the run reads, in its order; by
-    default they are those of its training data, or have usual names.
+    """The rows of a file as inputs of a run for a command. `chosen` names the columns that the run reads, in its order;
+    by default they have the names of its training data, or usual names.
 
     Raises ValueError, naming file and line, for a file that can't be read, and for columns that are not there.
     """

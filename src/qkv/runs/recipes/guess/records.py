@@ -16,7 +16,7 @@ from .tables import ANSWERED, ASIDE
 CONVERSATIONS = ("messages", "conversations")  # the fields that are read without being named
 
 Fields = Mapping[str, Sequence[Any]]
-"""The values of each field of the first records, without those that are missing."""
+"""The values of each field of the first records, without missing values."""
 
 
 def of_fields(path: Path, fields: Fields, count: int) -> Guess | str | None:

@@ -65,7 +65,8 @@ class SpanCorruption(_EncoderDecoderTask, kind="span-corruption"):
 
     rate:      the share of the tokens that is replaced.
     mean:      mean length of a span.
-    sentinels: their number. A tokenizer that is trained here gets them; that of a loaded model gets those that it lacks.
+    sentinels: their number. A tokenizer that is trained here gets them; a loaded model's tokenizer gets the ones that
+               it lacks.
     """
 
     rate: Rate = 0.15

@@ -48,7 +48,7 @@ class ImageClassify(AugmentedTask, kind="image-classify"):
         return task if task.classes else task.replace({"classes": self._classes(source)})
 
     def _classes(self, source: Source) -> tuple[str, ...]:
-        """The classes of the source, or those in the training data, without reading pictures if the table knows labels."""
+        """The classes of the source, or in the training data, without reading pictures if the table knows labels."""
         known: tuple[str, ...] | None = getattr(source, "classes", None)
         if known:
             return known

@@ -119,7 +119,7 @@ class MaskedLanguageModel(TextTask, kind="masked-language-model"):
         return MaskedTokenMetric(tokenizer)
 
     def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
-        """Return the tokens as the model reads them, with `{the original}` after those that are predicted."""
+        """Return the tokens as the model reads them, with `{the original}` after each predicted token."""
         assert batch.labels is not None
         ids, labels = batch.inputs["ids"][row].tolist(), batch.labels[row].tolist()
         real = batch.inputs["layout"].valid.expand(batch.labels.shape)[row].tolist()

@@ -49,7 +49,8 @@ def windows(texts: Ragged, width: int, random: np.random.Generator | None) -> tu
 
 
 def spans(begins: Flags, rows: Ragged, random: np.random.Generator) -> Flags:
-    """Flag the beginnings of spans of ℓ words, given those of words: ℓ ~ Geo(0.2), ℓ ≤ 10 (Joshi et al. 2020, SpanBERT)."""
+    """Flag the beginnings of spans of ℓ words, given the beginnings of words: ℓ ~ Geo(0.2), ℓ ≤ 10 (Joshi et al. 2020,
+    SpanBERT)."""
     words = np.flatnonzero(begins)
     shares = SPAN_P * (1 - SPAN_P) ** np.arange(SPAN_MOST)
     lengths = 1 + np.searchsorted(np.cumsum(shares / shares.sum()), random.random(len(words) + 1))

@@ -26,7 +26,8 @@ _OWN = ("params", "param_names")  # entries of groups that are not shared
 
 
 class Assembled(Eager):
-    """An optimizer of a rank's parts of parameters. `inner` updates whole ones in place of those in `stand_ins`.
+    """An optimizer of a rank's parts of parameters. `inner` updates whole ones in place of the parameters in
+    `stand_ins`.
 
     owner_of: by the name of each assembled parameter, the rank of its axis that owns it.
     """

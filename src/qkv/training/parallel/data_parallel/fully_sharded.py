@@ -212,7 +212,7 @@ def _widened(module: nn.Module, forward: Callable[..., Any], *inputs: Any, **nam
 
 
 def units(model: nn.Module) -> Iterator[nn.Module]:
-    """The blocks whose parameters are gathered together: those that share none with the rest of the model."""
+    """The blocks whose parameters are gathered together: they share none with the rest of the model."""
     users = Counter(id(p) for module in model.modules() for p in module.parameters(recurse=False))
     for block in model.modules():
         if isinstance(block, BlockModule):

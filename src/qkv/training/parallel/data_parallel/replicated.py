@@ -34,8 +34,8 @@ class Replicated(Distributed):
     Whole parameters have one owner, so every optimizer works, also one that needs whole matrices (Muon, Adafactor).
     The largest parameters are given out first, each to the rank with the fewest so far.
 
-    Afterwards gradients are summed over the other ranks that have the same part of a parameter. `assembled.Assembled` gives
-    optimizers that need whole matrices those that tensor or expert parallelism divides.
+    Afterwards gradients are summed over the other ranks that have the same part of a parameter. `assembled.Assembled`
+    gives optimizers that need whole matrices the matrices that tensor or expert parallelism divides.
     """
 
     assembled: Assembled | None = None
@@ -70,7 +70,7 @@ class Replicated(Distributed):
         return optimizer
 
     def _rest(self, parameter: nn.Parameter) -> tuple[Axis, ...]:
-        """The axes over which a gradient is summed, besides those that divide the updates."""
+        """The axes over which a gradient is summed, besides the axes that divide the updates."""
         return tuple(a for a in self.sharers(self.names[parameter]) if a not in self.divided_updates)
 
     def _communicate(self, bucket: Bucket, flat: Tensor) -> Handle | None:

@@ -1,4 +1,5 @@
-"""Linear layers whose weight gradients are computed later, so those of their inputs are there sooner (Qi et al. 2023).
+"""Linear layers whose weight gradients are computed later, so the gradients of their inputs are there sooner (Qi et al.
+2023).
 
 While a `Deferred` is open, a backward pass computes the gradients of inputs, and keeps x and ∂L/∂y of every linear layer.
 `compute` then adds ∂L/∂W = (∂L/∂y)ᵀ x to the gradients. Other parameters have their gradients at once.

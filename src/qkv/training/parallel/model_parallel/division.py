@@ -67,7 +67,7 @@ def shares(whole: int, unit: int, ranks: int) -> list[tuple[int, int]]:
 class Division:
     """The divided parameters of a model, by name, and how to undo the division for an evaluation.
 
-    homes:      the stage of a pipeline that has a parameter or buffer, for those that one alone has.
+    homes:      the stage of a pipeline that has a parameter or buffer, if only one stage has it.
     everywhere: the names of parameters that every stage has, as several use them.
     """
 
@@ -173,8 +173,8 @@ class Division:
 
     @contextmanager
     def with_stand_ins(self, device: torch.device, only: Set[nn.Parameter] | None = None) -> Iterator[StandIns]:
-        """Inside the block, the model has an empty parameter of the whole shape in place of each divided one, or of those in
-        `only`. Gives the parts with their stand-ins. Parts are trained afterwards if their stand-ins are."""
+        """Inside the block, the model has an empty parameter of the whole shape in place of each divided one, or of the
+        ones in `only`. Gives the parts with their stand-ins. Parts are trained afterwards if their stand-ins are."""
         parameters = dict(self.model.named_parameters(remove_duplicate=False))
         paths = [path for path in self.parts if path in parameters]
         stand_ins: StandIns = {}

@@ -1,8 +1,8 @@
 """Linear attention whose tokens are divided over ranks: the sums over tokens, not the tokens, travel.
 
-Each rank computes the sum Σ_s φ(k_s) [v_s, 1]ᵀ of each of its chunks of tokens (B, K, R, E + 1), whose size does not depend
-on their number, and gets those of all ranks. The state before a chunk is the sum over the chunks before it; without
-causality, every query sees the sum over all (Sun et al. 2024, LASP).
+Each rank computes the sum Σ_s φ(k_s) [v_s, 1]ᵀ of each of its chunks of tokens (B, K, R, E + 1), whose size does not
+depend on their number, and gets the sums of all ranks. The state before a chunk is the sum over the chunks before it;
+without causality, every query sees the sum over all (Sun et al. 2024, LASP).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def linear_attention(
     causal: bool = False,
     state: LinearState | None = None,
 ) -> Float[Tensor, "B T H E"]:
-    """`attention.linear.linear_attention` for this rank's tokens, after those of all ranks."""
+    """`attention.linear.linear_attention` for this rank's tokens, after the sums of all ranks are known."""
     ranks, schedule = axis.ranks, axis.schedule
     assert isinstance(ranks, World) and state is None
     size = schedule.chunk

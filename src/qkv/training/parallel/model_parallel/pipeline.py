@@ -292,7 +292,7 @@ class StageLayers:
 
     @property
     def _stage(self) -> tuple[int, int]:
-        """The first layer of the running stage among those of all stacks, and that of the next one."""
+        """The first layer of the running stage, counted over all stacks, and the first layer of the next stage."""
         return self.edges[self.pipeline.stage], self.edges[self.pipeline.stage + 1]
 
     @property

@@ -105,8 +105,8 @@ class ScheduleTurn(NamedTuple):
 
 @lru_cache(maxsize=64)
 def turns(schedule: PipelineSchedule, microbatches: int, ranks: int, rank: int) -> list[ScheduleTurn]:
-    """What a rank does in a step, in order, with its messages. A message is started only after those of the same two ranks
-    that come before it in their order."""
+    """What a rank does in a step, in order, with its messages. A message is started only after all earlier messages of
+    the same two ranks."""
     waiting = {
         pair: list(messages) for pair, messages in _orders(schedule, microbatches, ranks).items() if rank in pair
     }

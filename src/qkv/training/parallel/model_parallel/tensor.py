@@ -155,7 +155,7 @@ def _product(layer: Linear, x: Tensor) -> Tensor:
 
 
 def _divide_vocabulary(model: nn.Module, mesh: Mesh, division: Division) -> None:
-    """Divide the tables of tokens, and those of heads, unless another kind of layer uses them too."""
+    """Divide the tables of tokens and of heads, unless another kind of layer uses them too."""
     users: dict[nn.Parameter, list[nn.Module]] = {}
     for module in model.modules():
         for parameter in module.parameters(recurse=False):

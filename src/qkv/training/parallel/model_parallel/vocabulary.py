@@ -22,7 +22,7 @@ from .division import ParameterSlice
 
 
 class Vocabulary:
-    """The tokens of this rank, `part`, among those of `ranks`."""
+    """The tokens of this rank, `part`, of `ranks`."""
 
     def __init__(self, ranks: World, part: ParameterSlice) -> None:
         self.ranks, self.part = ranks, part
@@ -36,7 +36,7 @@ class Vocabulary:
         return self.ranks.sum_with_gradient(rows)
 
     def logits(self, own: Float[Tensor, "B T v"]) -> Float[Tensor, "B T V"]:
-        """The logits of all tokens, from those of this rank's."""
+        """The logits of all tokens, from the logits of this rank's tokens."""
         padded = F.pad(own, (0, max(self.lengths) - own.shape[-1]))
         every = collectives.gather(padded, self.ranks, padded.ndim - 1).chunk(self.ranks.size, -1)
         return torch.cat([part[..., :n] for part, n in zip(every, self.lengths, strict=True)], -1)

@@ -118,7 +118,7 @@ def read_tokens(metadata: Mapping[str, Any]) -> tuple[list[str], list[int]]:
 
 
 def read_roles(metadata: Mapping[str, Any], count: int) -> dict[str, int]:
-    """The ids of tokens with roles: those that the file says, and of the usual ones those that no other role has.
+    """The ids of tokens with roles: from the file, and usual ones if no other role has them.
 
     An id outside the vocabulary counts as not said, as in llama.cpp.
     """
