@@ -75,7 +75,7 @@ def test_an_outline_has_no_memory_and_the_values_of_the_model(name: str, sizes: 
         assert path == other and torch.equal(buffer, made)
 
 
-def test_what_a_module_fills_before_it_registers_is_kept_and_what_it_fills_later_is_made_whole() -> None:
+def test_what_a_module_fills_itself_is_kept() -> None:
     class Early(TransformerModel):
         def __init__(self, spec: Any) -> None:
             super().__init__(spec)
@@ -84,12 +84,35 @@ def test_what_a_module_fills_before_it_registers_is_kept_and_what_it_fills_later
     class Late(TransformerModel):
         def __init__(self, spec: Any) -> None:
             super().__init__(spec)
-            self.other = nn.Linear(2, 3)
+            self.other, self.recurrent = nn.Linear(2, 3), nn.LSTM(2, 3)
 
     shell, draws = outline(SPEC, seed=1, cls=Early)
     assert draws is not None and "scale" not in draws and shell.scale.tolist() == [2.0] * 3
-    made, none = outline(SPEC, seed=1, cls=Late)
-    assert none is None and torch.equal(made.other.weight, build(SPEC, seed=1, cls=Late).other.weight)
+    made, draws = outline(SPEC, seed=1, cls=Late)
+    assert draws is not None and made.decoder.norm.weight.is_meta
+    for path, parameter in build(SPEC, seed=1, cls=Late).named_parameters():
+        value = draws.value(path) if path in draws else made.get_parameter(path)
+        assert torch.equal(value.to(parameter), parameter), path
+
+
+def test_a_model_with_a_parameter_that_is_filled_in_part_is_made_whole() -> None:
+    class Partly(TransformerModel):
+        def __init__(self, spec: Any) -> None:
+            super().__init__(spec)
+            self.scale = nn.Parameter(torch.empty(3))
+            with torch.no_grad():
+                self.scale[:2] = 1.0
+
+    made, none = outline(SPEC, seed=1, cls=Partly)
+    assert none is None and torch.equal(made.scale, build(SPEC, seed=1, cls=Partly).scale)
+
+
+def test_an_outline_of_a_recurrent_model_has_its_values() -> None:
+    spec = preset("rnnsearch", vocab_size=40, d_e=8, d_h=8, d_s=8)
+    model, (shell, draws) = build(spec, seed=5), outline(spec, seed=5)
+    assert draws is not None and all(p.is_meta for p in shell.parameters())
+    for path, parameter in model.named_parameters():
+        assert torch.equal(draws.value(path).to(parameter), parameter), path
 
 
 def test_a_parameter_that_two_modules_register_stays_one() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from fast_subset import fast
+from resident import MEASURED, forget_peak, peak
 
 from qkv.core.ranks import Ranks
 from qkv.io.families import preset
@@ -22,16 +22,6 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "pipeline": {"pipeline": 2},
     "tensor": {"tensor": 2},
 }
-
-
-def peak() -> int:
-    """The largest resident memory of this process since `forget_peak`, in bytes."""
-    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    return 1024 * int(line.split()[1])
-
-
-def forget_peak() -> None:
-    Path("/proc/self/clear_refs").write_text("5")
 
 
 def bytes_of_a_start(ranks: Ranks, scale: dict[str, Any]) -> tuple[int, int, int, int]:
@@ -57,7 +47,7 @@ def bytes_of_a_start(ranks: Ranks, scale: dict[str, Any]) -> tuple[int, int, int
 
 @pytest.mark.parametrize("layout", fast(LAYOUTS, "pipeline"))
 def test_a_start_holds_the_part_of_a_rank_and_one_parameter(two: Any, layout: str) -> None:
-    if not Path("/proc/self/clear_refs").exists():
+    if not MEASURED:
         pytest.skip("the peak of a process can't be read here")
     for added, own, whole, largest in two.run(bytes_of_a_start, LAYOUTS[layout]):
         assert added <= own + 2 * largest + 50e6 < whole

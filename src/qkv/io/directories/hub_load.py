@@ -23,7 +23,7 @@ from ..hub.keys import Config
 from ..hub.names import Names, Reading, StoredPlace, listed
 from ..hub.quantized import QuantizedWeights, by_rows, layout_of, quantization_of
 from ..hub.values import Maybe, ObjectKind, StringKind, shown
-from ..hub.weights import check_depth, other_copies, place
+from ..hub.weights import StoredValues, check_depth, other_copies, place, values_of
 from .build import Model, build
 from .layout import CONFIG, GENERATION, MODULES, read_json
 from .origin import Origin, without_sentence_vector
@@ -77,6 +77,12 @@ class Checked:
             beside=True,
         )
         return self.model.eval()
+
+    def outline(self, device: torch.device, dtype: torch.dtype) -> tuple[Model, StoredValues]:
+        """The model with its parameters on the meta device, and their values, which are read one at a time."""
+        where = str(self.folder)
+        values = values_of(self.model, self.names, self.weights, where=where, device=device, dtype=dtype, beside=True)
+        return self.model.eval(), values
 
 
 def check(folder: Path, allow_pickle: bool = False) -> Checked:

@@ -13,7 +13,7 @@ from ...nn.quantization.scheme import Scheme
 from ..hub.files import Safetensors, WeightFiles
 from ..hub.names import Names, Row
 from ..hub.quantized import QuantizedWeights, layout_of
-from ..hub.weights import check_depth, place
+from ..hub.weights import StoredValues, check_depth, place, values_of
 from .build import build
 
 OWN = Row("*", "*")  # every tensor under the name that the model has for it
@@ -38,3 +38,12 @@ def load(
     model = build(spec, device="meta")
     place(model, Names.of([OWN], model), weights, where=str(path), device=device, dtype=dtype, scheme=scheme)
     return model.eval()
+
+
+def outline(spec: ModelSpec, path: Path, device: torch.device, dtype: torch.dtype) -> tuple[Any, StoredValues]:
+    """The same model with its parameters on the meta device, and their values, which are read one at a time."""
+    weights = Safetensors([path])
+    check_depth(spec, weights, str(path))
+    model = build(spec, device="meta")
+    values = values_of(model, Names.of([OWN], model), weights, where=str(path), device=device, dtype=dtype)
+    return model.eval(), values

@@ -123,6 +123,56 @@ def place(
     assert not any(t.is_meta for t in model.state_dict().values())
 
 
+class StoredValues:
+    """The values of a model's parameters in files, which are read one at a time, in one dtype."""
+
+    def __init__(self, reading: Reading, names: Names, weights: WeightFiles, dtype: torch.dtype) -> None:
+        self.names, self.weights, self.dtype = names, weights, dtype
+        self._stored = {name: entry for entry in reading.taken for name in entry.ours}
+        self._zeros = {name for entry in reading.zeros for name in entry.ours}
+
+    def __contains__(self, path: str) -> bool:
+        first = self.names.alias.get(path, path)
+        return first in self._stored or first in self._zeros
+
+    def value(self, path: str) -> Tensor:
+        """The whole value of a parameter, on the host. Raises ValueError naming the file if it is damaged."""
+        first = self.names.alias.get(path, path)
+        if first in self._zeros:
+            return torch.zeros(self.names.shapes[first], dtype=self.dtype)
+        entry = self._stored[first]
+        read = entry.to_ours({name: self.weights.read(name) for name in entry.theirs})[first]
+        value = read.to(self.dtype, copy=True)
+        for name in entry.theirs:
+            self.weights.forget(name)
+        return value
+
+
+def values_of(
+    model: TransformerModel,
+    names: Names,
+    weights: WeightFiles,
+    *,
+    where: str,
+    device: torch.device,
+    dtype: torch.dtype,
+    beside: bool = False,
+) -> StoredValues:
+    """The values of a model's parameters, which stay on the meta device, and its buffers in their place, as `place` gives
+    them. Raises the same errors; quantized weights are not supported."""
+    assert not isinstance(weights, CodedWeights)
+    names = by_rows(names, weights)
+    reading = names.read(weights.shapes, where, beside)
+    buffers = dict(model.named_buffers())
+    common_dtype(reading, weights, where, {name for name, b in buffers.items() if not b.is_floating_point()})
+    values, fresh = StoredValues(reading, names, weights, dtype), _buffers(model, device, dtype)
+    model.tie()
+    for name in buffers:
+        stored = values.value(name).to(fresh[name]) if name in values else fresh[name]
+        _put_parameter(model, name, stored)
+    return values
+
+
 def _buffers(model: TransformerModel, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
     """The buffers of a model of these sizes as its modules make them, which decide their dtypes."""
     if next(model.buffers(), None) is None:

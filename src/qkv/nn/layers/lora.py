@@ -146,18 +146,27 @@ def insert(model: nn.Module, spec: LoRA, sizes: Mapping[str, AdapterSize], seed:
     also_trained = [parameter for pattern in spec.train for parameter in _parameters(model, pattern)]
     for parameter in model.parameters():
         parameter.requires_grad_(False)
-    generator = torch.Generator().manual_seed(seed)
     for name, size in sizes.items():
         base = model.get_submodule(name)
         assert isinstance(base, Linear)
-        layer = LoRALinear(base, size, spec.dropout)
-        if not layer.lora_a.is_meta:
-            bound = layer.d_in**-0.5
-            layer.lora_a.copy_(torch.empty(layer.rank, layer.d_in).uniform_(-bound, bound, generator=generator))
-        _put(model, name, layer)
+        _put(model, name, LoRALinear(base, size, spec.dropout))
+    for name, value in initial_factors(model, sizes, seed):
+        if not (factor := model.get_parameter(name)).is_meta:
+            factor.copy_(value)
     for parameter in also_trained:
         parameter.requires_grad_(True)
     model.adapter = spec  # type: ignore[assignment]
+
+
+def initial_factors(model: nn.Module, names: Iterable[str], seed: int = 0) -> Iterator[tuple[str, Tensor]]:
+    """The names and initial values of the matrices A and B of some adapted layers, one after the other."""
+    generator = torch.Generator().manual_seed(seed)
+    for name in names:
+        layer = model.get_submodule(name)
+        assert isinstance(layer, LoRALinear)
+        bound = layer.d_in**-0.5
+        yield f"{name}.lora_a", torch.empty(layer.rank, layer.d_in).uniform_(-bound, bound, generator=generator)
+        yield f"{name}.lora_b", torch.zeros(layer.d_out, layer.rank)
 
 
 def matching(model: nn.Module, patterns: Iterable[str]) -> list[str]:

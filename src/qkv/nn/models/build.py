@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from .base import ModelModule, ModelSpec
-from .initialization import Draws, initialize, parameter_seed
+from .initialization import Draws, drawn_whole, initialize, parameter_seed
 from .transformer import TransformerModel
 from .unfilled import Outlining, Unfilled, without_parameters
 
@@ -62,17 +62,24 @@ def outline(
 ) -> tuple[Any, Draws | None]:
     """Make a model whose parameters are on the meta device, and the draws of their initial values, which `build` gives too.
 
-    Buffers are real, and so are parameters that a module fills before it registers them. If a module fills some later, the
-    model is made as `build` makes it, and the draws are None.
+    Buffers are real, and so are parameters that a module fills itself, such as those of `nn.Linear`. If a module fills a
+    part of one, the model is made as `build` makes it, and the draws are None.
     """
-    before = torch.get_default_dtype()
-    try:
-        torch.set_default_dtype(dtype)
-        with _seeded(torch.device(device), seed), torch.device(device), Outlining() as made:
-            model = spec.module() if cls is None else cls(spec)
-    finally:
-        torch.set_default_dtype(before)
-    if made.late:
+
+    def made(keep: Set[int] = frozenset()) -> tuple[Any, Outlining]:
+        before = torch.get_default_dtype()
+        try:
+            torch.set_default_dtype(dtype)
+            with _seeded(torch.device(device), seed), torch.device(device), Outlining(keep) as outlining:
+                return spec.module() if cls is None else cls(spec), outlining
+        finally:
+            torch.set_default_dtype(before)
+
+    model, outlining = made()
+    if outlining.late and not drawn_whole(model, outlining.late.values()):
+        model, outlining = made(set(outlining.late))
+        outlining.lost = outlining.lost or bool(outlining.late) or outlining.lacks_numbers
+    if outlining.lost:
         return build(spec, device=device, dtype=dtype, seed=seed, cls=cls), None
     return model, Draws(model, spec.initialization, seed, spec.n_layers)
 

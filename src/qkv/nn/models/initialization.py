@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 import torch
 from pydantic import Field, model_validator
@@ -170,6 +170,16 @@ def _parameters(model: nn.Module) -> Iterator[tuple[str, nn.Module, nn.Parameter
                 yield f"{prefix}.{name}" if prefix else name, module, value
 
 
+class Values(Protocol):
+    """The values of a model's parameters that are on the meta device, which are made or read one at a time."""
+
+    def __contains__(self, path: str) -> bool: ...
+
+    def value(self, path: str) -> Tensor:
+        """The whole value of a parameter, on the host."""
+        ...
+
+
 class Draws:
     """The initial values of the parameters of an outline (`build.outline`), which are drawn one at a time."""
 
@@ -192,6 +202,20 @@ class Draws:
         return _start(*self._of[first], self.seed, first)
 
 
+class Overlaid:
+    """Values, of which some tensors replace a few or are added."""
+
+    def __init__(self, values: Values, tensors: Mapping[str, Tensor]) -> None:
+        self.values, self.tensors = values, tensors
+
+    def __contains__(self, path: str) -> bool:
+        return path in self.tensors or path in self.values
+
+    def value(self, path: str) -> Tensor:
+        """The whole value of a parameter."""
+        return self.tensors[path] if path in self.tensors else self.values.value(path)
+
+
 def _drawn_as(path: str) -> str:
     """Return the name that seeds a parameter's draws. It stays the same when a parameter is renamed, so a seed keeps
     giving the same model."""
@@ -202,6 +226,12 @@ def _drawn_as(path: str) -> str:
         if path.startswith(now):
             return before + path.removeprefix(now)
     return path
+
+
+def drawn_whole(model: nn.Module, some: Iterable[nn.Parameter]) -> bool:
+    """Whether the scheme, or a module's `initial`, gives some parameters all their values, whatever was written to them."""
+    wholes = {id(p) for path, module, p in _parameters(model) if _initialize_whole(module, path.rpartition(".")[2])}
+    return all(id(parameter) in wholes for parameter in some)
 
 
 def _initialize_whole(module: nn.Module, name: str) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,11 +47,18 @@ class Outlining(TorchDispatchMode):
     """Context in which parameters without numbers are made on the meta device, beside real buffers and real parameters that
     their module fills before it registers them. Memory that nothing is written to is not touched.
 
-    late: whether a module writes to a parameter after it registers it, fills a part of one, or computes with one that has no
-    numbers, so its numbers are lost.
+    keep: numbers of parameters without numbers, in the order in which they are registered, that are made real.
+    late: the parameters on the meta device that a module writes to after it registers them, with their numbers.
+    lost: whether numbers are lost otherwise, as a module fills a part of a parameter, or computes with one without numbers.
     """
 
-    late = False
+    def __init__(self, keep: Set[int] = frozenset()) -> None:
+        super().__init__()
+        self.keep, self.late, self.lost = keep, dict[int, nn.Parameter](), False
+        self._registered = 0
+        self._kept: list[int] = []  # addresses of their memory
+        self._shells: list[nn.Parameter] = []
+        self._number_of: dict[int, int] = {}  # of parameters on the meta device, by their memory
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -71,7 +78,7 @@ class Outlining(TorchDispatchMode):
             elif kind is torch.ops.aten.lift_fresh:  # at the end of torch.tensor
                 self._empty.discard(_memory(result))
             elif func._schema.returns[0].alias_info is None:
-                self.late = self.late or (kind not in _ALLOCATORS and any(map(self._is_empty, tree_leaves(args))))
+                self.lost = self.lost or (kind not in _ALLOCATORS and any(map(self._is_empty, tree_leaves(args))))
                 self._empty.discard(_memory(result))
         return result
 
@@ -79,21 +86,38 @@ class Outlining(TorchDispatchMode):
         return isinstance(tensor, Tensor) and not tensor.is_meta and _memory(tensor) in self._empty
 
     def _taken(self, parameter: Tensor) -> bool:
-        """Whether a parameter has no numbers. Its memory is freed afterwards, and others may get it."""
-        empty = self._is_empty(parameter)
+        """Whether a parameter has no numbers and is to be on the meta device. Its memory is freed afterwards, and others may
+        get it."""
+        if not self._is_empty(parameter):
+            return False
+        self._registered += 1
+        if self._registered - 1 in self.keep:
+            self._kept.append(_memory(parameter))
+            return False
         self._empty.discard(_memory(parameter))
-        return empty
+        return True
+
+    @property
+    def lacks_numbers(self) -> bool:
+        """Whether nothing was written to a parameter that is kept."""
+        return any(memory in self._empty for memory in self._kept)
+
+    def _made(self, shell: nn.Parameter) -> None:
+        self._number_of[_memory(shell)] = self._registered - 1
+        self._shells.append(shell)  # whose memory no other may get
 
     def _written(self, tensor: Any) -> None:
-        if isinstance(tensor, Tensor) and (tensor.is_meta or self._is_empty(tensor)):
-            whole = not tensor.is_meta and tensor.nbytes == tensor.untyped_storage().nbytes()
-            self.late = self.late or not whole
-            if not tensor.is_meta:
-                self._empty.discard(_memory(tensor))
+        if not isinstance(tensor, Tensor):
+            return
+        if tensor.is_meta and (number := self._number_of.get(_memory(tensor))) is not None:
+            self.late[number] = next(shell for shell in self._shells if _memory(shell) == _memory(tensor))
+        elif self._is_empty(tensor):
+            self.lost = self.lost or tensor.nbytes != tensor.untyped_storage().nbytes()
+            self._empty.discard(_memory(tensor))
 
     def __enter__(self) -> Outlining:
         self._empty: set[int] = set()  # addresses of memory that nothing was written to
-        self._emptying = without_parameters(self._taken)
+        self._emptying = without_parameters(self._taken, self._made)
         self._emptying.__enter__()
         super().__enter__()
         return self
@@ -113,9 +137,11 @@ def unfilled(value: Tensor) -> Tensor:
 
 
 @contextmanager
-def without_parameters(chosen: Callable[[Tensor], bool] | None = None) -> Iterator[None]:
+def without_parameters(
+    chosen: Callable[[Tensor], bool] | None = None, made: Callable[[nn.Parameter], None] | None = None
+) -> Iterator[None]:
     """Context in which the modules that this thread makes have real buffers, and parameters on the meta device: all, or
-    those that are chosen."""
+    those that are chosen. `made` is called with each of them."""
     here = threading.get_ident()
     known: dict[int, tuple[weakref.ref[Tensor], nn.Parameter]] = {}  # parameters that a module may register again
 
@@ -129,6 +155,8 @@ def without_parameters(chosen: Callable[[Tensor], bool] | None = None) -> Iterat
             return None
         shell = nn.Parameter(parameter.to("meta"), parameter.requires_grad)
         known[id(parameter)] = weakref.ref(parameter), shell
+        if made is not None:
+            made(shell)
         return shell
 
     handle = register_module_parameter_registration_hook(emptied)

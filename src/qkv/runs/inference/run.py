@@ -389,7 +389,7 @@ def load(
             recipe_imports.import_named(places.beside({"imports": names}, folder / RECIPE)["imports"], str(folder))
     if is_hub(folder):
         return _load_hub(folder, where, numbers, allow_pickle, scheme)
-    _check_complete(folder)
+    check_complete(folder)
     spec, task = read_config(folder / CONFIG)
     tokenizer = Tokenizer.load(folder / TOKENIZER) if _has_tokenizer(folder) else None
     if tokenizer is not None:
@@ -453,7 +453,8 @@ def _recipe(folder: Path) -> Recipe | None:
         raise ValueError(f"{error}{advice_on_imports(names)}" if names else str(error)) from None
 
 
-def _check_complete(folder: Path) -> None:
+def check_complete(folder: Path) -> None:
+    """Raise ValueError, with what to do, if a run directory is not finished, or is none."""
     if not folder.exists():
         raise not_there(folder)
     if not folder.is_dir():

@@ -16,6 +16,7 @@ from ...nn.cost.plan.rules import TrainedBy, chunks_of
 from ...nn.cost.plan.step import Machine
 from ...nn.cost.plan.tracked import tracked
 from ...nn.cost.plan.work import ModelWork, work
+from ...nn.layers.lora import LoRA
 from ...nn.models.base import ModelSpec
 from ...training.objective import LabelObjective
 from ...training.parallel.scale import Scale
@@ -38,12 +39,16 @@ class RankQuestion:
 
 
 def trained_by(recipe: Recipe, model: ModelWork, where: Machine) -> tuple[ModelWork, Machine]:
-    """The model and the machine with the rules of a recipe's optimizer and objective, and the optimizer's state."""
+    """The model and the machine with the rules of a recipe's optimizer and objective, the optimizer's state, and how the
+    model is made."""
     optimizer, objective = recipe.training.optimizer, recipe.objective
     single = isinstance(objective, LabelObjective)
     by = TrainedBy(optimizer.kind, optimizer.elementwise, objective.kind, single)
     layers, tables = optimizer.state_bytes
-    return replace(model, trained_by=by), replace(where, how=replace(where.how, optimizer=layers, tables=tables))
+    known = recipe.adapter is None or type(recipe.adapter).adapt is LoRA.adapt
+    begins_whole = recipe.model.begins_whole or not known
+    how = replace(where.how, optimizer=layers, tables=tables, begins_whole=begins_whole)
+    return replace(model, trained_by=by), replace(where, how=how)
 
 
 def machine(

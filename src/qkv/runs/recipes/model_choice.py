@@ -10,8 +10,9 @@ from pydantic import Field, ValidationError, model_serializer, model_validator
 
 from ...core.spec import Spec, explain
 from ...io import families
-from ...io.directories.locate import SMALL_ENGLISH
+from ...io.directories.locate import SMALL_ENGLISH, locate
 from ...io.directories.spec import spec_of, weights_of
+from ...io.hub.gguf.container import is_gguf
 from ...nn.quantization.scheme import Weights
 from .sizes import check_sizes, sizes_of
 
@@ -82,6 +83,12 @@ class ModelChoice(Spec):
         if self.directory is None or self.weights is not None:
             return self.weights
         return weights_of(self.directory)
+
+    @property
+    def begins_whole(self) -> bool:
+        """Whether every rank loads the whole trained model, since it is changed or a GGUF file, or has quantized weights."""
+        directory = self.directory
+        return directory is not None and (bool(self.changes or self.stored) or is_gguf(locate(directory)))
 
     def spec(self, vocab_size: int | None = None) -> Any:
         """The model's spec, for a tokenizer of this size. Raises ValueError for an unknown name or a wrong value."""

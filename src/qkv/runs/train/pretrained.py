@@ -17,18 +17,19 @@ from ...data.tokenizers import tokenizer_json
 from ...data.tokenizers.tokenizer import Tokenizer
 from ...data.tokenizers.tokenizer_json import ROLES
 from ...data.tokenizers.training.spec import TokenizerSpec
-from ...io.directories import hub_load
-from ...io.directories.layout import BASE, CONFIG, GENERATION, read_json, write_json
+from ...io.directories import hub_load, weights
+from ...io.directories.layout import BASE, CONFIG, GENERATION, WEIGHTS, read_json, write_json
 from ...io.directories.locate import has_tokenizer, is_hub, locate
 from ...io.directories.origin import Origin
 from ...io.directories.spec import spec_of
 from ...nn.models.build import AnyModel
+from ...nn.models.initialization import Values
 from ...nn.models.quantized import quantize
 from ...nn.models.replace import Replaced, replace
 from ...nn.models.transformer import TransformerModel
-from ...nn.models.vocabulary import resize_vocabulary
+from ...nn.models.vocabulary import resize_outline, resize_vocabulary
 from ...nn.quantization.scheme import scheme_of
-from ..inference.run import load
+from ..inference.run import check_complete, load
 from ..recipes.model_choice import ModelChoice
 
 
@@ -118,6 +119,25 @@ def model_of(choice: ModelChoice, vocab_size: int, device: torch.device, seed: i
     if choice.weights:
         quantize(replaced.model, scheme_of(choice.weights))
     return replaced
+
+
+def outline_of(choice: ModelChoice, vocab_size: int, device: torch.device) -> tuple[Any, Values] | None:
+    """The same model with its parameters on the meta device, and their values, which are read one at a time; None if they
+    can't be (`begins_whole`)."""
+    assert choice.directory is not None
+    folder = locate(choice.directory)
+    if choice.begins_whole:
+        return None
+    model: Any
+    values: Values
+    if is_hub(folder):
+        model, values = hub_load.check(folder).outline(device, torch.float32)
+    else:
+        check_complete(folder)
+        model, values = weights.outline(spec_of(choice.directory), folder / WEIGHTS, device, torch.float32)
+    if vocab_size <= model.vocab_size:
+        return model, values
+    return resize_outline(model, values, vocab_size) if isinstance(model, TransformerModel) else None
 
 
 def check_trainable(choice: ModelChoice, adapted: bool, ranks: int = 1) -> None:

@@ -94,14 +94,14 @@ def _fitted(
     recipe, members = prepared.recipe, prepared.members
     precision = recipe.training.precision
     assert precision != "auto" and prepared.first is not None, "`prepare` has chosen one and read the other"
-    model, draws, notes = initial_model(prepared, console)
-    if draws is None:
+    model, values, notes = initial_model(prepared, console)
+    if values is None:
         check_metric(model, prepared)
     strategies: list[Strategy] = []
     opened: list[Stream] = []
 
     def distribute(model: nn.Module) -> Strategy:
-        strategies.append(members.distribute(model, draws))
+        strategies.append(members.distribute(model, values))
         return strategies[0]
 
     def open_stream(position: dict[str, Any] | None) -> Stream:
@@ -109,7 +109,7 @@ def _fitted(
         return opened[-1]
 
     def begin() -> None:
-        if draws is not None:
+        if values is not None:
             strategies[0].gather()
             check_metric(model, prepared)
             strategies[0].scatter()

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ...core.ranks import Ranks
 from ...core.spec import brief
-from ...nn.models.initialization import Draws
+from ...nn.models.initialization import Values
 from ..checkpoints.pieces import CheckpointShard, TensorPiece, shard_name
 from ..checkpoints.slices import loaded
 from ..checkpoints.weights import local
@@ -60,13 +60,13 @@ class Distributed(Strategy):
         return self.mesh.stage.size // self.rows.size
 
     @torch.no_grad()
-    def fill(self, draws: Draws) -> None:
-        """Give the parameters of an outline (`models.build.outline`) memory, and this rank's part of their initial values.
-        One whole parameter at a time is drawn."""
+    def fill(self, values: Values) -> None:
+        """Give parameters on the meta device memory, and this rank's part of their values. One whole parameter at a time is
+        drawn or read."""
         self._allocate()
         for path, parameter in self.model.named_parameters():
-            if path in draws:
-                part = self.model_part({path: draws.value(path)})[path]
+            if path in values:
+                part = self.model_part({path: values.value(path)})[path]
                 local(parameter.detach()).copy_(loaded(part))
 
     def _allocate(self) -> None:

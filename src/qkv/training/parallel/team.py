@@ -16,7 +16,7 @@ from torch import nn
 from ...core.ranks import ALONE, Ranks
 from ...core.spec import brief
 from ...data.batching.sharding import Shard
-from ...nn.models.initialization import Draws
+from ...nn.models.initialization import Values
 from ..strategy import Strategy
 from .heartbeat import Heartbeat, is_communication
 from .launch import end_with_launcher
@@ -65,10 +65,10 @@ class Team:
         """Which rows of every batch this rank computes."""
         return Shard(self.mesh.index(*ROW_AXES), self.mesh.size(*ROW_AXES))
 
-    def distribute(self, model: nn.Module, draws: Draws | None = None) -> Strategy:
+    def distribute(self, model: nn.Module, values: Values | None = None) -> Strategy:
         """Distribute a model over the ranks. Raises ValueError if it can't be divided so.
 
-        draws: of the initial values of the model, if it is an outline (`models.build.outline`).
+        values: of its parameters, if these are on the meta device (`models.build.outline`).
         """
         if self.ranks.size == 1:
             return Strategy(model, self.ranks)
@@ -78,12 +78,12 @@ class Team:
         if self.scale.stage == 3:
             from .data_parallel.fully_sharded import FullySharded
 
-            return FullySharded(model, self.mesh, division, draws)
+            return FullySharded(model, self.mesh, division, values)
         from .data_parallel.replicated import Replicated
 
         strategy = Replicated(model, self.mesh, division, self.scale.stage)
-        if draws is not None:
-            strategy.fill(draws)
+        if values is not None:
+            strategy.fill(values)
         return strategy
 
     def together(self, act: Callable[[], Result]) -> Result:

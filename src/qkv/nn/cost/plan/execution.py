@@ -39,6 +39,7 @@ class Execution:
                       few tokens are dropped (Fedus et al. 2021).
     keeps_gathered:   inputs gathered by tensor parallelism are kept for backward, not gathered again.
     fp8:              products of layers are computed in fp8.
+    begins_whole:     every rank makes the whole model at the start, before it is divided.
     fused_norm:       a norm is one kernel, as LayerNorm in PyTorch, and not several, as RMSNorm in fp32.
     """
 
@@ -70,6 +71,7 @@ class Execution:
     imbalance: float = 1.25
     keeps_gathered: bool = False
     fused_norm: bool = False
+    begins_whole: bool = False
     reserve: float = 1e9
 
 

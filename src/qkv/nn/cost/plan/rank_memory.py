@@ -174,21 +174,23 @@ def moments(model: ModelWork, layout: RankLayout, how: Execution, held: RankMemo
     held: what the rank holds in a step. With its weights w, its optimizer state o, P parameters in all and m numbers in the
     largest tensor:
 
-        start        w + 4 m         a model that is divided is drawn one whole parameter at a time
+        start        w + 4 m         a model that is divided is drawn or read one whole parameter at a time
         resume       w + o + 4 m     tensors are read one after the other, each rank's slice of them
         evaluation   w + o + 4 P     all parameters are gathered on every rank, in fp32; in ZeRO 3 narrow ones too (+ 2 P)
         delivery     w + o + 4 P     as for an evaluation, which follows
 
-    Ranks that have the whole model have 4 P = w, and gather nothing. A model that is loaded is whole at the start, too.
+    Ranks that have the whole model have 4 P = w, and gather nothing. With `begins_whole`, the
+    start needs w + 4 P.
     """
     divides = layout.zero == 3 or layout.tensor * layout.expert * layout.pipeline > 1
     largest = max([model.embedding, model.head, *(size for layer in model.kinds for size in layer.matrices)], default=0)
     one = how.weights * largest if divides else 0.0
+    made = how.weights * model.parameters if divides and how.begins_whole else one
     narrow = how.gathered if layout.zero == 3 and how.gathered < how.weights else 0.0
     whole = (how.weights + narrow) * model.parameters if divides else 0.0
     kept = held.weights + held.optimizer
     sizes = {
-        "start": held.weights + one,
+        "start": held.weights + made,
         "resume": kept + one,
         "evaluation": kept + whole + held.logits,
         "delivery": kept + whole,

@@ -18,7 +18,7 @@ from ....nn.layers.grouped_linear import GroupedLinear
 from ....nn.layers.linear import Linear
 from ....nn.models.block import BlockModule
 from ....nn.models.heads.text import LanguageModelHead
-from ....nn.models.initialization import Draws
+from ....nn.models.initialization import Values
 from ...checkpoints.pieces import TensorPiece, rows_of
 from ...checkpoints.slices import Parts, Saved
 from ...checkpoints.weights import local
@@ -49,8 +49,8 @@ class FullySharded(Distributed):
 
     divided_updates = ("shard",)
 
-    def __init__(self, model: nn.Module, mesh: Mesh, division: Division, draws: Draws | None = None) -> None:
-        self.draws = draws  # of the model if it is an outline, which gets memory when it is sharded
+    def __init__(self, model: nn.Module, mesh: Mesh, division: Division, values: Values | None = None) -> None:
+        self.values = values  # of parameters on the meta device, which get memory when they are sharded
         axes = {*division.axes, "shard"}
         self.model_axes = self.optimizer_axes = tuple(axis for axis in AXES if axis in axes)
         super().__init__(model, mesh, division)
@@ -78,8 +78,9 @@ class FullySharded(Distributed):
                 module.set_custom_all_gather(DirectGather())  # type: ignore[arg-type]
                 module.set_custom_reduce_scatter(DirectScatter())  # type: ignore[arg-type]
         self.whole = {name: p.shape for name, p in self.model.named_parameters()}
-        if self.draws is not None:
-            self.fill(self.draws)
+        if self.values is not None:
+            self.fill(self.values)
+            self.values = None
         self.parts: dict[nn.Parameter, nn.Parameter] = {}
         self.names = {}
         groups = spec.groups(self.model)
@@ -91,7 +92,11 @@ class FullySharded(Distributed):
 
     def _allocate(self) -> None:
         buffers = dict(self.model.named_buffers(remove_duplicate=False))
+        real = {path: local(p.detach()) for path, p in self.model.named_parameters() if not p.is_meta}
         self.model.to_empty(device=self.device)
+        for path, parameter in self.model.named_parameters():
+            if path in real:
+                local(parameter.detach()).copy_(real[path])
         for path, buffer in buffers.items():
             setattr(*self.division._find(path), buffer)
 
