@@ -76,7 +76,7 @@ def test_docstrings_become_markdown() -> None:
     assert "Arguments:\n\n- **size**: how large it is\n- **depth**: how deep" in text
 
 
-def test_defaults_and_types_are_those_of_the_fields() -> None:
+def test_defaults_and_types_match_the_fields() -> None:
     attention = kinds.pages()["kinds/attention.md"]
     assert "| `n_heads` | whole number | required |" in attention
     assert "| `pattern` | [pattern](pattern.md) | `full` |" in attention

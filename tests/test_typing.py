@@ -97,7 +97,7 @@ def test_presets_are_named_as_types() -> None:
     assert all(qkv.preset(name).kind == "recurrent" for name in recurrent)
 
 
-def test_options_are_those_of_the_functions() -> None:
+def test_options_match_the_functions() -> None:
     assert set(get_type_hints(GenerationOptions)) == set(qkv.Generation.model_fields)
     keywords = set(attend.__kwdefaults__)
     assert set(AttendOptions.__annotations__) == keywords - {"return_lse"}

@@ -118,7 +118,7 @@ def test_rounds_interleave_and_ratios_are_taken_within_them(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("quick_start")
-def test_a_contender_that_fails_is_named_and_the_others_go_on() -> None:
+def test_a_contender_that_fails_is_named_and_the_others_continue() -> None:
     shape = shapes.tiny()
     good = Contender("good", "bench.contenders.bare:TrainingStep", {"shape": shape, "precision": "fp32"})
     bad = Contender(

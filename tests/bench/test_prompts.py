@@ -7,7 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from bench import machine, prompts
 
 
-def test_flops_are_those_of_the_products() -> None:
+def test_flops_match_the_products() -> None:
     model = prompts.model_of("fp32", prompts.QUICK)
     ids = torch.zeros(2, 16, dtype=torch.long)
     with FlopCounterMode(display=False) as counter, torch.no_grad():

@@ -18,7 +18,7 @@ def test_every_library_can_be_called() -> None:
     assert set(OFFERED) == set(LIBRARIES)
 
 
-def test_lengths_are_those_of_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lengths_match_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "multi30k").mkdir()
     (tmp_path / "multi30k" / work.SENTENCES).write_bytes(gzip.compress(b"A man, asleep.\nTwo dogs\nThree\n"))
     monkeypatch.setenv(corpora.VARIABLE, str(tmp_path))

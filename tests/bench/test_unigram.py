@@ -24,7 +24,7 @@ def test_both_train_on_the_same_lines_and_are_measured_on_others(monkeypatch: py
     assert "| lines | 0.0 |" in table(result) and "; 2.00" not in table(result)
 
 
-def test_the_fit_is_that_of_the_best_segmentation() -> None:
+def test_the_fit_matches_the_best_segmentation() -> None:
     scores = [["▁", -1.0], ["a", -1.0], ["b", -1.0], ["▁ab", -2.0]]
     assert fit(scores, ["ab ab", "a"]) == {"pieces": 4, "tokens": 4, "nats": round((2 + 2 + 2) / 8, 4)}
 

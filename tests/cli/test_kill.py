@@ -14,7 +14,7 @@ from run_tiny import TINY
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_to_the_same_weights(tmp_path: Path) -> None:
+def test_a_killed_run_continues_to_the_same_weights(tmp_path: Path) -> None:
     settings = [*TINY, "training.max_steps=300", "training.eval_every=20", "training.save_every=5"]
     command = [sys.executable, "-m", "qkv", "train", "reverse", *settings, "--resume", "--out"]
     subprocess.run([*command, "whole"], cwd=tmp_path, check=True, capture_output=True, timeout=300)
@@ -41,7 +41,7 @@ STUDIES = {
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="asks /proc which processes are left")
 @pytest.mark.parametrize("study", STUDIES)
-def test_a_killed_study_of_two_jobs_goes_on_and_leaves_no_process(study: str, tmp_path: Path) -> None:
+def test_a_killed_study_of_two_jobs_continues_and_leaves_no_process(study: str, tmp_path: Path) -> None:
     if study == "tune":
         pytest.importorskip("optuna")
     settings = [*TINY, "training.max_steps=40", "training.eval_every=20", "training.save_every=5"]

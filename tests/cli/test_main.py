@@ -137,7 +137,7 @@ def test_train_and_repeat(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     assert "Resumed after step 2" in capsys.readouterr().out
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(
+def test_ctrl_c_saves_and_says_how_to_continue(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     take, calls = Stepper.take, iter(range(1000))

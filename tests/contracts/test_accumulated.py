@@ -71,7 +71,7 @@ ACCUMULATED = Contract(
 
 
 @pytest.mark.contract(ACCUMULATED)
-def test_accumulated_gradients_are_those_of_one_batch(case: Combination) -> None:
+def test_accumulated_gradients_match_one_batch(case: Combination) -> None:
     cls = SequenceToSequence if case.family == "encoder-decoder" else NextToken
     objective, isolated = cls(label_smoothing=case.smoothing), case.rows == "packed"
     whole = taken(model(case.family, head=case.head), objective, [batch(case.family, list(range(6)), isolated)])

@@ -254,7 +254,7 @@ def test_text_without_end_in_a_context_of_twelve() -> None:
 
 
 @torch.no_grad()
-def test_rows_that_go_on_from_a_prefix() -> None:
+def test_rows_that_continue_from_a_prefix() -> None:
     """Three continuations of one prompt, which stays as it is; its pages are held once."""
     for how in (None, "int8", PagedCache(page=4)):
         built = model("decoder", position=Rotary())

@@ -161,7 +161,7 @@ def test_reordered_and_saved_caches_continue_the_chosen_rows(case: Combination, 
 
 
 @pytest.mark.contract(Contract({**AXES, "beams": words(1, 3)}, fast=1))
-def test_scores_of_a_search_are_those_of_one_pass(case: Combination) -> None:
+def test_scores_of_a_search_match_one_pass(case: Combination) -> None:
     """Every hypothesis scores what one pass over it gives, whatever shares its batch."""
     built = model(case)
     prompts = [ids(n, seed=n).tolist() for n in SOURCES]
@@ -178,7 +178,7 @@ def test_scores_of_a_search_are_those_of_one_pass(case: Combination) -> None:
 
 
 @pytest.mark.contract(Contract({**AXES, "smoothing": [Example("plain", 0.0), Example("smoothed", 0.2)]}, fast=1))
-def test_accumulated_gradients_are_those_of_one_batch(case: Combination) -> None:
+def test_accumulated_gradients_match_one_batch(case: Combination) -> None:
     objective = SequenceToSequence(label_smoothing=case.smoothing)
     whole = taken(model(case), objective, [batch("encoder-decoder", list(range(6)), isolated=False)])
     for cuts in ([[0], [1, 2, 3, 4, 5]], [[0, 1], [2, 3], [4, 5]]):

@@ -44,7 +44,7 @@ def test_a_gpu_gets_its_tensors_from_page_locked_memory(monkeypatch: pytest.Monk
     assert not pinned
 
 
-def test_a_term_without_a_count_of_its_own_counts_the_labels() -> None:
+def test_a_term_without_its_own_count_counts_the_labels() -> None:
     counts = Batch({}, counts={"loss": 4, "boxes": 2}).counts
     assert (counts["focal"], counts["boxes"], dict(counts)) == (4, 2, {"loss": 4, "boxes": 2})
     with pytest.raises(ValueError, match="no labels that a term 'focal' could count; it counts: boxes"):

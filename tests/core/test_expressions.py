@@ -23,7 +23,7 @@ NAME = "a" * 60 + "!"
         ("", "anything"),
     ],
 )
-def test_matches_are_those_of_re(pattern: str, text: str) -> None:
+def test_results_match_re(pattern: str, text: str) -> None:
     for ours, theirs in ((expressions.match, re.match), (expressions.search, re.search)):
         found, expected = ours(pattern, text), theirs(pattern, text)
         assert (found and (found.span(), found.groups(), found.groupdict())) == (

@@ -36,7 +36,7 @@ def run(code: str, **environment: str) -> str:
     return done.stdout
 
 
-def test_an_operator_is_registered_with_those_of_its_gradients() -> None:
+def test_an_operator_is_registered_with_its_gradients_operators() -> None:
     run(FIRST_CALL)
 
 

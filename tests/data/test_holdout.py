@@ -37,7 +37,7 @@ def test_all_translations_of_a_source_are_held_out_together() -> None:
     assert Translations().notes() == (f"held out of the training data by hash: {counts}",)
 
 
-def test_a_split_of_its_own_is_not_held_out() -> None:
+def test_a_separate_split_is_not_held_out() -> None:
     source = Translations(own_test=True)
     assert len(sources(source, "test")) == 1200 and "for test" not in source.notes()[0]
     assert next(example["target"][:4] for example in source.examples("test")) == "test"

@@ -43,7 +43,7 @@ def test_texts_are_both_sides() -> None:
     assert list(Greetings().texts())[:4] == ["hello 0", "bonjour 0", "hello 1", "bonjour 1"]
 
 
-def test_bad_entries_are_counted_and_those_of_other_splits_are_not() -> None:
+def test_bad_entries_are_counted_and_other_splits_entries_are_not() -> None:
     table = [{"text": "a"}, Skipped("empty"), None, {"text": "b"}, Skipped("empty")]
     counts = Counts()
     assert read(table, order(table, 0, 9, None).tolist(), counts) == [{"text": "a"}, {"text": "b"}]

@@ -35,7 +35,7 @@ def test_points_in_one_place_stand_in_the_middle() -> None:
         scatter("bank", [], [])
 
 
-def test_principal_components_are_those_of_the_covariance() -> None:
+def test_principal_components_match_the_covariance() -> None:
     random = torch.Generator().manual_seed(0)
     data = torch.randn(50, 6, generator=random) * torch.tensor([5.0, 3, 1, 0.5, 0.1, 0.1]) + 7
     found = principal(data)

@@ -26,7 +26,7 @@ def test_series_hold_finite_numbers_only():
     assert history.median("train", "loss") == 1.5 and history.median("train", "absent") is None
 
 
-def test_names_are_those_of_numbers():
+def test_names_match_numbers():
     history = History.of(LINES)
     assert history.keys("train") == ["loss", "lr", "mfu"]
     assert history.keys("final") == []

@@ -62,7 +62,7 @@ def test_evaluations_and_checkpoints_at_the_end_of_each_epoch(tmp_path):
     assert sorted(map(step_of, Checkpoints(tmp_path / "checkpoints", 3).all())) == [5, 10, 15]
 
 
-def test_a_run_by_epochs_goes_on_to_more(tmp_path):
+def test_a_run_by_epochs_continues_to_more(tmp_path):
     schedule = {"kind": "wsd", "warmup": 2}
     run(tmp_path / "two", 2, schedule=schedule, save_every=5)
     run(tmp_path / "two", 3, schedule=schedule, save_every=5, resume=True)

@@ -155,7 +155,7 @@ def told(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", [MODEL, OPTIMIZER, STATE])
-def test_a_damaged_newest_checkpoint_is_set_aside_and_the_run_goes_on_from_the_one_before(tmp_path, name, capsys):
+def test_a_damaged_newest_checkpoint_is_set_aside_and_the_run_continues_from_the_one_before(tmp_path, name, capsys):
     wanted = fingerprint(tmp_path / "whole", train(tmp_path / "whole"))
     spoil(train(tmp_path / "run").checkpoint / name)
     outcome = train(tmp_path / "run", Tiny(seed=3), resume=True)

@@ -42,7 +42,7 @@ def test_bug_06_a_ragged_batch_does_not_overflow_the_context() -> None:
             built.step(ids(2, 1), cache)
 
 
-def test_bug_06_decoding_goes_on_where_the_prompt_ends() -> None:
+def test_bug_06_decoding_continues_where_the_prompt_ends() -> None:
     """A prompt that begins at a later position is continued at the position after its last."""
     built, tokens = model("decoder", position=Sinusoidal()), ids(1, 5)
     cache = built.start(1)

@@ -23,7 +23,7 @@ def test_words_are_in_lower_case_and_symbols_of_scripts_without_spaces() -> None
     assert words("The film, été!") == ["the", "film", ",", "été", "!"] and words("我喜欢") == ["我", "喜", "欢"]
 
 
-def test_naive_bayes_is_that_of_scikit_learn() -> None:
+def test_naive_bayes_matches_scikit_learn() -> None:
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.naive_bayes import MultinomialNB
 
@@ -34,7 +34,7 @@ def test_naive_bayes_is_that_of_scikit_learn() -> None:
     assert naive_bayes(train, labels, new) == expected.tolist()
 
 
-def test_tf_idf_and_ridge_regression_are_those_of_scikit_learn() -> None:
+def test_tf_idf_and_ridge_regression_match_scikit_learn() -> None:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import Ridge
 
@@ -50,7 +50,7 @@ def test_tf_idf_and_ridge_regression_are_those_of_scikit_learn() -> None:
     np.testing.assert_allclose(word_cosines(train, new[:25], new[25:50]), (y[:25].multiply(y[25:50])).sum(1).A1)
 
 
-def test_retrieval_by_words_is_that_of_scikit_learn() -> None:
+def test_retrieval_by_words_matches_scikit_learn() -> None:
     """With one relevant document per query, the label ranking average precision is the MRR."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.metrics import label_ranking_average_precision_score, ndcg_score, top_k_accuracy_score

@@ -9,7 +9,7 @@ from qkv.core.metrics.classification import f1, mcc
 
 
 @pytest.mark.parametrize("classes", [2, 5])
-def test_f1_and_mcc_are_those_of_scikit_learn(classes: int) -> None:
+def test_f1_and_mcc_match_scikit_learn(classes: int) -> None:
     from sklearn.metrics import confusion_matrix, f1_score, matthews_corrcoef
 
     random = np.random.default_rng(classes)

@@ -22,7 +22,7 @@ def ranked(by: str, scores: list[float], weights: list[float] | None = None) -> 
 
 
 @pytest.mark.parametrize(("by", "sign"), [("chrf", 1), ("mse", -1)])
-def test_the_extremes_are_those_of_sorting(by: str, sign: int) -> None:
+def test_the_extremes_match_sorting(by: str, sign: int) -> None:
     scores = [float(n) for n in range(40)]
     random.Random(0).shuffle(scores)
     ordered = sorted(range(40), key=lambda i: -sign * scores[i])

@@ -58,7 +58,7 @@ def test_a_huge_line_never_reaches_the_tokenizer_whole(skip: bool) -> None:
     assert tokenizer.longest_seen <= 1280 and counts.skipped.total() == skip
 
 
-def test_every_text_has_a_seed_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_text_has_its_own_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "_PART", 10)
     seen: list[int] = []
 

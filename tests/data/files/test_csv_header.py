@@ -144,7 +144,7 @@ LABELLED = [["message", "team"], *zip(texts(200), classes(200), strict=True)]
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("sep", [",", ";", "\t", "|"])
-def test_columns_and_classes_are_those_of_pandas(tmp_path: Path, sep: str, encoding: str) -> None:
+def test_columns_and_classes_match_pandas(tmp_path: Path, sep: str, encoding: str) -> None:
     rows = [[text.replace("a ", "a, b; c\n"), label] for text, label in LABELLED]
     path = table(tmp_path / "x.csv", rows, sep, encoding)
     frame = pandas.read_csv(path, sep=sep, encoding=encoding)

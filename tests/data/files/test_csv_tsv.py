@@ -85,7 +85,7 @@ def loose(path: Path, **options: Any) -> list[list[str] | str]:
     return found
 
 
-def test_a_wrong_row_is_an_error_of_its_own(tmp_path: Path) -> None:
+def test_a_wrong_row_is_a_separate_error(tmp_path: Path) -> None:
     good = [[f"text {i}", str(i % 2)] for i in range(100)]
     lines = [",".join(row) for row in good]
     path = file(tmp_path, "\n".join([*lines[:50], '"a "b" c",0', *lines[50:], ""]), "x.csv")

@@ -23,7 +23,7 @@ def test_lines_end_at_line_feeds_only(tmp_path: Path) -> None:
 
 
 @given(text=st.text(st.sampled_from("aé漢😀\n \r"), min_size=1, max_size=400), chunk=st.integers(1, 50))
-def test_lines_are_those_of_the_file_whatever_the_chunks(
+def test_lines_match_the_file_whatever_the_chunks(
     tmp_path_factory: pytest.TempPathFactory, text: str, chunk: int
 ) -> None:
     path = tmp_path_factory.mktemp("x") / "a.txt"

@@ -24,7 +24,7 @@ def entries(source: Any) -> list[Any]:
     return [table[i] for i in range(len(table))]
 
 
-def test_missing_texts_are_those_of_pandas() -> None:
+def test_missing_texts_match_pandas() -> None:
     assert set(MISSING) == STR_NA_VALUES - {""}
 
 

@@ -9,7 +9,7 @@ import pytest
 from qkv.data.readers.jsonl import JsonLines
 
 
-def test_each_split_has_a_file_of_its_own(tmp_path: Path) -> None:
+def test_each_split_has_its_own_file(tmp_path: Path) -> None:
     source = JsonLines(path=str(tmp_path / "a.jsonl"), test_path="~/b.jsonl")
     assert source.paths("train") == (tmp_path / "a.jsonl",) and source.paths("validation") == ()
     assert source.paths("test") == (Path("~/b.jsonl").expanduser(),)

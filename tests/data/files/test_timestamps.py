@@ -14,7 +14,7 @@ def dated(path: Path, times: list[str]) -> TimeSeries:
     return TimeSeries(path=str(path), history=2, horizon=1)
 
 
-def test_time_goes_on(tmp_path: Path) -> None:
+def test_time_passes(tmp_path: Path) -> None:
     days = [f"2024-01-{day:02}" for day in range(1, 32)]
     months = [f"{2020 + k // 12}-{k % 12 + 1:02}-01" for k in range(48)]
     for times in (days, months, [f"day {k}" for k in range(30)]):

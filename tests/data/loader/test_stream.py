@@ -112,7 +112,7 @@ READING = {
 @pytest.mark.parametrize("how", READING.values(), ids=READING)
 @pytest.mark.parametrize("shuffle", [True, False])
 @pytest.mark.parametrize("made", [True, False], ids=["made anew", "files"])
-def test_resuming_anywhere_goes_on_with_the_next_batch(
+def test_resuming_anywhere_continues_with_the_next_batch(
     shuffle: bool, made: bool, how: dict[str, Any], pairs: Pairs
 ) -> None:
     """Also past the first epoch, and from the last batch of a pool and of an epoch (contract bug 20)."""

@@ -141,7 +141,7 @@ def test_rates_lengths_and_values_that_no_sound_has_are_refused(monkeypatch: pyt
     assert decode(plain) == "longer than 799 samples"
 
 
-def test_filters_and_spectrogram_are_those_of_transformers() -> None:
+def test_filters_and_spectrogram_match_transformers() -> None:
     audio = pytest.importorskip("transformers.audio_utils")
     filters = audio.mel_filter_bank(
         num_frequency_bins=257, num_mel_filters=40, min_frequency=0, max_frequency=4000, sampling_rate=8000

@@ -75,7 +75,7 @@ def test_a_class_may_be_called_train(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("split", ["", "train/"])
-def test_folders_of_one_name_in_several_places_are_classes_of_their_own(tmp_path: Path, split: str) -> None:
+def test_folders_of_one_name_in_several_places_are_separate_classes(tmp_path: Path, split: str) -> None:
     for n, name in enumerate(("Greek/1", "Greek/2", "Balinese/1", "Balinese/3")):
         for i in range(4):
             write(tmp_path / "all" / f"{split}{name}" / f"{i}.png", 10 * n + i)

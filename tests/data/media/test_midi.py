@@ -78,7 +78,7 @@ def test_running_status_sysex_drums_and_notes_let_go_by_no_force() -> None:
     ]  # fmt: skip
 
 
-def test_running_status_goes_on_behind_a_meta_event() -> None:
+def test_running_status_continues_behind_a_meta_event() -> None:
     track = b"\x00\x90\x3c\x40" + b"\x60\xff\x01\x02hi" + b"\x00\x40\x40" + b"\x60\x3c\x00" + b"\x00\x40\x00"
     assert midi.parse(file(track + END))[1] == [midi.Note(60, 0, 192), midi.Note(64, 96, 192)]
 

@@ -174,7 +174,7 @@ def test_the_real_library(tmp_path: Path, real: Any, saved: str, streaming: bool
 
 
 @pytest.mark.parametrize("saved", ["save_to_disk", "jsonl", "parquet"])
-def test_a_resumed_stream_goes_on_where_it_stopped(tmp_path: Path, real: Any, saved: str) -> None:
+def test_a_resumed_stream_continues_where_it_stopped(tmp_path: Path, real: Any, saved: str) -> None:
     """Each row once and in order, without reading those before."""
     splits = real.DatasetDict({name: real.Dataset.from_list(records(1000)) for name in ("train", "validation", "test")})
     if saved == "save_to_disk":

@@ -108,7 +108,7 @@ def test_what_is_skipped_is_named(tmp_path: Path) -> None:
     assert later.first == counts.first
 
 
-def test_the_bits_of_a_folder_are_those_of_all_its_pictures(tmp_path: Path) -> None:
+def test_the_bits_of_a_folder_match_all_its_pictures(tmp_path: Path) -> None:
     """Two pictures alike stay alike, whatever is the brightest pixel in each."""
     for i, brightest in enumerate((4000, 4100, 1000, 2000)):
         (tmp_path / "deep" / "train" / "cat").mkdir(parents=True, exist_ok=True)

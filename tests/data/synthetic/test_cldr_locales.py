@@ -7,7 +7,7 @@ import pytest
 from qkv.data.synthetic.cldr_locales import CURRENCIES, LANGUAGES, TERRITORIES, open_locale, shared_names
 
 
-def test_a_locale_has_data_of_its_own() -> None:
+def test_a_locale_has_its_own_data() -> None:
     a, b = open_locale("de_AT"), open_locale("de-CH")
     assert str(a) == "de_AT" and str(b) == "de_CH"
     assert vars(a)["_Locale__data"] is not vars(b)["_Locale__data"]

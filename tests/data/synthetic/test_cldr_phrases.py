@@ -20,7 +20,7 @@ def test_drawn_items_and_anchors_are_written_in_both_languages(domain: str) -> N
         assert form.has(item) and form.write(item, open_locale("de")).strip()
 
 
-def test_dates_and_compact_numbers_are_those_of_cldr() -> None:
+def test_dates_and_compact_numbers_match_cldr() -> None:
     full = date_forms("de", False)[0]
     assert full.write(date(2026, 5, 5), open_locale("de")) == "Dienstag, 5. Mai 2026"
     long = compact_forms("de", False)[0]

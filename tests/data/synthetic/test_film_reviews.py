@@ -11,7 +11,7 @@ def verdict(text: str) -> str:
     return "positive" if (words[-1] in _GOOD) != (words[-2] in _NOT) else "negative"
 
 
-def test_a_verdict_is_that_of_the_main_clause() -> None:
+def test_a_verdict_matches_the_main_clause() -> None:
     for example in Verdicts(train=500).examples("train"):
         assert verdict(example["text"]) == example["label"], example
 

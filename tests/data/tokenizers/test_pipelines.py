@@ -10,7 +10,7 @@ from qkv.data.tokenizers.pipelines import any_of, byte_symbols, count_metaspace_
 from qkv.data.tokenizers.training.unigram import Unigram
 
 
-def test_byte_symbols_are_those_of_the_library() -> None:
+def test_byte_symbols_match_the_library() -> None:
     symbols = byte_symbols()
     assert len(set(symbols)) == 256 and sorted(symbols) == sorted(pre_tokenizers.ByteLevel.alphabet())
     (piece,) = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str("é\n")
@@ -23,6 +23,6 @@ def test_the_longest_marker_at_a_place_is_found() -> None:
 
 
 @given(st.lists(st.text(" ▁a1é\n<s>", max_size=12), max_size=5), st.booleans(), st.booleans())
-def test_words_cut_at_spaces_are_those_of_the_pre_tokenizer(texts: list[str], prefix: bool, digits: bool) -> None:
+def test_words_cut_at_spaces_match_the_pre_tokenizer(texts: list[str], prefix: bool, digits: bool) -> None:
     pipeline = Unigram(prefix_space=prefix, split_digits=digits).pipeline(models.Unigram())
     assert count_metaspace_words(texts, pipeline, prefix) == count_words(texts, pipeline)

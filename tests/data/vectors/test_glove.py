@@ -24,7 +24,7 @@ def topics(lines: int = 400, mixed: bool = False) -> list[str]:
 
 
 @given(st.lists(st.lists(st.sampled_from("abcd"), max_size=9), min_size=1, max_size=5), st.integers(1, 4))
-def test_cooccurrences_are_those_of_the_definition(lines: list[list[str]], window: int) -> None:
+def test_cooccurrences_match_the_definition(lines: list[list[str]], window: int) -> None:
     lines = [*lines, ["a", "b"]]
     corpus = VectorCorpus.of(map(" ".join, lines), min_count=1)
     wanted = np.zeros((len(corpus.words),) * 2)

@@ -42,7 +42,7 @@ def test_the_number_of_proposed_tokens(tokens: int) -> None:
 
 
 @pytest.mark.parametrize("context", [6, 9, 14])
-def test_beyond_the_drafts_context_the_model_goes_on_alone(context: int) -> None:
+def test_beyond_the_drafts_context_the_model_continues_alone(context: int) -> None:
     model, draft = small(0), small(0, max_positions=context)
     out = generate(model, PROMPTS, draft=draft, max_new_tokens=20)
     assert out.best == generate(model, PROMPTS, max_new_tokens=20).best

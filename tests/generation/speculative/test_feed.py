@@ -13,7 +13,7 @@ from qkv.nn.kv_cache.kinds import FullCache, PagedCache
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("how", [FullCache(ring=False), PagedCache(page=2)], ids=str)
 @torch.no_grad()
-def test_logits_are_those_of_each_row_alone(side, how) -> None:
+def test_logits_match_each_row_alone(side, how) -> None:
     model = qkv.build(qkv.preset("gpt2", vocab_size=11, d_model=16, n_layers=2, n_heads=2), dtype=torch.float64).eval()
     cache = model.start(3, cache=how)
     texts: list[list[int]] = [[1, 2], [3, 4], [5, 6]]

@@ -29,7 +29,7 @@ def test_at_most_num_speculative_tokens_are_proposed() -> None:
     assert proposed([1, 2, 3, 4, 5, 6, 1], most=0) == []
 
 
-def test_a_repetition_goes_on() -> None:
+def test_a_repetition_continues() -> None:
     assert proposed([1, 2, 1, 2], most=5) == [1, 2, 1, 2, 1]
 
 
@@ -39,7 +39,7 @@ def test_sources_are_searched_and_their_own_tokens_are_not_proposed() -> None:
     assert proposed([0], new=[7, 8], source=[7, 8, 9, 60, 10]) == [9], "60 is not in the vocabulary"
 
 
-def test_a_copy_goes_on_after_a_replaced_token() -> None:
+def test_a_copy_continues_after_a_replaced_token() -> None:
     row = Continuation(0, (1, 2, 3, 4, 5, 6, 4, 5, 7, 1, 2), 99)
     proposer = LookupProposer(PromptLookup(), 50)
     assert proposer.propose([row], [4]).tokens == [[3, 4, 5, 6]]

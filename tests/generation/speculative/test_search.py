@@ -83,7 +83,7 @@ def test_greedy_outputs_are_the_same_with(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("sampling", [{"temperature": 0.7}, {"top_k": 4}, {"top_p": 0.8, "repetition_penalty": 1.2}])
-def test_samples_with_look_up_are_those_of_the_same_seed(sampling: dict[str, Any]) -> None:
+def test_samples_with_look_up_match_the_same_seed_without_it(sampling: dict[str, Any]) -> None:
     check(small("gpt2"), {"max_new_tokens": 24, "seed": 5, "num_samples": 2, **sampling}, ["lookup"])
 
 

@@ -78,7 +78,7 @@ def test_the_first_berts_names_and_a_class_that_says_less_than_the_weights(tmp_p
     assert again["architectures"] == ["BertForPreTraining"]
 
 
-def test_a_head_with_numbers_of_its_own_is_not_tied(gpt2: Path) -> None:
+def test_a_head_with_different_numbers_is_not_tied(gpt2: Path) -> None:
     before = logits(gpt2)
     rewritten(gpt2, lambda t: {**t, "lm_head.weight": t["transformer.wte.weight"].clone()})
     assert torch.equal(logits(gpt2), before) and load(gpt2, "cpu").model.spec.head.tied

@@ -43,7 +43,7 @@ def test_a_text_where_a_run_is_expected_is_named_in_short():
     assert len(str(error.value)) < 200
 
 
-def test_a_saved_copy_is_a_run_of_its_own(tmp_path: Path):
+def test_a_saved_copy_is_a_separate_run(tmp_path: Path):
     run: Run = qkv.load(SMALL_ENGLISH, "cpu")
     copy = qkv.load(run.save(tmp_path / "copy", "qkv"), "cpu")
     assert copy.name == str(tmp_path / "copy")

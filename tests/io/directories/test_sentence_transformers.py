@@ -186,7 +186,7 @@ def assert_parity(folder: Path, **options: Any) -> None:
     [*sentences.POOLINGS, ["mean", "cls"], ["lasttoken", "weightedmean", "max"]],
     ids=lambda pooling: "+".join(pooling) if isinstance(pooling, list) else pooling,
 )
-def test_every_pooling_is_that_of_the_library(folder: Path, pooling: Any) -> None:
+def test_every_pooling_matches_the_library(folder: Path, pooling: Any) -> None:
     assert_parity(laid_out(folder, pooling={"pooling_mode": pooling}, steps=STEPS[:2]))
 
 
@@ -204,7 +204,7 @@ def test_prompts_by_name_are_pooled_or_left_out(folder: Path, pooling: str, incl
 
 @pytest.mark.parametrize("activation", ["Tanh", "Identity", "GELU"])
 @pytest.mark.parametrize("residual", [False, True])
-def test_dense_layers_and_norms_are_those_of_the_library(
+def test_dense_layers_and_norms_match_the_library(
     folder: Path, tmp_path: Path, activation: str, residual: bool
 ) -> None:
     modules = pytest.importorskip("sentence_transformers.sentence_transformer.modules")

@@ -117,7 +117,7 @@ def texts(case: Case, side: str = "right") -> Inputs:
 
 @every
 @torch.no_grad()
-def test_scores_are_those_of_transformers(name: str) -> None:
+def test_scores_match_transformers(name: str) -> None:
     both = pair(name)
     for side in sides(both.case):
         given = texts(both.case, side)

@@ -147,7 +147,7 @@ def test_copies_of_what_is_one_tensor_have_to_be_equal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["marian", "pegasus"])
-def test_positions_that_are_computed_have_to_be_those_of_the_file(name: str, tmp_path: Path) -> None:
+def test_computed_positions_have_to_match_the_file(name: str, tmp_path: Path) -> None:
     both = pair(name)
     key = "model.encoder.embed_positions.weight"
     tensors = {**tensors_of(both), key: both.theirs.state_dict()[key].clone()}

@@ -42,7 +42,7 @@ def sides(case: Case) -> tuple[str, ...]:
 
 @every
 @torch.no_grad()
-def test_outputs_are_those_of_transformers(name: str) -> None:
+def test_outputs_match_transformers(name: str) -> None:
     both = pair(name)
     for side in sides(both.case):
         given = inputs(both.case, side)

@@ -109,7 +109,7 @@ def test_scores_of_every_real_token(name: str) -> None:
 
 
 @every
-def test_losses_are_those_of_transformers(name: str) -> None:
+def test_losses_match_transformers(name: str) -> None:
     both = pair(name)
     given = inputs(both.case)
     labels = (given.ids % 3).masked_fill(given.mask == 0, -100)

@@ -168,7 +168,7 @@ def same(found: Outputs, expected: Outputs, allowed: float = 1e-5) -> None:
 
 @every
 @torch.no_grad()
-def test_outputs_are_those_of_transformers(name: str) -> None:
+def test_outputs_match_transformers(name: str) -> None:
     both = pair(name)
     pixels = pixels_for(both)
     same(our_outputs(both, pixels), their_outputs(both, pixels))

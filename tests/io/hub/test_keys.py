@@ -54,7 +54,7 @@ def test_old_and_new_spellings_of_rotary_parameters() -> None:
     assert FAMILIES["llama"].config(spec)["rope_parameters"] == new["rope_parameters"]
 
 
-def test_longropes_factor_is_that_of_the_contexts() -> None:
+def test_longropes_factor_matches_the_contexts() -> None:
     given = {"type": "su", "short_factor": [1.0, 1.0], "long_factor": [2.0, 3.0]}
     config = {"rope_scaling": given, "max_position_embeddings": 64, "original_max_position_embeddings": 16}
     field = Rope()

@@ -16,6 +16,6 @@ def test_resume_and_overwrite_exclude_each_other() -> None:
         resume_or_overwrite(True, True, "a tuning")
 
 
-def test_an_interruption_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interruption_says_how_to_continue(capsys: pytest.CaptureFixture[str]) -> None:
     assert interrupted("tuning", Path("runs/a")) == 130
     assert "the tuning is in runs/a. Continue with the same command and --resume." in capsys.readouterr().err

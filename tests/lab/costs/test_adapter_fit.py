@@ -77,7 +77,7 @@ EXACT = [
 
 
 @pytest.mark.parametrize(("name", "sizes", "adapter", "recompute"), EXACT)
-def test_the_largest_batch_is_that_of_counting_every_batch(
+def test_the_largest_batch_matches_counting_every_batch(
     name: str, sizes: dict[str, Any], adapter: str, recompute: str
 ) -> None:
     spec, weights = spec_of(name, **sizes), WEIGHTS[adapter]

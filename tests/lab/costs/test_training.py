@@ -57,7 +57,7 @@ def test_where_the_data_are_missing_it_says_so() -> None:
         *("classify", "detect", "forecast"),
     ),
 )
-def test_the_memory_of_a_task_is_that_of_its_own_batches(name: str) -> None:
+def test_the_memory_of_a_task_is_measured_on_its_batches(name: str) -> None:
     small = Recipe.load(
         name, ["model.d_model=32", "model.n_heads=2"] if name in ("bert", "classify", "electra") else []
     )

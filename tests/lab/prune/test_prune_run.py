@@ -50,7 +50,7 @@ def test_a_share_of_the_heads(trained: Path, tmp_path: Path):
     assert isinstance(small.generate("b a c"), str)  # a run like any other
 
 
-def test_fine_tuning_goes_on_from_the_smaller_model(trained: Path, tmp_path: Path):
+def test_fine_tuning_continues_from_the_smaller_model(trained: Path, tmp_path: Path):
     result = prune(trained, tmp_path / "small", keep={"encoder.0": [1]}, neurons=0.25, finetune=2, **options())
     assert result.heads == {"encoder.0": [0]} and result.by == "given"
     assert set(result.neurons.values()) == {8}

@@ -33,7 +33,7 @@ def test_a_band_encloses_its_curve_and_extends_the_axis() -> None:
     assert upper[1] < curve < lower[1] and curve == pytest.approx((upper[1] + lower[1]) / 2, abs=0.2)
 
 
-def test_marks_have_tooltips_and_shapes_of_their_own() -> None:
+def test_marks_have_tooltips_and_different_shapes() -> None:
     layers = [
         ChartLayer("a", [(1.0, 1.0)], marks=True, curve=False, tooltips=["<first>"]),
         ChartLayer("b", [(2.0, 2.0)], marks=True, curve=False),

@@ -78,7 +78,7 @@ def test_a_study_can_only_be_resumed_with_its_settings(done: Scaled, study: Scal
 
 
 @pytest.mark.slow
-def test_an_interrupted_study_goes_on(study: ScalingStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_study_continues(study: ScalingStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recorded runs are not trained again, and a diverged one is a row without a loss."""
     out, trained, real = tmp_path / "out", [], module.train
 
@@ -103,7 +103,7 @@ def test_an_interrupted_study_goes_on(study: ScalingStudy, tmp_path: Path, monke
 
 
 @pytest.mark.slow
-def test_runs_at_a_time_are_those_of_one_after_another(done: Scaled, study: ScalingStudy, tmp_path: Path) -> None:
+def test_runs_at_a_time_match_one_after_another(done: Scaled, study: ScalingStudy, tmp_path: Path) -> None:
     parallel = scale(study, tmp_path / "out", jobs=2, device="cpu", bootstrap=0)
     assert {name: one.loss for name, one in parallel.outcomes.items()} == pytest.approx(
         {name: one.loss for name, one in done.outcomes.items()}

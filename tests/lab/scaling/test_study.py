@@ -28,7 +28,7 @@ def test_sizes_keep_the_proportions_of_the_recipe() -> None:
     assert study.scaled(LadderSize(200, 3))["n_heads"] == 2  # 3 don't divide 200
 
 
-def test_options_replace_those_of_the_recipe(tmp_path: Path) -> None:
+def test_options_replace_the_recipes_options(tmp_path: Path) -> None:
     study = small_study(tmp_path, sizes=("16x2", "8x1"), hold_out="none")
     assert study.sizes() == [LadderSize(8, 1), LadderSize(16, 2)] and study.scaling.hold_out == "none"
     assert study.scaling.budgets == (8e7, 1.6e8) and study.scaling.exponent == 1

@@ -55,7 +55,7 @@ def test_an_extra_that_is_not_installed_is_no_problem() -> None:
     assert packages._extra(packages.OptionalPart("video", ("json",), "videos")).value == "installed: videos"
 
 
-def test_the_extras_are_those_of_the_project_and_of_the_installation_page() -> None:
+def test_the_extras_match_the_project_and_the_installation_page() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     names = {extra.name for extra in packages.EXTRAS}
     assert names == set(project["optional-dependencies"]) - {"dev", "all"}

@@ -28,7 +28,7 @@ def test_the_last_row_of_the_lens_is_what_the_model_predicts() -> None:
     torch.testing.assert_close(torch.tensor(panel["values"][-1]), probabilities, atol=1e-5, rtol=0)
 
 
-def test_scores_are_those_of_the_analysis() -> None:
+def test_scores_match_the_analysis() -> None:
     run = lm()
     panel = run.look("abcdef").views[0].panels[-1]
     scores = head_scores(run.model, torch.tensor([run.text_model.encode("abcdef")]))

@@ -44,7 +44,7 @@ def test_every_step_follows_its_formula() -> None:
     assert "soft cap: 3 · tanh" in text and "position term: -" in text and "over 5 keys" in text
 
 
-def test_shares_are_those_of_what_each_key_adds_to_the_output() -> None:
+def test_shares_match_what_each_key_adds_to_the_output() -> None:
     model = build(preset("gpt2", vocab_size=20, d_model=16, n_layers=2, n_heads=2, d_ff=16), seed=0).eval()
     with tap.record_attention() as requests, torch.no_grad():
         model(torch.arange(7)[None])

@@ -296,7 +296,7 @@ def test_auto_avoids_plain_mathematics_for_a_trained_bias() -> None:
         assert choose(request_of(4096, 4096, bias=bias)) == "sdpa"
 
 
-def test_a_backend_is_added_under_a_name_of_its_own() -> None:
+def test_a_backend_is_added_under_its_own_name() -> None:
     class Zeros:
         def refuses(self, request: Request) -> str | None:
             return "it only counts to four" if request.k.shape[1] > 4 else None

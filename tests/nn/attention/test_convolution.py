@@ -111,7 +111,7 @@ def test_the_state_has_the_last_inputs_and_does_not_grow() -> None:
         cache.rewind(1)
 
 
-def test_a_saved_state_goes_on(tmp_path: Any) -> None:
+def test_a_saved_state_continues(tmp_path: Any) -> None:
     model, ids = decoder(), torch.randint(0, 13, (2, 9), generator=torch.Generator().manual_seed(0))
     cache, other = model.start(2), model.start(2)
     model.step(ids[:, :6], cache)

@@ -57,7 +57,7 @@ def test_the_equation(options: dict[str, Any], lengths: tuple[int, ...]) -> None
     assert spec.cost(M).parameters == sum(p.numel() for p in module.parameters())
 
 
-def test_the_first_tokens_or_those_with_the_role() -> None:
+def test_the_first_tokens_or_tokens_with_the_role() -> None:
     by_role, _ = made()
     by_place, _ = made(pattern=(window(2) | global_tokens(2)).to_dict())
     by_place.load_state_dict(by_role.state_dict())

@@ -253,7 +253,7 @@ class Uniform(Attention, kind="uniform-attention-test"):
         return Net()
 
 
-def test_a_kind_with_a_module_of_its_own_inherits_no_promise_of_attentions() -> None:
+def test_a_kind_with_its_own_module_inherits_no_promise_of_attentions() -> None:
     base = qkv.preset("gpt2", vocab_size=23, d_model=16, n_heads=2, n_layers=2, max_positions=32)
     own = {"decoder.blocks.*.attention": Uniform(n_heads=2)}
     with pytest.raises(ValueError, match="adds_bias = True"):

@@ -69,7 +69,7 @@ def test_each_kind_is_its_equation(how: Weighting) -> None:
 
 
 @pytest.mark.parametrize("how", [*KINDS, Softmax()], ids=str)
-def test_gradients_are_those_of_differences(how: Weighting) -> None:
+def test_gradients_match_differences(how: Weighting) -> None:
     s = (randn(1, 1, 3, 5) + 0.3).requires_grad_()
     assert torch.autograd.gradcheck(lambda s: how.weights(s, None), s, eps=1e-6, atol=1e-5)
 
@@ -207,7 +207,7 @@ def test_attention_with_a_sink(sink: str) -> None:
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for n, p in model.named_parameters() if "sinks" in n)
 
 
-def test_sinks_are_those_of_gpt_oss() -> None:
+def test_sinks_match_gpt_oss() -> None:
     modeling = pytest.importorskip("transformers.models.gpt_oss.modeling_gpt_oss")
     q, k, v, sinks = randn(2, 6, 4, 8), randn(2, 6, 2, 8, seed=1), randn(2, 6, 2, 8, seed=2), randn(4, seed=3)
     module = torch.nn.Module()

@@ -68,7 +68,7 @@ def test_dilated_convolutions_need_the_logarithm_of_the_length() -> None:
         compare(n=4, d=64, kernel=1)
 
 
-def test_the_path_of_dilated_convolutions_is_that_of_gradients() -> None:
+def test_the_path_of_dilated_convolutions_matches_gradients() -> None:
     """After as many layers the last of 27 tokens depends on the first, and after one layer less it does not."""
     layers = by_name(n=27, d=64)["convolution"].path
     for count, reached in ((layers, True), (layers - 1, False)):

@@ -115,7 +115,7 @@ def test_flops_are_those_that_pytorch_counts(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in TRANSFORMERS if name.startswith(SPARSE)])
-def test_flops_of_sparse_attention_are_those_of_its_pairs(name: str) -> None:
+def test_flops_of_sparse_attention_match_its_pairs(name: str) -> None:
     """The reference kernel multiplies all pairs; what a spec counts is less by 2 · heads · (d + e) FLOPs for each pair that
     the pattern excludes."""
     spec = preset(name, n_layers=2, d_model=64, n_heads=4, d_ff=96, vocab_size=50)

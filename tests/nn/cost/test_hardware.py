@@ -91,7 +91,7 @@ def test_the_quota_of_cores_in_version_1(made: Path) -> None:
     assert hardware.cpu_quota() == 4
 
 
-def test_usable_cores_are_those_of_the_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_usable_cores_match_the_quota(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hardware, "cores", lambda: 64)
     for quota, cores in ((None, 64), (3.5, 4), (0.5, 1), (100.0, 64)):
         monkeypatch.setattr(hardware, "cpu_quota", lambda quota=quota: quota)

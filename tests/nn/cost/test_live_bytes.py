@@ -68,7 +68,7 @@ FAST = [("llama", torch.bfloat16), *((name, None) for name in CASES if name != "
 
 
 @pytest.mark.parametrize("case", fast([(name, dtype) for name in CASES for dtype in (None, torch.bfloat16)], *FAST))
-def test_live_bytes_are_those_of_the_allocator_within_10_percent(case: tuple[str, torch.dtype | None]) -> None:
+def test_live_bytes_match_the_allocator_within_10_percent(case: tuple[str, torch.dtype | None]) -> None:
     name, dtype = case
     sizes, shape = CASES[name]
     spec, plan = preset(name, **sizes), MemorySettings(dtype=dtype)

@@ -243,7 +243,7 @@ def test_a_rule_is_traced_once_and_its_tables_are_kept() -> None:
     assert pairwise.rule(causal(), 1, torch.device("cpu")).tables == ()
 
 
-def test_each_rule_and_shape_has_a_kernel_of_its_own() -> None:
+def test_each_rule_and_shape_has_its_own_kernel() -> None:
     keys = [flex._key(request_of(**options)) for options in ({}, {}, {"softcap": 2.0}, {"pattern": full()})]
     keys.append(flex._key(request_of(inputs(t=T + 1), layout=Layout.full(T + 1))))
     assert len(set(keys)) == 4

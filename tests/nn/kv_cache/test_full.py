@@ -80,7 +80,7 @@ def test_ring_and_full_and_none_agree(size: int, steps: list[Any], lengths: tupl
             decoder.reorder([row % decoder.cache.batch_size for row in step])
 
 
-def test_rows_go_on_at_their_own_positions() -> None:
+def test_rows_continue_at_their_own_positions() -> None:
     decoder = Decoder(8)
     decoder.step(4, Layout.from_lengths([2, 4], side="left"))
     decoder.step(2)
@@ -90,7 +90,7 @@ def test_rows_go_on_at_their_own_positions() -> None:
     assert decoder.at[-1].tolist() == [[6], [4], [4]]
 
 
-def test_a_step_goes_on_from_where_its_layout_began() -> None:
+def test_a_step_continues_from_where_its_layout_began() -> None:
     decoder = Decoder(8)
     decoder.step(3, Layout.full(3, start=5))
     decoder.step(1)

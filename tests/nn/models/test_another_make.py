@@ -18,7 +18,7 @@ from qkv.runs.train.train import train
 SPEC = Convolutions(vocab_size=128)
 
 
-def test_it_is_built_and_its_costs_are_those_of_its_module() -> None:
+def test_it_is_built_and_its_costs_match_its_module() -> None:
     model = qkv.build(SPEC, seed=1)
     assert sum(p.numel() for p in model.parameters()) == SPEC.n_parameters
     assert type(SPEC).from_dict(SPEC.to_dict()) == SPEC

@@ -64,7 +64,7 @@ def made(change: str, dtype: torch.dtype = torch.float32) -> Any:
 
 @pytest.mark.parametrize("change", CHANGES)
 @torch.no_grad()
-def test_loaded_buffers_are_those_of_the_saved_model(change: str, tmp_path: Path) -> None:
+def test_loaded_buffers_match_the_saved_model(change: str, tmp_path: Path) -> None:
     built = made(change)
     built.save(tmp_path / "model")
     again = qkv.load(tmp_path / "model", device="cpu").model
@@ -102,7 +102,7 @@ def test_running_means_of_a_probe_are_not_rounded() -> None:
     assert {buffer.dtype for buffer in probe.double().buffers()} == {torch.float64}
 
 
-def test_a_router_goes_on_balancing_in_bf16() -> None:
+def test_a_router_continues_balancing_in_bf16() -> None:
     """A step of 0.001 from 1 is lost in bf16, whose next number is 1.0078."""
     model = made("router", torch.bfloat16)
     layer = model.decoder.blocks[0].feedforward

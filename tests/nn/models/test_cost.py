@@ -77,7 +77,7 @@ def specs(draw: st.DrawFn) -> Transformer:
 
 @settings(max_examples=150)
 @given(specs())
-def test_parameters_are_those_that_are_there(spec: Transformer) -> None:
+def test_parameters_match_the_modules(spec: Transformer) -> None:
     assert spec.n_parameters == sum(p.numel() for p in build(spec, device="meta").parameters())
 
 

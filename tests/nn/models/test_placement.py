@@ -26,7 +26,7 @@ def test_which_norms_there_are(kind: str, norms: NormsOf) -> None:
     assert Placement.from_dict({"kind": kind}).norms(NORM) == norms
 
 
-def test_norms_of_their_own() -> None:
+def test_separate_norms() -> None:
     assert Norms(before=RMSNorm(), sum=NORM).norms(LayerNorm(eps=1.0)) == NormsOf(RMSNorm(), None, NORM)
 
 

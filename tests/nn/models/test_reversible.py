@@ -193,7 +193,7 @@ def test_autocast_and_compiled() -> None:
     torch.compiler.reset()
 
 
-def test_cost_is_that_of_pre() -> None:
+def test_cost_matches_pre_norm() -> None:
     assert gpt().cost(30) == gpt(placement="pre").cost(30)
 
 

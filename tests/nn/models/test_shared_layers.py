@@ -42,7 +42,7 @@ def copies(model: TransformerModel) -> TransformerModel:
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=str)
-def test_outputs_and_gradients_are_those_of_copies(order: tuple[int, ...]) -> None:
+def test_outputs_and_gradients_match_copies(order: tuple[int, ...]) -> None:
     model = qkv.build(shared(order), dtype=torch.float64).train()
     apart = copies(model).train()
     for one in (model, apart):
@@ -55,7 +55,7 @@ def test_outputs_and_gradients_are_those_of_copies(order: tuple[int, ...]) -> No
 
 
 @pytest.mark.parametrize("cache", ["full", "paged", "sinks"])
-def test_each_layer_decodes_with_a_cache_of_its_own(cache: str) -> None:
+def test_each_layer_decodes_with_its_own_cache(cache: str) -> None:
     model = qkv.build(shared((0, 1, 0, 1)), dtype=torch.float64).eval()
     how = {"kind": "sinks", "window": 16} if cache == "sinks" else cache
     started = model.start(2, cache=how)

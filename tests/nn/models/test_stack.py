@@ -80,7 +80,7 @@ def test_layers_have_names() -> None:
     assert [request.name for request in requests] == expected
 
 
-def test_positions_reach_every_layer_of_their_own_stack() -> None:
+def test_positions_reach_every_layer_of_their_stack() -> None:
     spec = preset("transformer", vocab_size=23, d_model=16, n_heads=2, d_ff=16, n_layers=2)
     model = build(spec.replace({"decoder.position": "alibi", "encoder.position": "none"}))
     with tap.record_attention() as requests:
@@ -130,7 +130,7 @@ def test_every_position_scheme_makes_order_matter_or_does_not(position: str) -> 
     assert Position.from_dict({"kind": position}).kind == position
 
 
-def test_blocks_have_positions_of_their_own() -> None:
+def test_blocks_may_have_separate_positions() -> None:
     local = Rotary(base=50.0)
     changes = {
         "decoder.blocks.0.position": local,

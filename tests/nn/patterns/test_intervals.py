@@ -34,6 +34,6 @@ def test_multiple_is_exact(q: Interval, k: Interval, of: int) -> None:
 
 
 @given(MASKS, MASKS)
-def test_combinations_are_those_of_each_bound(a: tuple[bool, bool], b: tuple[bool, bool]) -> None:
+def test_combinations_match_each_bound(a: tuple[bool, bool], b: tuple[bool, bool]) -> None:
     assert both(a, b) == (a[0] and b[0], a[1] and b[1])
     assert either(a, b) == (a[0] or b[0], a[1] or b[1])

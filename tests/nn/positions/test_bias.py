@@ -88,7 +88,7 @@ def test_t5_bias_reads_its_table() -> None:
     assert T5Buckets().n_parameters(WIDTHS) == module.weight.numel()  # type: ignore[union-attr, operator]
 
 
-def test_the_schemes_own_gradient_is_that_of_autograd() -> None:
+def test_the_schemes_own_gradient_matches_autograd() -> None:
     scheme, table = T5Buckets(buckets=8, max_distance=20), torch.randn(8, 3, dtype=torch.float64)
     q, k = Layout.full(5, start=2).queries(), Layout.full(9).keys()
     grad = torch.randn(2, 3, 5, 9, dtype=torch.float64)

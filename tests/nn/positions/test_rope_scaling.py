@@ -106,7 +106,7 @@ def test_a_magnitude_stretches_scores_by_its_square() -> None:
 # -- rates that change with the length ------------------------------------------------------------------------------
 
 
-def test_lengths_are_those_of_documents() -> None:
+def test_lengths_match_documents() -> None:
     assert document_numbers(Layout.full(5)) is None and document_lengths(Layout.full(5, start=3)).tolist() == [[8]]
     assert document_lengths(Layout.from_lengths([2, 4], side="left")).tolist() == [[2], [4]]
     packed = Layout.packed([[2, 3], [1, 1]], width=6)

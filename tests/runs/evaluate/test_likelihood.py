@@ -16,7 +16,7 @@ from qkv.runs.inference.run import load
 from qkv.training.objective import NextToken
 
 
-def test_likelihood_is_that_of_scoring_each_pair(trained: Path) -> None:
+def test_likelihood_matches_scoring_each_pair(trained: Path) -> None:
     run = load(trained, device="cpu")
     assert run.recipe is not None
     found = evaluate_run(run, "validation", max_examples=5)

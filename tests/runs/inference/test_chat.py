@@ -23,7 +23,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return load(run_tiny.assistant(tmp_path_factory.mktemp("runs")), device="cpu")
 
 
-def test_a_reply_goes_on_from_the_templates_prompt(run: Run) -> None:
+def test_a_reply_continues_from_the_templates_prompt(run: Run) -> None:
     prompt = run.text_model.tokenizer.chat.prompt(ASKED)
     (output,) = assistant(run).outputs_of([prompt], run.settings(max_new_tokens=6))[0]
     reply = chat(run, ASKED, max_new_tokens=6)

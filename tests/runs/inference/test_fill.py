@@ -19,7 +19,7 @@ from qkv.runs.train.train import train
 TEXTS = ["Ada lives in [MASK].", "[MASK] plays the [MASK] , and Ben lives [MASK] Norway", "[MASK]"]
 
 
-def test_candidates_are_those_of_the_pipeline(tmp_path: Path) -> None:
+def test_candidates_match_the_pipeline(tmp_path: Path) -> None:
     seen = set()
     for seed in range(3):
         theirs, tokenizer, run = of_hub(tmp_path, "BertForMaskedLM", seed)

@@ -74,7 +74,7 @@ TEXTS = ("data.train=300", "tokenizer.vocab_size=300", "batching.tokens=1024", "
 # -- texts ---------------------------------------------------------------------------------------------------------
 
 
-def test_tags_are_those_of_the_evaluation(trained: Train) -> None:
+def test_tags_match_the_evaluation(trained: Train) -> None:
     run = trained("tag", "data.train=300", "task.longest=16")  # so short that sentences become several rows
     told = evaluated(run)
     texts = [one["text"] for one in examples(run)]
@@ -100,7 +100,7 @@ def test_symbols_have_tags_where_words_are_symbols(trained: Train) -> None:
 
 
 @pytest.mark.parametrize("margin", [0.0, -5.0, 1e3])
-def test_answers_are_those_of_the_evaluation(trained: Train, margin: float) -> None:
+def test_answers_match_the_evaluation(trained: Train, margin: float) -> None:
     run = trained("answer", "data.train=300", "task.longest=40", "task.overlap=8", f"task.margin={margin}")
     told = evaluated(run)
     made = run.predict([f"{one['question']}\t{one['context']}" for one in examples(run)])
@@ -111,7 +111,7 @@ def test_answers_are_those_of_the_evaluation(trained: Train, margin: float) -> N
         assert (found.answer is None) == (found.none - found.score > margin) == (one.text == "(no answer)")
 
 
-def test_choices_are_those_of_the_evaluation(trained: Train) -> None:
+def test_choices_match_the_evaluation(trained: Train) -> None:
     run = trained("choose", *TEXTS)
     told = evaluated(run)
     made = run.predict(["\t".join((one["text"], *one["choices"])) for one in examples(run)])
@@ -129,7 +129,7 @@ def test_choices_are_those_of_the_evaluation(trained: Train) -> None:
     [(), ("task.kind=regress", "head.kind=sequence-classifier", "head.pool=first", "objective.kind=labels")],
     ids=["vectors", "together"],
 )
-def test_scores_are_those_of_the_evaluation(trained: Train, settings: tuple[str, ...]) -> None:
+def test_scores_match_the_evaluation(trained: Train, settings: tuple[str, ...]) -> None:
     run = trained("similarity", *TEXTS, *settings)
     told = evaluated(run)
     made = run.predict([f"{one['text']}\t{one['pair']}" for one in examples(run)])
@@ -144,7 +144,7 @@ def test_scores_are_those_of_the_evaluation(trained: Train, settings: tuple[str,
             run.predict(["the dog"])
 
 
-def test_classes_are_those_of_the_evaluation(trained: Train) -> None:
+def test_classes_match_the_evaluation(trained: Train) -> None:
     run = trained("classify", *TEXTS)
     told = evaluated(run)
     made = run.predict([one["text"] for one in examples(run)])
@@ -177,7 +177,7 @@ def clip(example: dict[str, Any], folder: Path) -> Path:
     return path
 
 
-def test_boxes_are_those_of_the_evaluation(trained: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_boxes_match_the_evaluation(trained: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = trained("detect", *PICTURES, "data.size=[40,56]")  # a shape that is not the model's
     monkeypatch.setattr(located, "SHOWN", 0.2)
     told = samples(run)
@@ -206,7 +206,7 @@ def test_a_picture_with_its_boxes_is_a_file(trained: Train, tmp_path: Path, caps
 
 
 @pytest.mark.parametrize("size", [(48, 48), (70, 101), (30, 60)])  # the model's, of several tiles, smaller than a tile
-def test_masks_are_those_of_the_evaluation(trained: Train, tmp_path: Path, size: tuple[int, int]) -> None:
+def test_masks_match_the_evaluation(trained: Train, tmp_path: Path, size: tuple[int, int]) -> None:
     run = trained("segment", *PICTURES, "training.max_steps=12")
     assert run.recipe is not None
     changed = replace(run, recipe=run.recipe.change([f"data.size=[{size[0]},{size[1]}]"]))
@@ -228,7 +228,7 @@ def values(content: bytes) -> Any:
     return np.asarray(Image.open(io.BytesIO(content)))
 
 
-def test_captions_and_answers_are_those_of_the_evaluation(trained: Train, tmp_path: Path) -> None:
+def test_captions_and_answers_match_the_evaluation(trained: Train, tmp_path: Path) -> None:
     run = trained(
         "caption",
         *PICTURES,
@@ -278,7 +278,7 @@ def wave(example: dict[str, Any], folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("normalized", ["true", "false"])
-def test_forecasts_are_those_of_the_evaluation(trained: Train, tmp_path: Path, normalized: str) -> None:
+def test_forecasts_match_the_evaluation(trained: Train, tmp_path: Path, normalized: str) -> None:
     run = trained("forecast", "data.length=600", "data.stride=24", f"task.normalized={normalized}")
     assert run.recipe is not None and isinstance(run.recipe.data, SeriesSource)
     values, names = run.recipe.data.values()
@@ -323,7 +323,9 @@ def test_a_forecast_is_in_the_files_units_whatever_these_are(trained: Train, tmp
 # -- music ---------------------------------------------------------------------------------------------------------
 
 
-def test_music_goes_on_as_in_the_evaluation(trained: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_music_continues_as_in_the_evaluation(
+    trained: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = trained("music", "data.train=100", "task.prompt=6", "task.goes_on=5")
     told = samples(run, 3)
     begun = [text_to_frames(sample["source"]) for sample in told]

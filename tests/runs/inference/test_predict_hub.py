@@ -58,7 +58,7 @@ def named(labels: tuple[str, ...]) -> dict[str, Any]:
     return {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
 
 
-def test_tags_and_entities_are_those_of_the_pipeline(tmp_path: Path) -> None:
+def test_tags_and_entities_match_the_pipeline(tmp_path: Path) -> None:
     seen = set()
     for seed in range(6):
         theirs, tokenizer, run = of_hub(tmp_path, "BertForTokenClassification", seed, **named(TAGS))
@@ -98,7 +98,7 @@ def test_tags_that_spell_no_entities(tmp_path: Path, capsys: pytest.CaptureFixtu
         ("unigram", ["Ada", "lives", "in", "Oslo,", "Ben's", "tuba."]),
     ],
 )
-def test_words_are_those_of_other_tokenizers_too(kind: str, wanted: list[str]) -> None:
+def test_words_match_other_tokenizers_too(kind: str, wanted: list[str]) -> None:
     """GPT-2's and RoBERTa's part punctuation from words, SentencePiece's do not; white space is in none."""
     if kind == "bytes":
         raw = tokenizers.Tokenizer(models.BPE())
@@ -176,7 +176,7 @@ def test_answers_in_long_texts(tmp_path: Path, family: str) -> None:
 
 
 @pytest.mark.parametrize("problem", [None, "multi_label_classification"])
-def test_classes_are_those_of_the_pipeline(tmp_path: Path, problem: str | None) -> None:
+def test_classes_match_the_pipeline(tmp_path: Path, problem: str | None) -> None:
     theirs, tokenizer, run = of_hub(
         tmp_path, "BertForSequenceClassification", **named(("cat", "dog", "bee")), problem_type=problem
     )

@@ -55,7 +55,7 @@ def of_hub(folder: Path, **processor: Any) -> tuple[Any, Any, Run]:
 @pytest.mark.parametrize(
     "size", [{"shortest_edge": 48, "longest_edge": 100}, {"height": 40, "width": 56}], ids=["proportions", "stretched"]
 )
-def test_objects_are_those_of_transformers(tmp_path: Path, size: dict[str, int]) -> None:
+def test_objects_match_transformers(tmp_path: Path, size: dict[str, int]) -> None:
     theirs, processor, run = of_hub(tmp_path, size=size)
     paths = pictures(tmp_path)
     for path, one in zip(paths, run.predict(paths, threshold=0.3), strict=True):

@@ -135,7 +135,7 @@ def test_a_tokenizer_of_another_run_is_told(copied: Path) -> None:
         load(copied, device="cpu")
 
 
-def test_an_unfinished_run_says_how_to_go_on(copied: Path) -> None:
+def test_an_unfinished_run_says_how_to_continue(copied: Path) -> None:
     (copied / "evaluation.json").unlink()
     (copied / "model.safetensors").unlink()
     with pytest.raises(ValueError, match=r"not finished .*--resume"):

@@ -53,7 +53,7 @@ def test_kinds_decide_which_keys_there_are(tmp_path: Path) -> None:
     assert complete(str(tmp_path / "none"), [], "see") == ["seed="]
 
 
-def test_the_tables_are_those_of_the_present_parts() -> None:
+def test_the_tables_match_the_present_parts() -> None:
     """In its own process, because tests register parts too."""
     code = "from qkv.runs.recipes.completion import tables; print(tables(), end='')"
     current = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -238,7 +238,7 @@ def test_a_run_that_cannot_be_loaded_is_reported_all_the_same(run_dir: Path):
     assert "Learning" in texts
 
 
-def test_the_machine_is_that_of_the_first_report(run_dir: Path):
+def test_the_machine_matches_the_first_report(run_dir: Path):
     (run_dir / "machine.json").write_text(json.dumps({"processor": "another machine", "cores": 3, "torch": "1.0"}))
     assert {"another machine", "3 cores", "1.0"} <= set(Page(write_report(run_dir)).texts)
 

@@ -30,7 +30,7 @@ def test_what_a_resumed_run_may_change(trained: Path, setting: str) -> None:
     assert admit(recipe, trained, resume=True, overwrite=False).diff(Recipe.load(trained)) != {}
 
 
-def test_a_run_from_before_its_preset_had_a_size_goes_on(trained: Path, tmp_path: Path) -> None:
+def test_a_run_from_before_its_preset_had_a_size_continues(trained: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(trained, folder)
     text = (folder / "recipe.yaml").read_text(encoding="utf-8")

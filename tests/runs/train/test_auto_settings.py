@@ -65,7 +65,7 @@ def test_without_a_compiler_a_long_run_goes_uncompiled_and_says_why(monkeypatch:
     assert "but it needs a C++ compiler" in said[-1]
 
 
-def test_a_run_that_goes_on_keeps_what_was_chosen() -> None:
+def test_a_run_that_continues_keeps_what_was_chosen() -> None:
     saved = Training(precision="bf16", compile=True)
     assert adopt(Training(), saved) == saved
     given = Training(precision="fp32", compile=False)

@@ -24,7 +24,7 @@ def test_it_is_the_datas_content(tmp_path: Path) -> None:
     assert fingerprint(write(tmp_path / "a.tsv", 200, changed=150), None, 0) != first  # of another size
 
 
-def test_made_data_are_those_of_the_seed() -> None:
+def test_made_data_follow_from_the_seed() -> None:
     assert fingerprint(Reverse(), None, 1) == fingerprint(Reverse(), None, 1) != fingerprint(Reverse(), None, 2)
 
 

@@ -40,7 +40,7 @@ def test_rows_train_and_the_run_is_used_at_once(tmp_path: Path) -> None:
     assert evaluate_run(run, "validation").examples == 5
 
 
-def test_an_interrupted_run_of_rows_goes_on_with_the_same_rows_bit_for_bit(tmp_path: Path) -> None:
+def test_an_interrupted_run_of_rows_continues_with_the_same_rows_bit_for_bit(tmp_path: Path) -> None:
     def interrupt(record: dict[str, Any]) -> None:
         if (record["type"], record["step"]) == ("eval", 2):
             signal.raise_signal(signal.SIGINT)

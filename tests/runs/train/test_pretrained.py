@@ -88,7 +88,7 @@ def test_a_directory_without_a_model_is_said(tmp_path: Path) -> None:
 # -- the base of an adapter ----------------------------------------------------------------------------------------------
 
 
-def test_an_adapter_goes_on_over_its_own_base_only(trained: Path, tmp_path: Path) -> None:
+def test_an_adapter_continues_over_its_own_base_only(trained: Path, tmp_path: Path) -> None:
     base, out = tmp_path / "base", tmp_path / "out"
     shutil.copytree(trained, base)
     settings = ("adapter={kind: lora, rank: 2}", "training.schedule=constant")

@@ -63,7 +63,7 @@ def test_a_run_has_its_metrics_and_its_samples(name: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["bert", "electra"])
-def test_a_run_goes_on_bit_for_bit(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_continues_bit_for_bit(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = small(name, "training.max_steps=4", "training.eval_every=4")
     whole = train(recipe, tmp_path / "whole", device="cpu")
     take, calls = Stepper.take, iter(range(99))

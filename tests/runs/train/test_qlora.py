@@ -54,7 +54,7 @@ def test_a_quantized_directory_is_a_base_too(trained: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("weights", ["nf4", "int4", "int8"])
-def test_loss_and_gradients_are_those_of_the_dequantized_base(trained: Path, weights: str) -> None:
+def test_loss_and_gradients_match_the_dequantized_base(trained: Path, weights: str) -> None:
     codes = load(trained, "cpu").model.train()
     dense = load(trained, "cpu").model.train()
     quantize(codes, Scheme(weights=weights, group_size=16))  # type: ignore[arg-type]

@@ -45,7 +45,7 @@ def tensors(batch: Batch) -> list[Tensor]:
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in cases()]
 )
-def test_a_stream_goes_on_where_it_was(name: str) -> None:
+def test_a_stream_continues_where_it_was(name: str) -> None:
     recipe_name, settings = cases()[name]
     recipe = Recipe.load(recipe_name, settings)
     if recipe.data.kind == "stdlib":

@@ -56,7 +56,7 @@ def test_another_way_to_the_same_is_asked_alike(name: str, tmp_path: Path) -> No
     assert found.fields["size"] == [50, 70]
 
 
-def test_training_goes_on_where_it_was_and_another_begins_with_its_weights(tmp_path: Path) -> None:
+def test_training_continues_where_it_was_and_another_begins_with_its_weights(tmp_path: Path) -> None:
     first = Recipe.load("detect", [*SHORT, *MADE, "training.max_steps=2"])
     train(first, tmp_path / "run", device="cpu")
     other = Recipe.load("detect", [*SHORT[:4], *MADE, "evaluation.examples=4", f"model={tmp_path / 'run'}"])

@@ -153,7 +153,7 @@ def test_a_run_that_ends_before_its_first_step_is_not_in_the_way_of_another(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_changed_setting_that_can_not_go_on_leaves_the_run_as_it_was(trained: Path, tmp_path: Path) -> None:
+def test_a_changed_setting_that_prevents_resuming_leaves_the_run_as_it_was(trained: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(trained, folder)
     before = snapshot(folder)
@@ -267,7 +267,7 @@ def test_a_training_that_fails_before_its_first_step_puts_the_old_run_back(
     assert RunState.of(folder) is RunState.FINISHED and list(tmp_path.iterdir()) == [folder]
 
 
-def test_an_interrupted_run_goes_on_to_the_same_weights(
+def test_an_interrupted_run_continues_to_the_same_weights(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = Recipe.load("reverse", TINY)

@@ -46,7 +46,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_each_side_has_a_vocabulary_and_a_table_of_its_own(trained: Path) -> None:
+def test_each_side_has_its_own_vocabulary_and_table(trained: Path) -> None:
     run = load(trained, "cpu")
     assert run.tokenizer is not None
     sources, targets = run.tokenizer.sources, run.tokenizer.targets
@@ -84,7 +84,7 @@ def test_rows_of_training_show_each_side_by_its_own(trained: Path) -> None:
     assert "".join(row.source[:-1]).isdigit() and set(row.label[:-2]) <= set(WORDS)  # type: ignore[union-attr]
 
 
-def test_a_run_goes_on_with_both(trained: Path, tmp_path: Path) -> None:
+def test_a_run_continues_with_both(trained: Path, tmp_path: Path) -> None:
     settings = [data(tmp_path), *SETTINGS, "training.max_steps=4", "training.save_every=2", "training.eval_every=2"]
     train(Recipe.load("translate", settings), tmp_path / "run", device="cpu")
     before = (tmp_path / "run/tokenizer.json").read_text()

@@ -28,7 +28,7 @@ def test_a_run_with_saves_in_the_background_is_the_same(tmp_path):
     assert not list((tmp_path / "background" / "checkpoints").glob(".tmp-*"))
 
 
-def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch):
+def test_training_continues_while_a_checkpoint_is_written(tmp_path, monkeypatch):
     """The files of step 4 are held back until step 8 begins, and have the weights of step 4 all the same."""
     release, steps, real = threading.Event(), [], checkpoint._write_files
 

@@ -61,7 +61,7 @@ def test_a_temporary_checkpoint_pushes_none_out_and_goes_at_the_next_save(tmp_pa
     assert steps(again) == [4, 6]
 
 
-def test_what_a_killed_save_had_still_to_do_is_done_when_the_run_goes_on(tmp_path, monkeypatch):
+def test_what_a_killed_save_had_still_to_do_is_done_when_the_run_continues(tmp_path, monkeypatch):
     store = Checkpoints(tmp_path, keep=2)
     save(store, 2, best=True), save(store, 4), save(store, 5, temporary=True)
     with monkeypatch.context() as patch:

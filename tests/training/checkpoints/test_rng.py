@@ -11,7 +11,7 @@ def draw() -> tuple:
     return random.random(), random.gauss(0, 1), np.random.rand(), np.random.randn(), torch.rand(3).tolist()
 
 
-def test_every_generator_goes_on_where_it_was_also_through_json():
+def test_every_generator_continues_where_it_was_also_through_json():
     rng.seed_all(3)
     draw()
     state = json.loads(json.dumps(rng.capture()))

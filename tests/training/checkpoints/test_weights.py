@@ -80,7 +80,7 @@ class Nadam(Optimizer, kind="nadam-test"):
 
 
 @pytest.mark.parametrize("spec", [AdamW(), SGD(), SGD(momentum=0.0), Nadam()], ids=str)
-def test_an_optimizer_goes_on_with_its_own_state(spec):
+def test_an_optimizer_continues_with_its_own_state(spec):
     def steps(model: Tiny, optimizer: torch.optim.Optimizer, n: int) -> None:
         for _ in range(n):
             NextToken()(model, batch(0))["loss"].sum.backward()

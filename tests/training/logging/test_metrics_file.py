@@ -24,7 +24,7 @@ def test_to_and_from_json_are_inverse():
     assert from_json(json.loads(json.dumps(to_json(value), allow_nan=False))) == value
 
 
-def test_a_resumed_log_is_cut_at_its_step_and_goes_on(tmp_path):
+def test_a_resumed_log_is_cut_at_its_step_and_continues(tmp_path):
     path = tmp_path / "m.jsonl"
     log = MetricsLog(path)
     for step in (1, 2, 3):

@@ -61,7 +61,7 @@ def test_a_run_is_logged_to_wandb_as_to_its_own_file(tmp_path, wandb):
     assert run.axes == {"*": "step"} and run.finished
 
 
-def test_a_resumed_run_goes_on_in_the_same_run_of_wandb_and_another_begins_its_own(tmp_path, wandb):
+def test_a_resumed_run_continues_in_the_same_run_of_wandb_and_another_begins_its_own(tmp_path, wandb):
     train(tmp_path, wandb=True)
     train(tmp_path, Tiny(seed=1), wandb=True, resume=True, max_steps=15)
     train(tmp_path / "other", wandb=True)

@@ -215,7 +215,7 @@ def test_eight_bits_and_muon_beside_adamw_on_a_language_model():
 
 
 @each_kind
-def test_state_bytes_are_those_of_a_matrix_and_of_a_table(name: str) -> None:
+def test_state_bytes_match_a_matrix_and_a_table(name: str) -> None:
     spec = Optimizer.from_dict(SPECS[name])
     model = qkv.build(qkv.preset("gpt2", vocab_size=512, d_model=64, n_layers=1, n_heads=2, max_positions=16), seed=0)
     optimizer = spec.build(model)

@@ -87,7 +87,7 @@ def test_the_matrices_of_hidden_layers_and_nothing_else():
     assert names_of(optimizer, "exp_avg") == {n for n, _ in model.named_parameters()} - names_of(optimizer, "momentum")
 
 
-def test_a_head_of_its_own_is_no_hidden_layer_and_neither_is_a_convolution():
+def test_a_separate_head_is_no_hidden_layer_and_neither_is_a_convolution():
     model = qkv.build(qkv.preset("transformer", n_layers=1, **SIZES).replace({"head.tied": False}))
     model.patches = nn.Conv1d(16, 16, 3)
     moved = names_of(Muon().build(model), "momentum")
@@ -105,7 +105,7 @@ def test_our_own_convolutions_are_matrices_in_stems_and_in_heads_too():
     assert not {"head.out.weight", "encoder.embedding.stem.0.norm.weight"} & moved
 
 
-def test_adamw_may_have_a_rate_of_its_own_which_follows_the_schedule():
+def test_adamw_may_have_a_separate_rate_which_follows_the_schedule():
     optimizer = Muon(lr=0.02, adamw_lr=0.001, rates={"norm.*": 2.0}).build(Tiny())
     got = {name: group["scale"] for group in optimizer.param_groups for name in group["param_names"]}
     assert got["layer.weight"] == 1.0 and got["embedding.weight"] == pytest.approx(0.05)

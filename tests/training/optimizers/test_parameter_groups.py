@@ -69,7 +69,7 @@ def test_layers_learn_at_rates_that_fall_with_their_depth():
     assert got["decoder.norm.weight"] == 1.0
 
 
-def test_each_stack_has_a_top_of_its_own():
+def test_each_stack_has_its_own_top():
     apart = {"head.tied": False, "tie_embeddings": False}
     model = qkv.build(qkv.preset("transformer", n_layers=2, **SMALL).replace(apart))
     got = factors(AdamW(layer_decay=0.5), model)

@@ -26,7 +26,7 @@ def evaluations(folder):
 
 
 @pytest.mark.parametrize("layout", fast(LAYOUTS, "zero 3"))
-def test_running_averages_and_their_evaluations_are_those_of_one_rank(two, tmp_path, layout):
+def test_running_averages_and_their_evaluations_match_one_rank(two, tmp_path, layout):
     """The loss, and what a beam search of three beams finds, of the whole model with averaged weights."""
     settings = ("training.average={kind: running, decay: 0.7}",)
     train_to(ALONE, str(tmp_path / "one"), 6, None, settings, False, True)
@@ -50,7 +50,7 @@ def close(a, b):
 
 
 @pytest.mark.parametrize("layout", fast(LAYOUTS, "zero 3", "pipeline"))
-def test_a_resumed_run_goes_on_bit_for_bit(two, tmp_path, layout):
+def test_a_resumed_run_continues_bit_for_bit(two, tmp_path, layout):
     scale = LAYOUTS[layout]
     dropout = ("model.dropout=0.1",)
     assert two.run(train_to, str(tmp_path / "whole"), 6, scale, dropout) == ["max_steps"] * 2

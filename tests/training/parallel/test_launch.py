@@ -156,7 +156,7 @@ def test_an_error_that_every_rank_meets_is_printed_once(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_killed_rank_is_named_and_a_restart_goes_on_from_the_last_save(tmp_path):
+def test_a_killed_rank_is_named_and_a_restart_continues_from_the_last_save(tmp_path):
     arguments = (
         "train",
         "reverse",

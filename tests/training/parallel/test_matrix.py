@@ -86,7 +86,7 @@ SHARING = [(axis, shared) for axis in AXES for shared in SHARED]
 
 
 @pytest.mark.parametrize("cell", fast(SHARING, ("pipeline", "layers"), ("zero 3", "layers")), ids=", ".join)
-def test_parameters_that_are_shared_equal_those_of_one_rank(two: Any, cell: tuple[str, str]) -> None:
+def test_shared_parameters_equal_one_ranks(two: Any, cell: tuple[str, str]) -> None:
     axis, shared = cell
     family, changes = SHARED[shared]
     experts = {"*.blocks.*.feedforward": "MOE"} if axis == "expert" else {}

@@ -117,7 +117,7 @@ def test_the_docs_have_this_matrix() -> None:
 
 @pytest.mark.parametrize("precision", BOUNDS)
 @pytest.mark.parametrize("layout", fast(LAYOUTS, "zero 3"))
-def test_losses_are_those_of_one_rank_within_the_bounds_of_the_precision(two: Any, layout: str, precision: str) -> None:
+def test_losses_match_one_rank_within_the_bounds_of_the_precision(two: Any, layout: str, precision: str) -> None:
     settings, family = settings_of(layout), "moe" if layout == "expert" else "decoder"
     one = take(ALONE, precision, {}, settings, False, family)
     for taken in two.run(take, precision, LAYOUTS[layout], settings, False, family):

@@ -99,7 +99,7 @@ def test_a_rank_that_waits_says_so_and_gives_up_with_the_address(
     assert not torch.distributed.is_initialized()
 
 
-def test_a_rank_without_a_gpu_of_its_own_is_refused(environment: pytest.MonkeyPatch) -> None:
+def test_a_rank_without_its_own_gpu_is_refused(environment: pytest.MonkeyPatch) -> None:
     environment.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(ValueError, match="LOCAL_RANK is 1, and this process sees 1 GPU; start a rank for each GPU"):
         World.device(torch.device("cuda"))

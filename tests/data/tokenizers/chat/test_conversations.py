@@ -53,7 +53,7 @@ def asked(content: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_ids_are_those_of_the_whole_text(name: str) -> None:
+def test_ids_match_the_whole_text(name: str) -> None:
     tokenizer, chat = made(name), conversations(name)
     ids, learned = chat.row(MESSAGES)
     whole = chat_template(tokenizer).render(MESSAGES)

@@ -122,7 +122,7 @@ def test_a_template_without_a_place_for_tools_or_parts() -> None:
         chat.row([ASKED, called(), ANSWER])
 
 
-def test_a_template_of_its_own_for_tools_is_used_as_in_transformers() -> None:
+def test_a_separate_template_for_tools_is_used_as_in_transformers() -> None:
     tokenizer = made("bpe")
     named = [{"name": "default", "template": PLAIN}, {"name": "tool_use", "template": TEMPLATE}]
     chat = ChatTemplate.of({"chat_template": named}, tokenizer.roles)

@@ -57,7 +57,7 @@ def test_hostile_templates_are_refused_in_one_sentence(template: str, said: str)
         ("{% set d = {} %}{% set _ = d.update({'a': 1}) %}{{ d.a }}", "1"),
     ],
 )
-def test_templates_use_what_those_of_transformers_do(template: str, text: str):
+def test_templates_may_use_what_transformers_allows(template: str, text: str):
     assert ChatTemplate(template).render(MESSAGES) == text
 
 

@@ -23,7 +23,7 @@ every = pytest.mark.parametrize("name", NAMES)
 
 
 @every
-def test_ids_and_texts_are_those_of_the_library(name: str) -> None:
+def test_ids_and_texts_match_the_library(name: str) -> None:
     tokenizer = Tokenizer.load(FOLDER / f"{name}.model")
     for text, ids, decoded in zip(GOLDEN["texts"], GOLDEN[name]["ids"], GOLDEN[name]["decoded"], strict=True):
         assert tokenizer.encode(text) == ids, text

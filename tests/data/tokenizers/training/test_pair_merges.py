@@ -15,7 +15,7 @@ def enumerate_counts(words: SymbolWords) -> list[tuple[str, int]]:
 
 
 @given(made_words)
-def test_counts_stay_those_of_the_corpus(counts: dict[str, int]) -> None:
+def test_counts_stay_true_of_the_corpus(counts: dict[str, int]) -> None:
     words = SymbolWords(counts)
     for _ in range(5):
         live = [pair for pair, count in words.pairs.items() if count]

@@ -44,7 +44,7 @@ probabilities = st.lists(st.floats(0.01, 1.0), min_size=len(PIECES), max_size=le
 
 
 @given(words_of_ab, probabilities)
-def test_expected_counts_are_those_of_all_segmentations(words: list[str], p: np.ndarray) -> None:
+def test_expected_counts_match_all_segmentations(words: list[str], p: np.ndarray) -> None:
     weights = np.arange(1.0, len(words) + 1)
     counts, likelihood = lattice(words).expected_counts(np.log(p), LENGTHS, weights)
     expected, sum_of_logs = np.zeros(len(PIECES)), 0.0

@@ -23,7 +23,7 @@ def test_the_worked_example():
     check(numbers(explanation.table("dS")).sum(-1), [0, 0], rounding=1.1e-4)
 
 
-def test_a_models_gradients_are_those_of_its_loss():
+def test_a_models_gradients_match_its_loss():
     subject = language_model()
     explanation = explain("backprop", subject)
     model = subject.model.double()

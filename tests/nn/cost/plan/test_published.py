@@ -24,7 +24,7 @@ def test_most_rows_were_not_calibrated() -> None:
     assert all(run.source for run in RUNS)
 
 
-def test_gpus_of_a_run_are_those_of_its_layout() -> None:
+def test_gpus_of_a_run_match_its_layout() -> None:
     for run in RUNS:
         assert f"{run.layout.ranks:,} " in run.name
 

@@ -198,7 +198,7 @@ def test_what_the_search_proposes_trains(name: str) -> None:
 
 
 @given(st.sampled_from(SCHEDULES), st.integers(2, 6), st.integers(1, 4), st.floats(0.1, 3.0))
-def test_bubbles_and_microbatches_in_flight_are_those_of_the_schedules(
+def test_bubbles_and_microbatches_in_flight_match_the_schedules(
     schedule: PipelineSchedule, ranks: int, groups: int, forward: float
 ) -> None:
     m = groups * ranks

@@ -127,7 +127,7 @@ def test_simulation_of_weak_and_strong_scaling(gpt2: ModelWork) -> None:
     assert strong == sorted(strong, reverse=True)
 
 
-def test_axes_are_those_of_a_recipe() -> None:
+def test_axes_match_a_recipe() -> None:
     from qkv.training.parallel.scale import AXES as MESH
 
     assert AXES == MESH

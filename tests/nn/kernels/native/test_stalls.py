@@ -75,7 +75,7 @@ def test_stalls_far_apart_are_accidents(clock: Clock) -> None:
         clock.now += FAR
 
 
-def test_pauses_grow_while_stalls_go_on_and_shrink_afterwards(clock: Clock) -> None:
+def test_pauses_grow_while_stalls_continue_and_shrink_afterwards(clock: Clock) -> None:
     clock.wait(STALL)
     pauses = []
     for _ in range(8):

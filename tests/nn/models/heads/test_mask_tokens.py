@@ -13,7 +13,7 @@ def model(**sizes: object) -> qkv.TransformerModel:
     return qkv.build(qkv.preset("segmenter-tiny", labels=3, **{**small, **sizes})).eval()
 
 
-def test_scores_are_those_of_the_papers_equation() -> None:
+def test_scores_match_the_papers_equation() -> None:
     made, pixels = model(scale=2.5), torch.rand(2, 1, 16, 24)
     head, layout = made.head, image_layout(made.spec.encoder.embedding.grid)
     hidden = made.hidden(pixels)

@@ -44,7 +44,7 @@ def by_the_equation(model: qkv.TransformerModel, pixels: Tensor) -> Tensor:
     return parts.permute(0, 1, 4, 2, 5, 3).reshape(len(pixels), 3, 16, 24)
 
 
-def test_scores_are_those_of_the_equation() -> None:
+def test_scores_match_the_equation() -> None:
     model, pixels = drawn(4, 6), torch.randn(2, 2, 16, 24).double()
     torch.testing.assert_close(model(pixels), by_the_equation(model, pixels))
 

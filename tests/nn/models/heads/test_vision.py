@@ -126,7 +126,7 @@ def test_masks_are_cosines_normed_over_the_classes() -> None:
     torch.testing.assert_close(out, expected.mT.reshape(1, 4, 4, 6))
 
 
-def test_every_further_block_is_given_positions_of_its_own() -> None:
+def test_every_further_block_is_given_separate_positions() -> None:
     model = build(MODELS["objects, positions between blocks"], seed=0).eval()
     pixels, seen = torch.randn(1, 3, 16, 24), {}
     for i, block in enumerate(model.encoder.blocks):

@@ -52,7 +52,7 @@ def close(weights: torch.Tensor, theirs: torch.Tensor) -> None:
     torch.testing.assert_close(weights.double(), theirs.double(), atol=1e-6, rtol=0)
 
 
-def test_weights_of_a_bert_are_those_of_transformers(tmp_path: Path) -> None:
+def test_weights_of_a_bert_match_transformers(tmp_path: Path) -> None:
     theirs, tokenizer, _ = of_hub(tmp_path, "BertForMaskedLM")
     theirs.double().set_attn_implementation("eager")
     figure = load(tmp_path, device="cpu", dtype="float64").look(TEXT)
@@ -68,7 +68,7 @@ def test_weights_of_a_bert_are_those_of_transformers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["t5", "bart", "marian"])
-def test_weights_of_an_encoder_decoder_are_those_of_transformers(name: str, tmp_path: Path) -> None:
+def test_weights_of_an_encoder_decoder_match_transformers(name: str, tmp_path: Path) -> None:
     theirs, tokenizer = save_hub_pair(name, tmp_path)
     theirs.set_attn_implementation("eager")
     run = load(tmp_path, device="cpu")

@@ -51,7 +51,7 @@ def said(rows: int, detections: int, labels: int, seed: int = 1) -> Objects:
 
 
 @pytest.mark.parametrize("objects", [[[0, 2, 1], [1], [3, 3]], [[], [1, 0]], [[0, 1, 2, 3, 0, 1, 2], [2]]])
-def test_the_loss_and_its_gradients_are_those_of_transformers(objects: list[list[int]]) -> None:
+def test_the_loss_and_its_gradients_match_transformers(objects: list[list[int]]) -> None:
     theirs = pytest.importorskip("transformers.loss.loss_for_object_detection")
     found, batch = said(len(objects), 5, 4), batch_of(objects)
     config = type("Config", (), {"class_cost": 1, "bbox_cost": 5, "giou_cost": 2, "eos_coefficient": 0.1})

@@ -64,7 +64,7 @@ def test_epochs_differ_and_evaluation_is_always_the_same(tokenizer: Tokenizer) -
     assert sorted(rows_of([one])) != sorted(rows_of([two]))
 
 
-def test_training_goes_on_after_any_batch(tokenizer: Tokenizer) -> None:
+def test_training_continues_after_any_batch(tokenizer: Tokenizer) -> None:
     source, batching, task = Prose(), Batching(context=32, tokens=256, workers=0), MaskedLanguageModel()
     whole = list(stream(source, tokenizer, batching, seq2seq=False, task=task, epochs=2))
     later = stream(source, tokenizer, batching, seq2seq=False, task=task, epochs=2, position=whole[2].position)

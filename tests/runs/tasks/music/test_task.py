@@ -42,7 +42,7 @@ def test_windows_count_every_word_once() -> None:
         assert counted == whole[1:]
 
 
-def test_the_likelihood_of_a_frame_is_that_of_its_words() -> None:
+def test_the_likelihood_of_a_frame_matches_its_words() -> None:
     for longest in (16, 500):
         task = Music(longest=longest)
         metric = task.metric(TOKENIZER)

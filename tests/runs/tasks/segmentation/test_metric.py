@@ -24,7 +24,7 @@ def batch_of(labels: Tensor, places: list[Place], where: str = "a.png") -> Batch
     return Batch({"ids": pixels}, labels, texts=tuple({"where": where, "place": place} for place in places))
 
 
-def test_the_measures_are_those_of_a_plain_count() -> None:
+def test_the_measures_match_a_plain_count() -> None:
     truth, made = torch.randint(3, (4, 8, 10)), torch.randint(3, (4, 8, 10))
     truth[0, :3] = IGNORE
     metric = SegmentationMetric(("a", "b", "c"), *PLAIN)

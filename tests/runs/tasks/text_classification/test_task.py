@@ -20,7 +20,7 @@ def tokenizer() -> Tokenizer:
     return train(TokenizerSpec.from_dict({"kind": "word", "vocab_size": 50}), [WORDS])
 
 
-def test_classes_are_those_of_the_training_data(tokenizer: Tokenizer) -> None:
+def test_classes_match_the_training_data(tokenizer: Tokenizer) -> None:
     task = Classify().resolve(Given(train=tuple(LABELLED)), tokenizer, PLAIN)
     assert (task.classes, task.n_labels, task.segments) == (("no", "yes"), 2, 0)
     numbers = [{"text": "a", "label": str(i)} for i in (10, 9, 2)]

@@ -44,7 +44,7 @@ def test_only_what_is_alike_enough_is_trained_on_as_belonging_together(tokenizer
     assert not any(isinstance(i, Skipped) for i in task.items(SCORED, tokenizer, chance(False)))
 
 
-def test_the_default_metric_is_that_of_retrieval_for_pairs_without_scores() -> None:
+def test_the_default_metric_matches_retrieval_for_pairs_without_scores() -> None:
     plain = Given(train=(), others=({"text": "a b", "pair": "c"},))
     assert Similarity().measured("spearman", plain) == "mrr"
     assert Similarity().measured("loss", plain) == "loss"

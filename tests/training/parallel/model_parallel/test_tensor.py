@@ -63,7 +63,7 @@ def test_shared_heads_with_other_axes(four: Any, layout: str, heads: str) -> Non
     compare(four.run(take_steps, "decoder", OTHERS[layout], settings), alone("decoder", settings))
 
 
-def test_a_checkpoint_has_shared_heads_once_and_goes_on_on_one_rank(two: Any, tmp_path: Path) -> None:
+def test_a_checkpoint_has_shared_heads_once_and_continues_on_one_rank(two: Any, tmp_path: Path) -> None:
     settings = ("model.replace={'*.blocks.*.attention.n_kv_heads': 1, '*.blocks.*.cross.n_kv_heads': 1}",)
     train_one = (*settings,)
     two.run(train_to, str(tmp_path / "two"), 3, {"tensor": 2}, train_one)
