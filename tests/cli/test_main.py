@@ -119,6 +119,17 @@ def test_every_exception_has_its_sentence_and_status(
     assert said in capsys.readouterr().err
 
 
+def test_an_interruption_before_the_command_begins_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("typer.main.get_command", interrupted)
+    assert main(["list", "recipes"]) == 130
+    assert capsys.readouterr().err == "qkv: interrupted\n"
+
+
 # -- work -------------------------------------------------------------------------------------------------------
 
 

@@ -111,6 +111,29 @@ def test_convert_writes_what_the_hub_wants(tmp_path: Path) -> None:
     said("convert", tmp_path, tmp_path / "out", "--overwrite")
 
 
+def test_a_tokenizer_replaces_its_directory_as_a_whole_and_leaves_other_files(corpus: Path, tmp_path: Path) -> None:
+    alone, mixed = tmp_path / "alone", tmp_path / "mixed"
+    mixed.mkdir()
+    (mixed / "notes.txt").write_text("mine")
+    for out in (alone, mixed):
+        said("train", corpus, "--kind", "char", "--out", out)
+        (out / "chat_template.jinja").write_text("{% for m in messages %}{{ m }}{% endfor %}")
+        before = out.stat().st_ino
+        assert f"{out / 'tokenizer.json'}" in said("train", corpus, "--kind", "byte", "--out", out, "--overwrite")
+        assert (out.stat().st_ino == before) == (out == mixed)
+    assert [path.name for path in alone.iterdir()] == ["tokenizer.json"]
+    assert {path.name for path in mixed.iterdir()} == {"tokenizer.json", "notes.txt"}
+
+
+def test_a_converted_tokenizer_asks_before_it_replaces_its_settings(corpus: Path, tmp_path: Path) -> None:
+    said("train", corpus, "--kind", "char", "--out", tmp_path / "t")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "tokenizer_config.json").write_text("{}")
+    assert "tokenizer_config.json already exists" in refused("convert", tmp_path / "t", tmp_path / "out")
+    said("convert", tmp_path / "t", tmp_path / "out", "--overwrite")
+    assert "tokenizer_class" in (tmp_path / "out" / "tokenizer_config.json").read_text()
+
+
 def test_what_is_refused(corpus: Path, tmp_path: Path) -> None:
     out = ["--out", tmp_path / "t"]
     assert "give the directory for the tokenizer with --out DIR" in refused("train", corpus)

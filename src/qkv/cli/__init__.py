@@ -20,7 +20,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: print(f"Warning: {message}", file=sys.stderr)
-        return _run(argv)
+        try:
+            return _run(argv)
+        except KeyboardInterrupt:  # while modules are imported, or a message is printed
+            print("qkv: interrupted", file=sys.stderr)
+            return 130
 
 
 def _run(argv: Sequence[str] | None) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +16,7 @@ from .say import console, echo, echo_json
 
 if TYPE_CHECKING:
     from ..data.tokenizers.explain_split import WordSplit
+    from ..data.tokenizers.tokenizer import Tokenizer
     from ..data.tokenizers.training.pair_merges import MergeStep
 
 SHOWN = 12  # tokens in a list
@@ -96,7 +98,7 @@ def train(
     spec = TokenizerSpec.from_dict({"kind": kind, **fields})
     steps: list[MergeStep] = []
     tokenizer = train_from_files(spec, files, progress=sys.stderr.isatty(), trace=steps.append if trace else None)
-    path = None if out is None else tokenizer.save(out)
+    path = None if out is None else _save(tokenizer, out, overwrite)
     size = tokenizer.vocab_size
     limit = getattr(spec, "vocab_size", size)
     if json:
@@ -179,7 +181,41 @@ def convert(
     tokenizer = Tokenizer.load(path)
     _check_free(out, overwrite)
     claim(out / "tokenizer_config.json", overwrite)
-    echo(f"{tokenizer.name} written to {save_for_hub(tokenizer, out)}")
+    with _folder(out, overwrite) as folder:
+        save_for_hub(tokenizer, folder)
+    echo(f"{tokenizer.name} written to {out}")
+
+
+def _save(tokenizer: Tokenizer, out: Path, overwrite: bool) -> Path:
+    from ..data.tokenizers.tokenizer_json import place
+
+    if place(out) == out:
+        return tokenizer.save(out)
+    with _folder(out, overwrite) as folder:
+        tokenizer.save(folder)
+    return place(out)
+
+
+@contextmanager
+def _folder(out: Path, overwrite: bool) -> Iterator[Path]:
+    """Where to write the files of a tokenizer: a folder that takes the place of `out`, or `out` if it has other files too."""
+    from ..core.atomic import check_replaceable, replacing_folder
+    from ..io.directories.layout import TOKENIZER_FILES
+
+    def check(folder: Path) -> None:
+        if TOKENIZER_FILES.check(folder) and not overwrite:
+            raise ValueError(f"{folder} already exists; replace it with --overwrite, or choose another name")
+
+    try:
+        check_replaceable(out, TOKENIZER_FILES.check)
+        whole = True
+    except ValueError:
+        whole = False
+    if not whole:
+        yield out
+        return
+    with replacing_folder(out, check) as folder:
+        yield folder
 
 
 def _check_free(out: Path | None, overwrite: bool) -> None:

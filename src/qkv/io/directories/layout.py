@@ -314,6 +314,11 @@ RESULTS = ("pruning.json", "pruning.html", "quantization.json", "quantization.ht
 RUN = Contents(
     "a run", (*(name for name in FILES if name not in FOLDERS), *RESULTS, *EMBEDDING, *IN_FOLDERS), needs=RECIPE
 )
+TOKENIZER_FILES = Contents(
+    "a tokenizer's directory",
+    (TOKENIZER, "tokenizer_config.json", CHAT_TEMPLATE, "source.spm", "target.spm", "vocab.json"),
+    needs=TOKENIZER,
+)
 SHRUNK = Contents("a pruned or quantized run", (*MODEL.files, *RESULTS, EVALUATION, REPORT), needs=CONFIG)
 
 
