@@ -198,7 +198,7 @@ def _save(tokenizer: Tokenizer, out: Path, overwrite: bool) -> Path:
 
 @contextmanager
 def _folder(out: Path, overwrite: bool) -> Iterator[Path]:
-    """Where to write the files of a tokenizer: a folder that takes the place of `out`, or `out` if it has other files too."""
+    """Where to write the files of a tokenizer: a folder that replaces `out`, or `out` if it has other files too."""
     from ..core.atomic import check_replaceable, replacing_folder
     from ..io.directories.layout import TOKENIZER_FILES
 
