@@ -14,7 +14,6 @@ from torch import nn
 from qkv.core.ranks import ALONE
 from qkv.io.families import preset
 from qkv.nn.cost.accelerators import KNOWN
-from qkv.nn.cost.plan.bubbles import bubble, in_flight
 from qkv.nn.cost.plan.execution import QKV, kernels
 from qkv.nn.cost.plan.layout import AXES, RankLayout, check
 from qkv.nn.cost.plan.network import network
@@ -30,7 +29,7 @@ from qkv.training.optimizers import Optimizer
 from qkv.training.parallel.data_parallel.fully_sharded import FullySharded
 from qkv.training.parallel.mesh import Mesh
 from qkv.training.parallel.model_parallel.model import divided
-from qkv.training.parallel.model_parallel.schedules import actions, simulated
+from qkv.training.parallel.model_parallel.schedules import actions
 from qkv.training.parallel.scale import Scale, Sizes
 from qkv.training.parallel.world import World
 from qkv.training.settings import Training
@@ -195,20 +194,3 @@ def test_what_the_search_proposes_trains(name: str) -> None:
             scale = scale_of(one.layout, Scale())
             assert scale.sizes(8) == Sizes(*(one.layout.size(axis) for axis in AXES))
             assert trains(spec, one.layout, TrainedBy())
-
-
-@given(st.sampled_from(SCHEDULES), st.integers(2, 6), st.integers(1, 4), st.floats(0.1, 3.0))
-def test_bubbles_and_microbatches_in_flight_match_the_schedules(
-    schedule: PipelineSchedule, ranks: int, groups: int, forward: float
-) -> None:
-    m = groups * ranks
-    layout = RankLayout(ranks, microbatches=m, schedule=schedule, chunks=chunks_of(schedule))
-    idle = simulated(schedule, m, ranks, (forward, forward, forward)).idle(0)
-    assert bubble(layout, forward, 2 * forward) == pytest.approx(idle)
-    for rank in range(ranks):
-        kept = most = 0
-        for action in actions(schedule, m, ranks, rank):
-            kept += (action.kind == "forward") - (action.kind in ("backward", "weight"))
-            most = max(most, kept)
-        assert in_flight(layout, rank) >= most / chunks_of(schedule) - 1e-9
-        assert in_flight(layout, rank) <= most / chunks_of(schedule) + rank * (schedule == "zb-h1") + 1e-9

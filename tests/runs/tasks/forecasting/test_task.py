@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from qkv.core.batch import Batch
 from qkv.data.synthetic.waves import Waves
 from qkv.data.task import RandomContext
 from qkv.nn.layers.patches import Patches, image_layout
 from qkv.nn.models.heads.series import Forecaster
 from qkv.runs.recipes.recipe import Recipe
-from qkv.runs.tasks.forecasting.metric import ForecastMetric
 from qkv.runs.tasks.forecasting.task import Forecast
 from qkv.runs.train.train import train
 
@@ -51,20 +49,6 @@ def test_a_flat_history_weighs_no_more_than_another() -> None:
     assert batch.counts == {"loss": 6} and sums.n_labels == 6
     by_hand = ((future - 1) ** 2).sum() + ((future - past.mean()) ** 2).sum()
     assert sums.loss.item() == pytest.approx(by_hand, rel=1e-4)
-
-
-def test_errors_are_of_the_values_before_normalization() -> None:
-    metric = ForecastMetric()
-    about = ({"scale": 2.0, "mean": 5.0, "column": "a", "where": "rows 1 to 5"},)
-    inputs = {"ids": torch.tensor([[[[0.0, 1.0]]]])}
-    metric.update(torch.tensor([[1.0, 2.0]]), Batch(inputs, torch.tensor([[0.0, 0.0]]), texts=about))
-    found = {name: one.value for name, one in metric.compute().items()}
-    assert found == {"mse": (4 + 16) / 2, "mae": (2 + 4) / 2, "last_value_mse": 4.0}
-    (sample,) = metric.samples(3)
-    assert sample["picture"] == {"kind": "forecast", "past": [5, 7], "truth": [5, 5], "made": [7, 9]}
-    metric.update(torch.tensor([[0.0, 1.0]]), Batch(inputs, torch.tensor([[0.0, 0.0]]), texts=about))
-    extremes = metric.extremes()
-    assert extremes is not None and [one["score"] for one in extremes.best + extremes.worst] == [2, 10]
 
 
 def test_a_model_of_another_form_is_told(tmp_path: Path) -> None:

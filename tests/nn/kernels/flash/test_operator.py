@@ -1,0 +1,13 @@
+"""In a compiled graph, the operator is one node."""
+
+from __future__ import annotations
+
+import flash_worker
+import pytest
+from flash_remote import Remote, needs_triton
+
+
+@needs_triton
+@pytest.mark.parametrize("case", ["packed", pytest.param("alibi", marks=pytest.mark.slow)])
+def test_a_compiled_graph_holds_the_operator_as_one_node(there: Remote, case: str) -> None:
+    assert max(there(flash_worker.compiled, case)) == 0.0

@@ -1,0 +1,69 @@
+"""Folders and archives: which files are listed, which are opened, and which kind of data they are."""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+
+from qkv.data.files.records import RecordFormat
+from qkv.runs.recipes.guess.folders import Listing, _classes, _names, is_archive, of_folder
+
+
+def folder_of(root: Path, *names: str) -> Path:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    return root
+
+
+def archives(folder: Path) -> list[Path]:
+    """The same files as a tar and as a zip."""
+    tar, zipped = folder.parent / "x.tar", folder.parent / "x.zip"
+    with tarfile.open(tar, "w") as archive:
+        archive.add(folder, ".")
+    with zipfile.ZipFile(zipped, "w") as file:
+        file.mkdir("b")
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                file.write(path, path.relative_to(folder))
+    return [tar, zipped]
+
+
+def test_a_folder_and_its_archives_list_the_same_files(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "all", "b/2.txt", "a.txt", "b/1.TXT", "b/c/3.md")
+    names = [PurePosixPath(name) for name in ("a.txt", "b/1.TXT", "b/2.txt", "b/c/3.md")]
+    assert list(_names(folder)) == names
+    for archive in archives(folder):
+        assert sorted(_names(archive)) == names and is_archive(archive)
+        contents = Listing(archive, tuple(names)).opened(names[1:3])
+        assert [content.decode() for content in contents] == ["b/1.TXT", "b/2.txt"]
+    assert not is_archive(folder)
+    assert Listing(folder, tuple(names)).having((".txt",)) == names[:3]
+
+
+def test_hidden_files_and_folders_are_left_out(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "all", ".DS_Store", ".git/x.txt", "a/.y.txt", "a/z.txt")
+    assert list(_names(folder)) == [PurePosixPath("a/z.txt")]
+
+
+def test_classes_are_the_folders_of_all_files() -> None:
+    paths = [PurePosixPath(name) for name in ("train/cat/1.png", "train/cat/2.png", "test/dog/1.png")]
+    assert dict(_classes(paths)) == {"cat": 2, "dog": 1}
+    assert not _classes(paths[:2])  # one class is none
+    assert not _classes([*paths, PurePosixPath("5.png")])  # a file without a class
+    assert not _classes([PurePosixPath("train/1.png"), PurePosixPath("test/2.png")])  # splits are no classes
+
+
+def test_files_to_look_into_are_spread_over_a_folder(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "all", *(f"{i:03}.txt" for i in range(200)))
+    listing = Listing(folder, tuple(_names(folder)))
+    seen = [content.decode() for content in listing.opened(list(listing.names))]
+    assert seen[0] == "000.txt" and len(seen) < 100
+    assert {int(b[:3]) - int(a[:3]) for a, b in pairwise(seen)} == {200 // len(seen)}
+
+
+def test_a_folder_of_nothing_known_names_its_commonest_suffixes(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "all", "1.xyz", "2.XYZ", "3.abc", "README")
+    assert of_folder(folder, RecordFormat()) == "it holds 2 × .xyz, 1 × .abc, 1 × no suffix"
