@@ -13,9 +13,9 @@ import numpy as np
 import pandas
 import pytest
 
+from qkv.data.files.csv_dialect import detected_separator
 from qkv.data.files.csv_header import heading, kind_of
 from qkv.data.files.csv_tsv import Cells
-from qkv.data.files.separators import detected_separator
 from qkv.data.readers.labelled_text import Labelled
 from qkv.data.readers.parallel_text import Pairs
 from qkv.data.readers.time_series import TimeSeries

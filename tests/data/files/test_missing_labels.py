@@ -126,7 +126,7 @@ def test_the_guess_counts_missing_labels_and_ragged_rows(tmp_path: Path) -> None
     seen = "\n".join(guess(path).seen)
     assert "label is the class, one of 2: spam (20), ham (19)" in seen
     assert "39 of 78 cells of label that were looked at are missing (empty, nan)" in seen
-    assert "1 row of 't.csv' with more cells than the 2 columns (line 12) are refused" in seen
+    assert "1 row of 't.csv' with more cells than the 2 columns (line 12) is refused" in seen
     assert "1 row of the first 80 of 't.csv' with fewer cells than the 2 columns (line 22)" in seen
     kept = guess(path, settings=["data.missing=[]"]).seen
     assert "one of 3" in "\n".join(kept)

@@ -49,7 +49,7 @@ def test_rows_say_which_stretch_is_whose(tmp_path: Path) -> None:
     [
         ("a,b\n1,2\n3\n", "row 3: 1 cells, and 2 in the first"),
         ("a,b\n1,2\n3,\n", "row 3, b: '' is no number; data.gaps=fill"),
-        ("a,b\n1,2\nnan,4\n", "row 3, a: 'nan' is no number"),
+        ("a,b\n1,2\nnan,4\n", "row 3, a: 'nan' is no finite number"),
         ("a,b\n", "no row of numbers"),
     ],
 )
@@ -82,7 +82,7 @@ def test_too_little_for_a_window_says_what_to_do() -> None:
 def test_numbers_beyond_float32_and_broken_csv_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("a,b\n" + "1,2\n" * 40 + "1e300,2\n")
-    with pytest.raises(ValueError, match="row 42, a: '1e300' is no number"):
+    with pytest.raises(ValueError, match="row 42, a: '1e300' is no finite number"):
         TimeSeries(path=str(path), history=4, horizon=2).table("train")
     path.write_bytes(b'a,b\n"1,2\n')
     with pytest.raises(ValueError, match=r"x\.csv', line 2, is not valid CSV"):

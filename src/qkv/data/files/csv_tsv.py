@@ -1,23 +1,14 @@
-"""CSV and TSV reader with random access to rows, for files of any size; TSV cells may be quoted as in CSV or not.
-
-Whether a TSV file is quoted is detected. Excel, pandas and Python's `csv` quote every cell that contains a quotation
-mark and double that mark; an unquoted corpus has such marks anywhere. A file therefore counts as quoted if it parses
-strictly as such, no unquoted cell has a quotation mark, and some cell needed its quotes. A cell needs them for a
-doubled mark, a tab or a line end. Quotes around all cells count too, and, as in Excel's files, quotes around a comma if
-no unquoted cell has one.
-"""
+"""CSV and TSV reader with random access to rows, for files of any size; TSV cells may be quoted as in CSV or not."""
 
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
-from array import array
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,22 +17,25 @@ from ...core.spec import brief, counted
 from ..source import Example, Skipped, Table
 from ..tables import ComputedTable
 from .cache import Stamp, stamp_of
+from .csv_dialect import (
+    BEGINNING,
+    USUAL,
+    Quotes,
+    declared,
+    detected_separator,
+    looks_quoted,
+    marked,
+    named,
+    reader_of,
+)
 from .csv_header import Heading, heading
-from .lines import LONGEST, Lines
-from .separators import BEGINNING, declared, detected_separator, named
+from .csv_rows import INSPECTED, LISTED, Widths, filled, other_quotes, rows_of_one_line, starts_of
+from .lines import Lines
 
 Form = Literal["csv", "tsv"]
-_SNIFFED = 200_000  # lines inspected to detect quoting
-_AGAIN = 8  # times that the lines of a file are reread after an unterminated quotation
 WIDE = "with more cells than columns"  # the reason to skip a row
-_INSPECTED = 1000  # rows inspected to find the number of cells and the header
 _ABOVE = 20  # rows above a table, at most
-_LISTED = 5  # rows with too many cells whose lines are named
 _COMMON = 0.1  # the least share of rows whose number of cells may be that of a table without a header
-
-
-Widths = dict[int, tuple[list[int], int]]
-"""By number of cells, without empty ones at the end of a row: the first rows that have it, and how many do."""
 
 
 class Cells:
@@ -60,24 +54,46 @@ class Cells:
         quoted: bool | None = None,
         strict: bool = True,
         sep: str | None = None,
+        quotes: Quotes = USUAL,
     ) -> None:
-        self.path, self.strict = path, strict
+        self.path, self.strict, self.quotes = path, strict, quotes
+        self._plain = quoted is False
+        quoted = True if quoted is None and quotes != USUAL else quoted
         form = "csv" if sep not in (None, "\t") else form
         self._lines = Lines(path, encoding, strict)
         at = path.expanduser().resolve(), stamp_of(path.expanduser()), encoding, strict
         self._detected = not sep and form == "csv"
         self.delimiter = sep or ("\t" if form == "tsv" else _separator(*at))
-        self.marked = form == "tsv" and _marked(self._lines) is not None
-        self.quoted = form == "csv" or (_looks_quoted(*at) if quoted is None else quoted)
+        self.marked = form == "tsv" and marked(self._lines) is not None
+        self.quoted = form == "csv" or (looks_quoted(*at) if quoted is None else quoted)
         self._starts: NDArray[np.int64] | None = None
         self._wrong: dict[int, str] = {}
         self._widths: Widths = {}
         if self.quoted:
-            self._starts, self._wrong, self._widths = _starts(*at, self.delimiter)
+            try:
+                self._starts, self._wrong, self._widths = starts_of(*at, self.delimiter, quotes)
+            except ValueError as error:
+                raise ValueError(f"{error}{self._advice(at)}") from None
         self._at = at
         self._total = len(self._lines) if self._starts is None else len(self._starts) - 1
         self.above: list[int] = []
         self._first = self._table_begins()
+
+    @property
+    def other_quotes(self) -> Quotes | None:
+        """Quotes that read each row of the file with as many cells, if these don't."""
+        if self.quotes != USUAL or self._plain:
+            return None
+        first = next(self.some(0, min(1, len(self))), [])
+        wide = max(self._widths, default=0) > len(first)
+        return other_quotes(*self._at, self.delimiter, bool(self._wrong) or wide or _in_quotes(first))
+
+    def _advice(self, at: tuple[Path, Stamp, str, bool]) -> str:
+        """How to read a file with an invalid row, if it can be told."""
+        quotes = other_quotes(*at, self.delimiter, True) if self.quotes == USUAL else None
+        if quotes is not None:
+            return f"; its cells seem to be {quotes}: {shlex.join(quotes.settings())} reads them"
+        return '; qkv reads cells in " marks, doubled within a cell' if self.quotes == USUAL else ""
 
     def _leads(self, i: int) -> bool:
         """Whether a row of the file stands above the table: it is an empty line, or declares the separator."""
@@ -97,7 +113,7 @@ class Cells:
         titles = [i for i in range(first, begin) if not self._leads(i)]
         if not titles or begin == self._total:
             return first
-        below = [row for row in self._rows(begin, min(self._total, begin + 1 + _INSPECTED)) if filled(row)]
+        below = [row for row in self._rows(begin, min(self._total, begin + 1 + INSPECTED)) if filled(row)]
         width = Counter(map(len, below[1:])).most_common(1)[0][0] if below[1:] else 0
         shown = heading(below[0], below[1:]) if 1 < width == len(below[0]) else None
         if shown is None or not shown.names or shown.unsure or below[0] in map(self._row, titles):
@@ -136,9 +152,13 @@ class Cells:
         begin, stop = int(self._starts[i]), int(self._starts[i + 1])
         first, behind = np.searchsorted(self._starts, begin, "left"), np.searchsorted(self._starts, begin, "right")
         if behind - first > 1:  # rows of one line, between carriage returns
-            return list(_of_one_line(*self._at, self.delimiter, begin, int(self._starts[behind]))[i - int(first)])
+            return list(
+                rows_of_one_line(*self._at, self.delimiter, self.quotes, begin, int(self._starts[behind]))[
+                    i - int(first)
+                ]
+            )
         text = self._lines.text(begin, stop)
-        return next(_reader((f"{line}\n" for line in text.split("\n")), self.delimiter), [])
+        return next(reader_of((f"{line}\n" for line in text.split("\n")), self.delimiter, self.quotes), [])
 
     def line(self, i: int) -> int:
         """The line, from 1, at which a row begins."""
@@ -152,7 +172,7 @@ class Cells:
         return sizes.most_common(1)[0][0] if sizes else 0
 
     def _sizes(self) -> Counter[int]:
-        sizes = Counter(map(len, self.some(0, min(len(self), _INSPECTED))))
+        sizes = Counter(map(len, self.some(0, min(len(self), INSPECTED))))
         del sizes[0]
         return sizes
 
@@ -171,7 +191,7 @@ class Cells:
     @property
     def heading(self) -> Heading:
         """Whether the first row holds names, by the evidence of a sample of rows."""
-        return _heading(*self._at, self.delimiter, self.quoted)
+        return _heading(*self._at, self.delimiter, self.quoted, self.quotes)
 
     # -- rows with too many cells ----------------------------------------------------------------------------------
 
@@ -190,7 +210,7 @@ class Cells:
         lines = ", ".join(f"{self.line(i):,}" for i in rows) + (", …" if total > len(rows) else "")
         first = self.delimiter.join(self[rows[0]])
         than = f"its header's {width}" if names else f"the {width} of other rows"
-        advice = f"quote cells that hold {named(self.delimiter)}, or skip such rows with data.on_error=skip"
+        advice = self._remedy(total)
         if names and total >= len(self) - 1:
             advice = "if the first column holds row numbers or names, begin the header with a name for it"
         if names and self.width > width + 1:
@@ -200,28 +220,70 @@ class Cells:
             f"(the first is {first[:80]!r}); {advice}"
         )
 
-    def ragged(self, names: Sequence[str]) -> Iterator[str]:
-        """Notes on rows with more or fewer cells than there are columns."""
+    def _remedy(self, wide: int) -> str:
+        """What to do with `wide` rows that have too many cells."""
+        quotes = self.other_quotes
+        if quotes is not None:
+            return f"its cells seem to be {quotes}: {shlex.join(quotes.settings())} reads them"
+        skip = ", or skip such rows with data.on_error=skip" if 2 * wide < len(self) else ""
+        return f"quote cells that hold {named(self.delimiter)}{skip}"
+
+    def faults(self, names: Sequence[str]) -> Iterator[str]:
+        """Notes on rows that can't be read, and on those with more or fewer cells than there are columns."""
         width = self.columns(names)
+        if n := len(self._wrong):
+            first = self._wrong[min(self._wrong)].removeprefix(f"{str(self.path)!r}, ")
+            skip = ", or skip such rows with data.on_error=skip" if 2 * n < len(self) else ""
+            yield (
+                f"{counted(n, 'row')} of {self.path.name!r} can't be read, and {'is' if n == 1 else 'are'} refused "
+                f"({first}); correct the quotation marks{skip}"
+            )
+        yield from self._swallowed(width)
         rows, total = self._wider(width)
         if total:
             lines = ", ".join(f"{self.line(i):,}" for i in rows) + (", …" if total > len(rows) else "")
             yield (
-                f"{counted(total, 'row')} of {self.path.name!r} with more cells than the {width} columns (line {lines}) are "
-                "refused; quote such cells, or skip the rows with data.on_error=skip"
+                f"{counted(total, 'row')} of {self.path.name!r} with more cells than the {width} columns (line {lines}) "
+                f"{'is' if total == 1 else 'are'} refused; {self._remedy(total)}"
             )
-        begin, stop = int(bool(names)), min(len(self), _INSPECTED)
+        begin, stop = int(bool(names)), min(len(self), INSPECTED)
+        spaced = [
+            i for i in range(begin, stop if self.quoted else 0) if any(map(_is_marked, *self._tolerated(i, i + 1)))
+        ]
+        if spaced:
+            lines = ", ".join(f"{self.line(i):,}" for i in spaced[:LISTED]) + (", …" if len(spaced) > LISTED else "")
+            yield (
+                f"{counted(len(spaced), 'row')} of the first {stop:,} of {self.path.name!r} with a space before a quotation "
+                f"mark (line {lines}): the mark is read as text, and does not quote the cell; remove the space"
+            )
         sizes = {i: len(row) for i, row in zip(range(begin, stop), self._tolerated(begin, stop), strict=True) if row}
         if short := [i for i, size in sizes.items() if size < width]:
-            lines = ", ".join(f"{self.line(i):,}" for i in short[:_LISTED]) + (", …" if len(short) > _LISTED else "")
+            lines = ", ".join(f"{self.line(i):,}" for i in short[:LISTED]) + (", …" if len(short) > LISTED else "")
             yield (
                 f"{counted(len(short), 'row')} of the first {len(sizes):,} of {self.path.name!r} with fewer cells than the "
                 f"{width} columns (line {lines}); those that lack a cell which is read are skipped"
             )
 
+    def _swallowed(self, width: int) -> Iterator[str]:
+        """A note on rows of several lines most of which would be rows, as between two cells whose mark was not closed."""
+        if self._starts is None:
+            return
+        found: list[str] = []
+        for i in np.flatnonzero(np.diff(self._starts) > 2)[:INSPECTED].tolist():
+            begin, end = int(self._starts[i]), int(self._starts[i + 1])
+            alike = sum(len(self._lines[line].split(self.delimiter)) == width for line in range(begin + 1, end - 1))
+            if i not in self._wrong and 2 * alike > end - begin - 2 and width > 1:
+                found.append(f"{begin + 1:,} to {end:,}")
+        if found:
+            lines = ", ".join(found[:LISTED]) + (", …" if len(found) > LISTED else "")
+            yield (
+                f"lines {lines} of {self.path.name!r} are one row, because a quotation mark in the first is closed in the "
+                "last; if they are several rows, correct the marks"
+            )
+
     def said_above(self, name: str) -> str:
         """A sentence on the rows above the table; `name` is that of the file."""
-        lines = [f"{self.line(i - self._first):,} ({self._row(i)[0].strip()[:40]!r})" for i in self.above[:_LISTED]]
+        lines = [f"{self.line(i - self._first):,} ({self._row(i)[0].strip()[:40]!r})" for i in self.above[:LISTED]]
         more = ", …" if len(self.above) > len(lines) else ""
         one = len(self.above) == 1
         return (
@@ -243,9 +305,9 @@ class Cells:
             wide = self._lines.having_more(self.delimiter.encode(), width - 1)
             rows = [i for i in wide if filled(self._lines[i].split(self.delimiter)) > width]
             rows = [i - self._first for i in rows if i >= self._first]
-            return rows[:_LISTED], len(rows)
+            return rows[:LISTED], len(rows)
         found = [(rows, n) for size, (rows, n) in self._widths.items() if size > width]
-        first = sorted(i - self._first for rows, _ in found for i in rows)[:_LISTED]
+        first = sorted(i - self._first for rows, _ in found for i in rows)[:LISTED]
         above = [i for i in first if i < 0]
         return first[len(above) :], sum(n for _, n in found) - len(above)
 
@@ -267,6 +329,15 @@ class Cells:
                 ("quoted as in CSV", "false") if self.quoted else ("not quoted, their quotation marks text", "true")
             )
             yield f"the cells of {name} are {how} (data.quoted={other} reads them otherwise)"
+
+
+def _is_marked(cell: str) -> bool:
+    return cell[:1] == " " and cell.lstrip()[:1] == '"' == cell.rstrip()[-1:] and len(cell.strip()) > 1
+
+
+def _in_quotes(row: Sequence[str]) -> bool:
+    """Whether the marks around all cells of a row were read as text."""
+    return bool(row) and all(len(cell) > 2 and cell[0] == cell[-1] and cell[0] in "'\"" for cell in row)
 
 
 def named_rows(cells: Cells, example: Callable[[dict[str, str], str], Example | Skipped]) -> Table:
@@ -304,14 +375,6 @@ def notes_of(tables: Iterable[Cells | None], header: bool | None, quoted: bool |
         first = cells if first is None else first
 
 
-def filled(row: Sequence[str]) -> int:
-    """The number of cells of a row without empty ones at its end."""
-    size = len(row)
-    while size and not row[size - 1].strip():
-        size -= 1
-    return size
-
-
 @lru_cache(maxsize=64)
 def _separator(path: Path, stamp: Stamp, encoding: str, strict: bool) -> str:
     lines, beginning = Lines(path, encoding, strict), list[str]()
@@ -325,164 +388,12 @@ def _separator(path: Path, stamp: Stamp, encoding: str, strict: bool) -> str:
 
 
 @lru_cache(maxsize=64)
-def _heading(path: Path, stamp: Stamp, encoding: str, strict: bool, delimiter: str, quoted: bool) -> Heading:
+def _heading(
+    path: Path, stamp: Stamp, encoding: str, strict: bool, delimiter: str, quoted: bool, quotes: Quotes
+) -> Heading:
     """The decision on the first row, by the rows after it and others from the whole file."""
-    cells = Cells(path, "tsv", encoding, quoted, strict, delimiter)
-    near = 1 + _INSPECTED // 2
-    step = max(1, (len(cells) - near) // (_INSPECTED // 2))
+    cells = Cells(path, "tsv", encoding, quoted, strict, delimiter, quotes)
+    near = 1 + INSPECTED // 2
+    step = max(1, (len(cells) - near) // (INSPECTED // 2))
     rows = [*cells.some(1, min(near, len(cells))), *cells.some(near, len(cells), step)]
     return heading(cells[0], rows)
-
-
-def _reader(lines: Iterator[str], delimiter: str) -> Any:
-    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
-    return csv.reader(lines, delimiter=delimiter, strict=True)
-
-
-def _text(lines: Lines, begin: int, stop: int) -> Iterator[str]:
-    return (f"{lines[i]}\n" for i in range(begin, stop))
-
-
-class _Feed:
-    """Lines for `csv`, broken at lone carriage returns too.
-
-    line:  how many lines have been read.
-    whole: whether the last of them was given to its end.
-    """
-
-    def __init__(self, lines: Lines, line: int = 0, stop: int | None = None) -> None:
-        self._lines, self.line, self._stop = lines, line, len(lines) if stop is None else stop
-        self._rest: list[str] = []
-        self.whole = True
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        if not self._rest:
-            if self.line == self._stop:
-                raise StopIteration
-            self.line += 1
-            self.whole = True
-            text = f"{self._lines[self.line - 1]}\n"
-            if "\r" not in text:
-                return text
-            self._rest = io.StringIO(text, newline="").readlines()[::-1]
-        piece = self._rest.pop()
-        self.whole = not self._rest
-        return piece
-
-
-@lru_cache(maxsize=64)
-def _starts(
-    path: Path, stamp: Stamp, encoding: str, strict: bool, delimiter: str
-) -> tuple[NDArray[np.int64], dict[int, str], Widths]:
-    """The line at which each row begins, followed by the number of lines; unless strict, the errors of invalid rows; and the
-    numbers of cells. Reading continues after the line in which a row turns out to be invalid."""
-    lines = Lines(path, encoding, strict)
-    feed = _Feed(lines)
-    reader = _reader(feed, delimiter)
-    starts, wrong, widths = array("q", [0]), dict[int, str](), dict[int, tuple[list[int], int]]()
-    again = 0
-    while True:
-        begin = starts[-1]
-        try:
-            row = next(reader, None)
-            if row is None:
-                break
-            rows, count = widths.get(size := filled(row), ([], 0))
-            widths[size] = (rows if count >= _LISTED else [*rows, len(starts) - 1]), count + 1
-        except (csv.Error, ValueError) as error:
-            stop = begin + 1 if strict else feed.line  # skip all lines up to where the error shows
-            message = str(error) if isinstance(error, ValueError) else _invalid(path, begin, stop, delimiter, error)
-            if strict:
-                raise ValueError(message) from None
-            ended = isinstance(error, csv.Error) and feed.line == len(lines) and feed.whole and "end of data" in message
-            again += ended and feed.line - begin
-            if ended and again <= _AGAIN * len(lines):  # skip only the line with the unterminated quotation
-                feed.line = begin + 1
-                reader = _reader(feed, delimiter)
-                message = _invalid(path, begin, begin + 1, delimiter, error)
-            wrong[len(starts) - 1] = message
-        starts.append(feed.line if feed.whole else begin)
-    return np.frombuffer(starts, np.int64), wrong, widths
-
-
-def _invalid(path: Path, begin: int, stop: int, delimiter: str, error: Exception) -> str:
-    what = "CSV" if delimiter != "\t" else "TSV with quoted cells (data.quoted=false reads quotation marks as text)"
-    to = f" to {stop:,}" if stop > begin + 1 else ""
-    return f"{str(path)!r}, line {begin + 1:,}{to}, is not valid {what}: {error}"
-
-
-@lru_cache(maxsize=4)
-def _of_one_line(
-    path: Path, stamp: Stamp, encoding: str, strict: bool, delimiter: str, begin: int, stop: int
-) -> tuple[tuple[str, ...], ...]:
-    """The rows that begin in one line; invalid ones are empty."""
-    reader = _reader(_Feed(Lines(path, encoding, strict), begin, stop), delimiter)
-    rows: list[tuple[str, ...]] = []
-    while True:
-        try:
-            row = next(reader, None)
-        except csv.Error:
-            row = []
-        if row is None:
-            return tuple(rows)
-        rows.append(tuple(row))
-
-
-# -- quoted or not --------------------------------------------------------------------------------------------------
-
-
-def _marked(lines: Lines) -> int | None:
-    """The first line with a cell that begins with a quotation mark."""
-    return lines.first(b'"', b'\t"')
-
-
-@lru_cache(maxsize=64)
-def _looks_quoted(path: Path, stamp: Stamp, encoding: str, strict: bool) -> bool:
-    lines = Lines(path, encoding, strict)
-    begin = _marked(lines)
-    if begin is None:
-        return False
-    comma = lines.first(b",", b",")
-    seen = Counter({"bare": begin, "bare comma": int(comma is not None and comma < begin)})
-    width, at = len(lines[0].split("\t")) if begin else 0, begin
-    stop = min(len(lines), begin + _SNIFFED)
-    reader = _reader(_text(lines, begin, stop), "\t")
-    try:
-        for row in reader:
-            text = lines.text(at, begin + reader.line_num)
-            at = begin + reader.line_num
-            width = width or len(row)
-            if not _judged(text, row, width, seen):
-                return False
-    except csv.Error:
-        if stop == len(lines) or begin + reader.line_num < stop:  # else a cell continues beyond the inspected lines
-            return False
-    if seen["needed"] or not seen["bare"]:
-        return True
-    return bool(seen["comma"]) and not seen["bare comma"] and not seen["idle"]
-
-
-def _judged(text: str, row: list[str], width: int, seen: Counter[str]) -> bool:
-    """Count evidence for quoting in a row; False if the row can't be quoted."""
-    lines = text.split("\n")
-    cells = lines[0].split("\t")
-    if len(lines) > 1:  # a quoted line end; not if each line is a row by itself
-        seen["needed"] += 1
-        return any(len(line.split("\t")) != width for line in lines)
-    if len(cells) != len(row):  # a tab in a quoted cell
-        seen["needed"] += 1
-        return len(cells) != width
-    for cell, value in zip(cells, row, strict=True):
-        if not cell.startswith('"'):
-            if '"' in cell:
-                return False
-            seen["bare"] += bool(cell) and not cell.isdecimal()
-            seen["bare comma"] += "," in cell
-        elif '"' in value:
-            seen["needed"] += 1
-        else:
-            seen["comma" if "," in value else "idle"] += 1
-    return True

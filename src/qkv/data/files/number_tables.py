@@ -19,7 +19,48 @@ Numbers = NDArray[np.float32]
 DecimalMark = Literal[".", ","]
 
 _LARGEST = float(np.finfo(np.float32).max)
-_DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
+_THOUSANDS = "|".join(  # 1,234 1.234.567 1 234
+    (
+        r"\d{1,3}(?:,\d{3})+(?:\.\d*)?",
+        r"\d{1,3}(?:\.\d{3}){2,}(?:,\d*)?",
+        r"\d{1,3}(?:[ '’\u00a0\u2009\u202f]\d{3})+(?:[.,]\d*)?",
+    )
+)
+_CURRENCY = "[$€£¥₹₽]|USD|EUR|GBP|CHF|JPY"
+_SPELLINGS = (  # of numbers that are not read, with what is unusual in them
+    ("a percent sign", re.compile(r"[-+]?\d[\d.,]*\s?[%‰]")),
+    ("a currency sign", re.compile(rf"[-+]?(?:(?:{_CURRENCY})\s?[-+]?\d[\d.,]*|\d[\d.,]*\s?(?:{_CURRENCY}))")),
+    ("thousands separators", re.compile(f"[-+]?(?:{_THOUSANDS})")),
+    ("a decimal comma", re.compile(r"[-+]?\d+,\d+")),
+    ("a unit", re.compile(r"[-+]?\d[\d.,]*\s?[^\W\d_]{1,9}")),
+)
+_INFINITE = re.compile(r"[-+]?\d[\d.]*e[-+]?\d+", re.IGNORECASE)  # 1e400
+
+
+def finite(cell: Any) -> float | None:
+    """The number in a cell; None if it has none, or one beyond float32: NaN, an infinity, 1e39."""
+    try:
+        value = float(cell)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return value if abs(value) <= _LARGEST else None
+
+
+def what_not(cell: Any) -> str:
+    """What a cell without a number in float32 lacks: "number", or "finite number" if it holds NaN, an infinity or 1e39."""
+    try:
+        return "number" if isinstance(cell, bool) else "finite number" if float(cell) else "number"
+    except (ValueError, TypeError, OverflowError):
+        return "number"
+
+
+def spelling(cell: str) -> str | None:
+    """What is unusual in a number that is not read as one, such as "a percent sign"; None for what is no number either
+    way."""
+    if finite(cell) is not None or _INFINITE.fullmatch(cell):
+        return None
+    return next((name for name, pattern in _SPELLINGS if pattern.fullmatch(cell)), None)
 
 
 @dataclass(frozen=True)
@@ -39,13 +80,7 @@ class NumberFormat:
 
     def number(self, cell: Any) -> float | None:
         """The number in a cell; None if it has none, or one beyond float32."""
-        if isinstance(cell, str):
-            cell = cell.replace(self.decimal, ".")
-        try:
-            value = float(cell)
-        except (ValueError, TypeError):
-            return None
-        return value if abs(value) <= _LARGEST else None
+        return finite(cell.replace(self.decimal, ".") if isinstance(cell, str) else cell)
 
 
 class NumberTable(NamedTuple):
@@ -74,17 +109,18 @@ def number_table(
             number = how.number(row[column])
             if number is None and (not how.fill_gaps or i == 0):
                 place = f"{where}, row {i + first_row}, {names[column][:60]}"
-                raise ValueError(f"{place}: {_no_number(row[column], how.decimal)}")
+                raise ValueError(f"{place}: {_no_number(row[column], how)}")
             values[i, j] = values[i - 1, j] if number is None else number
     notes = _times(where, [row[0] for row in rows], first_row, how.date_format) if dated else ()
     return NumberTable(values, tuple(names[column] for column in chosen), notes)
 
 
-def _no_number(cell: Any, decimal: DecimalMark) -> str:
+def _no_number(cell: Any, how: NumberFormat) -> str:
     text = str(cell)
-    if decimal == "." and _DECIMAL_COMMA.fullmatch(text):
+    if how.decimal == "." and _DECIMAL_COMMA.fullmatch(text.strip()):
         return f"{text[:40]!r} is no number with a decimal point; data.decimal=',' reads decimal commas"
-    return f"{text[:40]!r} is no number; data.gaps=fill repeats the value before it"
+    filled = "the first row needs a number" if how.fill_gaps else "data.gaps=fill repeats the value before it"
+    return f"{text[:40]!r} is no {what_not(cell)}; {filled}"
 
 
 def _times(where: str, cells: list[Any], first_row: int, date_format: str | None) -> tuple[str, ...]:

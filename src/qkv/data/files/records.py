@@ -17,6 +17,7 @@ from ..source import SPLITS, Example, Skipped, Split, Table
 from ..tables import ComputedTable
 from .cache import Stamp, stamp_of
 from .compressed import bare_name, existing
+from .csv_dialect import USUAL, Quotes
 from .csv_header import check_names, short
 from .csv_tsv import Cells, Form, no_record, notes_of
 from .encodings import open_text
@@ -24,8 +25,7 @@ from .json_lines import holds_json, json_entries, json_object, json_value
 from .lines import Lines
 from .memory_bound import ROWS, check_fits
 from .parquet import SUFFIX, ParquetRows
-from .separators import Separator
-from .text_files import FilePerSplit
+from .text_files import FilePerSplit, TableFiles
 
 Column = int | str
 NamedFormat = Literal["csv", "tsv", "jsonl", "parquet"]
@@ -83,8 +83,8 @@ class Records:
 @dataclass(frozen=True)
 class RecordFormat:
     """How a file is read. By default, the format follows from the file's name, and header, quoted cells and the
-    separator are detected. `on_error` says whether bad records are errors, and `missing` which texts stand for a
-    missing label."""
+    separator are detected. `on_error` says whether bad records are errors, `missing` which texts stand for a
+    missing label, and `quotes` which marks are around cells."""
 
     format: Format | None = None
     encoding: str = "utf-8"
@@ -93,6 +93,7 @@ class RecordFormat:
     strict: bool = True
     sep: str | None = None
     missing: tuple[str, ...] | None = None
+    quotes: Quotes = USUAL
 
     def form(self, path: Path) -> Format:
         other: Format = "csv" if self.sep else "lines"
@@ -100,7 +101,7 @@ class RecordFormat:
 
     def cells(self, path: Path, form: Form) -> Cells:
         """The rows of a CSV or TSV file."""
-        return Cells(path, form, self.encoding, self.quoted, self.strict, self.sep)
+        return Cells(path, form, self.encoding, self.quoted, self.strict, self.sep, self.quotes)
 
     def table(self, path: Path) -> Cells | None:
         """The rows of a file; None if it is in another format."""
@@ -153,20 +154,16 @@ def _line_with(cells: Cells, column: str) -> int | None:
     return next((cells.line(i) for i, row in rows if len(row) > 1), None)
 
 
-class RecordFiles(FilePerSplit):
+class RecordFiles(TableFiles, FilePerSplit):
     """Base class of sources that read records, one file per split.
 
     format: the file format, if the name of the file doesn't show it.
     header: whether the first line of a table holds column names; by default detected.
-    quoted: whether the cells of a TSV are quoted as in CSV; by default detected, see `files.csv_tsv`.
-    sep:    the character between cells, such as ";" or "|", or its name, such as "tab"; by default detected.
     missing: texts that stand for no label; by default as in pandas, such as "nan", "NA" and "None".
     """
 
     format: Format | None = None
     header: bool | None = None
-    quoted: bool | None = None
-    sep: Separator | None = None
     missing: tuple[str, ...] | None = None
 
     @abstractmethod
@@ -189,7 +186,8 @@ class RecordFiles(FilePerSplit):
     @property
     def reading(self) -> RecordFormat:
         """How the files are read."""
-        return RecordFormat(self.format, self.encoding, self.header, self.quoted, self.strict, self.sep, self.missing)
+        how = RecordFormat(self.format, self.encoding, self.header, self.quoted, self.strict, self.sep, self.missing)
+        return replace(how, quotes=self.quotes)
 
     def truth(self, records: Records, i: int, column: Column) -> Any | Skipped:
         """The label, score or answer in a column; or why the record is skipped: it has none."""

@@ -11,12 +11,12 @@ from ..holdout import FileSource
 from ..source import SPLITS, Example, OnError, Skipped, Split, Table
 from ..tables import ComputedTable, weight_of
 from .compressed import bare_name, existing
+from .csv_dialect import Mark, Quotes, Separator
 from .csv_tsv import Cells, Form, named_rows, notes_of
 from .encodings import Encoding
 from .json_lines import holds_json, json_entries, json_table
 from .lines import Lines
 from .parquet import SUFFIX, parquet_table
-from .separators import Separator
 
 _MOST_WARNINGS = 3  # per table
 
@@ -59,6 +59,29 @@ class TextFiles(FileSource):
         return table if self.strict else _Tolerant(table)
 
 
+class TableFiles(TextFiles):
+    """Base class of sources that read tables, among other files.
+
+    sep:    the character between the cells of a table, such as ";" or "|", or its name, such as "tab"; by default detected.
+    quoted: whether the cells of a TSV are quoted as in CSV; by default detected, see `files.csv_dialect`.
+    quote:  the mark around cells, as `quotechar` in pandas.
+    escape: the mark before such marks within cells, as `escapechar` in pandas, if they are not doubled.
+    """
+
+    sep: Separator | None = None
+    quoted: bool | None = None
+    quote: Mark = '"'
+    escape: Mark | None = None
+
+    @property
+    def quotes(self) -> Quotes:
+        return Quotes(self.quote, self.escape)
+
+    def cells(self, path: Path, form: Form) -> Cells:
+        """The rows of a table."""
+        return Cells(path, form, self.encoding, self.quoted, self.strict, self.sep, self.quotes)
+
+
 class FilePerSplit(TextFiles):
     """A text file for training, and optionally one each for validation and test.
 
@@ -78,16 +101,9 @@ class FilePerSplit(TextFiles):
         return (Path(path).expanduser(),) if path else ()
 
 
-class NamedRecords(FilePerSplit):
+class NamedRecords(TableFiles, FilePerSplit):
     """Base class of sources that read records by the names of their fields: of JSONL, of a JSON file that is one list, of
-    Parquet, or of a CSV or TSV whose first row has the names.
-
-    quoted: whether the cells of a TSV are quoted as in CSV; by default detected, see `files.csv_tsv`.
-    sep:    the character between the cells of a table, such as ";" or "|", or its name, such as "tab"; by default detected.
-    """
-
-    quoted: bool | None = None
-    sep: Separator | None = None
+    Parquet, or of a CSV or TSV whose first row has the names."""
 
     def records(self, path: Path, example: Callable[[Any, str], Example | Skipped]) -> Table:
         cells = self._cells(path)
@@ -103,7 +119,7 @@ class NamedRecords(FilePerSplit):
         if not self.sep and (suffix not in (".csv", ".tsv") or holds_json(existing(path), self.encoding)):
             return None
         form: Form = "tsv" if (self.sep or suffix) in (".tsv", "\t") else "csv"
-        return Cells(path, form, self.encoding, self.quoted, self.strict, self.sep)
+        return self.cells(path, form)
 
 
 class _Tolerant:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ...core.shuffle import text_hash
+from ..files.csv_dialect import Separator
 from ..files.records import Column, RecordFormat
-from ..files.separators import Separator
 from ..holdout import MOST, SHARE
 from ..media.image_files import SUFFIXES, Files, open_image_files, stamp_of
 from ..media.images import MOST_PIXELS, Color, Pixels, decode, depth

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
@@ -16,13 +16,12 @@ from ..files.documents import text_example
 from ..files.json_lines import json_field, json_value
 from ..files.lines import Lines
 from ..files.records import FORMATS, NamedFormat
-from ..files.separators import Separator
-from ..files.text_files import TextFiles
+from ..files.text_files import TableFiles
 from ..source import SPLITS, Example, Skipped, Split, Table
 from ..tables import ComputedTable
 
 
-class Pairs(TextFiles, kind="pairs"):
+class Pairs(TableFiles, kind="pairs"):
     """Sentence pairs: `source` and `target` files line by line, or a `path` to a `.tsv`, `.csv`, `.jsonl` or `.parquet`
     file.
 
@@ -35,8 +34,6 @@ class Pairs(TextFiles, kind="pairs"):
              and likelihoods use the target alone.
     format:  the file format, if the name of the file doesn't show it; a file with a tab in its first line is TSV.
     header:  whether the first line of a table holds column names; by default detected.
-    quoted:  whether the cells of a TSV are quoted as in CSV; by default detected, see `files.csv_tsv`.
-    sep:     the character between the cells of a table, such as ";" or "|", or its name, such as "tab"; by default detected.
 
     With `tag`, every source begins with `<target_language>`, so several corpora can train one model.
     """
@@ -63,8 +60,6 @@ class Pairs(TextFiles, kind="pairs"):
     reference_columns: tuple[int | str, ...] = ()
     format: NamedFormat | None = None
     header: bool | None = None
-    quoted: bool | None = None
-    sep: Separator | None = None
     source_language: str | None = None
     target_language: str | None = None
     tag: bool = False
@@ -121,7 +116,7 @@ class Pairs(TextFiles, kind="pairs"):
             fields = str(self.source_column or "source"), str(self.target_column or "target")
             return self.records(paths[0], lambda record, _: record_example(record, fields, tag))
         required = split == "test" or (split == "train" and not self.gives("test"))
-        table = _Table(self._cells(paths[0], form), self, tag, required)
+        table = _Table(self.cells(paths[0], form), self, tag, required)
         first = self._table_cells("train")
         if split != "train" and first is not None:
             table.check_names(first)
@@ -137,10 +132,7 @@ class Pairs(TextFiles, kind="pairs"):
         """The rows of a split in a CSV or TSV; None if it is in another form."""
         paths = self.paths(split)
         form = self._form(paths[0]) if len(paths) == 1 else "jsonl"
-        return self._cells(paths[0], form) if form == "csv" or form == "tsv" else None
-
-    def _cells(self, path: Path, form: Literal["csv", "tsv"]) -> Cells:
-        return Cells(path, form, self.encoding, self.quoted, self.strict, self.sep)
+        return self.cells(paths[0], form) if form == "csv" or form == "tsv" else None
 
     def _form(self, path: Path) -> NamedFormat:
         form = self.format or FORMATS.get(Path(bare_name(path)).suffix)

@@ -12,12 +12,12 @@ from pydantic import Field, model_validator
 from ...core.spec import counted
 from ..files.cache import Stamp, stamp_of
 from ..files.compressed import bare_name
+from ..files.csv_dialect import Separator
 from ..files.csv_tsv import Cells
 from ..files.encodings import Encoding
 from ..files.lines import Lines
 from ..files.number_tables import DecimalMark, NumberFormat, Numbers, NumberTable, number_table
 from ..files.parquet import SUFFIX, ParquetRows
-from ..files.separators import Separator
 from ..source import SPLITS, Example, Source, Split, Table
 
 _BEGINNING = 50  # lines that show the separator

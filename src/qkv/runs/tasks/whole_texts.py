@@ -13,6 +13,7 @@ from pydantic import Field
 from ...core.batch import Batch
 from ...data.batching.numpy_batch import Array, NumpyBatch, PaddedLayout
 from ...data.batching.rows import OVER_LONG
+from ...data.files.number_tables import finite
 from ...data.source import Example, OnError, Skipped, Source
 from ...data.task import Item, RandomContext, Task, format_value, joined
 from ...data.tokenizers.protocol import Encoder
@@ -155,11 +156,5 @@ def _row_numbers(sizes: list[int]) -> Array:
 
 
 def number(value: Any) -> float | None:
-    """Parse a finite number; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        parsed = float(value)
-    except ValueError:
-        return None
-    return parsed if np.isfinite(parsed) else None
+    """Parse a finite number of float32; None for anything else."""
+    return None if isinstance(value, bool) or not isinstance(value, int | float | str) else finite(value)

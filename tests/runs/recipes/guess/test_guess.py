@@ -566,6 +566,6 @@ def test_numbers_with_decimal_commas_are_scores(tmp_path: Path) -> None:
 
 
 def test_why_no_row_of_a_table_can_be_read_is_said(tmp_path: Path) -> None:
-    rows = "".join(f'"a \\"text\\", {i}",x\n' for i in range(40))
+    rows = "".join(f'"a \\"text", {i}",x\n' for i in range(40))
     with pytest.raises(ValueError, match=r"no row can be read \(.*line 2, is not valid CSV"):
         guess(write(tmp_path / "a.csv", f"text,label\n{rows}"))

@@ -29,7 +29,14 @@ def test_numbers_are_learned_in_units_of_their_spread(tokenizer: Tokenizer) -> N
 
 @pytest.mark.parametrize(
     ("score", "said"),
-    [("five", "'five', which is no number"), ("nan", "no number"), (7, "outside 0.0 … 5.0"), (True, "True")],
+    [
+        ("five", "'five', which is no number"),
+        ("nan", "no finite number; correct it"),
+        ("45%", "write it without a percent sign"),
+        ("4,5", "data.decimal="),
+        (7, "outside 0.0 … 5.0"),
+        (True, "True"),
+    ],
 )
 def test_a_score_that_is_none_is_refused_or_counted(score: Any, said: str, tokenizer: Tokenizer) -> None:
     example = {"text": "a", "pair": "b", "score": score, "where": "x"}

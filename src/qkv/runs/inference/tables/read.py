@@ -12,8 +12,9 @@ from typing import Any
 
 from ....core.spec import brief, counted
 from ....data.files.compressed import bare_name, open_bytes
+from ....data.files.csv_dialect import USUAL
 from ....data.files.csv_header import short
-from ....data.files.csv_tsv import Cells
+from ....data.files.csv_tsv import Cells, Form
 from ....data.files.encodings import guessed_encoding
 from ....data.files.json_lines import holds_json, json_value
 from ....data.files.lines import Lines
@@ -93,6 +94,8 @@ def read_table(path: Path, run: LoadedModel, command: str, chosen: Sequence[str]
     if again := sum(isinstance(row, Skipped) for _, row in records.rows):
         records = replace(records, rows=[one for one in records.rows if not isinstance(one[1], Skipped)])
         notes = (*notes, f"{counted(again, 'row')} with the column names again left out")
+    if cells is not None and cells.quotes != USUAL:
+        notes = (*notes, f"the cells of {path.name} are {cells.quotes}, as its lines show")
     if cells is not None and cells.above:
         notes = (*notes, cells.said_above(path.name))
     rows = [_row(records, names, i) for i in range(len(records))]
@@ -162,7 +165,9 @@ def _records(
     if form == "jsonl":
         records = open_records(path, (), how)
         return records, tuple(dict.fromkeys(name for _, row in records.rows for name in row)), None
-    cells = how.cells(path, "tsv" if form == "tsv" else "csv")
+    at: Form = "tsv" if form == "tsv" else "csv"
+    how = replace(how, quotes=replace(how, strict=False).cells(path, at).other_quotes or USUAL)
+    cells = how.cells(path, at)
     first = [cell.strip() for cell in cells[0]]
     named = [name for name in chosen if not name.isdecimal()] or any(found(run, command, first).values())
     header = replace(how, header=True) if named else how

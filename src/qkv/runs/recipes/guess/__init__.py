@@ -20,7 +20,7 @@ from .several import of_files
 
 __all__ = ["Guess", "guess"]
 
-_READING = ("header", "sep", "quoted", "encoding", "format", "missing")  # settings of data that say how a file is read
+_READING = ("header", "sep", "quoted", "quote", "escape", "encoding", "format", "missing")  # how a file is read
 
 
 def guess(*paths: Path | str, settings: Iterable[str] = ()) -> Guess:

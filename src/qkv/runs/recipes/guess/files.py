@@ -15,16 +15,18 @@ from ....core.metrics.entities import scheme_of
 from ....core.spec import counted
 from ....data.classes import class_name
 from ....data.files.compressed import bare_name, open_bytes
+from ....data.files.csv_dialect import BEGINNING, detected_separator, fit, named
 from ....data.files.csv_tsv import Form, no_record
 from ....data.files.encodings import guessed_encoding
 from ....data.files.json_lines import holds_json, json_entries, json_object
 from ....data.files.lines import Lines
+from ....data.files.number_tables import finite
 from ....data.files.parquet import SUFFIX, ParquetRows
 from ....data.files.records import FORMATS, RecordFormat
-from ....data.files.separators import BEGINNING, detected_separator, fit, named
+from .column import Column
 from .records import of_fields, of_one_value
 from .result import Guess, setting
-from .tables import ROWS, Column, is_number, of_columns
+from .tables import ROWS, of_columns
 
 PIECES = re.compile(rb'\s*(\{\s*"\w+"\s*:\s*)?\[\s*\[\s*\[')  # of music: lists of lists of chords
 BYTES = 1 << 20  # that show the encoding
@@ -138,30 +140,41 @@ def _other_separator(path: Path, how: RecordFormat) -> str | None:
 
 def _cells(path: Path, form: Form, how: RecordFormat, more: tuple[str, ...]) -> Guess | str:
     cells = how.cells(path, form)
-    names, rows, wrong = cells.names(how.header), list[list[str]](), list[ValueError]()
+    if (quotes := cells.other_quotes) is not None:
+        note = f"the cells of {path.name!r} are {quotes}, as its lines show ({' '.join(quotes.settings())})"
+        return _saying(_cells(path, form, replace(how, quotes=quotes), (*more, *quotes.settings())), note)
+    names, rows, wrong = cells.names(how.header), list[tuple[int, list[str]]](), list[ValueError]()
     for i in range(bool(names), min(len(cells), ROWS)):
         try:
-            rows.append(cells[i])
-        except ValueError as error:  # a bad row is the training's business
+            rows.append((cells.line(i), cells[i]))
+        except ValueError as error:  # told by `faults`
             wrong.append(error)
-    if wrong and not any(rows):
+    if wrong and not any(row for _, row in rows):
         return f"no row can be read ({wrong[0]})"
     width, count = cells.columns(names), len(cells) - bool(names)
-    rows = [row for row in rows if no_record(row, names, width) is None]
-    notes = (*cells.notes(how.header, how.quoted), *cells.ragged(names))
+    rows = [(line, row) for line, row in rows if no_record(row, names, width) is None]
+    notes = (*cells.notes(how.header, how.quoted), *cells.faults(names))
     if count and not rows:
         alone = "; if they are one text each, data.sep=tab reads a line as one cell" if width == 1 else ""
         return f"all rows that were looked at are empty, or have more cells than names{alone}; {'; '.join(notes)}"
-    fields = {name: [row[i] for row in rows if i < len(row) and row[i].strip()] for i, name in enumerate(names)}
+    fields = {name: [row[i] for _, row in rows if i < len(row) and row[i].strip()] for i, name in enumerate(names)}
     if (found := of_fields(path, fields, count)) is not None:
-        by_name = () if more == () else (setting("data.sep", cells.delimiter),)
+        by_name = () if not more else (setting("data.sep", cells.delimiter), *cells.quotes.settings())
         return _saying(_read_by(found, by_name, more), *cells.notes(True, how.quoted))
-    columns = [
-        Column(names[i] if i < len(names) else i, [row[i].strip() for row in rows if i < len(row)], how.missing)
-        for i in range(width)
-    ]
-    columns = columns if cells.delimiter == "," else [column.with_points() for column in columns]
+    columns = columns_of(rows, names, width, how.missing)
+    columns = [column.with_points(thousands=cells.delimiter == ",") for column in columns]
     return _saying(of_columns(path, columns, count, more, table=True), *notes)
+
+
+def columns_of(
+    rows: Sequence[tuple[int, list[str]]], names: Sequence[str], width: int, missing: tuple[str, ...] | None
+) -> list[Column]:
+    """The columns of rows with their lines."""
+    placed = [[(line, row[i].strip()) for line, row in rows if i < len(row)] for i in range(width)]
+    return [
+        Column(names[i] if i < len(names) else i, [cell for _, cell in part], missing, at=[line for line, _ in part])
+        for i, part in enumerate(placed)
+    ]
 
 
 def _json(path: Path, how: RecordFormat) -> Guess | str:
@@ -277,7 +290,7 @@ def _table_inside(path: Path, some: Sequence[str], how: RecordFormat) -> Guess |
         return found if form == "tsv" else ()
     cells = how.cells(path, form)
     rows = f"{cells.width} cells, separated by {named(cells.delimiter)}"
-    numbers = all(is_number(cell) for line in some for cell in line.split(cells.delimiter))
+    numbers = all(finite(cell) is not None for line in some for cell in line.split(cells.delimiter))
     if form == "tsv" or numbers or (cells.heading.names and not cells.heading.unsure):
         as_text = Guess("lm", (setting("data.path", path),), ()).command()
         return _saying(found, f"{path.name} is read as a table of {rows}; `{as_text}` reads it as running text")

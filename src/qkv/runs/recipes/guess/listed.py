@@ -6,16 +6,17 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from ....core.spec import brief, counted
-from ....data.files.csv_tsv import filled
+from ....data.files.csv_rows import filled
 from ....data.files.records import RecordFormat
 from ....data.media.image_files import SUFFIXES as IMAGES
 from ....data.media.image_files import names_of
 from ....data.media.video import SUFFIXES as VIDEOS
 from ....data.readers.audio import SUFFIXES as SOUNDS
-from .files import encoding_of, in_another, is_text, is_utf8
+from .column import Column
+from .files import columns_of, encoding_of, in_another, is_text, is_utf8
 from .folders import Listing, classified, picture_sizes
 from .result import Guess, setting
-from .tables import ROWS, Column, classes_in, label_and_score
+from .tables import ROWS, classes_in, label_and_score
 
 _SHARE = 0.9  # of the cells of a column that name files
 
@@ -38,11 +39,8 @@ def of_listed(path: Path, how: RecordFormat) -> Guess | str | None:
         return None
     names = names_of(cells, how.header, frozenset((*IMAGES, *SOUNDS, *VIDEOS)))
     width = cells.columns(names)
-    sample = [row for row in cells.some(bool(names), min(len(cells), ROWS)) if row and filled(row) <= width]
-    columns = [
-        Column(names[i] if i < len(names) else i, [row[i].strip() for row in sample if i < len(row)], how.missing)
-        for i in range(width)
-    ]
+    some = [(0, row) for row in cells.some(bool(names), min(len(cells), ROWS)) if row and filled(row) <= width]
+    columns = columns_of(some, names, width, how.missing)
     for what, suffixes in (("picture", IMAGES), ("sound", SOUNDS), ("video", VIDEOS)):
         files = next((column for column in columns if _names_files(column, frozenset(suffixes))), None)
         if files is None:
@@ -56,7 +54,7 @@ def of_listed(path: Path, how: RecordFormat) -> Guess | str | None:
                 f"its column {files.name} names {what}s; `qkv train {recipe} data.path={path}` reads a table with columns "
                 "path and label, and the same with a folder reads one folder for each class"
             )
-        notes = (*cells.notes(how.header, None), *cells.ragged(names))
+        notes = (*cells.notes(how.header, None), *cells.faults(names))
         return _pictures(path, files, label, len(cells) - bool(names), notes)
     return None
 

@@ -10,8 +10,9 @@ from typing import Any
 from ....core.spec import brief, counted
 from ....data.files.json_lines import json_file
 from ....data.tokenizers.chat.messages import ALPACA, listed
+from .column import ASIDE
 from .result import Guess, setting
-from .tables import ANSWERED, ASIDE
+from .tables import ANSWERED
 
 CONVERSATIONS = ("messages", "conversations")  # the fields that are read without being named
 

@@ -11,6 +11,7 @@ from ....core.metrics.base import Metric
 from ....core.metrics.baselines import Baseline, ridge
 from ....core.metrics.correlation import correlations
 from ....core.spec import brief
+from ....data.files.number_tables import spelling, what_not
 from ....data.source import SPLITS, Example, Skipped, Source
 from ....data.task import Item
 from ....data.tokenizers.protocol import Encoder
@@ -98,13 +99,21 @@ def score_of(task: Sentences, example: Example, low: float | None, high: float |
         return missing
     score = number(example.get("score"))
     if score is None:
-        what = (
-            f"the score is {brief(example['score'])}, which is no number" if "score" in example else "there is no score"
-        )
-        return task._refused(example, f"{what}; name its column as data.score=…", "whose score is no number")
+        problem = "there is no score; name its column as data.score=…"
+        if "score" in example:
+            score = example["score"]
+            problem = f"the score is {brief(score)}, which is no {what_not(score)}{_advice(score)}"
+        return task._refused(example, problem, "whose score is no number")
     if (low is not None and score < low) or (high is not None and score > high):
         return task._refused(example, f"the score {score:g} is outside {low} … {high}", "whose score is out of range")
     return score
+
+
+def _advice(score: Any) -> str:
+    how = spelling(score.strip()) if isinstance(score, str) else None
+    if how == "a decimal comma":
+        return "; data.decimal=',' reads decimal commas"
+    return f"; write it without {how}" if how else "; correct it"
 
 
 def scores_of(task: Any, source: Source) -> list[float]:
