@@ -72,7 +72,9 @@ WRITERS: dict[str, dict[str, Any]] = {
     r'data.escape="\\"': {"escapechar": "\\", "doublequote": False},
     'data.quote="\'"': {"quotechar": "'", "quoting": csv.QUOTE_ALL},
     r"""data.quote="'" data.escape="\\" """: {
-        "quotechar": "'", "escapechar": "\\", "doublequote": False,
+        "quotechar": "'",
+        "escapechar": "\\",
+        "doublequote": False,
         "quoting": csv.QUOTE_ALL,
     },
 }

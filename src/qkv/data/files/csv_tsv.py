@@ -19,17 +19,23 @@ from ..tables import ComputedTable
 from .cache import Stamp, stamp_of
 from .csv_dialect import (
     BEGINNING,
+    INSPECTED,
+    LISTED,
     USUAL,
     Quotes,
+    Widths,
     declared,
     detected_separator,
+    filled,
     looks_quoted,
     marked,
     named,
+    other_quotes,
     reader_of,
+    rows_of_one_line,
+    starts_of,
 )
 from .csv_header import Heading, heading
-from .csv_rows import INSPECTED, LISTED, Widths, filled, other_quotes, rows_of_one_line, starts_of
 from .lines import Lines
 
 Form = Literal["csv", "tsv"]

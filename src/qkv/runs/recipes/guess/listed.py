@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from ....core.spec import brief, counted
-from ....data.files.csv_rows import filled
+from ....data.files.csv_dialect import filled
 from ....data.files.records import RecordFormat
 from ....data.media.image_files import SUFFIXES as IMAGES
 from ....data.media.image_files import names_of
