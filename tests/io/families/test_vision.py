@@ -326,33 +326,6 @@ def test_what_means_something_else_is_named(family: str, config: dict[str, Any],
         FAMILIES[family].spec(config)
 
 
-@pytest.mark.parametrize(
-    "said, count",
-    [({}, 2), ({"num_labels": 7}, 7), ({"id2label": {"0": "a", "1": "b", "2": "c"}, "label2id": {"a": 0}}, 3)],
-)
-def test_labels_are_counted_by_their_names(said: dict[str, Any], count: int) -> None:
-    spec = FAMILIES["vit"].spec(said)
-    assert spec.head is not None and spec.head.to_dict()["labels"] == count
-    names = FAMILIES["vit"].config(spec)["id2label"]
-    assert names == {str(i): f"LABEL_{i}" for i in range(count)}
-
-
-@pytest.mark.parametrize("size, written", [(224, 224), ([224, 224], 224), ([224, 160], [224, 160])])
-def test_sides_are_one_number_or_two(size: Any, written: Any) -> None:
-    family = FAMILIES["vit"]
-    assert family.config(family.spec({"image_size": size}))["image_size"] == written
-
-
-def test_a_segmenter_is_no_family_of_the_hub(tmp_path: Path) -> None:
-    spec = preset("segmenter-small", image=(32, 48), d_model=24, n_layers=2, n_heads=2, d_ff=32, labels=4)
-    model = build(spec, seed=0).eval()
-    with pytest.warns(UserWarning, match="saved under the model type 'qkv'"):
-        saved = Run(model, None).save(tmp_path / "saved")
-    pixels = torch.randn(2, 3, 32, 48)
-    assert torch.equal(load(saved, device="cpu").model(pixels), model(pixels))
-    assert model(pixels).shape == (2, 4, 2, 3)
-
-
 FINER: dict[str, dict[str, Any]] = {
     "segmenter-tiny": {"head": {"kind": "pixel-masks", "labels": 4, "widths": [4, 6]}},
     "yolos-tiny": {},
@@ -372,11 +345,6 @@ def test_what_the_hub_lacks_is_saved_as_our_own(name: str, tmp_path: Path) -> No
     found, wanted = load(saved, device="cpu").model(pixels), model(pixels)
     for a, b in zip(*((x if isinstance(x, tuple) else (x,)) for x in (found, wanted)), strict=True):
         assert torch.equal(a, b)
-
-
-def test_detection_tokens_beside_proposals_would_go_unread() -> None:
-    with pytest.raises(ValueError, match="100 detection tokens go unread; give detections=0"):
-        preset("yolos-tiny", proposals="patches")
 
 
 def test_what_the_page_shows_runs() -> None:

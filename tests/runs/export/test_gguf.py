@@ -8,18 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-from gguf_models import CASES, GEMMA, LENGTH, LLAMA, TEXT, made, origin_of, pieces, trained
+from gguf_models import CASES, GEMMA, LENGTH, LLAMA, made, origin_of, trained
 
 from qkv.cli import main
-from qkv.data.tokenizers.tokenizer import train
-from qkv.data.tokenizers.training.bpe import BPE
-from qkv.data.tokenizers.training.words_chars_bytes import Word
 from qkv.io.directories import gguf_load
 from qkv.io.directories.build import build
 from qkv.io.directories.spec import weights_of
 from qkv.io.families import preset
 from qkv.io.hub.gguf import container
-from qkv.io.hub.gguf.tokenizers.pre_tokenizers import NAMES, name_of, pipeline_of
 from qkv.nn.layers.quantized import quantized
 from qkv.nn.models.quantized import dequantize, matrices
 from qkv.nn.positions.rope_scaling import DynamicNTK, Llama3Scaling
@@ -124,53 +120,6 @@ def test_a_quantized_file_as_the_base_of_training(tmp_path: Path, capsys: pytest
         check_trainable(ModelChoice(directory=str(file)), adapted=False)
 
 
-def test_a_tokenizer_there_and_back(tmp_path: Path) -> None:
-    words = trained(chat_template="{{ messages }}")
-    model = build(preset("llama", **{**LLAMA, "vocab_size": 310}))
-    path = save(model, tmp_path / "m.gguf", tokenizer=words)
-    run = load(path)
-    assert run.tokenizer is not None
-    for text in [*TEXT, " leading", "naïve 🙂\n\n\tx  y", "</s> is spelled out"]:
-        assert run.tokenizer.encode(text) == words.encode(text)
-        assert run.tokenizer.decode(words.encode(text)) == text
-    assert run.text_model.encode("a") == [words.bos_id, *words.encode("a")]
-    assert run.text_model.ends == [words.eos_id] and run.tokenizer.markers == ("<de>",)
-    assert run.tokenizer.config["chat_template"] == "{{ messages }}"
-
-
-@pytest.mark.parametrize("unigram", [False, True])
-def test_sentencepiece_tokenizers_there_and_back(unigram: bool, tmp_path: Path) -> None:
-    words = pieces(unigram)
-    model = build(preset("llama", **{**LLAMA, "vocab_size": 320}))
-    path = save(model, tmp_path / "m.gguf", tokenizer=words)
-    assert container.read(path).metadata["tokenizer.ggml.model"] == ("t5" if unigram else "llama")
-    back = load(path).tokenizer
-    assert back is not None and back.unk_id == 0
-    for text in [*TEXT, "  the  mats ", "🙂 the cat", "x\n"]:
-        assert back.encode(text) == words.encode(text), text
-        assert back.decode(back.encode(text)) == words.decode(words.encode(text))
-
-
-def test_merges_that_are_no_scores_are_refused(tmp_path: Path) -> None:
-    model = build(preset("llama", **{**LLAMA, "vocab_size": 400}))
-    with pytest.raises(ValueError, match=r"byte-level BPE, tokenizer\.(byte_level=true|kind=bpe), is written"):
-        words = train(BPE(vocab_size=380, byte_level=False, byte_fallback=True), TEXT)
-        save(model, tmp_path / "m.gguf", tokenizer=words)
-
-
-def test_pre_tokenizers_have_llama_cpps_names(tmp_path: Path) -> None:
-    model = build(preset("gpt2", **{**LENGTH, "vocab_size": 300}))
-    assert (
-        container.read(save(model, tmp_path / "m.gguf", tokenizer=trained())).metadata["tokenizer.ggml.pre"] == "gpt-2"
-    )
-    for name in NAMES:
-        pipeline = pipeline_of(name)
-        found = name_of(pipeline, NAMES[name].ignore_merges)
-        assert name == "default" or (found is not None and NAMES[found] == NAMES[name]), name
-    with pytest.raises(ValueError, match=r"this one cuts them otherwise.*split_digits: false"):
-        save(model, tmp_path / "n.gguf", tokenizer=trained(split_digits=True))
-
-
 def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = build(preset("gpt2", **{**LENGTH, "vocab_size": 300}), seed=1)
     run, file, folder = tmp_path / "run", tmp_path / "m.gguf", tmp_path / "hub"
@@ -240,18 +189,6 @@ def test_what_llama_cpp_cannot_say_is_refused(name: str, tmp_path: Path) -> None
     model = build(preset(kind, **sizes))
     with pytest.raises(ValueError, match=said):
         save(model, tmp_path / "m.gguf")
-    assert not list(tmp_path.iterdir())
-
-
-def test_tokenizers_that_llama_cpp_lacks_are_refused(tmp_path: Path) -> None:
-    model = build(preset("gpt2", **LENGTH))
-    with pytest.raises(
-        ValueError, match=r"qkv writes no GGUF tokenizers of the kind 'word'.*train with tokenizer.kind=bpe"
-    ):
-        save(model, tmp_path / "m.gguf", tokenizer=train(Word(vocab_size=90), TEXT))
-    model = build(preset("gpt2", **{**LENGTH, "vocab_size": 300}))
-    with pytest.raises(ValueError, match=r"doesn't change text before it cuts it.*by Lowercase"):
-        save(model, tmp_path / "m.gguf", tokenizer=trained(lowercase=True))
     assert not list(tmp_path.iterdir())
 
 

@@ -126,10 +126,11 @@ def _labelled(setting: str, short: Mapping[str, str]) -> str:
 
 
 def _shortest(key: str, keys: Sequence[str]) -> str:
-    """The last parts of a key, as many as tell it from the other keys."""
+    """The last parts of a key, as many as tell it from the other keys; all if another key ends in it."""
     parts = key.split(".")
     ends = (".".join(parts[-n:]) for n in range(1, len(parts) + 1))
-    return next(end for end in ends if not any(other != key and f".{other}".endswith(f".{end}") for other in keys))
+    others = [f".{other}" for other in keys if other != key]
+    return next((end for end in ends if not any(other.endswith(f".{end}") for other in others)), key)
 
 
 def folders(names: Iterable[str]) -> list[str]:

@@ -10,45 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gguf_contents import METADATA, made
 
 from qkv.io.hub.gguf import container
-from qkv.io.hub.gguf.block_types import BY_NAME
-from qkv.io.hub.gguf.blocks import dequantize, quantize
-from qkv.io.hub.gguf.writer import Written, write
-
-METADATA: dict[str, Any] = {
-    "general.architecture": "llama",
-    "llama.block_count": 3,
-    "llama.rope.freq_base": 10000.0,
-    "tokenizer.ggml.add_bos_token": True,
-    "tokenizer.ggml.tokens": ["a", "ß", "<s>", ""],
-    "tokenizer.ggml.scores": np.array([0.5, -1.0], np.float32),
-    "tokenizer.ggml.token_type": np.array([1, 3], np.int32),
-    "layers": np.array([True, False]),
-}
-TENSORS = {"a.weight": (torch.arange(128.0).view(2, 64), "q8_0"), "b": (torch.tensor([1.5, 2.5, 3.5]), "f32")}
-
-
-def made(path: Path, metadata: dict[str, Any] | None = None, names: tuple[str, ...] = ("a.weight", "b")) -> Path:
-    tensors = [
-        Written(name, BY_NAME[kind], tuple(x.shape), lambda x=x, kind=kind: quantize(x, BY_NAME[kind]))  # type: ignore[misc]
-        for name, (x, kind) in TENSORS.items()
-        if name in names
-    ]
-    write(path, METADATA if metadata is None else metadata, tensors)
-    return path
-
-
-def test_their_package_reads_what_is_written(tmp_path: Path) -> None:
-    gguf = pytest.importorskip("gguf", reason="the container is held to llama.cpp's package gguf")
-    reader = gguf.GGUFReader(made(tmp_path / "m.gguf"))
-    for key, value in METADATA.items():
-        theirs = reader.fields[key].contents()
-        assert theirs == (value.tolist() if isinstance(value, np.ndarray) else value), key
-    for tensor in reader.tensors:
-        x, kind = TENSORS[tensor.name]
-        assert tensor.tensor_type.name.lower() == kind and list(reversed(tensor.shape.tolist())) == list(x.shape)
-        assert np.array_equal(tensor.data.reshape(-1).view(np.uint8), quantize(x, BY_NAME[kind]).numpy())
+from qkv.io.hub.gguf.blocks import dequantize
 
 
 def test_what_their_package_writes_is_read(tmp_path: Path) -> None:

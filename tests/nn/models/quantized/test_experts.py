@@ -7,27 +7,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from mixtures import PRESETS, batch_of, mixture
 
 import qkv
-from qkv.core.batch import Batch
 from qkv.nn.layers.quantized import quantized
-from qkv.nn.models.quantized import matrices, quantize
+from qkv.nn.models.quantized import quantize
 from qkv.nn.models.quantized.moments import moments
-from qkv.nn.models.quantized.parts import parts
-from qkv.nn.models.quantized.smoothing import smoothings
-from qkv.nn.models.transformer import TransformerModel
-from qkv.nn.quantization.methods.gptq import gptq
 from qkv.nn.quantization.methods.rtn import rtn
 from qkv.nn.quantization.scheme import Scheme
 from qkv.runs.export.gguf import save
 from qkv.runs.inference.quantization.quantize import rounded_message
 from qkv.runs.inference.run import Run
 
-SIZES = {"vocab_size": 96, "d_model": 64, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "max_positions": 64}
-PRESETS = {
-    "mixtral-8x7b": {**SIZES, "d_ff": 96, "n_experts": 4},
-    "qwen1.5-moe-a2.7b": {**SIZES, "d_ff": 64, "d_expert": 32, "n_experts": 4, "top_k": 2, "d_shared": 64},
-}
 UP = "decoder.blocks.1.feedforward.up"
 
 
@@ -54,22 +45,6 @@ def test_experts_stay_quantized_in_files(name: str, weights: str, tmp_path: Path
         assert torch.equal(quantized(again)[UP].codes, matrix.codes)
     rounded = qkv.load(Run(model, None, task="continue").save(tmp_path / "dense", "hub"), "cpu", weights=weights)
     assert quantized(rounded.model)[UP].dense_shape == original.shape
-
-
-def mixture(**changes: object) -> TransformerModel:
-    """A small model with large experts, whose inputs are correlated and of unequal size."""
-    spec = qkv.preset("mixtral-8x7b", **{**PRESETS["mixtral-8x7b"], "d_model": 32, **changes})  # type: ignore[call-overload]
-    model: TransformerModel = qkv.build(spec, seed=1).float().eval()
-    generator = torch.Generator().manual_seed(2)
-    with torch.no_grad():
-        mixing = torch.randn(32, 32, generator=generator) * torch.logspace(-1, 1, 32)
-        model.decoder.embedding.weight.copy_(torch.randn(96, 32, generator=generator) @ mixing)
-    return model
-
-
-def batch_of(rows: int, tokens: int = 48) -> Batch:
-    ids = torch.randint(96, (rows, tokens), generator=torch.Generator().manual_seed(3))
-    return Batch({"ids": ids}, None, {}, ids.numel(), ids.numel())
 
 
 GROUPED = ("gate", "up", "down")
@@ -102,27 +77,6 @@ def test_calibrated_experts_are_nearer_than_rounded_ones(method: str, name: str)
 
 
 @torch.no_grad()
-def test_experts_are_calibrated_on_their_own_tokens() -> None:
-    """Each matrix is GPTQ's with the inputs of the tokens that the router sends there, computed from the equation."""
-    model, batch, scheme = mixture(n_layers=1), batch_of(12), Scheme(weights="int4", group_size=32)
-    moe = model.decoder.blocks[0].feedforward
-    seen: list[torch.Tensor] = []
-    moe.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    model(**batch.inputs)
-    x = seen[0].flatten(0, 1)
-    experts = moe.router(x).experts
-    own = [x[(experts == e).any(1)] for e in range(4)]
-    wanted = [
-        gptq(w, scheme.format, 32, second=part.T @ part / len(part)) for w, part in zip(moe.up.weight, own, strict=True)
-    ]
-    keep = ["*.attention.*"]  # as they are, so the experts read what they read here
-    quantize(model, scheme, "gptq", keep=keep, batches=[batch])
-    got = quantized(model)["decoder.blocks.0.feedforward.up"].dense()
-    for e in range(4):
-        assert float((got[e] != wanted[e].dense()).float().mean()) < 0.01  # sums in another order may round otherwise
-
-
-@torch.no_grad()
 @pytest.mark.parametrize("method", ["gptq", "awq"])
 def test_experts_with_few_tokens_are_rounded_and_named(method: str) -> None:
     model, scheme = mixture(), Scheme(weights="int4", group_size=32)
@@ -145,25 +99,6 @@ def test_experts_with_few_tokens_are_rounded_and_named(method: str) -> None:
     fewest = min(n for counts in result.rounded.values() for n in counts.values())
     assert f"{sum(map(len, result.rounded.values()))} matrices of experts were rounded" in said
     assert f"(the fewest were {fewest}, to expert" in said
-
-
-@torch.no_grad()
-def test_smoothing_a_mixture_changes_nothing() -> None:
-    shared = {"kind": "feedforward", "d_ff": 32, "activation": "silu", "gated": True, "bias": False}
-    spec = mixture().spec.replace(
-        {"decoder.blocks.*.feedforward.shared": shared, "decoder.blocks.*.feedforward.shared_gate": True}
-    )
-    model, batch = qkv.build(spec, seed=1).double().eval(), batch_of(2, 20)
-    exact, every, places = model(**batch.inputs), parts(matrices(model)), 0
-    for place in smoothings(model):
-        size = every[place.readers[0]].weight.shape[-1]
-        s = torch.rand(size, generator=torch.Generator().manual_seed(places)).double() + 0.5
-        place.divide(s)
-        for name in place.readers:
-            every[name].weight.mul_(s)
-        places += 1
-    assert places == 2 * (1 + 1 + 4 + 1)  # norm of attention, norm of the mixture, each expert, the shared layer
-    torch.testing.assert_close(model(**batch.inputs), exact, rtol=1e-5, atol=1e-6)
 
 
 def test_a_run_warns_of_rounded_experts(trained_lm: Path) -> None:

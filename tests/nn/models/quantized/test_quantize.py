@@ -6,23 +6,15 @@ import copy
 
 import pytest
 import torch
-from prunable_models import FAMILIES as PRUNABLE
 from prunable_models import IDS, TARGET, inputs, stirred
+from quantizable_models import FAMILIES
 
 import qkv
 from qkv.core.batch import Batch
-from qkv.core.layout import Layout
 from qkv.nn.layers.lora import LoRA, adapt
 from qkv.nn.layers.quantized import quantized
-from qkv.nn.models.quantized import matrices, quantize
-from qkv.nn.models.quantized.moments import moments
-from qkv.nn.models.quantized.smoothing import smoothings
+from qkv.nn.models.quantized import quantize
 from qkv.nn.quantization.scheme import Scheme
-
-FAMILIES = {
-    name: (spec.replace({f"{stack}.blocks.*.feedforward.d_ff": 32 for stack, _ in spec.stacks()}), heads)
-    for name, (spec, heads) in PRUNABLE.items()
-}
 
 
 def batch(model: torch.nn.Module) -> Batch:
@@ -53,47 +45,6 @@ def test_quantized_models_decode(name: str) -> None:
     cache = model.start(source=IDS) if model.is_encoder_decoder else model.start(len(IDS))
     steps = torch.stack([model.step(target[:, t : t + 1], cache) for t in range(target.shape[1])], 1)
     torch.testing.assert_close(steps, whole, rtol=1e-4, atol=1e-4)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("name", ["gpt2", "llama-mha", "transformer", "value-width"])
-def test_smoothing_changes_nothing(name: str) -> None:
-    """Dividing a layer's inputs by s where they are made, and multiplying its columns by s, leaves the outputs alone."""
-    model = stirred(FAMILIES[name][0])
-    exact, places = model(*inputs(model)), 0
-    for place in smoothings(model):
-        size = model.get_submodule(place.readers[0]).d_in
-        s = torch.rand(size, generator=torch.Generator().manual_seed(places)).double() + 0.5
-        place.divide(s)
-        for path in place.readers:
-            model.get_submodule(path).weight.mul_(s)
-        places += 1
-    assert places == {"gpt2": 6, "llama-mha": 8, "transformer": 10, "value-width": 6}[name]
-    torch.testing.assert_close(model(*inputs(model)), exact, rtol=1e-5, atol=1e-6)
-
-
-def test_moments_leave_out_padding() -> None:
-    model = stirred(FAMILIES["gpt2"][0]).float()
-    path = "decoder.blocks.0.attention.q"
-    seen: list[torch.Tensor] = []
-    model.get_submodule(path).register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    layout = Layout.from_lengths([6, 3], 6)
-    padded = Batch({"ids": IDS, "layout": layout}, None, {}, 9, 12)
-    layers = {f"{path[:-1]}{name}": model.get_submodule(f"{path[:-1]}{name}") for name in "qkv"}
-    found = moments(model, layers, [padded, padded], lambda m, b: m(**b.inputs))
-    x = torch.cat([seen[0][0], seen[0][1, :3]])
-    torch.testing.assert_close(found[path].second, x.T @ x / 9)
-    torch.testing.assert_close(found[path].mean, x.abs().mean(0))
-    assert found[path].count == 18 and found[f"{path[:-1]}v"] is found[path]
-
-
-def test_what_is_chosen() -> None:
-    model = stirred(FAMILIES["bert"][0])
-    assert all(name.startswith("encoder.blocks") for name in matrices(model))
-    assert "encoder.embedding" in matrices(model, embeddings=True)
-    tied = matrices(model, head=True)
-    assert {"head", "head.transform.dense"} <= set(tied)
-    assert len(matrices(model, keep=["*.down"])) == len(matrices(model)) - 2
 
 
 def test_what_cannot_be_quantized() -> None:

@@ -9,45 +9,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tagged_texts import ALL, CHANCE, WORDS, example, items
 
 from qkv.core.batch import IGNORE
-from qkv.data import train_tokenizer
 from qkv.data.source import Skipped
 from qkv.data.synthetic.named_entities import Mentions
 from qkv.data.synthetic.proteins import Folds
-from qkv.data.task import Item, RandomContext
-from qkv.data.tokenizers.tokenizer import Tokenizer
 from qkv.nn.layers.embedding import Embedding
 from qkv.runs.tasks.pieces import pieces_of
 from qkv.runs.tasks.tagging.task import Tag, first_pieces
-
-WORDS = ["the", "cat", "sat", "on", "a", "mat", "in", "Loka", "Meri", "when", "Tavekan", "wrote", ",", "again", ","]
-KINDS = [
-    {"kind": "bpe", "vocab_size": 300},
-    {"kind": "wordpiece", "vocab_size": 60},
-    {"kind": "word"},
-    {"kind": "char"},
-]
-CHANCE = RandomContext(np.random.default_rng(0), False)
-
-
-def tokenizer(kind: dict[str, Any]) -> Tokenizer:
-    from qkv.data.tokenizers.training.spec import TokenizerSpec
-
-    return train_tokenizer(TokenizerSpec.from_dict(kind), [" ".join(WORDS)] * 3)
-
-
-ALL = {kind["kind"]: tokenizer(kind) for kind in KINDS}
-
-
-def example(words: list[str]) -> dict[str, Any]:
-    return {"text": " ".join(words), "words": words, "tags": ["X" if word[0].isupper() else "O" for word in words]}
-
-
-def items(task: Tag, one: dict[str, Any], name: str = "bpe", training: bool = False) -> list[Item]:
-    made = task.items([one], ALL[name], RandomContext(CHANCE.generator, training))
-    assert all(isinstance(item, Item) for item in made)
-    return made  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -95,55 +65,6 @@ def test_symbols_of_a_string_are_words_and_hidden_ones_are_not_counted() -> None
     metric.update(torch.tensor([[[1.0, 0.0]] * 8]), batch)
     assert metric.compute()["accuracy"].value == 0.5
     assert metric.samples(1) == [{"source": text, "output": "CCCCCC", "target": "HH--CC"}]
-
-
-def test_entities_are_found_across_rows() -> None:
-    words, tags = ["a", "Loka", "Meri", "sat"], ["O", "B-X", "I-X", "O"]
-    task = Tag(longest=8, tags=("O", "B-X", "I-X"))
-    assert task.scheme is None
-    made = items(task, {"text": " ".join(words), "words": words, "tags": tags})
-    metric = task.metric(ALL["bpe"])
-    for item in made:
-        batch = task.collate([item], 0).batch({})
-        metric.update(torch.nn.functional.one_hot(batch.labels.clamp(min=0), 3).float(), batch)
-    assert metric.compute()["entity_f1"].value == 1.0
-    assert metric.samples(1)[0]["output"] == "a Loka/B-X Meri/I-X sat"
-
-
-def test_texts_are_ranked_by_the_f1_of_their_entities() -> None:
-    task = Tag(longest=16, tags=("O", "B-X"))
-    metric = task.metric(ALL["bpe"])
-    all_x, all_o = [0.0, 1.0], [1.0, 0.0]
-    for text, tags, scores in (("a b", ["B-X", "O"], all_x), ("c d", ["O", "O"], all_o), ("e", ["B-X"], all_o)):
-        (item,) = items(task, {"text": text, "words": text.split(), "tags": tags})
-        metric.update(torch.tensor([[scores] * len(item.arrays["ids"])]), task.collate([item], 0).batch({}))
-    extremes = metric.extremes()  # without "c d", which has no entity
-    assert extremes is not None and extremes.by == "entity_f1"
-    assert [(one["source"], one["score"]) for one in extremes.best] == [("a b", pytest.approx(2 / 3))]
-    assert [(one["source"], one["score"]) for one in extremes.worst] == [("e", 0.0)]
-
-
-def test_words_in_rows_that_did_not_come_are_not_counted() -> None:
-    task = Tag(tags=("O", "X"), longest=10)
-    made = items(task, example(WORDS))
-    metric = task.metric(ALL["bpe"])
-    batch = task.collate([made[-1]], 0).batch({})
-    metric.update(torch.nn.functional.one_hot(batch.labels.clamp(min=0), 2).float(), batch)
-    found = metric.compute()["accuracy"]
-    assert len(made) > 1 and found.value == 1.0 and found.details == f"of {len(made[-1].example['at'])} words"
-
-
-def test_tags_that_training_lacked_count_as_errors() -> None:
-    task = Tag(tags=("NOUN", "VERB"))
-    one = {"text": "cat sat", "words": ["cat", "sat"], "tags": ["NOUN", "ADV"], "where": "'f', line 3"}
-    (item,) = items(task, one)
-    metric = task.metric(ALL["bpe"])
-    metric.update(torch.tensor([[[1.0, 0.0]] * len(item.arrays["ids"])]), task.collate([item], 0).batch({}))
-    found = metric.compute()["accuracy"]
-    assert found.value == 0.5 and "1 of them with a tag that training lacked" in found.details
-    assert metric.confusions() == [("ADV", "NOUN", 1), ("NOUN", "NOUN", 1)]
-    with pytest.raises(ValueError, match="'f', line 3: 'sat' has the tag 'ADV'"):
-        items(task, one, training=True)
 
 
 def test_what_does_not_fit_together_is_told() -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from qkv.data.tokenizers.tokenizer import train
 from qkv.data.tokenizers.training.words_chars_bytes import Byte
-from qkv.io.hub.gguf.tokenizers import sentencepiece
 from qkv.io.hub.gguf.tokenizers.vocabulary import MODEL, ROLES, TOKENS, read_roles, roles_metadata, special_ids
 
 
@@ -27,9 +26,3 @@ def test_a_tokenizer_without_control_tokens_has_no_end_to_name() -> None:
     assert not bare.controls
     with pytest.raises(ValueError, match="would take an ordinary token for the end of a text"):
         roles_metadata(bare)
-
-
-def test_sentencepiece_is_written_with_an_unknown_token() -> None:
-    tokenizer = train("unigram", ["the cats ate the mats"] * 10)
-    with pytest.raises(ValueError, match=r"has none; set tokenizer\.unk"):
-        sentencepiece.to_metadata({}, tokenizer.raw, [], [], None, [])
