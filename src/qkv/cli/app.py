@@ -69,7 +69,7 @@ MEANINGS = {
     "finetune fine-tune fine_tune sft lora qlora adapt instruct": "`qkv train RECIPE model=DIRECTORY` trains a model "
     "further; adapter=lora trains a few parameters of it",
     "fit run-training pretrain learn start new init begin": "`qkv train FILE` guesses a recipe for your data, and "
-    "`qkv list recipes` names those that there are",
+    "`qkv list recipes` names all of them",
     "resume continue restart": "`qkv train RECIPE --resume` continues a run",
     "test evaluate evaluation validate benchmark bench metrics accuracy": "`qkv eval RUN` evaluates a run",
     "infer inference apply use predict-file batch": "`qkv predict RUN FILE --out FILE` predicts, and "

@@ -140,7 +140,7 @@ class Layout:
         if all(n == width for n in lengths):
             return replace(cls.full(width, device=mask.device), lengths=tuple(lengths))
         for side in ("right", "left"):
-            made = cls.from_lengths(lengths, width, side)  # type: ignore[arg-type]
+            made = cls.from_lengths(lengths, width, side)
             if torch.equal(made.valid, host):
                 return made.to(mask.device)
         positions = torch.where(host, host.long().cumsum(1) - 1, -1)[..., None]
@@ -258,6 +258,6 @@ _FACTS = ("padding", "one_segment", "sequential", "start", "lengths", "grid", "n
 _pytree.register_pytree_node(
     Layout,
     lambda x: ([x.positions, x.segments, x.roles], tuple(getattr(x, f) for f in _FACTS)),
-    lambda leaves, facts: Layout(*leaves, **dict(zip(_FACTS, facts, strict=True))),  # type: ignore[misc]
+    lambda leaves, facts: Layout(*leaves, **dict(zip(_FACTS, facts, strict=True))),
     serialized_type_name="qkv.core.layout.Layout",
 )

@@ -99,4 +99,4 @@ def evaluating(model: DecodingModel) -> Iterator[None]:
 
 def settled(cache: Any) -> AbstractContextManager[None]:
     """A context in which the model's weights and hooks stay as they are, so its steps need not check them."""
-    return cache.settle() if hasattr(cache, "settle") else nullcontext()  # type: ignore[no-any-return]
+    return cache.settle() if hasattr(cache, "settle") else nullcontext()

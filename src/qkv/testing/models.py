@@ -86,7 +86,7 @@ class ModelChecks:
         model = self.model()
         alone = [_logits(model, row[None])[0] for row in self.rows()]
         for side in ("right", "left"):
-            layout = Layout.from_lengths(LENGTHS, max(LENGTHS) + 1, side)  # type: ignore[arg-type]
+            layout = Layout.from_lengths(LENGTHS, max(LENGTHS) + 1, side)
             padded = torch.zeros(layout.shape, dtype=torch.long)
             for i, row in enumerate(self.rows()):
                 padded[i, layout.valid[i]] = row

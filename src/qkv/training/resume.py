@@ -104,7 +104,7 @@ def _restore_optimizer(
         if not changed:
             raise
         raise ValueError(
-            f"{error}; the optimizer's settings were changed ({', '.join(changed)}): resume with those of before, or "
+            f"{error}; the optimizer's settings were changed ({', '.join(changed)}): resume with the old ones, or "
             "start a new run"
         ) from None
 
@@ -144,4 +144,4 @@ def forget_lost_best(store: Checkpoints, state: TrainingState, newest: Path, say
         checkpoint.check(best, store.ranks)
     except Damaged as error:
         state.best = BestEvaluation(stale=state.best.stale)
-        say(f"Note: {error}. The best weights are those of the best evaluation from here on.")
+        say(f"Note: {error}. From here on, new evaluations decide which weights are best.")

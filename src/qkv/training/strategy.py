@@ -128,8 +128,8 @@ class Strategy:
             owner, wanted = first.setdefault(number, (rank, found))
             if found != wanted:
                 raise ValueError(
-                    f"the weights of rank {rank} are not those of rank {owner}, which should be copies: a memory or a "
-                    "transfer is faulty. Nothing is saved; continue from the last save with --resume, on sound hardware"
+                    f"the weights of rank {rank} differ from the weights of rank {owner}, which should be equal: memory or "
+                    "a transfer is faulty. Nothing is saved; continue from the last save with --resume, on sound hardware"
                 )
 
     def gather(self) -> None:

@@ -200,7 +200,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
     ),
     "code of its own": (
         lambda f: configured(f, model_type="mine", auto_map={"AutoModel": "m.Mine"}),
-        "code of its own (trust_remote_code), which qkv never runs",
+        "its own code (trust_remote_code), which qkv never runs",
     ),
     "no model type": (lambda f: configured(f, model_type="gone"), "says no model_type"),
     "another family's config": (lambda f: configured(f, model_type="llama"), "the class 'GPT2LMHeadModel' of 'llama'"),

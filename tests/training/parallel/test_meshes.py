@@ -74,7 +74,7 @@ def test_pairs_of_axes(four, family, pair):
 
 @pytest.mark.parametrize("pair", REFUSED, ids=", ".join)
 def test_what_is_refused_says_why(pair):
-    with pytest.raises(ValueError, match="computes gradients of weights after zero=3 has summed those of a layer"):
+    with pytest.raises(ValueError, match="computes gradients of weights after zero=3 has summed a layer's gradients"):
         Scale.from_dict(AXES[pair[0]] | AXES[pair[1]])
 
 

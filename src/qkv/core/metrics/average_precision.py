@@ -24,7 +24,7 @@ def average_precision(
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
 
-    class Ignoring(COCOeval):  # type: ignore[misc]
+    class Ignoring(COCOeval):
         """pycocotools ignores crowds alone. It computes IoU before the first `evaluateImg`."""
 
         def evaluateImg(self, image: int, category: int, *limits: Any) -> Any:

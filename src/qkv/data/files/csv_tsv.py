@@ -267,7 +267,7 @@ class Cells:
             lines = ", ".join(f"{self.line(i):,}" for i in short[:LISTED]) + (", …" if len(short) > LISTED else "")
             yield (
                 f"{counted(len(short), 'row')} of the first {len(sizes):,} of {self.path.name!r} with fewer cells than the "
-                f"{width} columns (line {lines}); those that lack a cell which is read are skipped"
+                f"{width} columns (line {lines}); rows that lack a needed cell are skipped"
             )
 
     def _swallowed(self, width: int) -> Iterator[str]:

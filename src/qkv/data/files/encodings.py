@@ -39,7 +39,7 @@ _NOT_OF_FILES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode
 
 def _known(name: str) -> str:
     try:
-        text = codecs.lookup(name)._is_text_encoding  # type: ignore[attr-defined]
+        text = codecs.lookup(name)._is_text_encoding
     except LookupError:
         text = False
     if not text or name.lower().replace("_", "-") in _NOT_OF_FILES:

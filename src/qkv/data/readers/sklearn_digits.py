@@ -23,7 +23,7 @@ class Digits(ImageSource, kind="digits"):
 
 @lru_cache(maxsize=1)
 def _digits() -> ArrayStore:
-    from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+    from sklearn.datasets import load_digits
 
     digits = load_digits()
     images = np.rint(digits.images * (255 / 16)).astype(np.uint8)[:, None]

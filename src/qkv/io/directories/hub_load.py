@@ -40,7 +40,7 @@ def read_family(config: Mapping[str, Any], where: Path) -> Family:
         return FAMILIES[model_type]
     if config.get("auto_map"):
         raise ValueError(
-            f"{where}: the model type {shown(model_type)} comes with code of its own (trust_remote_code), which "
+            f"{where}: the model type {shown(model_type)} comes with its own code (trust_remote_code), which "
             "qkv never runs"
         )
     if model_type is None:
@@ -229,7 +229,7 @@ def _untied(
         made = None
     if made is None or others:
         raise ValueError(
-            f"{folder} holds numbers of its own in {listed(others[0].theirs)}, which in this model is a copy of another"
+            f"{folder} holds different numbers in {listed(others[0].theirs)}, which in this model is a copy of another"
             " tensor"
         )
     return made

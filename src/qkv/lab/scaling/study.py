@@ -133,7 +133,7 @@ class ScalingStudy(Spec):
         sizes = {**sizes_of(preset), **{key: value for key, value in model.items() if key not in ("preset", "replace")}}
         if not isinstance(sizes.get("d_model"), int) or not isinstance(sizes.get("n_layers"), int):
             raise ValueError(
-                f"the preset {preset} has no d_model and n_layers of its own to scale; give model.d_model and "
+                f"the preset {preset} has no d_model and n_layers to scale; give model.d_model and "
                 "model.n_layers, or choose a preset such as llama"
             )
         return sizes

@@ -71,7 +71,7 @@ class _Capped(torch.autograd.Function):
         return (w.flatten(2, 3) @ v).unflatten(2, q.shape[2:4])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, bent, w = ctx.saved_tensors
         rows, g = w.flatten(2, 3), grad.flatten(2, 3)
         d_w = (g @ v.mT).unflatten(2, q.shape[2:4])

@@ -82,7 +82,7 @@ class SinkSlotTable(SlotTable):
         if n and self._kept is not None and self._kept.shape[1] < self.length:
             raise ValueError(
                 f"a cache of {self.sinks} sinks and a window of {self.window} has evicted tokens and can't rewind after "
-                f"{self.length}; use a full cache where tokens have to be removed"
+                f"{self.length}; use a full cache if tokens have to be removed"
             )
 
     def check_hide(self) -> None:

@@ -84,7 +84,7 @@ class SlotTable:
         if n and self.size is not None and self.length > self.size:
             raise ValueError(
                 f"a window cache of {self.size} tokens has evicted the tokens before them and can't rewind after "
-                f"{self.length}; use a full cache where tokens have to be removed"
+                f"{self.length}; use a full cache if tokens have to be removed"
             )
 
     def rewind(self, n: int) -> None:
@@ -143,7 +143,7 @@ class SlidingSlotTable(SlotTable):
         if n and self.first > max(0, self.length - n - self.keep + 1):
             raise ValueError(
                 f"a window cache of {self.keep} tokens has evicted the first {self.first} of {self.length} and can't "
-                f"rewind {n}; use a full cache where tokens have to be removed"
+                f"rewind {n}; use a full cache if tokens have to be removed"
             )
 
     def check_hide(self) -> None:

@@ -79,7 +79,7 @@ class _Spread(torch.autograd.Function):
         return x.index_select(0, order % len(x))
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (inverse,) = ctx.saved_tensors
         return _gathered(grad, inverse, ctx.n), None, None
 
@@ -93,7 +93,7 @@ class _Combine(torch.autograd.Function):
         return _gathered(y, inverse, len(gates), gates)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         y, gates, order, inverse = ctx.saved_tensors
         d_y = grad.index_select(0, order % len(gates))
         d_gates = (y * d_y).sum(-1).index_select(0, inverse).view(gates.shape[1], -1).T

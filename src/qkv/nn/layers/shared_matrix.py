@@ -47,7 +47,7 @@ class _Enter(torch.autograd.Function):
         return matrix.view_as(matrix)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, None]:
         assert grad is None, "steps pass their gradients through `pairs`"
         return ctx.shared.gradient(), None
 
@@ -60,7 +60,7 @@ class _Times(torch.autograd.Function):
         return x @ matrix
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         x, matrix = ctx.saved_tensors
         ctx.shared.pairs.append((x, grad))
         return grad @ matrix.mT, None, None

@@ -392,7 +392,7 @@ class StackModule(nn.Module):
         """Return the `Pass` of each layer: layers with the same position scheme share one, and all share a plan."""
         plan, runs, passes = Plan(), [], []
         for scheme in (self.position, *self.block_positions):
-            run = Pass.over(layout, scheme, plan)  # type: ignore[arg-type]
+            run = Pass.over(layout, scheme, plan)
             run.memory, run.memory_layout, run.extras = memory, memory_layout, extras
             if split is not None:
                 split.share(run)

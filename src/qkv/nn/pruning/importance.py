@@ -39,7 +39,7 @@ def gradient_importance(
             rows += max(len(factor) for _, factor in drawn)
             for (layer, _), gradient in zip(drawn, gradients, strict=True):
                 each = gradient.flatten(1).double().abs().sum(0)
-                sums[layer] = sums.get(layer, 0) + each  # type: ignore[operator]
+                sums[layer] = sums.get(layer, 0) + each
     finally:
         model.train(training)
     if not rows:

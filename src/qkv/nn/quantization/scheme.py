@@ -51,7 +51,7 @@ def scheme_of(weights: str | Scheme, **fields: object) -> Scheme:
         return weights
     if not isinstance(weights, str) or weights not in get_args(Weights):
         raise ValueError(f"weights are quantized to {', '.join(get_args(Weights))}, not {brief(weights)}")
-    return Scheme(weights=weights, **fields)  # type: ignore[arg-type]
+    return Scheme(weights=weights, **fields)
 
 
 def check_method(method: str) -> Method:

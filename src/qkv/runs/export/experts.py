@@ -84,5 +84,5 @@ class TracedMixture(nn.Module):
 
 def _matrices(layer: nn.Module) -> nn.ParameterList:
     """The matrix of each expert: parts of the layer's weight, not copies."""
-    weight = dense(layer.weight).detach()  # type: ignore[arg-type]
+    weight = dense(layer.weight).detach()
     return nn.ParameterList(nn.Parameter(matrix, requires_grad=False) for matrix in weight)

@@ -101,7 +101,7 @@ def through(
     """`StackModule.forward` with other functions for attention."""
     cache = cast(Cache | None, states)
     functions = _OtherFunctions(attend)
-    return stack(x, layout, memory, memory_layout, token_types, cache, split=functions)  # type: ignore[no-any-return]
+    return stack(x, layout, memory, memory_layout, token_types, cache, split=functions)
 
 
 class _OtherFunctions:

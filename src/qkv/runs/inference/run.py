@@ -243,7 +243,7 @@ class Run(LoadedModel):
         return _one_or_all(paths, classify_files(self, several.paths(paths, "paths")))
 
     @overload
-    def predict(self, inputs: str | Path, **options: Any) -> Prediction: ...  # type: ignore[overload-overlap]
+    def predict(self, inputs: str | Path, **options: Any) -> Prediction: ...
     @overload
     def predict(self, inputs: Sequence[str | Path | tuple[str, ...]], **options: Any) -> list[Prediction]: ...
     def predict(

@@ -114,7 +114,7 @@ def _check(tables: Sequence[nn.Parameter], tokenizer: Tokenizer, vectors: Vector
         ours = [word for _, word in itertools.islice(words(tokenizer), 5)]
         raise ValueError(
             f"none of the tokenizer's words is among the {counted(len(vectors), 'word')} of the vectors: its words are like "
-            f"{', '.join(map(repr, ours))}, those of the vectors like {', '.join(map(repr, vectors.words[:5]))}; give "
+            f"{', '.join(map(repr, ours))}, and the vectors' words like {', '.join(map(repr, vectors.words[:5]))}; give "
             "vectors for the words of this tokenizer"
         )
     return rows

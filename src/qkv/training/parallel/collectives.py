@@ -86,7 +86,7 @@ class _Gather(torch.autograd.Function):
         return _gathered(x, ranks, axis)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         return _scattered(gradient, *ctx.arguments), None, None
 
 
@@ -97,7 +97,7 @@ class _SumAndScatter(torch.autograd.Function):
         return _scattered(x, ranks, axis)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         return _gathered(gradient, *ctx.arguments), None, None
 
 
@@ -108,7 +108,7 @@ class _Shared(torch.autograd.Function):
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         wide = gradient.to(torch.promote_types(gradient.dtype, torch.float32))
         return ctx.ranks.sum(wide).to(gradient.dtype), None
 
@@ -120,5 +120,5 @@ class _Exchange(torch.autograd.Function):
         return _exchanged(x, ranks, sent, received)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         return _exchanged(gradient, *ctx.arguments), None, None, None

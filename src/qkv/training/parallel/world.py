@@ -116,7 +116,7 @@ class World:
                 ) from None
             raise ValueError(
                 f"rank {os.environ[RANK]} of {os.environ[SIZE]} could not meet the others at {at} within {timeout:g} s "
-                f"({what}); check that {ADDRESS} and {PORT} are those of rank 0, that every rank was started, and that no "
+                f"({what}); check that {ADDRESS} and {PORT} belong to rank 0, that every rank was started, and that no "
                 "firewall is between them"
             ) from None
         finally:
@@ -244,5 +244,5 @@ class _Sum(torch.autograd.Function):
         return ranks.sum(value)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return ctx.ranks.sum(gradient), None

@@ -41,7 +41,7 @@ def _words(
     model: SentencePiece, pieces: list[Piece], unk_id: int, stages: list[normalizers.Normalizer]
 ) -> tokenizers.Tokenizer:
     if model.model_type is not ModelType.UNIGRAM:
-        raise ValueError(f"it is a {model.model_type.name.lower()} model, but those of its family are unigram models")
+        raise ValueError(f"it is a {model.model_type.name.lower()} model, but its family has unigram models")
     if len({piece.text for piece in pieces}) < len(pieces):
         raise ValueError("its pieces and the special tokens of its family overlap")
     raw = tokenizers.Tokenizer(models.Unigram([(piece.text, piece.score) for piece in pieces], unk_id, False))

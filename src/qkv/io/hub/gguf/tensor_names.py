@@ -78,7 +78,7 @@ def falcon(spec: Transformer) -> Table:
 def neighbors(spec: Transformer) -> Table:
     """Llama's kind, with rotated coordinates beside each other."""
     assert spec.decoder is not None
-    n_heads, n_kv_heads, _, _ = spec.decoder.blocks[0].attention.widths(spec.d_model)  # type: ignore[union-attr,attr-defined]
+    n_heads, n_kv_heads, _, _ = spec.decoder.blocks[0].attention.widths(spec.d_model)  # type: ignore[attr-defined]
     return (
         *ENDS,
         *NORMS,

@@ -103,7 +103,7 @@ def _layer_norm(x: Tensor, norm: LayerNormalize) -> tuple[Step, ...]:
         ),
         Step(
             "Normalize",
-            f"ε = {norm.eps:g} keeps the division finite where all coordinates are equal.",
+            f"ε = {norm.eps:g} keeps the division finite if all coordinates are equal.",
             "(x − mean) / √(var + ε)",
             (f"√(var + ε) = {number(float((var + norm.eps).sqrt()))}",),
             (listing(_names(x), {"x": x, "normalized": normal}, "normalized"),),

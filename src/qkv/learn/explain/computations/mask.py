@@ -54,7 +54,7 @@ def _steps(a: Attended) -> tuple[Step, ...]:
     return (
         Step(
             "Scores of all pairs",
-            "Without a mask every token (row) attends to every token (column), also to those that come after it.",
+            "Without a mask every token (row) attends to every token (column), also to later ones.",
             "s = q · k / √d" if a.request.score is None and a.request.scale != 1 else "s",
             tables=(
                 drawn(everything, "scores"),

@@ -54,7 +54,7 @@ def check_schedule(schedule: PipelineSchedule, pipeline: int, zero: int) -> None
     """Check that a pipeline schedule works with a stage of ZeRO."""
     if zero == 3 and schedule == "zb-h1" and pipeline > 1:
         raise ValueError(
-            "pipeline_schedule=zb-h1 computes gradients of weights after zero=3 has summed those of a layer; give "
+            "pipeline_schedule=zb-h1 computes gradients of weights after zero=3 has summed a layer's gradients; give "
             "zero=2 or 1, or pipeline_schedule=1f1b"
         )
 

@@ -29,7 +29,7 @@ def calibration(run: LoadedModel, data: Data, examples: int) -> tuple[list[Batch
     that makes a pass over one. Raises ValueError for data that are empty, or that the run does not read."""
     if isinstance(data, str) and data in SPLITS:
         recipe = recipe_of(run)
-        read = batches(run, data, examples)  # type: ignore[arg-type]
+        read = batches(run, data, examples)
 
         def loss(model: nn.Module, batch: Batch) -> Any:
             return terms_of(recipe.objective, model, batch)

@@ -60,7 +60,7 @@ class ImageClassify(AugmentedTask, kind="image-classify"):
             there = f"only the class {brief(next(iter(names)))}" if names else "no class"
             raise ValueError(
                 f"the training pictures have {there}, and there is nothing to tell apart; give two at least, each in a "
-                "folder of its own or named in a table"
+                "separate folder or named in a table"
             )
         return sorted_classes(names)
 

@@ -84,7 +84,7 @@ class _Linear(torch.autograd.Function):
             return F.linear(x, weight.to(x.dtype))
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, None]:
         x, weight = ctx.saved_tensors
         later = ctx.deferred.add(ctx.weight, x, gradient)
         d_weight = None if later or not weight.requires_grad else _product(gradient, x).to(weight.dtype)

@@ -102,7 +102,7 @@ class _Loss(torch.autograd.Function):
         return loss, nll
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         total = ctx.ranks.sum(gradient)  # the losses of all ranks depend on this rank's logits
         d_hidden, d_weight, d_bias = (None if d is None else d * total.to(d.dtype) for d in ctx.saved_tensors)
         return d_hidden, d_weight, d_bias, None, None, None, None, None
