@@ -168,10 +168,11 @@ class Commands(TyperGroup):
                 found.command(cmd_name, help=getattr(imported, f"{cmd_name}_help", None))(function)
             for registered in found.registered_commands:
                 registered.cls = Once
-            self.commands[cmd_name] = typer.main.get_command(found)
-            self.commands[cmd_name].name = cmd_name
-            group = next(title for title, commands in GROUPS.items() if cmd_name in commands)
-            self.commands[cmd_name].rich_help_panel = group  # type: ignore[attr-defined]
+            command = typer.main.get_command(found)
+            assert isinstance(command, TyperCommand | TyperGroup)
+            command.name = cmd_name
+            command.rich_help_panel = next(title for title, commands in GROUPS.items() if cmd_name in commands)
+            self.commands[cmd_name] = command
         return self.commands[cmd_name]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

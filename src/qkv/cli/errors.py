@@ -37,7 +37,7 @@ def _described(error: Exception) -> tuple[int, str]:
     if type(error).__name__ == "NoArgsIsHelpError":
         return USER, ""
     if hasattr(error, "format_message"):  # a wrong option or argument
-        return USER, _usage(error)
+        return USER, _usage(error, str(error.format_message()))
     if isinstance(error, OSError) and not isinstance(error, ValueError):
         return USER, _os(error)
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or _is_out_of_memory(error):
@@ -60,8 +60,8 @@ def _is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, RuntimeError) and any(phrase in str(error) for phrase in phrases)
 
 
-def _usage(error: Exception) -> str:
-    message = str(error.format_message()).replace("Value error, ", "").strip()  # type: ignore[attr-defined]
+def _usage(error: Exception, message: str) -> str:
+    message = message.replace("Value error, ", "").strip()
     message = message[:1].lower() + message[1:].rstrip(".") if not message.startswith("'") else message.rstrip(".")
     context = getattr(error, "ctx", None)
     return f"{message} (see `{context.command_path.rstrip()} --help`)" if context is not None else message
@@ -84,7 +84,10 @@ def _os(error: OSError) -> str:
 
 def _sentence(error: ValueError) -> str:
     if hasattr(error, "errors"):  # pydantic's message would have several lines
+        from pydantic import ValidationError
+
         from ..core.spec import explain
 
-        return explain(error)  # type: ignore[arg-type]
+        assert isinstance(error, ValidationError)
+        return explain(error)
     return " ".join(str(error).split()) or type(error).__name__

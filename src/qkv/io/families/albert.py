@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...nn.models.transformer import Transformer
-from ..hub.family import Class, Family
+from ..hub.family import Class, Family, at
 from ..hub.keys import ANY, Key, changed
 from ..hub.names import Row
 from .bert import FIELDS, PLACES, PRETRAINING, bert
@@ -83,7 +83,7 @@ FAMILY = Family(
     places={
         **PLACES,
         "embedding_size": "encoder.embedding.width",
-        "groups": lambda spec: len(spec.encoder.blocks),  # type: ignore[union-attr]
+        "groups": lambda spec: len(at(spec, "encoder.blocks")),
     },
     names=reading(NAMES),
     harmless={"position_embedding_type": "absolute", "inner_group_num": 1, "classifier_dropout_prob": ANY},

@@ -17,7 +17,7 @@ from ...nn.models.transformer import Transformer
 from ...nn.patterns.basic import causal
 from ...nn.positions.absolute import Learned
 from ...nn.positions.base import Position
-from ..hub.family import Class, Family
+from ..hub.family import Class, Family, at
 from ..hub.keys import ACTIVATIONS, ANY, Field, Key, LabelCount
 from ..hub.names import Row
 from ..hub.transforms import Shaped
@@ -114,7 +114,7 @@ PLACES: dict[str, Place] = {
     "dropout": "encoder.blocks.0.dropout",
     "attention_dropout": "encoder.blocks.0.attention.dropout",
     "activation_dropout": "encoder.blocks.0.feedforward.dropout",
-    "scaled": lambda spec: spec.encoder.embedding.scale == "sqrt",  # type: ignore[union-attr]
+    "scaled": lambda spec: at(spec, "encoder.embedding.scale") == "sqrt",
 }
 
 HARMLESS: dict[str, Any] = {

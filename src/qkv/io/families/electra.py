@@ -8,7 +8,7 @@ from ...core.spec import brief
 from ...nn.models.heads.sequence import SequenceClassifier
 from ...nn.models.heads.text import LanguageModel, Span, TokenClassifier, Transform
 from ...nn.models.transformer import Transformer
-from ..hub.family import Class, Family, Table
+from ..hub.family import Class, Family, Table, at
 from ..hub.keys import ANY, Key, changed
 from ..hub.names import Row
 from .bert import FIELDS, PLACES, bert, body
@@ -90,7 +90,7 @@ FAMILY = Family(
     ),
     places={
         **PLACES,
-        "embedding_size": lambda spec: spec.encoder.embedding.width or spec.d_model,  # type: ignore[union-attr]
+        "embedding_size": lambda spec: at(spec, "encoder.embedding.width") or spec.d_model,
     },
     harmless={
         "position_embedding_type": "absolute",

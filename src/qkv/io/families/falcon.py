@@ -157,7 +157,7 @@ class RopeOrAlibi(Rope):
     def keys(self) -> Mapping[str, Any]:
         return {**super().keys, "alibi": False}
 
-    def read(self, config: Config) -> Position:  # type: ignore[override]
+    def read(self, config: Config) -> Position:
         if config["alibi"]:
             return scaled_alibi(config["hidden_size"] // config["num_attention_heads"])
         return super().read(config)

@@ -17,6 +17,7 @@ from ...nn.models.stack import Stack
 from ...nn.models.transformer import Transformer
 from ...nn.positions.base import Position
 from ...nn.positions.rotary import Rotary
+from ..hub.family import at
 from ..hub.keys import ACTIVATIONS, ANY, Config, Key, changed
 from ..hub.names import Row
 from .classes import decoders
@@ -133,10 +134,10 @@ class Alternating(LayerTypes):
 
 
 def _query_width(spec: Transformer) -> float:
-    attention = spec.decoder.blocks[0].attention  # type: ignore[union-attr]
-    if attention.scale is None:  # type: ignore[union-attr]
-        return heads(spec.decoder, spec.d_model)[2]  # type: ignore[arg-type]
-    width = round(attention.scale**-2, 6)  # type: ignore[union-attr]
+    scale = at(spec, "decoder.blocks.0.attention.scale")
+    if scale is None:
+        return heads(at(spec, "decoder"), spec.d_model)[2]
+    width: float = round(scale**-2, 6)
     return int(width) if width.is_integer() else width
 
 
@@ -147,6 +148,7 @@ NORMS = (
     Row(f"{LAYER}.pre_feedforward_layernorm.weight", f"{BLOCK}.norm.feedforward.weight"),
     Row(f"{LAYER}.post_feedforward_layernorm.weight", f"{BLOCK}.norm_after.feedforward.weight"),
 )
+GEMMA2_NAMES = (*(row for row in NAMES if "post_attention_layernorm" not in row.theirs), *NORMS)
 
 FAMILY = replace(
     LLAMA,
@@ -182,5 +184,5 @@ FAMILY = replace(
         "use_bidirectional_attention": False,
         "cache_implementation": ANY,
     },
-    names=(*(row for row in NAMES if "post_attention_layernorm" not in row.theirs), *NORMS),
+    names=GEMMA2_NAMES,
 )

@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any
 
 from ...nn.models.transformer import Transformer
+from ...nn.positions.base import Position
 from ...nn.positions.rotary import Rotary
-from ..hub.family import UNSAID, Class, Family
+from ..hub.family import UNSAID, Class, Family, at
 from ..hub.keys import ANY, Config, changed
 from ..hub.values import shown
 from . import gemma2 as base
@@ -58,7 +59,7 @@ class Ropes(Rope):
 
     layers = FULL
 
-    def read(self, config: Config) -> Rotary:
+    def read(self, config: Config) -> Position:
         ropes = config["rope_parameters"] or {}
         if not {*ropes} <= {FULL, SLIDING}:
             raise ValueError(f"rope_parameters {shown(ropes)} must hold {FULL!r} and {SLIDING!r}")
@@ -77,7 +78,7 @@ class LocalRopes(Ropes):
 
 
 def _local(spec: Transformer) -> Any:
-    blocks = spec.decoder.blocks  # type: ignore[union-attr]
+    blocks = at(spec, "decoder.blocks")
     return next((block.position for block in blocks if block.position is not None), UNSAID)
 
 
@@ -105,5 +106,5 @@ FAMILY = Family(
     ),
     places={**base.FAMILY.places, "local_position": _local},
     harmless={**base.FAMILY.harmless, "_sliding_window_pattern": ANY},  # beside layer_types, which count
-    names=(*base.FAMILY.names, QK_NORM),  # type: ignore[misc]
+    names=(*base.GEMMA2_NAMES, QK_NORM),
 )

@@ -11,6 +11,7 @@ from ...nn.models.transformer import Transformer
 from ...nn.patterns.algebra import Or
 from ...nn.patterns.basic import Pattern, Window, global_tokens, window
 from ...nn.positions.absolute import Learned
+from ..hub.family import at
 from ..hub.keys import Config, changed
 from ..hub.names import Row
 from .bert import FAMILY as BERT
@@ -79,7 +80,7 @@ class LongformerWindows:
 
 def _windows(spec: Transformer) -> tuple[int, ...]:
     blocks = () if spec.encoder is None else spec.encoder.blocks
-    return tuple(window_of(block.attention.pattern) for block in blocks)  # type: ignore[attr-defined]
+    return tuple(window_of(at(block, "attention.pattern")) for block in blocks)
 
 
 _GLOBAL = Row(

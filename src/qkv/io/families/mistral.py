@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ..hub.family import at
 from ..hub.keys import Key, changed
 from .classes import decoders
 from .llama import FAMILY as LLAMA
 from .llama import FIELDS, llama
-from .places import Place, places
+from .places import Place, places, window_of
 
 SIZES: dict[str, dict[str, Any]] = {
     "mistral-7b": {"n_kv_heads": 8, "d_ff": 14336, "windows": 4096, "max_positions": 32768}
@@ -20,7 +21,7 @@ USUAL = places("decoder")
 
 def _window(spec: Any) -> int | None:
     """The window of every layer; layers with different windows are not Mistral's."""
-    windows = set(USUAL["windows"](spec))  # type: ignore[operator]
+    windows = {window_of(block.attention.pattern) for block in at(spec, "decoder.blocks")}
     if len(windows) > 1:
         raise AttributeError(f"its layers have windows {sorted(windows, key=str)}")
     return windows.pop()

@@ -18,7 +18,7 @@ from ...nn.models.transformer import Transformer
 from ...nn.patterns.basic import Full, Window, full, window
 from ...nn.positions.base import Position
 from ...nn.positions.rotary import Rotary
-from ..hub.family import UNSAID, Class, Family
+from ..hub.family import UNSAID, Class, Family, at
 from ..hub.keys import ACTIVATIONS, ANY, Config, Key
 from ..hub.names import Row
 from ..hub.transforms import Joined
@@ -157,8 +157,8 @@ class ModernBertWindows(LayerTypes):
 def _windows(spec: Transformer) -> tuple[int | None, ...]:
     """The window of each layer. Raises AttributeError for another pattern."""
     sizes: list[int | None] = []
-    for block in spec.encoder.blocks:  # type: ignore[union-attr]
-        pattern = block.attention.pattern  # type: ignore[union-attr]
+    for block in at(spec, "encoder.blocks"):
+        pattern = block.attention.pattern
         if not isinstance(pattern, Full | Window) or pattern not in (Full(), window(getattr(pattern, "size", 1))):
             raise AttributeError(f"{pattern} is neither full nor a window to both sides")
         sizes.append(None if isinstance(pattern, Full) else pattern.size - 1)
@@ -166,7 +166,7 @@ def _windows(spec: Transformer) -> tuple[int | None, ...]:
 
 
 def _local(spec: Transformer) -> Any:
-    blocks = spec.encoder.blocks  # type: ignore[union-attr]
+    blocks = at(spec, "encoder.blocks")
     return next((block.position for block in blocks if block.position is not None), UNSAID)
 
 

@@ -17,7 +17,7 @@ from ...nn.models.transformer import Transformer
 from ...nn.patterns.basic import causal
 from ...nn.positions.base import Position
 from ...nn.positions.bias import ALiBi
-from ..hub.family import Family, Table
+from ..hub.family import Family, Table, at
 from ..hub.keys import ANY, Config, Key, check_claimed, filled
 from ..hub.names import Row
 from ..hub.transforms import Joined
@@ -145,8 +145,8 @@ FAMILY = Family(
     places={
         **places("decoder"),
         "scale": "decoder.blocks.0.attention.scale",
-        "bias_max": lambda spec: _whole(spec.decoder.position.bias_max),  # type: ignore[union-attr]
-        "dropout": lambda spec: _whole(spec.decoder.blocks[0].dropout),  # type: ignore[union-attr]
+        "bias_max": lambda spec: _whole(at(spec, "decoder.position.bias_max")),
+        "dropout": lambda spec: _whole(at(spec, "decoder.blocks.0.dropout")),
     },
     harmless={
         "expansion_ratio": 4,

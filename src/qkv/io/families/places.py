@@ -8,6 +8,7 @@ from typing import Any
 from ...nn.models.stack import Stack
 from ...nn.models.transformer import Transformer
 from ...nn.patterns.basic import And, Causal, Pattern, Window, causal, window
+from ..hub.family import at
 
 Place = str | Callable[[Transformer], Any]
 
@@ -37,7 +38,8 @@ def places(stack: str) -> dict[str, Place]:
 
 def heads(stack: Stack, d_model: int) -> tuple[int, int, int, int]:
     """(H, K, D, E) of a stack's first block."""
-    return stack.blocks[0].attention.widths(d_model)  # type: ignore[attr-defined]
+    widths: tuple[int, int, int, int] = at(stack, "blocks.0.attention").widths(d_model)
+    return widths
 
 
 def sliding(size: int | None) -> Pattern:

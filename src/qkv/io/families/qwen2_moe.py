@@ -10,7 +10,7 @@ from ...nn.layers.feedforward import FeedForward, NoFeedForward
 from ...nn.layers.moe import MixtureOfExperts
 from ...nn.models.transformer import Transformer
 from ...nn.positions.rotary import Rotary
-from ..hub.family import UNSAID, Table
+from ..hub.family import UNSAID, Table, at
 from ..hub.keys import ANY, Config, Key, changed
 from ..hub.names import Row
 from ..hub.transforms import Joined, Stacked
@@ -117,11 +117,11 @@ def _dense_width(spec: Transformer) -> Any:
 PLACES: dict[str, Place] = {
     **places("decoder"),
     **{name: _of_experts(name) for name in ("n_experts", "top_k", "renormalize", "balance_weight")},
-    "activation": lambda spec: (_experts(spec) or spec.decoder.blocks[0].feedforward).activation,  # type: ignore[union-attr]
+    "activation": lambda spec: (_experts(spec) or at(spec, "decoder.blocks.0.feedforward")).activation,
     "d_ff": _dense_width,
     "d_expert": _of_experts("d_ff"),
     "d_shared": lambda spec: _experts(spec).shared.d_ff,
-    "sparse": lambda spec: tuple(isinstance(b.feedforward, MixtureOfExperts) for b in spec.decoder.blocks),  # type: ignore[union-attr]
+    "sparse": lambda spec: tuple(isinstance(b.feedforward, MixtureOfExperts) for b in at(spec, "decoder.blocks")),
 }
 
 

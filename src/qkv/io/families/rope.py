@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.spec import nearest
+from ...nn.positions.base import Position
 from ...nn.positions.rope_scaling import DynamicNTK, LinearScaling, Llama3Scaling, LongRoPE, NoScaling, Scaling, YaRN
 from ...nn.positions.rotary import Rotary
 from ..hub.keys import Config
@@ -50,7 +51,7 @@ class Rope:
             self.fraction_key: self.fraction,
         }
 
-    def read(self, config: Config) -> Rotary:
+    def read(self, config: Config) -> Position:
         where = "rope_parameters" if config["rope_parameters"] else "rope_scaling"
         parameters = dict(config[where] or {})
         old = parameters.pop("type", "default")

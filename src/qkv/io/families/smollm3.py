@@ -10,6 +10,7 @@ from typing import Any
 from ...nn.models.transformer import Transformer
 from ...nn.positions.absolute import NoPosition
 from ...nn.positions.rotary import Rotary
+from ..hub.family import at
 from ..hub.keys import Config, changed
 from .classes import decoders
 from .llama import FAMILY as LLAMA
@@ -70,7 +71,7 @@ class SmolLM3Windows(LayerTypes):
 
 
 def _unrotated(spec: Transformer) -> tuple[int, ...]:
-    blocks = spec.decoder.blocks  # type: ignore[union-attr]
+    blocks = at(spec, "decoder.blocks")
     return tuple(i for i, block in enumerate(blocks) if isinstance(block.position, NoPosition))
 
 

@@ -20,7 +20,7 @@ from ...nn.models.stack import Stack
 from ...nn.models.transformer import Transformer
 from ...nn.patterns.basic import causal
 from ...nn.positions.bias import T5Buckets
-from ..hub.family import Class, Family
+from ..hub.family import Class, Family, at
 from ..hub.keys import ANY, Config, Field, Key, changed
 from ..hub.names import Row
 from ..hub.values import shown
@@ -173,7 +173,7 @@ PLACES: dict[str, Place] = {
     "d_ff": "encoder.blocks.0.feedforward.d_ff",
     "encoder_layers": "encoder.n_layers",
     "decoder_layers": "decoder.n_layers",
-    "kind": lambda spec: _kind(spec.encoder.blocks[0].feedforward),  # type: ignore[union-attr]
+    "kind": lambda spec: _kind(at(spec, "encoder.blocks.0.feedforward")),
     "dropout": "encoder.blocks.0.dropout",
     "eps": "encoder.norm.eps",
     "buckets": "encoder.position.buckets",

@@ -46,11 +46,10 @@ def equivalent_spec(spec: Transformer) -> Transformer | None:
     encoder, decoder, head = spec.encoder, spec.decoder, spec.head
     if encoder is None or decoder is None or not isinstance(head, LanguageModel):
         return None
-    if not all(isinstance(stack.position, Sinusoidal) for stack in (encoder, decoder)):
-        return None
+    for position in (encoder.position, decoder.position):
+        if not isinstance(position, Sinusoidal) or position.arrangement != "interleaved":
+            return None
     changes: dict[str, Any] = {f"{stack}.position.arrangement": "concatenated" for stack in ("encoder", "decoder")}
-    if encoder.position.arrangement != "interleaved" or decoder.position.arrangement != "interleaved":  # type: ignore[attr-defined]
-        return None
     return spec.replace({**changes, "head.bias": True, "max_positions": spec.max_positions or MAX_POSITIONS})
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
+from torch import Tensor
 
 from ...nn.kernels import reference
 from .steps import LabeledTable, Step, dot, listing, matrix, number, numbers
@@ -39,7 +42,7 @@ def similarities(a: Attended) -> Step:
         return Step("Scores", "The layer compares query and key by its own function.", tables=(table,))
     products = a.k @ a.q[a.token]
     scale, d = a.request.scale, a.k.shape[1]
-    columns = {"q · k": products}
+    columns: dict[str, Sequence[float | None] | Tensor] = {"q · k": products}
     if scale != 1:
         columns["scaled"] = products * scale
     final = a.scores[a.token]
@@ -50,7 +53,7 @@ def similarities(a: Attended) -> Step:
     if a.request.softcap is not None:
         text += f" The result is capped at ± {a.request.softcap:g} by tanh."
     if a.request.bias is not None:
-        columns["+ bias"] = torch.where(a.masked[a.token], torch.nan, final - products * scale)
+        bias = columns["+ bias"] = torch.where(a.masked[a.token], torch.nan, final - products * scale)
         text += " The bias of the positions is added."
         if a.request.softcap is not None:
             del columns["+ bias"]
@@ -65,7 +68,7 @@ def similarities(a: Attended) -> Step:
     if d <= 4 and len(a.keys) <= FEW:
         lines = tuple(f"{key}: {dot(a.q[a.token], k)}" for key, k in zip(a.keys, a.k, strict=True))
     if "+ bias" in columns:
-        columns["+ bias"] = [None if value != value else value for value in columns["+ bias"].tolist()]  # type: ignore[assignment]
+        columns["+ bias"] = [None if value != value else value for value in bias.tolist()]
     return Step("Similarities", text, equation, lines, (listing(a.keys, columns, "scores of the keys", by),))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,7 @@ def logit_lens(
             f"the logit lens applies the head of a Transformer to each of its layers, and this {type(model).__name__} has "
             "none"
         )
+    head: Callable[..., Tensor] = model.head
     stack = "decoder" if model.decoder is not None else "encoder"
     module = model.decoder if model.decoder is not None else model.encoder
     assert module is not None
@@ -67,7 +68,7 @@ def logit_lens(
             x = module.placement.leave(x) if x.ndim == 4 else x
             if positions is not None and not kwargs and not more:
                 x = x[:, list(positions)]
-            out: Tensor = model.head(module.norm(x), *more, **kwargs)  # type: ignore[misc]  # there is a head
+            out = head(module.norm(x), *more, **kwargs)
             if not isinstance(out, Tensor) or not out.is_floating_point():
                 raise ValueError(f"the logit lens needs a head of logits, and {type(model.head).__name__} returns none")
             return (out[:, None] if out.ndim == 2 else out).float().log_softmax(-1)

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
 from torch.nn import functional as F
 
 from .native import gelu as native
@@ -40,8 +39,8 @@ class Gelu(torch.autograd.Function):
         return native.run(x, None, by_tanh)
 
     @staticmethod
-    def setup_context(ctx: FunctionCtx, inputs: tuple[Tensor, bool], output: Tensor) -> None:
-        x, ctx.by_tanh = inputs  # type: ignore[attr-defined]
+    def setup_context(ctx: Any, inputs: tuple[Tensor, bool], output: Tensor) -> None:
+        x, ctx.by_tanh = inputs
         ctx.save_for_backward(x)
 
     @staticmethod

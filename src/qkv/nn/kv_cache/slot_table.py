@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ...core.layout import Layout
+from ...core.layout import Layout, Padding
 
 Kind = TypeVar("Kind", bound="SlotTable")
 
@@ -62,11 +62,14 @@ class SlotTable:
         self.length += count
         if not self.step.wrapped:
             self._attended = self._kept = layout if self._kept is None else joined(self._kept, layout)
-        elif count == 1 and self._kept is not None and before >= self.size:  # type: ignore[operator]
-            self._attended = self._kept = _overwritten(self._kept, layout, before % self.size)  # type: ignore[operator]
+            return
+        size = self.size
+        assert size is not None, "only a ring buffer wraps"
+        if count == 1 and self._kept is not None and before >= size:
+            self._attended = self._kept = _overwritten(self._kept, layout, before % size)
         else:
             self._attended = layout if self._kept is None else joined(self._kept, layout)
-            self._kept = _ring_order(self._attended, before, self.size)  # type: ignore[arg-type]
+            self._kept = _ring_order(self._attended, before, size)
 
     def next_positions(self, batch_size: int) -> Tensor:
         """(B,) the position after the last real token."""
@@ -201,12 +204,12 @@ def joined(old: Layout, new: Layout) -> Layout:
         return torch.cat(parts, 1)
 
     clean = old.padding == new.padding == "none"
-    side = "left" if old.padding == "left" and new.padding == "none" else "mixed"
+    side: Padding = "left" if old.padding == "left" and new.padding == "none" else "mixed"
     return Layout(
-        both(old.positions, new.positions),  # type: ignore[arg-type]
+        torch.cat([t.expand(b, *t.shape[1:]) for t in (old.positions, new.positions)], 1),
         both(old.segments, new.segments),
         both(old.roles, new.roles),
-        padding="none" if clean else side,  # type: ignore[arg-type]
+        padding="none" if clean else side,
         one_segment=old.one_segment and new.one_segment,
     )
 
@@ -220,8 +223,10 @@ def _overwritten(old: Layout, new: Layout, slot: int) -> Layout:
         x[:, slot] = 0 if y is None else y[:, 0]
         return x
 
+    positions = old.positions.expand(max(old.shape[0], new.shape[0]), *old.positions.shape[1:]).clone()
+    positions[:, slot] = new.positions[:, 0]
     return Layout(
-        put(old.positions, new.positions),  # type: ignore[arg-type]
+        positions,
         put(old.segments, new.segments),
         put(old.roles, new.roles),
         padding="none" if old.padding == new.padding == "none" else "mixed",
@@ -237,7 +242,7 @@ def _ring_order(attended: Layout, before: int, size: int) -> Layout:
         return None if x is None else x.index_select(1, index)
 
     return Layout(
-        pick(attended.positions),  # type: ignore[arg-type]
+        attended.positions.index_select(1, index),
         pick(attended.segments),
         pick(attended.roles),
         padding="none" if attended.padding == "none" else "mixed",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import torch
 from pydantic import BeforeValidator, Field
@@ -155,7 +155,12 @@ def insert(model: nn.Module, spec: LoRA, sizes: Mapping[str, AdapterSize], seed:
             factor.copy_(value)
     for parameter in also_trained:
         parameter.requires_grad_(True)
-    model.adapter = spec  # type: ignore[assignment]
+    _note(model, spec)
+
+
+def _note(model: Any, spec: Adapter | None) -> None:
+    """Note a model's adapter in its attribute `adapter`."""
+    model.adapter = spec
 
 
 def initial_factors(model: nn.Module, names: Iterable[str], seed: int = 0) -> Iterator[tuple[str, Tensor]]:
@@ -268,7 +273,7 @@ def fold(model: Model) -> Model:
         _put(model, name, layer.plain())
     for parameter in model.parameters():
         parameter.requires_grad_(True)
-    model.adapter = None  # type: ignore[assignment]
+    _note(model, None)
     return model
 
 
@@ -280,12 +285,12 @@ def folded(model: nn.Module) -> Iterator[None]:
     try:
         for name, layer in adapted.items():
             _put(model, name, layer.plain())
-        model.adapter = None  # type: ignore[assignment]
+        _note(model, None)
         yield
     finally:
         for name, layer in adapted.items():
             _put(model, name, layer)
-        model.adapter = spec  # type: ignore[assignment]
+        _note(model, spec)
 
 
 def _put(model: nn.Module, name: str, module: nn.Module) -> None:

@@ -27,6 +27,18 @@ from .world import World, launched
 Result = TypeVar("Result")
 
 
+class RankError(ValueError):
+    """An error that every rank raises.
+
+    said_by_rank_0: rank 0 shows it, so this rank does not.
+    of_rank:        the rank that met it, if only one did.
+    """
+
+    def __init__(self, message: str, said_by_rank_0: bool, of_rank: int | None = None) -> None:
+        super().__init__(message)
+        self.said_by_rank_0, self.of_rank = said_by_rank_0, of_rank
+
+
 @dataclass(frozen=True)
 class Team:
     """The ranks of a training, seen from one of them."""
@@ -101,10 +113,7 @@ class Team:
             return result
         if self.leads and error is not None:
             raise error
-        everywhere = ValueError(f"rank {failed[0]}: {errors[failed[0]]}")
-        everywhere.said_by_rank_0 = not self.leads  # type: ignore[attr-defined]
-        everywhere.of_rank = failed[0]  # type: ignore[attr-defined]
-        raise everywhere from error
+        raise RankError(f"rank {failed[0]}: {errors[failed[0]]}", not self.leads, failed[0]) from error
 
     def compare(self, values: dict[str, Any]) -> None:
         """Compare what has to be the same on every rank. Raises ValueError that names the first difference."""
@@ -112,12 +121,11 @@ class Team:
         everyone = self.ranks.gather(own)
         for rank, theirs in enumerate(everyone):
             for name, mine, other in _differences(everyone[0], theirs):
-                error = ValueError(
+                message = (
                     f"the ranks don't agree: {name} is {brief(mine)} on rank 0 and {brief(other)} on rank {rank}; start all "
                     "with the same versions and the same command"
                 )
-                error.said_by_rank_0 = not self.leads  # type: ignore[attr-defined]
-                raise error
+                raise RankError(message, not self.leads)
 
 
 def _differences(one: Any, other: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:

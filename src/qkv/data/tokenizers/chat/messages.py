@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NotRequired
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from ....core.json_files import checked
@@ -39,14 +39,14 @@ ALPACA = (("input", "output"), ("context", "response"))
 _FORM = '[{"role": "user", "content": "…"}, …]'
 
 
+@with_config(ConfigDict(extra="allow"))
 class _Function(TypedDict):
-    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
     name: str
     arguments: NotRequired[str | dict[str, Any] | None]
 
 
+@with_config(ConfigDict(extra="allow"))
 class _Call(TypedDict):
-    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
     function: _Function
 
 

@@ -6,6 +6,7 @@ written and any is read.
 
 from __future__ import annotations
 
+from ....nn.attention.multi_head import Attention
 from ....nn.layers.moe import MixtureOfExperts
 from ....nn.models.transformer import Transformer
 from ..family import Table
@@ -78,7 +79,9 @@ def falcon(spec: Transformer) -> Table:
 def neighbors(spec: Transformer) -> Table:
     """Llama's kind, with rotated coordinates beside each other."""
     assert spec.decoder is not None
-    n_heads, n_kv_heads, _, _ = spec.decoder.blocks[0].attention.widths(spec.d_model)  # type: ignore[attr-defined]
+    attention = spec.decoder.blocks[0].attention
+    assert isinstance(attention, Attention)
+    n_heads, n_kv_heads, _, _ = attention.widths(spec.d_model)
     return (
         *ENDS,
         *NORMS,

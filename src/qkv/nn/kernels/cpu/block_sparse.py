@@ -44,10 +44,19 @@ class BlockSparse:
 
     def backward(self, out: Tensor, lse: Tensor, d_out: Tensor, d_lse: Tensor | None) -> tuple[Tensor, ...] | None:
         """dQ, dK and dV."""
-
-        tensors = self.q, self.k, self.v, out, lse, d_out, d_lse
         return _concatenated(
-            native.backward(*(None if x is None else x[at] for x in tensors), plans, self.scale, self.slopes)  # type: ignore[arg-type, call-arg]
+            native.backward(
+                self.q[at],
+                self.k[at],
+                self.v[at],
+                out[at],
+                lse[at],
+                d_out[at],
+                None if d_lse is None else d_lse[at],
+                plans,
+                self.scale,
+                self.slopes,
+            )
             for at, plans in self._by_row()
         )
 

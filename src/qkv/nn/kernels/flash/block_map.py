@@ -116,14 +116,13 @@ class _Side:
     ) -> None:
         self.size, n_rows = size, max(x.shape[0] for x in positions)
 
-        def fill(sides: list[Tensor], value: int) -> Tensor | None:
-            if not sides:
-                return None
+        def fill(sides: list[Tensor], value: int) -> Tensor:
             x = sides[number].expand(n_rows, *sides[number].shape[1:])
             return torch.cat((x, x.new_full((n_rows, -x.shape[1] % size, *x.shape[2:]), value)), 1)
 
-        self.positions: Tensor = fill(positions, -1)  # type: ignore[assignment]
-        self.segments, self.roles = fill(segments, -1), fill(roles, 0)
+        self.positions = fill(positions, -1)
+        self.segments = fill(segments, -1) if segments else None
+        self.roles = fill(roles, 0) if roles else None
 
     def to(self, device: torch.device) -> _Side:
         self.positions = self.positions.to(device)

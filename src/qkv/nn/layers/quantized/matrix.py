@@ -94,7 +94,10 @@ class QuantizedMatrix(nn.Module):
 
 def dense(weight: Tensor | nn.Module) -> Tensor:
     """Return a weight as a tensor: as it is, or dequantized."""
-    return weight.dense() if isinstance(weight, QuantizedMatrix) else weight  # type: ignore[return-value]
+    if isinstance(weight, QuantizedMatrix):
+        return weight.dense()
+    assert isinstance(weight, Tensor)
+    return weight
 
 
 def put(model: nn.Module, path: str, matrix: QuantizedMatrix) -> None:
