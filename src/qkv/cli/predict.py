@@ -41,9 +41,12 @@ def predict(
     column: Column = None,
     overwrite: Overwrite = False,
     threshold: Annotated[
-        float, typer.Option(metavar="P", min=0, max=1, help="Show detected objects of at least this probability.")
-    ] = 0.5,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of sampling, for music.")] = 0,
+        float | None,
+        typer.Option(
+            metavar="P", min=0, max=1, help="Show detected objects of at least this probability. [default: 0.5]"
+        ),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of sampling, for music. [default: 0]")] = None,
     json: JsonLines = False,
     device: Device = "auto",
 ) -> None:
@@ -52,13 +55,15 @@ def predict(
     `qkv predict RUN in.csv --out out.csv` keeps the columns of the file and adds the predictions. A blank line gives a blank
     line.
     """
-    from ..runs.inference.predict import predict, predicts_without_input
+    from ..runs.inference.predict import check_options, predict, predicts_without_input
     from ..runs.inference.tables.write import is_output
     from ..runs.inference.uses import reads_text
 
     loaded = load_run(run, "predict", device)
     warn_of_settings(inputs, "`qkv predict` uses the run's settings, leave it out")
-    options: dict[str, Any] = {"threshold": threshold, "seed": seed}
+    given: dict[str, Any] = {"threshold": threshold, "seed": seed}
+    options = {name: value for name, value in given.items() if value is not None}
+    check_options(loaded, options)
     answers: Iterable[tuple[str, Iterable[Prediction] | None]]
     table = out is not None and is_output(out)
     question = asked(inputs, loaded, "predict", out if table else None, column, overwrite and table)

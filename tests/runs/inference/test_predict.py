@@ -402,6 +402,8 @@ def test_what_can_not_be_read_is_one_sentence(
         (choices, ["who?\tAnn"], "text 1 is 'who?\\tAnn', and this run reads CONTEXT<tab>CHOICE<tab>CHOICE"),
         (boxes, ["no.png"], "there is no file 'no.png'"),
         (boxes, [str(tmp_path / "text.png")], "can't be read as a picture"),
+        (tags, ["a", "--threshold", "0.7"], "predicts without a threshold; leave it out (detectors use it)"),
+        (boxes, [picture, "--seed", "1"], "predicts without a seed; leave it out (music uses it)"),
         (boxes, [picture, "--threshold", "2"], "less than or equal to 1"),
         (boxes, [picture, picture, "--out", str(tmp_path / "twice")], "two inputs are named '0'"),
     ]

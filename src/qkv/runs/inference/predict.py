@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -26,8 +28,9 @@ def predict(run: LoadedModel, inputs: Sequence[str | Path | tuple[str, ...]], **
     threshold: the lowest probability of an object that a detector reports.
     seed:      for random sampling (music).
 
-    Raises ValueError if an input can't be read, or the run's task does not predict.
+    Raises ValueError if an input can't be read, the run's task does not predict, or it does not use an option.
     """
+    check_options(run, options)
     texts = [Line(one) if isinstance(one, tuple) else one if isinstance(one, str) else str(one) for one in inputs]
     for number, text in enumerate(texts, 1):
         if not text.strip():
@@ -50,6 +53,18 @@ def predict(run: LoadedModel, inputs: Sequence[str | Path | tuple[str, ...]], **
         raise ValueError(f"{run.name} was trained on {data}, which leaves nothing to predict; {advice(run)}")
     else:
         yield from run.recipe.task.predict(run.for_task, texts, **options)
+
+
+def check_options(run: LoadedModel, options: Mapping[str, Any]) -> None:
+    """Check that the run's task, or its head, uses these options of `predict`. Raises ValueError."""
+    by_task = None if run.recipe is None or run.recipe.task is None else run.recipe.task._predict
+    by_head = None if run.recipe is not None else prediction_of_head(getattr(run.model.spec, "head", None))
+    function = by_task if by_head is None else by_head.predict
+    if function is None:  # `predict` says so
+        return
+    if unused := [name for name in options if name not in inspect.signature(function).parameters]:
+        users = {"threshold": "detectors use it", "seed": "music uses it"}.get(unused[0], "no task uses it")
+        raise ValueError(f"{run.name} predicts without a {unused[0]}; leave it out ({users})")
 
 
 def predicts_without_input(run: LoadedModel) -> bool:

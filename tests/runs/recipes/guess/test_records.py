@@ -14,6 +14,8 @@ from typing import Any
 import pandas
 import pytest
 
+from qkv.data.classes import class_name
+from qkv.data.source import Skipped
 from qkv.runs.recipes.guess import guess
 from qkv.runs.recipes.recipe import Recipe
 
@@ -284,7 +286,9 @@ def test_a_table_in_markdown_is_text(tmp_path: Path) -> None:
 
 def test_fields_with_lists_that_are_not_read_are_told(tmp_path: Path) -> None:
     path = lines(tmp_path / "a.jsonl", [{"text": text, "labels": ["a", "b"], "meta": {"n": 1}} for text in TEXTS])
-    assert "labels, meta: lists or objects, which are not read" in guess(path).seen
+    assert {f"40 values of {name} are lists or objects, which are not read" for name in ("labels", "meta")} <= set(
+        guess(path).seen
+    )
 
 
 @pytest.mark.parametrize("names", ["user,assistant", "\u6587,\u7c7b"])
@@ -311,5 +315,37 @@ def test_lists_in_a_column_of_classes_are_told(tmp_path: Path) -> None:
     rows = ({"text": f"a long text {i}", "label": ["x"] if i % 6 == 5 else f"c{i % 2}"} for i in range(60))
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     seen = "\n".join(guess(path).seen)
-    assert "10 of 60 cells of label that were looked at are missing (null, empty, a list or an object)" in seen
-    assert "10 values of label: lists or objects, which are not read" in seen
+    assert (
+        "10 values of label that were looked at are no texts or whole numbers: ['x'] (line 6), ['x'] (line 12)" in seen
+    )
+    assert (
+        "training refuses them: correct them, or skip their rows with task.on_error=skip" in seen
+        and "missing" not in seen
+    )
+
+
+def test_labels_of_several_types_and_texts_that_are_none_are_told_as_training_reads_them(tmp_path: Path) -> None:
+    labels = (1, "1", 1.0, True, "true", 0)
+    rows = [
+        {"text": None if i % 12 == 0 else i if i == 7 else f"a long text {i}", "label": labels[i % 6]}
+        for i in range(60)
+    ]
+    path = lines(tmp_path / "a.jsonl", rows)
+    found = guess(path)
+    seen = "\n".join(found.seen)
+    assert "5 of 60 cells of text that were looked at hold no text (null or empty); their rows are skipped" in seen
+    assert "1 value of text that were looked at is no texts: 7 (line 8); their rows are skipped" in seen
+    assert 'label holds numbers (30), texts (20), true or false (10): 1, "1" and 1.0 are one class' in seen
+    recipe = Recipe.load(found.recipe, found.settings)
+    table = recipe.data.open("train")
+    read = [table[i] for i in range(len(table))]
+    assert {class_name(one["label"]) for one in read if not isinstance(one, Skipped)} == {"0", "1", "true"}
+    assert "one of 3: 1 (30), true (20), 0 (10)" in seen
+    assert sum(isinstance(one, Skipped) for one in read) == 6
+
+
+def test_fractions_as_classes_of_json_are_told(tmp_path: Path) -> None:
+    path = lines(tmp_path / "a.jsonl", [{"text": f"a long text {i}", "label": i % 2 or 0.5} for i in range(60)])
+    assert "30 values of label that were looked at are no texts or whole numbers: 0.5 (line 1)" in "\n".join(
+        guess(path).seen
+    )

@@ -24,7 +24,7 @@ from ....data.files.number_tables import finite
 from ....data.files.parquet import SUFFIX, ParquetRows
 from ....data.files.records import FORMATS, RecordFormat
 from .column import Column
-from .records import of_fields, of_one_value
+from .records import of_fields, of_one_value, types_in
 from .result import Guess, setting
 from .tables import ROWS, of_columns
 
@@ -192,7 +192,7 @@ def _json(path: Path, how: RecordFormat) -> Guess | str:
     if (entries := json_entries(path)) is not None:
         records = [entry for entry in entries[:ROWS] if isinstance(entry, dict)]
         return _records(path, records, len(entries), how) if records else "it is a list, but not of objects"
-    lines, records = Lines(path, how.encoding, False), []
+    lines, records, at = Lines(path, how.encoding, False), list[dict[str, Any]](), list[int]()
     for i in range(min(len(lines), ROWS)):
         if not lines[i].strip():
             continue
@@ -202,36 +202,48 @@ def _json(path: Path, how: RecordFormat) -> Guess | str:
             if not records and (why := of_one_value(path)) is not None:
                 return why
             raise
-        records += [record] if isinstance(record, dict) else []
+        if isinstance(record, dict):
+            records.append(record)
+            at.append(i + 1)
     if len(lines) == 1 and bare_name(path).lower().endswith(".json") and (why := of_one_value(path)) is not None:
         return why
-    return _records(path, records, len(lines), how)
+    return _records(path, records, len(lines), how, at)
 
 
-def _records(path: Path, records: list[dict[str, Any]], count: int, how: RecordFormat) -> Guess | str:
-    """Guess a recipe for `count` records, of which these are the first."""
+def _records(
+    path: Path, records: list[dict[str, Any]], count: int, how: RecordFormat, at: Sequence[int] = ()
+) -> Guess | str:
+    """Guess a recipe for `count` records, of which these are the first, `at` these lines, or else entries."""
     named = Path(bare_name(path)).suffix in FORMATS and FORMATS[Path(bare_name(path)).suffix] in ("jsonl", "parquet")
     more = () if named else ("data.format=jsonl",)
     names = list(dict.fromkeys(name for record in records for name in record))
     fields = {name: [record[name] for record in records if record.get(name) is not None] for name in names}
     if (found := of_fields(path, fields, count)) is not None:
         return _read_by(found, (), more)
+    unit, places = ("line", at) if at else ("entry", range(1, len(records) + 1))
+    placed = {name: [(at, record.get(name)) for at, record in zip(places, records, strict=True)] for name in names}
     columns = [
         Column(
-            name, [_cell(record.get(name)) for record in records], how.missing, blank="null, empty, a list or an object"
+            name,
+            [_cell(value) for _, value in values if not isinstance(value, list | dict)],
+            how.missing,
+            blank="null or empty",
+            at=[at for at, value in values if not isinstance(value, list | dict)],
+            unit=unit,
         )
-        for name in names
+        for name, values in placed.items()
     ]
-    inner = {name: sum(isinstance(one, list | dict) for one in values) for name, values in fields.items()}
-    listed = [name if n == len(fields[name]) else f"{n:,} values of {name}" for name, n in inner.items() if n]
-    notes = (f"{', '.join(listed[:5])}: lists or objects, which are not read",) if listed else ()
-    return _saying(of_columns(path, columns, count, more, table=False), *notes)
+    found = of_columns(path, [column for column in columns if column.cells], count, more, table=False)
+    settings = () if isinstance(found, str) else found.settings
+    return _saying(found, *(note for name, values in placed.items() for note in types_in(name, values, unit, settings)))
 
 
 def _cell(value: Any) -> str:
     """A value as in a table; empty for none and for what is no text or number."""
     name = class_name(value)
-    return name if name is not None else str(value) if isinstance(value, bool | float) else ""
+    if name is not None:
+        return name
+    return str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, float) else ""
 
 
 def _tags(path: Path, what: str, encoding: str) -> Guess:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from .result import Guess, setting
 from .tables import ANSWERED
 
 CONVERSATIONS = ("messages", "conversations")  # the fields that are read without being named
+
+_TYPES = {str: "texts", int: "numbers", float: "numbers", bool: "true or false"}
 
 Fields = Mapping[str, Sequence[Any]]
 """The values of each field of the first records, without missing values."""
@@ -107,6 +110,36 @@ def _prompts(path: Path, fields: Fields, count: int) -> Guess | None:
         return None
     settings = ("data.kind=jsonl", setting("data.path", path), "data.prompt=prompt", f"data.answer={answer}")
     return Guess("lm", settings, (f"{counted(count, 'line')}, each a prompt with its {answer}",))
+
+
+def types_in(name: str, values: Sequence[tuple[int, Any]], unit: str, settings: Sequence[str]) -> Iterator[str]:
+    """Notes on the JSON types of a field's values with their lines: those that training can't read, by what the field is
+    in the `settings`, and labels of several types."""
+    text = {setting("data.text", name), setting("data.pair", name)} & set(settings)
+    label, score = (setting(f"data.{field}", name) in settings for field in ("label", "score"))
+    wrong = [(at, value) for at, value in values if value is not None and not _is_read(value, bool(text), label)]
+    if wrong and (text or label or score):
+        listed = ", ".join(f"{brief(value)[:40]} ({unit} {at:,})" for at, value in wrong[:3])
+        listed += ", …" if wrong[3:] else ""
+        kind, fate = "texts", "their rows are skipped"
+        if label or score:
+            kind = "texts or whole numbers" if label else "numbers"
+            fate = "training refuses them: correct them, or skip their rows with task.on_error=skip"
+        no = "is no" if len(wrong) == 1 else "are no"
+        yield f"{counted(len(wrong), 'value')} of {name} that were looked at {no} {kind}: {listed}; {fate}"
+    elif wrong and all(isinstance(value, list | dict) for _, value in wrong):
+        yield f"{counted(len(wrong), 'value')} of {name} are lists or objects, which are not read"
+    kinds = Counter(_TYPES[type(value)] for _, value in values if type(value) in _TYPES)
+    if label and len(kinds) > 1:
+        listed = ", ".join(f"{kind} ({n:,})" for kind, n in kinds.most_common())
+        yield f'{name} holds {listed}: 1, "1" and 1.0 are one class, and so are true and "true"'
+
+
+def _is_read(value: Any, text: bool, label: bool) -> bool:
+    """Whether training reads a value of a text, a label or, by default, a number."""
+    if text:
+        return isinstance(value, str)
+    return not isinstance(value, list | dict) and not (label and isinstance(value, float) and not value.is_integer())
 
 
 def of_one_value(path: Path) -> str | None:
