@@ -153,10 +153,10 @@ class Once(TyperCommand):
 class Commands(TyperGroup):
     """The commands of `COMMANDS`; the module of one is imported when it is asked for."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: object) -> list[str]:
         return list(COMMANDS)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: object, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
             return None
         if cmd_name not in self.commands:

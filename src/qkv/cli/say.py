@@ -33,7 +33,7 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
         stream.flush()
 
 
-def echo_json(value: Any) -> None:
+def echo_json(value: object) -> None:
     """Print a value as indented JSON."""
     from json import dumps
 

@@ -293,7 +293,7 @@ def one_line(text: str) -> str:
     return " ".join(text.splitlines())
 
 
-def dumps(value: Any) -> str:
+def dumps(value: object) -> str:
     """A value as one line of JSON."""
     from ..core.json_files import dumps as plain
 

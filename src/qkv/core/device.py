@@ -71,6 +71,6 @@ LONG_NAMES |= {"bfloat16": "bf16"}
 """PyTorch's names of the same. A dtype or precision may be given by either."""
 
 
-def short_name(dtype: Any) -> Any:
+def short_name(dtype: object) -> Any:
     """The short name of a dtype that is given by one of its names; anything else as it is."""
     return LONG_NAMES.get(dtype, dtype) if isinstance(dtype, str) else dtype

@@ -50,7 +50,7 @@ Id = Annotated[Any, AfterValidator(_id)]
 """What names an entry of a file: a whole number or a text."""
 
 
-def checked(schema: TypeAdapter[Content], value: Any, where: str) -> Content:
+def checked(schema: TypeAdapter[Content], value: object, where: str) -> Content:
     """A JSON value that has a schema, without what the schema doesn't name. Raises ValueError of one sentence that names the
     first place, below `where`, at which it has not."""
     try:
@@ -84,12 +84,12 @@ def _first_fault(error: ValidationError) -> str:
     return f"{place} {f'should be {kind}' if kind else message}, not {brief(first['input'])}"
 
 
-def dumps(value: Any, indent: int | None = None) -> str:
+def dumps(value: object, indent: int | None = None) -> str:
     """Serialize a value, with characters outside ASCII unescaped."""
     return json.dumps(finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
 
 
-def finite(value: Any) -> Any:
+def finite(value: object) -> Any:
     """A copy with None in place of every number that is not finite, at any depth."""
     if isinstance(value, float) and not math.isfinite(value):
         return None

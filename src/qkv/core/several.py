@@ -11,7 +11,7 @@ from typing import Any
 from .spec import brief, with_article
 
 
-def texts(value: Any, what: str = "texts") -> list[str]:
+def texts(value: object, what: str = "texts") -> list[str]:
     """One text, or several in a list, tuple, array, column of a data frame or iterator, as a list.
 
     Raises ValueError that names the first item that is no text: a string is one text, never its characters.
@@ -19,12 +19,12 @@ def texts(value: Any, what: str = "texts") -> list[str]:
     return _items(value, what, str, "a text")
 
 
-def paths(value: Any, what: str = "paths", named: str = "a path") -> list[str]:
+def paths(value: object, what: str = "paths", named: str = "a path") -> list[str]:
     """One path, or several, as a list of strings. Raises ValueError as `texts` does."""
     return [os.fspath(item) for item in _items(value, what, (str, os.PathLike), named)]
 
 
-def inputs(value: Any, what: str = "inputs") -> list[str | tuple[str, ...]]:
+def inputs(value: object, what: str = "inputs") -> list[str | tuple[str, ...]]:
     """One text or path, or several in a list, in which a tuple of texts is one input. Raises ValueError as `texts` does."""
     items = _items(
         value, what, (str, os.PathLike, tuple), "a text, a path or a tuple of texts", alone=(str, os.PathLike)
@@ -32,14 +32,14 @@ def inputs(value: Any, what: str = "inputs") -> list[str | tuple[str, ...]]:
     return [tuple(texts(item, what)) if isinstance(item, tuple) else os.fspath(item) for item in items]
 
 
-def text(value: Any, what: str = "the text") -> str:
+def text(value: object, what: str = "the text") -> str:
     """A text. Raises ValueError for anything else."""
     if not isinstance(value, str):
         raise ValueError(f"{what} is a string, not {shown(value)}")
     return value
 
 
-def path(value: Any, what: str = "the path") -> Path:
+def path(value: object, what: str = "the path") -> Path:
     """A path that is given as a string or an object. Raises ValueError for anything else."""
     if not isinstance(value, str | os.PathLike):
         raise ValueError(f"{what} is a string or a path, not {shown(value)}")
@@ -70,13 +70,13 @@ def flags(**named: Any) -> None:
             raise ValueError(f"{name} is True or False, not {shown(value)}")
 
 
-def instance(value: Any, kind: type, what: str, how: str) -> None:
+def instance(value: object, kind: type, what: str, how: str) -> None:
     """Check the type of an argument. Raises ValueError that says `how` to make one."""
     if not isinstance(value, kind):
         raise ValueError(f"{what} has to be of type {kind.__name__}, as {how} makes one, not {shown(value)}")
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value of the wrong type for a message: `3, an int`; None is `None`."""
     if value is None:
         return "None"

@@ -320,7 +320,7 @@ def nearest(given: str, known: Iterable[str]) -> str:
     return f"there is: {listed}" if rest else "there is nothing"
 
 
-def meant(given: Any, known: Iterable[str], meanings: Mapping[str, str]) -> str:
+def meant(given: object, known: Iterable[str], meanings: Mapping[str, str]) -> str:
     """`nearest`, after what `meanings` says: by name, the words of the field for it."""
     word = str(given).lower().replace("_", "-").replace(" ", "-")
     found = [name for name, words in meanings.items() if word in words.split()]
@@ -341,7 +341,7 @@ _PATH.maxstring = 400
 _LONGEST = 500  # characters of what is said of one mistake
 
 
-def brief(value: Any) -> str:
+def brief(value: object) -> str:
     """`repr`, short whatever the value is; a path is quoted as text, with more of it, because its end says most."""
     return _PATH.repr(os.fspath(value)) if isinstance(value, os.PathLike) else _BRIEF.repr(value)
 

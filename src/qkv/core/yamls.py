@@ -84,6 +84,6 @@ def load(text: str, name: str = "the text") -> Any:
         raise ValueError(f"{name} is not YAML: {error}") from None
 
 
-def dump(data: Any) -> str:
+def dump(data: object) -> str:
     """`data` as YAML that `load` reads back to the same value; keys keep their order, short lists their line."""
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)

@@ -22,14 +22,14 @@ MISSING = tuple(_MISSING.split(","))
 """Texts that stand for a missing label: the same as in `pandas.read_csv`."""
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Whether a cell is empty: None, or a data frame's NaN, NA or NaT."""
     return (
         value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
     )
 
 
-def missing_label(value: Any, column: Any, missing: Container[str] | None = None) -> Skipped | None:
+def missing_label(value: object, column: object, missing: Container[str] | None = None) -> Skipped | None:
     """Why an example with this label, score or answer in a column is skipped: it is empty, or one of the texts that are
     `missing`, by default `MISSING`. None if it has one."""
     value = value.strip() if isinstance(value, str) else value

@@ -44,11 +44,11 @@ class Memory(HoldOutSource, kind="memory"):
 
     _rows: SplitRows | None = PrivateAttr(None)
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         self._rows = _known.get(self.fingerprint)
 
     @classmethod
-    def of(cls, rows: Any, validation: Any = None, *, columns: Mapping[str, str] | None = None) -> Memory:
+    def of(cls, rows: object, validation: object = None, *, columns: Mapping[str, str] | None = None) -> Memory:
         """Make a source of rows.
 
         rows:       a list of dictionaries, tuples or texts, a pandas or polars data frame, a `datasets.Dataset`, or a

@@ -40,7 +40,7 @@ class MemorySeries(SeriesSource, kind="memory-series"):
 
     _values: _Values | None = PrivateAttr(None)
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         self._values = _known.get(self.fingerprint)
 
     @classmethod

@@ -121,7 +121,7 @@ def _share(part: int, whole: int) -> str:
     return f"{share:.0%}" if 0.01 <= share <= 0.99 or share in (0, 1) else f"{share:.2%}"
 
 
-def check_split(split: Any) -> None:
+def check_split(split: object) -> None:
     """Raise ValueError for anything but the name of a split."""
     if split not in SPLITS:
         raise ValueError(f"a split is {', '.join(SPLITS[:-1])} or {SPLITS[-1]}, not {several.shown(split)}")

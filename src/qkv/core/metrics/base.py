@@ -34,12 +34,12 @@ class Metric:
         if type(self).update is not Metric.update:
             self.take_outputs(model_outputs(model, batch), batch)
 
-    def take_outputs(self, outputs: Any, batch: Batch) -> None:
+    def take_outputs(self, outputs: object, batch: Batch) -> None:
         """`update`, and count NaN."""
         self.check_nan(outputs)
         self.update(outputs, batch)
 
-    def check_nan(self, outputs: Any) -> None:
+    def check_nan(self, outputs: object) -> None:
         """Count a batch if its outputs hold NaN, which sorting and argmax would hide."""
         tensors = (one for one in _pytree.tree_leaves(outputs) if isinstance(one, Tensor))
         self.nans += any(bool(one.isnan().any()) for one in tensors)

@@ -85,13 +85,13 @@ def halved(error: UnicodeEncodeError, where: str) -> ValueError:
     return ValueError(f"{where} has half of a character ({half}), which is not valid text")
 
 
-def json_field(record: Any, path: str) -> str | None:
+def json_field(record: object, path: str) -> str | None:
     """The text at a dotted path, or None."""
     value = json_value(record, path)
     return value if isinstance(value, str) else None
 
 
-def json_value(record: Any, path: str) -> Any:
+def json_value(record: object, path: str) -> Any:
     """The value at a dotted path, or None."""
     for name in path.split("."):
         record = record.get(name) if isinstance(record, dict) else None

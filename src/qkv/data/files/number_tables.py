@@ -78,7 +78,7 @@ class NumberFormat:
     decimal: DecimalMark = "."
     date_format: str | None = None
 
-    def number(self, cell: Any) -> float | None:
+    def number(self, cell: object) -> float | None:
         """The number in a cell; None if it has none, or one beyond float32."""
         return finite(cell.replace(self.decimal, ".") if isinstance(cell, str) else cell)
 

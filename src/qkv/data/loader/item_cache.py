@@ -81,7 +81,7 @@ _MEASURED = 32  # entries of a pool
 _ENTRY, _ARRAY = 100, 112  # bytes: an entry of a dictionary with its key, and an array without its numbers
 
 
-def size_of(value: Any) -> int:
+def size_of(value: object) -> int:
     """Estimate the memory of an item and everything in it, in bytes. Shared objects count every time they occur."""
     if isinstance(value, np.ndarray):
         return _ARRAY + value.nbytes

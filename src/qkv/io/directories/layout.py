@@ -248,7 +248,7 @@ _written: WeakKeyDictionary[Any, dict[Path, tuple[int, int]]] = WeakKeyDictionar
 """The directories that this process saved from each model, each with the `_identity` of what was written."""
 
 
-def replaceable(contents: Contents, model: Any, overwrite: bool) -> Callable[[Path], None]:
+def replaceable(contents: Contents, model: object, overwrite: bool) -> Callable[[Path], None]:
     """Return a function that checks whether a model may be saved to a directory.
 
     It raises ValueError if the directory holds other files than `contents`, or if it holds another model and
@@ -266,7 +266,7 @@ def replaceable(contents: Contents, model: Any, overwrite: bool) -> Callable[[Pa
     return check
 
 
-def note_written(contents: Contents, model: Any, folder: Path) -> None:
+def note_written(contents: Contents, model: object, folder: Path) -> None:
     """Record that this process saved a model to a directory."""
     _written.setdefault(model, {})[folder.resolve()] = _identity(contents, folder)
 
@@ -348,5 +348,5 @@ def write_text(path: Path, text: str) -> None:
     atomic.write_file(path, text.encode("utf-8"))
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: object) -> None:
     write_text(path, json_files.dumps(value, indent=2) + "\n")

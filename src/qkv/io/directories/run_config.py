@@ -101,7 +101,7 @@ def advice_on_imports(names: Sequence[str]) -> str:
     return f"; it uses parts of {listed}: import that first, or give `qkv {options} …`, or qkv.load(…, imports=True)"
 
 
-def check_task(task: Any, spec: ModelSpec, where: Path | str) -> None:
+def check_task(task: object, spec: ModelSpec, where: Path | str) -> None:
     """Raise ValueError if a model can't have this task."""
     if task not in get_args(Use) or (task == "translate") != spec.is_encoder_decoder:
         fits = [use for use in get_args(Use) if (use == "translate") == spec.is_encoder_decoder]

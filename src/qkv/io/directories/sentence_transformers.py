@@ -162,7 +162,7 @@ def write(folder: Path, head: SentenceVector, d_model: int, max_positions: int |
     write_json(folder / MODULES, modules)
 
 
-def of_a_tuned_model(folder: Path, head: Any) -> list[str]:
+def of_a_tuned_model(folder: Path, head: object) -> list[str]:
     """What becomes of a directory's settings when its model is trained with the head `sentence-vector`: sentences for the
     user; [] for another head or directory. The loss compares pooled vectors, so dense layers and layer norms, which would
     follow untrained, are left out.

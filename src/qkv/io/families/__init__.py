@@ -113,7 +113,7 @@ def __getattr__(name: str) -> Any:
 
 
 @lru_cache(maxsize=256)
-def like(spec: Any) -> str | None:
+def like(spec: object) -> str | None:
     """The first of the Hub's families that can express a model, by its first two layers; None if none can."""
     if not isinstance(spec, Transformer):
         return None

@@ -167,7 +167,7 @@ def _config(
 # -- theirs into ours -----------------------------------------------------------------------------------------------
 
 
-def read_config(config: Any) -> LoRA:
+def read_config(config: object) -> LoRA:
     """The spec that an `adapter_config.json` describes. Raises ValueError naming what it asks for and is not here."""
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         kind = config.get("peft_type") if isinstance(config, dict) else config

@@ -17,10 +17,10 @@ from typing import Any
 class ValueKind:
     """The values that a key may have."""
 
-    def fits(self, value: Any) -> bool:
+    def fits(self, value: object) -> bool:
         raise NotImplementedError
 
-    def check(self, value: Any, where: str) -> None:
+    def check(self, value: object, where: str) -> None:
         """Raises ValueError naming the key, what it is, and what it may be."""
         if not self.fits(value):
             raise ValueError(f"{where} must be {self}, not {shown(value)}")
@@ -33,7 +33,7 @@ class Whole(ValueKind):
     least: int = 0
     most: int = 1 << 30
 
-    def fits(self, value: Any) -> bool:
+    def fits(self, value: object) -> bool:
         return type(value) is int and self.least <= value <= self.most
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class Real(ValueKind):
 
 
 class Flag(ValueKind):
-    def fits(self, value: Any) -> bool:
+    def fits(self, value: object) -> bool:
         return type(value) is bool
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class Flag(ValueKind):
 class StringKind(ValueKind):
     """A string; the field that reads it checks which names there are."""
 
-    def fits(self, value: Any) -> bool:
+    def fits(self, value: object) -> bool:
         return isinstance(value, str)
 
     def __str__(self) -> str:
@@ -83,10 +83,10 @@ class Maybe(ValueKind):
 
     kind: ValueKind
 
-    def fits(self, value: Any) -> bool:
+    def fits(self, value: object) -> bool:
         return value is None or self.kind.fits(value)
 
-    def check(self, value: Any, where: str) -> None:
+    def check(self, value: object, where: str) -> None:
         if value is not None:
             self.kind.check(value, where)
 
@@ -100,7 +100,7 @@ class List(ValueKind):
     most: int
     least: int = 0
 
-    def fits(self, value: Any) -> bool:
+    def fits(self, value: object) -> bool:
         return (
             isinstance(value, list | tuple) and self.least <= len(value) <= self.most and all(map(self.of.fits, value))
         )
@@ -115,7 +115,7 @@ class Either(ValueKind):
     one: ValueKind
     other: ValueKind
 
-    def fits(self, value: Any) -> bool:
+    def fits(self, value: object) -> bool:
         return self.one.fits(value) or self.other.fits(value)
 
     def __str__(self) -> str:
@@ -128,7 +128,7 @@ class ObjectKind(ValueKind):
     def __init__(self, inside: Mapping[str, ValueKind] | None = None, most: int = 1 << 16) -> None:
         self.inside, self.most = inside or {}, most
 
-    def fits(self, value: Any) -> bool:
+    def fits(self, value: object) -> bool:
         return isinstance(value, Mapping) and len(value) <= self.most
 
     def check(self, value: Any, where: str) -> None:
@@ -141,7 +141,7 @@ class ObjectKind(ValueKind):
         return f"a JSON object of at most {self.most} entries"
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value, shortened for a message."""
     short = reprlib.Repr()
     short.maxstring = short.maxother = 80

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 from ...core.spec import brief, nearest, short
 from ...runs.recipes.recipe import Recipe
@@ -39,7 +38,7 @@ class GridAxis:
         return cls(key, tuple(split))
 
     @classmethod
-    def of(cls, key: str, values: Any) -> GridAxis:
+    def of(cls, key: str, values: object) -> GridAxis:
         """The axis of a key and a list of values in a recipe's file."""
         if not isinstance(values, list) or not values:
             raise ValueError(f"ablate.vary.{key} is a list of values, not {brief(values)}")
@@ -49,7 +48,7 @@ class GridAxis:
         return [f"{self.key}={value}" for value in self.values]
 
 
-def as_text(value: Any) -> str:
+def as_text(value: object) -> str:
     """A value as it is written in a setting."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 

@@ -37,7 +37,7 @@ class Dimension(Spec):
         return cls._read(key.strip(), values.strip(), f"--space {short(text)}")
 
     @classmethod
-    def of(cls, key: str, values: Any) -> Dimension:
+    def of(cls, key: str, values: object) -> Dimension:
         """The dimension of a key in a recipe's `tune.space`: a text `low..high, log` or a list of values."""
         if isinstance(values, list):
             return cls._choices(key, [as_text(value) for value in values], f"tune.space.{key}")

@@ -60,7 +60,7 @@ class TuningSummary:
 
 
 def summarize(
-    tuning: Tuning, study: Any, results: Mapping[int, TrialResult], out: Path, recipe: str, settings: Sequence[str]
+    tuning: Tuning, study: object, results: Mapping[int, TrialResult], out: Path, recipe: str, settings: Sequence[str]
 ) -> TuningSummary:
     """Summarize the trials that are done. `recipe` and `settings` come from the command line."""
     base = tuning.base

@@ -218,7 +218,7 @@ def _exact(group: AttentionGroup) -> dict[str, Any]:
     }
 
 
-def as_script(value: Any) -> str:
+def as_script(value: object) -> str:
     """Return JSON that is safe inside a script element: no `<`, `>` or `&`, nor JavaScript's line ends."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":

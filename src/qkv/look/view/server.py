@@ -42,7 +42,7 @@ class LiveServer(ThreadingHTTPServer):
         """Whether a host with a port is this server."""
         return host in (f"{LOOPBACK}:{self.port}", f"localhost:{self.port}")
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing about connections that a browser closed."""
 
 

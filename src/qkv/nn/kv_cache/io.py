@@ -38,7 +38,7 @@ def read(path: str | Path, device: torch.device | str | None) -> tuple[dict[str,
     return facts, {name: t.to(device) for name, t in tensors.items()}
 
 
-def describe(about: Any) -> str:
+def describe(about: object) -> str:
     """A short description of the model that a cache belongs to."""
     if not isinstance(about, dict):
         return "no known model"

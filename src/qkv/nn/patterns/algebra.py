@@ -33,7 +33,7 @@ class Pattern(Spec, role="pattern"):
 
     text: ClassVar[str]  # canonical JSON, for custom operators and as a key of caches
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         # Written to the instance's dictionary, where torch.compile finds it without pydantic's attribute hooks.
         self.__dict__["text"] = json.dumps(self.to_dict(), sort_keys=True)
         self.__dict__["unsized"] = self._unsized()

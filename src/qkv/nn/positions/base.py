@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -38,7 +38,7 @@ class Position(Spec, role="position"):
 
     text: ClassVar[str]  # canonical JSON, computed once, an argument of custom operators
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         # Straight into the instance's dictionary, where a graph compiler finds it without pydantic's attribute hooks.
         self.__dict__["text"] = json.dumps(self.to_dict(), sort_keys=True)
 

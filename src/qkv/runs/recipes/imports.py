@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from typing import Any
 
 from ...core.installed_parts import ADDED_PATHS
 from ...core.spec import brief
@@ -27,7 +26,7 @@ imported: list[str] = []
 """The modules that this process has imported for a recipe, a run or `--import`."""
 
 
-def imports_of(tree: Any, absolute: bool = True) -> tuple[str, ...]:
+def imports_of(tree: object, absolute: bool = True) -> tuple[str, ...]:
     """The modules under `imports` in a recipe's tree, files by absolute path. Raises ValueError for anything but names."""
     names = tree.get("imports") if isinstance(tree, dict) else None
     names = [names] if isinstance(names, str) else names or []

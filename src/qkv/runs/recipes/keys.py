@@ -11,7 +11,7 @@ from ...core.spec import Spec, brief, explain, nearest
 from .synonyms import elsewhere
 
 
-def explained(error: ValidationError, data: Any, spec: type[Spec]) -> str:
+def explained(error: ValidationError, data: object, spec: type[Spec]) -> str:
     """A sentence for each mistake: unknown keys with the nearest valid ones, missing keys with how to give them."""
     messages = []
     for item in error.errors(include_url=False)[:3]:
@@ -45,7 +45,7 @@ def _alternatives(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"one of {', '.join(names)}"
 
 
-def keys(data: Any, path: list[str], root: type[Spec]) -> Iterator[str]:
+def keys(data: object, path: list[str], root: type[Spec]) -> Iterator[str]:
     """The valid keys at a path of a recipe's tree `data`; `root` is the spec of the whole tree."""
     yield from (".".join([*path, name]) for name in spec_at(data, path, root).model_fields)
 
@@ -59,7 +59,7 @@ def _of_name(data: Any, name: str, root: type[Spec]) -> Iterator[str]:
                 yield from (key for key in keys(data, [part, below], root) if key.rpartition(".")[2] == name)
 
 
-def spec_at(data: Any, path: list[str], spec: type[Spec]) -> type[Spec]:
+def spec_at(data: object, path: list[str], spec: type[Spec]) -> type[Spec]:
     """The spec class at a path of a recipe's tree; `spec` is that of the whole tree."""
     for part in path:
         data = data.get(part) if isinstance(data, dict) else None

@@ -23,7 +23,7 @@ def parse(text: str) -> tuple[str, Any]:
     return key, yamls.load(value, name=f"the value of {key}")
 
 
-def as_setting(key: str, value: Any) -> str:
+def as_setting(key: str, value: object) -> str:
     """`("a.b", "x")` → `a.b="x"`, which `parse` reads back to the same value."""
     return f"{key}={json.dumps(value, ensure_ascii=False)}"
 
@@ -101,7 +101,7 @@ def _leaves(place: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...
         yield (*place, "kind"), value
 
 
-def put(tree: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+def put(tree: dict[str, Any], key: str, value: object) -> dict[str, Any]:
     """A copy of `tree` with a value set at a dotted key."""
     return _put(tree, _place(key.split(".")), key, value)
 

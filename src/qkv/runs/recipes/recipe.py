@@ -110,7 +110,7 @@ class Recipe(Spec):
         return cls.from_tree(shared, imports=imports)
 
     @classmethod
-    def from_tree(cls, data: Any, *, imports: bool = True) -> Self:
+    def from_tree(cls, data: object, *, imports: bool = True) -> Self:
         """Validate a recipe's tree, as read from YAML. Raises ValueError with one sentence for each mistake."""
         if not isinstance(data, dict):
             raise ValueError(f"a recipe is a mapping of keys to values, not {type(data).__name__}")

@@ -155,6 +155,6 @@ def _row_numbers(sizes: list[int]) -> Array:
     return np.where(places < ends[:, None], places, -1)
 
 
-def number(value: Any) -> float | None:
+def number(value: object) -> float | None:
     """Parse a finite number of float32; None for anything else."""
     return None if isinstance(value, bool) or not isinstance(value, int | float | str) else finite(value)

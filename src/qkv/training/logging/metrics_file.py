@@ -24,7 +24,7 @@ from ...core.atomic import make_folder, write_file
 from ...core.several import path as path_of
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: object) -> Any:
     """Replace the numbers that JSON can't represent by strings, at any depth."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
@@ -35,7 +35,7 @@ def to_json(value: Any) -> Any:
     return value
 
 
-def from_json(value: Any) -> Any:
+def from_json(value: object) -> Any:
     """The inverse of `to_json`."""
     if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity"):
         return float(value)

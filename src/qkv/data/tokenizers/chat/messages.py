@@ -53,14 +53,14 @@ class _Call(TypedDict):
 _CALL, _FUNCTION, _TOOLS = TypeAdapter(_Call), TypeAdapter(_Function), TypeAdapter(list[dict[str, Any]])
 
 
-def check_messages(value: Any) -> list[dict[str, Any]]:
+def check_messages(value: object) -> list[dict[str, Any]]:
     """Return messages as dictionaries in OpenAI's form. Raises ValueError that names the first message that is none."""
     if not isinstance(value, list | tuple) or not value:
         raise ValueError(f"a conversation is a list of messages, {_FORM}, not {repr(value)[:60]}")
     return [_message(message, f"message {i}") for i, message in enumerate(value)]
 
 
-def check_tools(value: Any) -> list[dict[str, Any]] | None:
+def check_tools(value: object) -> list[dict[str, Any]] | None:
     """Return the descriptions of tools that the assistant may call, a list or its JSON; None if there are none."""
     if isinstance(value, str) and value.strip():
         value = _parsed(value, "tools")
@@ -161,7 +161,7 @@ def _check_private(value: Any, where: str) -> None:
         )
 
 
-def texts_in(value: Any) -> Iterator[str]:
+def texts_in(value: object) -> Iterator[str]:
     """Every text in a JSON value, names of entries included."""
     if isinstance(value, str):
         yield value
@@ -189,7 +189,7 @@ def joined(parts: Sequence[Any]) -> str:
 # -- records -----------------------------------------------------------------------------------------------------------
 
 
-def listed(value: Any) -> Any:
+def listed(value: object) -> Any:
     """The list in a text, in JSON or as Python writes it, which is how data frames store messages in CSV; any other value as
     it is."""
     text = value.strip() if isinstance(value, str) else ""
@@ -201,7 +201,7 @@ def listed(value: Any) -> Any:
     return value
 
 
-def messages_in(record: Any, field: str) -> Any:
+def messages_in(record: object, field: str) -> Any:
     """The messages in a record, which may be one of ShareGPT or Alpaca; None if it has none. Whether they are valid,
     `check_messages` tells."""
     if not isinstance(record, Mapping):

@@ -119,12 +119,12 @@ class Program:
             self.step()
             yield item
 
-    def joined(self, parts: Iterable[Any], between: str = "", attribute: Any = None) -> str:
+    def joined(self, parts: Iterable[Any], between: str = "", attribute: object = None) -> str:
         texts = [str(part if attribute is None else part[attribute]) for part in parts]
         self.room(sum(map(len, texts)) + len(between) * len(texts))
         return between.join(texts)
 
-    def replaced(self, text: Any, old: str, new: str, count: int = -1) -> str:
+    def replaced(self, text: object, old: str, new: str, count: int = -1) -> str:
         text = str(text)
         self.room(len(text) + text.count(old) * len(new))
         return text.replace(old, new, count)

@@ -320,7 +320,7 @@ def of_model_type(model_type: str) -> Architecture:
     return known[model_type]
 
 
-def of_file(name: Any, metadata: Config) -> Architecture:
+def of_file(name: object, metadata: Config) -> Architecture:
     """The architecture of a file. Raises ValueError if it is not one of those here."""
     for entry in ARCHITECTURES:
         if entry.name == name and entry.tells(metadata):

@@ -33,7 +33,7 @@ class MetadataEntry(Protocol):
         ...
 
 
-def decimal(value: Any) -> Any:
+def decimal(value: object) -> Any:
     """Round a float to the shortest decimal with the same fp32 value; return other values unchanged."""
     return float(str(np.float32(value))) if isinstance(value, float) else value
 
@@ -44,7 +44,7 @@ def need(metadata: Config, name: str) -> Any:
     return metadata[name]
 
 
-def scalar(metadata: Config, name: str, default: Any = None) -> Any:
+def scalar(metadata: Config, name: str, default: object = None) -> Any:
     """A key's value. Raises ValueError for an array, which llama.cpp takes if layers differ."""
     value = metadata.get(name, default)
     if isinstance(value, list | np.ndarray):
@@ -81,7 +81,7 @@ class Same:
         return {self.key: scalar(metadata, self.name, self.usual)}
 
 
-def number(name: str, key: str, usual: Any = None, optional: bool = False) -> Same:
+def number(name: str, key: str, usual: object = None, optional: bool = False) -> Same:
     """A key whose value is a real number."""
     return Same(name, key, usual, whole=False, optional=optional)
 

@@ -234,7 +234,7 @@ class MarkovChain(nn.Module):
     ) -> Memoryless:
         return Memoryless()
 
-    def step(self, ids: Tensor, cache: Any, layout: Layout | None = None) -> Tensor:
+    def step(self, ids: Tensor, cache: object, layout: Layout | None = None) -> Tensor:
         return self.table[ids[:, -1]]
 
 

@@ -57,7 +57,7 @@ def _holds_conversations(values: Sequence[Any]) -> bool:
     return 2 * talks > len(values) and all(isinstance(listed(value), list) for value in values)
 
 
-def is_conversation(value: Any) -> bool:
+def is_conversation(value: object) -> bool:
     """Whether a value is a list of messages, or the text of one."""
     value = listed(value)
     if not isinstance(value, list) or not value:

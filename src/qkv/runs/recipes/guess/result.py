@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ....core import yamls
 
@@ -19,7 +18,7 @@ KNOWN = (
 )
 
 
-def setting(key: str, value: Any) -> str:
+def setting(key: str, value: object) -> str:
     """`KEY=VALUE` that is read back as this text, path, number or list, whatever its characters."""
     value = str(value) if isinstance(value, Path) else value
     text = f"[{','.join(map(str, value))}]" if isinstance(value, list) else str(value)

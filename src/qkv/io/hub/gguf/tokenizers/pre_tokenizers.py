@@ -52,7 +52,7 @@ def adds_bos(name: str) -> bool:
     return name in _ADDS_BOS
 
 
-def name_of(pre_tokenizer: Any, ignore_merges: bool) -> str | None:
+def name_of(pre_tokenizer: object, ignore_merges: bool) -> str | None:
     """The name for the pre-tokenizer of a tokenizer.json; None if llama.cpp has none."""
     regexes = _regexes(pre_tokenizer)
     for name, words in NAMES.items():
