@@ -21,7 +21,7 @@ from .batching.rows import Rows
 from .batching.settings import Batching
 from .classes import check_classes
 from .source import SPLITS, TEXTS, Counts, Example, Skipped, Source
-from .tokenizers.protocol import Encoder
+from .tokenizers.protocol import Encoder, TextDecoder
 
 Predict = TypeVar("Predict", bound=Callable[..., Iterable[Any]])
 
@@ -265,11 +265,11 @@ class Task(Spec, role="task"):
         naive Bayes. They may learn from the training split of the source."""
         return []
 
-    def metric(self, tokenizer: Encoder | None) -> Metric:
+    def metric(self, tokenizer: TextDecoder | None) -> Metric:
         """The metric that collects and evaluates the model's outputs."""
         return Metric()
 
-    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: TextDecoder | None) -> list[tuple[str, str]]:
         """One row of a batch as named lines of text, for `qkv show RECIPE --data`; images and series are drawn."""
         lines = []
         for name, value in (*batch.inputs.items(), ("label", batch.labels), *batch.targets.items()):
@@ -315,7 +315,7 @@ def joined(parts: list[Array], name: str, pad: int) -> Array:
     return stacked.astype(np.int64) if np.issubdtype(stacked.dtype, np.integer) else stacked
 
 
-def format_value(value: Any, tokenizer: Any, name: str) -> str:
+def format_value(value: Any, tokenizer: TextDecoder | None, name: str) -> str:
     """An input or a label as text: tokens with their ids, a number as it is, larger arrays by shape and range."""
     if getattr(value, "ndim", 0) == 0:
         return str(value.item() if hasattr(value, "item") else value)
@@ -335,7 +335,7 @@ def sketch_lines(value: Any) -> list[str]:
     return [ascii_art.series(value.flatten())] if flat else ascii_art.picture(value)
 
 
-def _token(number: int, tokenizer: Any) -> str:
+def _token(number: int, tokenizer: TextDecoder | None) -> str:
     if number == IGNORE:
         return "–"
     return str(number) if tokenizer is None else f"{tokenizer.tokens([number])[0]}·{number}"

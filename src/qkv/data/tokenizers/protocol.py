@@ -1,8 +1,8 @@
-"""`Encoder`: the interface of tokenizers that the rest of the library uses, and `PairFrame`: special tokens around texts."""
+"""Interfaces of tokenizers, `Encoder` and `TextDecoder`, and `PairFrame`: special tokens around texts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -24,6 +24,25 @@ class Encoder(Protocol):
     def encode_batch(self, texts: list[str], /) -> Sequence[Sequence[int]]: ...
 
     def __hash__(self) -> int: ...
+
+
+class TextDecoder(Encoder, Protocol):
+    """A tokenizer that also gives texts for ids, as metrics and previews need it."""
+
+    @property
+    def controls(self) -> Mapping[str, int]: ...
+    @property
+    def unk_id(self) -> int | None: ...
+    @property
+    def mask_id(self) -> int | None: ...
+    @property
+    def cls_id(self) -> int | None: ...
+    @property
+    def sep_id(self) -> int | None: ...
+
+    def tokens(self, ids: Iterable[int], /) -> list[str]: ...
+    def decode(self, ids: Iterable[int], skip_special: bool = True) -> str: ...
+    def decode_batch(self, rows: Iterable[Iterable[int]], skip_special: bool = True) -> list[str]: ...
 
 
 class PairFrame(NamedTuple):

@@ -11,6 +11,7 @@ from torch import Tensor
 from ...core.batch import IGNORE, Batch
 from ...core.metrics.base import Metric, MetricValue
 from ...core.metrics.display import register
+from ...data.tokenizers.protocol import TextDecoder
 
 register("accuracy", scale="fraction", higher_is_better=True)
 
@@ -27,11 +28,17 @@ class TokenMetric(Metric):
 
     accuracy = "accuracy"
 
-    def __init__(self, tokenizer: Any = None) -> None:
-        self.tokenizer = tokenizer
+    def __init__(self, tokenizer: TextDecoder | None = None) -> None:
+        self._tokenizer = tokenizer
         self.shown: list[dict[str, Any]] = []
         self.right = 0
         self.seen = np.zeros(0, np.int64)  # how often each token was a label
+
+    @property
+    def tokenizer(self) -> TextDecoder:
+        """The tokenizer that decodes samples."""
+        assert self._tokenizer is not None, "only a metric with a tokenizer shows texts"
+        return self._tokenizer
 
     @property
     def count(self) -> int:
@@ -72,7 +79,7 @@ class TokenMetric(Metric):
 class GeneratedTextMetric(TokenMetric):
     """Token accuracy, with samples that the model generates greedily for the first batch that can be shown."""
 
-    def __init__(self, tokenizer: Any = None) -> None:
+    def __init__(self, tokenizer: TextDecoder | None = None) -> None:
         super().__init__(tokenizer)
         self.kept: tuple[Any, Batch] | None = None
 

@@ -16,7 +16,7 @@ from ...data.batching.rows import OVER_LONG
 from ...data.files.number_tables import finite
 from ...data.source import Example, OnError, Skipped, Source
 from ...data.task import Item, RandomContext, Task, format_value, joined
-from ...data.tokenizers.protocol import Encoder
+from ...data.tokenizers.protocol import Encoder, TextDecoder
 from ...nn.layers.embedding import Input
 from .classes import skip_or_raise
 from .framing import Framed, framed
@@ -111,7 +111,7 @@ class Sentences(Task):
             texts=tuple(item.example for item in items),
         )
 
-    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: TextDecoder | None) -> list[tuple[str, str]]:
         """Return the rows of one example, and its label."""
         lines: list[tuple[str, str]] = []
         for at in (number for number in batch.targets["rows"][row].tolist() if number >= 0):

@@ -15,7 +15,7 @@ from ....data.batching.rows import Limits, Rows, frame_of_pairs, pair_rows
 from ....data.batching.settings import Batching
 from ....data.source import Counts, Source
 from ....data.task import RandomContext, TextTask
-from ....data.tokenizers.protocol import Encoder
+from ....data.tokenizers.protocol import Encoder, TextDecoder
 from ....data.tokenizers.tokenizer import Tokenizer
 from ....nn.layers.embedding import Input
 from ..pretraining import corruption
@@ -52,7 +52,7 @@ class _EncoderDecoderTask(TextTask):
         """The most tokens of a side, special tokens included."""
         return context
 
-    def metric(self, tokenizer: Encoder | None) -> Metric:
+    def metric(self, tokenizer: TextDecoder | None) -> Metric:
         assert isinstance(tokenizer, Tokenizer)
         return DenoisingMetric(tokenizer)
 

@@ -19,7 +19,7 @@ from ....data.media.exif import UPRIGHT, turned_boxes
 from ....data.media.images import Pixels
 from ....data.source import SPLITS, Example, OnError, Skipped, Source
 from ....data.task import Item, RandomContext
-from ....data.tokenizers.protocol import Encoder
+from ....data.tokenizers.protocol import Encoder, TextDecoder
 from ....nn.layers.embedding import Input
 from ..pictures import SceneTask
 from .metric import BoxMetric
@@ -194,7 +194,7 @@ class Detect(SceneTask, kind="detect"):
     def metric(self, tokenizer: Encoder | None) -> Metric:
         return BoxMetric(self.classes, self.mean, self.std)
 
-    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: TextDecoder | None) -> list[tuple[str, str]]:
         lines = [line for line in super().preview(batch, row, tokenizer) if line[0] not in ("classes", "boxes")]
         for number, box in zip(batch.targets["classes"][row], batch.targets["boxes"][row], strict=True):
             if number != IGNORE:

@@ -16,7 +16,7 @@ from ....data.readers import dataset_series  # noqa: F401  # registers the sourc
 from ....data.readers.time_series import SeriesSource
 from ....data.source import Example, Skipped, Source
 from ....data.task import Item, RandomContext, Task
-from ....data.tokenizers.protocol import Encoder
+from ....data.tokenizers.protocol import Encoder, TextDecoder
 from ....nn.layers.embedding import Input
 from ....nn.layers.patches import Patches
 from .metric import ForecastMetric
@@ -88,7 +88,7 @@ class Forecast(Task, kind="forecast"):
     def counts(self, labels: Array | None, targets: dict[str, Any]) -> dict[str, int]:
         return {} if labels is None else {"loss": labels[:, 0].size}
 
-    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: TextDecoder | None) -> list[tuple[str, str]]:
         assert batch.labels is not None
         return super().preview(replace(batch, labels=batch.labels[:, 0]), row, tokenizer)
 

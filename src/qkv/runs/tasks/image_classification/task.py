@@ -16,7 +16,7 @@ from ....data.classes import class_name, sorted_classes
 from ....data.media.augment import Mixing, mixed
 from ....data.source import Example, OnError, Skipped, Source
 from ....data.task import Item, RandomContext
-from ....data.tokenizers.protocol import Encoder
+from ....data.tokenizers.protocol import Encoder, TextDecoder
 from ....nn.layers.embedding import Input
 from ..classes import class_predictions, known_class, skip_or_raise
 from ..pictures import AugmentedTask
@@ -109,7 +109,7 @@ class ImageClassify(AugmentedTask, kind="image-classify"):
         """Count one label per picture, even if it is a row of shares."""
         return {"loss": 0 if labels is None else len(labels)}
 
-    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: TextDecoder | None) -> list[tuple[str, str]]:
         """Return the picture and its class, or the shares of two classes that are mixed."""
         if batch.labels is None or batch.labels.ndim == 1:
             return super().preview(batch, row, tokenizer)

@@ -19,7 +19,7 @@ from ....data import ascii_art
 from ....data.batching.numpy_batch import Array, MaskedPatchLayout, NumpyBatch
 from ....data.source import Example, Skipped, Source
 from ....data.task import Item, RandomContext, format_value, sketch_lines
-from ....data.tokenizers.protocol import Encoder
+from ....data.tokenizers.protocol import Encoder, TextDecoder
 from ....nn.layers.embedding import Input
 from ....nn.layers.patches import Patches, shown_patches
 from ..pictures import AugmentedTask
@@ -102,7 +102,7 @@ class MaskedPatches(AugmentedTask, kind="masked-patches"):
         counted = patches - int(patches * (1 - self.masked)) if self.masked else patches
         return {"loss": 0 if labels is None else len(labels) * counted}
 
-    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: TextDecoder | None) -> list[tuple[str, str]]:
         """Return the visible part of the picture, and the picture to reconstruct."""
         assert self.grid is not None and batch.labels is not None
         seen, truth = batch.inputs["ids"][row], batch.labels[row]

@@ -9,6 +9,7 @@ from torch import Tensor
 from ....core.batch import IGNORE, Batch
 from ....core.metrics.base import MetricValue
 from ....core.metrics.display import register
+from ....data.tokenizers.protocol import TextDecoder
 from ..tokens import SHOWN, TokenMetric
 
 register("masked_accuracy", scale="fraction", higher_is_better=True)
@@ -22,7 +23,7 @@ class MaskedTokenMetric(TokenMetric):
 
     accuracy = "masked_accuracy"
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: TextDecoder | None) -> None:
         super().__init__(tokenizer)
         self.pairs: list[bool] = []  # whether the class of each pair of sentences was right
 

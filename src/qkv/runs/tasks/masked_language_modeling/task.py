@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from ....data.batching.rows import Rows
 from ....data.batching.settings import Batching
 from ....data.source import Counts, Source
 from ....data.task import RandomContext, TextTask
-from ....data.tokenizers.protocol import Encoder
+from ....data.tokenizers.protocol import Encoder, TextDecoder
 from ....data.tokenizers.tokenizer import Tokenizer
 from ....nn.layers.embedding import Input
 from ..framing import TextFrame, frame_of
@@ -115,14 +115,15 @@ class MaskedLanguageModel(TextTask, kind="masked-language-model"):
         hidden = corruption.hidden(ids, which, mask, words.ordinary, random, shares, together)
         return hidden, corruption.labels_of(ids, which)
 
-    def metric(self, tokenizer: Encoder | None) -> Metric:
+    def metric(self, tokenizer: TextDecoder | None) -> Metric:
         return MaskedTokenMetric(tokenizer)
 
-    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: TextDecoder | None) -> list[tuple[str, str]]:
         """Return the tokens as the model reads them, with `{the original}` after each predicted token."""
         assert batch.labels is not None
         ids, labels = batch.inputs["ids"][row].tolist(), batch.labels[row].tolist()
         real = batch.inputs["layout"].valid.expand(batch.labels.shape)[row].tolist()
+        assert tokenizer is not None
         tokens = tokenizer.tokens(ids)
         shown = [
             token if label == IGNORE else f"{token}{{{tokenizer.tokens([label])[0]}}}"

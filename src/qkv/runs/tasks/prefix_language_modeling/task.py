@@ -13,7 +13,7 @@ from ....data.batching.rows import Rows
 from ....data.batching.settings import Batching
 from ....data.source import Counts
 from ....data.task import RandomContext, TextTask
-from ....data.tokenizers.protocol import Encoder
+from ....data.tokenizers.protocol import Encoder, TextDecoder
 from ....data.tokenizers.tokenizer import Tokenizer
 from ....training.objective import LabelObjective
 from ..pretraining.rows import cut_rows, room_for
@@ -48,7 +48,7 @@ class PrefixLanguageModel(TextTask, kind="prefix-language-model"):
         roles = np.where(place < before, np.int32(Role.PREFIX), np.int32(Role.PLAIN))
         return Rows(inputs, Ragged.runs(labels, inputs.lengths), roles=Ragged.runs(roles, inputs.lengths))
 
-    def metric(self, tokenizer: Encoder | None) -> Metric:
+    def metric(self, tokenizer: TextDecoder | None) -> Metric:
         assert isinstance(tokenizer, Tokenizer)
         return PrefixMetric(tokenizer)
 

@@ -13,7 +13,7 @@ from ....core.batch import Batch
 from ....data.batching.numpy_batch import Array, NumpyBatch, PaddedLayout
 from ....data.source import Example, Skipped, Source
 from ....data.task import Item, RandomContext, Task
-from ....data.tokenizers.protocol import Encoder
+from ....data.tokenizers.protocol import Encoder, TextDecoder
 from ....nn.layers.embedding import Input
 from ..framing import frame_of, framed
 from ..pieces import Pieces, pieces_of
@@ -126,9 +126,9 @@ class Answer(Task, kind="answer"):
     def metric(self, tokenizer: Encoder | None) -> AnswerMetric:
         return AnswerMetric(self.longest_answer, bool(self.unanswerable), self.margin)
 
-    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: TextDecoder | None) -> list[tuple[str, str]]:
         """Return the row's tokens, with the answer in brackets."""
-        assert batch.labels is not None
+        assert batch.labels is not None and tokenizer is not None
         tokens = tokenizer.tokens(batch.inputs["ids"][row].tolist()[: batch.inputs["layout"].lengths[row]])
         first, last = batch.labels[row].tolist()
         tokens[first] = f"【{tokens[first]}"

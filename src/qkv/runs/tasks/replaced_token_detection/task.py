@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....core.metrics.base import Metric
-from ....data.tokenizers.protocol import Encoder
+from ....data.tokenizers.protocol import TextDecoder
 from ..masked_language_modeling.task import MaskedLanguageModel, Share
 from .metric import ReplacedTokenMetric
 
@@ -18,5 +18,5 @@ class ReplacedTokenDetection(MaskedLanguageModel, kind="replaced-tokens"):
     swapped: Share = 0.0
     next_sentence: bool = False
 
-    def metric(self, tokenizer: Encoder | None) -> Metric:
+    def metric(self, tokenizer: TextDecoder | None) -> Metric:
         return ReplacedTokenMetric(tokenizer)

@@ -20,7 +20,7 @@ from ....data.media.images import Pixels, Size
 from ....data.readers.segmentation_masks import Mask, read_mask
 from ....data.source import SPLITS, Example, Skipped, Source
 from ....data.task import Item, RandomContext, Task
-from ....data.tokenizers.protocol import Encoder
+from ....data.tokenizers.protocol import Encoder, TextDecoder
 from ....nn.layers.embedding import Input
 from ..pictures import SceneTask
 from .metric import SegmentationMetric, Views
@@ -176,7 +176,7 @@ class Segment(SceneTask, kind="segment"):
         about = {"where": example.get("where", ""), "place": place}
         return Item({"ids": np.ascontiguousarray(numbers)}, labels, tokens=self.tokens, example=about)
 
-    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: TextDecoder | None) -> list[tuple[str, str]]:
         assert batch.labels is not None
         lines = [line for line in super().preview(batch, row, tokenizer) if line[0] != "label"]
         truth = batch.labels[row]

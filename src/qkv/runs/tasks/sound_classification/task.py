@@ -19,7 +19,7 @@ from ....data.media import audio
 from ....data.media.audio import Wave, log_mel, resampled
 from ....data.source import Example, OnError, Skipped, Source
 from ....data.task import Item, RandomContext, Task
-from ....data.tokenizers.protocol import Encoder
+from ....data.tokenizers.protocol import Encoder, TextDecoder
 from ....nn.layers.embedding import Input
 from ....nn.layers.patches import Patches
 from ..classes import class_predictions
@@ -133,7 +133,7 @@ class Sound(Task, kind="sound"):
             stretches.append((slice(None),) * axis + (slice(start, start + width),))
         return stretches
 
-    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: TextDecoder | None) -> list[tuple[str, str]]:
         """Return the spectrogram, high pitches above low ones, and the class."""
         lines = [line for line in super().preview(batch, row, tokenizer) if line[0]]
         drawn = ascii_art.picture(batch.inputs["ids"][row].flip(1))

@@ -17,7 +17,7 @@ from ....data.batching.ragged import Index
 from ....data.classes import Others, different, spellings
 from ....data.source import SPLITS, Example, Skipped, Source
 from ....data.task import Item, RandomContext, Task
-from ....data.tokenizers.protocol import Encoder
+from ....data.tokenizers.protocol import Encoder, TextDecoder
 from ....nn.layers.embedding import Input
 from ..framing import Framed, frame_of, framed
 from ..pieces import Pieces, pieces_of
@@ -179,10 +179,11 @@ class Tag(Task, kind="tag"):
     def metric(self, tokenizer: Encoder | None) -> TagMetric:
         return TagMetric(self.tags, self.scheme or scheme_of(self.tags))
 
-    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: TextDecoder | None) -> list[tuple[str, str]]:
         """Return the tokens, with the tags beside the tokens that have one."""
         ids, labels = batch.inputs["ids"][row].tolist(), batch.labels
         assert labels is not None
+        assert tokenizer is not None
         tokens = tokenizer.tokens(ids[: batch.inputs["layout"].lengths[row]])
         tagged = (
             f"{token}/{self.tags[label]}" if label != IGNORE else token

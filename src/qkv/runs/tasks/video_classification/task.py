@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from pydantic import Field
@@ -14,7 +14,7 @@ from ....data.media.images import Pixels, Size
 from ....data.media.video import Frames, evenly, read, resized, tubelets
 from ....data.source import Example, Skipped, Source
 from ....data.task import Task
-from ....data.tokenizers.protocol import Encoder
+from ....data.tokenizers.protocol import Encoder, TextDecoder
 from ....nn.layers.embedding import Input
 from ....nn.layers.patches import Patches
 from ..image_classification.task import ImageClassify
@@ -74,7 +74,7 @@ class VideoClassify(ImageClassify, kind="video-classify"):
         """Read the frames of a file with the model's channels. Raises ValueError, naming the file, if it holds no video."""
         return read(path, "gray" if self.channels == self.tubelet else "rgb", bits=self.bits or 16)
 
-    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: TextDecoder | None) -> list[tuple[str, str]]:
         """Return the first frame of every tubelet, from left to right, and the class."""
         seen = batch.inputs["ids"][row]
         moments = seen[: len(seen) // self.tubelet].unflatten(1, (-1, self._frame[0]))  # (C, T, H, W)
