@@ -81,14 +81,18 @@ T = TypeVar("T")
 Item = TypeVar("Item")
 
 
-def in_turns(ranks: Ranks, items: Iterable[Item], compute: Callable[[Item], T]) -> Iterator[tuple[Item, T]]:
+def in_turns(
+    ranks: Ranks, items: Iterable[Item], compute: Callable[[Item], T], together: bool = False
+) -> Iterator[tuple[Item, T]]:
     """Each item with what is computed from it, by one rank for all: rank 0 takes the first, rank 1 the second and so on.
 
-    All ranks give the same items, and get the same results, which are picklable, in order.
+    All ranks give the same items, and get the same results, which are picklable, in order. With `together` all compute
+    equally often, since they need one another: in the last round, ranks without an item compute the first one's for nothing.
     """
     remaining = iter(items)
     while some := list(itertools.islice(remaining, ranks.size)):
-        own = compute(some[ranks.rank]) if ranks.rank < len(some) else None
+        at = ranks.rank if ranks.rank < len(some) else 0
+        own = compute(some[at]) if together or at == ranks.rank else None
         yield from zip(some, ranks.gather(own))  # noqa: B905  the last results may be of no item
 
 

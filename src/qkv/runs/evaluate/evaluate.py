@@ -107,7 +107,8 @@ class Evaluator:
     """Evaluates models on the splits of a source. The result depends only on the model and these settings.
 
     Several `ranks`, each of which has the whole model, divide batches and prompts among them and get the same result.
-    Metrics of tasks that run the model in a special way are computed by every rank.
+    Metrics of tasks that run the model in a special way are computed by every rank. With `together` ranks have parts of the
+    model, and every rank computes all outputs too.
     """
 
     source: Source
@@ -119,6 +120,7 @@ class Evaluator:
     seed: int = 0
     task: Task | None = None
     ranks: Ranks = ALONE
+    together: bool = False
 
     def __call__(
         self,
@@ -273,7 +275,7 @@ class Evaluator:
                 return values, model_outputs(model, moved) if shared else None
 
             chosen = up_to(limit, batches, lambda batch: len(batch.texts) or batch.rows)
-            for batch, (values, outputs) in in_turns(self.ranks, chosen, compute):
+            for batch, (values, outputs) in in_turns(self.ranks, chosen, compute, self.together):
                 rows += len(batch.texts) or batch.rows
                 terms.add(values)
                 if shared:
@@ -317,7 +319,9 @@ class Evaluator:
         seq2seq = model.is_encoder_decoder
         with stream(source, self._words, batching, seq2seq=seq2seq, split=split, seed=self.seed, epochs=1) as batches:
             chosen = up_to(limit, batches, _rows)
-            for batch, (values, size) in in_turns(self.ranks, chosen, partial(self._likelihood_of, model)):
+            for batch, (values, size) in in_turns(
+                self.ranks, chosen, partial(self._likelihood_of, model), self.together
+            ):
                 total.rows += _rows(batch)
                 total.size += size
                 total.terms.add(values)
@@ -342,10 +346,11 @@ class Evaluator:
         context = text_model.model.max_positions
         longest = None if context is None else context if text_model.task == "translate" else context - 1
         prompts = [text_model.encode(example["source"]) for example in examples]
-        mine = range(self.ranks.rank, len(prompts), self.ranks.size)
+        ranks = ALONE if self.together else self.ranks
+        mine = range(ranks.rank, len(prompts), ranks.size)
         generated = text_model.outputs_of([prompts[i][:longest] for i in mine], settings, numbers=mine)
-        of_ranks = self.ranks.gather([outputs[0].text for outputs in generated])
-        texts = [of_ranks[i % self.ranks.size][i // self.ranks.size] for i in range(len(prompts))]
+        of_ranks = ranks.gather([outputs[0].text for outputs in generated])
+        texts = [of_ranks[i % ranks.size][i // ranks.size] for i in range(len(prompts))]
         cut = sum(longest is not None and len(prompt) > longest for prompt in prompts)
         samples = [
             {"source": example["source"], "target": example["target"], "output": text}

@@ -47,7 +47,8 @@ def trained_by(recipe: Recipe, model: ModelWork, where: Machine) -> tuple[ModelW
     layers, tables = optimizer.state_bytes
     known = recipe.adapter is None or type(recipe.adapter).adapt is LoRA.adapt
     begins_whole = recipe.model.begins_whole or not known
-    how = replace(where.how, optimizer=layers, tables=tables, begins_whole=begins_whole)
+    in_parts = recipe.adapter is None  # which is merged into whole weights afterwards
+    how = replace(where.how, optimizer=layers, tables=tables, begins_whole=begins_whole, in_parts=in_parts)
     return replace(model, trained_by=by), replace(where, how=how)
 
 

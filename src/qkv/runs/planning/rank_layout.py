@@ -39,9 +39,9 @@ def laid_out(
     device: torch.device,
     joined: Network | None = None,
     hosts: int = 1,
-) -> tuple[Scale, list[str]]:
-    """Return the scale of a run, chosen if it is `auto`, and sentences: its layout and why, predicted memory, time of a step
-    and what binds it, and the next best layouts.
+) -> tuple[Scale, list[str], bool]:
+    """Return the scale of a run, chosen if it is `auto`; sentences: its layout and why, predicted memory, time of a step and
+    what binds it, and the next best layouts; and whether evaluations gather one block at a time, as more does not fit.
 
     joined: the network, if it was measured. hosts: how many machines the ranks are on; ranks of a machine share its memory.
 
@@ -62,7 +62,7 @@ def laid_out(
             raise nearest(model, found, where, rows)
         if found.fails(where):
             raise ValueError(not_fitting(found, where))
-        return scale, _described([found], where, "")
+        return scale, _described([found], where, ""), found.in_parts
     possible = [one for one in _search(recipe, model, where, ranks, rows) if _runs(one, recipe)]
     plans = [one for one in possible if not one.fails(where)]
     if possible and not plans:
@@ -71,7 +71,7 @@ def laid_out(
         raise ValueError(
             f"scale: auto found no layout of {recipe.name} for {counted(ranks, 'rank')}; give the axes yourself"
         )
-    return scale_of(plans[0].layout, scale), _described(plans, where, why(plans))
+    return scale_of(plans[0].layout, scale), _described(plans, where, why(plans)), plans[0].in_parts
 
 
 def scale_of(layout: RankLayout, given: Scale) -> Scale:
@@ -91,7 +91,7 @@ def lay_out(members: Team, recipe: Recipe, spec: ModelSpec, shape: BatchShape) -
         return members, []
     joined = measured(members.ranks) if members.device.type == "cpu" else None
     hosts = len(set(members.ranks.gather(os.environ.get("GROUP_RANK", "0"))))
-    chosen: tuple[Scale, list[str]] | ValueError | None = None
+    chosen: tuple[Scale, list[str], bool] | ValueError | None = None
     if members.leads:
         try:
             chosen = laid_out(recipe, spec, shape, members.ranks.size, members.device, joined, hosts)
@@ -102,8 +102,8 @@ def lay_out(members: Team, recipe: Recipe, spec: ModelSpec, shape: BatchShape) -
     told = members.ranks.broadcast(chosen)
     if isinstance(told, ValueError):
         raise told
-    scale, notes = told
-    return members.laid_out(scale), notes
+    scale, notes, in_parts = told
+    return members.laid_out(scale, in_parts), notes
 
 
 def _search(recipe: Recipe, model: ModelWork, where: Machine, ranks: int, rows: int) -> list[RankPlan]:
@@ -124,6 +124,10 @@ def _described(plans: Sequence[RankPlan], where: Machine, reason: str) -> list[s
         f"Layout: {best.layout} on {counted(best.layout.ranks, 'rank')}{f': {reason}' if reason else ''}.",
         f"Predicted: {step_of(best)}; each rank needs about {bytes_of(best, where)}.",
     ]
+    if best.in_parts:
+        lines.append(
+            "An evaluation gathers one block of the model at a time, as the whole model does not fit on a rank."
+        )
     return lines + ([best_of(plans[1 : NEXT + 1], best)] if len(plans) > 1 else [])
 
 

@@ -45,9 +45,11 @@ def not_fitting(plan: RankPlan, where: Machine) -> str:
     moment = plan.fails(where)
     need, has = size_of(plan.moments[moment]), size_of(where.device.memory)
     if moment in ("evaluation", "delivery"):
+        alone = plan.layout.zero == 3 and plan.layout.tensor * plan.layout.expert * plan.layout.pipeline == 1
+        instead = "" if alone else "ZeRO 3 without tensor, expert and pipeline, which gathers one block at a time, "
         return (
             f"{plan.layout}: an evaluation gathers all parameters on every rank, for which each needs {need} of {has}; take "
-            "a smaller model, or devices with more memory"
+            f"{instead}a smaller model, or devices with more memory"
         )
     return f"{plan.layout}: the {moment} needs {need} on a rank, which has {has}; divide the model over more ranks"
 

@@ -58,7 +58,7 @@ class Validation:
 def evaluator(prepared: Prepared) -> Evaluator:
     r = prepared.recipe
     settings = (r.data, prepared.tokenizer, r.batching, r.evaluation, r.generation, r.objective, r.seed, r.task)
-    return Evaluator(*settings, prepared.members.ranks)
+    return Evaluator(*settings, prepared.members.ranks, prepared.members.in_parts)
 
 
 def check_metric(model: Any, prepared: Prepared) -> None:
@@ -66,7 +66,7 @@ def check_metric(model: Any, prepared: Prepared) -> None:
     that they do give."""
     recipe = prepared.recipe
     quick = recipe.generation.replace(num_beams=1, num_samples=1, max_new_tokens=1)
-    evaluate = replace(evaluator(prepared), batching=recipe.batching.replace(pool=256), ranks=ALONE)
+    evaluate = replace(evaluator(prepared), batching=recipe.batching.replace(pool=256), ranks=ALONE, together=False)
     training = model.training
     try:
         with rng.preserved():

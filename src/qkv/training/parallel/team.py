@@ -41,21 +41,25 @@ class RankError(ValueError):
 
 @dataclass(frozen=True)
 class Team:
-    """The ranks of a training, seen from one of them."""
+    """The ranks of a training, seen from one of them.
+
+    in_parts: evaluations gather one block of a model at a time, and not the whole model (ZeRO 3).
+    """
 
     ranks: Ranks
     device: torch.device
     scale: Scale
     sizes: Sizes
+    in_parts: bool = False
 
     @classmethod
     def alone(cls, device: torch.device) -> Team:
         """The team of a process that trains by itself."""
         return cls(ALONE, device, Scale(), Sizes())
 
-    def laid_out(self, scale: Scale) -> Team:
+    def laid_out(self, scale: Scale, in_parts: bool = False) -> Team:
         """The same ranks in another layout."""
-        return Team(self.ranks, self.device, scale, scale.sizes(self.ranks.size))
+        return Team(self.ranks, self.device, scale, scale.sizes(self.ranks.size), in_parts)
 
     @property
     def leads(self) -> bool:
@@ -90,7 +94,7 @@ class Team:
         if self.scale.stage == 3:
             from .data_parallel.fully_sharded import FullySharded
 
-            return FullySharded(model, self.mesh, division, values)
+            return FullySharded(model, self.mesh, division, values, self.in_parts)
         from .data_parallel.replicated import Replicated
 
         strategy = Replicated(model, self.mesh, division, self.scale.stage)

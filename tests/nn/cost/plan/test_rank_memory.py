@@ -43,8 +43,23 @@ def test_ranks_that_divide_the_model_gather_it_for_an_evaluation(llama: ModelWor
     assert parts.moments["resume"] < parts.moments["delivery"] < parts.moments["evaluation"]
     assert parts.fits(H100) and not parts.fails(H100)
     small = replace(H100, device=replace(H100.device, memory=60e9))
-    assert parts.fits(small) and parts.fails(small) == "evaluation"
+    assert parts.fits(small) and parts.fails(small) == "evaluation" and not parts.in_parts
     assert "an evaluation gathers all parameters on every rank, for which each needs 6" in not_fitting(parts, small)
+
+
+def test_an_evaluation_of_zero_3_gathers_one_block_at_a_time_where_more_does_not_fit(llama: ModelWork) -> None:
+    small = replace(H100, device=replace(H100.device, memory=60e9))
+    layout = RankLayout(shard=8, zero=3, rows=1, recompute="blocks")
+    found = plan(llama, layout, small)
+    assert found.in_parts and not found.fails(small)
+    block = max(layer.whole + layer.divided + layer.experts for layer in llama.kinds)
+    gathered = 6 * (llama.embedding + llama.head + llama.other + 2 * block)
+    held = found.memory.weights + found.memory.optimizer
+    assert found.moments["delivery"] == pytest.approx(1.05 * (held + gathered) + QKV.reserve)
+    adapted = replace(small, how=replace(QKV, in_parts=False))  # whose adapter is merged into whole weights
+    assert plan(llama, layout, adapted).fails(adapted) == "evaluation"
+    divided = plan(llama, RankLayout(shard=4, tensor=2, zero=3, rows=1, recompute="blocks"), small)
+    assert divided.fails(small) and "take ZeRO 3 without tensor" in not_fitting(divided, small)
 
 
 def test_every_second_block_computed_again_is_between_none_and_all(llama: ModelWork) -> None:

@@ -40,6 +40,7 @@ class Execution:
     keeps_gathered:   inputs gathered by tensor parallelism are kept for backward, not gathered again.
     fp8:              products of layers are computed in fp8.
     begins_whole:     every rank makes the whole model at the start, before it is divided.
+    in_parts:         evaluations can gather one block at a time in ZeRO 3.
     fused_norm:       a norm is one kernel, as LayerNorm in PyTorch, and not several, as RMSNorm in fp32.
     """
 
@@ -72,6 +73,7 @@ class Execution:
     keeps_gathered: bool = False
     fused_norm: bool = False
     begins_whole: bool = False
+    in_parts: bool = True
     reserve: float = 1e9
 
 

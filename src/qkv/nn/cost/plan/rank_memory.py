@@ -168,7 +168,14 @@ def activations(layer: LayerWork, layout: RankLayout, how: Execution, whole: boo
     return kept
 
 
-def moments(model: ModelWork, layout: RankLayout, how: Execution, held: RankMemory) -> dict[str, float]:
+def can_evaluate_in_parts(layout: RankLayout, how: Execution) -> bool:
+    """Whether an evaluation can gather one block of the model at a time."""
+    return how.in_parts and layout.zero == 3 and layout.tensor * layout.expert * layout.pipeline == 1
+
+
+def moments(
+    model: ModelWork, layout: RankLayout, how: Execution, held: RankMemory, in_parts: bool = False
+) -> dict[str, float]:
     """Return the bytes of the fullest rank in qkv at the moments that are not steps, with what libraries and allocator need.
 
     held: what the rank holds in a step. With its weights w, its optimizer state o, P parameters in all and m numbers in the
@@ -180,14 +187,18 @@ def moments(model: ModelWork, layout: RankLayout, how: Execution, held: RankMemo
         delivery     w + o + 4 P     as for an evaluation, which follows
 
     Ranks that have the whole model have 4 P = w, and gather nothing. With `begins_whole`, the
-    start needs w + 4 P.
+    start needs w + 4 P. `in_parts`, P in the evaluation and the delivery is the parameters outside blocks and of two blocks.
     """
     divides = layout.zero == 3 or layout.tensor * layout.expert * layout.pipeline > 1
     largest = max([model.embedding, model.head, *(size for layer in model.kinds for size in layer.matrices)], default=0)
     one = how.weights * largest if divides else 0.0
     made = how.weights * model.parameters if divides and how.begins_whole else one
     narrow = how.gathered if layout.zero == 3 and how.gathered < how.weights else 0.0
-    whole = (how.weights + narrow) * model.parameters if divides else 0.0
+    gathered: float = model.parameters
+    if in_parts:
+        blocks = [layer.whole + layer.divided + layer.experts for layer in model.kinds]
+        gathered = model.embedding + model.head + model.other + min(len(model.layers), 2) * max(blocks, default=0)
+    whole = (how.weights + narrow) * gathered if divides else 0.0
     kept = held.weights + held.optimizer
     sizes = {
         "start": held.weights + made,

@@ -10,7 +10,7 @@ from typing import Any
 from ....core.spec import counted
 from ..accelerators import THIS
 from .layout import AXES, RankLayout, Recompute, check, check_model
-from .rank_memory import RankMemory, memory, moments
+from .rank_memory import RankMemory, can_evaluate_in_parts, memory, moments
 from .rules import ContextAttention, PipelineSchedule, chunks_of, divisors
 from .step import Machine, StepSeconds, step
 from .work import ModelWork
@@ -26,12 +26,16 @@ MOST_RANKS = 1 << 16  # up to which more ranks are tried where nothing fits
 
 @dataclass(frozen=True)
 class RankPlan:
-    """A layout with its predicted memory and time."""
+    """A layout with its predicted memory and time.
+
+    in_parts: evaluations gather one block at a time, as the whole model does not fit.
+    """
 
     layout: RankLayout
     step: StepSeconds
     memory: RankMemory
     moments: Mapping[str, float]
+    in_parts: bool = False
 
     def fits(self, machine: Machine) -> bool:
         """Whether a step fits into memory."""
@@ -46,7 +50,10 @@ class RankPlan:
 def plan(model: ModelWork, layout: RankLayout, machine: Machine, held: RankMemory | None = None) -> RankPlan:
     """Predict one layout. held: its memory, if it is known."""
     held = held or memory(model, layout, machine.how)
-    return RankPlan(layout, step(model, layout, machine), held, moments(model, layout, machine.how, held))
+    found = RankPlan(layout, step(model, layout, machine), held, moments(model, layout, machine.how, held))
+    if found.fails(machine) in ("evaluation", "delivery") and can_evaluate_in_parts(layout, machine.how):
+        return replace(found, moments=moments(model, layout, machine.how, held, in_parts=True), in_parts=True)
+    return found
 
 
 def search(

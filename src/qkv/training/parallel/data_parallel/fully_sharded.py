@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
+from torch.utils.hooks import RemovableHandle
 
 from ....nn.cost.plan.rules import check_optimizer
 from ....nn.layers.embedding import TokenEmbedding
@@ -30,6 +31,8 @@ from ..model_parallel.division import Division
 from ..model_parallel.pipeline import HandedOver, Pipeline
 from ..scale import AXES, Axis
 
+T = TypeVar("T")
+
 
 class FullySharded(Distributed):
     """Each rank has a part of every parameter, of its gradient and of its optimizer state.
@@ -39,7 +42,9 @@ class FullySharded(Distributed):
     Afterwards they are summed over the other ranks that have the same part of a parameter. Parameters outside the blocks, or
     shared between them, stay gathered from forward to backward. In a pipeline this holds for the layers of the rank's stage.
 
-    The optimizer updates the parts, which only element-wise optimizers can. For an evaluation, all parameters are gathered.
+    The optimizer updates the parts, which only element-wise optimizers can. For an evaluation, all parameters are gathered;
+    with `in_parts` only those outside the blocks are, and each block's while it computes. All ranks then have to run the
+    blocks equally often.
 
     In bf16 and fp16 parameters are gathered in that dtype, and their gradients are summed in fp32 into fp32 parts. What
     computes in fp32 on one rank, such as norms, does so here too, with rounded parameters (`as_under_autocast`).
@@ -49,11 +54,15 @@ class FullySharded(Distributed):
 
     divided_updates = ("shard",)
 
-    def __init__(self, model: nn.Module, mesh: Mesh, division: Division, values: Values | None = None) -> None:
+    def __init__(
+        self, model: nn.Module, mesh: Mesh, division: Division, values: Values | None = None, in_parts: bool = False
+    ) -> None:
+        self.in_parts = in_parts
         self.values = values  # of parameters on the meta device, which get memory when they are sharded
         axes = {*division.axes, "shard"}
         self.model_axes = self.optimizer_axes = tuple(axis for axis in AXES if axis in axes)
         super().__init__(model, mesh, division)
+        self._hooks: list[RemovableHandle] = []
         self.axes = self.mesh.device_mesh(*(("data", "shard") if mesh.size("data") > 1 else ("shard",)))
 
     def optimizer(self, spec: Optimizer, dtype: torch.dtype | None = None) -> torch.optim.Optimizer:
@@ -65,7 +74,8 @@ class FullySharded(Distributed):
             as_under_autocast(self.model)
         if self.division.pipeline is not None:
             self.model.forward = partial(_until_handed_over, self.model.forward, self.division.pipeline)
-        for unit in list(units(self.model)):
+        self.units = list(units(self.model))
+        for unit in self.units:
             fully_shard(unit, mesh=self.axes, mp_policy=policy)
         fully_shard(self.model, mesh=self.axes, mp_policy=policy)
         if self.division.pipeline is not None:  # after FSDP2's own hook
@@ -89,6 +99,9 @@ class FullySharded(Distributed):
             self.names |= {part: name for name, part in group["params"]}
         self.mesh.make(self._rest(name) for name in self.names.values())
         return spec.make(groups, self.model)
+
+    def prepare(self) -> None:
+        self.model._get_fsdp_state()._lazy_init()  # type: ignore[operator]  # an objective may run a part of the model first
 
     def _allocate(self) -> None:
         buffers = dict(self.model.named_buffers(remove_duplicate=False))
@@ -124,18 +137,44 @@ class FullySharded(Distributed):
     def gather(self) -> None:
         parts = dict(self.model.named_parameters(remove_duplicate=False)) if self.narrow else {}
         for module in self.modules:
-            module.set_reshard_after_forward(False, recurse=False)
             module.unshard()
+            if self.in_parts and module is not self.model:
+                module.reshard()  # its memory was made here, as what inference mode makes can't be trained
+            else:
+                module.set_reshard_after_forward(False, recurse=False)
+        if self.in_parts:
+            for path, unit in self.model.named_modules():
+                if unit in self.units:
+                    own = {name: parts.pop(name) for name in list(parts) if name.startswith(f"{path}.")}
+                    self._hooks.append(unit.register_forward_pre_hook(partial(self._widen, own)))
+                    if (cross := getattr(unit, "cross", None)) is not None:  # reads an encoder's output before a search
+                        cross.remember = partial(self._remember, unit, own, cross.remember)
+        self._widen(parts)
+        super().gather()
+
+    def _widen(self, parts: Mapping[str, nn.Parameter], *_: Any) -> None:
+        """Put whole parameters in fp32 in the places of narrow ones."""
         wide: dict[nn.Parameter, nn.Parameter] = {}
-        for path, part in parts.items():  # in fp32, in place of the narrow ones
+        for path, part in parts.items():
             if part not in wide:
                 assert isinstance(part, DTensor)
                 wide[part] = nn.Parameter(part.full_tensor().detach(), part.requires_grad)
             self.division.set(path, wide[part])
-        super().gather()
+
+    def _remember(self, unit: Any, parts: Mapping[str, nn.Parameter], remember: Callable[..., T], *inputs: Any) -> T:
+        """Call a method of a block's cross-attention while the block is gathered."""
+        unit.unshard()
+        self._widen(parts)
+        result = remember(*inputs)
+        unit.reshard()
+        return result
 
     def scatter(self) -> None:
         super().scatter()
+        while self._hooks:
+            self._hooks.pop().remove()
+        for unit in self.units:
+            vars(getattr(unit, "cross", None) or unit).pop("remember", None)
         for module in self.modules:
             module.set_reshard_after_forward(module is not self.model, recurse=False)
             module.reshard()
