@@ -23,7 +23,7 @@ from ...data.batching.settings import Batching
 from ...data.loader.stream import Stream, stream
 from ...data.source import SPLITS, Example, Source, Split, Table
 from ...data.task import Task, TextTask
-from ...data.tokenizers.chat.messages import text_of
+from ...data.tokenizers.chat.messages import last_reply, text_of
 from ...data.tokenizers.tokenizer import Tokenizer
 from ...generation import Generation
 from ...io.directories.run_config import Use
@@ -407,7 +407,7 @@ class Evaluator:
         prompts, references, tools = [], [], []
         for example in examples:
             messages = json.loads(example["messages"])
-            at = _last_reply(messages)
+            at = last_reply(messages)
             if at is None:
                 continue
             described = json.loads(example.get("tools", "null"))
@@ -426,12 +426,6 @@ class Evaluator:
             }
             for prompt, reference, outputs in zip(prompts, references, replies, strict=True)
         ]
-
-
-def _last_reply(messages: list[dict[str, Any]]) -> int | None:
-    """The index of the assistant's last message that follows someone else's."""
-    turns = [message["role"] == "assistant" for message in messages]
-    return max((i for i in range(1, len(turns)) if turns[i] and not turns[i - 1]), default=None)
 
 
 def skip_notes(batches: Stream) -> list[str]:

@@ -238,3 +238,9 @@ def _alpaca(record: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     for before, after in (*pairs, (question, answer)):
         said += [{"role": "user", "content": before}, {"role": "assistant", "content": after}]
     return said
+
+
+def last_reply(messages: list[dict[str, Any]]) -> int | None:
+    """The index of the assistant's last message that follows someone else's."""
+    turns = [message["role"] == "assistant" for message in messages]
+    return max((i for i in range(1, len(turns)) if turns[i] and not turns[i - 1]), default=None)
