@@ -33,28 +33,28 @@ def read_seconds(value: object) -> Any:
         raise ValueError(f"{brief(value)} is not a duration; write seconds, or 90s, 10m, 1h30m, 2d") from None
 
 
-def read_average(value: object) -> Any:
+def read_average(value: object) -> object:
     """A bare number n stands for the mean of the last n checkpoints, 0 for none."""
     if isinstance(value, int) and not isinstance(value, bool):
         return NoAverage() if value == 0 else {"kind": "checkpoints", "last": value}
     return value
 
 
-def read_compile(value: object) -> Any:
+def read_compile(value: object) -> object:
     """Check that the value is true, false or "auto"; raises ValueError with one sentence."""
     if value != "auto" and not isinstance(value, bool):
         raise ValueError(f"it is true, false or auto, not {brief(value)}")
     return value
 
 
-def read_threads(value: object) -> Any:
+def read_threads(value: object) -> object:
     """Check that the value is a number of threads or "auto"; raises ValueError with one sentence."""
     if value != "auto" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
         raise ValueError(f"it is a number of threads from 1, or auto, not {brief(value)}")
     return value
 
 
-def read_every(value: object) -> Any:
+def read_every(value: object) -> object:
     """Check that the value is a number of steps, "epoch" or null; raises ValueError with one sentence."""
     if value is not None and value != "epoch" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
         raise ValueError(f"it is a number of steps from 1, or epoch, or null, not {brief(value)}")

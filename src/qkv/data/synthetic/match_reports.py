@@ -10,10 +10,12 @@ from random import Random
 from ..source import Example
 from .base import GeneratedSource
 
+# fmt: off
 _TEAMS = (
-    *("oslo", "turin", "porto", "leeds", "basel", "ghent", "malmo", "lyon"),
-    *("parma", "delft", "bergen", "krakow", "seville", "dublin", "zagreb", "riga"),
+    "oslo", "turin", "porto", "leeds", "basel", "ghent", "malmo", "lyon",
+    "parma", "delft", "bergen", "krakow", "seville", "dublin", "zagreb", "riga",
 )
+# fmt: on
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _WEATHER = ("in a cold rain", "under a bright sun", "in thick fog", "in front of a full house", "on a wet field")
 _PLAYERS = ("berg", "costa", "novak", "smith", "moreau", "keller", "rossi", "olsen")

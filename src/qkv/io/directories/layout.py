@@ -37,7 +37,7 @@ MODULES = "modules.json"  # the modules of a sentence-transformers model
 FOLDERS = (ADAPTER, CHECKPOINTS, "tensorboard", "wandb", "logs")
 # fmt: off
 IN_FOLDERS = (
-    *(f"{ADAPTER}/adapter_config.json", f"{ADAPTER}/adapter_model.safetensors", "logs/rank-*.log"),
+    f"{ADAPTER}/adapter_config.json", f"{ADAPTER}/adapter_model.safetensors", "logs/rank-*.log",
     *(
         f"{CHECKPOINTS}/{name}"
         for name in ("best", "last", "*step-*/*.safetensors", "*step-*/state.json", ".*", ".*/*")
@@ -46,7 +46,7 @@ IN_FOLDERS = (
 )
 FILES = (
     EVALUATION, REPORT, "attention.json", "attention.html", "senses.json", "start.json", "machine.json",
-    *(SAMPLES, EXTREMES, WEIGHTS, *FOLDERS, BASE, METRICS, RUN_ID),
+    SAMPLES, EXTREMES, WEIGHTS, *FOLDERS, BASE, METRICS, RUN_ID,
     GENERATION, TOKENIZER, CHAT_TEMPLATE, CONFIG, RECIPE,
 )
 # fmt: on
@@ -299,7 +299,7 @@ def check_own(path: Path) -> None:
 # fmt: off
 SETTINGS_OF_MODELS = (
     CONFIG, GENERATION, RECIPE, TOKENIZER, CHAT_TEMPLATE, "tokenizer_config.json", "special_tokens_map.json",
-    *("added_tokens.json", "preprocessor_config.json", "source.spm", "target.spm", "vocab.json", *EMBEDDING),
+    "added_tokens.json", "preprocessor_config.json", "source.spm", "target.spm", "vocab.json", *EMBEDDING,
 )
 MODEL = Contents(
     "a model's directory",

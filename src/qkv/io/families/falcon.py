@@ -113,7 +113,7 @@ class SharedHeads:
             return n_kv_heads
         return 1 if config["multi_query"] else None
 
-    def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    def write(self, value: object, sizes: Mapping[str, Any]) -> dict[str, Any]:
         n_heads = sizes["n_heads"]
         count = value or n_heads
         new = sizes["branches"] == "two-norms" or count not in (1, n_heads)
@@ -162,7 +162,7 @@ class RopeOrAlibi(Rope):
             return scaled_alibi(config["hidden_size"] // config["num_attention_heads"])
         return super().read(config)
 
-    def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    def write(self, value: object, sizes: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(value, ALiBi):
             return {"alibi": False, **super().write(value, sizes)}
         wanted = scaled_alibi(sizes["d_model"] // sizes["n_heads"])

@@ -66,7 +66,7 @@ class Ropes(Rope):
         own = {} if self.layers == FULL else {"rope_scaling": None}
         return super().read({**config, **own, "rope_parameters": ropes.get(self.layers)})
 
-    def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    def write(self, value: object, sizes: Mapping[str, Any]) -> dict[str, Any]:
         ropes = {FULL: sizes["position"], SLIDING: sizes.get("local_position", Rotary())}
         return {
             "rope_parameters": {kind: Rope.write(self, rope, sizes)["rope_parameters"] for kind, rope in ropes.items()}

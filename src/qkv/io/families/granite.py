@@ -20,8 +20,15 @@ from .places import places
 @based_on(
     llama,
     without=(
-        *("d_head", "out_bias", "feedforwards", "qk_norm", "qk_norm_over"),
-        *("placement", "dropout", "unrotated", "windows"),
+        "d_head",
+        "out_bias",
+        "feedforwards",
+        "qk_norm",
+        "qk_norm_over",
+        "placement",
+        "dropout",
+        "unrotated",
+        "windows",
     ),
     vocab_size=49155,
     d_model=2048,

@@ -101,7 +101,7 @@ class Inside:
             raise ValueError(f"attn_config: {error}") from None
         return self.key.read(filled(inside, ATTENTION))
 
-    def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    def write(self, value: object, sizes: Mapping[str, Any]) -> dict[str, Any]:
         inside = [key.write(sizes[key.size], sizes) for key in ATTENTION]
         return {"attn_config": {name: said for written in inside for name, said in written.items()}}
 

@@ -33,7 +33,7 @@ class Offset:
     def read(self, config: Config) -> Learned:
         return Learned(offset=config[PADDING] + 1)
 
-    def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    def write(self, value: object, sizes: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(value, Learned) or value.offset < 1:
             raise ValueError(f"its positions are learned and begin at 1 or above, and this model's are {value}")
         return {PADDING: value.offset - 1}
@@ -58,7 +58,7 @@ class Longest:
             )
         return longest
 
-    def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    def write(self, value: object, sizes: Mapping[str, Any]) -> dict[str, Any]:
         return {LONGEST: value + sizes["position"].offset}
 
 

@@ -64,7 +64,7 @@ class Rope:
             raise ValueError(f"{where}: rope_type {shown(kind)} is not built here; {nearest(kind[:80], SCALINGS)}")
         return Rotary(base=base, fraction=fraction, scaling=_scaling(SCALINGS[kind], parameters, config, where))
 
-    def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    def write(self, value: object, sizes: Mapping[str, Any]) -> dict[str, Any]:
         if type(value) is not Rotary or value.pairs != "half":
             raise ValueError(f"its positions are rotary, in halves, and this model's are {value}")
         kinds = [name for name, cls in SCALINGS.items() if type(value.scaling) is cls]

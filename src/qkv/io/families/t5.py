@@ -146,7 +146,7 @@ class OutputScale:
             scaled = config["tie_word_embeddings"] is not False
         return "rsqrt" if scaled else "none"
 
-    def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    def write(self, value: object, sizes: Mapping[str, Any]) -> dict[str, Any]:
         return {"scale_decoder_outputs": value == "rsqrt"}
 
 

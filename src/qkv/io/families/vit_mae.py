@@ -69,7 +69,9 @@ _LAYERS = layers("decoder.decoder_layers.{i}", _BLOCK)
 
 # Published files have `decoder.decoder_layers`; transformers 5.23 writes `decoder.decoder_encoder.layer`, and reads both.
 DECODER_NAMES: Table = (
-    *(*_LAYERS, *renamed(_LAYERS), *layers("decoder.decoder_encoder.layer.{i}", _BLOCK)),
+    *_LAYERS,
+    *renamed(_LAYERS),
+    *layers("decoder.decoder_encoder.layer.{i}", _BLOCK),
     Row("decoder.mask_token", "head.mask", Shaped((1, 1, -1))),
     Row("decoder.decoder_embed.*", "head.project.*"),
     Row("decoder.decoder_norm.*", "head.decoder.norm.*"),

@@ -206,8 +206,12 @@ def show_published(rows: Sequence[PublishedComparison]) -> None:
         star = " *" if run.calibrated else ""
         gib = "" if run.memory_gib is None else f"{run.memory_gib:.1f} GiB"
         table.add_row(
-            *(run.name + star, f"{run.value:,.6g} {run.unit}", f"{row.predicted:,.4g}", f"{row.error:+.1%}"),
-            *(f"{row.memory.needed / 2**30:.1f}", gib),
+            run.name + star,
+            f"{run.value:,.6g} {run.unit}",
+            f"{row.predicted:,.4g}",
+            f"{row.error:+.1%}",
+            f"{row.memory.needed / 2**30:.1f}",
+            gib,
         )
     console().print(table, highlight=False)
     held_out = [row for row in rows if not row.published.calibrated]

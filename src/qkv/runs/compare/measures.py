@@ -105,8 +105,13 @@ class Lengths(Measure, kind="lengths"):
             batching = recipe.batching.replace(context=length, tokens=longest)
             evaluation = recipe.evaluation.replace(metrics=("perplexity",), samples=0)
             evaluator = Evaluator(
-                *(recipe.data, run.text_model.tokenizer, batching, evaluation),
-                *(run.generation, recipe.objective, recipe.seed),
+                recipe.data,
+                run.text_model.tokenizer,
+                batching,
+                evaluation,
+                run.generation,
+                recipe.objective,
+                recipe.seed,
             )
             result = evaluator(run.model, "test", self.tokens // length)
             curve.append((float(length), result.metrics["perplexity"]))

@@ -158,8 +158,13 @@ def _masks(listing: Listing) -> Guess | None:
     side = max(16, min(64, height // 8 * 8, width // 8 * 8))
     tokens = 32 * ((side // 8) ** 2 + 1)
     settings = (
-        *("data.kind=masks", setting("data.path", listing.place), f"data.images={pair[0]}", f"data.masks={pair[1]}"),
-        *(f"model.image=[{side},{side}]", f"model.channels={channels}", f"batching.tokens={tokens}"),
+        "data.kind=masks",
+        setting("data.path", listing.place),
+        f"data.images={pair[0]}",
+        f"data.masks={pair[1]}",
+        f"model.image=[{side},{side}]",
+        f"model.channels={channels}",
+        f"batching.tokens={tokens}",
     )
     what = f"{counted(len(images), 'image')} of {height} × {width} in {pair[0]}, with masks in {pair[1]}"
     return Guess("segment", settings, (what, f"training takes crops of {side} × {side}"))
@@ -174,8 +179,12 @@ def _videos(listing: Listing) -> Guess | None:
 def _clips(listing: Listing, classes: Counter[str], side: int, channels: int) -> Guess:
     """Videos of which 8 frames of side × side pixels are read, in tubelets of 2 frames."""
     settings = (
-        *("data.kind=clips", setting("data.path", listing.place), "task.frames=8", f"model.image=[{4 * side},{side}]"),
-        *(f"model.patch=[{side // 4},{side // 4}]", f"model.channels={2 * channels}"),
+        "data.kind=clips",
+        setting("data.path", listing.place),
+        "task.frames=8",
+        f"model.image=[{4 * side},{side}]",
+        f"model.patch=[{side // 4},{side // 4}]",
+        f"model.channels={2 * channels}",
         *(("data.color=gray",) if channels == 1 else ()),
     )
     seen = f"8 frames of {side} × {side} pixels are taken of each (task.frames, model.image)"
@@ -202,7 +211,9 @@ def classified(height: int, width: int, channels: int) -> tuple[tuple[str, ...],
     rows, columns = (max(patch, round(side / patch) * patch) for side in (rows, columns))
     tokens = 64 * (rows // patch * (columns // patch) + 1)
     settings = (
-        *(f"model.image=[{rows},{columns}]", f"model.patch=[{patch},{patch}]", f"model.channels={channels}"),
+        f"model.image=[{rows},{columns}]",
+        f"model.patch=[{patch},{patch}]",
+        f"model.channels={channels}",
         f"batching.tokens={tokens}",
     )
     sizes = f"images of about {height} × {width} pixels"
@@ -292,8 +303,11 @@ def _detection(listing: Listing, images: list[PurePosixPath]) -> tuple[tuple[str
     stem = [16, 32, 64] if patch == 8 else [16, 32, 64, 96]
     tokens = 16 * (rows // patch * (columns // patch) + 1)
     settings = (
-        *(f"model.image=[{rows},{columns}]", f"model.patch=[{patch},{patch}]"),
-        *(f"model.stem=[{','.join(map(str, stem))}]", f"model.channels={channels}", f"batching.tokens={tokens}"),
+        f"model.image=[{rows},{columns}]",
+        f"model.patch=[{patch},{patch}]",
+        f"model.stem=[{','.join(map(str, stem))}]",
+        f"model.channels={channels}",
+        f"batching.tokens={tokens}",
     )
     return settings, f"images of about {height} × {width} pixels, resized to {rows} × {columns} (model.image)"
 

@@ -126,8 +126,12 @@ def _series(place: str, columns: list[Column], rows: int, seen: tuple[str, ...])
     horizon = max(2, history // 4)
     patch = 8 if history % 8 == 0 else 4
     settings: tuple[str, ...] = (
-        *("data.kind=series", place, f"data.history={history}", f"data.horizon={horizon}"),
-        *(f"model.image=[1,{history}]", f"model.patch=[1,{patch}]"),
+        "data.kind=series",
+        place,
+        f"data.history={history}",
+        f"data.horizon={horizon}",
+        f"model.image=[1,{history}]",
+        f"model.patch=[1,{patch}]",
     )
     without = [said for column in rest or [first] for said in gaps(column)]
     settings += (*(("data.gaps=fill",) if without else ()), *_decimal(*columns))
