@@ -70,6 +70,24 @@ class Transfers(TorchFunctionMode):
         self.places.append(f"{place}: {what}")
 
 
+class Reads(TorchFunctionMode):
+    """Notes the places in qkv and in FSDP2 that read a tensor of any device on the host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: list[str] = []
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        name = getattr(function, "__name__", "")
+        if name in READS:
+            frames = [f for f in traceback.extract_stack() if "/src/qkv/" in f.filename or "/fsdp/" in f.filename]
+            place = f"{Path(frames[-1].filename).name}:{frames[-1].name}" if frames else "?"
+            self.places.append(f"{place}: {name}")
+        return function(*args, **(kwargs or {}))
+
+
 def _is_meta(x: Any) -> bool:
     return isinstance(x, Tensor) and x.device.type == "meta"
 

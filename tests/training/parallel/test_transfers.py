@@ -1,6 +1,7 @@
 """Every place where a step of several ranks waits for its device, found on a device from which nothing can be read.
 
-PyTorch's fake process group stands for the other ranks. ZeRO 3 is PyTorch's FSDP2, which does not run on the meta device.
+PyTorch's fake process group stands for the other ranks. ZeRO 3 is PyTorch's FSDP2, which does not run on the meta device:
+what it reads on two ranks of CPUs is compared with what replicas read there.
 `python tests/training/parallel/test_transfers.py RANK LAYOUT ...` prints the places.
 """
 
@@ -103,6 +104,40 @@ def test_steps_wait_for_the_device_only_where_the_host_has_to_know(rank: int, la
     assert list(found) == layouts
     for name, places in found.items():
         assert set(places) <= ALLOWED.get(name, {LABELS}), name
+
+
+def reads(ranks: Any, scale: dict[str, Any]) -> list[str]:
+    """Every place in qkv or FSDP2 that reads a tensor in the second of two steps on CPUs."""
+    import torch
+    from same_steps import _prepared
+    from transfers import Reads
+
+    from qkv.data.loader.stream import stream
+    from qkv.nn.models.build import build
+    from qkv.training.parallel.scale import Scale
+    from qkv.training.parallel.team import Team
+    from qkv.training.step import Stepper
+
+    recipe, tokenizer, spec = _prepared(
+        "decoder", ("training.clip_norm=1.0", "training.accumulate=2", "model.n_layers=4")
+    )
+    value = Scale.from_dict(scale)
+    team = Team(ranks, torch.device("cpu"), value, value.sizes(2))
+    model = build(spec, seed=1).train()
+    stepper = Stepper(model, recipe.objective, recipe.training, ranks, team.distribute(model))
+    batching = recipe.batching.replace(pool=64, workers=0)
+    with stream(recipe.data, tokenizer, batching, seq2seq=False, seed=3, shard=team.shard) as batches:
+        some = [next(batches), next(batches)]
+    stepper.take(some, 0.01)
+    with Reads() as noted:
+        stepper.take(some, 0.01)
+    return sorted(set(noted.places))
+
+
+def test_zero_3_reads_nothing_that_replicas_do_not_read(two: Any) -> None:
+    replicas, sharded = two.run(reads, {})[0], two.run(reads, {"shard": 2})[0]
+    assert replicas  # so reads are seen
+    assert {place for place in sharded if not place.startswith("direct.py")} <= set(replicas)
 
 
 if __name__ == "__main__":

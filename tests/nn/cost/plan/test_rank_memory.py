@@ -35,7 +35,7 @@ def test_ranks_that_divide_the_model_gather_it_for_an_evaluation(llama: ModelWor
     held = parts.memory
     assert held.weights == pytest.approx(4 * llama.parameters / 8)
     assert whole.moments["delivery"] == pytest.approx(1.05 * 12 * llama.parameters + QKV.reserve)
-    assert parts.moments["start"] == pytest.approx(1.05 * (held.weights + 4 * llama.embedding) + QKV.reserve)
+    assert parts.moments["start"] == pytest.approx(1.05 * (held.weights + held.optimizer) + QKV.reserve)
     begun = plan(llama, parts.layout, replace(H100, how=replace(QKV, begins_whole=True))).moments["start"]
     assert begun == pytest.approx(1.05 * (held.weights + 4 * llama.parameters) + QKV.reserve)
     gathered = 1.05 * (held.weights + held.optimizer + 6 * llama.parameters) + QKV.reserve

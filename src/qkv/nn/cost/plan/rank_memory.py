@@ -181,13 +181,15 @@ def moments(
     held: what the rank holds in a step. With its weights w, its optimizer state o, P parameters in all and m numbers in the
     largest tensor:
 
-        start        w + 4 m         a model that is divided is drawn or read one whole parameter at a time
+        start        w + max(4 m, o) a model that is divided is drawn or read one whole parameter at a time, before the
+                                     optimizer makes its state: in ZeRO 1 and 2 of all parameters, of which it keeps o
         resume       w + o + 4 m     tensors are read one after the other, each rank's slice of them
         evaluation   w + o + 4 P     all parameters are gathered on every rank, in fp32; in ZeRO 3 narrow ones too (+ 2 P)
         delivery     w + o + 4 P     as for an evaluation, which follows
 
-    Ranks that have the whole model have 4 P = w, and gather nothing. With `begins_whole`, the
-    start needs w + 4 P. `in_parts`, P in the evaluation and the delivery is the parameters outside blocks and of two blocks.
+    Ranks that have the whole model have 4 P = w, and gather nothing. A stage of a pipeline gathers only the others. With
+    `begins_whole`, the start needs w + max(4 P, o). `in_parts`, P in the evaluation and the delivery is the parameters
+    outside blocks and of two blocks.
     """
     divides = layout.zero == 3 or layout.tensor * layout.expert * layout.pipeline > 1
     largest = max([model.embedding, model.head, *(size for layer in model.kinds for size in layer.matrices)], default=0)
@@ -199,9 +201,14 @@ def moments(
         blocks = [layer.whole + layer.divided + layer.experts for layer in model.kinds]
         gathered = model.embedding + model.head + model.other + min(len(model.layers), 2) * max(blocks, default=0)
     whole = (how.weights + narrow) * gathered if divides else 0.0
+    if layout.pipeline > 1 and layout.zero < 3 and layout.tensor * layout.expert == 1:
+        whole -= held.weights
+    state = held.optimizer
+    if layout.zero in (1, 2):
+        state = max(state, how.optimizer * held.weights / how.weights)
     kept = held.weights + held.optimizer
     sizes = {
-        "start": held.weights + made,
+        "start": held.weights + max(made, state),
         "resume": kept + one,
         "evaluation": kept + whole + held.logits,
         "delivery": kept + whole,
