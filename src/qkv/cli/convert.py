@@ -30,8 +30,8 @@ class Settings(NamedTuple):
 class OutputFormat(NamedTuple):
     """A format to write. `suffix`: that of its one file; "" for a directory.
 
-    `write(run, target, settings)` returns a line to print, or None for the number of parameters. `fixed` is the only dtype
-    of a format's weights, if there is one; `options` are those that not every format has.
+    `write(run, target, settings)` returns a line to print, or None for the number of parameters. `fixed` is the only
+    dtype of a format's weights, if there is one; `options` are the options that only some formats have.
     """
 
     suffix: str

@@ -48,7 +48,7 @@ class Grid(NamedTuple):
 
 
 class View(NamedTuple):
-    """One side of a comparison, shaped so that `q.position - k.position` broadcasts to (B, T, S)."""
+    """One side of a comparison, in a shape in which `q.position - k.position` broadcasts to (B, T, S)."""
 
     position: Tensor
     segment: Tensor

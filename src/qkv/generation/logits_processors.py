@@ -88,7 +88,8 @@ class MinNewTokens:
 def processors_for(
     settings: Generation, eos: Sequence[int], prompt_width: int, own: Sequence[Processor] = ()
 ) -> list[Processor]:
-    """Return the processors that `settings` asks for, in the documented order, without those that change nothing."""
+    """Return the processors that `settings` asks for, in the documented order, without processors that change
+    nothing."""
     chain: list[Processor] = []
     if settings.repetition_penalty != 1.0:
         chain.append(RepetitionPenalty(settings.repetition_penalty))

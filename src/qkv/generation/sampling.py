@@ -15,7 +15,7 @@ BLOCK = 128  # numbers taken from a generator at a time
 
 @dataclass(frozen=True)
 class Temperature:
-    """logits / temperature, shifted so that the greatest is 0, which no temperature makes overflow."""
+    """logits / temperature, shifted to a maximum of 0, which no temperature makes overflow."""
 
     reads_ids = False
     temperature: float

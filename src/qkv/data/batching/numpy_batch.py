@@ -49,7 +49,8 @@ class PaddedLayout:
 
 @dataclass(frozen=True)
 class MaskedPatchLayout:
-    """The layout of images with a share of their patches masked: in each row those with the highest `noise` (B, N)."""
+    """The layout of images with a share of their patches masked: in each row the patches with the highest `noise` (B,
+    N)."""
 
     grid: Grid
     noise: Array

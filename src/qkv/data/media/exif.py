@@ -64,7 +64,7 @@ def stored_size(size: Size, orientation: int) -> Size:
 def turns_annotations(
     orientation: int, shown: Size, annotated: Size | None, drawn_on: DrawnOn | None, where: str
 ) -> bool:
-    """Whether annotations turn with a picture: those that were drawn on its stored pixels do.
+    """Whether annotations turn with a picture, as they do if they were drawn on its stored pixels.
 
     shown:     the size of the picture as it is turned.
     annotated: the size that its annotations state, if they do.

@@ -30,7 +30,7 @@ class Folds(GeneratedSource, kind="folds"):
     shortest: int = Field(default=40, ge=8)
     longest: int = Field(default=120, ge=8)
     favor: float = Field(default=0.35, ge=0, le=1)
-    """Probability that a residue is drawn from those that its state favors."""
+    """Probability that a residue is drawn from the residues that its state favors."""
 
     def generate(self, random: Random) -> Example:
         size = random.randint(self.shortest, max(self.shortest, self.longest))

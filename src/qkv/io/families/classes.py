@@ -32,7 +32,7 @@ LAST = SequenceClassifier(pool="last", activation=None, bias=False)
 
 
 def classifier(head: Head, dropout: Dropout | None = None) -> Class:
-    """A stack with a classifier of sequences or tokens in place of its own head."""
+    """A stack with a classifier of sequences or tokens in place of its head."""
     return Class({"head": False}, head=head, dropout=dropout or {})
 
 

@@ -31,7 +31,8 @@ def tinyshakespeare(files: Mapping[str, Path], out: Path) -> None:
 
 def reverse(files: Mapping[str, Path], out: Path) -> None:
     """Numbers below 50 and the same in reverse order, drawn as in JoeyNMT's tutorial from one generator with the seed
-    42: 50,000 sequences of 1 to 25 for training, then 1,000 of 1 to 30 for validation and 1,000 for testing."""
+    42. There are 50,000 sequences of 1 to 25 for training, then 1,000 of 1 to 30 for validation and 1,000 for
+    testing."""
     random = np.random.RandomState(42)
     for split, number, longest in (("train", 50_000, 25), ("validation", 1_000, 30), ("test", 1_000, 30)):
         lines = []

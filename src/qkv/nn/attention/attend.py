@@ -157,7 +157,7 @@ def attend(
 
 
 def _observed(request: Request, observe: Callable[[Callable[[range], Tensor]], None], backend: str) -> Tensor | None:
-    """Give the weights to an observer. If it takes those of all rows at once, also returns the output that they give."""
+    """Give the weights to an observer. If it takes the weights of all rows at once, also returns their output."""
     reusable = backend == "auto" and request.layout.padding == "none" and not (request.dropout or request.return_lse)
     out: Tensor | None = None
 

@@ -97,7 +97,7 @@ class MemorySettings:
     copies:     further copies of all weights that are kept, such as a running average.
     packed:     rows hold several documents.
     padded:     rows differ in length.
-    prepare:    a change of the model before its memory is counted, such as quantized weights in place of its own.
+    prepare:    a change of the model before its memory is counted, such as quantizing its weights.
     loss:       the scalar to minimize; by default the model's own loss over labels.
     for_gpu:    add what a GPU's libraries and allocator need, whatever the device is.
     batch:      real data, if the loss reads more than tokens and labels; the memory of its step is scaled by its number of

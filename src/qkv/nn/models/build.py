@@ -62,8 +62,8 @@ def outline(
 ) -> tuple[Any, Draws | None]:
     """Make a model whose parameters are on the meta device, and the draws of their initial values, which `build` gives too.
 
-    Buffers are real, and so are parameters that a module fills itself, such as those of `nn.Linear`. If a module fills a
-    part of one, the model is made as `build` makes it, and the draws are None.
+    Buffers are real, and so are parameters that a module fills itself, such as parameters of `nn.Linear`. If a module
+    fills a part of one, the model is made as `build` makes it, and the draws are None.
     """
 
     def made(keep: Set[int] = frozenset()) -> tuple[Any, Outlining]:

@@ -141,7 +141,7 @@ def without_parameters(
     chosen: Callable[[Tensor], bool] | None = None, made: Callable[[nn.Parameter], None] | None = None
 ) -> Iterator[None]:
     """Context in which the modules that this thread makes have real buffers, and parameters on the meta device: all, or
-    those that are chosen. `made` is called with each of them."""
+    the chosen ones. `made` is called with each of them."""
     here = threading.get_ident()
     known: dict[int, tuple[weakref.ref[Tensor], nn.Parameter]] = {}  # parameters that a module may register again
 

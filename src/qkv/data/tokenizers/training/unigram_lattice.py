@@ -84,8 +84,9 @@ class CorpusLattice:
     def expected_counts(self, log_probabilities: Floats, lengths: Ints, weights: Floats) -> tuple[Floats, float]:
         """Return the expected count of each piece, summed over the weighted words (E-step, forward–backward algorithm).
 
-        In a word of probability Z, the expected count of an edge from i to j with piece x is α_i · p(x) · β_j / Z. α is
-        the probability of all segmentations up to a node, and β that of all after it. Also returns Σ weight · log Z.
+        In a word of probability Z, the expected count of an edge from i to j with piece x is α_i · p(x) · β_j / Z. Here
+        α is the probability of all segmentations up to a node, and β the probability of all after it. Also returns Σ
+        weight · log Z.
 
         Probabilities are multiplied by cᴸ for a piece of L characters, which leaves counts unchanged and keeps words of
         up to some 30 characters within the range of float64.

@@ -53,9 +53,10 @@ def fused_step(
 class FusedStep:
     """The layers of a stack and their caches, described for the kernels.
 
-    A step touches as few objects as it can: the weights that it reads push everything else out of the processor's caches, so
-    that each costs a read from memory. What may change is checked once for a search (`Cache.settle`); buffers are described
-    when they are replaced; and layers that share a place in the cache, rotations, masks and biases are described together.
+    A step touches as few objects as it can: the weights that it reads push everything else out of the processor's
+    caches, and each object costs a read from memory. What may change is checked once for a search (`Cache.settle`);
+    buffers are described when they are replaced; and layers that share a place in the cache, rotations, masks and
+    biases are described together.
     """
 
     def __init__(self, stack: Any, cache: Cache) -> None:
