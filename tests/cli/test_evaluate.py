@@ -89,3 +89,11 @@ def test_running_text_has_no_outputs_to_write(
     assert main(["eval", str(trained_lm), "--out", str(tmp_path / "x.jsonl"), "--device", "cpu"]) == 2
     assert "running text, which has no outputs to write" in capsys.readouterr().err
     assert not (tmp_path / "x.jsonl").exists()
+
+
+def test_out_is_not_a_file_of_the_data(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = write_pairs(tmp_path)
+    before = pairs.read_bytes()
+    settings = ("--data", "kind=pairs", "--data", f"path={pairs}", "--data", f"test_path={pairs}")
+    assert main(["eval", str(trained), *settings, "--out", str(pairs), "--overwrite"]) == 2
+    assert "is the input, which is never written over" in capsys.readouterr().err and pairs.read_bytes() == before

@@ -104,6 +104,8 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str], monkeypat
         (OSError("the checkpoint is lost"), 2, "the checkpoint is lost"),
         (MemoryError(), 2, "out of memory"),
         (KeyboardInterrupt(), 130, "interrupted"),
+        (RuntimeError("Symlink loop from '/a/b'"), 2, "'/a/b' is a link that leads back to itself"),
+        (UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed"), 2, "bytes that are not UTF-8"),
         (TypeError("oh"), 1, "a bug in qkv"),
     ],
 )

@@ -74,6 +74,8 @@ def test_mistakes_are_told(corpus: Path, tmp_path: Path) -> None:
     assert not out.exists()
     out.write_text("fish 1 2\nfish 3 4\n")
     assert "already exists; replace it with --overwrite" in refused("train", corpus, "--out", out)
+    assert "is the input, which is never written over" in refused("train", corpus, "--out", corpus, "--overwrite")
+    assert "is the input, which is never written over" in refused("convert", out, out, "--overwrite")
     assert "line 2: the word 'fish' occurred in line 1 already" in refused("nearest", out, "fish")
     result = qkv_vectors("nearest", out, "fish", "--keep-first")
     assert "repeat a word and were left out ('fish')" in result.output

@@ -98,6 +98,37 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
     assert read == [b"new"] and (tmp_path / "pipe").is_fifo()
 
 
+@pytest.mark.parametrize("name", ["n" * 255, "é" * 127, "😀" * 63])
+def test_a_name_may_be_as_long_as_the_file_system_allows(tmp_path: Path, name: str) -> None:
+    atomic.write_file(tmp_path / name, b"new")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    (tmp_path / name).unlink()
+    for text in ("1", "2"):
+        with atomic.replacing_folder(tmp_path / name) as new:
+            (new / "a").write_text(text)
+    with atomic.beginning(tmp_path / name) as new:
+        (new / "a").write_text("3")
+    assert (atomic.old(tmp_path / name) / "a").read_text() == "2"
+    atomic.put_back(tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == [name] and content(tmp_path / name) == {"a": "2"}
+
+
+def test_a_link_that_leads_to_itself_is_refused_and_one_to_nothing_gets_its_folder(tmp_path: Path) -> None:
+    loop, link = tmp_path / "loop", tmp_path / "link"
+    loop.symlink_to("loop")
+    link.symlink_to("far/away")
+    for write in (
+        lambda: atomic.write_file(loop, b""),
+        lambda: atomic.claim(loop),
+        lambda: atomic.make_folder(loop),
+        lambda: atomic.check_replaceable(loop),
+    ):
+        with pytest.raises(ValueError, match="leads back to itself"):
+            write()
+    atomic.make_folder(link)
+    assert (tmp_path / "far" / "away").is_dir()
+
+
 def test_an_error_names_the_file_and_not_the_temporary_one(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         atomic.write_file(tmp_path / "missing" / "a", b"new")

@@ -230,11 +230,9 @@ def _check_target(target: Path, to: str | None, suffix: str, *, overwrite: bool)
             f"--to {form} writes one file, NAME{target.suffix}, and other formats directories; not {target}"
         )
     if suffix:
-        from ..core.atomic import claim
-        from ..io.directories.layout import check_own
+        from ..io.directories.layout import claim_output
 
-        claim(target, overwrite)
-        check_own(target)
+        claim_output(target, overwrite)
         return
     if target.is_file():
         raise ValueError(f"{target} is a file; a model is a directory")

@@ -46,6 +46,8 @@ def _described(error: Exception) -> tuple[int, str]:
         return USER, f"a compressed file is damaged or ends too early ({str(error).rstrip('.').lower()})"
     if isinstance(error, ValueError):
         return USER, _sentence(error)
+    if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop from "):  # Python 3.11 and 3.12
+        return USER, f"{str(error).removeprefix('Symlink loop from ')} is a link that leads back to itself; correct it"
     if type(error).__name__ == "RankLost":
         return BUG, str(error)
     text = str(error).strip().split("\n")[0]
@@ -83,6 +85,11 @@ def _os(error: OSError) -> str:
 
 
 def _sentence(error: ValueError) -> str:
+    if "surrogates not allowed" in str(error):
+        return (
+            "a name or a text has bytes that are not UTF-8, which can't be stored in settings; choose another name for the "
+            "file or directory"
+        )
     if hasattr(error, "errors"):  # pydantic's message would have several lines
         from pydantic import ValidationError
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from .options import Device, Json, Overwrite
 from .say import echo
+
+if TYPE_CHECKING:
+    from ..runs.inference.run import Run
 
 
 def evaluate(
@@ -53,16 +57,17 @@ def evaluate(
     of that task.
     """
     from ..core import json_files
-    from ..core.atomic import claim, make_folder, write_file
-    from ..io.directories.layout import check_own
+    from ..core.atomic import make_folder, write_file
+    from ..io.directories.layout import claim_output
     from ..runs.evaluate.evaluate import evaluate_run
     from ..runs.inference.run import load
     from .results import show_evaluation
 
     if out is not None:
-        check_own(out)
-        claim(out, overwrite)
+        claim_output(out, overwrite)
     loaded = load(run, device=device)
+    if out is not None:
+        claim_output(out, overwrite, _inputs(loaded, data or ()))
     splits = [item for item in data or () if "=" not in item]
     if len(splits) > 1:
         raise ValueError(f"--data takes one split, not {' and '.join(splits)}; evaluate them one by one")
@@ -87,6 +92,18 @@ def evaluate(
         echo(f"Wrote {len(result.outputs):,} outputs to {out}")
     if result.limited:
         echo("To evaluate on all examples: --max-examples all")
+
+
+def _inputs(run: Run, data: Sequence[str]) -> list[Path]:
+    """The files that the settings of a run's data name, and those of `--data`."""
+    from .texts import existing_path
+
+    if run.recipe is None:
+        return []
+    source = run.recipe.change([f"data.{item}" for item in data if "=" in item]).data
+    values = [value for _, spec in source.walk() for value in vars(spec).values()]
+    texts = [text for value in values for text in (value if isinstance(value, (list, tuple)) else [value])]
+    return [path for text in texts if isinstance(text, str) and (path := existing_path(text)) is not None]
 
 
 def _number(text: str) -> int | Literal["all"]:

@@ -120,7 +120,7 @@ def look(
     Encoder–decoders show source and output, classifiers the predicted class, language models the likeliest next tokens.
     Layers, heads and tokens count from 0.
     """
-    from ..core.atomic import claim
+    from ..io.directories.layout import claim_page
     from ..look.view.figure import check_suffix
     from ..runs.inference.look.live import changed_look
     from ..runs.inference.run import load
@@ -139,7 +139,7 @@ def look(
     if not path.parent.is_dir():
         raise ValueError(f"there is no folder {path.parent} for {path.name}; create it first")
     if not (serve or json or pair):
-        claim(path, overwrite=path.exists())
+        claim_page(path)
     run, inputs = _named(run, inputs)
     loaded = load(run, device=device)
     warn_of_settings(inputs, "`qkv look` uses the run's settings, leave it out")

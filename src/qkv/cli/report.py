@@ -21,8 +21,7 @@ def report(
     The report of an unfinished run says how far it came and how to continue it. With several runs, write a page with the
     settings that differ, the metrics, the curves, and the outputs for the same inputs.
     """
-    from ..core.atomic import claim
-    from ..io.directories.layout import RunState
+    from ..io.directories.layout import RunState, claim_page
     from ..runs.report.report import write_report
     from ..runs.report.side_by_side import write_side_by_side
 
@@ -40,6 +39,6 @@ def report(
         raise ValueError(f"--out is a file that ends in .html, not {out}")
     if not out.parent.is_dir():
         raise ValueError(f"there is no folder {out.parent} for {out.name}; create it first")
-    claim(out, overwrite=out.exists())
+    claim_page(out)
     write_side_by_side(runs, out)
     echo(f"The comparison is in {out}; open it in a browser.")

@@ -133,8 +133,8 @@ def asked(
     from ..runs.inference.tables.columns import files_of, reads_files
     from ..runs.inference.tables.write import check_output
 
-    existing = [path for text in texts or () if (path := _existing(text)) is not None]
-    if missing := [text for text in texts or () if _existing(text) is None and _names_a_table(text)]:
+    existing = [path for text in texts or () if (path := existing_path(text)) is not None]
+    if missing := [text for text in texts or () if existing_path(text) is None and _names_a_table(text)]:
         raise ValueError(
             f"there is no file {brief(missing[0])}; correct the name, or give a text of this form on standard input"
         )
@@ -165,7 +165,7 @@ def asked(
     return Asked(None if table else texts, table, out)
 
 
-def _existing(text: str) -> Path | None:
+def existing_path(text: str) -> Path | None:
     """The file or folder whose name a text is; None if there is none."""
     try:
         path = Path(text).expanduser()
@@ -195,7 +195,7 @@ def _lines_of(existing: Sequence[Path], texts: Sequence[str]) -> bool:
 def note_files(texts: Sequence[str], advice: str = "") -> None:
     """Say which of the texts are also names of files, of which nothing is read."""
     for text in texts:
-        if (path := _existing(text)) is not None:
+        if (path := existing_path(text)) is not None:
             kind = "folder" if path.is_dir() else "file"
             echo(f"Note: {text!r} is read as a text, though there is a {kind} of that name{advice}.", err=True)
 

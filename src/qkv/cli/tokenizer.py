@@ -81,7 +81,7 @@ def train(
 
     if out is None and not trace:
         raise ValueError("give the directory for the tokenizer with --out DIR, or show the merges with --trace")
-    _check_free(out, overwrite)
+    _check_free(out, overwrite, files)
     settings: dict[str, Any] = {
         "vocab_size": vocab_size,
         "special": tuple(special) if special else None,
@@ -174,13 +174,13 @@ def convert(
     overwrite: Overwrite = False,
 ) -> None:
     """Convert a tokenizer to tokenizer.json, with the tokenizer_config.json that transformers needs."""
-    from ..core.atomic import claim
     from ..data.tokenizers.hub_export import save_for_hub
     from ..data.tokenizers.tokenizer import Tokenizer
+    from ..io.directories.layout import claim_output
 
     tokenizer = Tokenizer.load(path)
     _check_free(out, overwrite)
-    claim(out / "tokenizer_config.json", overwrite)
+    claim_output(out / "tokenizer_config.json", overwrite)
     with _folder(out, overwrite) as folder:
         save_for_hub(tokenizer, folder)
     echo(f"{tokenizer.name} written to {out}")
@@ -218,14 +218,12 @@ def _folder(out: Path, overwrite: bool) -> Iterator[Path]:
         yield folder
 
 
-def _check_free(out: Path | None, overwrite: bool) -> None:
-    from ..core.atomic import claim
+def _check_free(out: Path | None, overwrite: bool, files: Sequence[Path] = ()) -> None:
     from ..data.tokenizers.tokenizer_json import place
-    from ..io.directories.layout import check_own
+    from ..io.directories.layout import claim_output
 
     if out is not None:
-        check_own(place(out))
-        claim(place(out), overwrite)
+        claim_output(place(out), overwrite, files)
 
 
 def _show_split(split: WordSplit) -> None:

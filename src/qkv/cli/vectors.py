@@ -73,7 +73,7 @@ def train(
 
     options = {"negatives": negatives, "subsample": subsample, "x_max": x_max}
     trainer = choose(method, width=width, window=window, epochs=epochs, lr=lr, **options)
-    _check_target(out, overwrite)
+    _check_target(out, overwrite, texts)
     corpus = VectorCorpus.read(texts, min_count=min_count, lowercase=lowercase)
     began = time.perf_counter()
     with progress_bar(method) as progress:
@@ -154,7 +154,7 @@ def convert(
     """Convert vectors to another format, in UTF-8."""
     from ..data.vectors.word2vec_format import as_form, write
 
-    _check_target(out, overwrite)
+    _check_target(out, overwrite, [file])
     vectors = _read(file, encoding, keep_first)
     path = write(vectors, out, None if form is None else as_form(form))
     echo(f"{len(vectors):,} vectors of width {vectors.width} written to {path}")
@@ -169,10 +169,10 @@ def _read(file: Path, encoding: str, keep_first: bool) -> Vectors:
     return vectors
 
 
-def _check_target(out: Path, overwrite: bool) -> None:
-    from ..core.atomic import claim
+def _check_target(out: Path, overwrite: bool, inputs: list[Path]) -> None:
+    from ..io.directories.layout import claim_output
 
-    claim(out, overwrite)
+    claim_output(out, overwrite, inputs)
     if not out.parent.is_dir():
         raise ValueError(f"there is no folder {out.parent}; create it first")
 

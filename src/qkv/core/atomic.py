@@ -30,7 +30,7 @@ from functools import cache
 from pathlib import Path
 
 _UNFINISHED = re.compile(r"\.tmp-(?P<name>.+)-(?P<host>[0-9a-f]{8})-(?P<pid>\d+)-[0-9a-f]{8}")
-_LONGEST = 180  # characters of a name that a temporary name repeats; file systems allow 255 bytes
+_LONGEST = 180  # bytes of a name that a temporary name repeats; file systems allow 255
 _claimed: set[Path] = set()  # files that this process writes only to free names
 
 
@@ -62,7 +62,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     check_above(path)
     if path.is_dir():
         raise WrongPlace(errno.EISDIR, f"{path} is a directory; give the name of a file")
-    path = path.resolve() if path.is_symlink() else path
+    path = real(path) if path.is_symlink() else path
     if path.exists() and not path.is_file() and not path.is_dir():
         with _copied_into(path) as content:
             yield content
@@ -95,7 +95,7 @@ def claim(path: str | Path, overwrite: bool = False) -> None:
         raise WrongPlace(errno.EISDIR, f"{path} is a directory; give the name of a file")
     if path.is_file() and not overwrite:
         raise WrongPlace(errno.EEXIST, f"{path} already exists; replace it with --overwrite, or choose another name")
-    place = (path.resolve() if path.is_symlink() else path).absolute()
+    place = (real(path) if path.is_symlink() else path).absolute()
     _claimed.discard(place) if overwrite else _claimed.add(place)
 
 
@@ -138,6 +138,11 @@ def _copied_into(stream: Path) -> Iterator[Path]:
             shutil.copyfileobj(file, out)
 
 
+def _short(name: str) -> str:
+    """The first `_LONGEST` bytes of a name."""
+    return os.fsencode(name)[:_LONGEST].decode("utf-8", "ignore")
+
+
 def check_above(path: Path) -> None:
     """Raise WrongPlace if `path` is below a file."""
     above = next((folder for folder in path.parents if folder.exists()), None)
@@ -147,8 +152,10 @@ def check_above(path: Path) -> None:
 
 def make_folder(path: Path) -> None:
     """Make a folder, and those above it, if they are missing. Raises WrongPlace if one of them is a file."""
-    check_above(path / "anything")
-    path.mkdir(parents=True, exist_ok=True)
+    check_above(path)
+    if path.is_file():
+        raise WrongPlace(errno.ENOTDIR, f"{path} is a file, and a directory is needed there; choose another place")
+    real(path).mkdir(parents=True, exist_ok=True)  # a link to what is missing gets it
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -201,7 +208,7 @@ def replacing_folder(target: str | Path, check: Callable[[Path], object] = lambd
 
     Raises ValueError if `target` is a file, below a file, the working directory or a mount point.
     """
-    target = _real(target)
+    target = real(target)
     if _UNFINISHED.fullmatch(target.name):  # what such a block is writing is not in its place yet
         yield target
         return
@@ -234,7 +241,7 @@ def _renamed(new: Path, target: Path) -> bool:
 
 def check_replaceable(target: Path, check: Callable[[Path], object] = lambda folder: None) -> None:
     """Raise ValueError if a folder can't take the place of `target`, or if `check` refuses the folder that is there."""
-    target = _real(target)
+    target = real(target)
     check_above(target)
     recover(target)
     if not target.exists():
@@ -297,7 +304,9 @@ def tidy(root: Path) -> None:
 
 def old(target: Path) -> Path:
     """Where the folder is kept that `target` replaces."""
-    target = _real(target)
+    target = real(target)
+    if len(os.fsencode(target.name)) > 250:
+        return target.with_name(f".old-{_short(target.name)}-{zlib.crc32(os.fsencode(target.name)):08x}")
     return target.with_name(f".old-{target.name}")
 
 
@@ -308,7 +317,7 @@ def beginning(target: Path) -> Iterator[Path]:
 
     If a folder is kept already, `target` is an unfinished replacement of it, and is deleted.
     """
-    target = _real(target)
+    target = real(target)
     sweep(target)
     beside = _beside(target)
     beside.mkdir()
@@ -350,7 +359,7 @@ def recover(target: Path) -> None:
     """Rename back a folder that was set aside, if nothing has taken its place."""
     if not target.exists() and (aside := old(target)).is_dir():
         with contextlib.suppress(FileNotFoundError):  # another process was faster
-            aside.rename(_real(target))
+            aside.rename(real(target))
             sync_folder(aside.parent)
 
 
@@ -359,7 +368,7 @@ def recover(target: Path) -> None:
 
 def check_room(target: Path, size: int) -> None:
     """Raise OSError if the disk of `target` has fewer than `size` bytes free."""
-    there = next(path for path in (_real(target), *_real(target).parents) if path.exists())
+    there = next(path for path in (real(target), *real(target).parents) if path.exists())
     free = shutil.disk_usage(there).free
     if size > free:
         raise OSError(
@@ -376,7 +385,7 @@ def sweep(target: Path) -> None:
     """Delete what processes of this machine that are gone left unfinished beside `target`."""
     if not target.parent.is_dir():
         return
-    names = (target.name[:_LONGEST], f".old-{target.name}"[:_LONGEST])
+    names = (_short(target.name), _short(f".old-{target.name}"))
     for path in target.parent.glob(".tmp-*"):
         match = _UNFINISHED.fullmatch(path.name)
         if match and match["name"] in names and match["host"] == _host() and not _alive(int(match["pid"])):
@@ -397,12 +406,15 @@ def _host() -> str:
 
 def _beside(path: Path) -> Path:
     """A temporary name beside `path`."""
-    return path.with_name(f".tmp-{path.name[:_LONGEST]}-{_host()}-{os.getpid()}-{secrets.token_hex(4)}")
+    return path.with_name(f".tmp-{_short(path.name)}-{_host()}-{os.getpid()}-{secrets.token_hex(4)}")
 
 
-def _real(path: str | Path) -> Path:
-    """The absolute path, without links."""
-    return Path(path).resolve()
+def real(path: str | Path) -> Path:
+    """The absolute path, without links. Raises WrongPlace for a link that leads back to itself."""
+    try:
+        return Path(path).resolve()
+    except RuntimeError:  # Python 3.11 and 3.12
+        raise WrongPlace(errno.ELOOP, f"{path} is a link that leads back to itself; choose another place") from None
 
 
 def _exchange(one: Path, other: Path) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from qkv.io.directories import layout as directory
-from qkv.io.directories.layout import RunState, check_own
+from qkv.io.directories.layout import RunState, claim_output, claim_page
 
 LEFT = (".tmp-recipe.yaml", ".tokenizer.json.4711", ".chat_template.jinja.12")
 
@@ -35,9 +35,20 @@ def test_a_stub_has_taken_no_step(tmp_path: Path, line: str, stub: bool) -> None
 def test_a_file_of_a_model_or_a_run_is_not_replaced_by_itself(tmp_path: Path, known: str, name: str) -> None:
     for file in (known, name, "table.csv"):
         (tmp_path / file).write_text("{}")
-    check_own(tmp_path / "table.csv")
+    claim_output(tmp_path / "table.csv", overwrite=True)
+    claim_page(tmp_path / "table.csv")
     with pytest.raises(ValueError, match=f"{name} is part of a"):
-        check_own(tmp_path / name)
+        claim_output(tmp_path / name, overwrite=True)
+    with pytest.raises(ValueError, match=f"{name} is part of a"):
+        claim_page(tmp_path / name)
+
+
+def test_an_input_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("mine")
+    (tmp_path / "link.txt").symlink_to("in.txt")
+    for name in ("in.txt", "link.txt"):
+        with pytest.raises(ValueError, match="is the input, which is never written over"):
+            claim_output(tmp_path / name, True, [tmp_path / "missing", tmp_path / "in.txt"])
 
 
 def test_logs_of_ranks_that_were_killed_before_a_run_began_do_not_stop_another(tmp_path: Path) -> None:

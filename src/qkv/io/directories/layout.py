@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path, PurePath
@@ -288,9 +288,22 @@ EMBEDDING = (MODULES, "config_sentence_transformers.json", "sentence_bert_config
 """Files with which sentence-transformers describes how texts become vectors."""
 
 
-def check_own(path: Path) -> None:
+def claim_output(path: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> None:
+    """`atomic.claim` the file that a command writes. Raises ValueError if it is an input, or part of a model or run."""
+    if path.exists() and any(one.exists() and path.samefile(one) for one in inputs):
+        raise ValueError(f"{path} is the input, which is never written over; choose another name")
+    _check_own(path)
+    atomic.claim(path, overwrite)
+
+
+def claim_page(path: Path) -> None:
+    """`claim_output` for a page or picture, which replaces an older one."""
+    claim_output(path, overwrite=path.exists())
+
+
+def _check_own(path: Path) -> None:
     """Raise ValueError if a file that is to be replaced is part of a model or a run."""
-    folder = path.resolve().parent
+    folder = atomic.real(path).parent
     for contents in (MODEL, RUN):
         if path.exists() and (folder / contents.needs).is_file() and contents.allows(PurePath(path.name)):
             raise ValueError(f"{path} is part of {contents.what} and is not replaced by itself; choose another place")

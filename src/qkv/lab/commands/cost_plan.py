@@ -116,7 +116,8 @@ def simulate(
 
     In weak scaling the batch grows with the GPUs; in strong scaling it is the middle one for all.
     """
-    from ...core.atomic import claim, write_file
+    from ...core.atomic import write_file
+    from ...io.directories.layout import claim_page
     from ...nn.cost.plan.simulate import simulate as run
     from ...nn.cost.plan.simulate import sizes
     from .cost_plan_show import drawn, progress, show_points
@@ -125,7 +126,7 @@ def simulate(
     if out is not None and out.suffix not in (".svg", ".html"):
         raise ValueError(f"--out draws an .svg or .html file, not {out.name}")
     if out is not None:
-        claim(out, overwrite=out.exists())
+        claim_page(out)
     numbers = sizes(first, last)
     question = _question(name, settings, hardware, network, first, length, batch or 2 * first, None, compile)
     with progress(2 * len(numbers)) as advance:

@@ -50,14 +50,15 @@ def sweep(
 ) -> None:
     """Show the costs of models for sizes that double: tokens, or any size of a preset."""
     from ...cli.show import model_of
-    from ...core.atomic import claim, write_file
+    from ...core.atomic import write_file
+    from ...io.directories.layout import claim_page
     from ...nn.cost.sweep import costs_of, read_range
 
     key, sizes = read_range(over)
     if out is not None and out.suffix not in (".svg", ".html"):
         raise ValueError(f"--out draws an .svg or .html file, not {out.name}")
     if out is not None:
-        claim(out, overwrite=out.exists())
+        claim_page(out)
     models, changes = _split(names)
     if out is not None and len(models) > 4:
         raise ValueError(f"a drawing has up to four models, not {len(models)}; leave out some, or --out")

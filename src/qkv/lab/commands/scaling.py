@@ -133,14 +133,14 @@ def fit(
     """Fit scaling laws to a table of training runs: Chinchilla's parametric loss, IsoFLOP profiles, and Kaplan's laws."""
     from dataclasses import asdict
 
-    from ...core.atomic import claim
+    from ...io.directories.layout import claim_page
     from ..laws.laws import fit_laws
     from ..laws.points import read_points
 
     if out is not None and out.suffix != ".html":
         raise ValueError(f"--out writes an .html file, not {out.name}")
     if out is not None:
-        claim(out, overwrite=out.exists())
+        claim_page(out)
     points = read_points(table)
     laws = fit_laws(points.without_highest(leave_out) if leave_out else points, bootstrap=bootstrap, seed=seed)
     asked = () if budgets is None else _numbers("--predict", budgets)

@@ -108,7 +108,7 @@ def _check(run: str | None, chosen: dict[str, object], out: Path | None, json: b
     if (run is not None or given) and not str(chosen["--text"] or "").strip():
         option = "--run" if run is not None else given[0]
         raise ValueError(f"{option} needs the text whose numbers are shown; give it as --text TEXT")
-    from ...core.atomic import claim
+    from ...io.directories.layout import claim_page
 
     if out is None:
         return
@@ -118,7 +118,7 @@ def _check(run: str | None, chosen: dict[str, object], out: Path | None, json: b
         raise ValueError(f"--out is a file that ends in .html, not {out}")
     if not out.parent.is_dir():
         raise ValueError(f"there is no folder {out.parent} for {out.name}; create it first")
-    claim(out, overwrite=out.exists())
+    claim_page(out)
 
 
 def _list(json: bool) -> None:

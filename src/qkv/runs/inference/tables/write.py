@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ....core.atomic import claim, write_file
+from ....core.atomic import write_file
 from ....core.json_files import dumps
 from ....core.spec import brief
 from ....data.files.records import FORMATS
 from ....data.optional_libraries import optional_library
-from ....io.directories.layout import check_own
+from ....io.directories.layout import claim_output
 from ...tasks.classes import Classified
 from ...tasks.prediction import Prediction
 from .read import FileTable, Row
@@ -33,10 +33,7 @@ def check_output(path: Path, inputs: Iterable[Path], overwrite: bool, more: Sequ
     shows no form, of tables or one of `more`."""
     if path.suffix.lower() not in (*FORMATS, *more):
         raise ValueError(f"--out is a file that ends in {', '.join((*FORMATS, *more))}, not {brief(path)}")
-    if any(path.exists() and one.exists() and path.samefile(one) for one in inputs):
-        raise ValueError(f"{path} is the input, which is never written over; give --out another name")
-    check_own(path)
-    claim(path, overwrite)
+    claim_output(path, overwrite, inputs)
     if not path.parent.is_dir():
         raise ValueError(f"there is no folder {path.parent}; create it first")
 
