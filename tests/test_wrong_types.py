@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from run_untrained import TINY, bert, of, vit, words
@@ -17,6 +18,7 @@ from qkv.core.spec import brief
 from qkv.data.tokenizers.tokenizer import Tokenizer
 from qkv.data.tokenizers.tokenizer import train as train_tokenizer
 from qkv.data.vectors import word2vec_format
+from qkv.data.vectors.word_vectors import Vectors
 from qkv.generation import generate, score
 from qkv.io.directories.save import save
 from qkv.io.hub.gguf import container
@@ -127,6 +129,7 @@ def calls(place: Path) -> dict[str, Call]:
             lambda precision: roofline(gpt.model.spec, BatchShape(1, 8), accelerator("h100"), precision),
             {"precision": "bf16"},
         ),
+        "Vectors": (Vectors, {"words": ("a", "b"), "array": numpy.ones((2, 3), "float32")}),
         "vectors.read": (word2vec_format.read, {"path": str(new), "encoding": "utf-8"}),
         **studies(new),
     }

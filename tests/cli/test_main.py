@@ -100,6 +100,11 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str], monkeypat
     [
         (ValueError("two\n lines"), 2, "two lines"),
         (OSError(28, "No space left on device", "x/model"), 2, "x/model: the disk is full"),
+        (
+            OSError(27, "File too large", "x"),
+            2,
+            "x: the file is larger than this shell (ulimit -f) or file system allows",
+        ),
         (PermissionError(13, "Permission denied", "x"), 2, "x: permission denied"),
         (OSError("the checkpoint is lost"), 2, "the checkpoint is lost"),
         (MemoryError(), 2, "out of memory"),
@@ -130,6 +135,17 @@ def test_an_interruption_before_the_command_begins_is_one_line(
     monkeypatch.setattr("typer.main.get_command", interrupted)
     assert main(["list", "recipes"]) == 130
     assert capsys.readouterr().err == "qkv: interrupted\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows keeps a working directory")
+def test_a_working_directory_that_was_deleted_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert main(["convert", "../none", "out"]) == 2
+    assert "the working directory no longer exists" in capsys.readouterr().err
 
 
 # -- work -------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import lzma
 import re
 import zipfile
 import zlib
+from pathlib import Path
 
 from ..runs.recipes.imports import imported
 
@@ -72,16 +73,28 @@ def _usage(error: Exception, message: str) -> str:
 def _os(error: OSError) -> str:
     if error.errno is None:
         return str(error)
+    if error.errno == errno.ENOENT and error.filename is None and _left_directory():
+        return "the working directory no longer exists; change to another one"
     reason = {
         errno.ENOENT: "there is no such file or directory",
         errno.ENOSPC: "the disk is full; what was saved before is intact",
         errno.EDQUOT: "your disk quota is used up; what was saved before is intact",
+        errno.EFBIG: "the file is larger than this shell (ulimit -f) or file system allows; what was saved before is intact",
         errno.EROFS: "this file system is read-only",
         errno.ENOTDIR: "a part of this path is a file, and a directory was expected",
         errno.EACCES: "permission denied",
         errno.EISDIR: "this is a directory, and a file was expected",
     }.get(error.errno, (error.strerror or str(error)).lower())
     return f"{error.filename}: {reason}" if error.filename is not None else reason
+
+
+def _left_directory() -> bool:
+    """Whether the working directory was deleted."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _sentence(error: ValueError) -> str:

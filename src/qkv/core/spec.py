@@ -342,8 +342,11 @@ _LONGEST = 500  # characters of what is said of one mistake
 
 
 def brief(value: object) -> str:
-    """`repr`, short whatever the value is; a path is quoted as text, with more of it, because its end says most."""
-    return _PATH.repr(os.fspath(value)) if isinstance(value, os.PathLike) else _BRIEF.repr(value)
+    """`repr` in one line, short whatever the value is; a path is quoted as text, with more of it, because its end says
+    most."""
+    if isinstance(value, os.PathLike):
+        return _PATH.repr(os.fspath(value))
+    return " ".join(_BRIEF.repr(value).split()) if hasattr(value, "shape") else _BRIEF.repr(value)
 
 
 def short(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from hypothesis import given
@@ -425,3 +426,14 @@ def test_heads_second_are_noticed_where_the_shape_is_improbable() -> None:
         attend(*random(t=1, s=9, h=128, k=8))
         wide = torch.randn(1, 1, 232, 4)  # Falcon 180B has as many, and its layers share a plan
         attend(wide, wide, wide, plan=Plan())
+
+
+@pytest.mark.parametrize(
+    "name", ["q", "k", "v", "pattern", "layout", "kv_layout", "bias", "plan", "sinks", "weighting"]
+)
+@pytest.mark.parametrize("wrong", [3, "x", b"x", [1.0], (2,), {"a": 1}, object(), numpy.zeros((1, 2, 2, 4)), int])
+def test_an_argument_of_a_wrong_type_is_named(name: str, wrong: Any) -> None:
+    x = torch.zeros(1, 2, 2, 4)
+    with pytest.raises(ValueError, match=f"^{name} is a ") as caught:
+        attend(**{"q": x, "k": x, "v": x, name: wrong})
+    assert len(str(caught.value)) < 300 and "\n" not in str(caught.value)

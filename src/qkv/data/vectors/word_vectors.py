@@ -32,6 +32,10 @@ class Vectors:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.words, (list, tuple)) or not all(isinstance(word, str) for word in self.words):
+            raise ValueError(f"words are a tuple of texts, not {brief(self.words)}")
+        if not isinstance(self.array, np.ndarray):
+            raise ValueError(f"the array of vectors is a NumPy array, one row for each word, not {brief(self.array)}")
         if self.array.ndim != 2 or len(self.words) != len(self.array) or not self.array.size:
             raise ValueError(
                 f"the array of {counted(len(self.words), 'word')} needs a row for each and one or more columns; its shape "

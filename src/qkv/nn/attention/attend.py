@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from types import NoneType
 from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
 import torch
@@ -120,6 +121,7 @@ def attend(
     Returns (B, T, H, E) in q's dtype, or the pair of it and the log-sum-exp. A query that sees no key gets 0, and a
     log-sum-exp of −∞. Raises ValueError for shapes that don't fit together, and if an alignment had to be guessed.
     """
+    check_kinds(q, k, v, pattern, layout, kv_layout, bias, plan, sinks)
     check_tensors(q, k, v, by_layer=plan is not None)
     layout, kv_layout = layouts_of(q, k, pattern, layout, kv_layout, bias)
     check_layouts(q, k, layout, kv_layout)
@@ -239,6 +241,49 @@ def layouts_of(
     return layout or Layout.full(t, device=q.device), kv_layout
 
 
+_KEYS = (Tensor, QuantizedKV)
+_LAYOUT, _BIAS, _PLAN, _SINKS = (Layout, NoneType), (Tensor, Bias, NoneType), (Plan, NoneType), (Tensor, NoneType)
+
+
+def check_kinds(
+    q: object,
+    k: object,
+    v: object,
+    pattern: object,
+    layout: object,
+    kv_layout: object,
+    bias: object,
+    plan: object,
+    sinks: object,
+) -> None:
+    """Raise ValueError for an argument of a wrong type."""
+    if (
+        isinstance(q, Tensor)
+        and isinstance(k, _KEYS)
+        and isinstance(v, _KEYS)
+        and isinstance(pattern, Pattern)
+        and isinstance(layout, _LAYOUT)
+        and isinstance(kv_layout, _LAYOUT)
+        and isinstance(bias, _BIAS)
+        and isinstance(plan, _PLAN)
+        and isinstance(sinks, _SINKS)
+    ):
+        return
+    given: tuple[tuple[str, object, tuple[type, ...], str], ...] = (
+        ("q", q, (Tensor,), "a tensor; give torch.as_tensor(q) for an array"),
+        ("k", k, _KEYS, "a tensor; give torch.as_tensor(k) for an array"),
+        ("v", v, _KEYS, "a tensor; give torch.as_tensor(v) for an array"),
+        ("pattern", pattern, (Pattern,), "a pattern, such as qkv.causal() or qkv.full()"),
+        ("layout", layout, _LAYOUT, "a qkv.Layout; Layout.from_mask makes one of a mask of padding"),
+        ("kv_layout", kv_layout, _LAYOUT, "a qkv.Layout; Layout.from_mask makes one of a mask of padding"),
+        ("bias", bias, _BIAS, "a tensor or a position scheme's bias"),
+        ("plan", plan, _PLAN, "a Plan, which the layers of one pass share; leave it out"),
+        ("sinks", sinks, _SINKS, "a tensor of one logit for each head"),
+    )
+    name, value, _, wanted = next(one for one in given if not isinstance(one[1], one[2]))
+    raise ValueError(f"{name} is {wanted}, not {brief(value)}")
+
+
 def check_tensors(q: Tensor, k: Tensor | QuantizedKV, v: Tensor | QuantizedKV, by_layer: bool = False) -> None:
     """Raise ValueError if the shapes, dtypes or devices of queries, keys and values don't match.
 
@@ -316,6 +361,8 @@ def check_options(
 
 
 def check_weighting(weighting: WeightFunction | None, sinks: Tensor | None, return_lse: bool, n_heads: int) -> None:
+    if weighting is not None and not hasattr(weighting, "weights"):
+        raise ValueError(f"weighting is a function of scores, such as those of qkv.Weighting, not {brief(weighting)}")
     if weighting is not None and (sinks is not None or return_lse):
         wanted = "sinks belong" if sinks is not None else "a log-sum-exp belongs"
         raise ValueError(f"{wanted} to the soft-max, and the weighting is {weighting.kind!r}; leave one of them out")
