@@ -242,7 +242,7 @@ def layouts_of(
 
 
 _KEYS = (Tensor, QuantizedKV)
-_LAYOUT, _BIAS, _PLAN, _SINKS = (Layout, NoneType), (Tensor, Bias, NoneType), (Plan, NoneType), (Tensor, NoneType)
+_LAYOUT, _BIAS, _PLAN, _SINKS = (NoneType, Layout), (NoneType, Tensor, Bias), (NoneType, Plan), (NoneType, Tensor)
 
 
 def check_kinds(
