@@ -129,6 +129,15 @@ def test_a_link_that_leads_to_itself_is_refused_and_one_to_nothing_gets_its_fold
     assert (tmp_path / "far" / "away").is_dir()
 
 
+def test_a_directory_without_permission_is_named_before_anything_is_computed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)  # root may write everywhere
+    for check in (atomic.claim, atomic.check_replaceable):
+        with pytest.raises(ValueError, match="this user may not write into"):
+            check(tmp_path / "new" / "a")
+
+
 def test_an_error_names_the_file_and_not_the_temporary_one(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         atomic.write_file(tmp_path / "missing" / "a", b"new")

@@ -95,6 +95,8 @@ def claim(path: str | Path, overwrite: bool = False) -> None:
         raise WrongPlace(errno.EISDIR, f"{path} is a directory; give the name of a file")
     if path.is_file() and not overwrite:
         raise WrongPlace(errno.EEXIST, f"{path} already exists; replace it with --overwrite, or choose another name")
+    if not path.exists() or path.is_file():
+        _check_writable(path)
     place = (real(path) if path.is_symlink() else path).absolute()
     _claimed.discard(place) if overwrite else _claimed.add(place)
 
@@ -148,6 +150,15 @@ def check_above(path: Path) -> None:
     above = next((folder for folder in path.parents if folder.exists()), None)
     if above is not None and not above.is_dir():
         raise WrongPlace(errno.ENOTDIR, f"{above} is a file, so {path} can't be written; choose another place")
+
+
+def _check_writable(path: Path) -> None:
+    """Raise WrongPlace if this user may not write into the directory of `path`."""
+    above = next((folder for folder in real(path).parents if folder.exists()), None)
+    if above is not None and not os.access(above, os.W_OK):
+        raise WrongPlace(
+            errno.EACCES, f"{path} can't be written: this user may not write into {above}; choose another one"
+        )
 
 
 def make_folder(path: Path) -> None:
@@ -243,6 +254,7 @@ def check_replaceable(target: Path, check: Callable[[Path], object] = lambda fol
     """Raise ValueError if a folder can't take the place of `target`, or if `check` refuses the folder that is there."""
     target = real(target)
     check_above(target)
+    _check_writable(target)
     recover(target)
     if not target.exists():
         return
