@@ -142,7 +142,7 @@ def heads(run: qkv.Run, lines: list[str], count: int = 16) -> dict[str, dict[str
 
     lines = lines[:: max(1, len(lines) // count)][:count]
     for line in lines:
-        ids = torch.tensor([run.text_model.encode(line)[:128]])
+        ids = torch.tensor([run.encode(line)[:128]])
         for score in head_scores(run.model, ids):
             layer = score.name.split(".")[2]
             entry = totals.setdefault(f"{layer}.{score.head}", {"induction": induction[score.name, score.head]})

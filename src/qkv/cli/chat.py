@@ -49,11 +49,12 @@ def chat(
     Each MESSAGE, or line of standard input, is answered in the context of the conversation so far. Options override the
     model's `generation_config.json`.
     """
-    from ..runs.inference.chat import assistant
+    from ..runs.inference.chat import check_replies, stream_reply
 
     loaded = load_run(run, "chat", device)
     one_reply = {"num_beams": 1, "num_samples": 1}
-    model, settings = assistant(loaded), loaded.settings(**one_reply | generation_settings(context, set_))
+    check_replies(loaded)
+    settings = loaded.settings(**one_reply | generation_settings(context, set_))
     if settings.num_beams > 1 or settings.num_samples > 1:
         raise ValueError("a conversation has one reply to each message; leave out num_beams and num_samples")
     warn_of_settings(messages, SETTINGS_ADVICE)
@@ -71,7 +72,7 @@ def chat(
             if not json:
                 echo(piece, nl=False)
 
-        model.stream_reply(conversation, settings, emit, stop=stop or ())
+        stream_reply(loaded, conversation, settings, emit, stop=stop or ())
         reply = "".join(pieces)
         conversation.append({"role": "assistant", "content": reply})
         echo(dumps({"message": message, "reply": reply}) if json else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,8 +16,8 @@ from .texts import asked, dumps, each, load_run, uncollected, warn_of_settings
 
 if TYPE_CHECKING:
     from ..generation.settings import Generation
+    from ..runs.inference.output import Output
     from ..runs.inference.run import Run
-    from ..runs.inference.text import Output
 
 Beams = Annotated[int | None, typer.Option(metavar="N", help="Beam search with N beams; 1 is greedy.")]
 LengthPenalty = Annotated[
@@ -186,11 +187,11 @@ def _speculating(settings: Generation, run: Run, draft: Run | None, chosen: bool
     Raises ValueError for a draft with another tokenizer, and if draft and settings contradict each other.
     """
     from ..generation.speculation import DraftModel, check_draft
-    from ..runs.inference.drafts import with_draft
+    from ..runs.inference.drafts import draft_for
 
     if draft is not None and not (chosen or isinstance(settings.speculate, DraftModel)):
         settings = settings.replace(speculate="draft")
-    check_draft(settings.speculate, with_draft(run, draft).draft)
+    check_draft(settings.speculate, draft_for(run, draft))
     return settings
 
 
@@ -205,16 +206,20 @@ class _Replies:
     """Reply to independent messages, with the methods by which a run continues texts."""
 
     def __init__(self, run: Run, system: str | None, draft: Run | None) -> None:
-        from ..runs.inference.chat import assistant
+        from ..runs.inference.chat import check_replies, replies, stream_reply
+        from ..runs.inference.drafts import draft_for
 
-        self._assistant = assistant(run, draft)
+        draft_model = draft_for(run, draft)
+        check_replies(run)
+        self._replies = partial(replies, run, draft=draft_model)
+        self._stream_reply = partial(stream_reply, run, draft=draft_model)
         self._before = [] if system is None else [{"role": "system", "content": system}]
 
     def outputs(self, texts: list[str], settings: Generation, **options: Any) -> list[list[Output]]:
-        return self._assistant.replies([self._conversation(text) for text in texts], settings, **options)
+        return self._replies([self._conversation(text) for text in texts], settings, **options)
 
     def stream(self, text: str, emit: Callable[[str], None], settings: Generation, **options: Any) -> Output:
-        return self._assistant.stream_reply(self._conversation(text), settings, emit, **options)
+        return self._stream_reply(self._conversation(text), settings, emit, **options)
 
     def _conversation(self, text: str) -> list[dict[str, str]]:
         return [*self._before, {"role": "user", "content": text}]

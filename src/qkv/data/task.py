@@ -218,8 +218,8 @@ class Task(Spec, role="task"):
     @classmethod
     def predicts(cls, function: Predict) -> Predict:
         """A decorator for the task's prediction, `function(task, trained, inputs, **options)`: `trained` is a
-        `tasks.prediction.TrainedModel`, inputs are texts or paths, and options are the options of `qkv predict`. It
-        returns a `tasks.prediction.Prediction` for each input."""
+        run, see `tasks.prediction.TrainedModel`, inputs are texts or paths, and options are the options of `qkv predict`.
+        It returns a `tasks.prediction.Prediction` for each input."""
         cls._predict = staticmethod(function)
         return function
 

@@ -115,7 +115,7 @@ def test_the_tokenizer_beside_an_exported_model_cuts_where_the_run_does(folder: 
     (tmp_path / "exported").mkdir()
     write_settings(run, tmp_path / "exported")
     exported = Tokenizer.from_file(str(tmp_path / "exported" / "tokenizer.json"))
-    whole = [run.text_model.encode(text) for text in TEXTS]
+    whole = [run.encode(text) for text in TEXTS]
     assert [one.ids for one in exported.encode_batch(TEXTS)] == [
         ids if len(ids) <= 5 else [*ids[:4], ids[-1]] for ids in whole
     ]

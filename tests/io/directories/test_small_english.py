@@ -88,7 +88,7 @@ def stored() -> dict[str, Tensor]:
 
 def test_it_computes_what_its_codes_stand_for(run: Run):
     """Products of integers, and those of the weights that they stand for: equal up to the rounding of fp32."""
-    ids = torch.tensor([run.text_model.encode(PASSAGE)])
+    ids = torch.tensor([run.encode(PASSAGE)])
     plain, weights = whole(run), stored()
     assert all(torch.equal(value, weights[name]) for name, value in plain.state_dict().items() if name in weights)
     with torch.no_grad():
@@ -135,7 +135,7 @@ def test_transformers_computes_the_same_logits_from_the_file(run: Run):
     missing, unexpected = theirs.load_state_dict(weights, strict=False)
     assert not unexpected and set(missing) <= {"lm_head.weight"}
     theirs.tie_weights()
-    ids = torch.tensor([run.text_model.encode(PASSAGE)])
+    ids = torch.tensor([run.encode(PASSAGE)])
     with torch.no_grad():
         wanted, ours = theirs(ids).logits, run.model(ids)
     assert (ours - wanted).norm() / wanted.norm() < 1e-5
@@ -143,7 +143,7 @@ def test_transformers_computes_the_same_logits_from_the_file(run: Run):
 
 def test_the_heads_that_the_tour_names(run: Run):
     """Head 0 of layer 1 looks at the token before, and head 2 at the first one."""
-    ids = torch.tensor([run.text_model.encode("A tired dog slept beside the warm fire.")])
+    ids = torch.tensor([run.encode("A tired dog slept beside the warm fire.")])
     scores = {f"{s.name.split('.')[2]}.{s.head}": s for s in head_scores(run.model, ids)}
     assert scores["1.0"].previous == max(s.previous for s in scores.values()) > 0.5
     assert scores["1.2"].sink == max(s.sink for s in scores.values()) > 0.8

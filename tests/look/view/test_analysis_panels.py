@@ -19,7 +19,7 @@ def lm(**sizes: int) -> Run:
 
 def test_the_last_row_of_the_lens_is_what_the_model_predicts() -> None:
     run = lm()
-    ids = torch.tensor([run.text_model.encode("abcdef")])
+    ids = torch.tensor([run.encode("abcdef")])
     panel = lens_panel(run.model, ((ids,), {}), ["x", "y"], [2, 5], str)
     assert panel["rows"] == ["embedding", "layer 0", "layer 1"] and panel["columns"] == ["x", "y"]
     with torch.no_grad():
@@ -31,7 +31,7 @@ def test_the_last_row_of_the_lens_is_what_the_model_predicts() -> None:
 def test_scores_match_the_analysis() -> None:
     run = lm()
     panel = run.look("abcdef").views[0].panels[-1]
-    scores = head_scores(run.model, torch.tensor([run.text_model.encode("abcdef")]))
+    scores = head_scores(run.model, torch.tensor([run.encode("abcdef")]))
     induction = induction_scores(run.model, INDUCTION, batch=2)
     assert panel["columns"][-1] == "induction"
     for row, one in zip(panel["rows"], scores, strict=True):

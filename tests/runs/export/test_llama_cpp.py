@@ -97,7 +97,7 @@ def test_quantized_files_continue_alike(kind: str, tmp_path: Path) -> None:
     path = save(model.eval(), tmp_path / "m.gguf", kind, tokenizer=words)
     run = load(path, "cpu")
     (answer,) = ask([{"file": str(path), "text": "the cat sat", "new": NEW}])
-    ids = run.text_model.encode("the cat sat")
+    ids = run.encode("the cat sat")
     assert answer["tokens"] == ids
     new, logits = ours(run.model, ids)
     assert distance(answer["logits"], logits) < APART[kind]
@@ -114,7 +114,7 @@ def test_quantized_runs_continue_alike(weights: Any, kind: str, tmp_path: Path) 
     small = Run(model.eval(), words, task="continue").quantize(weights, group_size=32)
     path = save(small.model, tmp_path / "m.gguf", tokenizer=words)
     (answer,) = ask([{"file": str(path), "text": "the cat sat", "new": NEW}])
-    ids = load(path, "cpu").text_model.encode("the cat sat")
+    ids = load(path, "cpu").encode("the cat sat")
     assert answer["tokens"] == ids
     new, logits = ours(small.model, ids)
     assert distance(answer["logits"], logits) < APART[kind]
@@ -135,7 +135,7 @@ def test_texts_become_the_same_tokens(kind: str, tmp_path: Path) -> None:
     words = trained() if kind == "byte-level" else pieces(kind == "unigram")
     model = build(preset("gpt2", vocab_size=320, d_model=64, n_layers=1, n_heads=4, max_positions=64), seed=2)
     path = save(model.eval(), tmp_path / "m.gguf", tokenizer=words)
-    text_model = load(path, "cpu").text_model
+    run = load(path, "cpu")
     answers = ask([{"file": str(path), "text": text, "new": 0} for text in TEXTS])
     for text, answer in zip(TEXTS, answers, strict=True):
-        assert answer["tokens"] == text_model.encode(text) == [words.bos_id, *words.encode(text)], text
+        assert answer["tokens"] == run.encode(text) == [words.bos_id, *words.encode(text)], text

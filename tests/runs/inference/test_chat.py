@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import run_tiny
 import torch
 
+from qkv.generation import generate
 from qkv.nn.models.vocabulary import resize_vocabulary
-from qkv.runs.inference.chat import assistant, chat
+from qkv.runs.inference.chat import chat
 from qkv.runs.inference.run import Run, load
 from qkv.runs.recipes.recipe import Recipe
 from qkv.runs.train.batch_preview import preview
@@ -24,8 +27,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_a_reply_continues_from_the_templates_prompt(run: Run) -> None:
-    prompt = run.text_model.tokenizer.chat.prompt(ASKED)
-    (output,) = assistant(run).outputs_of([prompt], run.settings(max_new_tokens=6))[0]
+    prompt = run.words.chat.prompt(ASKED)
+    (output,) = replace(run, task="answer").outputs_of([prompt], run.settings(max_new_tokens=6))[0]
     reply = chat(run, ASKED, max_new_tokens=6)
     assert reply == output.text
     assert chat(run, [*ASKED, {"role": "assistant", "content": reply}, *ASKED], max_new_tokens=6)
@@ -35,16 +38,24 @@ def test_a_reply_continues_from_the_templates_prompt(run: Run) -> None:
 
 def test_each_conversation_gets_what_it_gets_alone(run: Run) -> None:
     others = [[{"role": "user", "content": f"{n} + 1?" * n}] for n in (1, 3, 2)]
-    found = assistant(run).replies(others, run.settings(max_new_tokens=5))
+    found = replies(run, others, run.settings(max_new_tokens=5))
     assert [outputs[0].text for outputs in found] == [chat(run, messages, max_new_tokens=5) for messages in others]
 
 
 def test_a_reply_ends_with_the_templates_end_of_a_turn(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    tokenizer = run.text_model.tokenizer
-    end = tokenizer.eos_id
-    assert assistant(run).ends == [end]
-    monkeypatch.setattr(tokenizer, "eos_id", None)  # as of a base model, whose own end is another
-    assert assistant(run).ends == [end]
+    end, used = run.words.eos_id, []
+
+    def spy(*given: Any, eos_id: Any, **options: Any) -> Any:
+        used.append(eos_id)
+        return generate(*given, eos_id=eos_id, **options)
+
+    monkeypatch.setattr(loaded, "generate", spy)
+    monkeypatch.setattr(run.words, "eos_id", None)  # as of a base model, whose own end is another
+    settings = run.settings(max_new_tokens=3)
+    replies(run, [ASKED], settings)
+    stream_reply(run, ASKED, settings, print)
+    run.generate("a", max_new_tokens=3)
+    assert used == [[end], [end], []]
 
 
 def test_what_can_not_reply_says_so(trained: Path, trained_lm: Path) -> None:

@@ -109,7 +109,7 @@ def test_words_match_other_tokenizers_too(kind: str, wanted: list[str]) -> None:
         raw.pre_tokenizer = pre_tokenizers.Metaspace()
         trainer = trainers.UnigramTrainer(vocab_size=60, unk_token="<unk>", special_tokens=["<unk>"])
     raw.train_from_iterator([*TEXTS] * 9, trainer)
-    run: Any = SimpleNamespace(text_model=SimpleNamespace(tokenizer=Tokenizer(raw)))
+    run: Any = SimpleNamespace(words=Tokenizer(raw))
     assert _in_words(run, "  Ada lives\tin Oslo, Ben's tuba. \n")["words"] == wanted
     assert _in_words(run, "日本 Ada 👩‍👧")["words"] == ["日本", "Ada", "👩‍👧"]
 

@@ -16,13 +16,13 @@ from tokenizers import models, pre_tokenizers
 from qkv.data.tokenizers.tokenizer import Tokenizer
 from qkv.data.tokenizers.tokenizer_json import TokenizerExtra
 from qkv.generation import generate
+from qkv.runs.inference.loaded import LoadedModel
 from qkv.runs.inference.run import load
 from qkv.runs.inference.score import score
-from qkv.runs.inference.text import TextModel
 from qkv.runs.train.pretrained import tokenizer_of
 
 
-def generated(text_model: TextModel, source: str, wanted: list[int]) -> list[float]:
+def generated(run: LoadedModel, source: str, wanted: list[int]) -> list[float]:
     """The log-probabilities that generation reports for an output that it is made to write."""
 
     def only(ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
@@ -31,10 +31,10 @@ def generated(text_model: TextModel, source: str, wanted: list[int]) -> list[flo
         return allowed
 
     found = generate(
-        text_model.model,
-        [text_model.encode(source)],
-        bos_id=text_model.start,
-        eos_id=text_model.ends,
+        run.model,
+        [run.encode(source)],
+        bos_id=run.start,
+        eos_id=run.ends,
         max_new_tokens=len(wanted),
         processors=[only],
         scores=True,
@@ -47,12 +47,14 @@ def generated(text_model: TextModel, source: str, wanted: list[int]) -> list[flo
 def test_a_target_has_what_stands_around_it(name: str, tmp_path: Path) -> None:
     model, tokenizer = save_hub_pair(name, tmp_path / "base")
     run = load(tmp_path / "base", "cpu")
-    tuned = TextModel(run.model, tokenizer_of(str(tmp_path / "base")), "translate")  # as training continues with it
+    tuned = LoadedModel(
+        run.model, tokenizer_of(str(tmp_path / "base")), task="translate"
+    )  # as training continues with it
     for source, target in PAIRS:
         (found,) = run.score([source], [target])
         wanted = tokenizer(text_target=target)["input_ids"]
         assert found.tokens == tuple(run.tokenizer.tokens(wanted))
-        assert list(found.log_probs) == pytest.approx(generated(run.text_model, source, wanted), abs=1e-5)
+        assert list(found.log_probs) == pytest.approx(generated(run, source, wanted), abs=1e-5)
         with torch.no_grad():
             loss = model(**tokenizer(source, return_tensors="pt"), labels=torch.tensor([wanted])).loss
         assert found.log_likelihood == pytest.approx(-loss.item() * len(wanted), rel=1e-4)
@@ -61,7 +63,7 @@ def test_a_target_has_what_stands_around_it(name: str, tmp_path: Path) -> None:
 
 def test_the_token_that_generation_has_to_begin_with_is_scored_too(tmp_path: Path) -> None:
     save_hub_pair("t5", tmp_path / "base")
-    plain = load(tmp_path / "base", "cpu").text_model
+    plain = load(tmp_path / "base", "cpu")
     assert plain.ids is not None
     forced = replace(plain, ids=replace(plain.ids, forced=(5, None)))
     (found,) = score(forced, [forced.encode("a b")], ["b a"])
@@ -79,8 +81,8 @@ def test_targets_are_cut_as_their_side_is(trained: Path) -> None:
         raw.add_special_tokens(["<pad>", "<unk>", "<s>", "</s>"])
         sides.append(raw)
     tokenizer = Tokenizer(sides[0], TokenizerExtra(target=json.loads(sides[1].to_str())))
-    text_model = TextModel(load(trained, "cpu").model, tokenizer, "translate")
-    assert score(text_model, [text_model.encode("a b")], ["b-a"])[0].tokens == ("b", "a", "</s>")
+    run = LoadedModel(load(trained, "cpu").model, tokenizer, task="translate")
+    assert score(run, [run.encode("a b")], ["b-a"])[0].tokens == ("b", "a", "</s>")
 
 
 def test_perplexity_is_infinite_where_it_overflows_and_nan_without_tokens() -> None:

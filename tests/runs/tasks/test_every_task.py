@@ -99,7 +99,7 @@ def test_prediction_reads_inputs_alone(kind: str, trained: Trained) -> None:
             assert with_labels.arrays.keys() == without.arrays.keys()
             assert all(np.array_equal(with_labels.arrays[name], without.arrays[name]) for name in without.arrays)
     numbers = set()
-    for batch in prediction_batches(run.for_task, task, bare):
+    for batch in prediction_batches(run, task, bare):
         numbers |= set(batch.numbers)
         assert batch.batch.labels is None and set(batch.batch.targets) <= {"rows"}
         with torch.inference_mode():

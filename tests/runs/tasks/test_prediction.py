@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from qkv.runs.tasks.prediction import Prediction, TrainedModel
+from qkv.runs.tasks.prediction import Prediction
 
 
 def test_files_are_named_after_the_input(tmp_path: Path) -> None:
@@ -22,9 +21,3 @@ def test_files_are_named_after_the_input(tmp_path: Path) -> None:
 def test_a_number_is_text_and_json() -> None:
     made = Prediction.of_number("a\tb", 0.123456)
     assert (made.input, made.value, made.text, made.fields) == ("a\tb", 0.123456, "0.1235", {"score": 0.123456})
-
-
-def test_a_model_without_a_tokenizer_reads_no_texts() -> None:
-    model: Any = object()
-    with pytest.raises(ValueError, match="this model has no tokenizer"):
-        _ = TrainedModel(model).words

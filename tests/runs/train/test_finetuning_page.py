@@ -80,7 +80,7 @@ def test_the_example_is_what_transformers_loads(place: Path, capsys: pytest.Capt
     with torch.no_grad():
         ours, expected = run.model(torch.tensor([ids])), theirs(torch.tensor([ids])).logits
     torch.testing.assert_close(ours.cpu(), expected, atol=1e-5, rtol=1e-4)
-    assert qkv.load(place / "tuned", "cpu").text_model.tokenizer.chat.row(conversation)[0] == ids
+    assert qkv.load(place / "tuned", "cpu").tokenizer.chat.row(conversation)[0] == ids
 
 
 @pytest.mark.slow

@@ -166,8 +166,8 @@ def test_what_a_loaded_decoder_begins_with_stays_with_the_run(tmp_path: Path, pa
     train(tuned, tmp_path / "tuned", device="cpu")
     base, run = load(tmp_path / "base", "cpu"), load(tmp_path / "tuned", "cpu")
     texts = [source for source, _ in PAIRS]
-    assert run.text_model.start == base.text_model.start == 2
-    assert [run.text_model.encode(text) for text in texts] == [base.text_model.encode(text) for text in texts]
+    assert run.start == base.start == 2
+    assert [run.encode(text) for text in texts] == [base.encode(text) for text in texts]
     again = load(run.save(tmp_path / "saved", to="hub"), "cpu")
     assert json.loads((tmp_path / "saved/config.json").read_text())["decoder_start_token_id"] == 2
     assert again.generate(texts, max_new_tokens=5) == run.generate(texts, max_new_tokens=5)

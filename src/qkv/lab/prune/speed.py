@@ -13,7 +13,6 @@ import torch
 from ...core.batch import Batch
 from ...runs.inference.held_out import batches, recipe_of
 from ...runs.inference.run import Run
-from ...runs.inference.text import TextModel
 
 TEXTS, ROUNDS, PREFIX = 64, 7, 200  # texts, times that each is measured, characters of running text
 NEW_TOKENS = 32  # generated for each text by both runs, so they do the same work
@@ -49,16 +48,15 @@ def _texts(run: Run) -> list[str]:
 
 
 def _generation(run: Run, texts: list[str]) -> Callable[[], float]:
-    text_model: TextModel = run.text_model
     longest = (run.model.max_positions or 10**6) // 2
-    prompts = [text_model.encode(text)[:longest] for text in texts]
+    prompts = [run.encode(text)[:longest] for text in texts]
     count = min(NEW_TOKENS, longest)
     greedy: dict[str, Any] = {"num_beams": 1, "num_samples": 1}
     greedy |= dict.fromkeys(("temperature", "top_k", "top_p", "min_p"))
     settings = run.settings(**greedy, min_new_tokens=count, max_new_tokens=count)
 
     def generated() -> int:
-        return sum(len(one.tokens) for several in text_model.outputs_of(prompts, settings) for one in several)
+        return sum(len(one.tokens) for several in run.outputs_of(prompts, settings) for one in several)
 
     return lambda: _rate(generated)
 

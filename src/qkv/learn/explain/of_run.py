@@ -83,15 +83,14 @@ def subject(
         raise ValueError(
             f"{run.name} is {kind_of(run)} and reads no text, so no text of it can be explained; {advice(run)}"
         )
-    text_model = run.text_model
-    ids = text_model.encode(text)
+    ids = run.encode(text)
     if not ids:
         raise ValueError(f"the text {brief(text)} has no tokens; give a longer one")
-    tokenizer, reader = text_model.tokenizer, text_model.reader
+    tokenizer, reader = run.words, run.reader
     pairs = run.model.is_encoder_decoder
     if target is not None and not pairs:
         raise ValueError(f"{run.name} reads one text; --target is for encoder–decoders, leave it out")
-    starts = [] if text_model.start is None else [text_model.start]
+    starts = [] if run.start is None else [run.start]
     written = _target(run, text, target) if pairs else []
     quoted = text if len(text) <= 60 else f"{text[:59]}…"
     return Subject(
@@ -108,20 +107,19 @@ def subject(
         layer=layer,
         head=head,
         token=token,
-        start=text_model.start if pairs else None,
-        ends=tuple(text_model.ends),
+        start=run.start if pairs else None,
+        ends=tuple(run.ends),
         generation=run.generation,
-        processors=tuple(text_model.processors([ids], run.generation)),
+        processors=tuple(run.processors([ids], run.generation)),
     )
 
 
 @torch.no_grad()
 def _target(run: LoadedModel, text: str, target: str | None) -> list[int]:
     """The ids of the target, without the token that ends it: those given, or the model's own greedy output."""
-    text_model = run.text_model
     if target is not None:
-        ids = target_ids(text_model, target)
+        ids = target_ids(run, target)
     else:
         settings = run.generation.replace({"max_new_tokens": WRITTEN, "num_beams": 1, "num_samples": 1})
-        ids = text_model.generated([text_model.encode(text)], settings, ()).sequences[0][0]
-    return ids[:-1] if ids and ids[-1] in text_model.ends else ids
+        ids = run.generated([run.encode(text)], settings, ()).sequences[0][0]
+    return ids[:-1] if ids and ids[-1] in run.ends else ids

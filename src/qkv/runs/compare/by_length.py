@@ -68,7 +68,7 @@ class ByLength(Binned, kind="by-length"):
 
     def __call__(self, run: Run) -> Curve:
         examples = self.pairs(run)
-        lengths = [len(run.text_model.encode(example["source"])) for example in examples]
+        lengths = [len(run.encode(example["source"])) for example in examples]
         generated = run.outputs([example["source"] for example in examples])
         curve = []
         for length, part in self.bins(lengths):
@@ -111,7 +111,7 @@ class Alignment(Binned, kind="alignment"):
         if run.recipe is None or not isinstance(run.recipe.data, Reverse):
             return []
         examples = self.pairs(run)
-        lengths = [len(run.text_model.encode(example["source"])) for example in examples]
+        lengths = [len(run.encode(example["source"])) for example in examples]
         curve = []
         for length, part in self.bins(lengths):
             counts = [self._right(run, examples[i]) for i in part]
@@ -128,9 +128,9 @@ class Alignment(Binned, kind="alignment"):
     def _right(self, run: Run, example: Example) -> tuple[int, int]:
         """The number of target tokens whose largest weight is on the right source token, and of all target tokens; (0, 0)
         without attention."""
-        text, model = run.text_model, run.model
-        source, target = text.encode(example["source"]), text.tokenizer.encode(example["target"])
-        ids, fed = (torch.tensor([row], device=model.device) for row in (source, [text.start, *target[:-1]]))
+        model = run.model
+        source, target = run.encode(example["source"]), run.words.encode(example["target"])
+        ids, fed = (torch.tensor([row], device=model.device) for row in (source, [run.start, *target[:-1]]))
         maps = attention_maps.attention(model, ids, fed, choose=attention_maps.cross)
         if not maps:
             return 0, 0

@@ -143,7 +143,7 @@ class Reach(Measure, kind="reach"):
     def __call__(self, run: Run) -> Curve:
         assert run.recipe is not None
         examples = run.recipe.data.examples("test", shuffle=False)
-        encoded = (run.text_model.encode(str(example.get("source", example.get("text")))) for example in examples)
+        encoded = (run.encode(str(example.get("source", example.get("text")))) for example in examples)
         long = list(islice((ids[: self.length] for ids in encoded if len(ids) >= self.length), self.rows))
         if not long:
             return []

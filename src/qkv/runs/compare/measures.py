@@ -106,7 +106,7 @@ class Lengths(Measure, kind="lengths"):
             evaluation = recipe.evaluation.replace(metrics=("perplexity",), samples=0)
             evaluator = Evaluator(
                 recipe.data,
-                run.text_model.tokenizer,
+                run.words,
                 batching,
                 evaluation,
                 run.generation,

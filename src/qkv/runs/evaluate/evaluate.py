@@ -29,8 +29,8 @@ from ...generation import Generation
 from ...io.directories.run_config import Use
 from ...nn.models.build import AnyModel
 from ...training.objective import Objective, terms_of
-from ..inference.chat import Assistant
-from ..inference.text import TextModel
+from ..inference.chat import replies
+from ..inference.loaded import LoadedModel
 from ..recipes.evaluation import TEXT_METRICS, USUAL, Evaluation, Metric
 from ..recipes.recipe import Recipe
 from ..tasks.samples import evenly
@@ -175,8 +175,8 @@ class Evaluator:
         likelihood, notes, _ = self._likelihood(model, split, FixedExamples(entries=tuple(examples)), None, clock)
         of_tokens = likelihood.results(wanted)
         decoded = examples if score_each or set(wanted) & set(TEXT_METRICS) else examples[:kept]
-        text_model = TextModel(model, self._words, task_of(model, pairs=True))
-        outputs, cut = self._outputs(text_model, decoded, self._decoding(generation))
+        run = LoadedModel(model, self._words, task=task_of(model, pairs=True))
+        outputs, cut = self._outputs(run, decoded, self._decoding(generation))
         references = [example.get("references") or [example["target"]] for example in decoded]
         texts = [sample["output"] for sample in outputs]
         of_outputs = text_metrics.output_metrics(wanted, texts, references, self.evaluation.bleu_tokenize)
@@ -211,8 +211,8 @@ class Evaluator:
         """Likelihood of running text, and the model's continuations of some of it."""
         wanted = self._wanted(pairs=False)
         likelihood, notes, left = self._likelihood(model, split, self.source, limit, clock)
-        text_model = TextModel(model, self._words, task_of(model, pairs=False))
-        samples = self._continued(text_model, examples[:kept], self._decoding(generation))
+        run = LoadedModel(model, self._words, task=task_of(model, pairs=False))
+        samples = self._continued(run, examples[:kept], self._decoding(generation))
         rows, results = likelihood.rows, likelihood.results(wanted)
         evaluated = self._evaluated(split, rows, left, results, samples, kept, notes, clock)
         return replace(evaluated, unit="row")
@@ -340,15 +340,15 @@ class Evaluator:
         return values, sum(len(text.encode()) for text in texts)
 
     def _outputs(
-        self, text_model: TextModel, examples: list[Example], settings: Generation
+        self, run: LoadedModel, examples: list[Example], settings: Generation
     ) -> tuple[list[dict[str, str]], int]:
         """An output for each example, and the number of sources truncated to the model's context."""
-        context = text_model.model.max_positions
-        longest = None if context is None else context if text_model.task == "translate" else context - 1
-        prompts = [text_model.encode(example["source"]) for example in examples]
+        context = run.model.max_positions
+        longest = None if context is None else context if run.task == "translate" else context - 1
+        prompts = [run.encode(example["source"]) for example in examples]
         ranks = ALONE if self.together else self.ranks
         mine = range(ranks.rank, len(prompts), ranks.size)
-        generated = text_model.outputs_of([prompts[i][:longest] for i in mine], settings, numbers=mine)
+        generated = run.outputs_of([prompts[i][:longest] for i in mine], settings, numbers=mine)
         of_ranks = ranks.gather([outputs[0].text for outputs in generated])
         texts = [of_ranks[i % ranks.size][i // ranks.size] for i in range(len(prompts))]
         cut = sum(longest is not None and len(prompt) > longest for prompt in prompts)
@@ -386,24 +386,23 @@ class Evaluator:
             ranking.add(score, partial(dict, sample), len(sample["source"]))
         return ranking.extremes()
 
-    def _continued(self, text_model: TextModel, examples: list[Example], settings: Generation) -> list[dict[str, Any]]:
+    def _continued(self, run: LoadedModel, examples: list[Example], settings: Generation) -> list[dict[str, Any]]:
         """The beginnings of running texts, and the model's continuations."""
         if examples and "messages" in examples[0]:
-            return self._replied(text_model, examples, settings)
-        context = text_model.model.max_positions
+            return self._replied(run, examples, settings)
+        context = run.model.max_positions
         length = PROMPT if context is None else min(PROMPT, context // 2)
-        starts = [text_model.tokenizer.decode(self._words.encode(e["text"][:2000])[:length]) for e in examples]
+        starts = [self._words.decode(self._words.encode(e["text"][:2000])[:length]) for e in examples]
         starts = [start for start in starts if start.strip()]
-        generated = text_model.outputs(starts, settings) if starts else []
+        generated = run.outputs_of([run.encode(start) for start in starts], settings)
         return [{"source": start, "output": outputs[0].text} for start, outputs in zip(starts, generated, strict=True)]
 
-    def _replied(self, text_model: TextModel, examples: list[Example], settings: Generation) -> list[dict[str, Any]]:
+    def _replied(self, run: LoadedModel, examples: list[Example], settings: Generation) -> list[dict[str, Any]]:
         """Conversations up to the assistant's last turn ("messages"), that turn as the reference, and the model's reply.
 
         Conversations without a turn to reply to, or too long for the model's context, are left out.
         """
-        assistant = Assistant(text_model.model, self._words, "answer", text_model.ids)
-        context = text_model.model.max_positions
+        context = run.model.max_positions
         prompts, references, tools = [], [], []
         for example in examples:
             messages = json.loads(example["messages"])
@@ -411,11 +410,11 @@ class Evaluator:
             if at is None:
                 continue
             described = json.loads(example.get("tools", "null"))
-            if context is None or len(assistant.tokenizer.chat.prompt(messages[:at], described)) < context:
+            if context is None or len(self._words.chat.prompt(messages[:at], described)) < context:
                 prompts.append(messages[:at])
                 tools.append(described)
                 references.append(text_of(messages[at]))
-        replies = assistant.replies(prompts, settings, tools=tools) if prompts else []
+        generated = replies(run, prompts, settings, tools=tools) if prompts else []
         return [
             {
                 "source": "\n".join(f"{m['role']}: {text_of(m)}" for m in prompt),
@@ -424,7 +423,7 @@ class Evaluator:
                 "output": outputs[0].text,
                 "graded": True,
             }
-            for prompt, reference, outputs in zip(prompts, references, replies, strict=True)
+            for prompt, reference, outputs in zip(prompts, references, generated, strict=True)
         ]
 
 

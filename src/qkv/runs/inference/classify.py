@@ -112,9 +112,9 @@ def _scores(run: LoadedModel, texts: Sequence[str], pairs: Sequence[str] | None 
 
 def _rows(run: LoadedModel, texts: Sequence[str], pairs: Sequence[str] | None) -> Rows:
     """Encode texts as the model was trained on them: a Hub model's by its tokenizer's template, others by their task."""
-    text_model, task = run.text_model, run.trained_on
-    tokenizer = text_model.tokenizer
-    if text_model.ids is not None:
+    task = run.trained_on
+    tokenizer = run.words
+    if run.ids is not None:
         rows = tokenizer.with_template(texts, pairs)
         return [(row.ids[:stop], row.types[:stop]) for row in rows for stop in [_stop_of(run, row.ids)]]
     room = task.longest if isinstance(task, Sentences) else run.model.max_positions
@@ -161,6 +161,6 @@ def inputs_of(run: LoadedModel, rows: Rows, *, first_sees_all: bool = False) -> 
     if getattr(first.embedding, "token_types", 0) > 1:
         inputs["token_types"] = padded([types for _, types in rows], device)[0]
     if run.model.is_encoder_decoder:
-        start = torch.full_like(ids[:, :1], run.text_model.start or 0)
+        start = torch.full_like(ids[:, :1], run.start or 0)
         inputs |= {"target": torch.cat([start, ids[:, :-1]], 1), "target_layout": layout}
     return inputs

@@ -27,7 +27,7 @@ def classify_files(run: LoadedModel, paths: Sequence[str | Path]) -> list[Classi
     """
     task, head = run.trained_on, run.model.spec.head
     if task is not None and task.tells_classes and not task.needs_tokenizer:
-        return [one.value for one in task.predict(run.for_task, [str(path) for path in paths])]
+        return [one.value for one in task.predict(run, [str(path) for path in paths])]
     if task is not None or run.path is None or not isinstance(head, ImageClassifier):
         raise ValueError(
             f"{run.name} does not classify pictures, sounds or videos; train one that does by "

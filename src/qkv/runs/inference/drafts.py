@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ...core.spec import brief
 from ...data.tokenizers.tokenizer import Tokenizer
+from ...nn.models.build import AnyModel
 from .loaded import LoadedModel
-from .text import TextModel
 
 
-def with_draft(run: LoadedModel, draft: LoadedModel | None) -> TextModel:
-    """Return the run's text model with a draft model. Raises ValueError, naming the difference, for another tokenizer."""
-    text_model = run.text_model
+def draft_for(run: LoadedModel, draft: LoadedModel | None) -> AnyModel | None:
+    """Return the draft's model, if there is one. Raises ValueError, naming the difference, for another tokenizer."""
     if draft is None:
-        return text_model
-    other = draft.text_model
-    pairs = {
-        "tokenizer": (text_model.tokenizer, other.tokenizer),
-        "source tokenizer": (text_model.reader, other.reader),
-    }
+        return None
+    pairs = {"tokenizer": (run.words, draft.words), "source tokenizer": (run.reader, draft.reader)}
     for name, (mine, theirs) in pairs.items():
         difference = _difference(mine, theirs)
         if difference is not None:
@@ -27,7 +20,7 @@ def with_draft(run: LoadedModel, draft: LoadedModel | None) -> TextModel:
                 f"the draft {draft.name} has another {name} than {run.name}: {difference}; give a draft with the same "
                 "tokenizer"
             )
-    return replace(text_model, draft=draft.model)
+    return draft.model
 
 
 def _difference(mine: Tokenizer, theirs: Tokenizer) -> str | None:

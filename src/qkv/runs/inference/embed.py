@@ -25,7 +25,7 @@ from ...nn.models.recurrent.model import RecurrentModel
 from ...nn.models.transformer import Transformer, TransformerModel
 from . import unknown_words
 from .loaded import LoadedModel
-from .text import SLOTS, TextModel
+from .output import SLOTS
 
 
 def as_pooling(name: str) -> Pooling:
@@ -55,19 +55,19 @@ def embed(
     The files of sentence-transformers may also truncate texts, with a warning, and add dense layers, which an explicit
     `pooling` leaves out. Encoder–decoders embed by their encoder. Raises ValueError for a text without tokens.
     """
-    text_model, settings = run.text_model, _settings(run, pooling)
+    settings = _settings(run, pooling)
     poolings = settings.poolings if pooling is None else (as_pooling(pooling),)
     text_before = _prompt(settings, prompt, run.name)
     _warn_of_special_tokens(run, texts)
-    rows = [text_model.encode(_lowered(text_before + text, settings)) for text in texts]
-    rows = _truncated(rows, text_model, settings.longest)
+    rows = [run.encode(_lowered(text_before + text, settings)) for text in texts]
+    rows = _truncated(rows, run, settings.longest)
     unknown_words.warn(run, texts, rows)
     if not all(rows):
         raise ValueError(f"text {rows.index([]) + 1} has no tokens, so there is nothing to embed")
-    start = 0 if settings.pool_prompt else _prompt_length(_lowered(text_before, settings), text_model)
+    start = 0 if settings.pool_prompt else _prompt_length(_lowered(text_before, settings), run)
     vectors: list[Tensor] = [torch.empty(0)] * len(rows)
-    for group in length_groups([len(row) for row in rows], SLOTS, padded=not reads_unpadded(text_model.model)):
-        for i, states in zip(group, _hidden(text_model, [rows[i] for i in group]), strict=True):
+    for group in length_groups([len(row) for row in rows], SLOTS, padded=not reads_unpadded(run.model)):
+        for i, states in zip(group, _hidden(run, [rows[i] for i in group]), strict=True):
             states = states[: len(rows[i])].float().cpu()
             vectors[i] = torch.cat([_pooled(states, name, start) for name in poolings], -1)
     return [_after_pooling(vector, settings, normalize) for vector in vectors]
@@ -111,11 +111,11 @@ def _prompt(settings: SentenceSettings, name: str | None, where: str) -> str:
     return settings.prompts[name]
 
 
-def _prompt_length(prompt: str, text_model: TextModel) -> int:
+def _prompt_length(prompt: str, run: LoadedModel) -> int:
     """The number of tokens of a prompt, with the tokens that the tokenizer puts before a text."""
     if not prompt:
         return 0
-    return len(text_model.encode(prompt)) - len(_around(text_model)[1])
+    return len(run.encode(prompt)) - len(_around(run)[1])
 
 
 def _lowered(text: str, settings: SentenceSettings) -> str:
@@ -138,18 +138,18 @@ def _warn_of_special_tokens(run: LoadedModel, texts: Sequence[str]) -> None:
         )
 
 
-def _around(text_model: TextModel) -> tuple[list[int], list[int]]:
+def _around(run: LoadedModel) -> tuple[list[int], list[int]]:
     """The tokens that are put before and after every text."""
-    around, with_text = text_model.encode(""), text_model.encode("a")
+    around, with_text = run.encode(""), run.encode("a")
     before = next((i for i, token in enumerate(around) if with_text[i] != token), len(around))
     return around[:before], around[before:]
 
 
-def _truncated(rows: list[list[int]], text_model: TextModel, longest: int | None) -> list[list[int]]:
+def _truncated(rows: list[list[int]], run: LoadedModel, longest: int | None) -> list[list[int]]:
     """Cut rows to `longest` tokens; the tokens that the tokenizer appends to a text stay."""
     if longest is None or all(len(row) <= longest for row in rows):
         return rows
-    after = _around(text_model)[1]
+    after = _around(run)[1]
     count = sum(len(row) > longest for row in rows)
     lengths = "text is" if len(rows) == 1 else "texts are"
     warnings.warn(
@@ -158,9 +158,9 @@ def _truncated(rows: list[list[int]], text_model: TextModel, longest: int | None
     return [row if len(row) <= longest else row[: max(longest - len(after), 0)] + after for row in rows]
 
 
-def _hidden(text_model: TextModel, rows: Sequence[Sequence[int]]) -> Tensor:
+def _hidden(run: LoadedModel, rows: Sequence[Sequence[int]]) -> Tensor:
     """The last hidden states (B, T, M), padded on the right."""
-    model = text_model.model
+    model = run.model
     ids, layout = padded(rows, model.device)
     if isinstance(model, RecurrentModel):
         return model.read(ids, layout).states

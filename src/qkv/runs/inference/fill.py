@@ -46,7 +46,7 @@ def fill(run: LoadedModel, texts: Sequence[str], top_k: int = 5) -> list[Filled]
         raise ValueError(f"{run.name} is {kind_of(run)}, which fills in no masks; {advice(run)}")
     if not isinstance(top_k, int) or top_k < 1:
         raise ValueError(f"top_k must be at least 1, not {brief(top_k)}")
-    tokenizer = run.text_model.tokenizer
+    tokenizer = run.words
     rows, mask = rows_with_masks(run, texts), tokenizer.mask_id
     assert mask is not None
     for number, (row, _) in enumerate(rows, 1):
@@ -64,17 +64,16 @@ def fill(run: LoadedModel, texts: Sequence[str], top_k: int = 5) -> list[Filled]
 
 def rows_with_masks(run: LoadedModel, texts: Sequence[str]) -> Rows:
     """Encode texts as the model was trained on them: a Hub model's by its tokenizer's template."""
-    text_model = run.text_model
-    if text_model.ids is not None:
-        return list(text_model.tokenizer.with_template(texts, control=True))
-    encoded = text_model.tokenizer.encode_batch(texts, control=True)
-    items = [framed(text_model.tokenizer, ids) for ids in encoded]
+    if run.ids is not None:
+        return list(run.words.with_template(texts, control=True))
+    encoded = run.words.encode_batch(texts, control=True)
+    items = [framed(run.words, ids) for ids in encoded]
     return [(item.ids.tolist(), item.token_types.tolist()) for item in items]
 
 
 def _filled(run: LoadedModel, ids: Tensor, masked: Tensor, probs: Tensor, top_k: int) -> Filled:
     """`probs` (masks, V) are the probabilities of all tokens; tokens beyond the tokenizer's vocabulary are left out."""
-    tokenizer = run.text_model.tokenizer
+    tokenizer = run.words
     best, which = probs[:, : tokenizer.vocab_size].topk(min(top_k, tokenizer.vocab_size))
     ids = ids.clone()
     ids[masked] = which[:, 0]

@@ -1,25 +1,37 @@
-"""`LoadedModel`: a trained model with its tokenizer, generation settings, task and recipe, for inference functions."""
+"""`LoadedModel`: a trained model with its tokenizer, generation settings, task and recipe, for inference functions.
+
+It generates texts from texts of any lengths, in batches or as a stream.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+
+from ...core import several
+from ...data.batching.settings import Batching
 from ...data.tokenizers.tokenizer import Tokenizer
-from ...generation import Generation
+from ...generation import Generated, Generation, generate, row_seed
+from ...generation.logits_processors import Processor
+from ...generation.prompts import length_groups
+from ...generation.stopping import StopStrings, cut_at
 from ...io.directories.locate import name_of
 from ...io.directories.origin import Origin
-from ...io.directories.run_config import Use, check_fit, check_task, usual_task
+from ...io.directories.run_config import Use, check_fit, check_task, start_of, usual_task
+from ...io.hub.generation import Ids
 from ...nn.models.build import AnyModel
-from .text import TextModel
+from .output import SLOTS, Known, Output
 
 if TYPE_CHECKING:
+    from ...data.source import Source
     from ...data.task import Task
     from ..recipes.recipe import Recipe
-    from ..tasks.prediction import TrainedModel
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,24 +93,178 @@ class LoadedModel:
         return set()
 
     @property
-    def text_model(self) -> TextModel:
-        """The model with its tokenizer. Raises ValueError if there is none."""
+    def words(self) -> Tokenizer:
+        """The tokenizer. Raises ValueError if there is none."""
         if self.tokenizer is None:
             raise ValueError(f"{self.name} has no tokenizer, so it reads no texts; give ids to .model")
-        ids = None if self.origin is None or self.origin.is_ours else self.origin.ids
-        return TextModel(self.model, self.tokenizer, self.task, ids)
+        return self.tokenizer
 
     @property
-    def for_task(self) -> TrainedModel:
-        """The run as the task's `predict` takes it."""
-        from ..tasks.prediction import TrainedModel
+    def batching(self) -> Batching:
+        """How large the batches of its training were."""
+        return Batching() if self.recipe is None else self.recipe.batching
 
-        recipe = self.recipe
-        if recipe is None:
-            return TrainedModel(self.model, self.tokenizer)
-        return TrainedModel(self.model, self.tokenizer, recipe.batching, recipe.data)
+    @property
+    def source(self) -> Source | None:
+        """The data that it was trained on; None if there is no recipe."""
+        return None if self.recipe is None else self.recipe.data
 
     @property
     def trained_on(self) -> Task | None:
         """The task of the recipe; None if there is no recipe, or it has no task."""
         return None if self.recipe is None else self.recipe.task
+
+    @property
+    def ids(self) -> Ids | None:
+        """The special tokens of a Hub model, whose tokenizer puts its own tokens around a text."""
+        return None if self.origin is None or self.origin.is_ours else self.origin.ids
+
+    @property
+    def start(self) -> int | None:
+        """The starting token of the decoder."""
+        own = None if self.ids is None else self.ids.start
+        return start_of(self.words, self.task) if own is None else own
+
+    @property
+    def ends(self) -> list[int]:
+        """The tokens that end an output."""
+        own = [] if self.words.eos_id is None else [self.words.eos_id]
+        return own if self.ids is None else sorted({*own, *self.ids.ends})
+
+    @property
+    def reader(self) -> Tokenizer:
+        """The tokenizer of the model's input, which may be another than that of its output."""
+        return self.words.sources if self.task == "translate" else self.words
+
+    def encode(self, text: str, tokenizer: Tokenizer | None = None) -> list[int]:
+        """Return the ids that the model reads for a text, or those of another tokenizer, such as `words.targets`."""
+        if self.ids is not None:
+            return (tokenizer or self.words).with_template([text])[0].ids
+        tokenizer = tokenizer or self.reader
+        frame = tokenizer.frame
+        if frame is not None:
+            return [*frame.before, *tokenizer.encode(text), *frame.after]
+        bos = self.task != "translate" and tokenizer.bos_id is not None
+        return tokenizer.encode(text, bos=bos, eos=self.task != "continue")
+
+    def outputs_of(
+        self,
+        prompts: Sequence[Sequence[int]],
+        settings: Generation,
+        *,
+        stop: str | Sequence[str] = (),
+        scores: bool = False,
+        numbers: Sequence[int] | None = None,
+        ends: Sequence[int] = (),
+        draft: AnyModel | None = None,
+    ) -> list[list[Output]]:
+        """Return `settings.num_samples` outputs for each prompt of ids. Prompts of similar lengths are decoded together.
+
+        A language model's outputs are continuations without the prompt. An output ends before the first `stop` string.
+
+        numbers: of the prompts among more of them, on which the seeds of samples depend.
+        ends:    tokens that end an output, in addition to the model's.
+        draft:   a smaller model with the same tokenizer, for speculative decoding.
+        """
+        stop = several.texts(stop, "stop strings")
+        seed = settings.seed if settings.seed is not None else int(torch.randint(2**62, ()))
+        rows = settings.num_beams if settings.num_beams > 1 else settings.num_samples
+        outputs: list[list[Output]] = [[] for _ in prompts]
+        for group in length_groups([len(prompt) + settings.max_new_tokens for prompt in prompts], SLOTS // rows):
+            seeds = [row_seed(seed, i if numbers is None else numbers[i]) for i in group] if settings.samples else None
+            generated = self.generated(
+                [prompts[i] for i in group], settings, stop, seeds=seeds, scores=scores, ends=ends, draft=draft
+            )
+            for place, i in enumerate(group):
+                outputs[i] = self._outputs_at(place, generated, prompts[i], stop)
+        return outputs
+
+    def stream_of(
+        self,
+        prompt: Sequence[int],
+        settings: Generation,
+        emit: Callable[[str], None],
+        *,
+        stop: str | Sequence[str] = (),
+        ends: Sequence[int] = (),
+        draft: AnyModel | None = None,
+    ) -> Output:
+        """Generate one output for a prompt of ids, and pass its text to `emit` in pieces, as tokens are generated.
+
+        Other arguments are those of `outputs_of`.
+        """
+        stop = several.texts(stop, "stop strings")
+        held_back = max((len(item) for item in stop), default=1) - 1  # characters that may begin a stop string
+        new: list[int] = []
+        emitted = 0
+
+        def receive(row: int, token: int) -> None:
+            nonlocal emitted
+            new.append(token)
+            text = cut_at(self._text(prompt, new), stop)
+            ready = len(text.rstrip("\ufffd")) - held_back  # \ufffd: the bytes of a character are not complete yet
+            if ready > emitted:
+                emit(text[emitted:ready])
+                emitted = ready
+
+        generated = self.generated([prompt], settings, stop, stream=receive, ends=ends, draft=draft)
+        emit(cut_at(self._text(prompt, new), stop)[emitted:])
+        return self._outputs_at(0, generated, prompt, stop)[0]
+
+    def generated(
+        self,
+        prompts: Sequence[Sequence[int]],
+        settings: Generation,
+        stop: Sequence[str] = (),
+        *,
+        seeds: Sequence[int] | None = None,
+        scores: bool = False,
+        stream: Callable[[int, int], None] | None = None,
+        ends: Sequence[int] = (),
+        draft: AnyModel | None = None,
+    ) -> Generated:
+        """Generate ids for prompts of ids that are decoded together."""
+        return generate(
+            self.model,
+            prompts,
+            settings=settings,
+            bos_id=self.start,
+            eos_id=sorted({*self.ends, *ends}),
+            stop=StopStrings(self.words.decode, stop) if stop else None,
+            stream=stream,
+            processors=self.processors(prompts, settings),
+            seeds=seeds,
+            scores=scores,
+            draft=draft,
+        )
+
+    def processors(self, prompts: Sequence[Sequence[int]], settings: Generation) -> Sequence[Processor]:
+        """Processors in addition to the settings: one that allows only the tokenizer's tokens, and a Hub model's
+        processors."""
+        size = self.words.vocab_size
+        allowed: list[Processor] = [Known(size)] if size < self.model.vocab_size else []
+        if self.ids is None:
+            return allowed
+        width = 1 if self.task == "translate" else max(map(len, prompts))
+        return [*allowed, *self.ids.processors(width, settings.max_new_tokens)]
+
+    def _text(self, prompt: Sequence[int], new: Sequence[int]) -> str:
+        """The text of new tokens, as the continuation of the prompt's text: it may begin with a space."""
+        alone = self.words.decode(list(new))
+        if self.task != "continue":
+            return alone
+        before, together = self.words.decode(list(prompt)), self.words.decode([*prompt, *new])
+        return together[len(before) :] if together.startswith(before) else alone
+
+    def _outputs_at(self, place: int, generated: Generated, prompt: Sequence[int], stop: Sequence[str]) -> list[Output]:
+        return [
+            Output(
+                text=cut_at(self._text(prompt, ids), stop),
+                tokens=tuple(self.words.tokens(ids)),
+                ended=generated.reasons[place][n],
+                score=generated.scores[place][n] if generated.scores else None,
+                log_probs=tuple(generated.log_probs[place][n]) if generated.log_probs else None,
+                acceptance=generated.acceptance[place][n] if generated.acceptance else None,
+            )
+            for n, ids in enumerate(generated.sequences[place])
+        ]

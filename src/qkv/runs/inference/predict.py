@@ -52,7 +52,7 @@ def predict(run: LoadedModel, inputs: Sequence[str | Path | tuple[str, ...]], **
         data = "texts without a task" if task is None else f"the task {task.kind!r}"
         raise ValueError(f"{run.name} was trained on {data}, which leaves nothing to predict; {advice(run)}")
     else:
-        yield from run.recipe.task.predict(run.for_task, texts, **options)
+        yield from run.recipe.task.predict(run, texts, **options)
 
 
 def check_options(run: LoadedModel, options: Mapping[str, Any]) -> None:

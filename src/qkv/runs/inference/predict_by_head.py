@@ -6,6 +6,7 @@ Decorate a function of a run, its inputs and options with `@predicts_head(MyHead
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -23,7 +24,7 @@ from ..tasks.classes import predictions, split_pairs
 from ..tasks.detection.metric import SHOWN, detections
 from ..tasks.detection.predict import check_threshold, detection_prediction
 from ..tasks.pieces import visible
-from ..tasks.prediction import Prediction, TrainedModel
+from ..tasks.prediction import Prediction
 from ..tasks.question_answering.task import Answer
 from ..tasks.tagging.task import Tag
 from .classify import chooses_global, classify, labels_of, numbers
@@ -79,7 +80,7 @@ def _answers(run: LoadedModel, lines: Sequence[str], **_: Any) -> Iterable[Predi
     longest = _longest(run)
     task = Answer(longest=longest, overlap=min(128, (longest - 1) // 2), unanswerable=False)
     task = task.with_global_tokens() if chooses_global(run) else task
-    return task.predict(run.for_task, lines)
+    return task.predict(run, lines)
 
 
 @predicts_head(SequenceClassifier, reads_text=True)
@@ -120,14 +121,14 @@ def _longest(run: LoadedModel) -> int:
     return min(run.model.max_positions or _LONGEST, _LONGEST)
 
 
-def _without_roles(run: LoadedModel) -> TrainedModel:
-    """The model with a tokenizer that adds only the special tokens of its file's template, for most decoders none."""
-    return TrainedModel(run.model, run.text_model.tokenizer.without("bos", "eos", "cls", "sep"))
+def _without_roles(run: LoadedModel) -> LoadedModel:
+    """The run with a tokenizer that adds only the special tokens of its file's template, for most decoders none."""
+    return replace(run, tokenizer=run.words.without("bos", "eos", "cls", "sep"))
 
 
 def _in_words(run: LoadedModel, text: str) -> Example:
     """Split a text into the words of its tokenizer, punctuation apart from words, as in the model's training data."""
-    encoding = run.text_model.tokenizer.raw.encode(text, add_special_tokens=False)
+    encoding = run.words.raw.encode(text, add_special_tokens=False)
     shown, spans, before = visible(text), list[tuple[int, int]](), None
     for number, (start, end) in zip(encoding.word_ids, encoding.offsets, strict=True):
         start = int(shown[start])

@@ -37,7 +37,7 @@ from ...io.hub.gguf.container import is_gguf
 from ...io.hub.quantized.config import quantization_of
 from ..recipes import imports as recipe_imports
 from . import unknown_words
-from .drafts import with_draft
+from .drafts import draft_for
 from .loaded import LoadedModel
 
 if TYPE_CHECKING:  # methods import what they need when they are called
@@ -52,9 +52,9 @@ if TYPE_CHECKING:  # methods import what they need when they are called
     from .classify import Classified
     from .fill import Filled
     from .look import Figure
+    from .output import Output
     from .predict import Prediction
     from .score import TextScore
-    from .text import Output
 
 
 class Run(LoadedModel):
@@ -135,9 +135,8 @@ class Run(LoadedModel):
         draft: LoadedModel | None = None,
     ) -> list[list[Output]]:
         """As `generate`, with tokens, the reason why each output ended and, with `scores`, log-probabilities."""
-        text_model = with_draft(self, draft)
-        prompts = self._encoded(texts)
-        return text_model.outputs_of(prompts, settings or self.generation, stop=stop, scores=scores)
+        prompts, other = self._encoded(texts), draft_for(self, draft)
+        return self.outputs_of(prompts, settings or self.generation, stop=stop, scores=scores, draft=other)
 
     def stream(
         self,
@@ -150,7 +149,7 @@ class Run(LoadedModel):
     ) -> Output:
         """Pass one output to `emit` piece by piece, as it is generated, and return it."""
         (ids,) = self._encoded([several.text(prompt, "the prompt")])
-        return with_draft(self, draft).stream_of(ids, settings or self.generation, emit, stop=stop)
+        return self.stream_of(ids, settings or self.generation, emit, stop=stop, draft=draft_for(self, draft))
 
     def chat(
         self,
@@ -178,7 +177,7 @@ class Run(LoadedModel):
         from .score import score
 
         rows = self._encoded(several.texts(texts))
-        return _one_or_all(texts, score(self.text_model, rows, _beside(texts, targets, "targets")))
+        return _one_or_all(texts, score(self, rows, _beside(texts, targets, "targets")))
 
     @overload
     def embed(  # type: ignore[overload-overlap]
@@ -349,7 +348,7 @@ class Run(LoadedModel):
         if isinstance(texts, str):
             raise ValueError("texts are a list of strings here; put a single one into a list: [text]")
         texts = several.texts(texts)
-        rows = list(map(self.text_model.encode, texts))
+        rows = list(map(self.encode, texts))
         unknown_words.warn(self, texts, rows)
         return rows
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ...generation import score as score_ids
-from .text import TextModel
+from .loaded import LoadedModel
 
 
 @dataclass(frozen=True)
@@ -20,34 +20,32 @@ class TextScore:
     perplexity: float
 
 
-def score(
-    text_model: TextModel, prompts: Sequence[Sequence[int]], targets: Sequence[str] | None = None
-) -> list[TextScore]:
-    """Score each target given its prompt (`text_model.encode(text)`), with the end-of-sequence token if the model was
+def score(run: LoadedModel, prompts: Sequence[Sequence[int]], targets: Sequence[str] | None = None) -> list[TextScore]:
+    """Score each target given its prompt (`run.encode(text)`), with the end-of-sequence token if the model was
     trained to write one. Without targets, which only a language model allows, score each prompt itself.
 
     Log-probabilities are the same as generation reports for the same tokens: a translator's target includes the special
     tokens that its decoder generates (BART's `<s> … </s>`). Without a starting token the first token of a text has no
     score, because nothing precedes it.
     """
-    tokenizer, task = text_model.tokenizer, text_model.task
+    tokenizer, task = run.words, run.task
     if targets is None and task != "continue":
         raise ValueError("this model was trained on pairs and scores targets; give a target for each text")
     if targets is None:
         outputs = [prompt[1:] for prompt in prompts]
-        scored = score_ids(text_model.model, prompts)
+        scored = score_ids(run.model, prompts)
     else:
-        outputs = [target_ids(text_model, text) for text in targets]
-        scored = score_ids(text_model.model, prompts, outputs, bos_id=text_model.start)
+        outputs = [target_ids(run, text) for text in targets]
+        scored = score_ids(run.model, prompts, outputs, bos_id=run.start)
     return [_score(tokenizer.tokens(ids), log_probs) for ids, log_probs in zip(outputs, scored.log_probs, strict=True)]
 
 
-def target_ids(text_model: TextModel, text: str) -> list[int]:
+def target_ids(run: LoadedModel, text: str) -> list[int]:
     """The ids that the model would generate for a target."""
-    if text_model.task != "translate":
-        return text_model.tokenizer.encode(text, eos=text_model.task != "continue")
-    ids = replace(text_model, tokenizer=text_model.tokenizer.targets).encode(text)
-    first = None if text_model.ids is None else text_model.ids.forced[0]
+    if run.task != "translate":
+        return run.words.encode(text, eos=run.task != "continue")
+    ids = run.encode(text, run.words.targets)
+    first = None if run.ids is None else run.ids.forced[0]
     return ids if first is None or ids[:1] == [first] else [first, *ids]
 
 

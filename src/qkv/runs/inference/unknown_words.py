@@ -23,7 +23,7 @@ def warn(run: LoadedModel, texts: Sequence[str], rows: Sequence[Sequence[int]]) 
 
     `rows` are the ids that the model reads for the texts: if none is the unknown token, nothing is tokenized again.
     """
-    reader = run.text_model.reader
+    reader = run.reader
     if any(reader.unk_id in row for row in rows):
         count, unknown = reader.unknown(texts)
         _warn_once(run, {("word", word) for word in unknown}, _words_message(reader, count, unknown))
@@ -62,7 +62,7 @@ def unknown_tags(run: LoadedModel, texts: Sequence[str]) -> str | None:
 
 def _known_tags(run: LoadedModel) -> tuple[str, ...]:
     required = run.recipe.data.tags if run.recipe is not None else ()
-    return required or tuple(name for name in run.text_model.tokenizer.sources.markers if _TAG.fullmatch(name))
+    return required or tuple(name for name in run.words.sources.markers if _TAG.fullmatch(name))
 
 
 def _wrong_tags(run: LoadedModel, texts: Sequence[str]) -> list[str]:

@@ -148,17 +148,16 @@ def _view(run: Run, sample: Mapping[str, Any]) -> InputView | None:
 
 
 def _of_sample(run: Run, sample: Mapping[str, Any]) -> Picture:
-    text, model = run.text_model, run.model
-    tokenizer = text.tokenizer
+    model, tokenizer = run.model, run.words
     source, output = str(sample.get("source", "")), str(sample["output"])
     if sample.get("messages"):
         return _of_chat(run, sample["messages"], output)
-    read = text.encode(source)
+    read = run.encode(source)
     if model.is_encoder_decoder:
         written = tokenizer.encode(output, eos=True)
-        fed = [text.start, *written[:-1]]
+        fed = [run.start, *written[:-1]]
         maps = attention_maps.attention(model, _ids(read, model), _ids(fed, model), choose=attention_maps.cross)
-        return Picture.of(source, tokenizer.tokens(written), text.reader.tokens(read), maps)
+        return Picture.of(source, tokenizer.tokens(written), run.reader.tokens(read), maps)
     ids = [*read, *tokenizer.encode(output)]
     tokens = tokenizer.tokens(ids)
     maps = attention_maps.attention(model, _ids(ids[:MOST_TOKENS], model), choose=attention_maps.own)
@@ -167,7 +166,7 @@ def _of_sample(run: Run, sample: Mapping[str, Any]) -> Picture:
 
 def _of_chat(run: Run, messages: Sequence[Mapping[str, Any]], output: str) -> Picture:
     """The last turn of a conversation and the reply to it."""
-    tokenizer = run.text_model.tokenizer
+    tokenizer = run.words
     read, reply = tokenizer.chat.prompt(messages), tokenizer.encode(output)
     total = len(read) + len(reply)
     start = max(0, min(len(read) - MOST_TOKENS // 2, total - MOST_TOKENS))

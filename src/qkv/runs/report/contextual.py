@@ -20,7 +20,7 @@ from ...look.hidden_states import LayerStates, layer_states, separation
 from ...look.scatter import Point, principal, scatter
 from ...look.svg import join, readable, tag
 from ...nn.models.transformer import TransformerModel
-from ..inference.text import TextModel
+from ..inference.loaded import LoadedModel
 from .story import Section, Story
 
 SENSES = "senses.json"
@@ -96,8 +96,7 @@ def look(story: Story) -> tuple[list[WordStates], list[WordStates]]:
     examples = [example for i in range(len(table)) if isinstance(example := table[i], dict)]
     models = run.model, build(run.model.spec, seed=int(story.recipe.get("seed", 0)))
     trained, untrained = (
-        [_seen(model, run.text_model, word, [e for e in examples if e["word"] == word]) for word in data.words]
-        for model in models
+        [_seen(model, run, word, [e for e in examples if e["word"] == word]) for word in data.words] for model in models
     )
     return trained, untrained
 
@@ -112,16 +111,16 @@ def _means(words: Sequence[WordStates]) -> list[tuple[float, float]]:
     return [(float(i), sum(layer) / len(words)) for i, layer in enumerate(layers)]
 
 
-def _seen(model: TransformerModel, text_model: TextModel, word: str, examples: Sequence[Example]) -> WordStates:
+def _seen(model: TransformerModel, run: LoadedModel, word: str, examples: Sequence[Example]) -> WordStates:
     names = tuple(dict.fromkeys(example["sense"] for example in examples))
     chosen = [example for name in names for example in [e for e in examples if e["sense"] == name][:_SHOWN]]
     texts = tuple(example["text"] for example in chosen)
-    rows = [text_model.encode(text) for text in texts]
+    rows = [run.encode(text) for text in texts]
     lengths = [len(row) for row in rows]
     ids = torch.zeros(len(rows), max(lengths), dtype=torch.long)
     for i, row in enumerate(rows):
         ids[i, : len(row)] = torch.tensor(row)
-    places = [_place(text_model.tokenizer, row, word) for row in rows]
+    places = [_place(run.words, row, word) for row in rows]
     layers = layer_states(model, ids, Layout.from_lengths(lengths), places)
     groups = tuple(names.index(example["sense"]) for example in chosen)
     return WordStates(word, names, texts, groups, tuple(layers))

@@ -1,11 +1,11 @@
-"""Predictions of tasks: the trained model that a task predicts with, and the prediction for each input."""
+"""Predictions of tasks: what a task needs of a trained model, and the prediction for each input."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from ...core import several
 from ...core.atomic import claim, make_folder, write_file
@@ -15,27 +15,28 @@ from ...data.tokenizers.tokenizer import Tokenizer
 from ...nn.models.build import AnyModel
 
 
-@dataclass(frozen=True)
-class TrainedModel:
-    """A trained model with what a task needs to predict with it.
+class TrainedModel(Protocol):
+    """What a task needs of a `Run` to predict with it."""
 
-    model:     in evaluation mode, on its device.
-    tokenizer: the tokenizer that it was trained with; None if it reads no text.
-    batching:  how large batches are.
-    source:    the data that it was trained on; None if unknown.
-    """
+    @property
+    def model(self) -> AnyModel:
+        """The model in evaluation mode, on its device."""
 
-    model: AnyModel
-    tokenizer: Tokenizer | None = None
-    batching: Batching = field(default_factory=Batching)
-    source: Source | None = None
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """The tokenizer that it was trained with; None if it reads no text."""
 
     @property
     def words(self) -> Tokenizer:
         """The tokenizer. Raises ValueError if there is none."""
-        if self.tokenizer is None:
-            raise ValueError("this model has no tokenizer, so it reads no texts")
-        return self.tokenizer
+
+    @property
+    def batching(self) -> Batching:
+        """How large batches are."""
+
+    @property
+    def source(self) -> Source | None:
+        """The data that it was trained on; None if unknown."""
 
 
 class Line(str):

@@ -109,8 +109,8 @@ def test_a_language_model_shows_next_tokens_and_continues() -> None:
     figure = run.look("abc", generate=2)
     (axis,) = figure.views[0].axes.values()
     assert axis.total == 6 and len(axis.writes) == 6 and axis.labels[:4] == ("<s>", "a", "b", "c")
-    logits = run.model(torch.tensor([run.text_model.encode("abc")]))
-    assert axis.writes[3] == run.text_model.tokenizer.tokens([int(logits[0, -1].argmax())])[0]
+    logits = run.model(torch.tensor([run.encode("abc")]))
+    assert axis.writes[3] == run.words.tokens([int(logits[0, -1].argmax())])[0]
     computed = figure.views[0].groups[0].layers[0].computed
     assert computed is not None and torch.equal(computed[0], torch.ones(6, 6).tril().bool())
 

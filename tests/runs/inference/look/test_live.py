@@ -30,7 +30,7 @@ def test_a_head_that_is_off_changes_the_layers_after_it() -> None:
     names = [name for name, _ in figure.views[0].facts]
     assert names == ["next token", "next token, unchanged"]
     assert dict(figure.views[0].facts)["next token, unchanged"] == dict(before.views[0].facts)["next token"]
-    ids = torch.tensor([run.text_model.encode("abc")])
+    ids = torch.tensor([run.encode("abc")])
     with intervene(run.model, changes_of([off])), torch.no_grad():
         best = run.model(ids)[0, -1].softmax(-1).max()
     assert dict(figure.views[0].facts)["next token"].split("  ")[0].endswith(f"{best:.3f}")

@@ -23,7 +23,7 @@ def lm() -> Run:
 def values_of(run: Run, text: str, index: int) -> list[float]:
     site = "decoder.layers.1.feedforward.neurons"
     with run.record(site) as activations, torch.no_grad():
-        run.model(torch.tensor([run.text_model.encode(text)]))
+        run.model(torch.tensor([run.encode(text)]))
     return activations[site][0, :, index].tolist()
 
 

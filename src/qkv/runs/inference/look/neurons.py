@@ -49,7 +49,7 @@ def neuron_panel(run: LoadedModel, neuron: str, texts: Sequence[str] | None = No
             yield activations[site], layout
 
     best = strongest(passes(), index, site, SHOWN)
-    reader = run.text_model.reader if stack == "encoder" else run.text_model.tokenizer
+    reader = run.reader if stack == "encoder" else run.words
     source = "given texts" if texts is not None else "examples of the validation split"
     panel = texts_panel(
         f"Neuron {index} of {stack} layer {layer}",

@@ -122,18 +122,18 @@ def forward_pass(
 
 def _encoded(run: LoadedModel, text: str) -> ForwardPass:
     """An encoder without a head."""
-    ids = run.text_model.encode(text)
-    sequence = TokenSequence("text", len(ids), tuple(ids), run.text_model.reader)
+    ids = run.encode(text)
+    sequence = TokenSequence("text", len(ids), tuple(ids), run.reader)
     inputs = _ids(run, ids)
     if not run.model.is_encoder_decoder:
         return ForwardPass(lambda: _hidden(run, inputs), _both(sequence))
-    start = _ids(run, [run.text_model.start or 0])
+    start = _ids(run, [run.start or 0])
     return ForwardPass(lambda: _hidden(run, inputs, start), {"encoder": sequence})
 
 
 def _masked(run: LoadedModel, text: str) -> ForwardPass:
     """A masked language model: the likeliest token is shown at every mask."""
-    tokenizer = run.text_model.tokenizer
+    tokenizer = run.words
     ((ids, types),) = rows_with_masks(run, [text])
     masks = frozenset(i for i, token in enumerate(ids) if token == tokenizer.mask_id)
     sequence = TokenSequence("text", len(ids), tuple(ids), tokenizer, masks=masks)
@@ -148,16 +148,15 @@ def _masked(run: LoadedModel, text: str) -> ForwardPass:
 
 def _continued(run: LoadedModel, text: str, count: int, settings: Generation) -> ForwardPass:
     """A language model: the text, and `count` tokens that continue it."""
-    text_model = run.text_model
-    ids = text_model.encode(text)
+    ids = run.encode(text)
     unknown_words.warn(run, [text], [ids])
     facts: tuple[tuple[str, str], ...] = ()
     panels: list[Panel] = []
     if count:
         new, ended, panels = _searched(run, ids, settings, count)
-        facts = (("continuation", text_model.tokenizer.decode(new)), ended)
+        facts = (("continuation", run.words.decode(new)), ended)
         ids = [*ids, *new]
-    sequence = TokenSequence("text", len(ids), tuple(ids), text_model.tokenizer)
+    sequence = TokenSequence("text", len(ids), tuple(ids), run.words)
     inputs = _ids(run, ids)
     passing = ForwardPass(lambda: _hidden(run, inputs), _both(sequence), facts, _head(run), ((inputs,), {}))
     return replace(passing, panels=tuple(panels))
@@ -165,26 +164,23 @@ def _continued(run: LoadedModel, text: str, count: int, settings: Generation) ->
 
 def _translated(run: LoadedModel, text: str, target: str | None, settings: Generation) -> ForwardPass:
     """An encoder–decoder: the source, and a given or generated output."""
-    text_model = run.text_model
-    source = text_model.encode(text)
+    source = run.encode(text)
     unknown_words.warn(run, [text], [source])
     if target is None:
         most = min(settings.max_new_tokens, MOST_GENERATED)
         written, ended, panels = _searched(run, source, settings, most)
-        facts = [("output", text_model.tokenizer.decode(written)), ended]
+        facts = [("output", run.words.decode(written)), ended]
     else:
-        written, panels = target_ids(text_model, target), []
-        facts = [("target", text_model.tokenizer.decode(written))]
+        written, panels = target_ids(run, target), []
+        facts = [("target", run.words.decode(written))]
     if not written:
         raise ValueError(f"{run.name} writes nothing for {brief(text)}; give an output as target")
-    read = [text_model.start or 0, *written[:-1]]
+    read = [run.start or 0, *written[:-1]]
     inputs, outputs = _ids(run, source), _ids(run, read)
     recurrent = not isinstance(run.model.spec, Transformer)
     sequences = {
-        "encoder": TokenSequence("source", len(source), tuple(source), text_model.reader),
-        "decoder": TokenSequence(
-            "output", len(read), tuple(read), text_model.tokenizer, next=tuple(written), written=recurrent
-        ),
+        "encoder": TokenSequence("source", len(source), tuple(source), run.reader),
+        "decoder": TokenSequence("output", len(read), tuple(read), run.words, next=tuple(written), written=recurrent),
     }
     pair = (inputs, outputs)
     passing = ForwardPass(lambda: _hidden(run, *pair), sequences, tuple(facts), _head(run), (pair, {}))
@@ -195,15 +191,14 @@ def _searched(
     run: LoadedModel, prompt: Sequence[int], settings: Generation, most: int
 ) -> tuple[list[int], tuple[str, str], list[Panel]]:
     """The new tokens for a prompt, why they end, and the panels of the search."""
-    text_model = run.text_model
     once = settings.replace({"max_new_tokens": most, "num_samples": 1})
     with trace.record() as search:
-        generated = text_model.generated([prompt], once)
+        generated = run.generated([prompt], once)
     new, reason = generated.sequences[0][0], generated.reasons[0][0]
-    size = text_model.tokenizer.vocab_size
+    size = run.words.vocab_size
 
     def label(token: int) -> str:
-        return token_labels(text_model.tokenizer, [token])[0] if token < size else f"#{token}"
+        return token_labels(run.words, [token])[0] if token < size else f"#{token}"
 
     return new, ("ended by", ENDINGS[reason]), search_panels(search, label, new)
 
@@ -269,7 +264,7 @@ def _predicted(run: LoadedModel, text: str) -> ForwardPass:
 
 def _captioned(run: LoadedModel, task: Caption, call: _Call, output: str, line: str) -> ForwardPass:
     """A picture, and the text that was generated for it."""
-    tokenizer, decoder = run.text_model.tokenizer, run.model.decoder
+    tokenizer, decoder = run.words, run.model.decoder
     assert isinstance(decoder, StackModule)
     question = line.partition("\t")[2].strip()
     prompt = task.prompt(tokenizer.encode(question) if question else [], tokenizer)
@@ -322,7 +317,7 @@ def sequence_of(run: LoadedModel, call: _Call) -> TokenSequence:
         return TokenSequence(name, total, grid=whole, picture=picture)
     if inputs.dtype == torch.int64 and inputs.ndim == 2 and run.tokenizer is not None:
         name = "output" if call.name == "decoder" and run.model.is_encoder_decoder else "text"
-        return TokenSequence(name, total, tuple(inputs[0, :total].tolist()), run.text_model.reader)
+        return TokenSequence(name, total, tuple(inputs[0, :total].tolist()), run.reader)
     return TokenSequence("input", total)
 
 

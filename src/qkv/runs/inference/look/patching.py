@@ -33,7 +33,7 @@ def patching_panel(run: LoadedModel, text: str, other: str, target: str | None =
         )
     assert passing.inputs is not None
     model, (arguments, options) = run.model, passing.inputs
-    ids = run.text_model.encode(other)
+    ids = run.encode(other)
     if len(ids) != arguments[0].shape[1]:
         count = arguments[0].shape[1]
         raise ValueError(
@@ -51,7 +51,7 @@ def patching_panel(run: LoadedModel, text: str, other: str, target: str | None =
     stack = "encoder" if crosses or model.decoder is None else "decoder"
     metric = _written(passing.sequences["decoder"].next) if crosses else _next(model, arguments)
     result = activation_patching(model, list(arguments), list(corrupted), metric, f"{stack}.layers.*.output")
-    reader = run.text_model.reader
+    reader = run.reader
     pairs = zip(token_labels(reader, arguments[0][0].tolist()), token_labels(reader, ids), strict=True)
     return heat_panel(
         "Activation patching",

@@ -50,7 +50,7 @@ def text_rows(run: LoadedModel, data: Data) -> list[list[int]]:
     if run.task == "read" and isinstance(data, str | Path):
         texts = [line for text in texts for line in text.splitlines() if line.strip()]
     length = min(ROW, run.model.max_positions or ROW)
-    rows = [run.text_model.encode(text) for text in texts]
+    rows = [run.encode(text) for text in texts]
     if run.task == "continue":
         ids = [token for row in rows for token in row]
         rows = [ids[start : start + length] for start in range(0, max(len(ids) - length, 0) + 1, length)]
