@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from qkv.data.source import Counts, Skipped, Source, Split, Table, order, read
+from qkv.core.lazy_table import import_whole
+from qkv.data.source import HOMES, Counts, Skipped, Source, Split, Table, order, read
 
 
 class Greetings(Source, kind="greetings"):
@@ -17,6 +18,13 @@ class Greetings(Source, kind="greetings"):
 def test_the_kinds() -> None:
     kinds = {"localise", "pairs", "text", "jsonl", "stdlib", "copy", "reverse", "sort", "greetings"}
     assert kinds <= Source.kinds.keys()
+
+
+def test_every_source_is_in_the_table_of_homes() -> None:
+    for package in ("readers", "synthetic"):
+        import_whole(f"qkv.data.{package}")
+    homes = {kind: cls.__module__ for kind, cls in Source.kinds.items() if cls.__module__.startswith("qkv.data.")}
+    assert homes == {kind: f"qkv.data.{home}" for home, kinds in HOMES.items() for kind in kinds}
     assert Source.from_dict({"kind": "greetings"}) == Greetings()
     with pytest.raises(ValueError, match="there is no source 'localize'; did you mean 'localise'"):
         Source.from_dict({"kind": "localize"})

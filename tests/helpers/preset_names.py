@@ -1,14 +1,15 @@
-"""Write `qkv/io/families/preset_names.py`, the names of all presets as types: `python tests/helpers/preset_names.py`."""
+"""Write `qkv/io/families/preset_names.py`: `python tests/helpers/preset_names.py`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import qkv
-from qkv.io.families import PRESETS, preset
+from qkv.io.families import MODULES
+from qkv.io.families.named import presets_in
 
 PATH = Path(qkv.__file__).parent / "io" / "families" / "preset_names.py"
-BEGINNING = '''"""Names of the presets as types, so that editors complete them and type checkers know what `preset` returns.
+BEGINNING = '''"""Names of the presets: as types, for editors and type checkers, and with the modules that define them.
 
 `tests/helpers/preset_names.py` writes this file.
 """
@@ -22,9 +23,26 @@ from typing import Literal
 
 def text() -> str:
     """What the file should hold."""
-    transformers = [name for name in PRESETS if isinstance(preset(name), qkv.Transformer)]
-    recurrent = [name for name in PRESETS if name not in transformers]
-    return BEGINNING + _literal("TransformerName", transformers) + _literal("RecurrentName", recurrent)
+    homes = _homes()
+    transformers = [name for name, module in homes.items() if isinstance(_spec(module, name), qkv.Transformer)]
+    recurrent = [name for name in homes if name not in transformers]
+    entries = "".join(f'    "{name}": "{module}",\n' for name, module in homes.items())
+    types = _literal("TransformerName", transformers) + _literal("RecurrentName", recurrent)
+    return f"{BEGINNING}{types}\nHOMES: dict[str, str] = {{\n{entries}}}\n"
+
+
+def _homes() -> dict[str, str]:
+    """The module of each preset. Presets of one factory stand together."""
+    factories: dict[object, dict[str, str]] = {}
+    for module in MODULES:
+        for name, (factory, _) in presets_in(module).items():
+            factories.setdefault(factory, {})[name] = module
+    return {name: module for named in factories.values() for name, module in named.items()}
+
+
+def _spec(module: str, name: str) -> object:
+    factory, sizes = presets_in(module)[name]
+    return factory(**sizes)
 
 
 def _literal(name: str, values: list[str]) -> str:

@@ -240,7 +240,9 @@ def _role(name: str) -> Callable[[], list[Row]]:
 
 def _metrics() -> list[Row]:
     from ..core.metrics.display import display_of, errors, qualities
-    from ..runs import tasks  # noqa: F401  (register their metrics)
+    from ..runs import tasks
+
+    tasks.import_all()
 
     def row(name: str, better: str) -> Row:
         about = display_of(name).about or display_of(name).title

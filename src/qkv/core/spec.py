@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer, model_validator
 
 from .installed_parts import import_installed
+from .lazy_table import LazyTable
 
 _PYDANTICS = frozenset(name for name in dir(BaseModel) if not name.startswith("__"))
 SCHEMA = 1  # of the JSON form; raised when an older file needs translation
@@ -35,17 +36,17 @@ class Spec(BaseModel):
     )
 
     kind: ClassVar[str] = ""
-    kinds: ClassVar[dict[str, type[Spec]]]  # the registry of the role this class belongs to
+    kinds: ClassVar[LazyTable[type[Spec]]]  # the registry of the role this class belongs to
     role: ClassVar[str] = ""
 
     def __init_subclass__(cls, *, kind: str = "", role: str = "", **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if role:
-            cls.role, cls.kinds, cls.kind = role, {}, ""
+            cls.role, cls.kinds, cls.kind = role, LazyTable(), ""
         if kind:
             if not cls.role:
-                cls.role, cls.kinds = kind, {}
-            known = cls.kinds.get(kind)
+                cls.role, cls.kinds = kind, LazyTable()
+            known = None if cls.kinds.is_later(kind, cls.__module__) else cls.kinds.get(kind)
             if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
                 raise ValueError(f"{cls.role} kind {brief(kind)} is already {known.__module__}.{known.__qualname__}")
             cls.kind = kind

@@ -135,9 +135,11 @@ class Source(Spec, role="source"):
             return [{"source": "hello", "target": "bonjour"}]
 
     path_fields: the settings that name files or folders. In a recipe file they are relative to that file.
+    on_hub:      whether these may also name a dataset on the Hub.
     """
 
     path_fields: ClassVar[tuple[str, ...]] = ("path", "validation_path", "test_path")
+    on_hub: ClassVar[bool] = False
 
     @property
     def fixed(self) -> bool:
@@ -191,6 +193,59 @@ class Source(Spec, role="source"):
         """Every text of a split, including both sides of pairs: what a tokenizer is trained on."""
         for example in self.examples(split, shuffle=False):
             yield from (text for name, text in example.items() if name in TEXTS)
+
+
+# fmt: off
+HOMES: dict[str, tuple[str, ...]] = {
+    "memory": ("memory",),
+    "memory_series": ("memory-series",),
+    "mixture": ("mixture",),
+    "readers.audio": ("sounds",),
+    "readers.cloze": ("cloze",),
+    "readers.coco_voc": ("coco", "voc"),
+    "readers.conll": ("columns",),
+    "readers.dataset_series": ("dataset-series",),
+    "readers.fasta": ("fasta",),
+    "readers.hub_datasets": ("datasets",),
+    "readers.image_captions": ("captions",),
+    "readers.images": ("images",),
+    "readers.jsonl": ("jsonl",),
+    "readers.labelled_text": ("labelled",),
+    "readers.midi_scores": ("scores",),
+    "readers.mnist_idx": ("idx",),
+    "readers.multiple_choice": ("choices",),
+    "readers.parallel_text": ("pairs",),
+    "readers.parquet": ("parquet",),
+    "readers.python_stdlib": ("stdlib",),
+    "readers.segmentation_masks": ("masks",),
+    "readers.sklearn_digits": ("digits",),
+    "readers.squad": ("questions",),
+    "readers.text": ("text",),
+    "readers.time_series": ("series",),
+    "readers.video": ("clips",),
+    "synthetic.bird_calls": ("calls",),
+    "synthetic.chord_progressions": ("progressions",),
+    "synthetic.copy_reverse_sort": ("copy", "reverse", "sort"),
+    "synthetic.fact_questions": ("facts",),
+    "synthetic.film_reviews": ("verdicts",),
+    "synthetic.listops": ("listops",),
+    "synthetic.localise": ("localise",),
+    "synthetic.match_reports": ("matches",),
+    "synthetic.moving_digits": ("moving-digits",),
+    "synthetic.named_entities": ("mentions",),
+    "synthetic.paraphrases": ("paraphrases",),
+    "synthetic.proteins": ("folds",),
+    "synthetic.shapes": ("shapes", "scenes"),
+    "synthetic.story_endings": ("endings",),
+    "synthetic.waves": ("waves",),
+    "synthetic.word_senses": ("senses",),
+}
+# fmt: on
+"""The modules that define sources, each with its kinds. One is imported when its kind is first asked for."""
+
+for _home, _kinds in HOMES.items():
+    for _kind in _kinds:
+        Source.kinds.later(_kind, f"{__package__}.{_home}")
 
 
 def order(table: Table, start: int, stop: int, seed: int | None) -> NDArray[np.int64]:

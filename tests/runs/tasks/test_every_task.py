@@ -17,8 +17,10 @@ from qkv.core.metrics.base import Metric, model_outputs
 from qkv.data.task import RandomContext, Task
 from qkv.runs.inference.run import Run, load
 from qkv.runs.recipes.recipe import Recipe
+from qkv.runs.tasks import FOLDERS
 from qkv.runs.tasks.prediction_batches import prediction_batches
 from qkv.runs.train.train import train
+from qkv.training.objective import Objective
 
 # The keys of an example that hold its labels, for tasks whose prediction reads examples.
 LABELS = {
@@ -39,6 +41,14 @@ KINDS = sorted(kind for kind, task in Task.kinds.items() if task.__module__.star
 READS_FILES = {"caption", "music"}  # predict from files alone, without examples
 
 Trained = Callable[[str], tuple[Run, list[dict[str, Any]]]]
+
+
+def test_every_kind_is_in_the_table_of_folders() -> None:
+    qkv.runs.tasks.import_all()
+    for at, role in enumerate((Task, Objective)):
+        kinds = {kind: cls.__module__.split(".") for kind, cls in role.kinds.items()}
+        found = {kind: path[3] for kind, path in kinds.items() if path[:3] == ["qkv", "runs", "tasks"]}
+        assert found == {kind: folder for folder, both in FOLDERS.items() for kind in both[at]}
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ..files.number_tables import NumberFormat, Numbers, NumberTable, number_table
 from .hub_datasets import Datasets, part_of
@@ -21,6 +21,8 @@ class DatasetSeries(SeriesSource, kind="dataset-series"):
     The whole split is read, since values are standardized by the mean and deviation of all training rows. Raises ValueError
     if the library is missing.
     """
+
+    on_hub: ClassVar[bool] = True
 
     path: str | None = None
     name: str | None = None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 from ...core.spec import Spec, brief, nearest
 from ..optional_libraries import optional_library
@@ -42,6 +42,8 @@ class Datasets(RowSource, kind="datasets"):
     Pictures, sounds and videos are decoded by qkv, so damaged ones are skipped and counted. The library's own settings
     apply: its cache, its tokens, `HF_HUB_OFFLINE=1`. Raises ValueError if it is missing.
     """
+
+    on_hub: ClassVar[bool] = True
 
     path: str | None = None
     name: str | None = None

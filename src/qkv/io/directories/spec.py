@@ -6,7 +6,7 @@ from typing import Any
 
 from ..hub.gguf.container import is_gguf
 from ..hub.quantized import layout_of, quantization_of
-from . import gguf_load, hub_load
+from . import hub_load
 from .layout import CONFIG, read_json
 from .locate import is_hub, locate
 from .run_config import read_config
@@ -16,6 +16,8 @@ def weights_of(name: str) -> str | None:
     """How most weights of a directory or a GGUF file are quantized: int8, int4, nf4, fp8 or mxfp4; None if they are not."""
     folder = locate(name)
     if is_gguf(folder):
+        from . import gguf_load
+
         return gguf_load.weights_of(folder)
     quantization = quantization_of(read_json(folder / CONFIG), folder) if (folder / CONFIG).is_file() else None
     return None if quantization is None else layout_of(quantization, str(folder / CONFIG)).usual_weights
@@ -25,6 +27,8 @@ def spec_of(name: str) -> Any:
     """The spec of the model in a directory. Raises ValueError if it holds none."""
     folder = locate(name)
     if is_gguf(folder):
+        from . import gguf_load
+
         return gguf_load.spec(folder)
     if is_hub(folder):
         return hub_load.spec(folder)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping
+from functools import lru_cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ...core.lazy_table import LazyTable
 from ...nn.models import summary
 from ...nn.models.base import ModelSpec
 from ...nn.models.transformer import Transformer
@@ -71,42 +72,23 @@ in capitals. A module without model types has `PRESETS`: pairs of a factory and 
 """
 
 
-class Families(MutableMapping[str, Family]):
-    """Families by model type. A family's module is imported when it is first asked for: loading a model needs only one."""
-
-    def __init__(self, modules: Mapping[str, Sequence[str]]) -> None:
-        self.found: dict[str, Family | tuple[str, str]] = {}
-        for module, model_types in modules.items():
-            for i, model_type in enumerate(model_types):
-                self.found[model_type] = (module, model_type.upper() if i else "FAMILY")
-
-    def __getitem__(self, model_type: str) -> Family:
-        found = self.found[model_type]
-        if isinstance(found, tuple):
-            module, name = found
-            family: Family = getattr(import_module(f".{module}", __package__), name)
-            self.found[model_type] = found = family
-        return found
-
-    def __setitem__(self, model_type: str, family: Family) -> None:
-        self.found[model_type] = family
-
-    def __delitem__(self, model_type: str) -> None:
-        del self.found[model_type]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.found)
-
-    def __len__(self) -> int:
-        return len(self.found)
+def _family(module: str, name: str) -> Family:
+    family: Family = getattr(import_module(f".{module}", __package__), name)
+    return family
 
 
-FAMILIES: MutableMapping[str, Family] = Families(MODULES)
-"""The families that the Hub has too, by model type. A spec that several can express is saved as the first of them."""
+FAMILIES: LazyTable[Family] = LazyTable()
+"""The families that the Hub has too, by model type. A spec that several can express is saved as the first of them. A
+family's module is imported when it is first asked for: loading a model needs only one."""
+
+for _module, _model_types in MODULES.items():
+    for _i, _model_type in enumerate(_model_types):
+        _name = _model_type.upper() if _i else "FAMILY"
+        FAMILIES.later(_model_type, f"{__name__}.{_module}", partial(_family, _module, _name))
 
 
 def __getattr__(name: str) -> Any:
-    """Presets, which need all families, are imported when they are first used."""
+    """Presets are imported when they are first used."""
     if name not in ("PRESETS", "preset", "presets"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(".named", __package__), name)

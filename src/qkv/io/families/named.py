@@ -1,45 +1,51 @@
-"""Presets: named sizes of every family's factory, and models defined outside qkv. Importing it imports all families."""
+"""Presets: named sizes of every family's factory, and models defined outside qkv."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable
+from collections import ChainMap
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any, overload
 
+from ...core.lazy_table import LazyTable
 from ...core.spec import brief, nearest
 from ...nn.models.base import ModelSpec
 from ...nn.models.recurrent.model import Recurrent
 from ...nn.models.transformer import Transformer
 from ...nn.positions.base import Position
-from . import MODULES
-from .preset_names import RecurrentName, TransformerName
+from .preset_names import HOMES, RecurrentName, TransformerName
 
 Factory = Callable[..., Any]  # a Transformer's spec, or another model's
 
-Presets = dict[str, tuple[Factory, dict[str, Any]]]  # a factory and its sizes, by name
+Preset = tuple[Factory, dict[str, Any]]  # a factory and its sizes
 
 
-def _presets_of(modules: Iterable[str]) -> Presets:
-    """The presets of modules of this package. Those of one factory stand together."""
-    factories: dict[Factory, dict[str, dict[str, Any]]] = {}
-    for name in modules:
-        module = import_module(f".{name}", __package__)
-        pairs = module.PRESETS if hasattr(module, "PRESETS") else [(module.FAMILY.make, module.SIZES)]
-        for factory, sizes in pairs:
-            factories.setdefault(factory, {}).update(sizes)
-    return {name: (factory, sizes) for factory, named in factories.items() for name, sizes in named.items()}
+def presets_in(module: str) -> dict[str, Preset]:
+    """The presets of a module of this package."""
+    defined = import_module(f".{module}", __package__)
+    pairs = defined.PRESETS if hasattr(defined, "PRESETS") else [(defined.FAMILY.make, defined.SIZES)]
+    return {name: (factory, sizes) for factory, named in pairs for name, sizes in named.items()}
 
 
-PRESETS = _presets_of(MODULES)
+def _preset_in(module: str, name: str) -> Preset:
+    return presets_in(module)[name]
 
 
-def presets() -> Presets:
+PRESETS: LazyTable[Preset] = LazyTable()
+"""The presets by name. One's module is imported when it is first asked for."""
+
+for _name, _module in HOMES.items():
+    PRESETS.later(_name, f"{__package__}.{_module}", partial(_preset_in, _module, _name))
+
+
+def presets() -> Mapping[str, Preset]:
     """Every preset, and the kinds of models defined outside qkv, whose sizes are their fields."""
     outside = {kind: cls for kind, cls in ModelSpec.kinds.items() if not cls.__module__.startswith("qkv.")}
     for cls in outside.values():
         cls.model_rebuild()  # a spec's signature exists only after its schema is built
-    return {**{kind: (cls, {}) for kind, cls in outside.items()}, **PRESETS}
+    return ChainMap(PRESETS, {kind: (cls, {}) for kind, cls in outside.items()})
 
 
 @overload

@@ -128,7 +128,7 @@ class ScalingStudy(Spec):
         model = self.recipe.get("model")
         model = {"preset": model} if isinstance(model, str) else dict(model or {})
         preset = model.get("preset")
-        if preset not in families.presets():
+        if not isinstance(preset, str) or preset not in families.presets():
             raise ValueError("a scaling study trains models from scratch; the recipe's model must be a preset")
         sizes = {**sizes_of(preset), **{key: value for key, value in model.items() if key not in ("preset", "replace")}}
         if not isinstance(sizes.get("d_model"), int) or not isinstance(sizes.get("n_layers"), int):

@@ -12,7 +12,6 @@ from ...core import several, yamls
 from ...core.spec import Spec
 from ..recipes import overrides
 from ..recipes.recipe import BESIDE, COMPARE, MEASURE, Recipe, override, tree
-from . import by_length, complexity  # noqa: F401  (registers their kinds of measures)
 from .measures import Measure, Progress
 
 

@@ -68,6 +68,14 @@ class Measurement:
         return [*self.measure.summary(self.curves), *(f"{name}: {remark}." for name, remark in self.remarks.items())]
 
 
+for _home, _kinds in {
+    "by_length": ("by-length", "alignment"),
+    "complexity": ("speed", "sequential-steps", "reach"),
+}.items():
+    for _kind in _kinds:
+        Measure.kinds.later(_kind, f"{__package__}.{_home}")
+
+
 class Lengths(Measure, kind="lengths"):
     """Perplexity on rows of `factors` times the context of training (Press et al. 2022, §2.2 and figure 1).
 

@@ -47,7 +47,7 @@ class ModelChoice(Spec):
             )
             sizes = {key: item for key, item in value.items() if key not in reserved}
             origin = {name: item for name, item in ((PRESET, preset), (DIRECTORY, value.get(DIRECTORY))) if item}
-            if isinstance(preset, str) and preset not in families.presets() and _is_directory(preset):
+            if isinstance(preset, str) and _is_directory(preset) and preset not in families.presets():
                 origin = {DIRECTORY: preset}
             origin |= {WEIGHTS: value[WEIGHTS]} if value.get(WEIGHTS) else {}
             return {**origin, "sizes": sizes, "changes": value.get(REPLACE) or {}}

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ...core.spec import brief
-from ...data.readers.dataset_series import DatasetSeries
-from ...data.readers.hub_datasets import Datasets
 from ...data.source import Source
 
 
@@ -89,8 +87,7 @@ def _resolved(tree: dict[str, Any], resolve: Resolve) -> dict[str, Any]:
 def _of_source(data: dict[str, Any], resolve: Resolve) -> dict[str, Any]:
     """The settings of a source with its paths resolved, and of the sources in it."""
     kind = Source.kinds.get(str(data.get("kind")))
-    is_path = kind not in (Datasets, DatasetSeries)
-    fields = getattr(kind, "path_fields", ())
+    is_path, fields = not getattr(kind, "on_hub", False), getattr(kind, "path_fields", ())
     result = {key: _value(value, resolve, is_path) if key in fields else value for key, value in data.items()}
     if isinstance(parts := data.get("parts"), list):
         result["parts"] = [_of_part(part, resolve) for part in parts]

@@ -18,7 +18,7 @@ from ...io.directories.lock import owner_of
 from ...look.formatting import taken
 from ...look.training_history import History
 from ...training.logging.metrics_file import read_metrics
-from .. import tasks  # noqa: F401  (registers how the metrics of tasks are displayed)
+from .. import tasks
 from ..recipes.recipe import argument_of
 from .start import START, machine_of
 
@@ -58,10 +58,12 @@ class Story:
 
     @classmethod
     def read(cls, run_dir: Path, samples: Sequence[Mapping[str, Any]] | None = None) -> Story:
-        recipe, metrics = run_dir / RECIPE, run_dir / METRICS
+        file, metrics = run_dir / RECIPE, run_dir / METRICS
+        recipe = yamls.load(read_text(file), name=str(file)) or {} if file.exists() else {}
+        tasks.import_one((recipe.get("task") or {}).get("kind"))
         return cls(
             run_dir,
-            yamls.load(read_text(recipe), name=str(recipe)) or {} if recipe.exists() else {},
+            recipe,
             History.of(read_metrics(metrics)) if metrics.exists() else History(),
             _read_object(run_dir / EVALUATION),
             _read_samples(run_dir / SAMPLES) if samples is None else list(samples),

@@ -24,7 +24,6 @@ from ...nn.models.base import ModelSpec
 from ...nn.models.transformer import Transformer
 from ...training.parallel.team import Team
 from ..planning.batch_shape import widest
-from ..planning.rank_layout import lay_out
 from ..recipes.recipe import Recipe
 from .admission import check_context, first_examples
 from .auto_settings import Chooser
@@ -155,7 +154,11 @@ def chosen(prepared: Prepared, console: Console) -> Prepared:
     chooser = Chooser(spec, shape, members.device, one_shape, notes.append, epoch, members.ranks)
     training = members.ranks.broadcast(chooser.resolve(recipe.training))
     recipe = recipe.model_copy(update={"training": training})
-    members, layout = lay_out(members, recipe, spec, shape)
+    layout: list[str] = []
+    if members.ranks.size > 1:
+        from ..planning.rank_layout import lay_out
+
+        members, layout = lay_out(members, recipe, spec, shape)
     notes += [chooser.estimate(training), *layout]
     plan = plan_of(
         training,

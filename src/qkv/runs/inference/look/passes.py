@@ -25,7 +25,6 @@ from ....nn.layers.patches import PatchEmbedding, unpatchify
 from ....nn.models.heads.text import LanguageModel
 from ....nn.models.stack import StackModule
 from ....nn.models.transformer import Transformer
-from ...tasks.captioning.task import Caption
 from ...tasks.sound_classification.task import Sound
 from .. import unknown_words
 from ..classify import inputs_of
@@ -250,7 +249,7 @@ def _predicted(run: LoadedModel, text: str) -> ForwardPass:
     shown = prediction.text.removeprefix(f"{text}: ").removesuffix(f"\t{text}")
     facts = (("prediction", shown),)
     task = run.trained_on
-    if isinstance(task, Caption) and "decoder" not in calls:
+    if task is not None and task.kind == "caption" and "decoder" not in calls:
         return _captioned(run, task, calls["encoder"], str(prediction.fields["output"]), text)
     if len(sequences) == 1:
         sequences = _both(next(iter(sequences.values())))
@@ -262,7 +261,7 @@ def _predicted(run: LoadedModel, text: str) -> ForwardPass:
     return ForwardPass(again, sequences, facts)
 
 
-def _captioned(run: LoadedModel, task: Caption, call: _Call, output: str, line: str) -> ForwardPass:
+def _captioned(run: LoadedModel, task: Any, call: _Call, output: str, line: str) -> ForwardPass:
     """A picture, and the text that was generated for it."""
     tokenizer, decoder = run.words, run.model.decoder
     assert isinstance(decoder, StackModule)
