@@ -22,14 +22,11 @@ from qkv.nn.cost.plan.layout import RankLayout, Recompute
 from qkv.nn.cost.plan.published import (
     FOUNDRY,
     FP8_2025,
-    LLAMA_8B,
     TITAN,
     TOLERANCE,
     Published,
     PublishedComparison,
     compare,
-    gpt,
-    llama_2,
 )
 from qkv.runs.planning.published_models import spec_of
 
@@ -41,7 +38,13 @@ RECOMPUTED: Mapping[Any, Recompute] = {
     "none": "none",
     "selective, by operators": "products",
 }
-MODELS = {"Llama 3 8B": LLAMA_8B, "Llama 3.1 8B": LLAMA_8B, "Llama 2 13B": llama_2(13), "Llama 2 70B": llama_2(70)}
+_LLAMA_3: tuple[str, Mapping[str, Any]] = ("llama-3-8b", {})
+MODELS = {
+    "Llama 3 8B": _LLAMA_3,
+    "Llama 3.1 8B": _LLAMA_3,
+    "Llama 2 13B": ("llama-2-13b", {}),
+    "Llama 2 70B": ("llama-3-8b", {"n_layers": 80, "d_model": 8192, "n_heads": 64, "d_ff": 28672, "vocab_size": 32000}),
+}
 
 
 def main(words: list[str]) -> int:
@@ -84,7 +87,8 @@ def published(point: Mapping[str, Any]) -> Published:
     )
     foundry = point["source"].startswith("LLM-Foundry")
     if foundry:
-        model = gpt(point["d_model"], point["n_heads"], point["n_layers"], VOCABULARY)
+        sizes = {name: point[name] for name in ("d_model", "n_heads", "n_layers")}
+        model = ("gpt2", {**sizes, "d_ff": 4 * sizes["d_model"], "vocab_size": VOCABULARY})
         how = replace(FOUNDRY, keeps_parameters=point["zero"] == 2)
     else:
         model = MODELS[point["model"]]

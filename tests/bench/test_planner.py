@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from bench.planner import main, read
 
-from qkv.nn.cost.plan.published import FP8_2025, RUNS, TITAN, compare
+from qkv.nn.cost.plan.published import FP8_2025, TITAN, compare, published_runs
 from qkv.runs.planning.published_models import spec_of
 
 MPT = {
@@ -46,7 +46,7 @@ def written(folder: Path, points: Any) -> Path:
 
 def test_a_point_has_the_layout_and_the_kernels_of_its_framework(tmp_path: Path) -> None:
     mpt, llama, plain = read(written(tmp_path, [MPT, LLAMA, {**LLAMA, "device": "A100 80GB x 64, FSDP"}]))
-    same = next(run for run in RUNS if run.name == "MPT 7B, 8 H100, FSDP, 8,192 tokens")
+    same = next(run for run in published_runs() if run.name == "MPT 7B, 8 H100, FSDP, 8,192 tokens")
     assert (mpt.layout, mpt.how, mpt.machine, mpt.model) == (same.layout, same.how, same.machine, same.model)
     assert compare(mpt, spec_of).error == compare(same, spec_of).error
     assert (llama.how, plain.how, llama.layout.recompute) == (FP8_2025, TITAN, "products")

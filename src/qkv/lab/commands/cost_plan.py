@@ -151,14 +151,14 @@ def published(
     """
     from dataclasses import asdict
 
-    from ...nn.cost.plan.published import RUNS, compare
+    from ...nn.cost.plan.published import compare, published_runs
     from ...nn.cost.plan.published import markdown as tables
     from ...runs.planning.published_models import spec_of
     from .cost_plan_show import progress, show_published
 
-    with progress(len(RUNS)) as advance:
+    with progress(len(published_runs())) as advance:
         rows = []
-        for run in RUNS:
+        for run in published_runs():
             rows.append(compare(run, spec_of))
             advance(None)
     if json:

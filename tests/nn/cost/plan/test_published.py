@@ -2,9 +2,11 @@
 
 import pytest
 
-from qkv.nn.cost.plan.published import RUNS, TOLERANCE, Published, compare
+from qkv.nn.cost.plan.published import TOLERANCE, Published, compare, published_runs
+from qkv.nn.cost.plan.work import work
 from qkv.runs.planning.published_models import spec_of
 
+RUNS = published_runs()
 BEYOND = {
     "Llama 8B, 8 H100, FSDP, CP 2, 65,536 tokens, fp8": 0.20,
     "MPT 30B, 8 H100, FSDP, 8,192 tokens": 0.25,  # memory is nearly full, which the model does not know
@@ -43,10 +45,9 @@ def test_what_ran_fits_into_its_device(run: Published) -> None:
 
 def test_published_sizes_have_their_parameters() -> None:
     """The names of the models are their parameters."""
-    from qkv.nn.cost.plan.published import LLAMA_70B, LLAMA_405B
-    from qkv.nn.cost.plan.work import work
-
-    for (preset, sizes), billions in ((LLAMA_70B, 70.6), (LLAMA_405B, 405.9)):
+    models = {run.name.split(",")[0]: run.model for run in RUNS}
+    for name, billions in (("Llama 8B", 8.0), ("Llama 70B", 70.6), ("Llama 405B", 405.9), ("GPT 1T", 1008.0)):
+        preset, sizes = models[name]
         counted = work("llama", spec_of(preset, sizes), 128).parameters
         assert counted == spec_of(preset, sizes).n_parameters
         assert counted / 1e9 == pytest.approx(billions, rel=0.01)

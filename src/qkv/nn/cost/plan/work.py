@@ -102,14 +102,14 @@ class ModelWork:
     length: int
     tokens: int
     d_model: int
-    embedding: int
-    head: int
-    other: int
-    head_flops: float
-    outputs: int
-    tied: bool
     flops: float
-    context: int | None
+    embedding: int = 0
+    head: int = 0
+    other: int = 0
+    head_flops: float = 0.0
+    outputs: int = 0
+    tied: bool = False
+    context: int | None = None
     kind: str = "Transformer"
     transformer: bool = True
     reversible: bool = False
@@ -186,19 +186,19 @@ def work(name: str, spec: ModelSpec, length: int, source: int = 0) -> ModelWork:
     rest = total.parameters - sum(layer.parameters for layer in layers) - tables - own
     return ModelWork(
         name,
-        tuple(layers),
-        length,
-        shape.tokens,
-        spec.d_model,
-        tables,
-        own,
-        max(rest, 0),
-        flops,
-        outputs,
-        bool(getattr(head, "tied", False)),
-        float(training_flops(spec, shape)),
-        spec.max_positions,
-        spec.kind,
+        layers=tuple(layers),
+        length=length,
+        tokens=shape.tokens,
+        d_model=spec.d_model,
+        embedding=tables,
+        head=own,
+        other=max(rest, 0),
+        head_flops=flops,
+        outputs=outputs,
+        tied=bool(getattr(head, "tied", False)),
+        flops=float(training_flops(spec, shape)),
+        context=spec.max_positions,
+        kind=spec.kind,
         reversible=any(stack.is_reversible for _, stack in spec.stacks()),
         drops_path=any(stack.drop_path or any(b.drop_path for b in stack.blocks) for _, stack in spec.stacks()),
         heads=tuple(dict.fromkeys(pair for _, stack in spec.stacks() for pair in _heads(stack, spec.d_model))),
@@ -300,7 +300,12 @@ def _whole(name: str, spec: ModelSpec, shape: BatchShape) -> ModelWork:
     )
     flops = TRAINING * float(cost.flops)
     return ModelWork(
-        *(name, (layer,), shape.length, shape.tokens, d, 0, 0, 0, 0.0, 0, False, flops, None),
+        name,
+        layers=(layer,),
+        length=shape.length,
+        tokens=shape.tokens,
+        d_model=d,
+        flops=flops,
         kind=spec.kind,
         transformer=False,
     )
