@@ -21,7 +21,7 @@ from ..tasks.whole_texts import Sentences
 from . import unknown_words
 from .embed import embed
 from .loaded import LoadedModel
-from .text import SLOTS
+from .output import SLOTS
 
 Rows = list[tuple[list[int], list[int]]]
 """(ids, token types) of each row."""

@@ -14,7 +14,7 @@ from ...nn.models.long_texts import reads_unpadded
 from ..tasks.framing import framed
 from .classify import Rows, inputs_of
 from .loaded import LoadedModel
-from .text import SLOTS
+from .output import SLOTS
 from .uses import advice, fills, kind_of
 
 
