@@ -29,7 +29,7 @@ class Late(Spec, role="late part of this test"):
 def test_a_kind_is_imported_when_it_is_first_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "late_parts"
     package.mkdir()
-    (package / "__init__.py").write_text('"""Parts."""')
+    (package / "__init__.py").write_text("from . import part")
     (package / "part.py").write_text(
         "from qkv.core.spec import Spec\nfrom late_roles import Late\nclass Early(Late, kind='early'): pass\n"
     )

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import pkgutil
+from importlib import import_module
 from typing import Any
 
 import pytest
 
-from qkv.core.lazy_table import import_whole
+from qkv.data import readers, synthetic
 from qkv.data.source import HOMES, Counts, Skipped, Source, Split, Table, order, read
 
 
@@ -21,8 +23,9 @@ def test_the_kinds() -> None:
 
 
 def test_every_source_is_in_the_table_of_homes() -> None:
-    for package in ("readers", "synthetic"):
-        import_whole(f"qkv.data.{package}")
+    for package in (readers, synthetic):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            import_module(module.name)
     homes = {kind: cls.__module__ for kind, cls in Source.kinds.items() if cls.__module__.startswith("qkv.data.")}
     assert homes == {kind: f"qkv.data.{home}" for home, kinds in HOMES.items() for kind in kinds}
     assert Source.from_dict({"kind": "greetings"}) == Greetings()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Callable, Iterator, MutableMapping
 from importlib import import_module
 from typing import NamedTuple, TypeVar
@@ -22,7 +21,7 @@ class LazyTable(MutableMapping[str, T]):
         self._entries: dict[str, T | _Later] = {}
 
     def later(self, name: str, home: str, load: Callable[[], T] | None = None) -> None:
-        """Add an entry that `load` makes. Without it, importing the module or the whole package `home` sets the entry."""
+        """Add an entry that `load` makes. Without it, importing `home`, a module or a package, sets the entry."""
         self._entries[name] = _Later(home, load)
 
     def is_later(self, name: str, module: str) -> bool:
@@ -35,7 +34,7 @@ class LazyTable(MutableMapping[str, T]):
         if not isinstance(entry, _Later):
             return entry
         if entry.load is None:
-            import_whole(entry.home)
+            import_module(entry.home)
         else:
             self._entries[name] = entry.load()  # type: ignore[assignment]
         made = self._entries[name]
@@ -57,10 +56,3 @@ class LazyTable(MutableMapping[str, T]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries
-
-
-def import_whole(home: str) -> None:
-    """Import a module, and all that are in it if it is a package."""
-    module = import_module(home)
-    for each in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{home}."):
-        import_module(each.name)

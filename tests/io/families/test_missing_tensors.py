@@ -55,14 +55,21 @@ def test_what_transformers_calls_missing_is_refused_or_told(name: str, tmp_path:
     for lacking in [tensor for tensor in tensors if not re.search(r"\.[1-9]\.", tensor)]:
         rest = {tensor: value for tensor, value in tensors.items() if tensor != lacking}
         folder = copied(both, tmp_path / "lacking", rest)
-        _, info = type(both.theirs).from_pretrained(folder, output_loading_info=True)
         how, told = said(folder)
+        try:
+            _, info = type(both.theirs).from_pretrained(folder, output_loading_info=True)
+        except RuntimeError:  # an expert's tensor: the others can't be stacked without it
+            assert lacking in how
+            continue
         if not info["missing_keys"]:
             assert how == "loaded" and not told, lacking
-        elif "embed_positions" in lacking:
+        elif "embed_positions" in lacking and "bart" not in name:
             assert how == "loaded"  # which are computed
+        elif "untied" in name and lacking.endswith(("predictions.bias", "lm_head.bias")):
+            assert how == "loaded" and not told  # which no pass reads: an untied head adds decoder.bias
         elif how == "loaded":
-            assert "pooler" in lacking and any("MISSING" in message and lacking in message for message in told), lacking
+            assert lacking.endswith("decoder.bias") or "pooler" in lacking
+            assert any("MISSING" in message and lacking in message for message in told), lacking
         else:
             assert lacking in how
 

@@ -13,7 +13,8 @@ import torch
 
 from qkv.generation import generate
 from qkv.nn.models.vocabulary import resize_vocabulary
-from qkv.runs.inference.chat import chat
+from qkv.runs.inference import loaded
+from qkv.runs.inference.chat import chat, replies, stream_reply
 from qkv.runs.inference.run import Run, load
 from qkv.runs.recipes.recipe import Recipe
 from qkv.runs.train.batch_preview import preview

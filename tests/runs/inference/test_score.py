@@ -64,8 +64,8 @@ def test_a_target_has_what_stands_around_it(name: str, tmp_path: Path) -> None:
 def test_the_token_that_generation_has_to_begin_with_is_scored_too(tmp_path: Path) -> None:
     save_hub_pair("t5", tmp_path / "base")
     plain = load(tmp_path / "base", "cpu")
-    assert plain.ids is not None
-    forced = replace(plain, ids=replace(plain.ids, forced=(5, None)))
+    assert plain.origin is not None and plain.ids is not None
+    forced = replace(plain, origin=replace(plain.origin, ids=replace(plain.ids, forced=(5, None))))
     (found,) = score(forced, [forced.encode("a b")], ["b a"])
     assert found.tokens == tuple(plain.tokenizer.tokens([5, *plain.encode("b a")]))
     again = score(forced, [forced.encode("a b")], [plain.tokenizer.decode([5]) + " b a"])

@@ -261,7 +261,10 @@ def _tell(family: Family, config: Mapping[str, Any], fit: _Fit, named: str, fold
     if fit.reading.unused:
         _warn(folder, f"UNEXPECTED: nothing of {fit.cls} is computed with {listed(fit.reading.unused)}; it is left out")
     if copies := [name for entry in fit.reading.taken if entry.copied for name in entry.theirs]:
-        _warn(folder, f"MISSING: the bias of a head that is not tied; {listed(copies)}, of a tied one, is taken for it")
+        missing = [f"{name.removesuffix('bias')}decoder.bias" for name in copies]
+        _warn(
+            folder, f"MISSING: {listed(missing)}, the bias of a head that is not tied; {listed(copies)} is taken for it"
+        )
     if (fit.cls, fit.variant) == (named, 0):
         return
     spec = _spec(family, config, named, 0)

@@ -15,6 +15,7 @@ from ...nn.models.base import ModelSpec
 from ...nn.models.recurrent.model import Recurrent
 from ...nn.models.transformer import Transformer
 from ...nn.positions.base import Position
+from . import MODULES
 from .preset_names import HOMES, RecurrentName, TransformerName
 
 Factory = Callable[..., Any]  # a Transformer's spec, or another model's
@@ -38,6 +39,8 @@ PRESETS: LazyTable[Preset] = LazyTable()
 
 for _name, _module in HOMES.items():
     PRESETS.later(_name, f"{__package__}.{_module}", partial(_preset_in, _module, _name))
+for _module in MODULES.keys() - HOMES.values():  # those added since HOMES was written
+    PRESETS.update(presets_in(_module))
 
 
 def presets() -> Mapping[str, Preset]:

@@ -1,11 +1,11 @@
-"""Tasks, one folder each, with their objectives and pictures of samples.
+"""Tasks, one folder each, with their objectives and pictures of samples. A folder imports all its modules.
 
 Importing this package tells which kinds there are; a folder is imported when its kind is first asked for.
 """
 
+from importlib import import_module
 from typing import NamedTuple
 
-from ...core.lazy_table import import_whole
 from ...data.task import Task
 from ...training.objective import Objective
 
@@ -51,4 +51,5 @@ def import_one(kind: str | None) -> None:
 
 def import_all() -> None:
     """Import every task."""
-    import_whole(__name__)
+    for folder in FOLDERS:
+        import_module(f".{folder}", __name__)

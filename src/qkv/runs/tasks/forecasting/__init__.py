@@ -1,1 +1,3 @@
 """Forecasting: how a time series continues."""
+
+from . import metric, predict, task  # noqa: F401  (each registers what it defines)

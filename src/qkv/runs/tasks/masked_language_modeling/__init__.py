@@ -1,1 +1,3 @@
 """Masked language modeling (BERT), with next-sentence prediction: task, objective and metric."""
+
+from . import metric, objective, task  # noqa: F401  (each registers what it defines)

@@ -1,1 +1,3 @@
 """Replaced-token detection (ELECTRA): task, objective and metric."""
+
+from . import metric, objective, task  # noqa: F401  (each registers what it defines)

@@ -1,1 +1,3 @@
 """Sound classification."""
+
+from . import metric, task  # noqa: F401  (each registers what it defines)

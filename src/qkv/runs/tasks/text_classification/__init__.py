@@ -1,1 +1,3 @@
 """Text classification."""
+
+from . import metric, task  # noqa: F401  (each registers what it defines)
