@@ -13,7 +13,7 @@ import pytest
 
 from qkv.cli import consent, main
 from qkv.cli.consent import ask, remember
-from qkv.core.installed_parts import ADDED_PATHS, import_installed
+from qkv.core.registry import ADDED_PATHS, import_installed
 
 RECIPE = """
 name: outside

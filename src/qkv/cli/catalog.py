@@ -39,7 +39,7 @@ def list_(
     """List recipes, presets, metrics, or the kinds of a part, with a line about each."""
     if what is None:
         raise ValueError(f"list what? One of {', '.join(LISTS)}")
-    from ..core.installed_parts import import_installed
+    from ..core.registry import import_installed
 
     import_installed()
     if what not in LISTS:

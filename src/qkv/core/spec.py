@@ -20,8 +20,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer, model_validator
 
-from .installed_parts import import_installed
-from .lazy_table import LazyTable
+from .registry import LazyTable, import_installed
 
 _PYDANTICS = frozenset(name for name in dir(BaseModel) if not name.startswith("__"))
 SCHEMA = 1  # of the JSON form; raised when an older file needs translation

@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ...core.lazy_table import LazyTable
+from ...core.registry import LazyTable
 from ...nn.models import summary
 from ...nn.models.base import ModelSpec
 from ...nn.models.transformer import Transformer

@@ -9,7 +9,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, overload
 
-from ...core.lazy_table import LazyTable
+from ...core.registry import LazyTable
 from ...core.spec import brief, nearest
 from ...nn.models.base import ModelSpec
 from ...nn.models.recurrent.model import Recurrent

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
-from ...core.installed_parts import ADDED_PATHS
+from ...core.registry import ADDED_PATHS
 from ...core.spec import brief
 
 Consent = Callable[[Sequence[str], str], None]

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Self
 from pydantic import Field, ValidationError
 
 from ...core import several, yamls
-from ...core.installed_parts import import_installed
 from ...core.metrics.display import display_of
+from ...core.registry import import_installed
 from ...core.spec import Spec, brief, counted, nearest
 from ...data.batching.settings import Batching
 from ...data.source import Source

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.core.lazy_table import LazyTable
+from qkv.core.registry import LazyTable
 from qkv.core.spec import Spec
 
 
