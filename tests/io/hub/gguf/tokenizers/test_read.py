@@ -23,8 +23,8 @@ def test_a_tokenizer_there_and_back(tmp_path: Path) -> None:
     for text in [*TEXT, " leading", "naïve 🙂\n\n\tx  y", "</s> is spelled out"]:
         assert run.tokenizer.encode(text) == words.encode(text)
         assert run.tokenizer.decode(words.encode(text)) == text
-    assert run.text_model.encode("a") == [words.bos_id, *words.encode("a")]
-    assert run.text_model.ends == [words.eos_id] and run.tokenizer.markers == ("<de>",)
+    assert run.encode("a") == [words.bos_id, *words.encode("a")]
+    assert run.ends == [words.eos_id] and run.tokenizer.markers == ("<de>",)
     assert run.tokenizer.config["chat_template"] == "{{ messages }}"
 
 
