@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from ...core import several
-from ...data.batching.settings import Batching
 from ...data.tokenizers.tokenizer import Tokenizer
 from ...generation import Generated, Generation, generate, row_seed
 from ...generation.logits_processors import Processor
@@ -29,6 +28,7 @@ from ...nn.models.build import AnyModel
 from .output import SLOTS, Known, Output
 
 if TYPE_CHECKING:
+    from ...data.batching.settings import Batching
     from ...data.source import Source
     from ...data.task import Task
     from ..recipes.recipe import Recipe
@@ -102,6 +102,8 @@ class LoadedModel:
     @property
     def batching(self) -> Batching:
         """How large the batches of its training were."""
+        from ...data.batching.settings import Batching  # imported here: generating does without
+
         return Batching() if self.recipe is None else self.recipe.batching
 
     @property
