@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.data.files import cache
-from qkv.data.files.encodings import guessed_encoding, open_text
+from qkv.data.files.encodings import guessed_encoding, open_text, other_readings, reading
 from qkv.data.files.lines import Lines
 from qkv.data.readers.jsonl import JsonLines
 from qkv.data.readers.labelled_text import Labelled
@@ -96,12 +96,38 @@ def test_bytes_that_latin_1_has_no_letters_for_mean_cp1252(content: bytes, encod
             "".join(f"café {i}\n" for i in range(9)).encode() + "café\n".encode("latin-1"),
             r"^line 10 is not valid UTF-8, and most of the file is \(9 other",
         ),
-        ("text,label\nпривет мир,pos\n".encode("cp1251"), r"not Western ones \(line 2\).* cp1251 \(Cyrillic\)"),
-        ("text,label\nこんにちは世界,pos\n".encode("shift_jis"), r"shift_jis \(Japanese\)"),
-        ("text,label\n今天天气很好,pos\n".encode("gb18030"), r"gb18030 \(Chinese\)"),
+        ("text,label\nпривет мир,pos\n".encode("cp1251"), r"not Western ones \(line 2\).* cp1251 \(Cyrillic: "),
+        ("text,label\nこんにちは世界,pos\n".encode("shift_jis"), r"shift_jis \(Japanese: "),
+        ("text,label\n今天天气很好,pos\n".encode("gb18030"), r"gb18030 \(Chinese: "),
         ("für müde Hünde\n".encode("cp850"), r"cp850"),
     ],
 )
 def test_an_encoding_that_can_not_be_told_is_refused(content: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         guessed_encoding(content)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("cp1251", "привет мир"),
+        ("shift_jis", "こんにちは世界"),
+        ("gb18030", "你好世界"),
+        ("big5", "你好 世界"),
+        ("euc_kr", "안녕하세요 세계"),
+    ],
+)
+def test_encodings_of_other_scripts_are_refused_with_the_first_word_in_each(encoding: str, text: str) -> None:
+    with pytest.raises(ValueError, match=rf"{encoding} \(\w+: '{text.split()[0]}'\)"):
+        guessed_encoding(f"text,label\n{text},pos\n".encode(encoding))
+
+
+@pytest.mark.parametrize(("encoding", "text"), [("cp1250", "łódź"), ("cp1254", "İstanbul")])
+def test_the_first_word_in_other_encodings_of_latin_letters_is_given(encoding: str, text: str) -> None:
+    content = f"text,label\n{text} x,pos\n".encode(encoding)
+    assert other_readings(content, guessed_encoding(content))[encoding] == text
+
+
+def test_western_letters_and_degrees_are_no_chinese() -> None:
+    assert guessed_encoding("20°C, café, ¿qué?, ½\n".encode("cp1252")) == "latin-1"
+    assert reading("a café".encode("cp1252"), "cp1252") == "café"

@@ -26,10 +26,17 @@ _BOMS = {  # UTF-32 first: its mark begins with that of UTF-16
 _HEAD = 4096  # bytes inspected to decide whether a file is text
 _C1 = re.compile(rb"[\x80-\x9f]")  # control characters in Latin-1, quotation marks and € in cp1252
 _RUN = re.compile(rb"[\x80-\xff]{3,}")  # a word of another script; Western words have hardly two such bytes in a row
+_SYMBOLS = re.compile(
+    rb"[\xa1-\xbf]"
+)  # in Latin-1; first bytes of common characters in Big5, whose second are often ASCII
+_SEVERAL = 4  # such symbols
+_NOT_ASCII = re.compile(rb"[^\s,;\"|]*[\x80-\xff][^\s,;\"|]*")
+_LATIN = ("cp1250", "cp1254")  # of Central Europe and Turkey
 _SCRIPTS = {
     "cp1251": "Cyrillic",
     "cp1253": "Greek",
     "gb18030": "Chinese",
+    "big5": "Chinese",
     "shift_jis": "Japanese",
     "euc_kr": "Korean",
     "cp850": "DOS",
@@ -101,13 +108,29 @@ def guessed_encoding(content: bytes) -> str:
         )
     high = len(content) - len(content.decode("ascii", "ignore"))
     name = "cp1252" if _C1.search(content) else "latin-1"
-    if sum(map(len, _RUN.findall(content))) > high / 2 or not _decodes(content, name):
-        some = ", ".join(f"{one} ({script})" for one, script in _SCRIPTS.items() if _decodes(content, one))
+    symbols = _SYMBOLS.findall(content)
+    chinese = len(symbols) > high / 2 and len(set(symbols)) >= _SEVERAL and _decodes(content, "big5")
+    if chinese or sum(map(len, _RUN.findall(content))) > high / 2 or not _decodes(content, name):
+        some = ", ".join(
+            f"{one} ({script}: {reading(content, one)!r})" for one, script in _SCRIPTS.items() if _decodes(content, one)
+        )
         raise ValueError(
             f"it is not UTF-8, and its letters are not Western ones (line {line:,}); name its encoding, such as "
             f"{some}, or save it as UTF-8"
         )
     return name
+
+
+def reading(content: bytes, encoding: str) -> str:
+    """The first word of a text with a character that is not ASCII, as an encoding reads it."""
+    word = _NOT_ASCII.search(content)
+    return word[0].decode(encoding, "replace")[:40] if word else ""
+
+
+def other_readings(content: bytes, encoding: str) -> dict[str, str]:
+    """How other encodings of Latin letters read that word, if they do so otherwise, by encoding."""
+    read = {name: reading(content, name) for name in _LATIN if _decodes(content, name)}
+    return {name: word for name, word in read.items() if word != reading(content, encoding)}
 
 
 def _decodes(content: bytes, encoding: str) -> bool:

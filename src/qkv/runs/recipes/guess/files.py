@@ -17,7 +17,7 @@ from ....data.classes import class_name
 from ....data.files.compressed import bare_name, open_bytes
 from ....data.files.csv_dialect import BEGINNING, detected_separator, fit, named
 from ....data.files.csv_tsv import Form, no_record
-from ....data.files.encodings import guessed_encoding
+from ....data.files.encodings import guessed_encoding, other_readings, reading
 from ....data.files.json_lines import holds_json, json_entries, json_object
 from ....data.files.lines import Lines
 from ....data.files.number_tables import finite
@@ -56,14 +56,17 @@ def of_file(path: Path, how: RecordFormat) -> Guess | str:
         encoding = encoding_of(path)
     except ValueError as error:
         return str(error)
-    return in_another(encoding, _in_encoding(path, replace(how, encoding=encoding)))
+    return in_another(path, encoding, _in_encoding(path, replace(how, encoding=encoding)))
 
 
-def in_another(encoding: str, found: Guess | str) -> Guess | str:
+def in_another(path: Path, encoding: str, found: Guess | str) -> Guess | str:
     """What was found in a file that is not UTF-8, with the setting of its encoding."""
     if isinstance(found, str):
         return found
-    seen = f"it is not UTF-8 and is read as {encoding} (data.encoding=cp1250, cp1251, gb18030 or another overrules it)"
+    content = bytes(open_bytes(path)[:BYTES])
+    others = (f"{word!r} with data.encoding={name}" for name, word in other_readings(content, encoding).items())
+    word = "; ".join((f"its first word with such letters is {reading(content, encoding)!r}", *others))
+    seen = f"it is not UTF-8 and is read as {encoding}, which is a guess (data.encoding overrules it): {word}"
     return replace(found, settings=(*found.settings, f"data.encoding={encoding}"), seen=(*found.seen, seen))
 
 

@@ -33,7 +33,7 @@ def of_listed(path: Path, how: RecordFormat) -> Guess | str | None:
         except ValueError:
             return None  # told by the guess for a file
         found = of_listed(path, replace(how, encoding=encoding))
-        return None if found is None else in_another(encoding, found)
+        return None if found is None else in_another(path, encoding, found)
     cells = how.table(path)
     if cells is None or not len(cells):
         return None
