@@ -349,3 +349,13 @@ def test_fractions_as_classes_of_json_are_told(tmp_path: Path) -> None:
     assert "30 values of label that were looked at are no texts or whole numbers: 0.5 (line 1)" in "\n".join(
         guess(path).seen
     )
+
+
+def test_labels_that_are_nan_are_missing_and_lines_of_spaces_are_no_table(tmp_path: Path) -> None:
+    rows = [{"text": f"a long text {i}", "label": "ab"[i % 2] if i % 6 else float("nan")} for i in range(60)]
+    seen = "\n".join(guess(lines(tmp_path / "a.jsonl", rows)).seen)
+    assert "10 of 60 cells of label that were looked at are missing (nan)" in seen
+    assert "refuses" not in seen and "holds" not in seen
+    (tmp_path / "b.csv").write_text("\n\n  \n")
+    with pytest.raises(ValueError, match="it holds no rows"):
+        guess(tmp_path / "b.csv")

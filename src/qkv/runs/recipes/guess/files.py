@@ -143,6 +143,8 @@ def _other_separator(path: Path, how: RecordFormat) -> str | None:
 
 def _cells(path: Path, form: Form, how: RecordFormat, more: tuple[str, ...]) -> Guess | str:
     cells = how.cells(path, form)
+    if not len(cells):
+        return "it holds no rows"
     if (quotes := cells.other_quotes) is not None:
         note = f"the cells of {path.name!r} are {quotes}, as its lines show ({' '.join(quotes.settings())})"
         return _saying(_cells(path, form, replace(how, quotes=quotes), (*more, *quotes.settings())), note)

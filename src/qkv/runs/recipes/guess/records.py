@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ....core.spec import brief, counted
+from ....data.classes import is_missing
 from ....data.files.json_lines import json_file
 from ....data.tokenizers.chat.messages import ALPACA, listed
 from .column import ASIDE
@@ -117,7 +118,7 @@ def types_in(name: str, values: Sequence[tuple[int, Any]], unit: str, settings: 
     in the `settings`, and labels of several types."""
     text = {setting("data.text", name), setting("data.pair", name)} & set(settings)
     label, score = (setting(f"data.{field}", name) in settings for field in ("label", "score"))
-    wrong = [(at, value) for at, value in values if value is not None and not _is_read(value, bool(text), label)]
+    wrong = [(at, value) for at, value in values if not is_missing(value) and not _is_read(value, bool(text), label)]
     if wrong and (text or label or score):
         listed = ", ".join(f"{brief(value)[:40]} ({unit} {at:,})" for at, value in wrong[:3])
         listed += ", …" if wrong[3:] else ""
@@ -129,7 +130,7 @@ def types_in(name: str, values: Sequence[tuple[int, Any]], unit: str, settings: 
         yield f"{counted(len(wrong), 'value')} of {name} that were looked at {no} {kind}: {listed}; {fate}"
     elif wrong and all(isinstance(value, list | dict) for _, value in wrong):
         yield f"{counted(len(wrong), 'value')} of {name} are lists or objects, which are not read"
-    kinds = Counter(_TYPES[type(value)] for _, value in values if type(value) in _TYPES)
+    kinds = Counter(_TYPES[type(value)] for _, value in values if type(value) in _TYPES and not is_missing(value))
     if label and len(kinds) > 1:
         listed = ", ".join(f"{kind} ({n:,})" for kind, n in kinds.most_common())
         yield f'{name} holds {listed}: 1, "1" and 1.0 are one class, and so are true and "true"'
