@@ -33,7 +33,7 @@ def test_a_copy_that_differs_is_named_with_the_rank_that_it_should_equal() -> No
     for number in (1, 3):  # rank 2 has another part of the model
         told = [(0, own), (0, own), (7, 5), (0, own)]
         told[number] = (0, own + 1)
-        with pytest.raises(ValueError, match=f"the weights of rank {number} are not those of rank 0"):
+        with pytest.raises(ValueError, match=f"the weights of rank {number} differ from the weights of rank 0"):
             Strategy(model, ranks(4, gather=lambda value, told=told: told)).check_replicas()
     Strategy(model, ranks(3, gather=lambda value: [(0, own), (0, own), (7, 5)])).check_replicas()
     Strategy(model, ALONE).check_replicas()
