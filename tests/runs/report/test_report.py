@@ -286,6 +286,7 @@ def test_parts_of_a_measure_are_written_as_it_is(key: str, said: str) -> None:
 
 
 def test_the_metrics_of_tasks_have_their_titles_in_a_fresh_process(run_dir: Path) -> None:
+    (run_dir / "recipe.yaml").write_text("name: shapes\ntask: {kind: image-classify}\n")
     (run_dir / "evaluation.json").write_text('{"split": "test", "examples": 2, "metrics": {"mcc": 0.5, "top5": 0.25}}')
     program = f"from qkv.runs.report.report import write_report; write_report({str(run_dir)!r})"
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -57,6 +57,9 @@ class Head(Spec, role="head"):
         """Raise ValueError if the head can't read a stack whose input layer is `seen`."""
 
 
+Head.kinds.later("replaced-tokens", "qkv.nn.models.electra")  # which holds two models
+
+
 class HeadModule(nn.Module):
     """Base class of heads' modules: outputs from hidden states, and the loss sums of labels.
 
