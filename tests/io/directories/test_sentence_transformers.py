@@ -229,6 +229,85 @@ def test_dense_layers_and_norms_match_the_library(
     assert (lengths - 1).abs().max() > 0.01  # without the last normalization
 
 
+def saved_by_the_library(folder: Path, target: Path, **settings: Any) -> Path:
+    """The directory as the installed version of the library writes it, loaded with these settings."""
+    library = pytest.importorskip("sentence_transformers").SentenceTransformer(
+        str(laid_out(folder)), device="cpu", truncate_dim=settings.get("size")
+    )
+    library.tokenizer.truncation_side = settings.get("side", "right")
+    if "longest" in settings:
+        library.max_seq_length = settings["longest"]
+    library.save(str(target))
+    return target
+
+
+@pytest.mark.filterwarnings("ignore:.*longer than max_seq_length")
+@pytest.mark.parametrize(
+    "settings",
+    [{"longest": 5}, {"longest": 5, "side": "left"}, {"size": 6}, {"size": 6, "longest": 4}, {"size": 99}],
+    ids=str,
+)
+def test_length_and_size_that_the_library_saves_are_kept(
+    folder: Path, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    made = saved_by_the_library(folder, tmp_path / "theirs", **settings)
+    assert_parity(made)
+    run = load(made, "cpu")
+    assert run.embed_array(TEXTS).shape[1] == min(settings.get("size", 16), 16)
+    assert_parity(run.save(tmp_path / "hub", to="hub"))
+    torch.testing.assert_close(
+        load(run.save(tmp_path / "own", to="qkv"), "cpu").embed_array(TEXTS), run.embed_array(TEXTS)
+    )
+    (tmp_path / "tuned").mkdir()
+    sentences.keep(made, tmp_path / "tuned")
+    kept, own = sentences.read(tmp_path / "tuned"), sentences.read(made)
+    assert kept is not None and own is not None and (kept.longest, kept.size) == (own.longest, own.size)
+    said = " ".join(sentences.of_a_tuned_model(made, SentenceVector()))
+    assert ("6 numbers" in said) == (settings.get("size") == 6)
+    assert (f"{settings.get('longest')} tokens" in said) == ("longest" in settings)
+
+
+def test_the_length_of_a_call_and_of_earlier_files_count(folder: Path) -> None:
+    laid_out(folder, sentence_bert_config={"processing_kwargs": {"text": {"max_length": 4}}})
+    with pytest.warns(UserWarning, match=r"max_seq_length \(4\)"):
+        assert_parity(folder)
+    (folder / "sentence_bert_config.json").unlink()
+    laid_out(folder, sentence_roberta_config={"max_seq_length": 6, "do_lower_case": False})
+    with pytest.warns(UserWarning, match=r"max_seq_length \(6\)"):
+        assert_parity(folder)
+
+
+@pytest.mark.parametrize(
+    "reading, said",
+    [
+        ({"modality_config": {"message": {"method": "forward"}}}, "puts texts into a chat template"),
+        ({"modality_config": {"text": {"method": "forward", "method_output_name": "logits"}}}, "logits"),
+        ({"processing_kwargs": {"text": {"add_special_tokens": False}}}, "add_special_tokens=False"),
+        ({"processing_kwargs": {"text": {"max_length": "long"}}}, "1 token or more, not 'long'"),
+        ({"module_output_name": "all_layer_embeddings"}, "all_layer_embeddings"),
+    ],
+)
+def test_another_reading_of_texts_is_refused(folder: Path, reading: dict[str, Any], said: str) -> None:
+    run = load(laid_out(folder, sentence_bert_config=reading), "cpu")
+    with pytest.raises(ValueError, match=said):
+        run.embed(TEXTS)
+
+
+def test_a_normalization_of_tokens_is_refused(folder: Path) -> None:
+    laid_out(folder)
+    (folder / "2_Normalize").mkdir()
+    (folder / "2_Normalize" / "config.json").write_text('{"module_input_name": "token_embeddings"}')
+    with pytest.raises(ValueError, match=r"module_input_name is 'token_embeddings'"):
+        load(folder, "cpu").embed(TEXTS)
+
+
+def test_a_tokenizer_saved_back_keeps_its_length(folder: Path, tmp_path: Path) -> None:
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**config, "model_max_length": 7}))
+    load(folder, "cpu").save(tmp_path / "again", to="hub")
+    assert json.loads((tmp_path / "again/tokenizer_config.json").read_text())["model_max_length"] == 7
+
+
 def test_pickled_dense_layers_need_permission_and_become_safetensors(folder: Path, tmp_path: Path) -> None:
     laid_out(folder, steps=("Transformer", "Pooling", "Dense"))
     (folder / "2_Dense").mkdir()
@@ -322,12 +401,15 @@ def test_what_a_tuned_model_can_not_keep_is_said(folder: Path, tmp_path: Path) -
     head = SentenceVector()
     steps = ("Transformer", "Pooling", "Dense", "Normalize")
     notes = sentences.of_a_tuned_model(laid_out(folder, steps=steps), head)
-    assert notes == ["Its modules Dense are left out: training compares the pooled vectors."]
+    assert notes == [
+        "Its modules Dense are left out: training compares the pooled vectors.",
+        "The trained model embeds up to 16 tokens of a text, as it does (max_seq_length).",
+    ]
     sentences.keep(folder, tmp_path)
     kept = json.loads((tmp_path / "modules.json").read_text())
     assert [module["path"] for module in kept] == ["", "1_Pooling", "3_Normalize"]
     with pytest.raises(ValueError, match=r"pools by cls, and head.pool is mean; give head.pool=first"):
         sentences.of_a_tuned_model(laid_out(folder, pooling="cls_token"), head)
-    assert not sentences.of_a_tuned_model(folder, SentenceVector(pool="first"))
+    assert len(sentences.of_a_tuned_model(folder, SentenceVector(pool="first"))) == 1
     with pytest.raises(ValueError, match=r"pools by mean-sqrt.*remove modules.json"):
         sentences.of_a_tuned_model(laid_out(folder, pooling="mean_sqrt_len_tokens"), head)

@@ -101,6 +101,9 @@ def save(
         check_room(target, sum(tensor.nbytes for tensor in model_tensors(model).values()))
     with replacing_folder(target, check) as folder:
         template = None if to == "qkv" else _template(model.spec, task, origin)
+        if longest is None and tokenizer is not None and origin is not None and not origin.is_ours:
+            said = tokenizer.config.get("model_max_length")
+            longest = said if isinstance(said, int) and said > 0 else None
         _save_tokenizer(folder, tokenizer, model, template, longest)
         if origin is not None and source is not None:
             _copy(source, folder, allow_pickle)

@@ -24,6 +24,15 @@ from ..hub.values import Flag, List, Maybe, ObjectKind, StringKind, ValueKind, W
 from .layout import CONFIG, MODULES, WEIGHTS, read_json, write_json
 
 SETTINGS = ("sentence_bert_config.json", "config_sentence_transformers.json")
+TOKENIZER_CONFIG = "tokenizer_config.json"
+OLDER = tuple(
+    f"sentence_{name}_config.json" for name in ["roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"]
+)
+"""Earlier names of `sentence_bert_config.json`."""
+
+NO_LIMIT = 1 << 30
+"""From this length on, `model_max_length` means that there is no limit."""
+
 Pooling = Literal["mean", "cls", "last", "max", "weighted-mean", "mean-sqrt", "none"]
 
 # In the order in which the library concatenates several poolings.
@@ -81,6 +90,7 @@ class SentenceSettings:
     poolings: computed from the tokens' hidden states, and concatenated.
     modules:  the layers after pooling.
     longest:  maximum number of tokens, special tokens included; longer texts are truncated.
+    size:     the number of components of a vector that are kept, the first ones; None keeps all.
     prompts:  texts by name, one of which can be prepended to every text; `prompt` is the name of the default.
     pool_prompt: whether the tokens of the prompt are pooled too.
     lower:    whether texts are lower-cased.
@@ -89,6 +99,7 @@ class SentenceSettings:
     poolings: tuple[Pooling, ...] = ("mean",)
     modules: tuple[Module, ...] = ()
     longest: int | None = None
+    size: int | None = None
     prompts: Mapping[str, str] = field(default_factory=dict)
     prompt: str | None = None
     pool_prompt: bool = True
@@ -107,7 +118,8 @@ def read(folder: Path, allow_pickle: bool = False) -> SentenceSettings | None:
     types = [kind for kind, _ in entries]
     if types[:2] != ["Transformer", "Pooling"]:
         raise ValueError(f"{folder / MODULES} lists the modules {shown(' → '.join(types))}; {_SUPPORTED}")
-    settings = _object(folder / SETTINGS[0], {"max_seq_length": Whole(1, 1 << 30), "do_lower_case": Flag()})
+    reading = _reading(folder)
+    _check_reading(folder, reading)
     poolings, pool_prompt = _poolings(folder / entries[1][1] / CONFIG)
     prompts, prompt = _prompts(folder / SETTINGS[1])
     return SentenceSettings(
@@ -115,11 +127,12 @@ def read(folder: Path, allow_pickle: bool = False) -> SentenceSettings | None:
         tuple(
             Module(kind, _layer(folder, kind, path, allow_pickle)) for kind, path in entries[2:] if kind != "Dropout"
         ),
-        settings.get("max_seq_length"),
-        prompts,
-        prompt,
-        pool_prompt,
-        bool(settings.get("do_lower_case", False)),
+        longest=_longest(folder, reading),
+        size=_object(folder / SETTINGS[1], {"truncate_dim": Whole(1, 1 << 30)}).get("truncate_dim"),
+        prompts=prompts,
+        prompt=prompt,
+        pool_prompt=pool_prompt,
+        lower=bool(reading.get("do_lower_case", False)),
     )
 
 
@@ -144,6 +157,7 @@ def copy(folder: Path, target: Path, allow_pickle: bool = False) -> None:
         elif allow_pickle and (folder / name).with_name(PICKLE).is_file() and name.endswith(WEIGHTS):
             weights = open_weights((folder / name).parent, allow_pickle)
             replace_tensors(target / name, {key: weights.read(key) for key in weights.shapes})
+    _keep_reading(folder, target)
 
 
 def write(folder: Path, head: SentenceVector, d_model: int, max_positions: int | None) -> None:
@@ -185,7 +199,7 @@ def of_a_tuned_model(folder: Path, head: object) -> list[str]:
         )
         raise ValueError(f"{folder} pools by {' and '.join(poolings)}, and head.pool is {head.pool}; {advice}")
     left_out = [kind for kind, _ in entries[2:] if kind not in KEPT]
-    settings, (prompts, default) = _object(folder / SETTINGS[0], {}), _prompts(folder / SETTINGS[1])
+    reading, (prompts, default) = _reading(folder), _prompts(folder / SETTINGS[1])
     notes = []
     if left_out:
         notes.append(f"Its modules {', '.join(left_out)} are left out: training compares the pooled vectors.")
@@ -193,10 +207,14 @@ def of_a_tuned_model(folder: Path, head: object) -> list[str]:
         notes.append(
             f"Its default prompt {brief(prompts[default])} begins texts to embed, and none that are trained on."
         )
-    if settings.get("do_lower_case"):
+    if reading.get("do_lower_case"):
         notes.append("It lower-cases texts to embed, and none that are trained on.")
-    if (longest := settings.get("max_seq_length")) is not None:
+    if (longest := _longest(folder, reading)) is not None:
         notes.append(f"The trained model embeds up to {longest} tokens of a text, as it does (max_seq_length).")
+    if (size := _object(folder / SETTINGS[1], {"truncate_dim": Whole(1, 1 << 30)}).get("truncate_dim")) is not None:
+        notes.append(
+            f"The trained model embeds into {size} numbers, as it does (truncate_dim); the loss compares whole vectors."
+        )
     return notes
 
 
@@ -217,7 +235,79 @@ def keep(folder: Path, target: Path) -> None:
     for name in SETTINGS:
         if (folder / name).is_file():
             write_json(target / name, read_json(folder / name))
+    _keep_reading(folder, target)
     write_json(target / MODULES, [{**module, "idx": i, "name": str(i)} for i, module in enumerate(modules)])
+
+
+def _reading(folder: Path) -> Mapping[str, Any]:
+    """How a directory's Transformer reads texts: `sentence_bert_config.json`, or a file with one of its earlier names."""
+    path = next((path for name in (SETTINGS[0], *OLDER) if (path := folder / name).is_file()), folder / SETTINGS[0])
+    arguments = ObjectKind(most=4096)
+    return _object(
+        path,
+        {
+            "max_seq_length": Whole(1, NO_LIMIT),
+            "do_lower_case": Flag(),
+            **dict.fromkeys(("modality_config", "processing_kwargs", *_ARGUMENTS), arguments),
+        },
+    )
+
+
+_ARGUMENTS = ("processor_kwargs", "tokenizer_args")
+"""Where a directory may give arguments of the tokenizer; the second is the earlier name."""
+
+
+def _check_reading(folder: Path, reading: Mapping[str, Any]) -> None:
+    """Raise ValueError if texts are read in a way that is not supported."""
+    found = []
+    modalities = reading.get("modality_config") or {}
+    plain = {"method": "forward", "method_output_name": "last_hidden_state"}
+    if "message" in modalities:
+        found.append("modality_config with messages, which puts texts into a chat template")
+    elif "text" in modalities and modalities["text"] != plain:
+        found.append(f"modality_config.text {shown(modalities['text'])}")
+    if reading.get("module_output_name", "token_embeddings") != "token_embeddings":
+        found.append(f"module_output_name {shown(reading['module_output_name'])}")
+    found += [
+        f"processing_kwargs {name}={brief(value)}"
+        for name, value in _processing(reading).items()
+        if name not in ("max_length", "padding", "return_tensors", "pad_to_multiple_of")
+        and not (name == "truncation" and value in (True, "longest_first", "only_first"))
+    ]
+    if found:
+        raise ValueError(
+            f"{folder / SETTINGS[0]} has {found[0]}, which is not supported; pooling='none' (--pooling none) gives the "
+            "hidden states of the tokens"
+        )
+
+
+def _processing(reading: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments with which the library calls the tokenizer."""
+    given = reading.get("processing_kwargs") or {}
+    return {**(given.get("text") or {}), **(given.get("common") or {})}
+
+
+def _longest(folder: Path, reading: Mapping[str, Any]) -> int | None:
+    """The most tokens of a text: by an argument of the call, else `max_seq_length`, else the tokenizer's
+    `model_max_length`, where version 6 of the library writes it. None if there is no limit."""
+    arguments = next((reading[key] for key in _ARGUMENTS if reading.get(key)), {})
+    lengths = (
+        _processing(reading).get("max_length"),
+        arguments.get("model_max_length"),
+        reading.get("max_seq_length"),
+        _object(folder / TOKENIZER_CONFIG, {}).get("model_max_length"),
+    )
+    longest = next((length for length in lengths if length is not None), None)
+    if longest is not None and (type(longest) not in (int, float) or not longest >= 1):
+        raise ValueError(f"{folder}: the longest text must have 1 token or more, not {shown(longest)}")
+    return None if longest is None or longest >= NO_LIMIT else int(longest)
+
+
+def _keep_reading(folder: Path, target: Path) -> None:
+    """Write how texts are read where another tokenizer_config.json stands, or none: in `sentence_bert_config.json`."""
+    reading = _reading(folder)
+    if (longest := _longest(folder, reading)) is not None and _longest(target, _reading(target)) != longest:
+        write_json(target / SETTINGS[0], {**reading, "max_seq_length": longest})
 
 
 def pooling_of(head: SentenceVector) -> Pooling:
@@ -279,6 +369,8 @@ def _prompts(path: Path) -> tuple[dict[str, str], str | None]:
 def _layer(folder: Path, kind: str, path: str, allow_pickle: bool) -> Callable[[Tensor], Tensor]:
     """The layer of a module after pooling. Raises ValueError if it is not supported."""
     if kind == "Normalize":
+        config = _object(folder / path / CONFIG, {}) if path else {}
+        _check_names(folder / path / CONFIG, config)
         return lambda x: F.normalize(x, dim=-1)
     if kind not in ("Dense", "LayerNorm") or not path:
         raise ValueError(f"{folder / MODULES} lists the module {shown(kind)}, which is not supported; {_SUPPORTED}")
@@ -292,13 +384,18 @@ def _layer(folder: Path, kind: str, path: str, allow_pickle: bool) -> Callable[[
     )
     try:
         module = _dense(config) if kind == "Dense" else _layer_norm(config)
-        for key in ("module_input_name", "module_output_name"):
-            if config.get(key, "sentence_embedding") not in ("sentence_embedding", None):
-                raise ValueError(f"{key} is {shown(config[key])}, and only sentence_embedding is supported")
     except ValueError as error:
         raise ValueError(f"{folder / path / CONFIG}: {error}") from None
+    _check_names(folder / path / CONFIG, config)
     _load(module, folder / path, allow_pickle)
     return module.eval().requires_grad_(False)
+
+
+def _check_names(path: Path, config: Mapping[str, Any]) -> None:
+    """Raise ValueError if a module reads or writes anything but the text's vector."""
+    for key in ("module_input_name", "module_output_name"):
+        if config.get(key, "sentence_embedding") not in ("sentence_embedding", None):
+            raise ValueError(f"{path}: {key} is {shown(config[key])}, and only sentence_embedding is supported")
 
 
 def _size(config: Mapping[str, Any], key: str) -> int:

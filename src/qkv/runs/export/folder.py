@@ -10,7 +10,7 @@ from pathlib import Path
 from ...data.tokenizers import tokenizer_json
 from ...data.tokenizers.readers.hub_config import CONFIG as TOKENIZER_CONFIG
 from ...io.directories.layout import CONFIG, SETTINGS_OF_MODELS, TOKENIZER, Contents, read_json, write_json
-from ..inference.embed import longest_embedded
+from ..inference.embed import cuts_left, longest_embedded
 from ..inference.run import Run
 from ..tasks.whole_texts import Sentences
 
@@ -36,7 +36,8 @@ def _write_truncation(run: Run, folder: Path) -> None:
     if longest is None or run.tokenizer is None or not path.is_file():
         return
     content = json.loads(run.tokenizer.templated().to_json() if cuts else path.read_text("utf-8"))
-    content["truncation"] = {"direction": "Right", "max_length": longest, "strategy": "LongestFirst", "stride": 0}
+    direction = "Left" if not cuts and cuts_left(run) else "Right"
+    content["truncation"] = {"direction": direction, "max_length": longest, "strategy": "LongestFirst", "stride": 0}
     tokenizer_json.write(path, json.dumps(content, ensure_ascii=False))
     if (config := folder / TOKENIZER_CONFIG).is_file():
         write_json(config, {**read_json(config), "model_max_length": longest})

@@ -52,15 +52,16 @@ def embed(
     normalize: whether to scale vectors to length 1; by default only if the sentence-transformers files do.
     prompt:    name of the prompt in these files that is prepended to every text; by default the one that they name.
 
-    The files of sentence-transformers may also truncate texts, with a warning, and add dense layers, which an explicit
-    `pooling` leaves out. Encoder–decoders embed by their encoder. Raises ValueError for a text without tokens.
+    The files of sentence-transformers may also truncate texts, with a warning, add dense layers, and keep only the first
+    components of a vector (`truncate_dim`). An explicit `pooling` leaves all of this out. Encoder–decoders embed by their
+    encoder. Raises ValueError for a text without tokens.
     """
     settings = _settings(run, pooling)
     poolings = settings.poolings if pooling is None else (as_pooling(pooling),)
     text_before = _prompt(settings, prompt, run.name)
     _warn_of_special_tokens(run, texts)
     rows = [run.encode(_lowered(text_before + text, settings)) for text in texts]
-    rows = _truncated(rows, run, settings.longest)
+    rows = _truncated(run, rows, settings.longest)
     unknown_words.warn(run, texts, rows)
     if not all(rows):
         raise ValueError(f"text {rows.index([]) + 1} has no tokens, so there is nothing to embed")
@@ -145,17 +146,25 @@ def _around(run: LoadedModel) -> tuple[list[int], list[int]]:
     return around[:before], around[before:]
 
 
-def _truncated(rows: list[list[int]], run: LoadedModel, longest: int | None) -> list[list[int]]:
-    """Cut rows to `longest` tokens; the tokens that the tokenizer appends to a text stay."""
+def _truncated(run: LoadedModel, rows: list[list[int]], longest: int | None) -> list[list[int]]:
+    """Cut rows to `longest` tokens, at the tokenizer's `truncation_side`; the tokens that it puts around a text stay."""
     if longest is None or all(len(row) <= longest for row in rows):
         return rows
-    after = _around(run)[1]
+    before, after = _around(run)
     count = sum(len(row) > longest for row in rows)
     lengths = "text is" if len(rows) == 1 else "texts are"
     warnings.warn(
         f"{count} of {len(rows)} {lengths} longer than max_seq_length ({longest}) and cut there", stacklevel=4
     )
+    if cuts_left(run):
+        kept = max(longest - len(before), 1)
+        return [row if len(row) <= longest else before + row[-kept:] for row in rows]
     return [row if len(row) <= longest else row[: max(longest - len(after), 0)] + after for row in rows]
+
+
+def cuts_left(run: LoadedModel) -> bool:
+    """Whether the beginning of a long text is cut, not its end."""
+    return run.tokenizer is not None and run.tokenizer.config.get("truncation_side") == "left"
 
 
 def _hidden(run: LoadedModel, rows: Sequence[Sequence[int]]) -> Tensor:
@@ -191,4 +200,5 @@ def _after_pooling(vector: Tensor, settings: SentenceSettings, normalize: bool |
         modules = modules[:-1]
     for module in modules:
         vector = module.compute(vector)
+    vector = vector[..., : settings.size]
     return F.normalize(vector, dim=-1) if normalize else vector
