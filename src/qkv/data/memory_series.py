@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from pydantic import Field, PrivateAttr
 
-from .files.number_tables import NumberFormat, Numbers, number_table
+from .files.number_tables import NumberFormat, Numbers, NumberTable, number_table
 from .memory import records
 from .readers.time_series import SeriesSource
 
@@ -18,8 +18,9 @@ from .readers.time_series import SeriesSource
 class _Values:
     """The numbers of a series, its columns, and notes on its dates."""
 
-    def __init__(self, values: Numbers, names: tuple[str, ...], notes: tuple[str, ...]) -> None:
-        self.values, self.names, self.notes = values, names, notes
+    def __init__(self, table: NumberTable) -> None:
+        self.table = table
+        values, names = table.values, table.names
         digest = hashlib.sha256(np.ascontiguousarray(values).tobytes())
         digest.update("\0".join(names).encode())
         self.fingerprint = digest.hexdigest()
@@ -59,16 +60,15 @@ class MemorySeries(SeriesSource, kind="memory-series"):
         first = table[0] if len(table) else None
         names = tuple(map(str, first)) if isinstance(first, Mapping) else None
         cells = [list(row.values()) if isinstance(row, Mapping) else list(np.atleast_1d(row)) for row in table]
-        held = _Values(*number_table("the data", cells, names, 0, NumberFormat()))
+        held = _Values(number_table("the data", cells, names, 0, NumberFormat()))
         known = _known.setdefault(held.fingerprint, held)
         return cls(fingerprint=known.fingerprint, length=len(cells), **settings)
 
     def values(self) -> tuple[Numbers, tuple[str, ...]]:
-        held = self._held()
-        return held.values, held.names
+        return self._held().table[:2]
 
     def notes(self) -> tuple[str, ...]:
-        return self._held().notes
+        return self.described(self._held().table)
 
     def _held(self) -> _Values:
         held = self._values or _known.get(self.fingerprint)

@@ -22,6 +22,11 @@ def test_flops_and_tokens_follow_from_each_other(tmp_path: Path) -> None:
     assert by_flops.tokens.tolist() == [2000] and by_flops.flops_per_parameter == pytest.approx(6)
 
 
+def test_a_column_counts_before_its_other_spellings(tmp_path: Path) -> None:
+    points = read_points(written(tmp_path / "a.csv", "parameters,tokens,Loss,loss,LOSS\n1,2,30,3,300\n"))
+    assert points.loss.tolist() == [3]
+
+
 def test_runs_without_a_loss_are_left_out(tmp_path: Path) -> None:
     points = read_points(written(tmp_path / "a.csv", "run,parameters,tokens,loss\na,1,2,3\nb,1,2,\n"))
     assert len(points) == 1 and points.loss.tolist() == [3]

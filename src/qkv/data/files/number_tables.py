@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...core.spec import brief
 from .csv_header import short
-from .timestamps import leaps
+from .timestamps import is_date, leaps, names_time
 
 Numbers = NDArray[np.float32]
 DecimalMark = Literal[".", ","]
@@ -27,6 +26,7 @@ _THOUSANDS = "|".join(  # 1,234 1.234.567 1 234
         r"\d{1,3}(?:[ '’\u00a0\u2009\u202f]\d{3})+(?:[.,]\d*)?",
     )
 )
+_COMMA_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+")
 _CURRENCY = "[$€£¥₹₽]|USD|EUR|GBP|CHF|JPY"
 _SPELLINGS = (  # of numbers that are not read, with what is unusual in them
     ("a percent sign", re.compile(r"[-+]?\d[\d.,]*\s?[%‰]")),
@@ -67,10 +67,10 @@ def spelling(cell: str) -> str | None:
 class NumberFormat:
     """How a table of numbers is read.
 
-    columns:     the columns to read, by name or number; by default all but a first column of dates.
+    columns:     the columns to read, by name or number; by default all but the times of the rows and their numbers.
     fill_gaps:   whether a cell without a number has the value above it; otherwise it is an error.
     decimal:     the decimal mark of numbers in text.
-    date_format: the format of the dates in the first column, as for `datetime.strptime`; by default ISO 8601.
+    date_format: the format of the dates in the first column, as for `datetime.strptime`; by default found, see `timestamps`.
     """
 
     columns: tuple[str | int, ...] | None = None
@@ -84,11 +84,14 @@ class NumberFormat:
 
 
 class NumberTable(NamedTuple):
-    """The numbers of a table (n, columns), the names of the columns, and notes on the dates."""
+    """The numbers of a table (n, columns), the names of their columns and of those that are left out, and notes; `times` are
+    the notes on the times of the rows."""
 
     values: Numbers
     names: tuple[str, ...]
     notes: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    times: tuple[str, ...] = ()
 
 
 def number_table(
@@ -98,9 +101,9 @@ def number_table(
     messages. Raises ValueError that names row and column if a cell has no number, or if the dates are not in order."""
     if not rows:
         raise ValueError(f"{where} holds no row of numbers")
-    names = names or tuple(f"column {i}" for i in range(len(rows[0])))
-    dated = how.date_format is not None or how.number(rows[0][0]) is None
-    chosen = _chosen(where, names, dated, how.columns)
+    named, names = names or (), names or tuple(f"column {i}" for i in range(len(rows[0])))
+    times, count = _time_column(rows, named, how), _is_count(rows, named, how)
+    chosen = _chosen(where, names, {*([] if times is None else [times]), *([0] if count else [])}, how.columns)
     values = np.empty((len(rows), len(chosen)), np.float32)
     for i, row in enumerate(rows):
         if len(row) != len(names):
@@ -111,30 +114,64 @@ def number_table(
                 place = f"{where}, row {i + first_row}, {names[column][:60]}"
                 raise ValueError(f"{place}: {_no_number(row[column], how)}")
             values[i, j] = values[i - 1, j] if number is None else number
-    notes = _times(where, [row[0] for row in rows], first_row, how.date_format) if dated else ()
-    return NumberTable(values, tuple(names[column] for column in chosen), notes)
+    notes = () if times is None else _times(where, [row[times] for row in rows], first_row, how.date_format)
+    left_out = tuple(names[column] for column in range(len(names)) if column not in chosen)
+    return NumberTable(values, tuple(names[column] for column in chosen), notes, left_out, notes)
+
+
+def _time_column(rows: Sequence[Sequence[Any]], names: tuple[str, ...], how: NumberFormat) -> int | None:
+    """The column with the times of the rows: the first if it isn't numbers, else one with a name such as `date`, else one
+    of dates."""
+    filled = [next((cell for cell in column if not _is_empty(cell)), None) for column in zip(*rows, strict=False)]
+    if how.date_format is not None or (filled and _is_time(filled[0], how)):
+        return 0
+    named = (i for i, name in enumerate(names) if names_time(name))
+    dated = (i for i, cell in enumerate(filled) if is_date(cell) and how.number(cell) is None)
+    return next(named, next(dated, None))
+
+
+def _is_time(cell: Any, how: NumberFormat) -> bool:
+    """Whether the first cell of the first column shows that it isn't one of numbers, with or without unusual marks."""
+    if cell is None or how.number(cell) is not None:
+        return False
+    return is_date(cell) or (what_not(cell) == "number" and spelling(str(cell).strip()) is None)
+
+
+def _is_empty(cell: Any) -> bool:
+    return cell is None or cell != cell or (isinstance(cell, str) and not cell.strip())
+
+
+def _is_count(rows: Sequence[Sequence[Any]], names: tuple[str, ...], how: NumberFormat) -> bool:
+    """Whether the first column numbers the rows, as the index of a data frame does."""
+    if not names or names[0].strip().lower() not in ("", "index", "unnamed: 0") or len(names) < 2:
+        return False
+    numbers = [how.number(row[0]) if row else None for row in rows]
+    return numbers[0] in (0, 1) and all(number == numbers[0] + i for i, number in enumerate(numbers))
 
 
 def _no_number(cell: Any, how: NumberFormat) -> str:
     text = str(cell)
+    if how.decimal == "." and _COMMA_THOUSANDS.fullmatch(text.strip()):
+        return (
+            f"{text[:40]!r} is no number with a decimal point; remove the comma if it separates thousands, or read decimal "
+            "commas by data.decimal=','"
+        )
     if how.decimal == "." and _DECIMAL_COMMA.fullmatch(text.strip()):
         return f"{text[:40]!r} is no number with a decimal point; data.decimal=',' reads decimal commas"
     filled = "the first row needs a number" if how.fill_gaps else "data.gaps=fill repeats the value before it"
-    return f"{text[:40]!r} is no {what_not(cell)}; {filled}"
+    return f"{text[:40]!r} is no {what_not(cell)}; {filled}, and data.columns chooses columns"
 
 
 def _times(where: str, cells: list[Any], first_row: int, date_format: str | None) -> tuple[str, ...]:
     try:
-        if date_format is None or isinstance(cells[0], date):
-            return leaps([str(cell) for cell in cells], first_row)
-        return leaps([str(cell) for cell in cells], first_row, date_format)
+        return leaps(cells, first_row, date_format)
     except ValueError as error:
         raise ValueError(f"{where}, {error}") from None
 
 
-def _chosen(where: str, names: tuple[str, ...], dated: bool, columns: tuple[str | int, ...] | None) -> list[int]:
+def _chosen(where: str, names: tuple[str, ...], others: set[int], columns: tuple[str | int, ...] | None) -> list[int]:
     if columns is None:
-        return list(range(int(dated), len(names)))
+        return [column for column in range(len(names)) if column not in others]
     for column in columns:
         if column not in names and not (isinstance(column, int) and 0 <= column < len(names)):
             raise ValueError(f"{where} has no column {brief(column)}; it has {', '.join(short(names))}")

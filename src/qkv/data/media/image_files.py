@@ -339,6 +339,10 @@ class Listed:
             known = nearest(wanted, names) if names else "its first line is read as data (data.header=true: as names)"
             raise ValueError(f"{brief(self.path)} has no column {brief(wanted)}; {known}")
         name = wanted or next((default for default in defaults if default in names), None)
+        if name is not None and names.count(name) > 1:
+            raise ValueError(
+                f"{brief(self.path)} has {names.count(name)} columns {brief(name)}; rename one, or number the columns from 0"
+            )
         return None if name is None else names.index(name)
 
     def _row(self, row: list[str], image: int, label: int | None, line: int) -> _Row:

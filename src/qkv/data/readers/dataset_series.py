@@ -15,7 +15,7 @@ class DatasetSeries(SeriesSource, kind="dataset-series"):
 
     path, name, revision: the dataset, its configuration and version, as for the source `datasets`.
     split:   the split that holds the series, or a slice such as `train[:1000]`; `shares` divides it.
-    columns: the columns to read, by name or number from 0; by default all but a first column that isn't numbers (dates).
+    columns: the columns to read, by name or number from 0; by default all but the times of the rows.
     gaps:    for cells without a number: "raise" an error, or "fill" them with the last value.
 
     The whole split is read, since values are standardized by the mean and deviation of all training rows. Raises ValueError
@@ -35,7 +35,7 @@ class DatasetSeries(SeriesSource, kind="dataset-series"):
         return self._table()[:2]
 
     def notes(self) -> tuple[str, ...]:
-        return self._table().notes
+        return self.described(self._table())
 
     def _table(self) -> NumberTable:
         dataset = Datasets(path=self.path, name=self.name, revision=self.revision)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, Self
@@ -13,6 +14,7 @@ from ...core.spec import counted
 from ..files.cache import Stamp, stamp_of
 from ..files.compressed import bare_name
 from ..files.csv_dialect import Separator
+from ..files.csv_header import short
 from ..files.csv_tsv import Cells
 from ..files.encodings import Encoding
 from ..files.lines import Lines
@@ -20,6 +22,7 @@ from ..files.number_tables import DecimalMark, NumberFormat, Numbers, NumberTabl
 from ..files.parquet import SUFFIX, ParquetRows
 from ..source import SPLITS, Example, Source, Split, Table
 
+_SHOWN = 8  # columns in a note
 _BEGINNING = 50  # lines that show the separator
 
 
@@ -82,6 +85,20 @@ class SeriesSource(Source):
         deviation = trained.std(0)
         return trained.mean(0), np.where(deviation > 0, deviation, 1)
 
+    def described(self, table: NumberTable) -> tuple[str, ...]:
+        """Notes on a table: its times, the columns that are forecast, and which of them are constant."""
+        values, names = table.values, table.names
+        trained = values[: self.edges(len(values))[1]]
+        constant = [name for name, spread in zip(names, np.ptp(trained, 0), strict=True) if not spread]
+        others = f", and {_listed(table.left_out)} {_is(table.left_out)} not" if table.left_out else ""
+        notes = (*table.notes, f"{_listed(names)} {_is(names)} forecast{others} (data.columns)")
+        if constant and len(trained):
+            notes += (
+                f"{_listed(constant)} {_is(constant)} constant in the training split, easy to forecast, and lower"
+                f"{'s' * (len(constant) == 1)} the mean error (data.columns leaves columns out)",
+            )
+        return notes
+
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
         values, names = self.values()
         edges, number = self.edges(len(values)), SPLITS.index(split)
@@ -96,11 +113,23 @@ class SeriesSource(Source):
         return windows
 
 
+def _listed(names: Sequence[str]) -> str:
+    some = [name or "(empty)" for name in short(names)[:_SHOWN]]
+    more = [f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
+    return ", ".join(some) + "".join(f" and {one}" for one in more)
+
+
+def _is(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
 class TimeSeries(SeriesSource, kind="series"):
     """A CSV, TSV (plain or compressed) or Parquet file of numbers with one row per time, oldest first; the first row of a
-    CSV or TSV may name the columns. If the first column has dates, their order is checked, and uneven steps are noted.
+    CSV or TSV may name the columns. The order of the rows' times is checked, and uneven steps are noted. The times are a
+    first column that isn't numbers, or a column with a name such as `date`, `timestamp` or `year`; they are not forecast.
 
-    columns: the columns to read, by name or number from 0; by default all but a first column that isn't numbers (dates).
+    columns: the columns to read, by name or number from 0; by default all but the times, and the numbers of rows that a data
+             frame's index leaves in a first column without a name.
     gaps:    for cells without a number: "raise" an error, or "fill" them with the last value.
     rows:    the numbers of rows in the training, validation and test splits, in place of `shares`.
     header:  whether the first row names the columns; by default detected.
@@ -108,7 +137,7 @@ class TimeSeries(SeriesSource, kind="series"):
     sep:     the character between cells, such as ";" or "|", or its name, such as "tab"; by default detected.
     decimal: the decimal mark of numbers, "." or ",".
     date_format: the format of dates in the first column, in the notation of `datetime.strptime`, such as
-             "%d.%m.%Y %H:%M"; by default ISO 8601.
+             "%d.%m.%Y %H:%M"; by default found, and if days and months could be exchanged, by the order of the rows.
     """
 
     path: str = ""
@@ -133,7 +162,11 @@ class TimeSeries(SeriesSource, kind="series"):
         return self._read()[:2]
 
     def notes(self) -> tuple[str, ...]:
-        return self._read().notes
+        return self.described(self._read())
+
+    def times(self) -> tuple[str, ...]:
+        """Notes on the times of the rows."""
+        return self._read().times
 
     def _read(self) -> NumberTable:
         path = Path(self.path).expanduser()

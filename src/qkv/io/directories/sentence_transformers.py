@@ -290,7 +290,7 @@ def _processing(reading: Mapping[str, Any]) -> dict[str, Any]:
 def _longest(folder: Path, reading: Mapping[str, Any]) -> int | None:
     """The most tokens of a text: by an argument of the call, else `max_seq_length`, else the tokenizer's
     `model_max_length`, where version 6 of the library writes it. None if there is no limit."""
-    arguments = next((reading[key] for key in _ARGUMENTS if reading.get(key)), {})
+    arguments: Mapping[str, Any] = next((reading[key] for key in _ARGUMENTS if reading.get(key)), {})
     lengths = (
         _processing(reading).get("max_length"),
         arguments.get("model_max_length"),

@@ -109,7 +109,8 @@ def read_points(path: Path | str) -> Points:
 
 def _columns(path: Path, header: Iterable[str]) -> dict[str, str]:
     """The header of each column that there is."""
-    by_name = {name.strip().lower(): name for name in header}
+    header = list(header)
+    by_name = {name.strip().lower(): name for name in reversed(header)} | {name.strip(): name for name in header}
     columns = {
         key: by_name[alias] for key, aliases in COLUMNS.items() if (alias := next(filter(by_name.get, aliases), None))
     }

@@ -268,6 +268,27 @@ def test_columns_of_the_training_data_come_first(tmp_path: Path) -> None:
     assert set(fields_of(run, "predict")) <= set(USUAL)
 
 
+@pytest.mark.parametrize(
+    "trained, names, read",
+    [
+        ("text", ["TEXT", "id", "text"], "text"),
+        (None, ["TEXT", "text"], "text"),
+        (None, ["Sentence", "TEXT"], "TEXT"),
+        ("Message", ["message", "MESSAGE"], "message"),
+        ("Body", ["text", "body"], "body"),
+        ("body", ["Body", "text"], "Body"),
+    ],
+)
+def test_a_name_counts_before_its_other_spellings(trained: str | None, names: list[str], read: str) -> None:
+    run = bert(SequenceClassifier(labels=2))
+    column = "data.text=0 data.label=1" if trained is None else f"data.text={trained} data.label=class"
+    recipe = qkv.Recipe.load("classify", ["data.kind=labelled", "data.path=x.csv", *column.split()])
+    object.__setattr__(run, "recipe", recipe)
+    with Path("in.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([names, [f"words of {name}" for name in names]])
+    assert read_table(Path("in.csv"), run, "predict").inputs == [f"words of {read}"]
+
+
 def test_titles_names_again_and_json_in_a_csv_are_read_past_and_said(
     runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

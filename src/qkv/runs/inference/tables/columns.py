@@ -79,14 +79,19 @@ def fields_of(run: LoadedModel, command: str) -> dict[str, bool]:
 
 def found(run: LoadedModel, command: str, names: Sequence[str]) -> dict[str, str | None]:
     """The column of each input among the names of columns; None if no name is a usual one."""
-    lower = {name.lower(): name for name in reversed(names)}
     columns: dict[str, str | None] = {}
     for field in fields_of(run, command):
-        own = _trained_column(run, field)
+        own, taken = _trained_column(run, field), set(columns.values())
         column = own if isinstance(own, str) and own.split(".")[0] in names else None
-        free = [lower[name] for name in USUAL[field] if name in lower and lower[name] not in columns.values()]
-        columns[field] = column or next(iter(free), None)
+        free = [name for name in names if name not in taken]
+        wanted = (own, *USUAL[field]) if isinstance(own, str) else USUAL[field]
+        columns[field] = column or next((there for name in wanted if (there := spelled(name, free)) is not None), None)
     return columns
+
+
+def spelled(wanted: str, names: Sequence[str]) -> str | None:
+    """The name among `names` that is `wanted`, or, if there is none, the first that is in another case."""
+    return wanted if wanted in names else next((name for name in names if name.casefold() == wanted.casefold()), None)
 
 
 def choose(

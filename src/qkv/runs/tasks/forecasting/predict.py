@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,8 @@ def _read(source: Source | None, path: str) -> tuple[Numbers, tuple[str, ...]]:
     if not Path(path).expanduser().is_file():
         raise ValueError(f"there is no file {brief(path)}; give a CSV file of numbers with one row a time")
     reader = source.replace({"path": path}) if isinstance(source, TimeSeries) else TimeSeries(path=path)
+    for note in reader.times():
+        warnings.warn(f"{path}: {note}", stacklevel=2)
     return reader.values()
 
 
