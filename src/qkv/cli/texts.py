@@ -109,11 +109,11 @@ class Asked:
         )
 
 
-def _names_a_table(text: str) -> bool:
-    """Whether a text is one word with the ending of a table, such as in.csv."""
-    from ..runs.inference.tables.read import is_table
+def _names_a_file(text: str) -> bool:
+    """Whether a text is one word with the ending of a file of data, such as in.csv or in.xlsx."""
+    from ..runs.inference.tables.read import names_a_file
 
-    return not any(map(str.isspace, text)) and len(text) < 256 and is_table(Path(text))
+    return not any(map(str.isspace, text)) and 0 < len(text) < 256 and names_a_file(Path(text))
 
 
 def asked(
@@ -134,7 +134,7 @@ def asked(
     from ..runs.inference.tables.write import check_output
 
     existing = [path for text in texts or () if (path := existing_path(text)) is not None]
-    if missing := [text for text in texts or () if existing_path(text) is None and _names_a_table(text)]:
+    if missing := [text for text in texts or () if existing_path(text) is None and _names_a_file(text)]:
         raise ValueError(
             f"there is no file {brief(missing[0])}; correct the name, or give a text of this form on standard input"
         )

@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Container, Iterable
+from decimal import Context, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -85,8 +86,9 @@ def different(group: list[str]) -> str:
 
 def _spelling(name: str) -> str:
     letters = re.sub(r"[\s_-]+", " ", unicodedata.normalize("NFKC", _UNSEEN.sub("", name)).casefold()).strip()
-    with contextlib.suppress(ValueError):
-        return f"{float(letters):g}"
+    with contextlib.suppress(InvalidOperation):
+        digits = Context(prec=len(letters) + 1)  # exact: large ids may differ in their last digit alone
+        return str(digits.create_decimal(letters).normalize(digits))
     return letters
 
 

@@ -97,7 +97,7 @@ class _VocFiles:
 
     def table(self, listed: str, difficult: bool, drawn_on: DrawnOn | None) -> list[Example]:
         stems = self.lists.get(listed, sorted(self._annotations))
-        return [self._example(stem, difficult, drawn_on) for stem in stems]
+        return _in_pixels([self._example(stem, difficult, drawn_on) for stem in stems], str(self._path))
 
     def _example(self, stem: str, difficult: bool, drawn_on: DrawnOn | None) -> Example:
         where = f"{self._path}: {stem}"
@@ -144,6 +144,18 @@ def _put(example: Example, name: str, box: list[float], *, crowd: bool, ignored:
     else:
         example["names"].append(name)
         example["boxes"].append(box)
+
+
+def _in_pixels(examples: list[Example], where: str) -> list[Example]:
+    """The examples. Raises ValueError if all boxes are fractions of their pictures, as other formats have them."""
+    drawn = (one["boxes"] + [hidden["box"] for hidden in one["ignored"]] for one in examples)
+    edges = [abs(edge) for boxes in drawn for box in boxes for edge in box]
+    if edges and max(edges) <= 1:
+        raise ValueError(
+            f"{where!r}: no box has an edge beyond 1, as if they were fractions of the pictures; boxes are in pixels, so "
+            "multiply them by the widths and heights"
+        )
+    return examples
 
 
 def _voc_object(element: ElementTree.Element) -> tuple[str, list[float], bool]:
@@ -268,7 +280,7 @@ def _coco(
         left, top, width, height = annotation["bbox"]
         edges, crowd = [left, top, left + width, top + height], bool(annotation.get("iscrowd"))
         _put(examples[image], str(names[category]["name"]), edges, crowd=crowd, ignored=crowd and not crowds)
-    return tuple(examples.values())
+    return tuple(_in_pixels(list(examples.values()), str(path)))
 
 
 def _by_id(entries: Sequence[Any], where: str) -> dict[Any, Any]:

@@ -85,7 +85,7 @@ def quantize(
 
     from ...runs.inference.quantization.quantize import rounded_message
     from ..quantize import quantize as quantize_run
-    from ..quantize.page import change, size
+    from ..quantize.page import calibration_title, change, size
 
     result = quantize_run(
         run,
@@ -124,6 +124,8 @@ def quantize(
         echo("not evaluated" + (": there are no data; give a text file by --calibrate" if evaluate else ""))
     worst = ", ".join(f"{name} {error:.3g}" for name, error in result.worst(3).items())
     if result.calibration:
-        echo(f"calibrated on {result.calibration}")
+        echo(f"{calibration_title(result)} {result.calibration}")
+        if result.method == "rtn":
+            echo("rounding (rtn) gives the same weights without --calibrate; --method gptq or awq calibrates them")
     echo(f"largest errors of {'outputs' if result.calibration else 'weights'}: {worst}")
     echo(f"{result.folder}: the quantized run; {result.folder / 'quantization.html'}: what it cost")

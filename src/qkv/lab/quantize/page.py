@@ -33,13 +33,18 @@ def write_page(result: QuantizedRun, folder: Path) -> Path:
             ("weights", size(after), f"{size(before)} before"),
             ("smaller by", f"{before / after:.2f}×", ""),
             ("inputs that share a scale", ", ".join(map(str, groups)), ""),
-            *([("calibrated on", result.calibration, "")] if result.calibration else []),
+            *([(calibration_title(result), result.calibration, "")] if result.calibration else []),
         ],
         sections=[section for section in sections if section is not None],
     )
     path = folder / PAGE
     write_text(path, page)
     return path
+
+
+def calibration_title(result: QuantizedRun) -> str:
+    """What the calibration data did: rounding to nearest only measures errors on them."""
+    return "errors measured on" if result.method == "rtn" else "calibrated on"
 
 
 def size(count: int) -> str:

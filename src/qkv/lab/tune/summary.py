@@ -73,7 +73,8 @@ def summarize(
         found = read_json(path)["metrics"] if path.is_file() else {}
         metrics = {name: float(value) for name, value in found.items() if value is not None}
         chosen = [f"{key}={value}" for key, value in best.settings.items()]
-        command = shlex.join(["qkv", "train", recipe, *settings, *chosen, "--out", f"runs/{tuning.name}-best"])
+        fixed = [setting for setting in settings if setting.partition("=")[0] not in best.settings]
+        command = shlex.join(["qkv", "train", recipe, *fixed, *chosen, "--out", f"runs/{tuning.name}-best"])
     return TuningSummary(
         tuning.name,
         base.training.metric,

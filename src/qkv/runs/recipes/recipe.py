@@ -360,9 +360,29 @@ def override(recipe: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
             for key in before.keys() - known - explicit:
                 changed = overrides.without(changed, [*path, key])
     changed = _for_another_task(recipe, changed, paths)
+    _warn_of_the_tokenizer(changed, settings)
     if _is_trained(recipe.get("model")) or not _is_trained(changed.get("model")):
         return changed
     return _within_the_context(_for_a_trained_model(changed, paths), paths)
+
+
+def _warn_of_the_tokenizer(changed: dict[str, Any], settings: Sequence[str]) -> None:
+    """Warn of settings of a tokenizer beside a trained model, which has its own."""
+    if not _is_trained(changed.get("model")):
+        return
+    parsed = [overrides.parse(setting) for setting in settings]
+    unused = [
+        key
+        for key, value in parsed
+        if key.split(".")[0] in ("tokenizer", "source_tokenizer")
+        and key not in ("tokenizer.chat_template", "tokenizer.special")
+        and not (isinstance(value, dict) and "chat_template" in value)
+    ]
+    if unused:
+        warnings.warn(
+            f"{' and '.join(unused)} {'has' if len(unused) == 1 else 'have'} no effect: a trained model keeps its tokenizer",
+            stacklevel=4,
+        )
 
 
 def _with_preset(changed: dict[str, Any], before: dict[str, Any], explicit: set[str]) -> dict[str, Any]:

@@ -89,6 +89,11 @@ def found(run: LoadedModel, command: str, names: Sequence[str]) -> dict[str, str
     return columns
 
 
+def reads_numbered(run: LoadedModel, command: str) -> bool:
+    """Whether the training data of a run were columns by number."""
+    return any(isinstance(_trained_column(run, field), int) for field in fields_of(run, command))
+
+
 def spelled(wanted: str, names: Sequence[str]) -> str | None:
     """The name among `names` that is `wanted`, or, if there is none, the first that is in another case."""
     return wanted if wanted in names else next((name for name in names if name.casefold() == wanted.casefold()), None)

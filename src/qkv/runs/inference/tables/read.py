@@ -20,19 +20,68 @@ from ....data.files.json_lines import holds_json, json_value
 from ....data.files.lines import Lines
 from ....data.files.parquet import ParquetRows
 from ....data.files.records import FORMATS, Format, RecordFormat, Records, open_records
+from ....data.media.image_files import SUFFIXES as IMAGES
+from ....data.media.video import SUFFIXES as VIDEOS
+from ....data.readers.audio import SUFFIXES as SOUNDS
 from ....data.source import Skipped
 from ...tasks.prediction import Line
 from ..loaded import LoadedModel
-from .columns import choose, files_of, found, reads_files
+from .columns import choose, files_of, found, reads_files, reads_numbered
 
 UTF_8 = ("utf-8", "utf8", "utf-8-sig")
 
 LINES = (".txt", ".text")  # files whose lines are texts
 OTHER_TABLES = frozenset(
-    {".json", ".xlsx", ".xls", ".ods", ".arrow", ".feather", ".pkl", ".npy", ".pdf", ".docx", ".zip"}
+    f".{suffix}"
+    for suffix in [
+        "json",
+        "xlsx",
+        "xls",
+        "xlsm",
+        "xlsb",
+        "ods",
+        "odt",
+        "arrow",
+        "feather",
+        "orc",
+        "pkl",
+        "pickle",
+        "npy",
+        "npz",
+        "pdf",
+        "docx",
+        "doc",
+        "rtf",
+        "zip",
+        "tar",
+        "gz",
+        "bz2",
+        "xz",
+        "zst",
+        "7z",
+        "h5",
+        "hdf5",
+        "hdf",
+        "dta",
+        "sav",
+        "sas7bdat",
+        "xpt",
+        "db",
+        "sqlite",
+        "safetensors",
+        "bin",
+        "pt",
+        "pth",
+        "gguf",
+        "html",
+        "htm",
+        "xml",
+    ]
 )
+"""Endings of files that hold texts or numbers in ways that are not read here."""
 
 Row = Mapping[str, Any]
+_SEEN, _MOSTLY = 1000, 0.9  # lines of a .txt that show a table, and the part of them with as many cells as the first
 
 
 @dataclass(frozen=True)
@@ -55,6 +104,12 @@ class FileTable:
     columns: tuple[str, ...]
     notes: tuple[str, ...] = ()
     delimiter: str = ","
+
+
+def names_a_file(path: Path) -> bool:
+    """Whether a name has the ending of a table, plain or compressed, of a picture, a sound or a video, or of another file
+    of data."""
+    return is_table(path) or path.suffix.lower() in (OTHER_TABLES | IMAGES | SOUNDS | VIDEOS)
 
 
 def is_table(path: Path) -> bool:
@@ -86,6 +141,9 @@ def read_table(path: Path, run: LoadedModel, command: str, chosen: Sequence[str]
     """
     encoding, notes = _encoding(path, run)
     form = _form(path, encoding)
+    if form == "lines" and _is_tabular(path, encoding, run, command, chosen):
+        form = "csv"
+        notes = (*notes, f"{path.name} holds a table, whatever its name says, and is read as such")
     if form == "lines":
         return _lines(path, encoding, notes, chosen)
     if form == "jsonl" and FORMATS.get(Path(bare_name(path)).suffix.lower()) != form:
@@ -153,6 +211,20 @@ def _form(path: Path, encoding: str) -> Format:
     """How a file is read: by its name, unless it holds JSON."""
     form = "lines" if (suffix := Path(bare_name(path)).suffix.lower()) in LINES else FORMATS.get(suffix, "csv")
     return "jsonl" if form != "parquet" and holds_json(path, encoding) else form
+
+
+def _is_tabular(path: Path, encoding: str, run: LoadedModel, command: str, chosen: Sequence[str]) -> bool:
+    """Whether the lines of a file are a table's, as training reads it: the first names a column that the run reads, or the
+    run was trained on columns by number, and nearly all lines have as many cells as the first."""
+    cells = RecordFormat("csv", encoding, strict=False).cells(path, "csv")
+    if len(cells) < 2 or (width := len(cells[0])) < 2:
+        return False
+    first = [cell.strip() for cell in cells[0]]
+    named = any(found(run, command, first).values()) or (bool(chosen) and set(chosen) <= set(first))
+    if not named and not (cells.delimiter == "\t" and reads_numbered(run, command)):
+        return False
+    seen = [len(cells[i]) == width for i in range(min(len(cells), _SEEN))]
+    return sum(seen) >= _MOSTLY * len(seen)
 
 
 def _records(
