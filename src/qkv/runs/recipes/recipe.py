@@ -366,7 +366,7 @@ def override(recipe: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     return _within_the_context(_for_a_trained_model(changed, paths), paths)
 
 
-def _warn_of_the_tokenizer(changed: dict[str, Any], settings: Sequence[str]) -> None:
+def _warn_of_the_tokenizer(changed: dict[str, Any], settings: Iterable[str]) -> None:
     """Warn of settings of a tokenizer beside a trained model, which has its own."""
     if not _is_trained(changed.get("model")):
         return

@@ -31,53 +31,11 @@ from .columns import choose, files_of, found, reads_files, reads_numbered
 UTF_8 = ("utf-8", "utf8", "utf-8-sig")
 
 LINES = (".txt", ".text")  # files whose lines are texts
-OTHER_TABLES = frozenset(
-    f".{suffix}"
-    for suffix in [
-        "json",
-        "xlsx",
-        "xls",
-        "xlsm",
-        "xlsb",
-        "ods",
-        "odt",
-        "arrow",
-        "feather",
-        "orc",
-        "pkl",
-        "pickle",
-        "npy",
-        "npz",
-        "pdf",
-        "docx",
-        "doc",
-        "rtf",
-        "zip",
-        "tar",
-        "gz",
-        "bz2",
-        "xz",
-        "zst",
-        "7z",
-        "h5",
-        "hdf5",
-        "hdf",
-        "dta",
-        "sav",
-        "sas7bdat",
-        "xpt",
-        "db",
-        "sqlite",
-        "safetensors",
-        "bin",
-        "pt",
-        "pth",
-        "gguf",
-        "html",
-        "htm",
-        "xml",
-    ]
+_OTHER = (
+    ".json .xlsx .xls .xlsm .xlsb .ods .odt .arrow .feather .orc .pkl .pickle .npy .npz .pdf .docx .doc .rtf .zip .tar .gz "
+    ".bz2 .xz .zst .7z .h5 .hdf5 .hdf .dta .sav .sas7bdat .xpt .db .sqlite .safetensors .bin .pt .pth .gguf .html .htm .xml"
 )
+OTHER_TABLES = frozenset(_OTHER.split())
 """Endings of files that hold texts or numbers in ways that are not read here."""
 
 Row = Mapping[str, Any]
