@@ -72,6 +72,15 @@ def test_classes_of_another_split_are_known_before_training() -> None:
         check_classes(source, "validation", ("a",))
 
 
+def test_large_numbers_are_compared_to_the_last_digit() -> None:
+    apart = ["9007199254740992", "9007199254740993", "1234567", "1234568", "0.1", "0.10000000000000001", "1e400", "inf"]
+    assert spellings(apart) == []
+    assert spellings([*apart, "9007199254740993.0", "01234567"]) == [
+        ["9007199254740993", "9007199254740993.0"],
+        ["1234567", "01234567"],
+    ]
+
+
 def test_spellings_of_one_class_are_found() -> None:
     names = [
         "Business",

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Container, Iterable
-from decimal import Context, InvalidOperation
+from decimal import Context
 from typing import Any
 
 import numpy as np
@@ -86,7 +86,7 @@ def different(group: list[str]) -> str:
 
 def _spelling(name: str) -> str:
     letters = re.sub(r"[\s_-]+", " ", unicodedata.normalize("NFKC", _UNSEEN.sub("", name)).casefold()).strip()
-    with contextlib.suppress(InvalidOperation):
+    with contextlib.suppress(ArithmeticError):
         digits = Context(prec=len(letters) + 1)  # exact: large ids may differ in their last digit alone
         return str(digits.create_decimal(letters).normalize(digits))
     return letters

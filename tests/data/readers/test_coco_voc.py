@@ -159,6 +159,26 @@ def test_broken_coco_is_told_by_annotation(changes: dict[str, Any], said: str, t
         Coco(path=str(path), validation_path=str(path), test_path=str(path)).table("train")
 
 
+def test_boxes_in_fractions_of_the_picture_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "train.json"
+    boxes = [{"image_id": n, "category_id": 3, "bbox": [0.5, 0.25, 0.125, 0.5]} for n in (5, 9)]
+    for last, refused in (([0, 0, 1, 1], True), ([0, 0, 3, 1], False)):
+        boxes[1]["bbox"] = last
+        path.write_text(json.dumps(coco(annotations=boxes)))
+        source = Coco(path=str(path), validation_path=str(path), test_path=str(path))
+        if refused:
+            with pytest.raises(ValueError, match="boxes are in pixels, so multiply them by the widths and heights"):
+                source.table("train")
+        else:
+            assert len(source.table("train")) == 2
+    files = voc_files(2, lists=False)
+    for n in (1, 2):
+        objects = OBJECT.format("cell", 0.1, 0, 0.5, 0.9)
+        files[f"Annotations/p{n}.xml"] = f"<annotation>{objects}</annotation>".encode()
+    with pytest.raises(ValueError, match="boxes are in pixels"):
+        list(Voc(path=str(write(files, tmp_path))).examples("train"))
+
+
 def test_no_json_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{")
     for path, said in ((None, r"give data\.path"), ("b.json", "no file"), ("a.json", "not valid JSON")):

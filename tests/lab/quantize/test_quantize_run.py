@@ -62,6 +62,12 @@ def test_by_the_command_line(trained_lm: Path, tmp_path: Path, capsys: pytest.Ca
     assert main(["generate", f"{run}-int8", "the cat"]) == 0
     assert main(["eval", f"{run}-int8"]) == 0
     assert main(["look", f"{run}-int8", "the cat is", "--out", str(tmp_path / "page.html")]) == 0
+    assert (
+        main(["quantize", str(run), "--weights", "int8", "--calibrate", "train", "--out", str(tmp_path / "again")]) == 0
+    )
+    said = capsys.readouterr().out
+    assert "errors measured on train: " in said and "calibrated on" not in said
+    assert "rounding (rtn) gives the same weights without --calibrate" in said
     loaded = qkv.load(f"{run}-int8", "cpu")
     assert isinstance(loaded.model.decoder.embedding.weight, QuantizedMatrix)
     assert main(["quantize", f"{run}-int8", "--weights", "int4"]) == 2

@@ -27,6 +27,7 @@ def load(path: Path) -> optuna.Study:
 
 def test_trials_are_trained_and_reported(pairs: list[str], tmp_path: Path) -> None:
     out = tmp_path / "out"
+    pairs = [*pairs, "training.optimizer.lr=1e-3", "model.n_heads=4"]  # which the space tunes
     tuning = Tuning.load("localise", pairs, space=SPACE, trials=4, pruner="none")
     done = tune(tuning, out, recipe="localise", settings=pairs, device="cpu")
     assert done.report is not None and done.summary.count("finished") == 4
@@ -39,6 +40,7 @@ def test_trials_are_trained_and_reported(pairs: list[str], tmp_path: Path) -> No
     assert set(done.summary.importance) == {"training.optimizer.lr", "model.n_heads"}
     assert sum(done.summary.importance.values()) == pytest.approx(1)
     words = shlex.split(done.summary.command)
+    assert len({word.partition("=")[0] for word in words}) == len(words)
     chosen = Recipe.load(words[2], words[3 : words.index("--out")])
     trained = Recipe.load(out / f"trial-{best.number:03d}")
     assert chosen.training.optimizer == trained.training.optimizer

@@ -257,3 +257,14 @@ def test_a_forecaster_reads_as_many_patches_as_the_model_has() -> None:
     assert made.model.spec(0).head.patches == 8
     with pytest.raises(ValueError, match=r"head.patches is 12, and the model reads 8 patches; leave it out"):
         Recipe.load("forecast", ["model.patch=[1,12]", "head.patches=12"]).resolve_data(None).model.spec(0)
+
+
+def test_settings_of_a_tokenizer_beside_a_trained_model_have_no_effect() -> None:
+    with pytest.warns(UserWarning, match=r"tokenizer\.vocab_size has no effect: a trained model keeps its tokenizer"):
+        Recipe.load("classify", ["model=small-english", "tokenizer.vocab_size=50"])
+    with pytest.warns(UserWarning, match=r"^tokenizer has no effect"):
+        Recipe.load("classify", ["tokenizer=char", "model=small-english"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Recipe.load("classify", ["model=small-english"])
+        Recipe.load("classify", ["tokenizer=char"])

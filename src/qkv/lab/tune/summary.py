@@ -73,7 +73,8 @@ def summarize(
         found = read_json(path)["metrics"] if path.is_file() else {}
         metrics = {name: float(value) for name, value in found.items() if value is not None}
         chosen = [f"{key}={value}" for key, value in best.settings.items()]
-        fixed = [setting for setting in settings if setting.partition("=")[0] not in best.settings]
+        tuned = [f".{key}" for key in best.settings]
+        fixed = [text for text in settings if not any(key.endswith(f".{text.partition('=')[0]}") for key in tuned)]
         command = shlex.join(["qkv", "train", recipe, *fixed, *chosen, "--out", f"runs/{tuning.name}-best"])
     return TuningSummary(
         tuning.name,

@@ -268,6 +268,25 @@ def test_columns_of_the_training_data_come_first(tmp_path: Path) -> None:
     assert set(fields_of(run, "predict")) <= set(USUAL)
 
 
+@pytest.mark.parametrize("numbered", [False, True])
+@pytest.mark.parametrize("sep, encoding", [("\t", "utf-16"), ("\t", "utf-8"), (",", "utf-8"), (";", "utf-8")])
+def test_a_table_in_a_text_file_is_read_as_in_training(numbered: bool, sep: str, encoding: str) -> None:
+    run = bert(SequenceClassifier(labels=2))
+    columns = "data.text=0 data.label=1" if numbered else "data.text=text data.label=label"
+    recipe = qkv.Recipe.load("classify", ["data.kind=labelled", "data.path=x.csv", *columns.split()])
+    object.__setattr__(run, "recipe", recipe)
+    lines = [f"film {i} was fine{sep}{'good' if i % 2 else 'bad'}" for i in range(20)]
+    Path("in.txt").write_text("\n".join([f"text{sep}label", *lines]) + "\n", encoding=encoding)
+    table = read_table(Path("in.txt"), run, "predict")
+    assert table.columns == ("text",) and table.names == ("text", "label") and table.inputs[3] == "film 3 was fine"
+    assert any("in.txt holds a table, whatever its name says" in note for note in table.notes)
+    Path("in.txt").write_text("\n".join(lines) + "\n")  # without names
+    read = read_table(Path("in.txt"), run, "predict").inputs
+    assert read[3] == ("film 3 was fine" if numbered and sep == "\t" else lines[3])
+    Path("in.txt").write_text("text, and more of it\nfilm\na film, was it\nso, so, so\nfilms\n")
+    assert len(read_table(Path("in.txt"), run, "predict").inputs) == 5
+
+
 @pytest.mark.parametrize(
     "trained, names, read",
     [
