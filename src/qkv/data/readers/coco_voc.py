@@ -152,8 +152,8 @@ def _in_pixels(examples: list[Example], where: str) -> list[Example]:
     edges = [abs(edge) for boxes in drawn for box in boxes for edge in box]
     if edges and max(edges) <= 1:
         raise ValueError(
-            f"{where!r}: no box has an edge beyond 1, as if they were fractions of the pictures; boxes are in pixels, so "
-            "multiply them by the widths and heights"
+            f"{brief(where)}: no box has an edge beyond 1, as if they were fractions of the pictures; boxes are in pixels, "
+            "so multiply them by the widths and heights"
         )
     return examples
 
