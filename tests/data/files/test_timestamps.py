@@ -126,6 +126,35 @@ def test_columns_that_are_forecast(
     assert source.values()[1] == kept and source._read().left_out == left_out
 
 
+@pytest.mark.parametrize(
+    "header, form, left_out",
+    [
+        ("Date;Time;load", "%d/%m/%Y;%H:%M:%S", ("Date", "Time")),
+        ("date;time;load", "%Y-%m-%d;%I:%M %p", ("date", "time")),
+        ("year;month;day;hour;load", "%Y;%m;%d;%H", ("year", "month", "day", "hour")),
+        ("timestamp;load", "%Y-%m-%d %H:%M:%S UTC", ("timestamp",)),
+    ],
+)
+def test_times_in_several_columns_are_joined(tmp_path: Path, header: str, form: str, left_out: tuple[str, ...]) -> None:
+    hours = [f"{time:{form}};{i}" for i, time in enumerate(pandas.date_range("2024-01-25", periods=300, freq="h"))]
+
+    def read(name: str, rows: list[str]) -> TimeSeries:
+        (tmp_path / name).write_text("\n".join([header, *rows]) + "\n")
+        return TimeSeries(path=str(tmp_path / name))
+
+    source = read("a.csv", hours)
+    assert source._read().left_out == left_out and source.values()[1] == ("load",) and source.times() == ()
+    (note,) = read("b.csv", hours[:50] + hours[60:]).times()
+    assert "1 of 290 rows come at another time than 1:00:00" in note
+    with pytest.raises(ValueError, match=r"row 3 is of .*, before the row above it"):
+        read("c.csv", hours[::-1]).values()
+
+
+def test_rows_of_the_same_time_are_counted(tmp_path: Path) -> None:
+    times = [f"{2000 + i // 10}" for i in range(30)]
+    assert "27 of 30 rows have the time of the row before" in dated(tmp_path / "a.csv", times).times()[0]
+
+
 def test_constant_columns_are_said(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("load,one,late\n" + "".join(f"{i},5,{max(0, i - 25)}\n" for i in range(30)))
     *_, note = TimeSeries(path=str(tmp_path / "a.csv")).notes()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...core.spec import brief
 from .csv_header import short
-from .timestamps import is_date, leaps, names_time
+from .timestamps import calendar_columns, is_clock, is_date, joined_times, leaps, names_time
 
 Numbers = NDArray[np.float32]
 DecimalMark = Literal[".", ","]
@@ -102,8 +102,8 @@ def number_table(
     if not rows:
         raise ValueError(f"{where} holds no row of numbers")
     named, names = names or (), names or tuple(f"column {i}" for i in range(len(rows[0])))
-    times, count = _time_column(rows, named, how), _is_count(rows, named, how)
-    chosen = _chosen(where, names, {*([] if times is None else [times]), *([0] if count else [])}, how.columns)
+    times, count = _time_columns(rows, named, how), _is_count(rows, named, how)
+    chosen = _chosen(where, names, {*times, *([0] if count else [])}, how.columns)
     values = np.empty((len(rows), len(chosen)), np.float32)
     for i, row in enumerate(rows):
         if len(row) != len(names):
@@ -114,14 +114,26 @@ def number_table(
                 place = f"{where}, row {i + first_row}, {names[column][:60]}"
                 raise ValueError(f"{place}: {_no_number(row[column], how)}")
             values[i, j] = values[i - 1, j] if number is None else number
-    notes = () if times is None else _times(where, [row[times] for row in rows], first_row, how.date_format)
+    joined = joined_times(rows, [names[i] for i in times], times)
+    notes = _times(where, joined, first_row, how.date_format) if times else ()
     left_out = tuple(names[column] for column in range(len(names)) if column not in chosen)
     return NumberTable(values, tuple(names[column] for column in chosen), notes, left_out, notes)
 
 
+def _time_columns(rows: Sequence[Sequence[Any]], names: tuple[str, ...], how: NumberFormat) -> list[int]:
+    """The columns with the times of the rows: the first if it isn't numbers, else one with a name such as `date`, else one
+    of dates; with it one of clock times, or `month`, `day` and so on beside `year`."""
+    parts = calendar_columns(names)
+    if parts and how.date_format is None:
+        return parts
+    time = _time_column(rows, names, how)
+    if time is None or how.date_format is not None:
+        return [] if time is None else [time]
+    clocks = (i for i, name in enumerate(names) if i != time and names_time(name) and is_clock(rows[0][i]))
+    return [time, *([clock] if (clock := next(clocks, None)) is not None and not is_clock(rows[0][time]) else [])]
+
+
 def _time_column(rows: Sequence[Sequence[Any]], names: tuple[str, ...], how: NumberFormat) -> int | None:
-    """The column with the times of the rows: the first if it isn't numbers, else one with a name such as `date`, else one
-    of dates."""
     filled = [next((cell for cell in column if not _is_empty(cell)), None) for column in zip(*rows, strict=False)]
     if how.date_format is not None or (filled and _is_time(filled[0], how)):
         return 0
@@ -143,7 +155,11 @@ def _is_empty(cell: Any) -> bool:
 
 def _is_count(rows: Sequence[Sequence[Any]], names: tuple[str, ...], how: NumberFormat) -> bool:
     """Whether the first column numbers the rows, as the index of a data frame does."""
-    if not names or names[0].strip().lower() not in ("", "index", "unnamed: 0") or len(names) < 2:
+    if (
+        not names
+        or names[0].strip().lower() not in ("", "index", "unnamed: 0", "no", "no.", "nr", "id", "row", "#")
+        or len(names) < 2
+    ):
         return False
     numbers = [how.number(row[0]) if row else None for row in rows]
     return numbers[0] in (0, 1) and all(number == numbers[0] + i for i, number in enumerate(numbers))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from datetime import date, datetime, timedelta
-from itertools import pairwise
+from datetime import date, datetime, time, timedelta
+from itertools import pairwise, takewhile
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,9 @@ _DATES = (
 )
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p", " %H", "T%H:%M", "T%H:%M:%S")
 _QUARTER = re.compile(r"\s*(?:(\d{4})[-\s]?Q([1-4])|Q([1-4])[-\s](\d{4}))\s*")
+_CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?(\s?[AaPp][Mm])?")
+_ZONE = re.compile(r"(?<=\d)\s*(?:UTC|GMT)$")
+_CALENDAR = ("year", "month", "day", "hour", "minute", "second")
 _UNITS = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3), (1e8, 1.0))
 """From which number on a time counts units since 1970, and the unit in seconds."""
 
@@ -42,6 +45,31 @@ def is_date(cell: Any) -> bool:
     if isinstance(cell, date | np.datetime64):
         return True
     return isinstance(cell, str) and not cell.strip().isdecimal() and bool(_readings([cell]))
+
+
+def is_clock(cell: Any) -> bool:
+    """Whether a cell is a time of the day, such as 17:24:00."""
+    return isinstance(cell, time) or (isinstance(cell, str) and _CLOCK.fullmatch(cell.strip()) is not None)
+
+
+def calendar_columns(names: Sequence[str]) -> list[int]:
+    """The columns `year`, `month` and perhaps `day`, `hour`, `minute` and `second`; none without the first two."""
+    places = {name.strip().lower(): i for i, name in enumerate(names)}
+    parts = list(takewhile(places.__contains__, _CALENDAR))
+    return [places[part] for part in parts] if len(parts) > 1 else []
+
+
+def joined_times(rows: Sequence[Sequence[Any]], names: Sequence[str], columns: Sequence[int]) -> list[Any]:
+    """The time of each row: a cell, a date and a clock time, or a date from the cells of `calendar_columns`."""
+    if len(columns) < 2:
+        return [row[column] for row in rows for column in columns]
+    if names[0].strip().lower() != _CALENDAR[0]:
+        return [f"{str(row[columns[0]]).split(' 00:00:00')[0]} {row[columns[1]]}" for row in rows]
+    made = (_all([row[i] for i in columns], lambda cell: int(float(cell))) for row in rows)
+    try:
+        return [datetime(*[*parts, 1, 1][: max(3, len(parts))]) for parts in made if parts is not None]
+    except (ValueError, TypeError):
+        return [" ".join(str(row[i]) for i in columns) for row in rows]
 
 
 def leaps(cells: Sequence[Any], first_row: int, date_format: str | None = None) -> tuple[str, ...]:
@@ -96,6 +124,10 @@ def _uneven(steps: np.ndarray, rows: int, first_row: int, unit: float | None) ->
     odd, usual = _odd(steps), float(np.median(steps)) if len(steps) else 0.0
     if not len(odd):
         return ()
+    if not usual:
+        return (
+            f"{rows - 1 - len(odd):,} of {rows:,} rows have the time of the row before, and are read as if they did not",
+        )
     where = f"row {first_row + odd[0] + 1:,}" + (" alone" if len(odd) == 1 else ", is the first")
     step = f"{usual:g}" if unit is None else timedelta(seconds=usual * unit)
     return (
@@ -116,7 +148,7 @@ def _unit(numbers: Sequence[Any]) -> float | None:
 
 def _readings(cells: Sequence[Any]) -> list[list[Any]]:
     """The times of all cells: one list, two if days and months could be exchanged, none if the format is unknown."""
-    texts = [_iso_quarter(str(cell).strip()) for cell in cells]
+    texts = [_ZONE.sub("", _iso_quarter(str(cell).strip())) for cell in cells]
     if (times := _all(texts, datetime.fromisoformat)) is not None and not all(text.isdecimal() for text in texts):
         return [times]
     days = all(len(text) == 8 and text[:2] in ("18", "19", "20") for text in texts)

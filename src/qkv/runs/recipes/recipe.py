@@ -374,7 +374,7 @@ def _warn_of_the_tokenizer(changed: dict[str, Any], settings: Iterable[str]) -> 
     unused = [
         key
         for key, value in parsed
-        if key.split(".")[0] in ("tokenizer", "source_tokenizer")
+        if key.split(".")[0] == "tokenizer"
         and key not in ("tokenizer.chat_template", "tokenizer.special")
         and not (isinstance(value, dict) and "chat_template" in value)
     ]
