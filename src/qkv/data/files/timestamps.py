@@ -21,7 +21,7 @@ _NAMES = frozenset(
 )
 _BESIDE = frozenset({"utc", "gmt", "local", "unix", "s", "ms", "us", "ns", "sec", "seconds", "of", "the"})
 _DATES = (
-    *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%m-%d-%Y", "%Y%m%d", "%Y.%m.%d"),
+    *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%m-%d-%Y", "%Y%m%d", "%Y.%m.%d", "%Y-%m-%d"),
     *("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%y", "%Y-%m", "%Y/%m", "%m/%Y", "%m.%Y"),
     *("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%d-%b-%Y", "%d-%b-%y", "%b %Y", "%B %Y", "%b-%y"),
 )
@@ -122,12 +122,12 @@ def _odd(steps: np.ndarray) -> np.ndarray:
 def _uneven(steps: np.ndarray, rows: int, first_row: int, unit: float | None) -> tuple[str, ...]:
     """A note on odd steps. `unit` is the seconds of a step of 1; None for numbers without a unit."""
     odd, usual = _odd(steps), float(np.median(steps)) if len(steps) else 0.0
-    if not len(odd):
-        return ()
-    if not usual:
+    if len(steps) and not usual:
         return (
             f"{rows - 1 - len(odd):,} of {rows:,} rows have the time of the row before, and are read as if they did not",
         )
+    if not len(odd):
+        return ()
     where = f"row {first_row + odd[0] + 1:,}" + (" alone" if len(odd) == 1 else ", is the first")
     step = f"{usual:g}" if unit is None else timedelta(seconds=usual * unit)
     return (
