@@ -102,7 +102,7 @@ def test_int8_is_smaller_and_says_its_error(tmp_path: Path) -> None:
     model = built("gpt2", max_positions=32, d_model=128)
     exported = onnx.to_onnx(Run(model, None), tmp_path / "int8", int8=True)
     assert exported.float_size is not None and exported.float_error is not None
-    assert exported.size < exported.float_size / 3
+    assert exported.size < 0.35 * exported.float_size  # a quarter of the weights, and the graph
     assert exported.float_error < 1e-5 < exported.error < 0.2
     types = {one.op_type for one in _loaded(tmp_path / "int8").graph.node}
     assert "MatMulInteger" in types

@@ -8,6 +8,7 @@ import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -66,50 +67,13 @@ def place(
         )
     dtype = dtype or stored
     fresh = _buffers(model, device, dtype)
-    dtypes = {name: buffer.dtype for name, buffer in fresh.items()}
     groups = {} if scheme is None else _groups(model, scheme, weights, where)
-
-    def rounded(name: str, tensor: Tensor) -> QuantizedMatrix:
-        assert scheme is not None
-        group = groups[name.removesuffix(".weight")]
-        packed = rtn(tensor.to(device).flatten(0, -2), scheme.format, group, scheme.symmetric)
-        return QuantizedMatrix(packed, scheme.activations, dtype, experts_at(name))
-
-    def experts_at(name: str) -> int | None:
-        return experts_of(model.get_submodule(name.rpartition(".")[0]))
-
-    def read(entry: StoredPlace, copies: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor | QuantizedMatrix]:
-        """The tensors of an entry; those in `copies` are empty until their numbers have been copied."""
-        again = all(name.removesuffix(".weight") in groups for name in entry.ours)
-        if isinstance(weights, CodedWeights) and not again and all(_takes_codes(model, name) for name in entry.ours):
-            found = matrices_of(entry, weights)
-            if found is not None:
-                return {name: QuantizedMatrix(*one, dtype, experts_at(name)).to(device) for name, one in found.items()}
-        ours = entry.to_ours({name: weights.read(name) for name in entry.theirs})
-        if again:
-            return {name: rounded(name, t) for name, t in ours.items()}
-        if entry.how is SAME:
-            return {name: t.to(device, dtypes.get(name, dtype)) for name, t in ours.items()}
-        empty: dict[str, Tensor | QuantizedMatrix] = {}
-        for name, t in ours.items():
-            empty[name] = own = torch.empty(t.shape, device=device, dtype=dtypes.get(name, dtype))
-            prefer_huge_pages(own)
-            copies.append((own, t))
-        return empty
-
-    def read_all(entries: Sequence[StoredPlace]) -> dict[str, Tensor | QuantizedMatrix]:
-        copies: list[tuple[Tensor, Tensor]] = []
-        placed = {name: tensor for entry in entries for name, tensor in read(entry, copies).items()}
-        _copy(copies)
-        for entry in entries:
-            if entry.how is not SAME or any(isinstance(placed[name], QuantizedMatrix) for name in entry.ours):
-                for name in entry.theirs:
-                    weights.forget(name)
-        return placed
-
+    reader = _Reader(model, weights, device, dtype, {name: own.dtype for name, own in fresh.items()}, scheme, groups)
     one_by_one = scheme is not None or isinstance(weights, CodedWeights)
     with ThreadPoolExecutor(min(READERS, os.cpu_count() or 1)) as pool:
-        for tensors in pool.map(read_all, _portions(reading.taken, 0 if one_by_one else AT_ONCE // dtype.itemsize)):
+        for tensors in pool.map(
+            reader.portion, _portions(reading.taken, 0 if one_by_one else AT_ONCE // dtype.itemsize)
+        ):
             for name, tensor in tensors.items():
                 if isinstance(tensor, QuantizedMatrix):
                     put(model, name.rpartition(".")[0], tensor)
@@ -121,6 +85,65 @@ def place(
     _put_those_not_stored(model, fresh)
     _warn_of_dequantized(reading, weights, model, where)
     assert not any(t.is_meta for t in model.state_dict().values())
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads tensors of a file as a model wants them.
+
+    dtype:  of the tensors; `dtypes` are other ones, by name.
+    groups: inputs that share a scale, of the layers that `scheme` quantizes.
+    """
+
+    model: TransformerModel
+    weights: WeightFiles
+    device: torch.device
+    dtype: torch.dtype
+    dtypes: Mapping[str, torch.dtype]
+    scheme: Scheme | None
+    groups: Mapping[str, int]
+
+    def portion(self, entries: Sequence[StoredPlace]) -> dict[str, Tensor | QuantizedMatrix]:
+        """The tensors of entries, copied together."""
+        copies: list[tuple[Tensor, Tensor]] = []
+        placed = {name: tensor for entry in entries for name, tensor in self._read(entry, copies).items()}
+        _copy(copies)
+        for entry in entries:
+            if entry.how is not SAME or any(isinstance(placed[name], QuantizedMatrix) for name in entry.ours):
+                for name in entry.theirs:
+                    self.weights.forget(name)
+        return placed
+
+    def _read(self, entry: StoredPlace, copies: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor | QuantizedMatrix]:
+        """The tensors of an entry; those in `copies` are empty until their numbers have been copied."""
+        weights, again = self.weights, all(name.removesuffix(".weight") in self.groups for name in entry.ours)
+        if isinstance(weights, CodedWeights) and not again and all(_takes_codes(self.model, n) for n in entry.ours):
+            found = matrices_of(entry, weights)
+            if found is not None:
+                made = {n: QuantizedMatrix(*one, self.dtype, self._experts(n)) for n, one in found.items()}
+                return {name: matrix.to(self.device) for name, matrix in made.items()}
+        ours = entry.to_ours({name: weights.read(name) for name in entry.theirs})
+        if again:
+            return {name: self._quantized(name, t) for name, t in ours.items()}
+        if entry.how is SAME:
+            return {name: t.to(self.device, self.dtypes.get(name, self.dtype)) for name, t in ours.items()}
+        empty: dict[str, Tensor | QuantizedMatrix] = {}
+        for name, t in ours.items():
+            own = torch.empty(t.shape, device=self.device, dtype=self.dtypes.get(name, self.dtype))
+            prefer_huge_pages(own)
+            copies.append((own, t))
+            empty[name] = own
+        return empty
+
+    def _quantized(self, name: str, tensor: Tensor) -> QuantizedMatrix:
+        scheme = self.scheme
+        assert scheme is not None
+        group = self.groups[name.removesuffix(".weight")]
+        packed = rtn(tensor.to(self.device).flatten(0, -2), scheme.format, group, scheme.symmetric)
+        return QuantizedMatrix(packed, scheme.activations, self.dtype, self._experts(name))
+
+    def _experts(self, name: str) -> int | None:
+        return experts_of(self.model.get_submodule(name.rpartition(".")[0]))
 
 
 class StoredValues:

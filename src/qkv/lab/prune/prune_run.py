@@ -86,20 +86,9 @@ def prune(
     job = _Job(run, console, examples)
     folder, changes = several.path(out, "out"), several.texts(changes, "changes")
     measure: By = by or "gradient"
-    if measure not in METHODS:
-        raise ValueError(f"there is no measure of importance {brief(by)}; {nearest(measure, METHODS)}")
     chosen = job.check(heads, keep, neurons, layers, rank)
-    if by is not None and chosen is not None:
-        raise ValueError(
-            f"the measure of importance ({by}) chooses a share of the heads, and no share is given; give one, such as 30%, "
-            "or leave the measure out"
-        )
-    if finetune is not None:
-        recipe_of(run).change(_finetuning(run, finetune, changes))
-    elif changes:
-        raise ValueError(
-            "settings of the recipe are for the fine-tuning; give a time or a number of steps for it as well"
-        )
+    _check_measure(by, chosen is None)
+    _check_finetuning(run, finetune, changes)
     _check_folder(folder, run, overwrite, finetune is not None)
     importance, drawn = dict[str, Tensor](), list[tuple[float, dict[str, float]]]()
     if chosen is None:
@@ -146,6 +135,27 @@ def prune(
     pruned = load(folder, device)
     metrics["finetuned"] = job.evaluated(pruned).metrics
     return _reported(result(pruned), sizes, folder)
+
+
+def _check_measure(by: By | None, share: bool) -> None:
+    """Raise ValueError for an unknown measure of importance, and for one without a share to choose by it."""
+    if by is not None and by not in METHODS:
+        raise ValueError(f"there is no measure of importance {brief(by)}; {nearest(by, METHODS)}")
+    if by is not None and not share:
+        raise ValueError(
+            f"the measure of importance ({by}) chooses a share of the heads, and no share is given; give one, such as 30%, "
+            "or leave the measure out"
+        )
+
+
+def _check_finetuning(run: Run, finetune: str | int | None, changes: Sequence[str]) -> None:
+    """Raise ValueError if the recipe can't be changed so, and for settings without a fine-tuning."""
+    if finetune is not None:
+        recipe_of(run).change(_finetuning(run, finetune, changes))
+    elif changes:
+        raise ValueError(
+            "settings of the recipe are for the fine-tuning; give a time or a number of steps for it as well"
+        )
 
 
 def _reported(result: PruningResult, sizes: Mapping[str, int], folder: Path) -> PruningResult:
