@@ -179,11 +179,16 @@ def _lines_of(existing: Sequence[Path], texts: Sequence[str]) -> bool:
 
     Raises ValueError for a file that holds no text.
     """
+    from ..data.file_kinds import other_table
+    from ..data.files.compressed import open_bytes
     from ..runs.inference.tables.read import OTHER_TABLES
 
     path = existing[0]
     if path.suffix.lower() in OTHER_TABLES:
-        raise ValueError(f"{path} is a file that is not read here; save it as .csv, .tsv, .jsonl, .parquet or .txt")
+        kind = other_table(path, open_bytes(path)) if path.is_file() else None
+        raise ValueError(
+            kind or f"{path} is a file that is not read here; save it as .csv, .tsv, .jsonl, .parquet or .txt"
+        )
     if path.is_file() and len(texts) == 1 and sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
         import typer
 

@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.spec import brief, counted
+from ..file_kinds import other_table
 from ..source import Example, Skipped, Table
 from ..tables import ComputedTable
 from .cache import Stamp, stamp_of
+from .compressed import open_bytes
 from .csv_dialect import (
     BEGINNING,
     INSPECTED,
@@ -48,8 +50,8 @@ class Cells:
     """The rows of a file. A row is a line, or several if a quoted cell contains line ends. Empty lines at the beginning, and
     Excel's line `sep=;` with the separator, are left out.
 
-    Raises ValueError that names the line of an invalid row in a quoted file; with `strict=False` only when that row is
-    read. Rows of quoted files may end with a lone carriage return, as on old Macs.
+    Raises ValueError for a file that is no text, and that names the line of an invalid row in a quoted file; with
+    `strict=False` only when that row is read. Rows of quoted files may end with a lone carriage return, as on old Macs.
     """
 
     def __init__(
@@ -67,6 +69,8 @@ class Cells:
         quoted = True if quoted is None and quotes != USUAL else quoted
         form = "csv" if sep not in (None, "\t") else form
         self._lines = Lines(path, encoding, strict)
+        if (kind := other_table(path, open_bytes(path))) is not None:
+            raise ValueError(kind)
         at = path.expanduser().resolve(), stamp_of(path.expanduser()), encoding, strict
         self._detected = not sep and form == "csv"
         self.delimiter = sep or ("\t" if form == "tsv" else _separator(*at))

@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import AfterValidator
 
 from ...core.spec import brief
+from ..file_kinds import other_kind
 from . import cache
 from .cache import Bytes, Stamp, derived, stamp_of
 from .compressed import bytes_of, existing
@@ -77,6 +78,8 @@ def open_text(path: str | Path, encoding: str = "utf-8") -> Bytes:
 @lru_cache(maxsize=256)
 def text_of(path: Path, stamp: Stamp, encoding: str) -> Bytes:
     data = bytes_of(path, stamp)
+    if (kind := other_kind(path, data)) is not None:
+        raise ValueError(kind)
     if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig"):
         encoding = next((name for bom, name in _BOMS.items() if data[:4].startswith(bom)), "")
     if not encoding:

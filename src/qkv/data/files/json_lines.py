@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.spec import brief
+from ..file_kinds import other_kind
 from ..source import Example, Skipped, Table
 from ..tables import ComputedTable
 from .cache import Stamp, stamp_of
@@ -60,7 +61,8 @@ def json_file(path: Path) -> Any:
         text = bytes(content).decode("utf-8-sig")
         return json_object(text, repr(str(path)))
     except UnicodeDecodeError as error:
-        raise ValueError(f"{brief(path)} is not valid JSON: it is not UTF-8, at byte {error.start:,}") from None
+        wrong = f"{brief(path)} is not valid JSON: it is not UTF-8, at byte {error.start:,}"
+        raise ValueError(other_kind(path, content) or wrong) from None
 
 
 def json_object(text: str, where: str) -> Any:

@@ -102,6 +102,23 @@ def test_a_table_in_cp1252_keeps_its_quotation_marks_and_another_script_is_refus
     assert "other.csv: it is not UTF-8, and its letters are not Western ones" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["predict", "classify", "embed"])
+def test_a_file_of_another_kind_than_its_name_is_refused(
+    runs: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = "<html><table><tr><td>text</td></tr><tr><td>good</td></tr></table></html>"
+    for suffix, content, said in (
+        ("csv", gzip.compress(b"text\ngood film\n"), "is compressed with gzip, whatever its name says; give it a name"),
+        ("txt", b"%PDF-1.4\ngood", "is a PDF document"),
+        ("jsonl", b"PAR1 good", "is a Parquet file"),
+        ("tsv", page.encode(), "is an HTML page"),
+        ("xls", page.encode(), "is an HTML page"),
+    ):
+        Path(f"in.{suffix}").write_bytes(content)
+        assert main([command, str(runs / "classifier"), f"in.{suffix}"]) == 2
+        assert f"in.{suffix} {said}" in capsys.readouterr().err
+
+
 def test_every_form_of_input_is_read(runs: Path) -> None:
     pandas.DataFrame({"id": [1, 2], "text": ["ab", "cd"]}).to_parquet("in.parquet")
     Path("in.jsonl").write_text('{"text": "ab", "more": {"x": [1]}}\n{"text": "cd", "more": null}\n')

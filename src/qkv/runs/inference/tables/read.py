@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ....core.spec import brief, counted
+from ....data.file_kinds import other_kind, other_table
 from ....data.files.compressed import bare_name, open_bytes
 from ....data.files.csv_dialect import USUAL
 from ....data.files.csv_header import short
@@ -141,6 +142,8 @@ def _encoding(path: Path, run: LoadedModel | None) -> tuple[str, tuple[str, ...]
     if path.suffix.lower() == ".parquet":
         return "utf-8", ()
     content = bytes(open_bytes(path))
+    if (kind := (other_kind if _is_lines(path) else other_table)(path, content)) is not None:
+        raise ValueError(kind)
     own = getattr(run.recipe.data, "encoding", "utf-8") if run is not None and run.recipe is not None else "utf-8"
     try:
         name = guessed_encoding(content)
@@ -165,9 +168,13 @@ def _lines(path: Path, encoding: str, notes: tuple[str, ...], chosen: Sequence[s
     return FileTable(path, ("text",), [{"text": text} for text in texts], texts, where, ("text",), (note, *notes))
 
 
+def _is_lines(path: Path) -> bool:
+    return Path(bare_name(path)).suffix.lower() in LINES
+
+
 def _form(path: Path, encoding: str) -> Format:
     """How a file is read: by its name, unless it holds JSON."""
-    form = "lines" if (suffix := Path(bare_name(path)).suffix.lower()) in LINES else FORMATS.get(suffix, "csv")
+    form = "lines" if _is_lines(path) else FORMATS.get(Path(bare_name(path)).suffix.lower(), "csv")
     return "jsonl" if form != "parquet" and holds_json(path, encoding) else form
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from ....core.metrics.entities import scheme_of
 from ....core.spec import counted
 from ....data.classes import class_name
+from ....data.file_kinds import other_kind, other_table
 from ....data.files.compressed import bare_name, open_bytes
 from ....data.files.csv_dialect import BEGINNING, detected_separator, fit, named
 from ....data.files.csv_tsv import Form, no_record
@@ -34,6 +35,7 @@ _ALIKE = 0.9  # of the lines that a separator divides into equally many cells
 _CONTROL = np.array([byte for byte in range(32) if byte not in b"\t\n\r\f\x1b"], np.uint8)
 _MOST_CONTROL = 0.02  # of a text's bytes
 _RULE = re.compile(r"[|:\s-]*--[|:\s-]*")  # below the names of a table in Markdown
+_TABLES = (".csv", ".tsv", ".json", ".jsonl", ".xls", ".xlsx")
 _LEAST = 5  # lines that can show a table
 MOST_CLASSES = 40  # of a file with a label and a text on each line
 
@@ -46,6 +48,9 @@ def of_file(path: Path, how: RecordFormat) -> Guess | str:
         return _records(path, [rows[i] for i in range(min(len(rows), ROWS))], len(rows), how)
     if path.name.lower().endswith((".mid", ".midi")):
         return Guess("music", ("data.kind=scores", setting("data.path", path), "data.steps=4"), ("a MIDI file",))
+    other = other_table if Path(bare_name(path)).suffix.lower() in _TABLES else other_kind
+    if (kind := other(path, open_bytes(path))) is not None:
+        return kind
     if how.encoding != "utf-8" or is_utf8(path):
         return _in_encoding(path, how)
     if not is_text(path):

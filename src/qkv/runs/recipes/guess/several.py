@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ....core.spec import counted
-from ....data.files.compressed import bare_name
+from ....data.file_kinds import other_kind
+from ....data.files.compressed import bare_name, open_bytes
 from ....data.files.lines import Lines
 from ....data.files.parquet import SUFFIX
 from ....data.files.records import FORMATS, RecordFormat
@@ -73,6 +74,8 @@ def _encoding(paths: Sequence[Path], how: RecordFormat) -> str:
     for path in paths:
         if path.suffix == SUFFIX:
             continue
+        if (kind := other_kind(path, open_bytes(path))) is not None:
+            raise ValueError(kind)
         try:
             found.setdefault(encoding_of(path), path)
         except ValueError as error:

@@ -1,0 +1,102 @@
+"""What a file holds by its first bytes, whatever its name says: tables and texts are not read from other kinds of files."""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+import zipfile
+from mmap import mmap
+from pathlib import Path
+
+from ..core.spec import brief
+
+_HEAD = 512  # bytes that are looked at
+_TEXTS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".xls")
+_ZIP = b"PK\x03\x04"
+_FIRST = {  # the first bytes of a file: what it is, and what to do
+    b"\x1f\x8b": ("is compressed with gzip", "give it a name that ends in .gz, such as {name}.gz"),
+    b"BZh": ("is compressed with bzip2", "give it a name that ends in .bz2, such as {name}.bz2"),
+    b"\xfd7zXZ\0": ("is compressed with xz", "give it a name that ends in .xz, such as {name}.xz"),
+    b"\x28\xb5\x2f\xfd": ("is compressed with zstd", "give it a name that ends in .zst, such as {name}.zst"),
+    b"7z\xbc\xaf\x27\x1c": ("is a 7z archive", "unpack it"),
+    b"Rar!\x1a\x07": ("is a RAR archive", "unpack it"),
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": (
+        "is an old Office document, such as an Excel workbook (.xls)",
+        "open it in Excel or LibreOffice and save it as CSV in UTF-8",
+    ),
+    b"PAR1": ("is a Parquet file", "give it a name that ends in .parquet, such as {stem}.parquet"),
+    b"ARROW1": ("is an Arrow or Feather file", "save it as Parquet in Python: {feather}"),
+    b"SQLite format 3\0": ("is a SQLite database", "export a table: {sqlite}"),
+    b"%PDF-": ("is a PDF document", "save its text as .txt, for example with {pdf}"),
+    b"\x89PNG\r\n\x1a\n": ("is a picture (PNG)", "pictures are given as a folder"),
+    b"\xff\xd8\xff": ("is a picture (JPEG)", "pictures are given as a folder"),
+    b"GIF8": ("is a picture (GIF)", "pictures are given as a folder"),
+    b"\x93NUMPY": ("is a NumPy array", "save it as CSV in Python: {numpy}"),
+    b"\x89HDF\r\n\x1a\n": ("is an HDF5 file", "save its table as .csv or .parquet"),
+}
+_PICKLE = re.compile(rb"\x80[\x02-\x05](\x95.{8})?[\x80-\x95\x00-\x7f]", re.DOTALL)
+_INSIDE = {  # the beginning of a name inside a zip file: what the file is, and what to do
+    "xl/": ("is an Excel workbook (.xlsx)", "save it as CSV in Excel, or with pandas and openpyxl in Python: {excel}"),
+    "word/": ("is a Word document (.docx)", "save it as plain text in UTF-8"),
+    "ppt/": ("is a PowerPoint document (.pptx)", "save its text as .txt in UTF-8"),
+    "content.xml": ("is an OpenDocument file, such as .ods", "save it as CSV in UTF-8 in LibreOffice"),
+}
+_PAGE = re.compile(rb"\s*(<!--.*?-->\s*|<\?xml.*?\?>\s*)*<(!doctype\s+html|html|table|head|meta)\b", re.I | re.DOTALL)
+_PAGE_ENDS = re.compile(rb"</(html|table|body)>\s*(<!--.*-->\s*)?\Z", re.I | re.DOTALL)
+
+
+def other_kind(path: Path, content: bytes | mmap) -> str | None:
+    """What a file is and what to do, if it is no text by its `content`: a compressed file, a workbook, a picture and the
+    like. None for one that may be text."""
+    head = bytes(content[:_HEAD])
+    found = next((known for first, known in _FIRST.items() if head.startswith(first)), None)
+    if found is None and head.startswith(_ZIP):
+        found = _in_zip(content)
+    if found is None and _PICKLE.match(head) and bytes(content[-1:]) == b".":
+        found = "is a pickle of Python objects", "if you trust it, save it as CSV in Python: {pickle}"
+    return _sentence(path, *found) if found else None
+
+
+def other_table(path: Path, content: bytes | mmap) -> str | None:
+    """The same for a file that should be a table: it may be an HTML page too."""
+    if _PAGE.match(bytes(content[:_HEAD])) and _PAGE_ENDS.search(bytes(content[-_HEAD:])):
+        what = "is an HTML page (some programs export one as .xls or .csv)"
+        return _sentence(
+            path, what, "open it in Excel or LibreOffice and save it as CSV, or with pandas and lxml in Python: {html}"
+        )
+    return other_kind(path, content)
+
+
+def _in_zip(content: bytes | mmap) -> tuple[str, str]:
+    try:
+        with zipfile.ZipFile(io.BytesIO(bytes(content))) as archive:
+            names = archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return "is a damaged zip archive or Office document", "get it again, and save a table as CSV"
+    for name in names:
+        if name.endswith("data.pkl"):
+            return "is a file of PyTorch (torch.save)", "save a table as .csv, .jsonl or .parquet"
+        if name.endswith(".npy"):
+            return "is a NumPy archive (.npz)", "save its table as CSV with numpy.savetxt"
+        if known := next((known for first, known in _INSIDE.items() if name.startswith(first)), None):
+            return known
+    listed = ", ".join(map(brief, names[:3])).replace("{", "{{").replace("}", "}}")
+    return "is a zip archive", f"unpack it; it holds {listed or 'nothing'}{', …' if names[3:] else ''}"
+
+
+def _sentence(path: Path, what: str, advice: str) -> str:
+    stem = path.with_suffix("")
+    csv = f"to_csv({f'{stem}.new.csv'!r}, index=False)"
+    lines = {
+        "excel": f"pandas; pandas.read_excel({str(path)!r}).{csv}",
+        "pickle": f"pandas; pandas.read_pickle({str(path)!r}).{csv}",
+        "html": f"pandas; pandas.read_html({str(path)!r}, header=0)[0].{csv}",
+        "feather": f"pandas; pandas.read_feather({str(path)!r}).to_parquet({f'{stem}.parquet'!r})",
+        "numpy": f"numpy; numpy.savetxt({f'{stem}.new.csv'!r}, numpy.load({str(path)!r}), '%s', ',')",
+    }
+    code = {name: f"`import {line}`" for name, line in lines.items()}
+    code["sqlite"] = f"`{shlex.join(['sqlite3', '-header', '-csv', str(path), 'SELECT * FROM NAME'])} > new.csv`"
+    code["pdf"] = f"`{shlex.join(['pdftotext', str(path), f'{stem}.txt'])}`"
+    despite = ", whatever its name says" if path.suffix.lower() in _TEXTS else ""
+    return f"{path.name} {what}{despite}; {advice.format(name=path.name, stem=stem.name, **code)}"
