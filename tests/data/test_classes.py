@@ -151,7 +151,7 @@ class Splits(Source, kind="splits-test"):
             Regress(),
             {"text": "x", "score": 1.0},
             {"text": "x", "score": "inf"},
-            "row 7: the score is 'inf', which is no number",
+            "row 7: the score is 'inf', which is no finite number",
         ),
     ],
     ids=lambda value: getattr(value, "kind", None),

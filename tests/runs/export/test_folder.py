@@ -10,6 +10,7 @@ import pytest
 from tokenizers import Tokenizer, processors
 
 import qkv
+from qkv.data.memory import Memory
 from qkv.runs.export.folder import write_settings
 from qkv.runs.inference.classify import _rows
 from qkv.runs.inference.run import Run, load
@@ -30,7 +31,7 @@ def trained(folder: Path, *settings: str, **columns: str) -> Run:
     rows = [{**row, "text": f"{i} {row['text']}"} for i, row in enumerate(rows)]
     recipe = Recipe.load("classify", ["data={kind: labelled, path: x.csv}", *SMALL, *settings])
     names = {name: name for name in ("text", "label", *columns)}
-    data = qkv.data.memory.Memory.of(rows, columns=names)
+    data = Memory.of(rows, columns=names)
     train(recipe.model_copy(update={"data": data}), folder, device="cpu")
     return load(folder, device="cpu")
 
