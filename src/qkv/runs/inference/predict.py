@@ -11,7 +11,6 @@ import torch
 
 from ..tasks.prediction import Line, Prediction
 from .loaded import LoadedModel
-from .predict_by_head import prediction_of_head
 from .uses import advice
 
 __all__ = ["Prediction", "predict", "predicts_without_input"]
@@ -38,6 +37,8 @@ def predict(run: LoadedModel, inputs: Sequence[str | Path | tuple[str, ...]], **
     if not texts and not predicts_without_input(run):
         return
     if run.recipe is None:
+        from .predict_by_head import prediction_of_head
+
         head = getattr(run.model.spec, "head", None)
         prediction = prediction_of_head(head)
         if prediction is None:
