@@ -125,7 +125,24 @@ def test_encodings_of_other_scripts_are_refused_with_the_first_word_in_each(enco
 @pytest.mark.parametrize(("encoding", "text"), [("cp1250", "łódź"), ("cp1254", "İstanbul")])
 def test_the_first_word_in_other_encodings_of_latin_letters_is_given(encoding: str, text: str) -> None:
     content = f"text,label\n{text} x,pos\n".encode(encoding)
-    assert other_readings(content, guessed_encoding(content))[encoding] == text
+    assert other_readings(content, guessed_encoding(content))[encoding][1] == text
+
+
+def test_the_word_that_is_shown_is_one_that_another_encoding_reads_otherwise() -> None:
+    content = "text\nein Café für Größe und señor\n".encode("latin-1")
+    assert other_readings(content, "latin-1") == {"cp1250": ("señor", "seńor")}
+    assert other_readings("привет".encode("cp1251"), "cp1251") == {}
+    assert other_readings("łódź".encode("cp1250"), "cp1250")["cp1252"] == ("łódź", "³ódŸ")
+
+
+def test_training_says_how_a_file_that_is_not_utf8_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("łódź x\n".encode("cp1250"))
+    files = {"path": str(path), "validation_path": str(path), "test_path": str(path)}
+    (note,) = [note for note in Text.from_dict({**files, "encoding": "cp1252"}).notes() if "cp1252" in note]
+    assert "'³ódŸ' is 'łódź' with data.encoding=cp1250" in note
+    path.write_text("łódź x\n", encoding="utf-8")
+    assert not [note for note in Text.from_dict(files).notes() if "read as" in note]
 
 
 def test_western_letters_and_degrees_are_no_chinese() -> None:

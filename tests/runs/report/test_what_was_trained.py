@@ -78,3 +78,11 @@ def test_a_run_from_python_can_be_repeated_from_its_recipe() -> None:
 def test_nothing_is_said_of_an_empty_directory(tmp_path: Path) -> None:
     assert what_was_trained(Story.read(tmp_path)) is None
     assert "What was trained" not in write_report(tmp_path).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("encoding", "told"), [("cp1252", True), ("utf-8", False), (None, False)])
+def test_an_encoding_that_may_be_wrong_is_named(encoding: str | None, told: bool) -> None:
+    data = {"kind": "labelled", "path": "a.csv"} | ({"encoding": encoding} if encoding else {})
+    page = head_of(data=data)
+    assert ("Encoding" in page.texts) == told
+    assert not told or page.row("Encoding") == "cp1252 (data.encoding)"

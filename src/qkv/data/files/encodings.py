@@ -24,6 +24,7 @@ _BOMS = {  # UTF-32 first: its mark begins with that of UTF-16
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+BEGINNING = 1 << 20  # bytes that show the encoding
 _HEAD = 4096  # bytes inspected to decide whether a file is text
 _C1 = re.compile(rb"[\x80-\x9f]")  # control characters in Latin-1, quotation marks and € in cp1252
 _RUN = re.compile(rb"[\x80-\xff]{3,}")  # a word of another script; Western words have hardly two such bytes in a row
@@ -32,7 +33,7 @@ _SYMBOLS = re.compile(
 )  # in Latin-1; first bytes of common characters in Big5, whose second are often ASCII
 _SEVERAL = 4  # such symbols
 _NOT_ASCII = re.compile(rb"[^\s,;\"|]*[\x80-\xff][^\s,;\"|]*")
-_LATIN = ("cp1250", "cp1254")  # of Central Europe and Turkey
+_LATIN = ("cp1252", "cp1250", "cp1254")  # of Western and Central Europe and Turkey
 _SCRIPTS = {
     "cp1251": "Cyrillic",
     "cp1253": "Greek",
@@ -130,10 +131,41 @@ def reading(content: bytes, encoding: str) -> str:
     return word[0].decode(encoding, "replace")[:40] if word else ""
 
 
-def other_readings(content: bytes, encoding: str) -> dict[str, str]:
-    """How other encodings of Latin letters read that word, if they do so otherwise, by encoding."""
-    read = {name: reading(content, name) for name in _LATIN if _decodes(content, name)}
-    return {name: word for name, word in read.items() if word != reading(content, encoding)}
+def other_readings(content: bytes, encoding: str) -> dict[str, tuple[str, str]]:
+    """The first word that another encoding of Latin letters reads otherwise, in `encoding` and in that one, by the other's
+    name. Empty if `encoding` is not one of Latin letters."""
+    if codecs.lookup(encoding).name not in ("iso8859-1", *_LATIN):
+        return {}
+    found = {}
+    for name in _LATIN:
+        letters = ((byte, bytes([byte])) for byte in range(128, 256))
+        other = [byte for byte, one in letters if one.decode(name, "replace") != one.decode(encoding, "replace")]
+        either = b"|".join(re.escape(bytes([byte])) for byte in other)
+        word = re.search(rb"[^\s,;\"|]*(?:%b)[^\s,;\"|]*" % either, content) if other else None
+        if word is not None and _decodes(content, name):
+            found[name] = word[0].decode(encoding, "replace")[:40], word[0].decode(name, "replace")[:40]
+    return found
+
+
+def said_of(content: bytes, encoding: str) -> str:
+    """A clause on how a text in an encoding is read: its first word with a letter that is not ASCII, and others in
+    encodings that may be right too."""
+    others = other_readings(content, encoding).items()
+    listed = [f"{word!r} is {other!r} with data.encoding={name}" for name, (word, other) in others]
+    return "; ".join((f"its first word with such letters is {reading(content, encoding)!r}", *listed))
+
+
+def is_unicode(encoding: str) -> bool:
+    """Whether an encoding is one of Unicode, such as utf-8 or utf-16."""
+    return codecs.lookup(encoding).name.startswith("utf")
+
+
+def note_of(path: Path, encoding: str) -> str | None:
+    """A note on a file in an encoding that is not one of Unicode, which nothing in the file confirms; None for ASCII."""
+    content = bytes(bytes_of(path.expanduser().resolve(), stamp_of(path.expanduser()))[:BEGINNING])
+    if content.isascii():
+        return None
+    return f"{path.name} is read as {encoding}, which data.encoding says: {said_of(content, encoding)}"
 
 
 def _decodes(content: bytes, encoding: str) -> bool:

@@ -13,12 +13,13 @@ from ..tables import ComputedTable, weight_of
 from .compressed import bare_name, existing
 from .csv_dialect import Mark, Quotes, Separator
 from .csv_tsv import Cells, Form, named_rows, notes_of
-from .encodings import Encoding
+from .encodings import Encoding, is_unicode, note_of
 from .json_lines import holds_json, json_entries, json_table
 from .lines import Lines
 from .parquet import SUFFIX, parquet_table
 
 _MOST_WARNINGS = 3  # per table
+_MOST_NOTED = 3  # files whose encoding is told
 
 
 class TextFiles(FileSource):
@@ -39,6 +40,11 @@ class TextFiles(FileSource):
     @property
     def strict(self) -> bool:
         return self.on_error == "raise"
+
+    def notes(self) -> tuple[str, ...]:
+        files = () if is_unicode(self.encoding) else self.paths("train")[:_MOST_NOTED]
+        read = (note_of(path, self.encoding) for path in files if path.suffix != SUFFIX)
+        return (*(note for note in read if note is not None), *super().notes())
 
     def lines(self, path: Path) -> Lines:
         return Lines(path, self.encoding, self.strict)

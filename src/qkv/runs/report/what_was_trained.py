@@ -41,6 +41,8 @@ def _rows(story: Story) -> Iterator[tuple[str, str]]:
     data, model, adapter = (story.recipe.get(key) or {} for key in ("data", "model", "adapter"))
     yield "Task", story.task or ""
     yield "Data", "\n".join([str(data.get("kind", "")), *_files(data)]).strip()
+    encoding = str(data.get("encoding") or "utf-8")
+    yield "Encoding", "" if encoding.lower().startswith("utf") else f"{encoding} (data.encoding)"
     yield "Examples", str(story.start.get("examples") or "")
     yield "Languages", _languages(data)
     yield "Model", _model(story)

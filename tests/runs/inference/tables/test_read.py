@@ -97,6 +97,11 @@ def test_a_table_in_cp1252_keeps_its_quotation_marks_and_another_script_is_refus
     Path("in.csv").write_bytes("id,text\n1,„ab“ €\n".encode("cp1252"))
     assert main(["predict", str(runs / "classifier"), "in.csv", "--out", "out.jsonl"]) == 0
     assert read_back("out.jsonl")[0]["text"] == "„ab“ €"
+    Path("in.csv").write_bytes("id,text\n1,señor\n".encode("cp1252"))
+    assert main(["predict", str(runs / "classifier"), "in.csv"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "is read as latin-1, which is a guess: its first word with such letters is 'señor'" in said
+    assert "'señor' is 'seńor' in cp1250" in said
     Path("other.csv").write_bytes("id,text\n1,привет мир\n".encode("cp1251"))
     assert main(["predict", str(runs / "classifier"), "other.csv", "--out", "other.jsonl"]) == 2
     assert "other.csv: it is not UTF-8, and its letters are not Western ones" in capsys.readouterr().err

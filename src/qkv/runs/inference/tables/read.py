@@ -16,7 +16,7 @@ from ....data.files.compressed import bare_name, open_bytes
 from ....data.files.csv_dialect import USUAL
 from ....data.files.csv_header import short
 from ....data.files.csv_tsv import Cells, Form
-from ....data.files.encodings import guessed_encoding
+from ....data.files.encodings import BEGINNING, guessed_encoding, said_of
 from ....data.files.json_lines import holds_json, json_value
 from ....data.files.lines import Lines
 from ....data.files.parquet import ParquetRows
@@ -155,7 +155,9 @@ def _encoding(path: Path, run: LoadedModel | None) -> tuple[str, tuple[str, ...]
         name = own
     if own.lower() not in (*UTF_8, "latin-1", "latin1", "iso-8859-1"):
         name = own
-    return name, (f"{path.name} is not UTF-8 and is read as {name}",)
+    why = "as the training data were" if name == own else "which is a guess"
+    said = said_of(content[:BEGINNING], name).replace(" with data.encoding=", " in ")
+    return name, (f"{path.name} is not UTF-8 and is read as {name}, {why}: {said} (save it as UTF-8 if that is wrong)",)
 
 
 def _lines(path: Path, encoding: str, notes: tuple[str, ...], chosen: Sequence[str]) -> FileTable:

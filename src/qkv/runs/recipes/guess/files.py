@@ -18,7 +18,8 @@ from ....data.file_kinds import other_kind, other_table
 from ....data.files.compressed import bare_name, open_bytes
 from ....data.files.csv_dialect import BEGINNING, detected_separator, fit, named
 from ....data.files.csv_tsv import Form, no_record
-from ....data.files.encodings import guessed_encoding, other_readings, reading
+from ....data.files.encodings import BEGINNING as BYTES
+from ....data.files.encodings import guessed_encoding, said_of
 from ....data.files.json_lines import holds_json, json_entries, json_object
 from ....data.files.lines import Lines
 from ....data.files.number_tables import finite
@@ -30,7 +31,6 @@ from .result import Guess, setting
 from .tables import ROWS, of_columns
 
 PIECES = re.compile(rb'\s*(\{\s*"\w+"\s*:\s*)?\[\s*\[\s*\[')  # of music: lists of lists of chords
-BYTES = 1 << 20  # that show the encoding
 _ALIKE = 0.9  # of the lines that a separator divides into equally many cells
 _CONTROL = np.array([byte for byte in range(32) if byte not in b"\t\n\r\f\x1b"], np.uint8)
 _MOST_CONTROL = 0.02  # of a text's bytes
@@ -69,9 +69,8 @@ def in_another(path: Path, encoding: str, found: Guess | str) -> Guess | str:
     if isinstance(found, str):
         return found
     content = bytes(open_bytes(path)[:BYTES])
-    others = (f"{word!r} with data.encoding={name}" for name, word in other_readings(content, encoding).items())
-    word = "; ".join((f"its first word with such letters is {reading(content, encoding)!r}", *others))
-    seen = f"it is not UTF-8 and is read as {encoding}, which is a guess (data.encoding overrules it): {word}"
+    how = said_of(content, encoding)
+    seen = f"it is not UTF-8 and is read as {encoding}, which is a guess (data.encoding overrules it): {how}"
     return replace(found, settings=(*found.settings, f"data.encoding={encoding}"), seen=(*found.seen, seen))
 
 
