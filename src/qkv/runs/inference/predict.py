@@ -59,8 +59,12 @@ def predict(run: LoadedModel, inputs: Sequence[str | Path | tuple[str, ...]], **
 def check_options(run: LoadedModel, options: Mapping[str, Any]) -> None:
     """Check that the run's task, or its head, uses these options of `predict`. Raises ValueError."""
     by_task = None if run.recipe is None or run.recipe.task is None else run.recipe.task._predict
-    by_head = None if run.recipe is not None else prediction_of_head(getattr(run.model.spec, "head", None))
-    function = by_task if by_head is None else by_head.predict
+    function = by_task
+    if run.recipe is None:
+        from .predict_by_head import prediction_of_head
+
+        by_head = prediction_of_head(getattr(run.model.spec, "head", None))
+        function = None if by_head is None else by_head.predict
     if function is None:  # `predict` says so
         return
     if unused := [name for name in options if name not in inspect.signature(function).parameters]:
