@@ -5,13 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..tasks.prediction import Line, Prediction
 from .loaded import LoadedModel
 from .uses import advice
+
+if TYPE_CHECKING:
+    from .predict_by_head import HeadPrediction
 
 __all__ = ["Prediction", "predict", "predicts_without_input"]
 
@@ -37,10 +40,7 @@ def predict(run: LoadedModel, inputs: Sequence[str | Path | tuple[str, ...]], **
     if not texts and not predicts_without_input(run):
         return
     if run.recipe is None:
-        from .predict_by_head import prediction_of_head
-
-        head = getattr(run.model.spec, "head", None)
-        prediction = prediction_of_head(head)
+        head, prediction = _by_head(run)
         if prediction is None:
             has = "no head" if head is None else f"the head {head.kind}"
             raise ValueError(
@@ -59,17 +59,21 @@ def predict(run: LoadedModel, inputs: Sequence[str | Path | tuple[str, ...]], **
 def check_options(run: LoadedModel, options: Mapping[str, Any]) -> None:
     """Check that the run's task, or its head, uses these options of `predict`. Raises ValueError."""
     by_task = None if run.recipe is None or run.recipe.task is None else run.recipe.task._predict
-    function = by_task
-    if run.recipe is None:
-        from .predict_by_head import prediction_of_head
-
-        by_head = prediction_of_head(getattr(run.model.spec, "head", None))
-        function = None if by_head is None else by_head.predict
+    by_head = None if run.recipe is not None else _by_head(run)[1]
+    function = by_task if by_head is None else by_head.predict
     if function is None:  # `predict` says so
         return
     if unused := [name for name in options if name not in inspect.signature(function).parameters]:
         users = {"threshold": "detectors use it", "seed": "music uses it"}.get(unused[0], "no task uses it")
         raise ValueError(f"{run.name} predicts without a {unused[0]}; leave it out ({users})")
+
+
+def _by_head(run: LoadedModel) -> tuple[Any, HeadPrediction | None]:
+    """The head of a model without a recipe, and how it predicts."""
+    from .predict_by_head import prediction_of_head  # imported here: it imports many tasks
+
+    head = getattr(run.model.spec, "head", None)
+    return head, prediction_of_head(head)
 
 
 def predicts_without_input(run: LoadedModel) -> bool:
