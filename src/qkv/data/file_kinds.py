@@ -43,6 +43,9 @@ _INSIDE = {  # the beginning of a name inside a zip file: what the file is, and 
     "content.xml": ("is an OpenDocument file, such as .ods", "save it as CSV in UTF-8 in LibreOffice"),
 }
 _PAGE = re.compile(rb"\s*(<!--.*?-->\s*|<\?xml.*?\?>\s*)*<(!doctype\s+html|html|table|head|meta)\b", re.I | re.DOTALL)
+_DRAWN = re.compile(
+    rb"(\s*\+[-=+]+\+[ \t]*\r?\n)?[^\n]*\|[^\n]*\n[ \t]*(?=[^\n]*[|+])[|:+ \t=-]*--[|:+ \t=-]*\r?(\n|\Z)"
+)
 _PAGE_ENDS = re.compile(rb"</(html|table|body)>\s*(<!--.*-->\s*)?\Z", re.I | re.DOTALL)
 
 
@@ -65,7 +68,19 @@ def other_table(path: Path, content: bytes | mmap) -> str | None:
         return _sentence(
             path, what, "open it in Excel or LibreOffice and save it as CSV, or with pandas and lxml in Python: {html}"
         )
-    return other_kind(path, content)
+    return drawn_table(path, bytes(content[: 8 * _HEAD])) or other_kind(path, content)
+
+
+def drawn_table(path: Path, beginning: bytes) -> str | None:
+    """The same for a table that begins with names between | and a line of dashes, as in Markdown."""
+    if not _DRAWN.match(beginning):
+        return None
+    steps = (r"/^[-|:+= \t]+$/d", r"s/^[ \t]*\|?[ \t]*//", r"s/[ \t]*\|?[ \t]*$//", r"s/[ \t]*\|[ \t]*/\t/g")
+    command = shlex.join(["sed", "-E", *(part for step in steps for part in ("-e", step)), str(path)])
+    return (
+        f"{path.name} is a table drawn with | and dashes, as in Markdown; save it as CSV, or as TSV with GNU sed: "
+        f"`{command} > {shlex.quote(f'{path.stem}.tsv')}`"
+    )
 
 
 def _in_zip(content: bytes | mmap) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import shlex
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import AfterValidator
 
-from ...core.spec import brief
+from ...core.spec import brief, counted
 from ..file_kinds import other_kind
 from . import cache
 from .cache import Bytes, Stamp, derived, stamp_of
@@ -153,6 +154,18 @@ def said_of(content: bytes, encoding: str) -> str:
     others = other_readings(content, encoding).items()
     listed = [f"{word!r} is {other!r} with data.encoding={name}" for name, (word, other) in others]
     return "; ".join((f"its first word with such letters is {reading(content, encoding)!r}", *listed))
+
+
+def nul_note(path: Path, data: Bytes) -> str | None:
+    """A note on the NUL characters of a text in UTF-8, which are kept, as pandas does; None if there are none."""
+    total = sum(bytes(data[start : start + cache.CHUNK]).count(0) for start in range(0, len(data), cache.CHUNK))
+    if not total:
+        return None
+    line = bytes(data[: data.find(b"\0")]).count(b"\n") + 1
+    return (
+        f"{path.name} has {counted(total, 'NUL character')} (the first in line {line:,}), kept as part of the text; to "
+        f"remove them: tr -d '\\000' < {shlex.quote(path.name)} > NEW"
+    )
 
 
 def is_unicode(encoding: str) -> bool:

@@ -76,9 +76,31 @@ def json_object(text: str, where: str) -> Any:
     except RecursionError:
         raise ValueError(f"{where} is nested too deeply") from None
     except ValueError as error:
-        several = "; a value has to be on one line" if text.strip() in ("{", "[") else ""
-        raise ValueError(f"{where} is not valid JSON: {error}{several}") from None
+        raise ValueError(f"{where} is not valid JSON: {error}{_advice(text, error)}") from None
     return record
+
+
+def _advice(text: str, error: ValueError) -> str:
+    """What to do about invalid JSON, if its cause can be told."""
+    place = error.pos if isinstance(error, json.JSONDecodeError) else 0
+    before, rest = text[:place].rstrip(), text[place:].lstrip()
+    if text.strip() in ("{", "["):
+        return "; a value has to be on one line"
+    if rest.startswith(("//", "/*", "#")) or (not before and text.lstrip().startswith(("//", "/*", "#"))):
+        return "; JSON has no comments: remove them"
+    if (before.endswith(",") and rest[:1] in ("]", "}")) or (rest[:1] == "," and rest[1:].lstrip()[:1] in ("]", "}")):
+        return "; remove the comma before the closing bracket"
+    if before and rest == ",":
+        return "; remove the comma at the end of each line"
+    if before.endswith("}") and rest.startswith("{"):
+        if "\r" in text:
+            return "; lines end with carriage returns: convert them (tr '\\r' '\\n' < FILE > NEW.jsonl)"
+        return "; write one object per line"
+    if rest.startswith("'"):
+        return "; JSON has texts in \" marks, not in ': if Python wrote it, write it with json.dumps"
+    if rest.startswith(("None", "True", "False")):
+        return "; JSON has null, true and false: if Python wrote it, write it with json.dumps"
+    return ""
 
 
 def halved(error: UnicodeEncodeError, where: str) -> ValueError:

@@ -107,6 +107,12 @@ def test_a_table_in_cp1252_keeps_its_quotation_marks_and_another_script_is_refus
     assert "other.csv: it is not UTF-8, and its letters are not Western ones" in capsys.readouterr().err
 
 
+def test_nul_characters_are_told(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("in.csv").write_bytes(b"id,text\n1,good\n2,bad\0 film\n")
+    assert main(["predict", str(runs / "classifier"), "in.csv"]) == 0
+    assert "in.csv has 1 NUL character (the first in line 3), kept as part of the text" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["predict", "classify", "embed"])
 def test_a_file_of_another_kind_than_its_name_is_refused(
     runs: Path, command: str, capsys: pytest.CaptureFixture[str]

@@ -16,7 +16,7 @@ from ....data.files.compressed import bare_name, open_bytes
 from ....data.files.csv_dialect import USUAL
 from ....data.files.csv_header import short
 from ....data.files.csv_tsv import Cells, Form
-from ....data.files.encodings import BEGINNING, guessed_encoding, said_of
+from ....data.files.encodings import BEGINNING, guessed_encoding, nul_note, open_text, said_of
 from ....data.files.json_lines import holds_json, json_value
 from ....data.files.lines import Lines
 from ....data.files.parquet import ParquetRows
@@ -115,6 +115,8 @@ def read_table(path: Path, run: LoadedModel, command: str, chosen: Sequence[str]
         notes = (*notes, f"the cells of {path.name} are {cells.quotes}, as its lines show")
     if cells is not None and cells.above:
         notes = (*notes, cells.said_above(path.name))
+    if form != "parquet" and (nul := nul_note(path, open_text(path, encoding))) is not None:
+        notes = (*notes, nul)
     rows = [_row(records, names, i) for i in range(len(records))]
     columns = choose(run, command, path, names, rows, chosen)
     folder = path.parent if reads_files(run) else None

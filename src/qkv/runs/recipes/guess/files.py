@@ -14,18 +14,19 @@ import numpy as np
 from ....core.metrics.entities import scheme_of
 from ....core.spec import counted
 from ....data.classes import class_name
-from ....data.file_kinds import other_kind, other_table
+from ....data.file_kinds import drawn_table, other_kind, other_table
 from ....data.files.compressed import bare_name, open_bytes
 from ....data.files.csv_dialect import BEGINNING, detected_separator, fit, named
 from ....data.files.csv_tsv import Form, no_record
 from ....data.files.encodings import BEGINNING as BYTES
-from ....data.files.encodings import guessed_encoding, said_of
+from ....data.files.encodings import guessed_encoding, nul_note, open_text, said_of
 from ....data.files.json_lines import holds_json, json_entries, json_object
 from ....data.files.lines import Lines
 from ....data.files.number_tables import finite
 from ....data.files.parquet import SUFFIX, ParquetRows
 from ....data.files.records import FORMATS, RecordFormat
 from .column import Column
+from .odd_rows import odd_rows
 from .records import of_fields, of_one_value, types_in
 from .result import Guess, setting
 from .tables import ROWS, of_columns
@@ -52,7 +53,7 @@ def of_file(path: Path, how: RecordFormat) -> Guess | str:
     if (kind := other(path, open_bytes(path))) is not None:
         return kind
     if how.encoding != "utf-8" or is_utf8(path):
-        return _in_encoding(path, how)
+        return _with_nul(path, how)
     if not is_text(path):
         zeros = bytes(open_bytes(path)[:BYTES]).count(0) > _ALIKE / 4 * min(BYTES, len(open_bytes(path)))
         wide = " (or give data.encoding=utf-16-le, if it is UTF-16 without a byte-order mark)" if zeros else ""
@@ -61,7 +62,7 @@ def of_file(path: Path, how: RecordFormat) -> Guess | str:
         encoding = encoding_of(path)
     except ValueError as error:
         return str(error)
-    return in_another(path, encoding, _in_encoding(path, replace(how, encoding=encoding)))
+    return in_another(path, encoding, _with_nul(path, replace(how, encoding=encoding)))
 
 
 def in_another(path: Path, encoding: str, found: Guess | str) -> Guess | str:
@@ -95,6 +96,12 @@ def is_text(path: Path) -> bool:
     """Whether a file in an unknown encoding may be text: it has hardly any control characters."""
     beginning = np.frombuffer(bytes(open_bytes(path)[:BYTES]), np.uint8)
     return bool(np.isin(beginning, _CONTROL).mean() < _MOST_CONTROL)
+
+
+def _with_nul(path: Path, how: RecordFormat) -> Guess | str:
+    found = _in_encoding(path, how)
+    note = nul_note(path, open_text(path, how.encoding)) if isinstance(found, Guess) else None
+    return found if note is None else _saying(found, note)
 
 
 def _in_encoding(path: Path, how: RecordFormat) -> Guess | str:
@@ -162,7 +169,10 @@ def _cells(path: Path, form: Form, how: RecordFormat, more: tuple[str, ...]) -> 
         return f"no row can be read ({wrong[0]})"
     width, count = cells.columns(names), len(cells) - bool(names)
     rows = [(line, row) for line, row in rows if no_record(row, names, width) is None]
-    notes = (*cells.notes(how.header, how.quoted), *cells.faults(names))
+    if names and not count:
+        return f"it holds the column names {', '.join(names)[:80]}, and no rows below them"
+    looked = min(len(cells), ROWS)
+    notes = (*cells.notes(how.header, how.quoted), *cells.faults(names), *odd_rows(cells, bool(names), width, looked))
     if count and not rows:
         alone = "; if they are one text each, data.sep=tab reads a line as one cell" if width == 1 else ""
         return f"all rows that were looked at are empty, or have more cells than names{alone}; {'; '.join(notes)}"
@@ -305,7 +315,8 @@ def _table_inside(path: Path, some: Sequence[str], how: RecordFormat) -> Guess |
     else:
         return ()
     if any(_RULE.fullmatch(line) for line in some[:3]):
-        return ()
+        drawn = drawn_table(path, "\n".join(some[:3]).encode() + b"\n")
+        return () if drawn is None else (drawn,)
     found = _table(path, form, how)
     if not isinstance(found, Guess):
         return found if form == "tsv" else ()
