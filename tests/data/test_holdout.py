@@ -37,6 +37,23 @@ def test_all_translations_of_a_source_are_held_out_together() -> None:
     assert Translations().notes() == (f"held out of the training data by hash: {counts}",)
 
 
+class Repeated(Translations, kind="held-out-repeated"):
+    """Each translation twice."""
+
+    def open(self, split: Split) -> Table:
+        return [{"source": f"word {i // 6}", "target": f"{split} {i // 2}"} for i in range(6 * self.n)]
+
+    def stamp(self) -> tuple[object, ...]:
+        return "the words, repeated", self.n
+
+
+def test_repeats_of_held_out_examples_are_told() -> None:
+    validation, test, train = (len(sources(Repeated(), split)) for split in ("validation", "test", "train"))
+    left = 2400 - validation - test - train
+    assert left == validation + test  # each of these has one repeat, which isn't trained on
+    assert Repeated().notes()[0].endswith(f" for test; {left} rows equal to one of them are in no split")
+
+
 def test_a_separate_split_is_not_held_out() -> None:
     source = Translations(own_test=True)
     assert len(sources(source, "test")) == 1200 and "for test" not in source.notes()[0]

@@ -66,12 +66,28 @@ COMMANDS = {name: place for group in GROUPS.values() for name, place in group.it
 
 # What a name means that is no command, in other programs or in plain words, and what does it here.
 MEANINGS = {
-    "finetune fine-tune fine_tune sft lora qlora adapt instruct": "`qkv train RECIPE model=DIRECTORY` trains a model "
+    "finetune finetuning fine-tune sft peft lora qlora adapt instruct": "`qkv train RECIPE model=DIRECTORY` trains a model "
     "further; adapter=lora trains a few parameters of it",
-    "fit run-training pretrain learn start new init begin": "`qkv train FILE` guesses a recipe for your data, and "
+    "fit trainer training pretrain clm mlm learn start new init begin": "`qkv train FILE` guesses a recipe for your "
+    "data, and "
     "`qkv list recipes` names all of them",
     "resume continue restart": "`qkv train RECIPE --resume` continues a run",
-    "test evaluate evaluation validate benchmark bench metrics accuracy": "`qkv eval RUN` evaluates a run",
+    "test evaluate evaluation validate metrics accuracy bleu rouge wer f1": "`qkv eval RUN` evaluates a run",
+    "benchmark bench timing throughput": "`qkv generate RUN TEXT --verbose` measures tokens/s, `qkv cost predict "
+    "NAME` predicts "
+    "costs, and `qkv eval RUN` evaluates a run",
+    "run pipeline cli main": "`qkv generate RUN TEXT` continues a text, `qkv chat RUN` answers messages, and `qkv "
+    "predict RUN "
+    "INPUT` does what a run was trained for",
+    "dpo ppo grpo orpo kto rlhf preference": "qkv has no training on preferences; `qkv train chat model=DIRECTORY` "
+    "fine-tunes a model on conversations",
+    "similarity rerank reranker rank sts": "`qkv predict RUN FILE --out FILE` scores pairs of texts with a run of "
+    "similarity, "
+    "and `qkv embed RUN TEXT` gives vectors to compare",
+    "launch torchrun accelerate distributed ddp fsdp deepspeed": "`qkv train RECIPE --nproc N` trains with several "
+    "processes, "
+    "and docs/scale.md shows torchrun and Slurm",
+    "logs log history curves tensorboard wandb": "`qkv report RUN` writes a run's curves and tables as report.html",
     "infer inference apply use predict-file batch": "`qkv predict RUN FILE --out FILE` predicts, and "
     "`qkv generate RUN TEXT` continues texts",
     "nbest n-best beam sample sampling complete completion continue-text": "`qkv generate RUN TEXT --num-beams N "
@@ -79,15 +95,17 @@ MEANINGS = {
     "tag ner label sentiment answer qa detect segment caption forecast transcribe": "`qkv predict RUN INPUT` does what the "
     "run was trained for",
     "summarize summarise paraphrase": "`qkv generate RUN TEXT` writes what an encoder–decoder was trained to write",
-    "ask talk dialog converse": "`qkv chat RUN` answers messages",
+    "ask talk dialog converse shell repl interactive": "`qkv chat RUN` answers messages",
     "perplexity ppl loglikelihood logprob logprobs": "`qkv score RUN TEXT` gives log-likelihoods and perplexity",
     "encode vectorize embedding embeddings features": "`qkv embed RUN TEXT` gives vectors",
     "mask unmask": "`qkv fill RUN TEXT` fills in masks",
-    "export onnx gguf torchscript torch-export save": "`qkv convert RUN OUT --to onnx` writes a run for other programs, and "
+    "export onnx gguf convert-hf-to-gguf torchscript torch-export save": "`qkv convert RUN OUT --to onnx` writes a "
+    "run for other programs, and "
     "so do gguf, torch-export and hub",
-    "merge merge-adapter merge_adapter fold unload": "the run of an adapter has it merged into its weights, and "
+    "merge merge-adapter merge-and-unload fold unload": "the run of an adapter has it merged into its weights, and "
     "`qkv convert RUN OUT --to hub` writes them",
-    "push upload publish share": "`qkv convert RUN OUT --to hub` writes the Hub's format, which `hf upload` uploads",
+    "push push-to-hub upload publish share": "`qkv convert RUN OUT --to hub` writes the Hub's format, which `hf "
+    "upload` uploads",
     "download pull fetch get": "a model of the Hub is downloaded when its name is used: `qkv generate owner/name TEXT`",
     "serve server api deploy host": "qkv has no server; `qkv generate RUN --json` answers lines of standard input, and "
     "docs/serving.md shows servers",
@@ -99,7 +117,7 @@ MEANINGS = {
     "sweep hpo search optimize grid optuna": "`qkv tune RECIPE` searches settings, and `qkv ablate RECIPE` compares them",
     "profile estimate memory flops speed size plan": "`qkv cost predict RECIPE` predicts memory, FLOPs and time",
     "compress shrink sparsify distill": "`qkv quantize RUN` and `qkv prune RUN` make a run smaller",
-    "int8 int4 nf4 gptq awq quantise": "`qkv quantize RUN --weights int4` rounds weights",
+    "int8 int4 nf4 gptq awq imatrix quantise": "`qkv quantize RUN --weights int4` rounds weights",
     "tokenize tokenise vocab bpe detokenize": "`qkv tokenizer` trains and shows tokenizers",
     "models recipes presets ls datasets tasks": "`qkv list recipes` and `qkv list presets` name what there is",
     "check env environment install setup version info-system": "`qkv doctor` checks the installation",
@@ -120,8 +138,7 @@ WITHIN: dict[str, dict[str, str]] = {
     },
     "vectors": {
         "fit learn build create": "`qkv vectors train TEXT` trains vectors",
-        "similar most-similar most_similar neighbors neighbours closest": "`qkv vectors nearest FILE WORD` lists the "
-        "nearest words",
+        "similar most-similar neighbors neighbours closest": "`qkv vectors nearest FILE WORD` lists the nearest words",
         "analogies": "`qkv vectors analogy` solves analogies",
         "oov missing unknown check": "`qkv vectors coverage FILE DIR` tells which words have a vector",
         "export save import": "`qkv vectors convert` writes another format",
@@ -131,8 +148,9 @@ WITHIN: dict[str, dict[str, str]] = {
 
 
 def meaning(name: str, meanings: dict[str, str] = MEANINGS) -> str | None:
-    """What does what a name means that is no command; None if that is not known."""
-    return next((advice for names, advice in meanings.items() if name.lower() in names.split()), None)
+    """What does what a name means that is no command, however it is spelled; None if that is not known."""
+    plain = name.lower().replace("_", "-").removesuffix(".py").removeprefix("llama-").removeprefix("run-")
+    return next((advice for names, advice in meanings.items() if {name.lower(), plain} & set(names.split())), None)
 
 
 class Once(TyperCommand):

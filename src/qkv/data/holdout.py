@@ -77,7 +77,10 @@ class HoldOutSource(Source):
         choice = _choose(self, self.stamp())
         held = " and ".join(f"{len(choice.members[split]):,} for {split}" for split in self._missing)
         shared = "; too few differ in their first text to keep these apart" if choice.alone else ""
-        return (f"held out of the training data by hash: {held}{shared}",)
+        least = "at least " if len(self.readable("train")) > _SCANNED else ""
+        rows = "row equal to one of them is" if choice.repeats == 1 else "rows equal to one of them are"
+        left = f"; {least}{choice.repeats:,} {rows} in no split" if choice.repeats else ""
+        return (f"held out of the training data by hash: {held}{shared}{left}",)
 
 
 class FileSource(HoldOutSource):
@@ -160,11 +163,13 @@ class _Choice(NamedTuple):
     held:    the keys of held-out examples; no example with one of these keys is trained on.
     members: the table indices of each split.
     alone:   whether examples are held out one by one, because there are too few groups.
+    repeats: how many examples equal a member, so they are in no split.
     """
 
     held: frozenset[int]
     members: dict[Split, tuple[int, ...]]
     alone: bool
+    repeats: int
 
     def key(self, source: HoldOutSource, table: Table, i: int, example: Example) -> int:
         return _hash(example) if self.alone else source.hold_out_key(table, i, example)
@@ -175,11 +180,13 @@ def _choose(source: HoldOutSource, stamp: tuple[Hashable, ...]) -> _Choice:
     """Hold out the groups of examples with the smallest hashes. The stamp renews the choice when the data change."""
     table, missing = source.readable("train"), source._missing
     groups: dict[int, dict[int, int]] = {}  # key → the first index of each different example with it
-    bad = Counter[str]()
+    bad, times = Counter[str](), Counter[int]()
     for i in range(min(len(table), _SCANNED)):
         example = table[i]
         if isinstance(example, dict):
-            groups.setdefault(source.hold_out_key(table, i, example), {}).setdefault(_hash(example), i)
+            one = _hash(example)
+            groups.setdefault(source.hold_out_key(table, i, example), {}).setdefault(one, i)
+            times[one] += 1
         elif example is not None:
             bad[str(example)] += 1
     apart = {key: {key: i} for group in groups.values() for key, i in group.items()}
@@ -193,7 +200,9 @@ def _choose(source: HoldOutSource, stamp: tuple[Hashable, ...]) -> _Choice:
             f"{stamp[0]}: {there} there{beside}; that is too few to hold out some for {' and '.join(missing)}, so give "
             "data for these"
         )
-    return _Choice(*chosen, alone=grouped is None)
+    used = apart if grouped is None else groups
+    repeats = sum(times[one] - 1 for key in chosen[0] for one in used[key])
+    return _Choice(*chosen, alone=grouped is None, repeats=repeats)
 
 
 def _wanted(total: int, weight: int) -> int:

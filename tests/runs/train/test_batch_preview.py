@@ -49,3 +49,12 @@ def test_the_sizes_of_splits_leave_out_rows_that_are_skipped(tmp_path: Path) -> 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch_preview, "READ", 100)
         assert sizes(source).startswith(f"up to {400 - 2 * held} for training, {held} for validation")
+
+
+def test_the_sizes_of_splits_leave_out_rows_that_repeat_held_out_examples(tmp_path: Path) -> None:
+    rows = [f"a text {i // 4},{'x' if i % 8 < 4 else 'y'}" for i in range(400)]
+    (tmp_path / "t.csv").write_text("\n".join(["text,label", *rows]))
+    source = Recipe.load("classify", [f"data.path={tmp_path / 't.csv'}", "data.kind=labelled"]).data
+    trained = len(list(source.examples("train", shuffle=False)))
+    assert trained == 400 - 4 * 20
+    assert sizes(source).startswith(f"{trained} for training, 10 for validation, 10 for test")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,25 +127,26 @@ def first_seen(
 
 def sizes(source: Source, seed: int = 0) -> str:
     """The number of examples of each split, if the table knows it without reading the data. Up to `READ` rows of text
-    are read, and skipped rows are counted separately."""
+    are read, so rows that repeat a held-out example are not counted, and skipped rows are counted separately."""
     tables = {split: source.table(split, seed=seed) for split in SPLITS}
     known = {split: len(table) for split, table in tables.items() if not getattr(table, "sequential", False)}
     if isinstance(source, HoldOutSource) and "train" in known:
         known["train"] -= sum(known.get(split, 0) for split in SPLITS[1:] if not source.gives(split))
     weight, skipped = getattr(tables["train"], "weight", 1), dict[Split, int]()
     if weight == 1 and isinstance(source, HoldOutSource) and not _decodes(source):
-        skipped = {split: _skipped(tables[split]) for split, n in known.items() if n <= READ}
+        for split in [split for split, n in known.items() if n <= READ]:
+            known[split], skipped[split] = _read(tables[split])
 
     def said(split: Split, n: int) -> str:
         bad, name = skipped.get(split, 0), "training" if split == "train" else split
         if skipped and split not in skipped:
             return f"up to {n:,} for {name}"
-        return f"{n - bad:,} for {name}" + (f" ({bad:,} skipped)" if bad else "")
+        return f"{n:,} for {name}" + (f" ({bad:,} skipped)" if bad else "")
 
     listed = ", ".join(said(split, n) for split, n in known.items())
     if weight > 1:
         return f"{listed} (pieces of text)"
-    few = known.get("validation", FEW) - skipped.get("validation", 0) < FEW
+    few = known.get("validation", FEW) < FEW
     return (
         f"{listed}; with so few validation examples, the choice of the best weights is partly chance" if few else listed
     )
@@ -156,10 +158,12 @@ def _decodes(source: Source) -> bool:
     return not first.keys().isdisjoint(("image", "mask", "audio", "video", "frames"))
 
 
-def _skipped(table: Table) -> int:
+def _read(table: Table) -> tuple[int, int]:
+    """How many examples a table has, and how many of its rows are skipped."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # training warns of the same rows
-        return sum(isinstance(table[i], Skipped) for i in range(len(table)))
+        kinds = Counter(type(table[i]) for i in range(len(table)))
+    return kinds.total() - kinds[Skipped] - kinds[type(None)], kinds[Skipped]
 
 
 def _short(text: str, width: int) -> str:

@@ -64,15 +64,25 @@ def _exact(weights: Tensor) -> Tensor:
     return weights.double() / sums.where((sums - 1).abs() < 1e-4, 1.0)
 
 
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """a b, with 0 for sums that are 0 but for rounding."""
+    return _rounded(a @ b, a.abs() @ b.abs())
+
+
+def _rounded(values: Tensor, terms: Tensor) -> Tensor:
+    """0 in place of values that are rounding of the terms whose sums they are."""
+    return values.where(values.abs() > _ROUNDING * terms.abs().amax(), 0.0)
+
+
 def _steps(a: Attended, gradient: Tensor) -> tuple[Step, ...]:
     gradient = gradient.double()
     q, k, v, p, scale = a.q.double(), a.k.double(), a.v.double(), _exact(a.weights), a.request.scale
-    d_v = p.T @ gradient
-    d_p = gradient @ v.T
+    d_v = _product(p.T, gradient)
+    d_p = _product(gradient, v.T)
     row = (p * d_p).sum(-1, keepdim=True)
     d_s = p * (d_p - row)
-    d_s = d_s.where(d_s.abs() > _ROUNDING * (p * d_p).abs().amax(), 0.0)
-    d_q, d_k = d_s @ k * scale, d_s.T @ q * scale
+    d_s = _rounded(d_s, p * d_p)
+    d_q, d_k = _product(d_s, k) * scale, _product(d_s.T, q) * scale
     names, keys = a.queries, a.keys
     factor = "" if scale == 1 else f" The scale {number(scale)} is a factor of both."
     by_hand = {"queries": d_q, "keys": d_k, "values": d_v}
