@@ -106,3 +106,22 @@ def test_a_file_with_the_right_name_is_read(tmp_path: Path) -> None:
     for name, what in (("a.csv.gz", "with gzip"), ("a.csv.bz2", "with bzip2"), ("a.parquet", "Parquet")):
         (tmp_path / name).write_bytes(every[what])
         assert guess(tmp_path / name).recipe == "classify"
+
+
+def test_a_text_whose_name_says_more_is_told(tmp_path: Path) -> None:
+    for name, said in (("a.parquet", "it is text: give it the name"), ("a.csv.gz", "rename it without .gz")):
+        (tmp_path / name).write_text(TABLE)
+        with pytest.raises(ValueError, match=said):
+            guess(tmp_path / name)
+    (tmp_path / "b.parquet").write_bytes(gzip.compress(TABLE.encode()))
+    with pytest.raises(ValueError, match="is compressed with gzip, whatever its name says"):
+        guess(tmp_path / "b.parquet")
+    (tmp_path / "c.csv.gz").write_bytes(gzip.compress(TABLE.encode())[:50])
+    with pytest.raises(ValueError, match=r"is not a whole gzip file \((?!.*rename)"):
+        guess(tmp_path / "c.csv.gz")
+
+
+def test_an_archive_of_a_table_is_to_be_unpacked(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(zipped("a.csv"))
+    with pytest.raises(ValueError, match=r"it holds 1 × \.csv; unpack it, and give a file"):
+        guess(tmp_path / "a.zip")

@@ -12,7 +12,7 @@ from pathlib import Path
 from ..core.spec import brief
 
 _HEAD = 512  # bytes that are looked at
-_TEXTS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".xls")
+_TEXTS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".xls", ".parquet")
 _ZIP = b"PK\x03\x04"
 _FIRST = {  # the first bytes of a file: what it is, and what to do
     b"\x1f\x8b": ("is compressed with gzip", "give it a name that ends in .gz, such as {name}.gz"),

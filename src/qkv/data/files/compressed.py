@@ -20,6 +20,7 @@ from .cache import CHUNK, Bytes, Stamp, derived, mapped, stamp_of
 
 PACKED = (".gz", ".xz", ".bz2", ".zst")
 _NAMES = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2", ".zst": "zstd"}
+_BEGINNINGS = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\0", ".bz2": b"BZh", ".zst": b"\x28\xb5\x2f\xfd"}
 _ZSTD_TARS = (".tar.zst", ".tzst")
 _ZSTD = ("compression.zstd", "backports.zstd")  # Python 3.14 and later, and the package for earlier versions
 
@@ -76,7 +77,10 @@ def _inflated(path: Path) -> Iterator[bytes]:
             while chunk := packed.read(CHUNK):
                 yield chunk
     except broken as error:
-        raise ValueError(f"{brief(path)} is not a whole {_NAMES[path.suffix]} file ({error})") from None
+        with path.open("rb") as file:
+            plain = not file.read(6).startswith(_BEGINNINGS[path.suffix])
+        advice = f"; it is not compressed with {_NAMES[path.suffix]}: rename it without {path.suffix}" if plain else ""
+        raise ValueError(f"{brief(path)} is not a whole {_NAMES[path.suffix]} file ({error}){advice}") from None
 
 
 def _reader(path: Path) -> tuple[Callable[[Path], Any], tuple[type[Exception], ...]]:

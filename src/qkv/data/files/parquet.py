@@ -12,6 +12,7 @@ from typing import Any
 
 from ...core.shuffle import text_hash
 from ...core.spec import brief
+from ..file_kinds import other_kind
 from ..optional_libraries import optional_library
 from ..source import Example, Skipped, Table
 from ..tables import ComputedTable
@@ -109,4 +110,12 @@ def _decoded(path: Path, columns: tuple[str, ...] | None) -> Iterator[bytes]:
 
 def _damaged(path: Path, error: Exception) -> ValueError:
     reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return ValueError(f"{str(path)!r} is not a whole Parquet file ({reason})")
+    with path.open("rb") as file:
+        beginning = file.read(4096)
+    text = "; it is text: give it the name of what it is, such as .csv or .jsonl" if _is_text(beginning) else ""
+    kind = None if beginning.startswith(b"PAR1") else other_kind(path, beginning)
+    return ValueError(kind or f"{str(path)!r} is not a whole Parquet file ({reason}){text}")
+
+
+def _is_text(beginning: bytes) -> bool:
+    return bool(beginning) and beginning.isascii() and all(byte > 31 or byte in b"\t\n\r" for byte in beginning)

@@ -78,7 +78,9 @@ def of_folder(path: Path, how: RecordFormat) -> Guess | str:
         if found is not None:
             return found
     suffixes = Counter(name.suffix.lower() or "no suffix" for name in listing.names)
-    return "it holds " + (", ".join(f"{n:,} × {suffix}" for suffix, n in suffixes.most_common(5)) or "no files")
+    listed = ", ".join(f"{n:,} × {suffix}" for suffix, n in suffixes.most_common(5)) or "no files"
+    tables = is_archive(path) and any(suffix in (*FORMATS, ".txt", ".json") for suffix in suffixes)
+    return f"it holds {listed}{'; unpack it, and give a file' if tables else ''}"
 
 
 def _names(path: Path) -> Iterator[PurePosixPath]:
