@@ -20,3 +20,15 @@ def test_a_loss_has_its_interval_in_the_tables_too() -> None:
     head, line = as_csv(summary).splitlines()
     assert head.endswith("loss_difference,loss_difference_low,loss_difference_high")
     assert line.endswith("0.1,0.05,0.15")
+
+
+def test_the_terminal_tells_the_difference_of_the_loss_beside_the_first_metric() -> None:
+    """The first metric of a short training is often 0 in all runs; its loss tells the variants apart."""
+    metrics = ("exact_match", "loss", "perplexity")
+    differences = {"exact_match": 0.0, "loss": 0.1, "perplexity": 2.0}
+    intervals = {"exact_match": (0.0, 0.0), "loss": (0.05, 0.15), "perplexity": (1.0, 3.0)}
+    forecast = CostForecast(10, 1.0, None, None, None)
+    row = VariantRow("v", "variant", (), forecast, {}, differences, intervals)
+    first, second = paired(AblationSummary("s", "steps", "b", (0, 1), metrics, (row,)))
+    assert first.startswith("variant: Exact match +0.00")
+    assert second == "variant: Loss +0.1 from the baseline, 95 % interval +0.05 to +0.15"

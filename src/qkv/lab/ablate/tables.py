@@ -104,11 +104,12 @@ def short_cells(summary: AblationSummary, width: int) -> tuple[list[str], list[l
 
 
 def paired(summary: AblationSummary) -> list[str]:
-    """A sentence for each variant on its difference in the first metric, with its interval over seeds if there is one."""
-    metric = next(iter(summary.metrics), None)
+    """A sentence for each variant on its differences in the first metric and in the loss, with intervals over seeds if
+    there are any."""
+    metrics = [name for place, name in enumerate(summary.metrics) if place == 0 or name == "loss"]
     lines = []
-    for row in summary.rows if metric is not None else ():
-        if metric in row.differences:
+    for row in summary.rows:
+        for metric in (name for name in metrics if name in row.differences):
             low, high = row.intervals.get(metric, (math.nan, math.nan))
             known = (
                 f", 95 % interval {signed(metric, low)} to {signed(metric, high)}" if metric in row.intervals else ""
