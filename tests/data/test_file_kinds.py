@@ -78,7 +78,18 @@ def test_a_file_of_another_kind_than_its_name_is_called_by_what_it_is(tmp_path: 
 
 
 def test_texts_are_no_other_kind(tmp_path: Path) -> None:
-    for text in (TABLE, "PK is a name\n", "GIF pictures\n", "\x80\n", "BZ\n", "{}\n", "<html> is a tag\n"):
+    for text in (
+        TABLE,
+        "PK is a name\n",
+        "GIF87 pictures\n",
+        "BZhang,a\n",
+        "PAR1,a\n",
+        "ARROW1,a\n",
+        "\x80\n",
+        "BZ\n",
+        "{}\n",
+        "<html> is a tag\n",
+    ):
         (tmp_path / "a.csv").write_text(text, encoding="utf-8")
         assert other_table(tmp_path / "a.csv", text.encode()) is None
 

@@ -26,12 +26,12 @@ _FIRST = {  # the first bytes of a file: what it is, and what to do
         "open it in Excel or LibreOffice and save it as CSV in UTF-8",
     ),
     b"PAR1": ("is a Parquet file", "give it a name that ends in .parquet, such as {stem}.parquet"),
-    b"ARROW1": ("is an Arrow or Feather file", "save it as Parquet in Python: {feather}"),
+    b"ARROW1\0\0": ("is an Arrow or Feather file", "save it as Parquet in Python: {feather}"),
     b"SQLite format 3\0": ("is a SQLite database", "export a table: {sqlite}"),
     b"%PDF-": ("is a PDF document", "save its text as .txt, for example with {pdf}"),
     b"\x89PNG\r\n\x1a\n": ("is a picture (PNG)", "pictures are given as a folder"),
     b"\xff\xd8\xff": ("is a picture (JPEG)", "pictures are given as a folder"),
-    b"GIF8": ("is a picture (GIF)", "pictures are given as a folder"),
+    b"GIF89a": ("is a picture (GIF)", "pictures are given as a folder"),
     b"\x93NUMPY": ("is a NumPy array", "save it as CSV in Python: {numpy}"),
     b"\x89HDF\r\n\x1a\n": ("is an HDF5 file", "save its table as .csv or .parquet"),
 }
@@ -54,6 +54,8 @@ def other_kind(path: Path, content: bytes | mmap) -> str | None:
     like. None for one that may be text."""
     head = bytes(content[:_HEAD])
     found = next((known for first, known in _FIRST.items() if head.startswith(first)), None)
+    if (head.startswith(b"PAR1") and bytes(content[-4:]) != b"PAR1") or (head[:3] == b"BZh" and head[4:7] != b"1AY"):
+        found = None  # a text that begins with these letters
     if found is None and head.startswith(_ZIP):
         found = _in_zip(content)
     if found is None and _PICKLE.match(head) and bytes(content[-1:]) == b".":

@@ -121,7 +121,7 @@ def test_a_file_of_another_kind_than_its_name_is_refused(
     for suffix, content, said in (
         ("csv", gzip.compress(b"text\ngood film\n"), "is compressed with gzip, whatever its name says; give it a name"),
         ("txt", b"%PDF-1.4\ngood", "is a PDF document"),
-        ("jsonl", b"PAR1 good", "is a Parquet file"),
+        ("jsonl", b"PAR1 good PAR1", "is a Parquet file"),
         ("tsv", page.encode(), "is an HTML page"),
         ("xls", page.encode(), "is an HTML page"),
     ):
