@@ -69,24 +69,19 @@ MEANINGS = {
     "finetune finetuning fine-tune sft peft lora qlora adapt instruct": "`qkv train RECIPE model=DIRECTORY` trains a model "
     "further; adapter=lora trains a few parameters of it",
     "fit trainer training pretrain clm mlm learn start new init begin": "`qkv train FILE` guesses a recipe for your "
-    "data, and "
-    "`qkv list recipes` names all of them",
+    "data, and `qkv list recipes` names all of them",
     "resume continue restart": "`qkv train RECIPE --resume` continues a run",
     "test evaluate evaluation validate metrics accuracy bleu rouge wer f1": "`qkv eval RUN` evaluates a run",
     "benchmark bench timing throughput": "`qkv generate RUN TEXT --verbose` measures tokens/s, `qkv cost predict "
-    "NAME` predicts "
-    "costs, and `qkv eval RUN` evaluates a run",
-    "run pipeline cli main": "`qkv generate RUN TEXT` continues a text, `qkv chat RUN` answers messages, and `qkv "
-    "predict RUN "
-    "INPUT` does what a run was trained for",
+    "NAME` predicts costs, and `qkv eval RUN` evaluates a run",
+    "run pipeline cli main": "`qkv generate RUN TEXT` continues a text, `qkv chat RUN` answers messages, and "
+    "`qkv predict RUN INPUT` does what a run was trained for",
     "dpo ppo grpo orpo kto rlhf preference": "qkv has no training on preferences; `qkv train chat model=DIRECTORY` "
     "fine-tunes a model on conversations",
     "similarity rerank reranker rank sts": "`qkv predict RUN FILE --out FILE` scores pairs of texts with a run of "
-    "similarity, "
-    "and `qkv embed RUN TEXT` gives vectors to compare",
+    "similarity, and `qkv embed RUN TEXT` gives vectors to compare",
     "launch torchrun accelerate distributed ddp fsdp deepspeed": "`qkv train RECIPE --nproc N` trains with several "
-    "processes, "
-    "and docs/scale.md shows torchrun and Slurm",
+    "processes, and docs/scale.md shows torchrun and Slurm",
     "logs log history curves tensorboard wandb": "`qkv report RUN` writes a run's curves and tables as report.html",
     "infer inference apply use predict-file batch": "`qkv predict RUN FILE --out FILE` predicts, and "
     "`qkv generate RUN TEXT` continues texts",
@@ -100,12 +95,11 @@ MEANINGS = {
     "encode vectorize embedding embeddings features": "`qkv embed RUN TEXT` gives vectors",
     "mask unmask": "`qkv fill RUN TEXT` fills in masks",
     "export onnx gguf convert-hf-to-gguf torchscript torch-export save": "`qkv convert RUN OUT --to onnx` writes a "
-    "run for other programs, and "
-    "so do gguf, torch-export and hub",
+    "run for other programs, and so do gguf, torch-export and hub",
     "merge merge-adapter merge-and-unload fold unload": "the run of an adapter has it merged into its weights, and "
     "`qkv convert RUN OUT --to hub` writes them",
-    "push push-to-hub upload publish share": "`qkv convert RUN OUT --to hub` writes the Hub's format, which `hf "
-    "upload` uploads",
+    "push push-to-hub upload publish share": "`qkv convert RUN OUT --to hub` writes the Hub's format, which "
+    "`hf upload` uploads",
     "download pull fetch get": "a model of the Hub is downloaded when its name is used: `qkv generate owner/name TEXT`",
     "serve server api deploy host": "qkv has no server; `qkv generate RUN --json` answers lines of standard input, and "
     "docs/serving.md shows servers",

@@ -235,7 +235,7 @@ def _print(text: str, outputs: list[Output], scores: bool, json: bool) -> None:
 
 
 def _columns(outputs: list[Output], scores: bool) -> dict[str, Any]:
-    """The outputs for a text in columns: `output`, `output_2` …, with `score` … if they are asked for."""
+    """Return the outputs for a text as columns: `output`, `output_2`, …, and `score`, … if scores are requested."""
     columns: dict[str, Any] = {}
     for number, output in enumerate(outputs, 1):
         end = "" if number == 1 else f"_{number}"

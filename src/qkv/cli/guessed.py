@@ -39,7 +39,7 @@ def further_files(settings: Sequence[str]) -> tuple[list[Path], list[str]]:
 
 
 def confirmed(files: Sequence[Path], settings: Sequence[str], yes: bool) -> tuple[str, list[str]]:
-    """The recipe and settings for the data: guessed settings, followed by the user's.
+    """Return a recipe for the data and its settings: guessed settings, followed by the user's.
 
     Asks in a terminal. Raises ValueError if the answer is no, if there is no terminal and no `--yes`, or if a setting
     replaces one of the files.

@@ -110,7 +110,7 @@ class Asked:
 
 
 def _names_a_file(text: str) -> bool:
-    """Whether a text is one word with the ending of a file of data, such as in.csv or in.xlsx."""
+    """Whether a text is a single word that ends like the name of a data file, such as in.csv or in.xlsx."""
     from ..runs.inference.tables.read import names_a_file
 
     return not any(map(str.isspace, text)) and 0 < len(text) < 256 and names_a_file(Path(text))

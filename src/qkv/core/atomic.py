@@ -9,8 +9,8 @@ called `.old-NAME` for a moment; `recover` renames it back if the process was ki
 A folder whose replacement takes hours, such as a run, is renamed to `.old-NAME` when the new one begins (`beginning`), and
 kept until the new one is finished (`drop_old`).
 
-A file that a command will write to a free name is announced with `claim`. If another process writes that file meanwhile,
-it is kept: the last check and the rename are one operation.
+A command calls `claim` before it computes a new file. If another process creates that file in the meantime, the file is
+kept: the last check and the rename are one operation.
 """
 
 from __future__ import annotations

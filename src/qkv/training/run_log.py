@@ -115,7 +115,7 @@ class RunLog:
         return {"position": position, "batches": self.training.accumulate}
 
     def threads(self, step: int, choice: ThreadChoice) -> None:
-        """Log a choice of the number of threads; say it if it isn't simply what it was."""
+        """Log the number of threads, and print it if it has changed."""
         self.event("threads", step, **choice.to_dict())
         if choice.threads != choice.before:
             self.display.say(str(choice))

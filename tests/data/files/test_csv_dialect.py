@@ -137,5 +137,5 @@ def test_rows_between_marks_that_were_not_closed_and_spaces_before_marks_are_tol
 
 @pytest.mark.parametrize("mark", ["ab", "x", " ", ""])
 def test_a_mark_is_one_character(mark: str) -> None:
-    with pytest.raises(ValueError, match="a mark is one character"):
+    with pytest.raises(ValueError, match="a quotation mark or an escape is one character"):
         Labelled(path="x.csv", quote=mark)

@@ -58,12 +58,12 @@ Separator = Annotated[str, AfterValidator(_one_character)]
 
 def _mark(character: str) -> str:
     if len(character) != 1 or character.isalnum() or character.isspace():
-        raise ValueError(f"a mark is one character, such as ' or \\, not {brief(character)}")
+        raise ValueError(f"a quotation mark or an escape is one character, such as ' or \\, not {brief(character)}")
     return character
 
 
 Mark = Annotated[str, AfterValidator(_mark)]
-"""A character around cells, or before such a character within them."""
+"""A quotation mark around cells, or a character that escapes one."""
 
 
 class Quotes(NamedTuple):
@@ -129,7 +129,7 @@ def _text(lines: Lines, begin: int, stop: int) -> Iterator[str]:
 
 
 def marked(lines: Lines) -> int | None:
-    """The first line with a cell that begins with a quotation mark."""
+    """Return the first line in which a cell begins with a quotation mark; None if there is none."""
     return lines.first(b'"', b'\t"')
 
 
@@ -227,8 +227,8 @@ class _Feed:
 def starts_of(
     path: Path, stamp: Stamp, encoding: str, strict: bool, delimiter: str, quotes: Quotes
 ) -> tuple[NDArray[np.int64], dict[int, str], Widths]:
-    """The line at which each row begins, followed by the number of lines; unless strict, the errors of invalid rows; and the
-    numbers of cells. Reading continues after the line in which a row turns out to be invalid."""
+    """Return the first line of each row (and, at the end, the number of lines), the errors of invalid rows, and the numbers
+    of cells. Strict reading raises the first error. Otherwise reading continues after the line that shows the error."""
     lines = Lines(path, encoding, strict)
     feed = _Feed(lines)
     reader = reader_of(feed, delimiter, quotes)

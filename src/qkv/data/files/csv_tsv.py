@@ -99,7 +99,7 @@ class Cells:
         return other_quotes(*self._at, self.delimiter, bool(self._wrong) or wide or _in_quotes(first))
 
     def _advice(self, at: tuple[Path, Stamp, str, bool]) -> str:
-        """How to read a file with an invalid row, if it can be told."""
+        """Return advice on how to read a file with an invalid row; empty if there is none."""
         quotes = other_quotes(*at, self.delimiter, True) if self.quotes == USUAL else None
         if quotes is not None:
             return f"; its cells seem to be {quotes}: {shlex.join(quotes.settings())} reads them"

@@ -39,7 +39,7 @@ _INFINITE = re.compile(r"[-+]?\d[\d.]*e[-+]?\d+", re.IGNORECASE)  # 1e400
 
 
 def finite(cell: Any) -> float | None:
-    """The number in a cell; None if it has none, or one beyond float32: NaN, an infinity, 1e39."""
+    """Return the number in a cell; None if the cell holds no number, or one that is not finite in float32, such as 1e39."""
     try:
         value = float(cell)
     except (ValueError, TypeError, OverflowError):
@@ -48,16 +48,16 @@ def finite(cell: Any) -> float | None:
 
 
 def what_not(cell: Any) -> str:
-    """What a cell without a number in float32 lacks: "number", or "finite number" if it holds NaN, an infinity or 1e39."""
+    """What a cell that `finite` refuses lacks: "finite number" if it holds NaN, an infinity or 1e39, else "number"."""
     try:
-        return "number" if isinstance(cell, bool) else "finite number" if float(cell) else "number"
+        float(cell)
     except (ValueError, TypeError, OverflowError):
         return "number"
+    return "finite number"
 
 
 def spelling(cell: str) -> str | None:
-    """What is unusual in a number that is not read as one, such as "a percent sign"; None for what is no number either
-    way."""
+    """Return why a number in text is not read, such as "a percent sign"; None if the text is read, or is not a number."""
     if finite(cell) is not None or _INFINITE.fullmatch(cell):
         return None
     return next((name for name, pattern in _SPELLINGS if pattern.fullmatch(cell)), None)
@@ -79,7 +79,7 @@ class NumberFormat:
     date_format: str | None = None
 
     def number(self, cell: object) -> float | None:
-        """The number in a cell; None if it has none, or one beyond float32."""
+        """Return the number in a cell, as `finite` does."""
         return finite(cell.replace(self.decimal, ".") if isinstance(cell, str) else cell)
 
 
@@ -154,7 +154,7 @@ def _is_empty(cell: Any) -> bool:
 
 
 def _is_count(rows: Sequence[Sequence[Any]], names: tuple[str, ...], how: NumberFormat) -> bool:
-    """Whether the first column numbers the rows, as the index of a data frame does."""
+    """Whether the first column holds row numbers, such as the index of a data frame."""
     if (
         not names
         or names[0].strip().lower() not in ("", "index", "unnamed: 0", "no", "no.", "nr", "id", "row", "#")

@@ -1,4 +1,4 @@
-"""The times of a series' rows: dates in many formats, or numbers. Checks that they are in order and evenly spaced."""
+"""Times of the rows of a series, dates in many formats or numbers, checked to be in order and evenly spaced."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _readings(cells: Sequence[Any]) -> list[list[Any]]:
 
 
 def _iso_quarter(text: str) -> str:
-    """The first month of a quarter, such as 2024Q3; any other text as it is."""
+    """Return the first day of a quarter, such as 2024Q3, as an ISO date; return any other text unchanged."""
     if (match := _QUARTER.fullmatch(text)) is None:
         return text
     year, quarter = (match[1], match[2]) if match[1] else (match[4], match[3])

@@ -197,8 +197,8 @@ def _among_the_first(generator: np.random.RandomState, n: int, heads: int, count
 
 
 def _within_reach(generator: np.random.RandomState, n: int, size: int, count: int) -> Drawn:
-    """The draws of one head: each block draws from the blocks of the first 1024 tokens, sometimes one that it sees
-    anyway."""
+    """Return the random blocks of one head. Each block draws from the first 1024 tokens' blocks, and may draw one that it
+    already sees."""
     last = _REACH // size - 1 if 2 * size < _REACH else n - 1
     inner = np.arange(1, n - 1)
     drawn = np.empty((n - 2, count), np.int64)

@@ -43,11 +43,11 @@ class OnGrid(Pattern):
         return grid
 
     def near(self, rows: Tensor, columns: Tensor, row: Tensor, column: Tensor) -> Tensor:
-        """The rule for the places of queries and keys."""
+        """Return which pairs of query and key places are allowed."""
         raise NotImplementedError
 
     def near_blocks(self, q: _Places, k: _Places) -> BlockMask:
-        """The rule for rectangles of places."""
+        """Return which blocks of such pairs are allowed: all, some or none of a block."""
         raise NotImplementedError
 
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:

@@ -70,6 +70,6 @@ def _fits_amx(codes: QuantizedTensor, rows: int) -> bool:
 
 @cache
 def _amx() -> ctypes.CDLL | None:
-    """The kernels for AMX, if this process may use it."""
+    """Return the AMX kernels, or None if this process can't use AMX."""
     kernels = library("quantized_kv_amx")
     return kernels if kernels is not None and kernels.qkv_tiles() else None

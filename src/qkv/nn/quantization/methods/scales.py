@@ -24,8 +24,8 @@ def scales_of(
     symmetric: bool = True,
     second: Float[Tensor, "I I"] | None = None,
 ) -> Scales:
-    """Return scales (d_out, groups) and zero points. With `second`, E[x xᵀ] of the layer's inputs, scales are shrunk if
-    that makes the outputs' error smaller."""
+    """Return scales (d_out, groups) and zero points. If `second` is given, E[x xᵀ] of the layer's inputs, scales are
+    shrunk whenever this reduces the error of the outputs."""
     groups = weight.float().unflatten(1, (-1, group))
     best, best_zeros = format.fit(groups, symmetric)
     if second is None:

@@ -12,26 +12,13 @@ from statistics import median
 from ....data.classes import missing_label
 from ....data.files.number_tables import finite, spelling
 
-LABELS = frozenset(
-    (
-        "label",
-        "labels",
-        "class",
-        "classes",
-        "category",
-        "topic",
-        "sentiment",
-        "stars",
-        "rating",
-        "intent",
-        "emotion",
-        "tag",
-    )
-)
-SCORES = frozenset(("score", "similarity", "sim", "gold", "relatedness"))
-ASIDE = frozenset(
-    ("id", "idx", "index", "no", "nr", "number", "line", "row", "key", "url", "link", "date", "time", "timestamp")
-)
+LABELS = frozenset({
+    "label", "labels", "class", "classes", "category", "topic", "sentiment", "stars", "rating", "intent", "emotion", "tag",
+})  # fmt: skip
+SCORES = frozenset({"score", "similarity", "sim", "gold", "relatedness"})
+ASIDE = frozenset({
+    "id", "idx", "index", "no", "nr", "number", "line", "row", "key", "url", "link", "date", "time", "timestamp",
+})  # fmt: skip
 NAMELESS = "(no name)"
 INDEX = re.compile(rf"{re.escape(NAMELESS)}|Unnamed: \d+|level_\d+")
 THOUSANDS = re.compile(r"-?[1-9]\d{0,2}\.\d{3}")

@@ -14,25 +14,25 @@ _MOST = 0.5  # of the values of a column that is meant to hold numbers
 
 
 def odd_scores(column: Column) -> Iterator[str]:
-    """What training does with values that are no numbers."""
+    """Say what training does with values that are not numbers."""
     if said := _no_numbers(column):
         yield f"{said}; training refuses them: correct them, or skip their rows with task.on_error=skip"
 
 
 def odd_classes(column: Column) -> Iterator[str]:
-    """Classes that are no numbers, if nearly all others are."""
+    """Name classes that are not numbers, if most classes are numbers."""
     if column.numbers > _MOST and (said := _no_numbers(column)):
         yield f"{said}; they are classes beside the numbers: correct them if they are errors"
 
 
 def gaps(column: Column) -> Iterator[str]:
-    """What training does with cells of a series that hold no number."""
+    """Say what training does with cells of a series that hold no number."""
     if said := _no_numbers(column, lacking=True):
         yield f"{said}; they repeat the number above (data.gaps=fill)"
 
 
 def unused(columns: Sequence[Column]) -> Iterator[str]:
-    """Why columns of numbers, or with the name of a score or class, are not used."""
+    """Say why a column of numbers, or one that is named like a score or a class, is not used."""
     for column in columns:
         if column.is_index or column.is_aside or column.is_dates or column.numbers == 1:
             continue
