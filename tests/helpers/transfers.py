@@ -33,6 +33,12 @@ READS: dict[str, Callable[..., Any]] = {
 }
 
 
+def _caller(*folders: str) -> str:
+    """The innermost place in one of the folders, as `file:function`."""
+    frames = [f for f in traceback.extract_stack() if any(folder in f.filename for folder in folders)]
+    return f"{Path(frames[-1].filename).name}:{frames[-1].name}" if frames else "?"
+
+
 class Transfers(TorchFunctionMode):
     """Notes, as `file:function`, the places in qkv from which tensors of the meta device are read."""
 
@@ -65,9 +71,7 @@ class Transfers(TorchFunctionMode):
         return function(*args, **kwargs)
 
     def _note(self, what: str) -> None:
-        frames = [f for f in traceback.extract_stack() if "/src/qkv/" in f.filename]
-        place = f"{Path(frames[-1].filename).name}:{frames[-1].name}" if frames else "?"
-        self.places.append(f"{place}: {what}")
+        self.places.append(f"{_caller('/src/qkv/')}: {what}")
 
 
 class Reads(TorchFunctionMode):
@@ -82,9 +86,7 @@ class Reads(TorchFunctionMode):
     ) -> Any:
         name = getattr(function, "__name__", "")
         if name in READS:
-            frames = [f for f in traceback.extract_stack() if "/src/qkv/" in f.filename or "/fsdp/" in f.filename]
-            place = f"{Path(frames[-1].filename).name}:{frames[-1].name}" if frames else "?"
-            self.places.append(f"{place}: {name}")
+            self.places.append(f"{_caller('/src/qkv/', '/fsdp/')}: {name}")
         return function(*args, **(kwargs or {}))
 
 
