@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -34,6 +34,9 @@ from ..predict import predict
 from ..score import target_ids
 from ..uses import advice, commands, fills, kind_of, reads_text
 from .trace_panels import ENDINGS, search_panels
+
+if TYPE_CHECKING:
+    from ...tasks.captioning.task import Caption
 
 MOST_GENERATED = 64  # tokens of an output that is generated to be looked at
 _FILES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".wav", ".flac", ".mp3", ".ogg", ".mp4", ".mid", ".midi")
@@ -241,6 +244,8 @@ class _Call:
 
 def _predicted(run: LoadedModel, text: str) -> ForwardPass:
     """What a task's model reads for an input, recorded while it predicts: the first call of each stack."""
+    from ...tasks.captioning.task import Caption  # imported here: a report that draws attention does without
+
     with recorded_calls(run.model) as calls:
         (prediction, *_) = predict(run, [text])
     if not calls:
@@ -249,7 +254,7 @@ def _predicted(run: LoadedModel, text: str) -> ForwardPass:
     shown = prediction.text.removeprefix(f"{text}: ").removesuffix(f"\t{text}")
     facts = (("prediction", shown),)
     task = run.trained_on
-    if task is not None and task.kind == "caption" and "decoder" not in calls:
+    if isinstance(task, Caption) and "decoder" not in calls:
         return _captioned(run, task, calls["encoder"], str(prediction.fields["output"]), text)
     if len(sequences) == 1:
         sequences = _both(next(iter(sequences.values())))
@@ -261,7 +266,7 @@ def _predicted(run: LoadedModel, text: str) -> ForwardPass:
     return ForwardPass(again, sequences, facts)
 
 
-def _captioned(run: LoadedModel, task: Any, call: _Call, output: str, line: str) -> ForwardPass:
+def _captioned(run: LoadedModel, task: Caption, call: _Call, output: str, line: str) -> ForwardPass:
     """A picture, and the text that was generated for it."""
     tokenizer, decoder = run.words, run.model.decoder
     assert isinstance(decoder, StackModule)
