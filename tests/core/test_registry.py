@@ -14,9 +14,9 @@ from qkv.core.spec import Spec
 def test_an_entry_is_made_once_and_when_it_is_first_read() -> None:
     made: list[str] = []
     table: LazyTable[int] = LazyTable()
-    table.later("one", "home", lambda: made.append("one") or 1)
+    table.later("one", "json", lambda home: made.append(home.__name__) or 1)
     assert list(table) == ["one"] and "one" in table and len(table) == 1 and not made
-    assert table["one"] == table.get("one") == 1 and made == ["one"]
+    assert table["one"] == table.get("one") == 1 and made == ["json"]
     table["two"] = 2
     del table["one"]
     assert dict(table) == {"two": 2} and table.get("one") is None

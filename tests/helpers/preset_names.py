@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import qkv
 from qkv.io.families import MODULES
-from qkv.io.families.named import presets_in
+from qkv.io.families.named import Preset, presets_in
 
 PATH = Path(qkv.__file__).parent / "io" / "families" / "preset_names.py"
 BEGINNING = '''"""Names of the presets: as types, for editors and type checkers, and with the modules that define them.
@@ -31,17 +32,21 @@ def text() -> str:
     return f"{BEGINNING}{types}\nHOMES: dict[str, str] = {{\n{entries}}}\n"
 
 
+def _presets_in(module: str) -> dict[str, Preset]:
+    return presets_in(import_module(f"qkv.io.families.{module}"))
+
+
 def _homes() -> dict[str, str]:
     """The module of each preset. Presets of one factory stand together."""
     factories: dict[object, dict[str, str]] = {}
     for module in MODULES:
-        for name, (factory, _) in presets_in(module).items():
+        for name, (factory, _) in _presets_in(module).items():
             factories.setdefault(factory, {})[name] = module
     return {name: module for named in factories.values() for name, module in named.items()}
 
 
 def _spec(module: str, name: str) -> object:
-    factory, sizes = presets_in(module)[name]
+    factory, sizes = _presets_in(module)[name]
     return factory(**sizes)
 
 

@@ -12,6 +12,7 @@ from contextlib import redirect_stdout
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from types import ModuleType
 from typing import NamedTuple, TypeVar
 
 GROUP = "qkv.parts"
@@ -24,7 +25,7 @@ T = TypeVar("T")
 
 class _Later(NamedTuple):
     home: str
-    load: Callable[[], object] | None
+    load: Callable[[ModuleType], object] | None
 
 
 class LazyTable(MutableMapping[str, T]):
@@ -33,8 +34,8 @@ class LazyTable(MutableMapping[str, T]):
     def __init__(self) -> None:
         self._entries: dict[str, T | _Later] = {}
 
-    def later(self, name: str, home: str, load: Callable[[], T] | None = None) -> None:
-        """Add an entry that `load` makes. Without it, importing `home`, a module or a package, sets the entry."""
+    def later(self, name: str, home: str, load: Callable[[ModuleType], T] | None = None) -> None:
+        """Add an entry that `load` takes from `home`, a module or a package. Without it, importing `home` sets the entry."""
         self._entries[name] = _Later(home, load)
 
     def is_later(self, name: str, module: str) -> bool:
@@ -46,10 +47,9 @@ class LazyTable(MutableMapping[str, T]):
         entry = self._entries[name]
         if not isinstance(entry, _Later):
             return entry
-        if entry.load is None:
-            import_module(entry.home)
-        else:
-            self._entries[name] = entry.load()  # type: ignore[assignment]
+        home = import_module(entry.home)
+        if entry.load is not None:
+            self._entries[name] = entry.load(home)  # type: ignore[assignment]
         made = self._entries[name]
         if isinstance(made, _Later):
             raise ImportError(f"{entry.home} does not define {name}")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import qkv
-from qkv.io.families import FAMILIES, family_of
+from qkv.io.families import ENCODER_DECODERS, FAMILIES, family_of, like
 
 ONE = """
 import sys
@@ -24,6 +24,12 @@ print(*sorted(name for name in sys.modules if name.startswith("qkv.io.families."
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_a_family_stands_under_its_model_type(model_type: str) -> None:
     assert FAMILIES[model_type].model_type == model_type
+
+
+def test_a_model_with_an_encoder_and_a_decoder_is_compared_with_such_families_only() -> None:
+    both = [model_type for model_type, family in FAMILIES.items() if family.is_encoder_decoder]
+    assert both == [model_type for model_types in ENCODER_DECODERS.values() for model_type in model_types]
+    assert like(qkv.preset("t5-small")) == "t5" and like(qkv.preset("bert-base")) == "bert"
 
 
 def test_only_the_family_that_is_asked_for_is_imported() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib import import_module
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ...core.registry import LazyTable
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 
 
 # fmt: off
+ENCODER_DECODERS: dict[str, tuple[str, ...]] = {
+    "bart": ("bart",),
+    "marian": ("marian",),
+    "pegasus": ("pegasus",),
+    "t5": ("t5", "mt5"),
+}
 MODULES: dict[str, tuple[str, ...]] = {
     "vanilla": (),
     "gpt2": ("gpt2",),
@@ -51,10 +58,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "albert": ("albert",),
     "longformer": ("longformer",),
     "bigbird": ("big_bird",),
-    "bart": ("bart",),
-    "marian": ("marian",),
-    "pegasus": ("pegasus",),
-    "t5": ("t5", "mt5"),
+    **ENCODER_DECODERS,
     "vit": ("vit",),
     "deit": ("deit",),
     "vit_mae": ("vit_mae",),
@@ -72,11 +76,6 @@ in capitals. A module without model types has `PRESETS`: pairs of a factory and 
 """
 
 
-def _family(module: str, name: str) -> Family:
-    family: Family = getattr(import_module(f".{module}", __package__), name)
-    return family
-
-
 FAMILIES: LazyTable[Family] = LazyTable()
 """The families that the Hub has too, by model type. A spec that several can express is saved as the first of them. A
 family's module is imported when it is first asked for: loading a model needs only one."""
@@ -84,7 +83,7 @@ family's module is imported when it is first asked for: loading a model needs on
 for _module, _model_types in MODULES.items():
     for _i, _model_type in enumerate(_model_types):
         _name = _model_type.upper() if _i else "FAMILY"
-        FAMILIES.later(_model_type, f"{__name__}.{_module}", partial(_family, _module, _name))
+        FAMILIES.later(_model_type, f"{__name__}.{_module}", attrgetter(_name))
 
 
 def __getattr__(name: str) -> Any:
@@ -102,7 +101,11 @@ def like(spec: object) -> str | None:
     stacks = spec.stacks()
     if all(stack.order is None for _, stack in stacks):
         spec = spec.replace({f"{name}.blocks": stack.blocks[:2] for name, stack in stacks})
-    for family in FAMILIES.values():
+    translates = [model_type for model_types in ENCODER_DECODERS.values() for model_type in model_types]
+    for model_type in FAMILIES:
+        if (model_type in translates) != spec.is_encoder_decoder:
+            continue  # its module is not imported in vain
+        family = FAMILIES[model_type]
         try:
             _, sizes = family.sizes(spec)
         except (ValueError, TypeError):

@@ -7,6 +7,7 @@ from collections import ChainMap
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from importlib import import_module
+from types import ModuleType
 from typing import Any, overload
 
 from ...core.registry import LazyTable
@@ -23,14 +24,13 @@ Factory = Callable[..., Any]  # a Transformer's spec, or another model's
 Preset = tuple[Factory, dict[str, Any]]  # a factory and its sizes
 
 
-def presets_in(module: str) -> dict[str, Preset]:
+def presets_in(module: ModuleType) -> dict[str, Preset]:
     """The presets of a module of this package."""
-    defined = import_module(f".{module}", __package__)
-    pairs = defined.PRESETS if hasattr(defined, "PRESETS") else [(defined.FAMILY.make, defined.SIZES)]
+    pairs = module.PRESETS if hasattr(module, "PRESETS") else [(module.FAMILY.make, module.SIZES)]
     return {name: (factory, sizes) for factory, named in pairs for name, sizes in named.items()}
 
 
-def _preset_in(module: str, name: str) -> Preset:
+def _preset_in(name: str, module: ModuleType) -> Preset:
     return presets_in(module)[name]
 
 
@@ -38,9 +38,9 @@ PRESETS: LazyTable[Preset] = LazyTable()
 """The presets by name. One's module is imported when it is first asked for."""
 
 for _name, _module in HOMES.items():
-    PRESETS.later(_name, f"{__package__}.{_module}", partial(_preset_in, _module, _name))
+    PRESETS.later(_name, f"{__package__}.{_module}", partial(_preset_in, _name))
 for _module in MODULES.keys() - HOMES.values():  # those added since HOMES was written
-    PRESETS.update(presets_in(_module))
+    PRESETS.update(presets_in(import_module(f".{_module}", __package__)))
 
 
 def presets() -> Mapping[str, Preset]:

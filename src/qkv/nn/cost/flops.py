@@ -1,4 +1,4 @@
-"""Parameters and FLOPs of a model, in total and part by part."""
+"""Parameters and FLOPs of a model, in total and part by part, added up from what each layer counts in its `cost` method."""
 
 from __future__ import annotations
 

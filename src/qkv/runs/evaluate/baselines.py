@@ -9,7 +9,6 @@ from ...core.metrics.baselines import Baseline
 from ...core.metrics.display import display_of
 from ...data.source import Example, Skipped, Split
 from ..recipes.recipe import Recipe
-from ..tasks.text_classification.metric import most_frequent
 from .example_counts import first
 
 BEST = {"fraction": 1.0, "correlation": 1.0, "points": 100.0}  # that a metric of each scale can be
@@ -23,7 +22,11 @@ def baselines_of(
     if recipe.task is None:
         return []
     classes: tuple[str, ...] = getattr(recipe.task, "classes", ())
-    found = [most_frequent(confusions)] if classes and confusions else []
+    found = []
+    if classes and confusions:
+        from ..tasks.text_classification.metric import most_frequent  # imported here: other tasks do without
+
+        found = [most_frequent(confusions)]
     return [*found, *recipe.task.baselines(recipe.data, _examples(recipe, split, limit))]
 
 

@@ -15,8 +15,6 @@ from ...nn.models.long_texts import has_global_attention, reads_unpadded
 from ...nn.models.transformer import Transformer
 from ..tasks.classes import Classified, classified
 from ..tasks.framing import framed
-from ..tasks.text_classification.task import Classify
-from ..tasks.text_regression.task import Regress
 from ..tasks.whole_texts import Sentences
 from . import unknown_words
 from .embed import embed
@@ -58,6 +56,8 @@ def numbers(run: LoadedModel, texts: Sequence[str], pairs: Sequence[str] | None 
     """Predict a number for each text, or each pair of texts, by a sequence classifier with one label: in the units of the
     training data, or for a Hub model as the model returns it.
     """
+    from ..tasks.text_regression.task import Regress
+
     task = run.trained_on
     scores = [float(score) for score in _scores(run, texts, pairs)]
     return [task.score(score) for score in scores] if isinstance(task, Regress) else scores
@@ -65,6 +65,8 @@ def numbers(run: LoadedModel, texts: Sequence[str], pairs: Sequence[str] | None 
 
 def classes_of(run: LoadedModel) -> tuple[str, ...]:
     """Return the names of a model's classes. Raises ValueError if it is no classifier."""
+    from ..tasks.text_classification.task import Classify
+
     head, task = run.model.spec.head, run.trained_on
     if not isinstance(head, SequenceClassifier) or head.labels is None:
         has = "no head" if head is None else f"the head {head.kind}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NotRequired
 
@@ -10,11 +11,8 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from ....core.json_files import checked, read_json
+from ....core.registry import LazyTable
 from ....core.spec import brief, nearest
-from .awq import AWQ
-from .bitsandbytes import BitsAndBytes
-from .compressed_tensors import CompressedTensors
-from .gptq import GPTQ
 from .layout import QuantizedLayout
 
 KEY = "quantization_config"
@@ -26,12 +24,15 @@ class _Method(TypedDict):
 
 _METHOD = TypeAdapter(_Method)
 SEPARATE = {"quantize_config.json": "gptq", "quant_config.json": "awq"}  # of older versions of AutoGPTQ and AutoAWQ
-LAYOUTS: Mapping[str, type[QuantizedLayout]] = {
-    "compressed-tensors": CompressedTensors,
-    "gptq": GPTQ,
-    "awq": AWQ,
-    "bitsandbytes": BitsAndBytes,
-}
+LAYOUTS: LazyTable[type[QuantizedLayout]] = LazyTable()
+
+for _method, _module, _name in (
+    ("compressed-tensors", "compressed_tensors", "CompressedTensors"),
+    ("gptq", "gptq", "GPTQ"),
+    ("awq", "awq", "AWQ"),
+    ("bitsandbytes", "bitsandbytes", "BitsAndBytes"),
+):
+    LAYOUTS.later(_method, f"{__package__}.{_module}", attrgetter(_name))
 
 
 def quantization_of(config: Mapping[str, Any], folder: Path) -> Mapping[str, Any] | None:

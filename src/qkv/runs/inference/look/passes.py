@@ -25,7 +25,6 @@ from ....nn.layers.patches import PatchEmbedding, unpatchify
 from ....nn.models.heads.text import LanguageModel
 from ....nn.models.stack import StackModule
 from ....nn.models.transformer import Transformer
-from ...tasks.sound_classification.task import Sound
 from .. import unknown_words
 from ..classify import inputs_of
 from ..fill import fill, rows_with_masks
@@ -315,8 +314,8 @@ def sequence_of(run: LoadedModel, call: _Call) -> TokenSequence:
     total = int(layout.valid[0].sum()) if layout.padding == "right" else layout.shape[1]
     if isinstance(embedding, PatchEmbedding):
         whole = layout.grid if layout.grid is not None and layout.grid.tokens == total else None
-        name = "video" if getattr(run.trained_on, "reads", "") == "video" else "picture"
-        name = "sound" if isinstance(run.trained_on, Sound) else name
+        reads = getattr(run.trained_on, "reads", "")
+        name = reads if reads in ("sound", "video") else "picture"
         picture = None if whole is None else _picture(inputs[:1], whole, embedding)
         return TokenSequence(name, total, grid=whole, picture=picture)
     if inputs.dtype == torch.int64 and inputs.ndim == 2 and run.tokenizer is not None:

@@ -46,6 +46,7 @@ class Sound(Task, kind="sound"):
 
     fields = ("audio", "rate", "label")
     pool: ClassVar[int] = 512
+    reads: ClassVar[str] = "sound"
     needs_tokenizer: ClassVar[bool] = False
     tells_classes: ClassVar[bool] = True
 
