@@ -84,6 +84,7 @@ _HOME = {
     "lab.prune": ["prune"],
     "lab.quantize": ["quantize"],
     "runs.inference.run": ["load", "Run"],
+    "runs.inference.ensemble": ["ensemble"],
     "runs.recipes.recipe": ["Recipe"],
     "learn.explain.of_run": ["explain"],
 }
@@ -250,6 +251,7 @@ if TYPE_CHECKING:  # `as` marks a name as exported
     from .nn.positions.rope_scaling import YaRN as YaRN
     from .nn.positions.rotary import Rotary as Rotary
     from .nn.positions.xpos import XPos as XPos
+    from .runs.inference.ensemble import ensemble as ensemble
     from .runs.inference.run import Run as Run
     from .runs.inference.run import load as load
     from .runs.recipes.recipe import Recipe as Recipe

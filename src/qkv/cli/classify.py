@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import Column, Device, JsonLines, OutTable, Overwrite, RunPath
+from .options import MORE_RUNS, Column, Device, EnsembleMode, EnsembleWeights, JsonLines, OutTable, Overwrite, RunPath
 from .say import echo
-from .texts import asked, dumps, load_run, one_line, warn_of_settings
+from .texts import asked, dumps, load_runs, one_line, warn_of_settings
 
 if TYPE_CHECKING:
     from ..runs.inference.classify import Classified
@@ -19,8 +19,9 @@ def classify(
     texts: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TEXT]...",
-            help="Texts, pairs of texts as `TEXT<tab>TEXT`, or files of images, sounds or videos; or one file of them "
+            metavar="[RUN]... [TEXT]...",
+            help=MORE_RUNS
+            + "Texts, pairs of texts as `TEXT<tab>TEXT`, or files of images, sounds or videos; or one file of them "
             "(`.csv`, `.tsv`, `.jsonl`, `.parquet`, `.txt`), or a folder of images, sounds or videos. Without any, lines "
             "of standard input.",
         ),
@@ -28,6 +29,8 @@ def classify(
     out: OutTable = None,
     column: Column = None,
     overwrite: Overwrite = False,
+    ensemble_weights: EnsembleWeights = None,
+    ensemble_mode: EnsembleMode = None,
     json: JsonLines = False,
     device: Device = "auto",
 ) -> None:
@@ -38,7 +41,7 @@ def classify(
     from ..runs.inference.tables.write import class_columns
     from ..runs.tasks.classes import likeliest, split_pairs
 
-    loaded = load_run(run, "classify", device)
+    loaded, texts = load_runs(run, texts, "classify", device, ensemble_weights, ensemble_mode)
     warn_of_settings(texts, "`qkv classify` has no settings, leave it out")
 
     reads_files = loaded.tokenizer is None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from .options import Device, Json, Overwrite
+from .options import Device, EnsembleMode, EnsembleWeights, Json, Overwrite
 from .say import echo
 
 if TYPE_CHECKING:
@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...",
+            help="A run directory; or several, which predict together by the mean of their probabilities, on the data of "
+            "the first.",
+        ),
+    ],
     data: Annotated[
         list[str] | None,
         typer.Option(
@@ -47,6 +54,8 @@ def evaluate(
         ),
     ] = None,
     overwrite: Overwrite = False,
+    ensemble_weights: EnsembleWeights = None,
+    ensemble_mode: EnsembleMode = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -60,12 +69,11 @@ def evaluate(
     from ..core.atomic import make_folder, write_file
     from ..io.directories.layout import claim_output
     from ..runs.evaluate.evaluate import evaluate_run
-    from ..runs.inference.run import load
     from .results import show_evaluation
 
     if out is not None:
         claim_output(out, overwrite)
-    loaded = load(run, device=device)
+    loaded = _loaded(runs, device, ensemble_weights, ensemble_mode)
     if out is not None:
         claim_output(out, overwrite, _inputs(loaded, data or ()))
     splits = [item for item in data or () if "=" not in item]
@@ -92,6 +100,16 @@ def evaluate(
         echo(f"Wrote {len(result.outputs):,} outputs to {out}")
     if result.limited:
         echo("To evaluate on all examples: --max-examples all")
+
+
+def _loaded(runs: Sequence[Path], device: str, weights: str | None, mode: str | None) -> Run:
+    """The run to evaluate, or the ensemble of several."""
+    from ..runs.inference.run import load
+    from .texts import check_several, ensemble_of
+
+    check_several(len(runs), weights, mode)
+    loaded = [load(run, device=device) for run in runs]
+    return loaded[0] if len(loaded) == 1 else ensemble_of(loaded, weights, mode)
 
 
 def _inputs(run: Run, data: Sequence[str]) -> list[Path]:

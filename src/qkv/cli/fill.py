@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import Column, Device, JsonLines, OutTable, Overwrite, RunPath
+from .options import MORE_RUNS, Column, Device, EnsembleMode, EnsembleWeights, JsonLines, OutTable, Overwrite, RunPath
 from .say import echo
-from .texts import asked, dumps, load_run, one_line, warn_of_settings
+from .texts import asked, dumps, load_runs, one_line, warn_of_settings
 
 if TYPE_CHECKING:
     from ..runs.inference.fill import Filled
@@ -20,8 +20,9 @@ def fill(
     texts: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TEXT]...",
-            help="Texts with masks, written as in the model's tokenizer, such as `[MASK]` or `<mask>`. Without any, lines "
+            metavar="[RUN]... [TEXT]...",
+            help=MORE_RUNS
+            + "Texts with masks, written as in the model's tokenizer, such as `[MASK]` or `<mask>`. Without any, lines "
             "of standard input.",
         ),
     ] = None,
@@ -29,6 +30,8 @@ def fill(
     out: OutTable = None,
     column: Column = None,
     overwrite: Overwrite = False,
+    ensemble_weights: EnsembleWeights = None,
+    ensemble_mode: EnsembleMode = None,
     json: JsonLines = False,
     device: Device = "auto",
 ) -> None:
@@ -37,7 +40,7 @@ def fill(
     Prints a line for each mask, followed by the text with the most probable token in place of every mask. Each mask is
     filled independently of the others. A blank line gives a blank line.
     """
-    loaded = load_run(run, "fill", device)
+    loaded, texts = load_runs(run, texts, "fill", device, ensemble_weights, ensemble_mode)
     warn_of_settings(texts, "`qkv fill` has no settings but --top-k, leave it out")
 
     def show(text: str, result: Filled | None) -> None:

@@ -10,9 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import Column, Device, JsonLines, OutTable, Overwrite, RunPath, Texts
+from .options import (
+    Column,
+    Device,
+    EnsembleMode,
+    EnsembleWeights,
+    JsonLines,
+    OutTable,
+    Overwrite,
+    RunPath,
+    RunsAndTexts,
+)
 from .say import echo
-from .texts import asked, dumps, each, load_run, uncollected, warn_of_settings
+from .texts import asked, dumps, each, load_run, load_runs, uncollected, warn_of_settings
 
 if TYPE_CHECKING:
     from ..generation.settings import Generation
@@ -78,7 +88,7 @@ Verbose = Annotated[
 def generate(
     context: typer.Context,
     run: RunPath,
-    texts: Texts = None,
+    texts: RunsAndTexts = None,
     num_beams: Beams = None,
     length_penalty: LengthPenalty = None,
     max_new_tokens: MaxNew = None,
@@ -99,6 +109,8 @@ def generate(
     system: System = None,
     draft: Draft = None,
     speculate: Speculate = None,
+    ensemble_weights: EnsembleWeights = None,
+    ensemble_mode: EnsembleMode = None,
     verbose: Verbose = False,
     out: OutTable = None,
     column: Column = None,
@@ -114,7 +126,8 @@ def generate(
     with uncollected():
         from ..generation.pace import watched
 
-        loaded = load_run(run, "chat" if chat else context.info_name or "generate", device)
+        command = "chat" if chat else context.info_name or "generate"
+        loaded, texts = load_runs(run, texts, command, device, ensemble_weights, ensemble_mode)
     settings = loaded.settings(**generation_settings(context, set_))  # checked before texts are read
     warn_of_settings(texts, SETTINGS_ADVICE)
     if stream and (json or scores or out is not None or settings.num_samples > 1):

@@ -14,6 +14,7 @@ arguments: list[str] = []  # of the command line of this process
 RunPath = Annotated[
     str, typer.Argument(metavar="RUN", help="A run directory, a directory in the Hub's format, or a name on the Hub.")
 ]
+MORE_RUNS = "More runs first, to predict by the mean of all runs' probabilities. "
 RecipeOrPreset = Annotated[
     str,
     typer.Argument(
@@ -36,6 +37,29 @@ Texts = Annotated[
         metavar="[TEXT]...",
         help="Texts, or one file of them: `.csv`, `.tsv`, `.jsonl`, `.parquet` or `.txt`. Without any, lines of standard "
         "input.",
+    ),
+]
+RunsAndTexts = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[RUN]... [TEXT]...",
+        help=MORE_RUNS
+        + "Texts, or one file of them: `.csv`, `.tsv`, `.jsonl`, `.parquet` or `.txt`. Without any, lines of standard "
+        "input.",
+    ),
+]
+EnsembleWeights = Annotated[
+    str | None,
+    typer.Option(
+        metavar="W,W…",
+        help="Several runs: how much each counts, such as `2,1,1`. [default: all alike]",
+    ),
+]
+EnsembleMode = Annotated[
+    str | None,
+    typer.Option(
+        metavar="linear|log_linear",
+        help="Several runs: the mean of their probabilities, or of their log-probabilities. [default: linear]",
     ),
 ]
 Column = Annotated[

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import Column, Device, JsonLines, Overwrite, RunPath
+from .options import MORE_RUNS, Column, Device, EnsembleMode, EnsembleWeights, JsonLines, Overwrite, RunPath
 from .say import echo
-from .texts import CHUNK, Asked, asked, dumps, each, load_run, one_line, warn_of_settings
+from .texts import CHUNK, Asked, asked, dumps, each, load_runs, one_line, warn_of_settings
 
 if TYPE_CHECKING:
     from ..runs.inference.predict import Prediction
@@ -24,8 +24,9 @@ def predict(
     inputs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[INPUT]...",
-            help="Texts or files, as the run's task needs; or one file of them (`.csv`, `.tsv`, `.jsonl`, `.parquet`, "
+            metavar="[RUN]... [INPUT]...",
+            help=MORE_RUNS
+            + "Texts or files, as the run's task needs; or one file of them (`.csv`, `.tsv`, `.jsonl`, `.parquet`, "
             "`.txt`), or a folder of images, sounds or videos. Separate texts that belong together by tabs "
             "(`QUESTION<tab>CONTEXT`). Without any, lines of standard input; for music, a new piece.",
         ),
@@ -47,6 +48,8 @@ def predict(
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of sampling, for music. [default: 0]")] = None,
+    ensemble_weights: EnsembleWeights = None,
+    ensemble_mode: EnsembleMode = None,
     json: JsonLines = False,
     device: Device = "auto",
 ) -> None:
@@ -59,7 +62,7 @@ def predict(
     from ..runs.inference.tables.write import is_output
     from ..runs.inference.uses import reads_text
 
-    loaded = load_run(run, "predict", device)
+    loaded, inputs = load_runs(run, inputs, "predict", device, ensemble_weights, ensemble_mode)
     warn_of_settings(inputs, "`qkv predict` uses the run's settings, leave it out")
     given: dict[str, Any] = {"threshold": threshold, "seed": seed}
     options = {name: value for name, value in given.items() if value is not None}

@@ -9,9 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import Column, Device, JsonLines, OutTable, Overwrite, RunPath, Texts
+from .options import (
+    MORE_RUNS,
+    Column,
+    Device,
+    EnsembleMode,
+    EnsembleWeights,
+    JsonLines,
+    OutTable,
+    Overwrite,
+    RunPath,
+    Texts,
+)
 from .say import echo
-from .texts import asked, dumps, each, load_run, one_line, warn_of_settings
+from .texts import asked, dumps, each, load_run, load_runs, one_line, warn_of_settings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,8 +35,9 @@ def score(
     texts: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TEXT]...",
-            help="Texts, or for a model trained on pairs `SOURCE<tab>TARGET`; or a file of them (`.csv`, `.tsv`, `.jsonl`, "
+            metavar="[RUN]... [TEXT]...",
+            help=MORE_RUNS
+            + "Texts, or for a model trained on pairs `SOURCE<tab>TARGET`; or a file of them (`.csv`, `.tsv`, `.jsonl`, "
             "`.parquet`, `.txt`). Without any, lines of standard input.",
         ),
     ] = None,
@@ -39,6 +51,8 @@ def score(
     out: OutTable = None,
     column: Column = None,
     overwrite: Overwrite = False,
+    ensemble_weights: EnsembleWeights = None,
+    ensemble_mode: EnsembleMode = None,
     json: JsonLines = False,
     device: Device = "auto",
 ) -> None:
@@ -46,7 +60,7 @@ def score(
 
     A blank line gives a blank line.
     """
-    loaded = load_run(run, "score", device)
+    loaded, texts = load_runs(run, texts, "score", device, ensemble_weights, ensemble_mode)
     warn_of_settings(texts, "`qkv score` has no settings, leave it out")
     pairs = loaded.task != "continue"
     if target:

@@ -41,6 +41,64 @@ def load_run(run: str | Path, command: str, device: str) -> Run:
     return loaded
 
 
+def load_runs(
+    run: str | Path,
+    texts: Sequence[str] | None,
+    command: str,
+    device: str,
+    weights: str | None = None,
+    mode: str | None = None,
+) -> tuple[Run, list[str] | None]:
+    """Load the run that a command uses, or the ensemble of it and of the runs that the first texts name.
+
+    Also returns the other texts, or None if there are none. `weights` and `mode` are those of the ensemble.
+    """
+    more = list(itertools.takewhile(names_a_run, texts or ()))
+    check_several(1 + len(more), weights, mode)
+    loaded, rest = load_run(run, command, device), list(texts or ())[len(more) :] or None
+    if not more:
+        return loaded, rest
+    return ensemble_of([loaded, *(load_run(one, command, device) for one in more)], weights, mode), rest
+
+
+def check_several(count: int, weights: str | None, mode: str | None) -> None:
+    """Raise ValueError for the options of an ensemble without one."""
+    if count == 1 and (weights is not None or mode is not None):
+        option = "--ensemble-mode" if weights is None else "--ensemble-weights"
+        raise ValueError(f"{option} is for several runs, and there is one; name them one after another: RUN RUN")
+
+
+def ensemble_of(runs: Sequence[Run], weights: str | None, mode: str | None) -> Run:
+    """The ensemble of several runs, with the options of the command line; says on standard error that it is one."""
+    from ..runs.inference.ensemble import ensemble
+
+    options: dict[str, Any] = {} if mode is None else {"mode": mode}
+    joined = ensemble(runs, None if weights is None else _numbers(weights), **options)
+    means = "log-probabilities" if mode == "log_linear" else "probabilities"
+    echo(f"The {len(runs)} runs predict together, by the mean of their {means}.", err=True)
+    return joined
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(number) for number in text.split(",")]
+    except ValueError:
+        raise ValueError(
+            f"--ensemble-weights are numbers with commas between them, such as 2,1,1, not {text!r}"
+        ) from None
+
+
+def names_a_run(text: str) -> bool:
+    """Whether a text is the path of a run or another model: a directory with a configuration or a recipe, or a GGUF file."""
+    path = existing_path(text)
+    if path is None:
+        return False
+    from ..io.directories.layout import CONFIG, RECIPE
+    from ..io.hub.gguf.container import is_gguf
+
+    return is_gguf(path) if path.is_file() else any((path / name).is_file() for name in (CONFIG, RECIPE))
+
+
 def small_english() -> str:
     """The name of the model that comes with the package, for a command without a run; says so on standard error."""
     from ..io.directories.locate import SMALL_ENGLISH

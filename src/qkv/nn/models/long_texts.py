@@ -7,6 +7,7 @@ from ..attention.longformer import GlobalAttention
 from ..attention.multi_head import Attention
 from ..patterns.basic import Global, Pattern
 from .build import AnyModel
+from .ensemble import EnsembleModel
 from .stack import Stack
 from .transformer import Transformer
 
@@ -31,6 +32,8 @@ def reads_unpadded(model: AnyModel) -> bool:
 
 
 def _has_attention(model: AnyModel, kind: type[Attention]) -> bool:
+    if isinstance(model, EnsembleModel):
+        return any(_has_attention(one, kind) for one in model.members)
     spec = model.spec
     stack = (spec.encoder or spec.output) if isinstance(spec, Transformer) else None
     return stack is not None and any(isinstance(block.attention, kind) for block in stack.blocks)

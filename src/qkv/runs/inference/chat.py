@@ -49,7 +49,7 @@ def stream_reply(
 
 def check_replies(run: LoadedModel) -> None:
     """Raise ValueError if the run is not a language model, or has no chat template."""
-    if run.model.is_encoder_decoder or getattr(run.model, "decoder", None) is None:
+    if run.model.is_encoder_decoder or getattr(run.model, "decoder", getattr(run.model.spec, "decoder", None)) is None:
         raise ValueError(
             f"{run.name} is {kind_of(run)}, and only a language model replies to conversations; {advice(run)}"
         )

@@ -88,8 +88,12 @@ def labels_of(run: LoadedModel, count: int) -> tuple[str, ...]:
 
 def ranked(run: LoadedModel, names: Sequence[str], scores: Tensor) -> list[Classified]:
     """Turn scores (B, classes) into probabilities of the named classes."""
-    multi_label = run.origin is not None and run.origin.config.get("problem_type") == "multi_label_classification"
-    return classified(names, scores, multi_label)
+    return classified(names, scores, is_multi_label(run))
+
+
+def is_multi_label(run: LoadedModel) -> bool:
+    """Whether the classes of a Hub model don't exclude each other."""
+    return run.origin is not None and run.origin.config.get("problem_type") == "multi_label_classification"
 
 
 @torch.inference_mode()

@@ -14,17 +14,17 @@ def draft_for(run: LoadedModel, draft: LoadedModel | None) -> AnyModel | None:
         return None
     pairs = {"tokenizer": (run.words, draft.words), "source tokenizer": (run.reader, draft.reader)}
     for name, (mine, theirs) in pairs.items():
-        difference = _difference(mine, theirs)
-        if difference is not None:
+        found = difference(mine, theirs)
+        if found is not None:
             raise ValueError(
-                f"the draft {draft.name} has another {name} than {run.name}: {difference}; give a draft with the same "
+                f"the draft {draft.name} has another {name} than {run.name}: {found}; give a draft with the same "
                 "tokenizer"
             )
     return draft.model
 
 
-def _difference(mine: Tokenizer, theirs: Tokenizer) -> str | None:
-    """The first difference of two vocabularies; None if they are the same."""
+def difference(mine: Tokenizer, theirs: Tokenizer) -> str | None:
+    """Return the first difference of two vocabularies; None if they are the same."""
     if mine is theirs:
         return None
     own, other = ({i: token for token, i in t.raw.get_vocab(with_added_tokens=True).items()} for t in (mine, theirs))
