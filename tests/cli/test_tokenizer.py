@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from qkv.cli.tokenizer import app
+from qkv.data.tokenizers.tokenizer import train
 
 TEXTBOOK = "cats\nmats\nmate\nate\n"
 CHARACTERS = ["--no-byte-level", "--no-prefix-space", "--min-frequency", "1"]
@@ -152,3 +156,66 @@ def test_what_is_refused(corpus: Path, tmp_path: Path) -> None:
     )
     (tmp_path / "t" / "tokenizer.json").write_bytes(b"\x80\x04}")
     assert "never a pickle" in refused("show", tmp_path / "t", "word")
+
+
+def test_compare_prints_figures_unknown_pieces_and_examples(corpus: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("dogs bark\n" * 3)
+    said("train", other, "--kind", "char", "--out", tmp_path / "dogs")
+    lines = said("compare", corpus, tmp_path / "dogs", "bpe", "byte", "--vocab-size", 300).splitlines()
+    assert lines[:2] == [
+        "4 lines, 4 words (4 distinct), 15 characters, 15 bytes",
+        "trained on this file, so on other texts they need more tokens: bpe, byte",
+    ]
+    rows = {line[:22].strip(): line[22:].split() for line in lines[3:15]}
+    assert rows[""] == ["dogs", "bpe", "byte"] and rows["tokens"] == ["15", "9", "15"]
+    assert rows["unknown pieces"] == ["9", "0", "0"]
+    assert "unknown to dogs: t (4)  m (2)  e (2)  c (1)" in lines[16]
+    at = lines.index("  mats")
+    assert [line.split() for line in lines[at + 1 : at + 4]] == [
+        ["dogs", "4", "<unk>", "a", "<unk>", "s"],
+        ["bpe", "2", "mat", "s"],
+        ["byte", "4", "m", "a", "t", "s"],
+    ]
+    result = json.loads(said("compare", corpus, "bpe", "small-english", "--json"))
+    assert result["trained_on_file"] == ["bpe"] and list(result["tokenizers"]) == ["bpe", "small-english"]
+    assert result["tokenizers"]["small-english"]["vocab_size"] == 2560
+
+
+def test_compare_shows_both_tokenizers_of_a_translator(corpus: Path, tmp_path: Path) -> None:
+    char, byte = train("char", ["cats"]), train("byte", [])
+    char.with_sources(byte).save(tmp_path / "t")
+    both = json.loads(said("compare", corpus, tmp_path / "t", "--json"))["tokenizers"]
+    assert {name: each["kind"] for name, each in both.items()} == {"t": "char", "t (sources)": "byte"}
+
+
+def test_what_compare_refuses(corpus: Path, tmp_path: Path) -> None:
+    assert "or a kind to train on the file: bpe" in refused("compare", corpus, tmp_path / "none")
+    assert "'bpe' is given 2 times" in refused("compare", corpus, "bpe", "bpe")
+    assert "--vocab-size is for kinds" in refused("compare", corpus, "byte", "--vocab-size", 300)
+    assert "there is no file" in refused("compare", tmp_path / "none.txt", "bpe")
+
+
+def test_the_textbook_words_as_typed_on_one_line(tmp_path: Path) -> None:
+    """Without line ends, words after the first begin with a space."""
+    path = tmp_path / "typed.txt"
+    path.write_text("cats mats mate ate")
+    trace = json.loads(said("train", path, *CHARACTERS, "--trace", "--json"))["trace"]
+    merges = ["at", "mat", "▁mat", "cat", "▁at", "▁mate", "▁mats", "cats", "▁ate"]
+    assert [step["token"] for step in trace] == merges
+    assert trace[-1]["words"] == [["cats"], ["▁mats"], ["▁mate"], ["▁ate"]]
+
+
+def test_the_commands_of_the_page_print_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs/tokenizers.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    assert len(blocks) >= 4
+    for command, shown in (
+        part for block in blocks for part in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M)
+    ):
+        if command.startswith("printf"):
+            subprocess.run(command, shell=True, check=True)
+        else:
+            printed = said(*shlex.split(command.removeprefix("qkv tokenizer")))
+            assert [line.rstrip() for line in printed.strip().splitlines()] == shown.strip().splitlines(), command

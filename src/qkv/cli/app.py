@@ -128,6 +128,8 @@ WITHIN: dict[str, dict[str, str]] = {
         "encode tokenize tokenise split decode test try apply ids": "`qkv tokenizer show DIR WORD` shows the tokens "
         "of a text",
         "inspect describe summary stats vocab print": "`qkv tokenizer info DIR` describes one",
+        "diff versus fertility coverage unknown oov evaluate": "`qkv tokenizer compare FILE TOKENIZER...` compares them "
+        "on a text",
         "export save import push": "`qkv tokenizer convert DIR DIR` writes one for other libraries",
     },
     "vectors": {

@@ -1,11 +1,13 @@
-"""`qkv tokenizer`: train, inspect and convert tokenizers."""
+"""`qkv tokenizer`: train, inspect, compare and convert tokenizers."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import groupby
+from math import floor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,21 +17,24 @@ from .options import Json
 from .say import console, echo, echo_json
 
 if TYPE_CHECKING:
+    from ..data.tokenizers.comparison import Comparison
     from ..data.tokenizers.explain_split import WordSplit
     from ..data.tokenizers.tokenizer import Tokenizer
     from ..data.tokenizers.training.pair_merges import MergeStep
 
 SHOWN = 12  # tokens in a list
 
-app = typer.Typer(no_args_is_help=True, help="Train, inspect and convert tokenizers.", rich_markup_mode="markdown")
+app = typer.Typer(
+    no_args_is_help=True, help="Train, inspect, compare and convert tokenizers.", rich_markup_mode="markdown"
+)
 
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the tokenizer.json in DIR.")]
 TokenizerPath = Annotated[
     Path,
     typer.Argument(
         metavar="DIR_OR_FILE",
-        help="A run, a directory in the Hub's format, a tokenizer.json, vocab.txt, vocab.json (with merges.txt), .model or "
-        ".tiktoken file.",
+        help="A run, small-english, a directory in the Hub's format, a tokenizer.json, vocab.txt, vocab.json (with "
+        "merges.txt), .model or .tiktoken file.",
     ),
 ]
 
@@ -123,9 +128,8 @@ def show(
     the most probable segmentation and the runners-up, with log-probabilities.
     """
     from ..data.tokenizers.explain_split import Splitter
-    from ..data.tokenizers.tokenizer import Tokenizer
 
-    splitter = Splitter(Tokenizer.load(path))
+    splitter = Splitter(_load(path))
     splits = {word: splitter.split(word) for word in words}
     if json:
         echo_json({word: [asdict(part) for part in parts] for word, parts in splits.items()})
@@ -139,9 +143,7 @@ def show(
 @app.command("info")
 def info(path: TokenizerPath, json: Json = False) -> None:
     """Show a tokenizer's kind, its size, and the ids of its special tokens."""
-    from ..data.tokenizers.tokenizer import Tokenizer
-
-    tokenizer = Tokenizer.load(path)
+    tokenizer = _load(path)
     roles = {role: {"token": name, "id": tokenizer.id(name)} for role, name in tokenizer.roles.items()}
     named = set(tokenizer.roles.values())
     others = [name for name in tokenizer.controls if name not in named]
@@ -165,6 +167,51 @@ def info(path: TokenizerPath, json: Json = False) -> None:
         echo(f"  dropout {tokenizer.dropout:g} in training")
 
 
+@app.command("compare")
+def compare(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A text file, plain or .gz, read line by line.")],
+    tokenizers: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TOKENIZER...",
+            help="Each a run, a directory in the Hub's format or a tokenizer's file, as for `show`; or a kind, which is "
+            "trained on FILE: bpe, wordpiece, unigram, word, char or byte.",
+        ),
+    ],
+    vocab_size: Annotated[
+        int | None, typer.Option(metavar="N", help="Maximum number of tokens of the kinds that are trained.")
+    ] = None,
+    examples: Annotated[
+        int, typer.Option(metavar="N", help="Words to show in each group: shorthand, numbers, long and other words.")
+    ] = 4,
+    json: Json = False,
+) -> None:
+    """Compare tokenizers on a text: tokens per word, unknown pieces, and words that they split differently."""
+    from ..data.files.lines import lines_of_files
+    from ..data.tokenizers.comparison import compare
+    from ..data.tokenizers.training.spec import TokenizerSpec
+
+    for name in tokenizers:
+        if tokenizers.count(name) > 1:
+            raise ValueError(f"{name!r} is given {tokenizers.count(name)} times; give each tokenizer once")
+    kinds = [kind for kind in TokenizerSpec.kinds if kind != "file"]
+    trained = [name for name in tokenizers if name in kinds]
+    if vocab_size is not None and not any("vocab_size" in TokenizerSpec.kinds[kind].model_fields for kind in trained):
+        raise ValueError("--vocab-size is for kinds with a vocabulary that is trained, such as bpe; there is none")
+    loaded: dict[str, Tokenizer] = {}
+    for given, name in _short_names(tokenizers).items():
+        loaded[name] = whole = _trained(given, file, vocab_size) if given in trained else _load(Path(given), kinds)
+        if whole.sources is not whole:
+            loaded[f"{name} (sources)"] = whole.sources
+        elif whole.targets is not whole:
+            loaded[f"{name} (targets)"] = whole.targets
+    result = compare(loaded, lines_of_files([file]), examples)
+    if json:
+        echo_json({"file": str(file), "trained_on_file": trained, **asdict(result)})
+    else:
+        _show_comparison(result, trained)
+
+
 @app.command("convert")
 def convert(
     path: TokenizerPath,
@@ -175,15 +222,40 @@ def convert(
 ) -> None:
     """Convert a tokenizer to tokenizer.json, with the tokenizer_config.json that transformers needs."""
     from ..data.tokenizers.hub_export import save_for_hub
-    from ..data.tokenizers.tokenizer import Tokenizer
     from ..io.directories.layout import claim_output
 
-    tokenizer = Tokenizer.load(path)
+    tokenizer = _load(path)
     _check_free(out, overwrite)
     claim_output(out / "tokenizer_config.json", overwrite)
     with _folder(out, overwrite) as folder:
         save_for_hub(tokenizer, folder)
     echo(f"{tokenizer.name} written to {out}")
+
+
+def _load(path: Path, kinds: Sequence[str] = ()) -> Tokenizer:
+    """The tokenizer at a path, or of the model that comes with the package; the error also names what a kind may be."""
+    from ..data.tokenizers.tokenizer import Tokenizer
+    from ..io.directories.locate import SHIPPED, SMALL_ENGLISH
+
+    if str(path) == SMALL_ENGLISH and not path.exists():
+        return Tokenizer.load(SHIPPED / SMALL_ENGLISH)
+    try:
+        return Tokenizer.load(path)
+    except ValueError as error:
+        if path.exists() or not kinds:
+            raise
+        raise ValueError(f"{error}; or a kind to train on the file: {', '.join(kinds)}") from None
+
+
+def _trained(kind: str, file: Path, vocab_size: int | None) -> Tokenizer:
+    from ..data.tokenizer_training import train_from_files
+    from ..data.tokenizers.training.spec import TokenizerSpec
+
+    if Path(kind).exists():
+        echo(f"{kind} is a kind and a path; this is the kind, and ./{kind} is the path", err=True)
+    sized = vocab_size is not None and "vocab_size" in TokenizerSpec.kinds[kind].model_fields
+    spec = TokenizerSpec.from_dict({"kind": kind, **({"vocab_size": vocab_size} if sized else {})})
+    return train_from_files(spec, [file], progress=sys.stderr.isatty())
 
 
 def _save(tokenizer: Tokenizer, out: Path, overwrite: bool) -> Path:
@@ -249,3 +321,69 @@ def _show_trace(steps: Sequence[MergeStep], scored: bool) -> None:
         cells = [str(number), f"{step.left} + {step.right}", step.token, *counts, corpus]
         table.add_row(*map(Text, cells))
     console().print(table)
+
+
+def _show_comparison(result: Comparison, trained: Sequence[str]) -> None:
+    text = result.text
+    echo(
+        f"{text.lines:,} lines, {text.words:,} words ({text.distinct_words:,} distinct), {text.characters:,} characters, "
+        f"{text.bytes:,} bytes"
+    )
+    if trained:
+        echo(f"trained on this file, so on other texts they need more tokens: {', '.join(trained)}")
+    figures = list(result.tokenizers.values())
+    rows: dict[str, Iterable[str]] = {
+        "kind": (each.kind for each in figures),
+        "vocabulary": (f"{each.vocab_size:,}" for each in figures),
+        "tokens used": (f"{each.used:,}" for each in figures),
+        "tokens": (f"{each.tokens:,}" for each in figures),
+        "tokens per word": (f"{each.tokens_per_word:.3f}" for each in figures),
+        "characters per token": (f"{each.characters_per_token:.3f}" for each in figures),
+        "bytes per token": (f"{each.bytes_per_token:.3f}" for each in figures),
+        "whole words": (_percent(each.whole_words) for each in figures),
+        "coverage": (_percent(each.coverage) for each in figures),
+        "unknown pieces": (f"{each.unknown:,}" for each in figures),
+        "lines restored": (_percent(each.restored) for each in figures),
+    }
+    echo()
+    _print_table([[what, *cells] for what, cells in rows.items()], ["", *result.tokenizers])
+    for name, each in result.tokenizers.items():
+        if each.unknown:
+            _show_unknown(name, each.unknown_pieces)
+    for group, examples in groupby(result.examples, lambda example: example.group):
+        echo(f"\n{group}")
+        for example in examples:
+            echo(f"  {example.word}" + (f" ({example.count:,} times)" if example.count > 1 else ""))
+            _print_table([[f"    {name}", f"{len(each)}", " ".join(each)] for name, each in example.pieces.items()])
+
+
+def _show_unknown(name: str, pieces: Mapping[str, int]) -> None:
+    shown = [f"{piece.replace(chr(9), '⇥')} ({count:,})" for piece, count in list(pieces.items())[:SHOWN]]
+    more = f" and {len(pieces) - SHOWN:,} more" if len(pieces) > SHOWN else ""
+    echo(f"\nunknown to {name}: {'  '.join(shown)}{more}")
+
+
+def _percent(share: float) -> str:
+    """A share in percent, rounded down: 100 % means all."""
+    return f"{floor(share * 10_000 + 1e-6) / 100:.2f} %"
+
+
+def _print_table(rows: Iterable[Sequence[str]], headings: Sequence[str] | None = None) -> None:
+    """Print a table; with headings, all columns but the first have numbers, else only the second."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, show_header=headings is not None)
+    listed = [list(map(Text, row)) for row in rows]
+    for column, heading in enumerate(headings or [""] * len(listed[0])):
+        number = column > 0 if headings else column == 1
+        table.add_column(Text(heading), justify="right" if number else "left", overflow="fold", no_wrap=column == 0)
+    for row in listed:
+        table.add_row(*row)
+    console().print(table)
+
+
+def _short_names(names: Sequence[str]) -> dict[str, str]:
+    """The last part of each path, if these differ, else the whole."""
+    last = [Path(name).name or name for name in names]
+    return dict(zip(names, last if len(set(last)) == len(names) else names, strict=True))
