@@ -17,7 +17,7 @@ from .options import Json
 from .say import console, echo, echo_json
 
 if TYPE_CHECKING:
-    from ..data.tokenizers.comparison import Comparison
+    from ..data.tokenizers.comparison import TokenizerComparison
     from ..data.tokenizers.explain_split import WordSplit
     from ..data.tokenizers.tokenizer import Tokenizer
     from ..data.tokenizers.training.pair_merges import MergeStep
@@ -323,7 +323,7 @@ def _show_trace(steps: Sequence[MergeStep], scored: bool) -> None:
     console().print(table)
 
 
-def _show_comparison(result: Comparison, trained: Sequence[str]) -> None:
+def _show_comparison(result: TokenizerComparison, trained: Sequence[str]) -> None:
     text = result.text
     echo(
         f"{text.lines:,} lines, {text.words:,} words ({text.distinct_words:,} distinct), {text.characters:,} characters, "

@@ -1,7 +1,7 @@
 """Tokenizers compared on a text: how many tokens it takes, what is unknown, and which words are split differently.
 
-`compare` reads a text once and gives a `Comparison`. A word is what stands between white space. A token belongs to the word
-of its first character that is not white space, so `▁the` is a token of `the`, and `▁` alone of no word.
+`compare` reads a text once and gives a `TokenizerComparison`. A word is what stands between white space. A token belongs
+to the word of its first character that is not white space, so `▁the` is a token of `the`, and `▁` alone of no word.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class DifferentSplit:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class TokenizerComparison:
     text: TextSize
     tokenizers: Mapping[str, TokenizerFigures]
     examples: tuple[DifferentSplit, ...]
@@ -107,7 +107,7 @@ def group_of(word: str) -> str:
 GROUPS = ("shorthand", "numbers", "long words", "other words")
 
 
-def compare(tokenizers: Mapping[str, Tokenizer], lines: Iterable[str], examples: int = 4) -> Comparison:
+def compare(tokenizers: Mapping[str, Tokenizer], lines: Iterable[str], examples: int = 4) -> TokenizerComparison:
     """Compare tokenizers on the lines of a text, which are read once.
 
     Args:
@@ -136,7 +136,7 @@ def compare(tokenizers: Mapping[str, Tokenizer], lines: Iterable[str], examples:
         raise ValueError("the text has no words; give one with at least one character that is not white space")
     size = TextSize(sizes["lines"], counts.total(), len(counts), sizes["characters"], sizes["bytes"])
     figures = {name: each.figures(size) for name, each in sums.items()}
-    return Comparison(size, figures, tuple(_examples(sums, counts, examples)))
+    return TokenizerComparison(size, figures, tuple(_examples(sums, counts, examples)))
 
 
 @dataclass(slots=True)
