@@ -10,8 +10,11 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from hub_cases import MPT, transformers
+from hub_cases import BLOOM, MPT, transformers
 
+import qkv
+from qkv.io.families import FAMILIES
+from qkv.nn.positions.rotary import Rotary
 from qkv.runs.inference.run import load
 
 
@@ -31,3 +34,54 @@ def test_mpt_falls_as_steeply_as_it_is_told(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(theirs.transformer, "build_mpt_alibi_tensor", told)
     ids = torch.arange(6, 30)[None]
     torch.testing.assert_close(ours(ids), theirs(ids).logits, rtol=1e-4, atol=1e-4)
+
+
+SMALL = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 97,
+}
+WHOLE = ["Llama", "Mistral", "Qwen2", "Qwen3", "Gemma2", "Olmo2", "Granite", "SmolLM3", "Mixtral", "Qwen3Moe"]
+
+
+@pytest.mark.parametrize("family", WHOLE)
+def test_a_part_of_each_head_is_refused_where_transformers_rotates_whole_heads(family: str) -> None:
+    """transformers' default frequencies of these families ignore `partial_rotary_factor`; with scalings it fails."""
+    rope = {"rope_type": "default", "rope_theta": 1000.0, "partial_rotary_factor": 0.5}
+    config = getattr(transformers, f"{family}Config")(**SMALL, rope_parameters=rope).to_dict()
+    with pytest.raises(ValueError, match=r"partial_rotary_factor is 0\.5, and transformers rotates whole heads"):
+        FAMILIES[config["model_type"]].spec(config, f"{family}ForCausalLM")
+    del config["rope_parameters"]["partial_rotary_factor"]
+    assert FAMILIES[config["model_type"]].spec(config, f"{family}ForCausalLM").decoder.position.fraction == 1.0
+
+
+def test_a_part_of_each_head_is_not_written_as_a_family_that_rotates_whole_heads() -> None:
+    sizes = {"d_model": 32, "n_layers": 2, "n_heads": 4, "d_ff": 48, "vocab_size": 97}
+    part = qkv.preset("llama", **sizes, position=Rotary(fraction=0.5))
+    with pytest.raises(ValueError, match=r"rotates whole heads, and this model rotates 0\.5 of each"):
+        FAMILIES["llama"].config(part)
+    assert FAMILIES["phi3"].config(part)["rope_parameters"]["partial_rotary_factor"] == 0.5
+
+
+def test_a_cap_of_scores_that_transformers_never_applies_is_refused() -> None:
+    config = transformers.Gemma3TextConfig(**SMALL, attn_logit_softcapping=1.0).to_dict()
+    with pytest.raises(ValueError, match=r"attn_logit_softcapping=1\.0 is not built here; what is, is None"):
+        FAMILIES["gemma3_text"].spec(config, "Gemma3ForCausalLM")
+
+
+@torch.no_grad()
+def test_slices_without_biases_are_refused(tmp_path: Path) -> None:
+    for slices in (1, 2):
+        config = transformers.BloomConfig(**BLOOM, slow_but_exact=True, pretraining_tp=slices)
+        theirs = transformers.BloomForCausalLM._from_config(config, attn_implementation="eager").eval()
+        theirs.save_pretrained(tmp_path)
+        if slices == 2:
+            with pytest.raises(ValueError, match="slow_but_exact with pretraining_tp 2 is not built here"):
+                load(tmp_path, device="cpu")
+        else:
+            ids = torch.arange(6, 30)[None]
+            torch.testing.assert_close(
+                load(tmp_path, device="cpu").model(ids), theirs(ids).logits, rtol=1e-4, atol=1e-4
+            )

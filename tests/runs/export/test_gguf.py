@@ -166,7 +166,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         for kind, sizes in UNREAD.items()
     },
     "heads that don't divide the width": ("qwen2-7b", {**LLAMA, "d_head": 32}, "d_head = 16, and this model 32"),
-    "a part of each head": ("llama", {**LLAMA, "position": Rotary(fraction=0.5)}, "with whole heads rotated"),
+    "a part of each head": ("qwen3-0.6b", {**LLAMA, "position": Rotary(fraction=0.5)}, "rotates whole heads"),
     "an activation": ("llama", {**LLAMA, "activation": "relu"}, "hidden_act has to be silu or swish there, and this"),
     "biases": ("qwen3-0.6b", {**LLAMA, "attention_bias": True}, "attention of this family has no bias of its output"),
     "falcon with biases": (

@@ -95,16 +95,19 @@ FAMILY = Family(
         *changed(
             base.FAMILY.fields,
             Gemma3Windows(),
-            without=("position",),
+            without=("position", "softcap"),
             vocab_size=262208,
             max_position_embeddings=131072,
-            attn_logit_softcapping=None,
             final_logit_softcapping=None,
         ),
         Ropes(base=1e6),
         LocalRopes(theta_key="rope_local_base_freq", size="local_position"),
     ),
     places={**base.FAMILY.places, "local_position": _local},
-    harmless={**base.FAMILY.harmless, "_sliding_window_pattern": ANY},  # beside layer_types, which count
+    harmless={
+        **base.FAMILY.harmless,
+        "_sliding_window_pattern": ANY,  # beside layer_types, which count
+        "attn_logit_softcapping": None,  # which transformers stores and never uses
+    },
     names=(*base.GEMMA2_NAMES, QK_NORM),
 )

@@ -93,7 +93,7 @@ FAMILY = Family(
         Key("layer_norm_eps", "eps", 1e-5),
         Key("max_position_embeddings", "max_positions", 2048),
         Key("tie_word_embeddings", "tied", False),
-        Rope(fraction=0.25, theta_key="rotary_emb_base", fraction_key="rotary_pct"),
+        Rope(fraction=0.25, theta_key="rotary_emb_base", fraction_key="rotary_pct", partial=True),
     ),
     places={**places("decoder"), "parallel": lambda spec: isinstance(spec.output.blocks[0].placement, Parallel)},
     harmless={"rope_theta": ANY, "partial_rotary_factor": ANY},  # repeated beside the family's own keys

@@ -31,7 +31,8 @@ class Rope:
 
     `rope_parameters` holds everything since transformers 5; before, `rope_theta` and `partial_rotary_factor` stood beside
     a `rope_scaling`, which could be null. `base` and `fraction` are a family's defaults.
-    `original` is the context of training, in families that keep it beside the scaling.
+    `original` is the context of training, in families that keep it beside the scaling. `partial` says that the family may
+    rotate a part of each head; in others, transformers ignores or can't compute another fraction than 1, which is refused.
     """
 
     base: float = 10000.0
@@ -39,6 +40,7 @@ class Rope:
     theta_key: str = "rope_theta"
     fraction_key: str = "partial_rotary_factor"
     original: int | None = None
+    partial: bool = False
     size: str = "position"
 
     @property
@@ -60,6 +62,11 @@ class Rope:
         base = parameters.pop("rope_theta", config[self.theta_key])
         fraction = parameters.pop("partial_rotary_factor", None)
         fraction = config[self.fraction_key] if fraction is None else fraction
+        if fraction != 1.0 and not self.partial:
+            raise ValueError(
+                f"{self.fraction_key} is {shown(fraction)}, and transformers rotates whole heads in this family; remove it "
+                "from the configuration to do the same"
+            )
         if kind not in SCALINGS:
             raise ValueError(f"{where}: rope_type {shown(kind)} is not built here; {nearest(kind[:80], SCALINGS)}")
         return Rotary(base=base, fraction=fraction, scaling=_scaling(SCALINGS[kind], parameters, config, where))
@@ -67,6 +74,8 @@ class Rope:
     def write(self, value: object, sizes: Mapping[str, Any]) -> dict[str, Any]:
         if type(value) is not Rotary or value.pairs != "half":
             raise ValueError(f"its positions are rotary, in halves, and this model's are {value}")
+        if value.fraction != 1.0 and not self.partial:
+            raise ValueError(f"it rotates whole heads, and this model rotates {value.fraction} of each")
         kinds = [name for name, cls in SCALINGS.items() if type(value.scaling) is cls]
         if not kinds:
             raise ValueError(f"rope_type has no {value.scaling.kind!r}; {nearest(value.scaling.kind, SCALINGS)}")
