@@ -97,3 +97,12 @@ def test_out_is_not_a_file_of_the_data(trained: Path, tmp_path: Path, capsys: py
     settings = ("--data", "kind=pairs", "--data", f"path={pairs}", "--data", f"test_path={pairs}")
     assert main(["eval", str(trained), *settings, "--out", str(pairs), "--overwrite"]) == 2
     assert "is the input, which is never written over" in capsys.readouterr().err and pairs.read_bytes() == before
+
+
+def test_totals_in_other_files_are_told(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("source,target\n" + "".join(f"a b {n},b a {n}\n" for n in range(9)) + "Total,9\n")
+    names = ("path", "test_path", "validation_path")
+    data = [part for name in names for part in ("--data", f"{name}={path}")]
+    assert main(["eval", str(trained), "--data", "kind=pairs", *data, "--device", "cpu"]) == 0
+    assert "Data: line 11 ('Total') of 'a.csv' looks like a row of totals" in " ".join(capsys.readouterr().out.split())

@@ -6,6 +6,7 @@ after a resume.
 
 from __future__ import annotations
 
+import contextlib
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -267,3 +268,13 @@ def read(table: Table, indices: Iterable[int], counts: Counts) -> list[Example]:
         else:
             examples.append(entry)
     return examples
+
+
+def new_notes(data: Source, before: Source) -> list[str]:
+    """Notes on data, without those on the data before. Files that are gone have no notes."""
+    known: set[str] = set()
+    with contextlib.suppress(ValueError, OSError):
+        known.update(before.notes())
+    with contextlib.suppress(ValueError, OSError):
+        return [f"Data: {note}." for note in data.notes() if note not in known]
+    return []

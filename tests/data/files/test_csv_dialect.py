@@ -128,10 +128,10 @@ def test_rows_between_marks_that_were_not_closed_and_spaces_before_marks_are_tol
     path = tmp_path / "t.csv"
     path.write_text("\n".join(["text,label", *lines]))
     cells = Cells(path, "csv", "utf-8")
-    assert "lines 6 to 11 of 't.csv' are one row" in " ".join(cells.faults(("text", "label")))
+    assert "lines 6 to 11 of 't.csv' are one row" in " ".join(cells.odd(("text", "label")))
     path.write_text('"text", "label"\n' + '"a dog", "pos"\n' * 5)
     assert "5 rows of the first 6 of 't.csv' with a space before a quotation mark (line 2, 3, 4, 5, 6)" in " ".join(
-        Cells(path, "csv", "utf-8").faults(("text", '"label"'))
+        Cells(path, "csv", "utf-8").odd(("text", '"label"'))
     )
 
 

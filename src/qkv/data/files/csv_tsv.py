@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from ...core.spec import brief, counted
 from ..file_kinds import other_table
+from ..odd_rows import beside as beside_each_other
+from ..odd_rows import merged, odd_rows
 from ..source import Example, Skipped, Table
 from ..tables import ComputedTable
 from .cache import Stamp, stamp_of
@@ -248,7 +250,6 @@ class Cells:
                 f"{counted(n, 'row')} of {self.path.name!r} can't be read, and {'is' if n == 1 else 'are'} refused "
                 f"({first}); correct the quotation marks{skip}"
             )
-        yield from self._swallowed(width)
         rows, total = self._wider(width)
         if total:
             lines = ", ".join(f"{self.line(i):,}" for i in rows) + (", …" if total > len(rows) else "")
@@ -256,6 +257,20 @@ class Cells:
                 f"{counted(total, 'row')} of {self.path.name!r} with more cells than the {width} columns (line {lines}) "
                 f"{'is' if total == 1 else 'are'} refused; {self._remedy(total)}"
             )
+        begin, stop = int(bool(names)), min(len(self), INSPECTED)
+        sizes = {i: len(row) for i, row in zip(range(begin, stop), self._tolerated(begin, stop), strict=True) if row}
+        if short := [i for i, size in sizes.items() if size < width]:
+            lines = ", ".join(f"{self.line(i):,}" for i in short[:LISTED]) + (", …" if len(short) > LISTED else "")
+            yield (
+                f"{counted(len(short), 'row')} of the first {len(sizes):,} of {self.path.name!r} with fewer cells than the "
+                f"{width} columns (line {lines}); rows that lack a needed cell are skipped"
+            )
+
+    def odd(self, names: Sequence[str], columns: Iterable[str | int] = ()) -> Iterator[str]:
+        """Notes on rows that may be no examples and on marks that are read as text, by the first and the last rows; and on
+        merged cells in these columns."""
+        width = self.columns(names)
+        yield from self._swallowed(width)
         begin, stop = int(bool(names)), min(len(self), INSPECTED)
         spaced = [
             i for i in range(begin, stop if self.quoted else 0) if any(map(_is_marked, *self._tolerated(i, i + 1)))
@@ -266,13 +281,18 @@ class Cells:
                 f"{counted(len(spaced), 'row')} of the first {stop:,} of {self.path.name!r} with a space before a quotation "
                 f"mark (line {lines}): the mark is read as text, and does not quote the cell; remove the space"
             )
-        sizes = {i: len(row) for i, row in zip(range(begin, stop), self._tolerated(begin, stop), strict=True) if row}
-        if short := [i for i, size in sizes.items() if size < width]:
-            lines = ", ".join(f"{self.line(i):,}" for i in short[:LISTED]) + (", …" if len(short) > LISTED else "")
-            yield (
-                f"{counted(len(short), 'row')} of the first {len(sizes):,} of {self.path.name!r} with fewer cells than the "
-                f"{width} columns (line {lines}); rows that lack a needed cell are skipped"
-            )
+        end = max(stop, len(self) - INSPECTED)
+        rows = [(self.line(i), row) for i, row in zip(range(begin, stop), self._tolerated(begin, stop), strict=True)]
+        rows += [
+            (self.line(i), row) for i, row in zip(range(end, len(self)), self._tolerated(end, len(self)), strict=True)
+        ]
+        yield from odd_rows(self.path.name, rows, width, end == stop, _are_names)
+        yield from beside_each_other(self.path.name, names, rows)
+        for column in columns:
+            place = column if isinstance(column, int) else names.index(column) if column in names else width
+            if place < width:
+                cells = [row[place] if place < len(row) else "" for _, row in rows if row]
+                yield from merged(names[place] if names else place, cells)
 
     def _swallowed(self, width: int) -> Iterator[str]:
         """A note on rows of several lines most of which would be rows, as between two cells whose mark was not closed."""
@@ -321,8 +341,19 @@ class Cells:
         above = [i for i in first if i < 0]
         return first[len(above) :], sum(n for _, n in found) - len(above)
 
-    def notes(self, header: bool | None, quoted: bool | None, beside: Cells | None = None) -> Iterator[str]:
-        """Notes on what was detected in the file; `beside` the training file, only whether it alone begins with names."""
+    def notes(
+        self,
+        header: bool | None,
+        quoted: bool | None,
+        beside: Cells | None = None,
+        columns: Iterable[str | int] = (),
+    ) -> Iterator[str]:
+        """Notes on what was detected in the file, whose `columns` are read; `beside` the training file, only on odd rows and
+        whether it alone begins with names."""
+        yield from self._detected_notes(header, quoted, beside)
+        yield from self.odd(self.names(header), columns)
+
+    def _detected_notes(self, header: bool | None, quoted: bool | None, beside: Cells | None) -> Iterator[str]:
         name = repr(self.path.name)
         if self.above:
             yield self.said_above(name)
@@ -348,6 +379,12 @@ def _is_marked(cell: str) -> bool:
 def _in_quotes(row: Sequence[str]) -> bool:
     """Whether the marks around all cells of a row were read as text."""
     return bool(row) and all(len(cell) > 2 and cell[0] == cell[-1] and cell[0] in "'\"" for cell in row)
+
+
+def _are_names(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Whether a row certainly holds the names of the columns of the rows below."""
+    found = heading(row, below)
+    return bool(found.names) and not found.unsure
 
 
 def named_rows(cells: Cells, example: Callable[[dict[str, str], str], Example | Skipped]) -> Table:
@@ -376,12 +413,15 @@ def no_record(row: Sequence[str], names: Sequence[str], width: int) -> Skipped |
     return Skipped(WIDE) if filled(row) > width else None
 
 
-def notes_of(tables: Iterable[Cells | None], header: bool | None, quoted: bool | None) -> Iterator[str]:
-    """Notes on what was detected in the table of each split, the training data first; None is a file of another form."""
+def notes_of(
+    tables: Iterable[Cells | None], header: bool | None, quoted: bool | None, columns: Sequence[str | int] = ()
+) -> Iterator[str]:
+    """Notes on what was detected in the table of each split, the training data first, of which these columns are read; None
+    is a file of another form."""
     first: Cells | None = None
     for cells in tables:
         if cells is not None:
-            yield from cells.notes(header, quoted, first)
+            yield from cells.notes(header, quoted, first, columns)
         first = cells if first is None else first
 
 

@@ -196,9 +196,10 @@ class RecordFiles(TableFiles, FilePerSplit):
         return missing_label(value, column, self.missing) or value
 
     def notes(self) -> tuple[str, ...]:
-        named = any(isinstance(column, str) for column in self.record_columns())
+        columns = self.record_columns()
+        named = any(isinstance(column, str) for column in columns)
         tables = (self.reading.table(self.paths(split)[0]) for split in SPLITS if self.gives(split))
-        return (*notes_of(tables, True if named else self.header, self.quoted), *super().notes())
+        return (*notes_of(tables, True if named else self.header, self.quoted, columns), *super().notes())
 
     def open(self, split: Split) -> Table:
         columns = self.record_columns()

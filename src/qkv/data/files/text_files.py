@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ from ..tables import ComputedTable, weight_of
 from .compressed import bare_name, existing
 from .csv_dialect import Mark, Quotes, Separator
 from .csv_tsv import Cells, Form, named_rows, notes_of
-from .encodings import Encoding, is_unicode, note_of
+from .encodings import Encoding, is_unicode, note_of, nul_note, open_text
 from .json_lines import holds_json, json_entries, json_table
 from .lines import Lines
 from .parquet import SUFFIX, parquet_table
@@ -42,9 +43,15 @@ class TextFiles(FileSource):
         return self.on_error == "raise"
 
     def notes(self) -> tuple[str, ...]:
-        files = () if is_unicode(self.encoding) else self.paths("train")[:_MOST_NOTED]
-        read = (note_of(path, self.encoding) for path in files if path.suffix != SUFFIX)
-        return (*(note for note in read if note is not None), *super().notes())
+        files = [path for path in self.paths("train")[:_MOST_NOTED] if path.suffix != SUFFIX]
+        read = () if is_unicode(self.encoding) else (note_of(path, self.encoding) for path in files)
+        nul = map(self._nul, files)
+        return (*(note for note in (*read, *nul) if note is not None), *super().notes())
+
+    def _nul(self, path: Path) -> str | None:
+        with suppress(ValueError):  # of a file that can't be read, which is told
+            return nul_note(path, open_text(path, self.encoding))
+        return None
 
     def lines(self, path: Path) -> Lines:
         return Lines(path, self.encoding, self.strict)
@@ -117,7 +124,8 @@ class NamedRecords(TableFiles, FilePerSplit):
 
     def notes(self) -> tuple[str, ...]:
         tables = (self._cells(self.paths(split)[0]) for split in SPLITS if self.gives(split))
-        return (*notes_of(tables, True, self.quoted), *super().notes())
+        columns = [value for value in vars(self).values() if isinstance(value, str)]
+        return (*notes_of(tables, True, self.quoted, columns), *super().notes())
 
     def _cells(self, path: Path) -> Cells | None:
         """The rows of a CSV or TSV; None for another file, and for JSON in spite of its name."""

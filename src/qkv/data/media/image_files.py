@@ -310,17 +310,18 @@ class Listed:
         self._names = names = names_of(cells, how.header, suffixes)
         if how.strict:
             cells.check_width(names)
-        self.notes: tuple[str, ...] = tuple(cells.notes(how.header, how.quoted))
-        if how.header is None and bool(names) != bool(cells.heading.names):
-            what = "names no file, and is read as names" if names else "names a file, and is read as data"
-            self.notes = (
-                f"the first line of {brief(path.name)} {what} (data.header)",
-                *cells.notes(bool(names), how.quoted),
-            )
         images = self._column(names, image, ("image", "path", "file", "filename"))
         labels = self._column(names, label, ("label", "class"))
         if not names and labels is None and cells.columns(names) == 2:
             labels = 1 - (images or 0)
+        columns = (images or 0,) if labels is None else (images or 0, labels)
+        self.notes: tuple[str, ...] = tuple(cells.notes(how.header, how.quoted, None, columns))
+        if how.header is None and bool(names) != bool(cells.heading.names):
+            what = "names no file, and is read as names" if names else "names a file, and is read as data"
+            self.notes = (
+                f"the first line of {brief(path.name)} {what} (data.header)",
+                *cells.notes(bool(names), how.quoted, None, columns),
+            )
         width, rows = cells.columns(names), [(cells.line(i), cells[i]) for i in range(bool(names), len(cells))]
         self._rows = [
             _Row("", None, lacking)

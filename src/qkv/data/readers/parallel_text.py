@@ -123,10 +123,11 @@ class Pairs(TableFiles, kind="pairs"):
         return table
 
     def notes(self) -> tuple[str, ...]:
-        columns = self.source_column, self.target_column, *self.reference_columns
+        chosen = self.source_column, self.target_column, *self.reference_columns
+        columns = [column for column in chosen if column is not None]
         header = True if any(isinstance(column, str) for column in columns) else self.header
         tables = (self._table_cells(split) for split in SPLITS if self.gives(split))
-        return (*notes_of(tables, header, self.quoted), *super().notes())
+        return (*notes_of(tables, header, self.quoted, columns), *super().notes())
 
     def _table_cells(self, split: Split) -> Cells | None:
         """The rows of a split in a CSV or TSV; None if it is in another form."""

@@ -21,7 +21,7 @@ from ...core.ranks import ALONE, Ranks, in_turns
 from ...core.spec import brief, counted, nearest
 from ...data.batching.settings import Batching
 from ...data.loader.stream import Stream, stream
-from ...data.source import SPLITS, Example, Source, Split, Table
+from ...data.source import SPLITS, Example, Source, Split, Table, new_notes
 from ...data.task import Task, TextTask
 from ...data.tokenizers.chat.messages import last_reply, text_of
 from ...data.tokenizers.tokenizer import Tokenizer
@@ -495,4 +495,6 @@ def evaluate_run(
     if recipe.task is not None and data:
         recipe.task.check_fields(next(recipe.data.examples(chosen, shuffle=False), {}), recipe.data)
     result = evaluator(run.model, chosen, limit, generation, score_each=score_each)
+    if data:
+        result = replace(result, notes=[*new_notes(recipe.data, run.recipe.data), *result.notes])
     return with_baselines(result, recipe, chosen, limit) if baselines else result

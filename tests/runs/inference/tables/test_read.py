@@ -363,3 +363,11 @@ def test_a_text_with_line_ends_is_printed_as_one_line(
     assert main([command, str(runs / "classifier"), "in.csv"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.rpartition("\t")[2] for line in lines] == ["ab cd", "ab"]
+
+
+def test_rows_that_are_no_examples_are_told(runs: Path) -> None:
+    rows = [f"film {n} is good,{n}" for n in range(30)]
+    Path("in.csv").write_text("\n".join(["message,note", *rows, "Total,30", "", "Source: us"]))
+    notes = "\n".join(read_table(Path("in.csv"), qkv.load(runs / "classifier"), "predict", ["message"]).notes)
+    assert "line 32 ('Total') of 'in.csv' looks like a row of totals" in notes
+    assert "line 34 ('Source: us') of 'in.csv' looks like a footnote" in notes

@@ -119,6 +119,9 @@ def read_table(path: Path, run: LoadedModel, command: str, chosen: Sequence[str]
         notes = (*notes, nul)
     rows = [_row(records, names, i) for i in range(len(records))]
     columns = choose(run, command, path, names, rows, chosen)
+    if cells is not None:
+        numbered = [int(name) if name.isdecimal() and not records.names else name for name in columns]
+        notes = (*notes, *cells.odd(records.names, numbered))
     folder = path.parent if reads_files(run) else None
     inputs = [_input(row, columns, folder) for row in rows]
     read = f"{counted(len(rows), 'row')} of {path.name}; reading {' and '.join(map(repr, columns))}"

@@ -26,7 +26,6 @@ from ....data.files.number_tables import finite
 from ....data.files.parquet import SUFFIX, ParquetRows
 from ....data.files.records import FORMATS, RecordFormat
 from .column import Column
-from .odd_rows import odd_rows
 from .records import of_fields, of_one_value, types_in
 from .result import Guess, setting
 from .tables import ROWS, of_columns
@@ -171,8 +170,7 @@ def _cells(path: Path, form: Form, how: RecordFormat, more: tuple[str, ...]) -> 
     rows = [(line, row) for line, row in rows if no_record(row, names, width) is None]
     if names and not count:
         return f"it holds the column names {', '.join(names)[:80]}, and no rows below them"
-    looked = min(len(cells), ROWS)
-    notes = (*cells.notes(how.header, how.quoted), *cells.faults(names), *odd_rows(cells, bool(names), width, looked))
+    notes = (*cells.notes(how.header, how.quoted), *cells.faults(names))
     if count and not rows:
         alone = "; if they are one text each, data.sep=tab reads a line as one cell" if width == 1 else ""
         return f"all rows that were looked at are empty, or have more cells than names{alone}; {'; '.join(notes)}"

@@ -1,4 +1,4 @@
-"""Notes on columns of numbers: cells that hold none, and columns that are not used because of these."""
+"""Notes on columns of numbers and classes: cells that hold none, classes that occur once, and columns that are not used."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ....data.files.number_tables import finite, spelling
 from .column import LABELS, SCORES, Column
 
 _LISTED = 5
+_ENOUGH = 20  # rows that show whether classes repeat
 _MOST = 0.5  # of the values of a column that is meant to hold numbers
 
 
@@ -23,6 +24,21 @@ def odd_classes(column: Column) -> Iterator[str]:
     """Name classes that are not numbers, if most classes are numbers."""
     if column.numbers > _MOST and (said := _no_numbers(column)):
         yield f"{said}; they are classes beside the numbers: correct them if they are errors"
+
+
+def single_classes(label: Column) -> Iterator[str]:
+    """Classes that occur once, if most values are of classes that repeat."""
+    sizes = Counter(label.filled)
+    once = [(at, cell) for at, cell in label.placed if sizes.get(cell) == 1]
+    if not once or len(label.filled) < _ENOUGH or 4 * len(once) > len(label.filled):
+        return
+    listed = ", ".join(f"{cell[:40]!r} ({at})" if at else repr(cell[:40]) for at, cell in once[:_LISTED])
+    more = ", …" if len(once) > _LISTED else ""
+    whose, them = ("row has a class", "it is") if len(once) == 1 else ("rows have a class each", "they are")
+    yield (
+        f"{len(once):,} {whose} of which no other row that was looked at is: {listed}{more}; remove or correct what is no "
+        f"class, such as totals, because from one example {them} hardly learned"
+    )
 
 
 def gaps(column: Column) -> Iterator[str]:

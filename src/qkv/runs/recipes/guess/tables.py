@@ -9,9 +9,9 @@ from pathlib import Path
 from ....core.spec import counted
 from ....data.classes import different, spellings
 from ....data.files.number_tables import finite
+from ....data.odd_rows import merged
 from .column import LABELS, NAMELESS, SCORES, Column
-from .numbers import gaps, odd_classes, odd_scores, unused
-from .odd_rows import merged, single_classes
+from .numbers import gaps, odd_classes, odd_scores, single_classes, unused
 from .result import Guess, setting
 
 ROWS = 2000  # that are looked at
@@ -53,7 +53,8 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
     if label is not None:
         if answers and {cell.lower() for cell in label.filled} == {"true", "false"}:
             seen += ("this learns to tell good answers from others (a reward model), not to give them (as KTO does)",)
-        seen = (*seen, classes_in(label), *label.lacking, *merged(label), *odd_classes(label), *single_classes(label))
+        seen = (*seen, classes_in(label), *label.lacking, *merged(label.title, label.cells))
+        seen = (*seen, *odd_classes(label), *single_classes(label))
         seen = (*seen, *map(different, spellings(dict.fromkeys(label.filled))))
         return Guess("classify", (*labelled, setting("data.label", label.name)), seen)
     if score is not None and len(texts) == 2 and not answers:
