@@ -19,7 +19,7 @@ from qkv.core.layout import Layout
 from qkv.nn.attention import tap
 from qkv.nn.kernels.native import encoding as native
 from qkv.nn.models import stack
-from qkv.nn.models.fused_step import encoding
+from qkv.nn.models.fused_step import description
 from qkv.nn.models.quantized import quantize
 from qkv.nn.models.transformer import TransformerModel
 from qkv.nn.quantization.scheme import Scheme
@@ -265,7 +265,7 @@ def test_descriptions_do_not_keep_models(calls: list[int]) -> None:
     built = model("bert")
     states(built, Layout.from_lengths([40]), [40])
     known = weakref.ref(stack_of(built))
-    assert known() in encoding._KNOWN
+    assert known() in description._KNOWN
     del built
     gc.collect()
     assert known() is None

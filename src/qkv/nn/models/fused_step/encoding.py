@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 from threading import Lock
+from types import NoneType
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.modules import module as hooks
 
 from ....core.layout import Layout
@@ -31,8 +31,7 @@ from ...kv_cache.full import KeyValueState
 from ...patterns.algebra import Full
 from ...patterns.basic import Causal
 from ...positions.rotary import RotaryTurn
-from .layers import Described, Unfit, are_original, hooks_of, is_simple, layer, settings_of
-from .snapshot import Snapshot
+from .description import Description, description_of
 
 _GLOBAL_HOOKS = (hooks._global_forward_hooks, hooks._global_forward_pre_hooks)
 _DTYPES = (torch.float32, torch.bfloat16)
@@ -53,46 +52,33 @@ def fused_encoding(
         return None
     if not native.ready(x.dtype):
         return None
-    known = _KNOWN.get(stack)
-    if known is None or known.dtype != x.dtype or not known.snapshot.holds():
-        known = _KNOWN[stack] = FusedEncoding(stack, x.dtype)
-    return known(x, layout, runs, count, cache)
+    about = description_of(stack)
+    if not isinstance(about.encoding, FusedEncoding):
+        about.encoding = FusedEncoding(stack, about)
+    return about.encoding(x, layout, runs, count, cache)
 
 
 class FusedEncoding:
-    """Description of a stack's layers for the kernels, which holds until something in the stack changes."""
+    """The layers of a stack, described for the kernels with a batch of whole sequences."""
 
-    def __init__(self, stack: Any, dtype: torch.dtype) -> None:
-        self.snapshot, self.dtype, self.fits = Snapshot(stack), dtype, False
-        self.lock = Lock()  # the description is of one batch at a time
-        try:
-            self._describe(stack)
-        except Unfit:
+    def __init__(self, stack: Any, about: Description) -> None:
+        self.about, self.fits = about, False
+        self.lock = Lock()  # a batch at a time is described
+        if not about.fits:
             return
-        self.fits = True
-
-    def _describe(self, stack: Any) -> None:
-        if len(stack.between) or stack.placement.streams > 1 or not all(map(is_simple, stack.positions)):
-            raise Unfit
-        self.known, blocks = Described(), stack.layers
-        settings_of([*blocks, stack.norm, *stack.positions])
-        self.layers = (LayerStruct * len(blocks))(*(layer(block, self.known) for block in blocks))
-        self.norm = self.known.norm(stack.norm)
-        self.hooks = [table for block in blocks for table in hooks_of(block)] + hooks_of(stack.norm)
-        self.position_of = list(stack.position_of)
+        self.layers = about.layers()
         self.half = any(made.qkv.kind != FULL for made in self.layers)
-        for block, made in zip(blocks, self.layers, strict=True):
-            _check(made)
-            if made.has[OWN]:
-                pattern = block.attention.pattern
-                if type(pattern) not in (Full, Causal):
-                    raise Unfit
-                made.causal = type(pattern) is Causal
+        for block, made in zip(stack.layers, self.layers, strict=True):
+            pattern = block.attention.pattern if made.has[OWN] else None
+            if not _serves(made) or type(pattern) not in (Full, Causal, NoneType):
+                return
+            made.causal = type(pattern) is Causal
+        self.fits = True
 
     def __call__(
         self, x: Float[Tensor, "B T M"], layout: Layout, runs: Sequence[Pass], count: int, cache: Cache | None
     ) -> Float[Tensor, "B T M"] | None:
-        if not self.fits or any(self.hooks) or not are_original():
+        if not self.fits or self.about.is_watched():
             return None
         if any(run.attend is not attend or run.extras is not None or run.split is not None for run in runs):
             return None
@@ -108,14 +94,15 @@ class FusedEncoding:
     ) -> Float[Tensor, "B T M"] | None:
         packed = _Packed(x, layout)
         alive: list[Tensor] = []
-        for i in sorted(set(self.position_of)):
-            layers = [made for made, own in zip(self.layers, self.position_of, strict=True) if own == i]
-            if not _place(layers, runs[self.position_of.index(i)], packed, alive):
+        schemes = self.about.position_of
+        for i in sorted(set(schemes)):
+            layers = [made for made, own in zip(self.layers, schemes, strict=True) if own == i]
+            if not _place(layers, runs[schemes.index(i)], packed, alive):
                 return None
         if not self._remember(x, layout.padding != "none", cache, count):
             return None
         if packed.rows.numel():
-            about = self.layers, count, self.known.scratch, self.norm
+            about = self.layers, count, self.about.known.scratch, self.about.norm
             native.run(packed.rows, *about, packed.starts, packed.offsets, self.half)
         return packed.unpacked().to(x.dtype)
 
@@ -162,14 +149,13 @@ class _Packed:
         return x.contiguous() if x.dtype == torch.float32 else None
 
 
-def _check(made: LayerStruct) -> None:
-    """Raise `Unfit` if a layer's products are not made from panels, or it has cross-attention."""
+def _serves(made: LayerStruct) -> bool:
+    """Whether all products of a layer are made from panels, and it has no cross-attention."""
     products = [
         *((made.qkv, made.out) if made.has[OWN] else ()),
         *((made.up, made.down) if made.has[FEED_FORWARD] else ()),
     ]
-    if made.has[CROSS] or not all(is_by_panels(product, native.LEAST_TOKENS) for product in products):
-        raise Unfit
+    return not made.has[CROSS] and all(is_by_panels(product, native.LEAST_TOKENS) for product in products)
 
 
 def _place(layers: Sequence[LayerStruct], run: Pass, packed: _Packed, alive: list[Tensor]) -> bool:
@@ -195,6 +181,3 @@ def _place(layers: Sequence[LayerStruct], run: Pass, packed: _Packed, alive: lis
         scores = (1, made.own.heads, *((0, 0) if bias is None else bias.shape[2:]))
         made.own.bias, made.own.bias_steps = placed(bias, scores)
     return True
-
-
-_KNOWN: WeakKeyDictionary[nn.Module, FusedEncoding] = WeakKeyDictionary()

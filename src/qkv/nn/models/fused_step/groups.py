@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -177,30 +177,30 @@ class CrossGroup(LayerGroup):
 _ANY = Layout.full(1)  # of queries that see whatever is there
 
 
-def own_groups(stack: Any, cache: Cache, layers: Any) -> list[OwnGroup]:
-    """The groups of a stack's self-attention."""
+def own_groups(blocks: Sequence[Any], position_of: Sequence[int], cache: Cache, layers: Any) -> list[OwnGroup]:
+    """The groups of a stack's self-attention; `position_of` has the position scheme of each layer."""
     found: list[tuple[tuple[Any, ...], list[int]]] = []
     states: dict[int, KeyValueState] = {}
-    for i, block in enumerate(stack.layers):
+    for i, block in enumerate(blocks):
         if "attention" in block.sublayers:
             state, module = cache.layers[i], block.attention
             assert isinstance(state, KeyValueState)
             states[i] = state
-            _add(found, (state.slot_table, stack.position_of[i], module.n_heads, module.pattern), i)
+            _add(found, (state.slot_table, position_of[i], module.n_heads, module.pattern), i)
     return [
-        OwnGroup(indices, [stack.layers[i].attention for i in indices], [states[i] for i in indices], layers)
+        OwnGroup(indices, [blocks[i].attention for i in indices], [states[i] for i in indices], layers)
         for _, indices in found
     ]
 
 
-def cross_groups(stack: Any, cache: Cache, layers: Any) -> list[CrossGroup]:
+def cross_groups(blocks: Sequence[Any], cache: Cache, layers: Any) -> list[CrossGroup]:
     """The groups of a stack's cross-attention."""
     found: list[tuple[tuple[Any, ...], list[int]]] = []
-    for i, block in enumerate(stack.layers):
+    for i, block in enumerate(blocks):
         if "cross" in block.sublayers:
             _add(found, (block.cross.n_heads, block.cross.pattern), i)
     return [
-        CrossGroup(indices, [stack.layers[i].cross for i in indices], [cache.cross[i] for i in indices], layers)
+        CrossGroup(indices, [blocks[i].cross for i in indices], [cache.cross[i] for i in indices], layers)
         for _, indices in found
     ]
 

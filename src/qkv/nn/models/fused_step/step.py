@@ -17,12 +17,12 @@ from ...attention.mixer import Pass
 from ...kernels.cpu.few_queries import is_readable
 from ...kernels.native import decoding, row_selection
 from ...kernels.native import decoding_step as native
-from ...kernels.native.structures import LayerStruct
 from ...kv_cache.cache import Cache
 from ...kv_cache.full import CrossState, KeyValueState
 from ...kv_cache.slots import selecting_kernels
+from .description import description_of
 from .groups import LayerGroup, cross_groups, own_groups
-from .layers import Described, Unfit, are_original, hooks_of, is_simple, layer, settings_of
+from .layers import Unfit
 
 _GLOBAL_HOOKS = (hooks._global_forward_hooks, hooks._global_forward_pre_hooks)
 
@@ -51,7 +51,7 @@ def fused_step(
 
 
 class FusedStep:
-    """The layers of a stack and their caches, described for the kernels.
+    """The layers of a stack and a cache, described for the kernels.
 
     A step touches as few objects as it can: the weights that it reads push everything else out of the processor's
     caches, and each object costs a read from memory. What may change is checked once for a search (`Cache.settle`);
@@ -60,32 +60,23 @@ class FusedStep:
     """
 
     def __init__(self, stack: Any, cache: Cache) -> None:
-        self.stack, self.known = stack, Described()
+        self.stack, self.about = stack, description_of(stack)
         blocks = stack.layers
         _check(blocks, cache)
-        described = [layer(block, self.known) for block in blocks]
-        self.layers = (LayerStruct * len(described))(*described)
-        self.norm = self.known.norm(stack.norm)
-        if len(stack.between) or stack.placement.streams > 1 or not all(map(is_simple, stack.positions)):
+        if not self.about.fits:
             raise Unfit
-        self.own = own_groups(stack, cache, self.layers)
-        self.cross = cross_groups(stack, cache, self.layers)
-        self.rows = max(self._rows(i) for i in range(len(described)))
-        self.first_of = [stack.position_of.index(i) for i in sorted(set(stack.position_of))]  # a layer of each scheme
-        self.places = [tensor.data_ptr() for tensor in self.known.tensors]
-        self.settings = settings_of([*blocks, stack.norm, *stack.positions])
-        self.size = sum(map(len, self.settings))
-        self.hooks = [table for block in blocks for table in hooks_of(block)] + hooks_of(stack.norm)
+        self.layers = self.about.layers()
+        self.own = own_groups(blocks, self.about.position_of, cache, self.layers)
+        self.cross = cross_groups(blocks, cache, self.layers)
+        self.rows = max(self._rows(i) for i in range(len(blocks)))
+        schemes = self.about.position_of
+        self.first_of = [schemes.index(i) for i in sorted(set(schemes))]  # a layer of each scheme
         self.checked = False  # since the weights and hooks were settled
 
     def _rows(self, i: int) -> int:
         """Query rows that share a key-value head of layer i, for each token."""
         pairs = ((a.heads, a.kv_heads) for a in (self.layers[i].own, self.layers[i].cross))
         return max(heads // kv_heads if kv_heads else 1 for heads, kv_heads in pairs)
-
-    def _is_changed(self) -> bool:
-        """Whether a method was replaced, in a class or by an attribute of a module."""
-        return sum(map(len, self.settings)) != self.size or not are_original()
 
     def __deepcopy__(self, memo: object) -> None:
         """A copy of a cache is described again."""
@@ -95,13 +86,13 @@ class FusedStep:
         if settled and self.checked:
             return stack is self.stack
         self.checked = False
-        return stack is self.stack and [tensor.data_ptr() for tensor in self.known.tensors] == self.places
+        return stack is self.stack and self.about.is_in_place()
 
     def __call__(
         self, x: Float[Tensor, "B T M"], layout: Layout, runs: Sequence[Pass], cache: Cache, count: int
     ) -> Float[Tensor, "B T M"] | None:
         """The output of the stack; None if this step is one for the modules."""
-        if not self.checked and (any(self.hooks) or self.stack.training or self._is_changed()):
+        if not self.checked and (self.stack.training or self.about.is_watched()):
             return None
         self.checked = cache.settled
         if x.shape[1] * self.rows > decoding.MOST_ROWS:
@@ -121,7 +112,7 @@ class FusedStep:
                 return None
         out = x.float().contiguous()
         rows = out.view(-1, x.shape[-1])
-        native.run(rows, self.layers, count, self.known.scratch, self.norm)
+        native.run(rows, self.layers, count, self.about.known.scratch, self.about.norm)
         return out.to(x.dtype)
 
 
