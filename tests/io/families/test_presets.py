@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qkv.io.families import PRESETS, preset
+from qkv.nn.cost.flops import BatchShape, training_flops
 from qkv.nn.models.base import ModelSpec
 from qkv.nn.models.build import build
 from qkv.nn.positions.bias import ALiBi
@@ -25,6 +26,14 @@ COUNTS = {
     "gpt2-medium": 354_823_168,
     "gpt2-large": 774_030_080,
     "gpt2-xl": 1_557_611_200,
+    "gpt3-small": 125_226_240,
+    "gpt3-medium": 355_871_744,
+    "gpt3-large": 760_300_032,
+    "gpt3-xl": 1_315_723_264,
+    "gpt3-2.7b": 2_651_553_280,
+    "gpt3-6.7b": 6_658_404_352,
+    "gpt3-13b": 12_853_386_240,
+    "gpt3-175b": 174_604_259_328,
     "starcoder": 15_517_456_384,
     "gpt-neox-20b": 20_554_567_680,
     "pythia-160m": 162_322_944,
@@ -55,6 +64,9 @@ COUNTS = {
     "falcon-7b": 6_921_720_704,
     "falcon-40b": 41_303_293_952,
     "falcon-rw-1b": 1_311_625_216,
+    "palm-8b": 8_632_012_800,
+    "palm-62b": 62_495_662_080,
+    "palm-540b": 540_356_474_880,
     "mpt-7b": 6_649_286_656,
     "mpt-30b": 29_957_200_896,
     "bert-base": 110_106_428,
@@ -78,8 +90,25 @@ COUNTS = {
     "pegasus-large": 568_796_007,
     "t5-small": 60_506_624,
     "t5-base": 222_903_552,
-    "flan-t5-small": 76_961_152,
+    "t5-large": 737_668_096,
+    "t5-3b": 2_851_598_336,
+    "t5-11b": 11_307_321_344,
+    **{
+        f"{family}-{size}": count
+        for size, count in {
+            "small": 76_961_152,
+            "base": 247_577_856,
+            "large": 783_150_080,
+            "xl": 2_849_757_184,
+            "xxl": 11_135_332_352,
+        }.items()
+        for family in ("t5-v1_1", "flan-t5")
+    },
     "mt5-small": 300_176_768,
+    "mt5-base": 582_401_280,
+    "mt5-large": 1_229_581_312,
+    "mt5-xl": 3_742_619_648,
+    "mt5-xxl": 12_921_057_280,
     "vit-base-16": 86_567_656,
     "vit-large-16": 304_326_632,
     "vit-huge-14": 632_045_800,
@@ -111,6 +140,57 @@ def test_parameters_by_formula_and_on_the_meta_device(name: str) -> None:
     spec = preset(name)
     assert spec.n_parameters == COUNTS[name]
     assert sum(p.numel() for p in build(spec, device="meta").parameters()) == COUNTS[name]
+
+
+# In millions, as printed: Brown et al. (2020), table D.1; Chowdhery et al. (2022), table 1; Raffel et al. (2020), §3.7, whose
+# 770 M is 4% above the released model; Xue et al. (2021), table 1.
+PRINTED = {
+    "gpt3-small": (125, 0.005),
+    "gpt3-medium": (356, 0.001),
+    "gpt3-large": (760, 0.001),
+    "gpt3-xl": (1320, 0.004),
+    "gpt3-2.7b": (2650, 0.001),
+    "gpt3-6.7b": (6660, 0.001),
+    "gpt3-13b": (12850, 0.001),
+    "gpt3-175b": (174600, 0.001),
+    "palm-8b": (8630, 0.001),
+    "palm-62b": (62500, 0.001),
+    "palm-540b": (540350, 0.0001),
+    "t5-small": (60, 0.01),
+    "t5-base": (220, 0.015),
+    "t5-large": (770, 0.045),
+    "t5-3b": (2800, 0.02),
+    "t5-11b": (11000, 0.03),
+    "mt5-small": (300, 0.01),
+    "mt5-base": (580, 0.01),
+    "mt5-large": (1200, 0.03),
+    "mt5-xl": (3700, 0.02),
+    "mt5-xxl": (13000, 0.01),
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_parameters_are_the_papers(name: str) -> None:
+    millions, rounding = PRINTED[name]
+    assert preset(name).n_parameters / 1e6 == pytest.approx(millions, rel=rounding)
+
+
+def test_gpt_3_and_palm_are_as_deep_and_wide_as_their_tables_say() -> None:
+    small, large = preset("gpt3-small"), preset("gpt3-175b")
+    for spec, layers, width, heads in ((small, 12, 768, 12), (large, 96, 12288, 96)):
+        (_, stack), attention = spec.stacks()[0], spec.stacks()[0][1].blocks[0].attention
+        assert (len(stack.blocks), spec.d_model, attention.n_heads, spec.max_positions) == (layers, width, heads, 2048)
+    block = preset("palm-540b").decoder.blocks[0]  # type: ignore[union-attr]
+    assert (block.attention.n_heads, block.attention.n_kv_heads, block.attention.d_head) == (48, 1, 256)  # type: ignore[attr-defined]
+    assert (block.placement.kind, block.feedforward.d_ff, block.feedforward.gated) == ("parallel", 73728, True)  # type: ignore[attr-defined]
+
+
+def test_training_gpt_3_takes_the_compute_of_its_table() -> None:
+    """Brown et al. (2020), table D.1: 3.14e23 FLOPs for 300 B tokens, by 6 N D; attention is counted here too."""
+    spec, tokens = preset("gpt3-175b"), 300_000_000_000
+    flops = training_flops(spec, BatchShape(1, 2048)) / 2048 * tokens
+    assert 6 * spec.n_parameters * tokens == pytest.approx(3.14e23, rel=0.01)
+    assert flops == pytest.approx(3.14e23, rel=0.02)
 
 
 def test_a_token_uses_few_of_many_experts() -> None:

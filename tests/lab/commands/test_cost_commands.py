@@ -44,6 +44,8 @@ def test_a_sweep_is_written_as_a_plot_or_a_page(capsys: pytest.CaptureFixture[st
         (["cost", "gpt2", "--sweep", "tokens=1..2", "--out", "a.png"], "--out draws an .svg or .html file, not a.png"),
         (["cost", "fit", "gpt2", "--memory", "much"], "'much' is not a size of memory"),
         (["cost", "layers", "--width", "100", "--heads", "7"], "n_heads=7 does not divide d_model=100"),
+        (["cost", "traffic", "--hardware", "m4"], "the fast memory of m4 is unknown; name another device"),
+        (["cost", "traffic", "--length", "0"], "--length is a number of tokens, several such as 1024,4096"),
         (["cost"], "missing argument 'RECIPE-OR-PRESET' (see `qkv cost --help`)"),
     ],
 )
@@ -57,3 +59,13 @@ def test_fit_and_layers(capsys: pytest.CaptureFixture[str]) -> None:
     assert "weights in int4" in capsys.readouterr().out
     assert main(["cost", "layers", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["flops"] == 1_074_790_400
+
+
+def test_traffic_by_length_and_hardware(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", "traffic", "--length", "1024,4096", "--hardware", "a100", "--hardware", "h100", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["tokens"], row["hardware"]) for row in rows] == [(n, d) for d in ("a100", "h100") for n in (1024, 4096)]
+    assert rows[0]["bytes"]["materialized"] == 2 * 16 * (4 * 1024 * 64 + 4 * 1024**2) and rows[0]["measured"] is None
+    assert main(["cost", "traffic", "--length", "64", "--heads", "1", "--measure"]) == 0
+    printed = capsys.readouterr().out
+    assert "Predicted, of 1 heads of width 64 in bf16" in printed and "Measured here in fp32, 64 tokens:" in printed

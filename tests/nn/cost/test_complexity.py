@@ -8,10 +8,16 @@ import pytest
 import torch
 
 from qkv.core.layout import Layout
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
 from qkv.nn.attention.convolution import Convolution
+from qkv.nn.attention.linformer import Linformer
+from qkv.nn.attention.lsh import LSHAttention
 from qkv.nn.attention.mixer import Pass
 from qkv.nn.cost.complexity import LayerComplexity, compare
 from qkv.nn.patterns.basic import causal
+from qkv.nn.patterns.sparse import Strided
 from qkv.nn.positions.base import PositionModule
 
 LENGTH_ORDER = {
@@ -20,6 +26,10 @@ LENGTH_ORDER = {
     "convolution": (1, 0, None),
     "windowed attention": (1, 0, 1),
     "linear attention": (1, 0, 0),
+    "sparse attention": (1.5, 0, 0),
+    "Linformer": (1, 0, 0),
+    "Reformer": (1, 0, None),
+    "ring attention": (2, 0, 0),
 }
 WIDTH_ORDER = {
     "self-attention": 1,
@@ -27,6 +37,10 @@ WIDTH_ORDER = {
     "convolution": 2,
     "windowed attention": 1,
     "linear attention": 2,
+    "sparse attention": 1,
+    "Linformer": 1,
+    "Reformer": 1,
+    "ring attention": 1,
 }
 
 
@@ -81,3 +95,58 @@ def test_the_path_of_dilated_convolutions_matches_gradients() -> None:
             hidden = module(hidden, Pass.over(Layout.full(27), PositionModule()))
         hidden[0, -1].sum().backward()
         assert bool(x.grad[0, 0].abs().sum() > 0) is reached  # type: ignore[index]
+
+
+# -- the kinds that scale better ------------------------------------------------------------------------------------------
+
+
+def counted(module: torch.nn.Module, n: int, d: int) -> int:
+    """FLOPs of the products that PyTorch dispatches, in evaluation; fused attention would not be counted."""
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter)
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        module.eval()(torch.randn(1, n, d), Pass.over(Layout.full(n), PositionModule()))
+    return counter.get_total_flops()
+
+
+def test_linformer_is_what_its_layer_computes() -> None:
+    n, d = 96, 32
+    module = Linformer(n_heads=4, max_positions=n, rank=24).module(d)
+    projections = 4 * 2 * n * d * d
+    assert by_name(n=n, d=d, heads=4, rank=24)["Linformer"].flops == counted(module, n, d) - projections
+
+
+def test_reformer_is_what_its_layer_computes() -> None:
+    n, d = 256, 32
+    module = LSHAttention(n_heads=4, pattern=causal(), chunk=16).module(d)
+    projections = 3 * 2 * n * d * d  # queries are keys
+    found = by_name(n=n, d=d, heads=4, chunk=16)["Reformer"]
+    assert found.flops == pytest.approx(counted(module, n, d) - projections, rel=2e-3), "the rounds are weighed as well"
+    assert found.path is None
+    whole = by_name(n=n, d=d, heads=4)
+    assert by_name(n=n, d=d, heads=4, chunk=n)["Reformer"].flops == whole["self-attention"].flops, "a chunk is exact"
+
+
+def test_sparse_attention_is_counted_pair_by_pair_and_joins_all_in_two_layers() -> None:
+    n, d, stride = 100, 32, 10
+    allowed = (causal() & Strided(stride=stride)).mask(n)
+    found = by_name(n=n, d=d, heads=4)["sparse attention"]
+    assert found.flops == 4 * int(allowed.sum()) * d
+    reached = allowed.float()
+    assert not torch.equal(reached > 0, causal().mask(n)) and torch.equal(reached @ reached > 0, causal().mask(n))
+    assert found.path == 2
+
+
+def test_every_device_of_a_ring_computes_the_same_share() -> None:
+    """In the zig-zag order, the pairs of each rank: an early and a late chunk of queries."""
+    n, d, p = 64, 32, 4
+    chunks = causal().mask(n).view(2 * p, -1, n)
+    pairs = {int(chunks[i].sum() + chunks[-1 - i].sum()) for i in range(p)}
+    found = by_name(n=n, d=d, heads=4, devices=p)["ring attention"]
+    assert pairs == {n * (n + 1) // 2 // p} and found.flops == 4 * pairs.pop() * d
+    assert (found.sequential, found.path) == (p, 1)
+
+
+def test_a_ring_of_no_device_is_refused() -> None:
+    with pytest.raises(ValueError, match="devices is a whole number of at least 1, not 0"):
+        compare(n=8, d=8, devices=0)

@@ -18,6 +18,7 @@ from qkv.nn.models.initialization import (
     DeepNormGlorot,
     Glorot,
     Initialization,
+    LeCun,
     Normal,
     T5Normal,
     initialize,
@@ -161,6 +162,14 @@ def test_t5_has_the_missing_scale_in_the_queries() -> None:
     assert_std(p["decoder.blocks.0.attention.q.weight"], (d * d // 4) ** -0.5)
 
 
+def test_lecun_leaves_queries_as_large_as_keys() -> None:
+    """PaLM (Chowdhery et al. 2022, §5): N(0, 1/fan_in), and N(0, 1) for the table."""
+    p, d = wide(LeCun(), "t5")
+    for part, fan_in in (("attention.q", d), ("attention.k", d), ("feedforward.down", 4 * d)):
+        assert_std(p[f"decoder.blocks.0.{part}.weight"], fan_in**-0.5)
+    assert_std(p["decoder.embedding.weight"], 1.0)
+
+
 def test_norms_begin_as_the_identity_and_biases_at_zero() -> None:
     p, _ = wide(Normal())
     for name, value in p.items():
@@ -285,6 +294,7 @@ def test_the_cells_of_recurrent_models_are_drawn_by_the_model() -> None:
 SCHEMES: dict[str, Initialization] = {
     "glorot": Glorot(),
     "normal": Normal(),
+    "lecun": LeCun(),
     "t5": T5Normal(),
     "deepnorm": DeepNormGlorot(decoder_layers=2),
 }

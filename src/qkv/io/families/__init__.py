@@ -37,6 +37,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "bloom": ("bloom",),
     "mpt": ("mpt",),
     "falcon": ("falcon",),
+    "palm": (),
     "llama": ("llama",),
     "mistral": ("mistral",),
     "qwen2": ("qwen2",),

@@ -1,4 +1,4 @@
-"""GPT-2 (Radford et al. 2019): a pre-norm decoder with learned positions and a tied head."""
+"""GPT-2 (Radford et al. 2019) and GPT-3 (Brown et al. 2020): a pre-norm decoder with learned positions and a tied head."""
 
 from __future__ import annotations
 
@@ -72,12 +72,30 @@ def gpt(
     )
 
 
+# Brown et al. (2020), table 2.1. Its XL has 24 heads of 128 and its 13B a width of 5,140; the parameters in its table D.1
+# (1,320 M and 12,850 M) need 16 heads and a width of 5,120. Every other layer of GPT-3 attends in a band whose width is not
+# published; the layers here are all dense, so the FLOPs of attention are an upper bound.
+GPT3 = (
+    ("small", 12, 768, 12),
+    ("medium", 24, 1024, 16),
+    ("large", 24, 1536, 16),
+    ("xl", 24, 2048, 16),
+    ("2.7b", 32, 2560, 32),
+    ("6.7b", 32, 4096, 32),
+    ("13b", 40, 5120, 40),
+    ("175b", 96, 12288, 96),
+)
+
 SIZES: dict[str, dict[str, Any]] = {
     "gpt": {},  # GPT-2, to begin other sizes from; GPT of 2018 is openai-gpt
     "gpt2": {},
     "gpt2-medium": {"d_model": 1024, "n_layers": 24, "n_heads": 16},
     "gpt2-large": {"d_model": 1280, "n_layers": 36, "n_heads": 20},
     "gpt2-xl": {"d_model": 1600, "n_layers": 48, "n_heads": 25},
+    **{
+        f"gpt3-{name}": {"d_model": width, "n_layers": layers, "n_heads": heads, "max_positions": 2048}
+        for name, layers, width, heads in GPT3
+    },
 }
 
 FIELDS: tuple[Field, ...] = (

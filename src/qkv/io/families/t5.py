@@ -86,11 +86,24 @@ def t5(
 
 V1_1: dict[str, Any] = {"kind": ("gelu-tanh", True), "tied": False, "scale": "none"}
 
+# Raffel et al. (2020), §3.7; v1.1, Flan and mT5 (Xue et al. 2021) share five other sizes.
+_V1_1_SIZES: dict[str, dict[str, Any]] = {
+    "small": {"n_heads": 6, "d_ff": 1024, "n_layers": 8},
+    "base": {"d_model": 768, "n_heads": 12, "d_ff": 2048, "n_layers": 12},
+    "large": {"d_model": 1024, "n_heads": 16, "d_ff": 2816, "n_layers": 24},
+    "xl": {"d_model": 2048, "n_heads": 32, "d_ff": 5120, "n_layers": 24},
+    "xxl": {"d_model": 4096, "n_heads": 64, "d_ff": 10240, "n_layers": 24},
+}
+
 SIZES: dict[str, dict[str, Any]] = {
     "t5-small": {},
     "t5-base": {"d_model": 768, "n_heads": 12, "d_ff": 3072, "n_layers": 12},
-    "flan-t5-small": {**V1_1, "n_heads": 6, "d_ff": 1024, "n_layers": 8},
-    "mt5-small": {**V1_1, "vocab_size": 250112, "n_heads": 6, "d_ff": 1024, "n_layers": 8},
+    "t5-large": {"d_model": 1024, "n_heads": 16, "d_ff": 4096, "n_layers": 24},
+    "t5-3b": {"d_model": 1024, "n_heads": 32, "d_head": 128, "d_ff": 16384, "n_layers": 24},
+    "t5-11b": {"d_model": 1024, "n_heads": 128, "d_head": 128, "d_ff": 65536, "n_layers": 24},
+    **{f"t5-v1_1-{name}": {**V1_1, **sizes} for name, sizes in _V1_1_SIZES.items()},
+    **{f"flan-t5-{name}": {**V1_1, **sizes} for name, sizes in _V1_1_SIZES.items()},
+    **{f"mt5-{name}": {**V1_1, "vocab_size": 250112, **sizes} for name, sizes in _V1_1_SIZES.items()},
 }
 
 

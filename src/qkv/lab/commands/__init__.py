@@ -25,6 +25,7 @@ WITHIN: dict[str, dict[str, str]] = {
         "diff versus vs": "`qkv cost compare NAME NAME` compares models",
         "cluster gpus parallel ranks parallelism": "`qkv cost plan NAME` plans a training on many devices",
         "attention complexity layer": "`qkv cost layers` compares kinds of layers",
+        "flash flashattention hbm sram bandwidth bytes": "`qkv cost traffic` compares the bytes that attention moves",
     },
     "scaling": {
         "law laws curve estimate regress": "`qkv scaling fit TABLE` fits the laws to a table of points",

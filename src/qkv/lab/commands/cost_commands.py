@@ -1,4 +1,4 @@
-"""`qkv cost` as a group: `qkv cost NAME` predicts costs, `fit` says what fits into a memory, `layers` compares layers."""
+"""`qkv cost` as a group: `qkv cost NAME` predicts costs, `fit` says what fits into a memory, `layers` compares layers …"""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from . import cost, cost_layers, cost_plan, cost_sweep, fit
+from . import cost, cost_layers, cost_plan, cost_sweep, cost_traffic, fit
 
 DEFAULT = "predict"
 BY_OPTION = ("sweep", "plan", "simulate", "published")
@@ -43,3 +43,4 @@ app.command("plan")(cost_plan.plan)
 app.command("simulate")(cost_plan.simulate)
 app.command("published")(cost_plan.published)
 app.command("layers")(cost_layers.layers)
+app.command("traffic")(cost_traffic.traffic)

@@ -1,4 +1,4 @@
-"""`qkv cost layers`: self-attention, recurrent and convolutional layers compared, as in Vaswani et al. (2017), table 1."""
+"""`qkv cost layers`: kinds of layers compared, as in Vaswani et al. (2017), table 1."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ def layers(
     heads: Annotated[int, typer.Option(metavar="H", help="Number of heads, h.", min=1)] = 8,
     kernel: Annotated[int, typer.Option(metavar="K", help="Tokens of a convolution's kernel, k.", min=2)] = 3,
     window: Annotated[int, typer.Option(metavar="R", help="Tokens of the window, r.", min=2)] = 64,
+    rank: Annotated[int, typer.Option(metavar="M", help="Keys that Linformer projects to, m.", min=1)] = 256,
+    chunk: Annotated[int, typer.Option(metavar="C", help="Tokens of Reformer's chunk, c.", min=1)] = 64,
+    devices: Annotated[int, typer.Option(metavar="P", help="Devices of a ring, p.", min=1)] = 8,
     json: Json = False,
 ) -> None:
     """Compare kinds of layers: FLOPs per layer, sequential operations and the longest path between two tokens.
@@ -29,7 +32,7 @@ def layers(
 
     from ...nn.cost.complexity import compare
 
-    rows = compare(length, width, heads, kernel, window)
+    rows = compare(length, width, heads, kernel, window, rank=rank, chunk=chunk, devices=devices)
     if json:
         echo_json([asdict(row) for row in rows])
         return
@@ -37,10 +40,16 @@ def layers(
     for header in ("layer", "FLOPs", "", "sequential", "", "path", ""):
         table.add_column(header, justify="left" if header else "right")
     for row in rows:
-        counts = (f"{row.flops:,}", f"{row.sequential:,}", f"{row.path:,}")
+        counts = (f"{row.flops:,}", f"{row.sequential:,}", "–" if row.path is None else f"{row.path:,}")
         cells = [cell for order, count in zip(row.order, counts, strict=True) for cell in (order, count)]
         table.add_row(row.name, *cells)
     out = console()
     out.print(table)
     sizes = f"n = {length:,}, d = {width:,}, h = {heads:,}, k = {kernel:,}, r = {window:,}"
-    out.print(f"\n{sizes}; attention is causal", highlight=False, markup=False)
+    more = f"m = {rank:,}, c = {chunk:,} in 4 rounds, p = {devices:,}"
+    notes = (
+        f"\n{sizes}, {more}",
+        "Attention is causal, but Linformer's, which mixes all tokens. A ring's FLOPs are one device's.",
+    )
+    for note in notes:
+        out.print(note, highlight=False, markup=False, soft_wrap=True)

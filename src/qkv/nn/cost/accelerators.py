@@ -25,6 +25,7 @@ class Accelerator:
     flops:     operations per second of dense matrix products by precision: fp32, bf16, fp8, int8 …
     bandwidth: bytes per second from its main memory. memory: its size in bytes.
     watts:     power under load. price: dollars per hour, a usual one of the cloud; None if unknown.
+    sram:      bytes of the fast memory of one multiprocessor (L1 and shared); None if unknown.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Accelerator:
     memory: float
     watts: float | None = None
     price: float | None = None
+    sram: float | None = None
 
     def peak(self, precision: str) -> float:
         """Operations per second in a precision, or in the next wider one if it has no units for it."""
@@ -47,37 +49,37 @@ class Accelerator:
 
 
 # From the vendors' data sheets, dense (without sparsity): NVIDIA A100 80GB SXM, H100 SXM, H200 SXM, B200, RTX 4090; Apple M4
-# (10-core GPU). Prices are usual ones on demand in 2026, for orders of magnitude.
+# (10-core GPU); fast memory from the architectures' white papers. Prices are usual ones on demand in 2026, for orders of magnitude.
 KNOWN = {
     one.name: one
     for one in (
         Accelerator(
             "a100",
             {"fp32": 19.5e12, "tf32": 156e12, "bf16": 312e12, "int8": 624e12},
-            *(2.039e12, 80e9, 400, 1.8),
+            *(2.039e12, 80e9, 400, 1.8, 192 * 1024),
         ),
         Accelerator(
             "h100",
             {"fp32": 67e12, "tf32": 494.7e12, "bf16": 989.4e12, "fp8": 1978.9e12, "int8": 1978.9e12},
-            *(3.35e12, 80e9, 700, 2.5),
+            *(3.35e12, 80e9, 700, 2.5, 256 * 1024),
         ),
         Accelerator(
             "h200",
             {"fp32": 67e12, "tf32": 494.7e12, "bf16": 989.4e12, "fp8": 1978.9e12, "int8": 1978.9e12},
-            *(4.8e12, 141e9, 700, 3.5),
+            *(4.8e12, 141e9, 700, 3.5, 256 * 1024),
         ),
         Accelerator(
             "b200",
             {"fp32": 75e12, "tf32": 1100e12, "bf16": 2250e12, "fp8": 4500e12, "int8": 4500e12},
-            *(7.7e12, 180e9, 1000, 5.0),
+            *(7.7e12, 180e9, 1000, 5.0, 256 * 1024),
         ),
         Accelerator(
             "4090",
             {"fp32": 82.6e12, "bf16": 165.2e12, "fp8": 330.3e12, "int8": 660.6e12},
-            *(1.008e12, 24e9, 450, 0.4),
+            *(1.008e12, 24e9, 450, 0.4, 128 * 1024),
         ),
         Accelerator("m4", {"fp32": 4.26e12}, 120e9, 32e9, 22),
-        Accelerator("p100", {"fp32": 9.5e12}, 732e9, 16e9, 300),  # with 9.5 TFLOP/s, as Vaswani et al. (2017) count it
+        Accelerator("p100", {"fp32": 9.5e12}, 732e9, 16e9, 300, None, 64 * 1024),  # with 9.5 TFLOP/s, as Vaswani et al. (2017) count it
     )
 }
 

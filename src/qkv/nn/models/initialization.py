@@ -1,4 +1,4 @@
-"""Weight initialization: Glorot, GPT-2's, T5's and DeepNorm's schemes, seeded by (seed, parameter name).
+"""Weight initialization: Glorot, LeCun, GPT-2's, T5's and DeepNorm's schemes, seeded by (seed, parameter name).
 
 The initial values of a parameter depend on its name and the seed alone, not on the rest of the model, the order in which it
 is built or its sharding. Values that a module defines or fills in itself are kept.
@@ -115,9 +115,8 @@ class Normal(Initialization, kind="normal"):
         return "normal", self.std
 
 
-class T5Normal(Initialization, kind="t5"):
-    """N(0, 1/fan_in) for matrices, N(0, 1/(fan_in · d_head)) for queries, since T5 leaves scores unscaled; N(0, 1) for
-    embeddings, N(0, 1/d_model) for the position buckets (Raffel et al. 2020's code)."""
+class LeCun(Initialization, kind="lecun"):
+    """N(0, 1/fan_in) for matrices (LeCun et al. 1998), N(0, 1) for embeddings: PaLM's (Chowdhery et al. 2022, §5)."""
 
     factor: float = Field(default=1.0, gt=0)
 
@@ -126,6 +125,11 @@ class T5Normal(Initialization, kind="t5"):
 
     def embedding(self, width: int) -> Draw:
         return "normal", self.factor
+
+
+class T5Normal(LeCun, kind="t5"):
+    """N(0, 1/fan_in) for matrices, N(0, 1/(fan_in · d_head)) for queries, since T5 leaves scores unscaled; N(0, 1) for
+    embeddings, N(0, 1/d_model) for the position buckets (Raffel et al. 2020's code)."""
 
     def draw(self, module: nn.Module, path: str, value: Tensor, n_layers: int) -> Draw:
         if isinstance(module, T5Bias):
