@@ -142,8 +142,8 @@ def test_parameters_by_formula_and_on_the_meta_device(name: str) -> None:
     assert sum(p.numel() for p in build(spec, device="meta").parameters()) == COUNTS[name]
 
 
-# In millions, as printed: Brown et al. (2020), table D.1; Chowdhery et al. (2022), table 1; Raffel et al. (2020), §3.7, whose
-# 770 M is 4% above the released model; Xue et al. (2021), table 1.
+# In millions, as printed: Brown et al. (2020), table D.1; Chowdhery et al. (2022), table 1; Raffel et al. (2020), §3.7,
+# whose 770 M is 4% above the released model; Xue et al. (2021), table 1.
 PRINTED = {
     "gpt3-small": (125, 0.005),
     "gpt3-medium": (356, 0.001),

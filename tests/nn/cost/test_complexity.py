@@ -6,11 +6,10 @@ import math
 
 import pytest
 import torch
-
-from qkv.core.layout import Layout
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from qkv.core.layout import Layout
 from qkv.nn.attention.convolution import Convolution
 from qkv.nn.attention.linformer import Linformer
 from qkv.nn.attention.lsh import LSHAttention

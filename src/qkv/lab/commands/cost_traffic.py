@@ -21,8 +21,8 @@ def traffic(
         list[str] | None,
         typer.Option(
             metavar="NAME|JSON",
-            help="A device: `h100`, `h200`, `b200`, `a100`, `4090`, `p100`, or described in JSON or a .json file; repeatable. "
-            "[default: a100 and h100]",
+            help="A device: `h100`, `h200`, `b200`, `a100`, `4090`, `p100`, or described in JSON or a .json file; "
+            "repeatable. [default: a100 and h100]",
         ),
     ] = None,
     precision: Annotated[str, typer.Option(metavar="bf16|fp16|fp32", help="Of queries, keys and values.")] = "bf16",
@@ -62,8 +62,9 @@ def traffic(
     out = console()
     out.print(table)
     note = (
-        f"\nPredicted, of {heads:,} heads of width {width:,} in {precision}: bytes by the papers' formulas, time as the longer "
-        "of arithmetic and of moving bytes. Caches, masks and dropout are not counted. Written out: scores and weights go through memory."
+        f"\nPredicted, of {heads:,} heads of width {width:,} in {precision}: bytes by the papers' formulas, time as the "
+        "longer of arithmetic and of moving bytes. Caches, masks and dropout are not counted. Written out: scores and "
+        "weights go through memory."
     )
     out.print(note, highlight=False, markup=False, soft_wrap=True)
     for n, times in here.items():
@@ -91,4 +92,6 @@ def _lengths(text: str) -> list[int]:
     try:
         return read_range(f"tokens={text}")[1]
     except ValueError:
-        raise ValueError(f"--length is a number of tokens, several such as 1024,4096, or a range such as 1k..64k, not {text!r}") from None
+        raise ValueError(
+            f"--length is a number of tokens, several such as 1024,4096, or a range such as 1k..64k, not {text!r}"
+        ) from None

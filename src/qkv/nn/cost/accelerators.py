@@ -49,7 +49,8 @@ class Accelerator:
 
 
 # From the vendors' data sheets, dense (without sparsity): NVIDIA A100 80GB SXM, H100 SXM, H200 SXM, B200, RTX 4090; Apple M4
-# (10-core GPU); fast memory from the architectures' white papers. Prices are usual ones on demand in 2026, for orders of magnitude.
+# (10-core GPU); fast memory from the architectures' white papers. Prices are usual ones on demand in 2026, for orders of
+# magnitude.
 KNOWN = {
     one.name: one
     for one in (
@@ -79,7 +80,9 @@ KNOWN = {
             *(1.008e12, 24e9, 450, 0.4, 128 * 1024),
         ),
         Accelerator("m4", {"fp32": 4.26e12}, 120e9, 32e9, 22),
-        Accelerator("p100", {"fp32": 9.5e12}, 732e9, 16e9, 300, None, 64 * 1024),  # with 9.5 TFLOP/s, as Vaswani et al. (2017) count it
+        Accelerator(
+            "p100", {"fp32": 9.5e12}, 732e9, 16e9, 300, None, 64 * 1024
+        ),  # with 9.5 TFLOP/s, as Vaswani et al. (2017) count it
     )
 }
 
