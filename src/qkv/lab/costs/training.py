@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 
 from ...core.batch import Batch
-from ...nn.cost import time
+from ...nn.cost import throughput
 from ...nn.cost.flops import BatchShape, PartCost, parts, training_flops
 from ...nn.cost.hardware import available
 from ...nn.cost.images import image_tokens
@@ -197,7 +197,7 @@ def of_model(
         memory=predict(spec, shape, plan),
         free=available(device),
         peak=peak,
-        seconds=time.seconds(flops, peak, device.type, precision, spec.d_model),
+        seconds=throughput.seconds(flops, peak, device.type, precision, spec.d_model),
         cache=_caches(spec, shape),
         active=spec.cost().active,
         spec=spec,

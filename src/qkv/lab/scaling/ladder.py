@@ -13,7 +13,7 @@ from rich.console import Console
 
 from ...core.spec import counted
 from ...data.tokenizers.tokenizer import Tokenizer
-from ...nn.cost import time
+from ...nn.cost import throughput
 from ...nn.cost.flops import BatchShape, training_flops
 from ...nn.cost.throughput import peak_flops
 from ...nn.models.transformer import Transformer
@@ -144,7 +144,7 @@ def _step_seconds(rung: Rung, device: torch.device) -> float:
             return training.accumulate * training_seconds(spec, rung.shape, training, device)
     precision = choose(training.precision, device, spec.d_model).precision
     peak = peak_flops(device, DTYPES[precision])
-    return time.seconds(rung.flops / rung.steps, peak, device.type, precision, spec.d_model)
+    return throughput.seconds(rung.flops / rung.steps, peak, device.type, precision, spec.d_model)
 
 
 def total_seconds(seconds: Sequence[float], jobs: int) -> float:

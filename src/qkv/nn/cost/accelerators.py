@@ -80,9 +80,8 @@ KNOWN = {
             *(1.008e12, 24e9, 450, 0.4, 128 * 1024),
         ),
         Accelerator("m4", {"fp32": 4.26e12}, 120e9, 32e9, 22),
-        Accelerator(
-            "p100", {"fp32": 9.5e12}, 732e9, 16e9, 300, None, 64 * 1024
-        ),  # with 9.5 TFLOP/s, as Vaswani et al. (2017) count it
+        # With 9.5 TFLOP/s, as Vaswani et al. (2017) count it.
+        Accelerator("p100", {"fp32": 9.5e12}, 732e9, 16e9, 300, None, 64 * 1024),
     )
 }
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from ...core.ranks import ALONE, Ranks
-from ...nn.cost import time
+from ...nn.cost import throughput
 from ...nn.cost.flops import BatchShape, training_flops
 from ...nn.cost.throughput import peak_flops
 from ...nn.models.base import ModelSpec
@@ -96,7 +96,9 @@ class Chooser:
         """Estimate the time of a forward and a backward pass over the largest batch."""
         name = mixed_precision.choose(training.precision, self.device, self.spec.d_model).precision
         peak = peak_flops(self.device, mixed_precision.DTYPES[name])
-        return time.seconds(training_flops(self.spec, self.shape), peak, self.device.type, name, self.spec.d_model)
+        return throughput.seconds(
+            training_flops(self.spec, self.shape), peak, self.device.type, name, self.spec.d_model
+        )
 
     def estimate(self, training: Training) -> str:
         """A sentence with the expected speed and duration of training."""
