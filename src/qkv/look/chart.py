@@ -18,11 +18,12 @@ _COLORS = 8  # of lines, in the page's style sheet
 
 @dataclass(frozen=True)
 class Series:
-    """One line through `points` (x, y); points that are not finite are left out. `dots` marks each point."""
+    """One line through `points` (x, y); points that are not finite are left out. `dots` marks each point, with a circle of
+    this radius if it is a number."""
 
     name: str
     points: Sequence[tuple[float, float]]
-    dots: bool = False
+    dots: bool | float = False
 
     def finite(self) -> list[tuple[float, float]]:
         return [(x, y) for x, y in self.points if math.isfinite(x) and abs(y) < _MOST]
@@ -198,7 +199,8 @@ def _line(frame: _Frame, series: Series, index: int) -> Markup:
     color = f"s{index % _COLORS}"
     parts = [tag("path", d=path, class_=f"line {color}")]
     if series.dots or len(places) == 1:
-        parts += [tag("circle", cx=x, cy=y, r=2.6, class_=f"dot {color}") for x, y in places]
+        radius = 2.6 if isinstance(series.dots, bool) else series.dots
+        parts += [tag("circle", cx=x, cy=y, r=radius, class_=f"dot {color}") for x, y in places]
     return join(*parts)
 
 

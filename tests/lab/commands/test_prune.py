@@ -40,6 +40,8 @@ def test_the_command_factorizes(trained: Path, tmp_path: Path, capsys: pytest.Ca
     [
         ([], "nothing would be removed; give heads, neurons, layers or a rank, such as --heads 30%"),
         (["--heads", "100%"], "--heads is a share from 0% to below 100%, not 100%"),
+        (["--until", "much"], "--until is a growth of the loss above 0, such as 5% or 0.05, not 'much'"),
+        (["--until", "5%", "--heads", "30%"], "until chooses the heads; leave out the heads to remove and to keep"),
         (["--heads", "many"], "--heads is a share such as 30% or 0.3, not 'many'"),
         (["--heads", "encoder.0:x"], "--heads names heads as LAYER:HEADS, such as decoder.0:1,3, not 'encoder.0:x'"),
         (["--heads", "encoder.0:0,1"], "all 2 heads of encoder.0 would be removed; keep one at least, or remove whole"),
@@ -50,7 +52,7 @@ def test_the_command_factorizes(trained: Path, tmp_path: Path, capsys: pytest.Ca
             "there is no measure of importance 'magic'; there is: gradient, ablation",
         ),
         (["--neurons", "20%", "--by", "gates"], "the measure of importance (gates) chooses a share of the heads"),
-        (["--heads", "encoder.0:0", "--by", "gradient"], "no share is given; give one, such as 30%, or leave"),
+        (["--heads", "encoder.0:0", "--by", "gradient"], "no share is given; give one, such as 30%, or a growth of"),
         (["--neurons", "2"], "--neurons is a share from 0% to below 100%, not 2"),
         (["--rank", "half"], "--rank is a rank such as 16, or a share such as 50%, not 'half'"),
         (

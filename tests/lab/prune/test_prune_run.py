@@ -11,10 +11,13 @@ import pytest
 import torch
 
 import qkv
-from qkv.lab.prune import prune
+from qkv.lab.prune import PruningResult, prune
+from qkv.lab.prune.examples import loss_over
+from qkv.lab.prune.page import write_page
 from qkv.nn.activations import Zero, intervene
 from qkv.nn.pruning.low_rank import factorize
 from qkv.nn.pruning.units import attention_layers
+from qkv.runs.inference.held_out import batches, recipe_of
 from qkv.runs.recipes.recipe import Recipe
 from qkv.runs.train.train import train
 
@@ -91,6 +94,31 @@ def test_factorized_outputs_are_nearer_with_the_inputs_than_without(trained: Pat
         expected = whole(ids, ids).log_softmax(-1)
         errors = [(model(ids, ids).log_softmax(-1) - expected).square().mean() for model in (small, blind)]
     assert errors[0] < errors[1]
+
+
+def test_heads_are_removed_until_the_loss_grows(trained: Path, tmp_path: Path):
+    result = prune(trained, tmp_path / "small", until=0.02, by="ablation", **options(curve=True))
+    removed = sum(map(len, result.heads.values()))
+    counts, losses = zip(*result.losses, strict=True)
+    assert counts == tuple(range(len(counts))) and removed in (len(counts) - 2, len(counts) - 1)
+    assert all(loss <= 1.02 * losses[0] for loss in losses[: removed + 1])
+    assert all(loss > 1.02 * losses[0] for loss in losses[removed + 1 :])
+    whole, small = (qkv.load(path, "cpu") for path in (trained, result.folder))
+    held = batches(whole, "validation", 16)
+    assert loss_over(recipe_of(small), small.model, held) == pytest.approx(losses[removed], rel=1e-4)
+    assert {stack: len(found.heads) for stack, found in result.redundancy.items()} == {"encoder": 2, "decoder": 4}
+    stored = json.loads((result.folder / "pruning.json").read_text())
+    assert stored["until"] == 0.02 and stored["elbows"] == result.elbows
+    page = (result.folder / "pruning.html").read_text()
+    assert "2.0% more" in page and "Redundancy between heads" in page and "of the decoder" in page
+
+
+def test_the_elbow_is_marked_on_each_curve(tmp_path: Path):
+    curve = [(0.0, {"loss": 1.0}), (0.5, {"loss": 1.1}), (0.9, {"loss": 3.0})]
+    measured = ({"before": {"loss": 1.0}}, 10, {"before": 1.0, "after": 1.0})
+    result = PruningResult("run", tmp_path, "gradient", {}, {}, {}, {}, curve, (2, 1), *measured)
+    assert result.elbows == {"loss": 0.5}
+    assert "elbow: 50 %" in write_page(result, {}, tmp_path).read_text()
 
 
 @pytest.mark.parametrize("by", ["ablation", "gates"])

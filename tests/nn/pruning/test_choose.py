@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.nn.pruning.choose import least_heads, least_layers, least_neurons
+from qkv.nn.pruning.choose import elbow, least_heads, least_layers, least_neurons, removal_order
 from qkv.nn.pruning.units import AttentionLayer
 
 
@@ -55,3 +55,33 @@ def test_the_least_layers():
     assert least_layers(importance, 2) == {"encoder": [0], "decoder": [1]}
     with pytest.raises(ValueError, match="3 of 4 layers can't be removed"):
         least_layers(importance, 3)
+
+
+def test_the_order_of_removal_leaves_the_best_of_each_layer():
+    importance = {"decoder.0": torch.tensor([0.1, 0.9, 0.2]), "decoder.1": torch.tensor([0.3])}
+    layers = {"decoder.0": layer("decoder.0", 3), "decoder.1": layer("decoder.1", 1)}
+    assert removal_order(importance, layers) == [("decoder.0", range(1)), ("decoder.0", range(2, 3))]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_elbow_is_farthest_from_the_chord(sign: int):
+    """By the distance of each point from the line through the ends, after both axes are brought to 0 … 1."""
+    points = [(0.0, 1.0), (0.1, 1.1), (0.4, 1.3), (0.5, 3.0), (0.9, 9.0)]
+    unit = torch.tensor([(x / 0.9, (y - 1) / 8) for x, y in points])
+    distances = (unit[:, 0] - unit[:, 1]) / 2**0.5
+    assert elbow([(x, sign * y) for x, y in points]) == int(distances.argmax()) == 2
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        [(0, 1), (1, 2), (2, 3)],  # straight
+        [(0, 1), (1, 2.9), (2, 3)],  # turns at once
+        [(0, 1), (1, 2), (2, 1)],  # level
+        [(0, 1), (1, 2)],
+        [(0, 1), (1, float("nan")), (2, 3)],
+    ],
+    ids=str,
+)
+def test_curves_without_an_elbow(points: list[tuple[float, float]]):
+    assert elbow(points) is None

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ...cli.options import Device, Json
 from ...cli.say import echo
+
+if TYPE_CHECKING:
+    from ..prune import PruningResult
 
 
 def prune(
@@ -23,6 +27,14 @@ def prune(
             "`decoder.2.cross:0`); names are repeatable.",
         ),
     ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until",
+            metavar="GROWTH",
+            help="Remove the least important heads until the loss on the validation split has grown by a share (`5%`).",
+        ),
+    ] = None,
     keep: Annotated[
         list[str] | None,
         typer.Option("--keep", metavar="LAYER:HEADS", help="Remove all other heads of a layer; repeatable."),
@@ -32,7 +44,7 @@ def prune(
         typer.Option(
             "--by",
             metavar="gradient|ablation|gates",
-            help="How the importance of heads is measured for a share.  [default: gradient]",
+            help="How the importance of heads is measured for a share or --until.  [default: gradient]",
         ),
     ] = None,
     neurons: Annotated[
@@ -62,7 +74,10 @@ def prune(
     examples: Annotated[
         int, typer.Option("--examples", metavar="N", min=1, help="Examples from which importance is measured.")
     ] = 512,
-    curve: Annotated[bool, typer.Option("--curve/--no-curve", help="Evaluate with 0 to 90 % of the heads.")] = True,
+    curve: Annotated[
+        bool,
+        typer.Option("--curve/--no-curve", help="Evaluate with 0 to 90 % of the heads, and compare their outputs."),
+    ] = True,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing run.")] = False,
     device: Device = "auto",
     json: Json = False,
@@ -81,6 +96,7 @@ def prune(
         run,
         out,
         heads=_heads(heads or ()),
+        until=_growth(until) if until else 0.0,
         keep=_named("--keep", keep) if keep else None,
         by=by,  # type: ignore[arg-type]  # checked there
         neurons=_share("--neurons", neurons) if neurons else 0.0,
@@ -97,6 +113,10 @@ def prune(
     if json:
         echo(result.to_json())
         return
+    if result.until is not None:
+        echo(_stopped(result))
+    if (elbow := next(iter(result.elbows.items()), None)) is not None:
+        echo(f"elbow: {elbow[1]:.0%} of the heads, by {elbow[0]}")
     before, after = result.parameters
     for layer, removed in result.heads.items():
         echo(f"{layer}: removed heads {', '.join(map(str, removed))}")
@@ -133,6 +153,26 @@ def _share(option: str, text: str, allowed: str = "a share such as 30% or 0.3") 
     if not 0 <= value < 1:
         raise ValueError(f"{option} is a share from 0% to below 100%, not {text}")
     return value
+
+
+def _growth(text: str) -> float:
+    """A growth such as `5%` or `0.05`."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise ValueError(f"--until is a growth of the loss above 0, such as 5% or 0.05, not {text!r}")
+    return value
+
+
+def _stopped(result: PruningResult) -> str:
+    """How far the loss has grown, and with which head it would have grown too far."""
+    (_, whole), (tried, last) = result.losses[0], result.losses[-1]
+    kept = [(count, loss) for count, loss in result.losses if count <= sum(map(len, result.heads.values()))]
+    count, loss = kept[-1]
+    said = f"loss: {whole:.4g} → {loss:.4g} without {count} heads ({loss / whole - 1:+.1%})"
+    return said if tried == count else f"{said}, {last:.4g} without {tried} ({last / whole - 1:+.1%})"
 
 
 def _rank(text: str) -> int | float:

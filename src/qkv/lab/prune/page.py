@@ -9,14 +9,16 @@ from ...core.metrics.display import display_of
 from ...io.directories.layout import write_text
 from ...look.chart import Series, line_chart
 from ...look.formatting import scaled, shown
-from ...look.heatmap import heat_map
+from ...look.heatmap import heat_map, small_map
 from ...look.html import render
-from ...look.svg import readable, tag
+from ...look.svg import join, readable, tag
+from ...nn.pruning.redundancy import Redundancy
 from ...runs.report.story import Section
 from ...runs.report.table import table
 from .result import PruningResult
 
 PAGE = "pruning.html"
+_LABELED = 48  # heads at most whose matrix has labels and tooltips
 STAGES = {"before": "before", "pruned": "pruned", "finetuned": "fine-tuned"}
 MEASURES = {
     "gradient": "The size of the gradient of the loss by a factor of each head's output, divided by the norm of its layer.",
@@ -28,7 +30,15 @@ MEASURES = {
 def write_page(result: PruningResult, sizes: Mapping[str, int], folder: Path) -> Path:
     """Write the page into a folder; `sizes` are the numbers of heads of each layer before."""
     before, after = result.parameters
-    sections = [_results(result), _removed(result, sizes), _factorized(result), _importance(result), _curve(result)]
+    sections = [
+        _results(result),
+        _removed(result, sizes),
+        _factorized(result),
+        _importance(result),
+        _curve(result),
+        _until(result),
+        _redundancy(result),
+    ]
     page = render(
         "report.html",
         eyebrow="pruning report",
@@ -122,9 +132,65 @@ def _curve(result: PruningResult) -> Section | None:
     charts = []
     for name in result.curve[0][1]:
         points = [(share * 100, scaled(name, metrics[name])) for share, metrics in result.curve if name in metrics]
-        line = Series(name, points, dots=True)
+        lines = [Series(name, points, dots=True)]
+        if name in result.elbows:
+            marked = [point for point in points if point[0] == result.elbows[name] * 100]
+            lines.append(Series(f"elbow: {marked[0][0]:.0f} %", marked, dots=5.5))
         bounded = display_of(name).scale in ("fraction", "correlation", "points")
         log = False if bounded else None
-        charts.append(line_chart(display_of(name).title, [line], x_label="% of heads without output", log=log))
-    note = "On the validation split, without fine-tuning: the output of the least important heads is set to zero."
+        charts.append(line_chart(display_of(name).title, lines, x_label="% of heads without output", log=log))
+    note = (
+        "On the validation split, without fine-tuning: the output of the least important heads is set to zero. The elbow is "
+        "the point farthest from the chord of the curve's ends (Kneedle, Satopää et al. 2011)."
+    )
     return Section("How many heads are needed", tag("div", *charts, class_="charts"), note)
+
+
+def _until(result: PruningResult) -> Section | None:
+    if result.until is None:
+        return None
+    whole = result.losses[0][1]
+    most = whole + result.until * abs(whole)
+    allowed = [(0.0, most), (float(result.losses[-1][0]), most)]
+    lines = [
+        Series("loss", [(float(count), loss) for count, loss in result.losses], dots=True),
+        Series(f"{result.until:.3g} times more" if result.until >= 1 else f"{result.until:.1%} more", allowed),
+    ]
+    chart = line_chart("loss", lines, x_label="heads without output")
+    note = "On the validation split: the least important heads are removed as long as the loss stays below the line."
+    return Section("Removed until the loss grows", tag("div", chart, class_="charts"), note)
+
+
+def _redundancy(result: PruningResult) -> Section | None:
+    """Of each stack: the matrix of similarity, the variance that few components cover, and the pairs that are most alike."""
+    if not result.redundancy:
+        return None
+    parts, curves = [], []
+    for stack, found in result.redundancy.items():
+        title = f"similarity of the {len(found.heads)} heads of the {stack}"
+        few = len(found.heads) <= _LABELED
+        label = f"{title}: linear CKA of their outputs"
+        parts.append(
+            heat_map(found.similarity, found.heads, found.heads, label)
+            if few
+            else small_map(found.similarity, label, 480)
+        )
+        curves.append(Series(stack, [(i, 100 * share) for i, share in enumerate(found.covered, 1)], dots=True))
+    rows = [
+        (stack, [f"{found.needed(0.9)} of {len(found.heads)}", _alike(found)])
+        for stack, found in result.redundancy.items()
+    ]
+    chart = line_chart("% of variance covered", curves, x_label="principal components of the heads", log=False)
+    body = tag("div", *(tag("div", part, class_="scroll") for part in parts), chart, class_="charts")
+    summary = table("stack", ["cover 90 %", "most alike"], rows, "redundancy of heads")
+    tokens = ", ".join(f"{found.tokens:,} of the {stack}" for stack, found in result.redundancy.items())
+    note = (
+        f"Linear CKA of the outputs of two heads (Kornblith et al. 2019), over tokens of the validation split ({tokens}): "
+        "1 for outputs that are equal up to a rotation and a factor, 0 for unrelated ones. Heads are named LAYER.HEAD. The "
+        "fewer components cover the variance, the more heads repeat each other."
+    )
+    return Section("Redundancy between heads", join(summary, body), note)
+
+
+def _alike(found: Redundancy) -> str:
+    return ", ".join(f"{a} and {b} ({value:.2f})" for a, b, value in found.most_alike(3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,10 +19,11 @@ from ...io.directories.layout import MODEL, RUN, SHRUNK, Contents, refuse, write
 from ...nn.activations import Zero, intervene
 from ...nn.models.transformer import TransformerModel
 from ...nn.pruning.ablation import head_ablation, layer_ablation
-from ...nn.pruning.choose import least_heads, least_layers, least_neurons
+from ...nn.pruning.choose import least_heads, least_layers, least_neurons, removal_order
 from ...nn.pruning.gates import gate_importance
 from ...nn.pruning.importance import gradient_importance, normalized
 from ...nn.pruning.low_rank import Rank, factorize, input_covariances, ranks_of
+from ...nn.pruning.redundancy import Redundancy, redundancy
 from ...nn.pruning.remove import remove_heads, remove_layers, remove_neurons
 from ...nn.pruning.units import AttentionLayer, Heads, attention_layers, check_heads, feedforward_layers, spec_of
 from ...runs.evaluate.evaluate import Evaluated, evaluate_run
@@ -49,6 +51,7 @@ def prune(
     out: Path | str,
     *,
     heads: float | Heads = 0.0,
+    until: float = 0.0,
     keep: Heads | None = None,
     by: By | None = None,
     neurons: float = 0.0,
@@ -65,9 +68,11 @@ def prune(
     """Remove parts of a trained run and write the smaller run to `out`, with `pruning.json` and `pruning.html`.
 
     heads:    share of all heads to remove, the least important ones, or heads by layer: {"decoder.0": [1, 3]}.
+    until:    remove the least important heads, one after another, as long as the loss on the validation split grows by no
+              more than this share (0.05 for 5%).
     keep:     heads to keep in the layers that it names; all others of these layers are removed.
-    by:       how the importance of heads is measured for a share: gradient (the default: |∂L/∂ξ|, Michel et al. 2019),
-              ablation (the loss without each head) or gates (trained with an L0 penalty, Voita et al. 2019).
+    by:       how the importance of heads is measured for a share or `until`: gradient (the default: |∂L/∂ξ|, Michel et al.
+              2019), ablation (the loss without each head) or gates (trained with an L0 penalty, Voita et al. 2019).
     neurons:  share of the neurons of each feed-forward layer to remove, by their gradient.
     layers:   number of layers to remove, those without which the loss is the smallest.
     rank:     factorize the matrices of attention and feed-forward layers that are left, W ≈ U V, by SVD: a rank, for those
@@ -75,7 +80,7 @@ def prune(
               the smallest on examples of the training split.
     finetune: train what is left for a time ("5m") or a number of steps, by the run's recipe at a third of its learning rate.
     examples: from which importance is measured, of the training split; ablation and the curve take the validation split.
-    curve:    also evaluate with 0 to 90 % of the heads without output.
+    curve:    also evaluate with 0 to 90 % of the heads without output, and compare the outputs of heads with each other.
     changes:  settings for the fine-tuning, KEY=VALUE.
 
     Raises ValueError if nothing would be removed, for unknown parts, for a rank that saves nothing, and for runs without a
@@ -86,17 +91,21 @@ def prune(
     job = _Job(run, console, examples)
     folder, changes = several.path(out, "out"), several.texts(changes, "changes")
     measure: By = by or "gradient"
-    chosen = job.check(heads, keep, neurons, layers, rank)
+    chosen = job.check(heads, until, keep, neurons, layers, rank)
     _check_measure(by, chosen is None)
     _check_finetuning(run, finetune, changes)
     _check_folder(folder, run, overwrite, finetune is not None)
     importance, drawn = dict[str, Tensor](), list[tuple[float, dict[str, float]]]()
+    losses, alike = list[tuple[int, float]](), dict[str, Redundancy]()
     if chosen is None:
         assert isinstance(heads, float | int)
         importance = job.importance(measure)
         if curve:
-            drawn = job.curve(importance)
-        least = least_heads(importance, job.layers, heads)
+            drawn, alike = job.curve(importance), job.redundancy()
+        if until:
+            least, losses = job.until(importance, until)
+        else:
+            least = least_heads(importance, job.layers, heads)
         chosen = {name: least[name] for name in job.layers if name in least}
     before = job.evaluated(run)
     model, removed_neurons, removed_layers = job.removed(chosen, neurons, layers)
@@ -120,6 +129,9 @@ def prune(
             before.examples,
             job.speeds(pruned),
             ranks,
+            until or None,
+            losses,
+            alike,
         )
 
     if finetune is None:
@@ -144,7 +156,7 @@ def _check_measure(by: By | None, share: bool) -> None:
     if by is not None and not share:
         raise ValueError(
             f"the measure of importance ({by}) chooses a share of the heads, and no share is given; give one, such as 30%, "
-            "or leave the measure out"
+            "or a growth of the loss (until), or leave the measure out"
         )
 
 
@@ -180,9 +192,13 @@ class _Job:
         self.layers: dict[str, AttentionLayer] = {}
 
     def check(
-        self, heads: float | Heads, keep: Heads | None, neurons: float, layers: int, rank: Rank | None
+        self, heads: float | Heads, until: float, keep: Heads | None, neurons: float, layers: int, rank: Rank | None
     ) -> dict[str, list[int]] | None:
         """Return the heads that were given by name, or None for a share. Raises ValueError for what can't be removed."""
+        if not 0 <= until < math.inf:
+            raise ValueError(f"until is a growth of the loss above 0 (such as 5%), not {until}")
+        if until and (heads or keep):
+            raise ValueError("until chooses the heads; leave out the heads to remove and to keep")
         share_of_heads = heads if isinstance(heads, float | int) else 0.0
         for name, share in (("heads", share_of_heads), ("neurons", neurons)):
             if not 0 <= share < 1:
@@ -191,9 +207,9 @@ class _Job:
             raise ValueError(f"layers is a number of layers to remove, not {layers}")
         if rank is not None:
             ranks_of(self.model, rank)
-        elif not heads and not keep and not neurons and not layers:
+        elif not heads and not until and not keep and not neurons and not layers:
             raise ValueError("nothing would be removed; give heads, neurons, layers or a rank, such as --heads 30%")
-        if heads or keep:
+        if heads or until or keep:
             self.layers = attention_layers(self.model)
         if neurons and not feedforward_layers(self.model):
             raise ValueError(
@@ -205,7 +221,7 @@ class _Job:
             kept = check_heads(self.model, keep)
             return {name: [h for h in range(self.layers[name].n_heads) if h not in some] for name, some in kept.items()}
         if isinstance(heads, float | int):
-            return None if heads else {}
+            return None if heads or until else {}
         return check_heads(self.model, heads)
 
     def importance(self, by: By) -> dict[str, Tensor]:
@@ -235,6 +251,36 @@ class _Job:
                 evaluated = evaluate_run(self.run, "validation", max_examples=min(self.limit, 256))
             points.append((removed, evaluated.metrics))
         return points
+
+    def until(
+        self, importance: Mapping[str, Tensor], growth: float
+    ) -> tuple[dict[str, list[int]], list[tuple[int, float]]]:
+        """The least important heads without which the loss on the validation split grows by a share at most, and the loss
+        without each number of heads, up to the first that is above."""
+        held = batches(self.run, "validation", self.limit)
+        without: dict[str, list[int]] = {}
+        losses = [(0, loss_over(self.recipe, self.model, held))]
+        most, removed = losses[0][1] + growth * abs(losses[0][1]), 0
+        for name, heads in removal_order(importance, self.layers):
+            more = {**without, name: sorted([*without.get(name, []), *heads])}
+            self._tell(f"without {removed + len(heads)} heads")
+            with intervene(self.model, {self.layers[at].site: Zero(heads=some) for at, some in more.items()}):
+                loss = loss_over(self.recipe, self.model, held)
+            losses.append((removed + len(heads), loss))
+            if not loss <= most:
+                break
+            without, removed = more, removed + len(heads)
+        if not without:
+            grown = f"by {losses[1][1] / losses[0][1] - 1:.1%}" if len(losses) > 1 else "without end"
+            raise ValueError(
+                f"without even its least important head, the loss grows {grown}, more than {growth:.1%}; allow more growth"
+            )
+        return without, losses
+
+    def redundancy(self) -> dict[str, Redundancy]:
+        """How alike the outputs of the heads are."""
+        self._tell("comparing heads")
+        return redundancy(self.model, batches(self.run, "validation", self.limit), sum_loss(self.recipe), self.layers)
 
     def removed(
         self, heads: Heads, neurons: float, layers: int

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from ...nn.pruning.choose import elbow
+from ...nn.pruning.redundancy import Redundancy
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,8 @@ class PruningResult:
     parameters: before and after.
     metrics:    on `examples` of the test split: "before", "pruned" and, after fine-tuning, "finetuned".
     speeds:     "before" and "after": generated tokens per second, or examples if no text is generated.
+    until:      the growth of the loss that was allowed; `losses` are (heads without output, loss) up to the first above it.
+    redundancy: similarity of the heads of each stack, before anything is removed.
     """
 
     source: str
@@ -33,6 +39,18 @@ class PruningResult:
     examples: int
     speeds: dict[str, float] = field(default_factory=dict)
     ranks: dict[str, int] = field(default_factory=dict)
+    until: float | None = None
+    losses: list[tuple[int, float]] = field(default_factory=list)
+    redundancy: Mapping[str, Redundancy] = field(default_factory=dict)
+
+    @property
+    def elbows(self) -> dict[str, float]:
+        """The share of heads at the elbow of the curve of each metric (`nn.pruning.choose.elbow`); without those of straight
+        curves."""
+        names = self.curve[0][1] if self.curve else {}
+        curves = {name: [(share, found[name]) for share, found in self.curve if name in found] for name in names}
+        places = {name: elbow(points) for name, points in curves.items()}
+        return {name: curves[name][place][0] for name, place in places.items() if place is not None}
 
     def ranks_by_layer(self) -> dict[str, dict[str, int]]:
         """The rank of each matrix by its name, for each sublayer: `{"decoder.0.attention": {"q": 16}}`."""
@@ -44,4 +62,4 @@ class PruningResult:
 
     def to_json(self) -> str:
         """Return the result as JSON."""
-        return json.dumps({**asdict(self), "folder": str(self.folder)}, indent=2)
+        return json.dumps({**asdict(self), "folder": str(self.folder), "elbows": self.elbows}, indent=2)

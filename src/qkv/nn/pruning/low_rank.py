@@ -14,9 +14,9 @@ from ...core.batch import Batch
 from ..attention.mixer import Pass
 from ..layers.linear import Linear
 from ..layers.low_rank import LowRankLinear, factors, matrix_size, plain
-from ..models.block import BlockModule
 from ..models.transformer import Transformer, TransformerModel
 from .remove import rebuilt, tensors_of
+from .units import running_passes
 
 Matrix = Linear | LowRankLinear
 Rank = int | float
@@ -139,12 +139,8 @@ def input_covariances(
     """Return E[x xᵀ] over the inputs x of some layers, by their paths, in passes that compute `loss` of each batch."""
     layers = matrices(model)
     sums = {path: _Covariance(layers[path].d_in, model.device) for path in paths}
-    running: dict[str, Pass] = {}  # by stack
     training = model.training
-    with ExitStack() as hooks:
-        for name, module in model.named_modules():
-            if isinstance(module, BlockModule):
-                hooks.callback(module.register_forward_pre_hook(_notes(running, name.partition(".")[0])).remove)
+    with running_passes(model) as running, ExitStack() as hooks:
         for path, covariance in sums.items():
             hooks.callback(layers[path].register_forward_pre_hook(_adds(covariance, path, running)).remove)
         model.eval()
@@ -152,13 +148,6 @@ def input_covariances(
             loss(model, batch)
     model.train(training)
     return {path: covariance.mean() for path, covariance in sums.items()}
-
-
-def _notes(running: dict[str, Pass], stack: str) -> Callable[..., None]:
-    def note(module: nn.Module, inputs: tuple[Any, ...]) -> None:
-        running[stack] = inputs[1]
-
-    return note
 
 
 def _adds(covariance: _Covariance, path: str, running: Mapping[str, Pass]) -> Callable[..., None]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 
 from ...core.spec import brief, nearest
+from ..attention.mixer import Pass
 from ..attention.multi_head import Attention, MultiHeadAttention
 from ..layers.feedforward import FeedForwardNet
 from ..layers.quantized import check_not_quantized
+from ..models.block import BlockModule
 from ..models.transformer import Transformer, TransformerModel
 
 Heads = Mapping[str, Sequence[int]]
@@ -106,3 +110,21 @@ def module_of(model: TransformerModel, layer: AttentionLayer) -> MultiHeadAttent
     module = model.get_submodule(f"{layer.block}.{layer.sublayer}")
     assert isinstance(module, MultiHeadAttention)
     return module
+
+
+@contextmanager
+def running_passes(model: nn.Module) -> Iterator[dict[str, Pass]]:
+    """Give the pass that each stack is in, by its name, while the model runs."""
+    running: dict[str, Pass] = {}
+
+    def note(stack: str) -> Callable[..., None]:
+        def hook(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+            running[stack] = inputs[1]
+
+        return hook
+
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            if isinstance(module, BlockModule):
+                hooks.callback(module.register_forward_pre_hook(note(name.partition(".")[0])).remove)
+        yield running
