@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from .extras import Extras
 from .layout import Layout
 
+Value = TypeVar("Value")
+
 
 class Ranks(Protocol):
     """A group of processes that train one model, however they are connected.
@@ -36,11 +38,11 @@ class Ranks(Protocol):
         """The largest of each value over all ranks."""
         ...
 
-    def gather(self, value: Any) -> list[Any]:
+    def gather(self, value: Value) -> list[Value]:
         """The picklable values of all ranks, in the order of the ranks."""
         ...
 
-    def broadcast(self, value: Any) -> Any:
+    def broadcast(self, value: Value) -> Value:
         """Rank 0's picklable value."""
         ...
 
@@ -64,10 +66,10 @@ class Alone:
     def max(self, values: Sequence[float]) -> list[float]:
         return list(values)
 
-    def gather(self, value: Any) -> list[Any]:
+    def gather(self, value: Value) -> list[Value]:
         return [value]
 
-    def broadcast(self, value: Any) -> Any:
+    def broadcast(self, value: Value) -> Value:
         return value
 
     def barrier(self) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 
-def digest(value: Any) -> str:
+def digest(value: object) -> str:
     """A checksum of dictionaries, sequences, arrays, tensors and scalars, nested in any way."""
     checksum = hashlib.blake2b(digest_size=16)
     _update(checksum, value)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
@@ -13,7 +15,13 @@ class RandomDraws(TorchDispatchMode):
 
     seen = False
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: OpOverload,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> object:
         attends = "attention" in str(func)  # tagged for its dropout, which evaluation does not have
         self.seen |= torch.Tag.nondeterministic_seeded in func.tags and not attends
         return func(*args, **(kwargs or {}))

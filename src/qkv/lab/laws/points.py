@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
@@ -52,7 +52,7 @@ class Points:
     def __len__(self) -> int:
         return len(self.loss)
 
-    def __getitem__(self, chosen: Any) -> Self:
+    def __getitem__(self, chosen: NDArray[Any] | Sequence[int] | slice) -> Self:
         """Return the points at the indices, or where the mask is true."""
         return type(self)(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -16,6 +15,7 @@ from ...data.tokenizers.tokenizer import Tokenizer
 from ...nn.cost import throughput
 from ...nn.cost.flops import BatchShape, training_flops
 from ...nn.cost.throughput import peak_flops
+from ...nn.models.base import ModelSpec
 from ...nn.models.transformer import Transformer
 from ...runs.planning.batch_shape import widest
 from ...runs.recipes import overrides
@@ -45,7 +45,7 @@ class Rung:
     size: LadderSize
     budget: float
     recipe: Recipe
-    spec: Any
+    spec: ModelSpec
     steps: int
     tokens: int
     flops: float

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from ...core.spec import Spec, brief, short
 from ..ablate.grid import as_text, split_values
+
+if TYPE_CHECKING:
+    from optuna import Trial
 
 _RANGE = re.compile(r"^([^.,]+(?:\.\d+)?(?:e[+-]?\d+)?)\.\.([^,]+?)(\s*,\s*log)?$")
 _HOW = "write KEY=LOW..HIGH, KEY=LOW..HIGH,log or KEY=VALUE,VALUE"
@@ -83,16 +86,16 @@ class Dimension(Spec):
         values = self.choices or tuple(map(self.text, (self.low, self.high)))
         return tuple(f"{self.key}={value}" for value in values)
 
-    def text(self, value: Any) -> str:
+    def text(self, value: str | float) -> str:
         """A value as it is written in a setting."""
         if self.choices:
             return str(value)
         return str(int(value)) if self.whole else f"{value:.6g}"
 
-    def suggest(self, trial: Any) -> str:
+    def suggest(self, trial: Trial) -> str:
         """Ask an Optuna trial for a value. Returns the setting."""
         if self.choices:
-            value: Any = trial.suggest_categorical(self.key, list(self.choices))
+            value: str | float = trial.suggest_categorical(self.key, list(self.choices))
         elif self.whole:
             value = trial.suggest_int(self.key, int(self.low), int(self.high), log=self.log)
         else:

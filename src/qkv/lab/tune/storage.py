@@ -5,9 +5,12 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runs.recipes.recipe import Recipe
+
+if TYPE_CHECKING:
+    from optuna import Study, Trial
 
 DATABASE, NAME = "study.db", "qkv"
 _STARTUP = 5  # trials that are trained whole before any is pruned
@@ -23,7 +26,7 @@ def optuna() -> ModuleType:
     return optuna
 
 
-def open_study(path: Path, recipe: Recipe, pruner: str, sampler: str = "tpe") -> Any:
+def open_study(path: Path, recipe: Recipe, pruner: str, sampler: str = "tpe") -> Study:
     """Open the study in a file, or make it. Its sampler draws other values than before it was interrupted."""
     library = optuna()
     storage = library.storages.RDBStorage(
@@ -45,7 +48,7 @@ def open_study(path: Path, recipe: Recipe, pruner: str, sampler: str = "tpe") ->
     return study
 
 
-def trial_of(study: Any, number: int) -> Any:
+def trial_of(study: Study, number: int) -> Trial:
     """The trial of this number, to report to."""
     return optuna().trial.Trial(study, study.trials[number]._trial_id)
 

@@ -9,12 +9,15 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...io.directories.layout import EVALUATION, read_json, write_json, write_text
 from .storage import optuna
 from .trial import TrialResult
 from .tuning import Tuning
+
+if TYPE_CHECKING:
+    from optuna import Study
 
 FILES = ("trials.csv", "trials.json")
 _FEWEST = 4  # finished trials from which importance is estimated
@@ -60,7 +63,7 @@ class TuningSummary:
 
 
 def summarize(
-    tuning: Tuning, study: object, results: Mapping[int, TrialResult], out: Path, recipe: str, settings: Sequence[str]
+    tuning: Tuning, study: Study, results: Mapping[int, TrialResult], out: Path, recipe: str, settings: Sequence[str]
 ) -> TuningSummary:
     """Summarize the trials that are done. `recipe` and `settings` come from the command line."""
     base = tuning.base
@@ -88,7 +91,7 @@ def summarize(
     )
 
 
-def settings_of(tuning: Tuning, study: Any, number: int) -> dict[str, str]:
+def settings_of(tuning: Tuning, study: Study, number: int) -> dict[str, str]:
     """The settings of a trial by key."""
     params = study.trials[number].params
     return {one.key: one.text(params[one.key]) for one in tuning.space if one.key in params}

@@ -26,6 +26,7 @@ from torch import Tensor
 from ...core.layout import Layout
 from ...core.spec import brief, nearest
 from ..kernels.block_map import block_map
+from ..kernels.request import Result
 from ..patterns.basic import Full, Pattern
 from ..positions.base import Bias
 from .attend import attend, merge
@@ -164,7 +165,7 @@ class RingProblem:
             self._seen[rank, owner] = bool(blocks.maybe.any())
         return self._seen[rank, owner]
 
-    def step(self, rank: int, owner: int, q: Tensor, received: Parcel, tensors: Sequence[Tensor]) -> Any:
+    def step(self, rank: int, owner: int, q: Tensor, received: Parcel, tensors: Sequence[Tensor]) -> Result:
         """Attention of one rank's queries to one shard of keys and values: partial output and log-sum-exp."""
         return attend(
             q,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import weakref
 from array import array
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -89,7 +90,13 @@ class Live(TorchDispatchMode):
         self.peak = self.now
         self.program, self.sizes = 0, array("q", [self.now])
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: OpOverload,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> object:
         if func is _DEVICE and isinstance(args[0], FakeTensor):  # most calls by far
             return args[0].fake_device
         out, name = func(*args, **(kwargs or {})), func.name()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool
@@ -32,7 +32,7 @@ class BlockBounds(NamedTuple):
     some: Tensor
     every: Tensor
 
-    def at(self, index: Any) -> BlockBounds:
+    def at(self, index: Tensor | tuple[slice | None, ...]) -> BlockBounds:
         """The blocks at an index; None adds an axis."""
         return BlockBounds(Interval(*(t[index] for t in self.interval)), self.some[index], self.every[index])
 

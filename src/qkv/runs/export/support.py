@@ -7,8 +7,6 @@ has not been tried.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...nn.attention.convolution import ByteNetConvolution, Convolution
 from ...nn.attention.latent import LatentAttention
 from ...nn.attention.linear import LinearAttention
@@ -18,6 +16,7 @@ from ...nn.attention.performer import Performer
 from ...nn.layers.embedding import Embedding
 from ...nn.layers.patches import Patches
 from ...nn.models.block import Block
+from ...nn.models.build import AnyModel
 from ...nn.models.recurrent.model import RecurrentModel
 from ...nn.models.stack import Stack
 from ...nn.models.transformer import Transformer, TransformerModel
@@ -29,7 +28,7 @@ _WHOLE = (*_WITH_PAST, NoMixer)
 _HEADS = ("language-model", "sequence-classifier", "token-classifier", "span", "sentence-vector", "image-classifier")
 
 
-def check(model: Any, form: str) -> TransformerModel | RecurrentModel:
+def check(model: AnyModel, form: str) -> TransformerModel | RecurrentModel:
     """The model, if `form` can say it. Raises ValueError that names the first part that it can't."""
     spec = model.spec
     if isinstance(model, RecurrentModel):

@@ -102,6 +102,7 @@ def lay_out(members: Team, recipe: Recipe, spec: ModelSpec, shape: BatchShape) -
     told = members.ranks.broadcast(chosen)
     if isinstance(told, ValueError):
         raise told
+    assert told is not None  # rank 0 has chosen
     scale, notes, in_parts = told
     return members.laid_out(scale, in_parts), notes
 

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from ...core.ranks import Value
 from ...core.spec import brief, counted
 
 RANK, SIZE, LOCAL_RANK = "RANK", "WORLD_SIZE", "LOCAL_RANK"
@@ -168,13 +169,13 @@ class World:
         dist.all_reduce(numbers, dist.ReduceOp.MAX, group=self.group)
         return numbers.tolist()
 
-    def gather(self, value: Any) -> list[Any]:
+    def gather(self, value: Value) -> list[Value]:
         World.operations += 1
-        values: list[Any] = [None] * self.size
+        values = [value] * self.size
         dist.all_gather_object(values, value, group=self.group)
         return values
 
-    def broadcast(self, value: Any) -> Any:
+    def broadcast(self, value: Value) -> Value:
         World.operations += 1
         values = [value]
         dist.broadcast_object_list(values, group=self.group, group_src=0)
