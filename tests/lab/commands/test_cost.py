@@ -53,6 +53,24 @@ def test_a_token_and_a_whole_training(capsys: pytest.CaptureFixture[str]) -> Non
     assert told["generation"]["rows"][1]["seconds"] == told["generation"]["rows"][1]["bytes"] / 1e10
 
 
+def test_forty_days_or_ten_hours(capsys: pytest.CaptureFixture[str]) -> None:
+    """1e21 FLOPs against 1e19, by hours × peak, on as many P100s as take 40 days for the first."""
+    command = ["cost", "transformer-base", "--rows", "8", "--length", "25", "--hardware", "p100", "--precision", "fp32"]
+
+    def told(*options: str) -> dict[str, float]:
+        assert main([*command, "--devices", "30", *options, "--json"]) == 0
+        run: dict[str, float] = json.loads(capsys.readouterr().out)["whole_run"]
+        return run
+
+    long, short = told("--flops", "1e21"), told("--flops", "1e19")
+    assert long["seconds"] / 86_400 == pytest.approx(1e21 / 30 / 9.5e12 / 86_400) == pytest.approx(40.6, abs=0.05)
+    assert short["seconds"] / 3600 == pytest.approx(9.7, abs=0.05)
+    assert long["hardware_flops"] == pytest.approx(1e21) and long["flops"] == pytest.approx(0.4e21)
+    days = told("--days", "0.4")
+    assert days["seconds"] == pytest.approx(9.6 * 3600) and days["hardware_flops"] == pytest.approx(9.85e18, rel=1e-3)
+    assert told("--tokens", str(days["tokens"]))["seconds"] == pytest.approx(days["seconds"])
+
+
 def test_the_active_parameters_of_a_mixture(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cost", "mixtral-8x7b", "n_layers=1", "--rows", "1", "--length", "8"]) == 0
     assert "used by each token" in capsys.readouterr().out
@@ -87,10 +105,19 @@ def test_the_roofline_is_readable_in_80_columns(capsys: pytest.CaptureFixture[st
         (["--hardware", "missing.json"], "--hardware: there is no file missing.json"),
         (["--tokens", "many"], "--tokens is a number such as 300e9 or 1.5B, not 'many'"),
         (["--tokens", "1B", "--steps", "9"], "a whole training is given by --tokens or by --steps, not both"),
+        (
+            ["--tokens", "1B", "--days", "9"],
+            "a whole training is given by one of --tokens, --steps, --flops and --days",
+        ),
+        (["--flops=-1e19"], "--flops is a number above 0, not -1e+19"),
+        (["--days", "nan"], "--days is a number above 0, not nan"),
         (["--context", "4096"], "a context of 4,096 tokens is longer than the model's 1,024"),
         (["--tokens", "-5"], "a training has at least 1 token, not -5"),
-        (["--devices", "4"], "--devices is for a whole training; give --tokens or --steps as well"),
-        (["--utilization", "0.3"], "--utilization is for a whole training; give --tokens or --steps as well"),
+        (["--devices", "4"], "--devices is for a whole training; give --tokens, --steps, --flops or --days"),
+        (
+            ["--utilization", "0.3"],
+            "--utilization is for a whole training; give --tokens, --steps, --flops or --days",
+        ),
         (["--tokens", "1B", "--utilization", "2"], "utilization is a share of the peak above 0, at most 1, not 2.0"),
     ],
 )

@@ -49,6 +49,16 @@ def cost(
     steps: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Steps of a whole training, of one batch each.")
     ] = None,
+    flops: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="FLOPs of a whole training by device hours × peak, as papers count them, such as `2.3e19`.",
+        ),
+    ] = None,
+    days: Annotated[
+        float | None, typer.Option(metavar="N", help="Days of a whole training: how many tokens and FLOPs they allow.")
+    ] = None,
     devices: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Devices of the whole training. [default: 1]")
     ] = None,
@@ -75,7 +85,8 @@ def cost(
     json: Json = False,
 ) -> None:
     """Predict what training costs: parameters, FLOPs, memory of the largest batch, and an estimate of the time; what a
-    generated token costs; and with `--tokens` or `--steps`, a whole training: FLOPs, days, kWh and dollars.
+    generated token costs; and with `--tokens`, `--steps`, `--flops` or `--days`, a whole training: FLOPs, days, kWh
+    and dollars.
 
     With `--sweep`, costs by size; with several names, models side by side; `fit` says what fits into a memory, `layers`
     compares kinds of layers, and `--plan`, `--simulate` and `--published` predict many devices. Each has its own `--help`,
@@ -88,7 +99,7 @@ def cost(
     from ...cli.show import bare_model, load_recipe, model_of, preset_of
     from ...core.device import choose
     from ...nn.cost.accelerators import accelerator
-    from ...nn.cost.whole_run import whole_run
+    from ...nn.cost.whole_run import tokens_within, whole_run
     from ..costs import training as costs
     from ..costs.generation import of_generation
 
@@ -106,11 +117,16 @@ def cost(
         raise ValueError(
             f"{prediction.name} does not generate text token by token, so --context has no effect; leave it out"
         )
+    share = 0.4 if utilization is None else utilization
     budget = _budget(tokens, steps, prediction)
+    seconds = _seconds(flops, days, budget is not None, where.peak(kind) * (devices or 1))
+    if seconds is not None:
+        budget = tokens_within(seconds, prediction.flops_per_token, where, kind, share, devices or 1)
     if budget is None and (devices, utilization) != (None, None):
         given = "--devices" if devices is not None else "--utilization"
-        raise ValueError(f"{given} is for a whole training; give --tokens or --steps as well, or leave it out")
-    share = 0.4 if utilization is None else utilization
+        raise ValueError(
+            f"{given} is for a whole training; give --tokens, --steps, --flops or --days as well, or leave it out"
+        )
     run = None if budget is None else whole_run(prediction.flops_per_token, budget, where, kind, share, devices or 1)
     rooflines = _rooflines(prediction, where, kind) if roofline else []
     measured = _measured(prediction, target) if measure else None
@@ -148,6 +164,23 @@ def _budget(tokens: str | None, steps: int | None, costs: TrainingCosts) -> floa
     if steps is not None:
         return float(steps * costs.shape.tokens)
     return None if tokens is None else _number(tokens)
+
+
+def _seconds(flops: str | None, days: float | None, budgeted: bool, peak: float) -> float | None:
+    """Return the time of a whole training that is given by --flops or --days, on devices with a peak in FLOP/s together.
+
+    Raises ValueError if more than one option gives the training.
+    """
+    if (flops is not None) + (days is not None) + budgeted > 1:
+        raise ValueError(
+            "a whole training is given by one of --tokens, --steps, --flops and --days; leave out the others"
+        )
+    for option, number in (("--flops", None if flops is None else _number(flops, "--flops")), ("--days", days)):
+        if number is not None and not 0 < number < float("inf"):
+            raise ValueError(f"{option} is a number above 0, not {number:g}")
+        if number is not None:
+            return number * 86_400 if option == "--days" else number / peak
+    return None
 
 
 def _rooflines(costs: TrainingCosts, hardware: Accelerator, precision: str) -> list[Roofline]:
@@ -277,13 +310,13 @@ def _time(seconds: float) -> str:
     return sentences.seconds(seconds)
 
 
-def _number(text: str) -> float:
+def _number(text: str, option: str = "--tokens") -> float:
     """A number such as 300e9, 1.5B, 20M or 100k."""
     factors = {"k": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
     try:
         return float(text.rstrip("kMBGT")) * factors.get(text[-1:], 1.0)
     except ValueError:
-        raise ValueError(f"--tokens is a number such as 300e9 or 1.5B, not {text!r}") from None
+        raise ValueError(f"{option} is a number such as 300e9 or 1.5B, not {text!r}") from None
 
 
 def _lines(costs: TrainingCosts, measured: MeasuredTime | None) -> list[str]:

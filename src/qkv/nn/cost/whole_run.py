@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from .accelerators import Accelerator
@@ -60,6 +61,21 @@ def whole_run(
         None if hardware.watts is None else hours * hardware.watts / 1000,
         None if hardware.price is None else hours * hardware.price,
     )
+
+
+def tokens_within(
+    seconds: float,
+    flops_per_token: float,
+    hardware: Accelerator,
+    precision: str = "bf16",
+    utilization: float = 0.4,
+    devices: int = 1,
+) -> float:
+    """Return the tokens that a training reads in a time; arguments as for `whole_run`. Raises ValueError for a time that
+    isn't positive."""
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"a training takes a time above 0, not {seconds:g} seconds")
+    return seconds * hardware.peak(precision) * utilization * devices / flops_per_token
 
 
 def hardware_flops(hours: float, devices: int, hardware: Accelerator, precision: str = "fp32") -> float:
