@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -9,13 +10,13 @@ import torch
 
 from ...core import several
 from ...core.atomic import replacing_folder
-from ...nn.layers.lora import fold, insert, layers, merged
+from ...nn.layers.lora import LoRA, fold, insert, layers, merged
 from ...nn.layers.quantized import quantized
 from ...nn.models.heads.text import LanguageModel
 from ...nn.models.transformer import TransformerModel
 from ...training.checkpoints.streaming import Later, stream_tensors
 from ...training.checkpoints.weights import model_tensors, read_tensors, replace_tensors
-from ..families import family_of
+from ..families import FAMILIES, family_of
 from ..hub import peft
 from ..hub.names import Names
 from .build import build
@@ -30,15 +31,15 @@ def save_adapter(model: TransformerModel, path: Path | str, base: Path | str = "
 
     `base` is written down as the model that the adapter belongs to. An adapter in `path` is replaced only if
     `overwrite` is true, or if this process saved it from the same model. Raises ValueError, before anything is written,
-    if the model has no adapter, if no family of the Hub matches it (the format uses the family's names), or if `path`
-    holds other files or an adapter that may not be replaced.
+    if the model has no adapter, if no family of the Hub matches it (the format uses the names of the family that it was
+    loaded from, or else the nearest one), or if `path` holds other files or an adapter that may not be replaced.
     """
     folder = several.path(path)
     if not isinstance(model, TransformerModel):
         raise ValueError(f"adapters belong to Transformers, and this model is {several.shown(model)}")
     generates = isinstance(model.spec.head, LanguageModel) and model.spec.decoder is not None
     task = ("SEQ_2_SEQ_LM" if model.spec.is_encoder_decoder else "CAUSAL_LM") if generates else None
-    config, tensors = peft.to_theirs(model, _names(model)[0], str(base), task)
+    config, tensors = peft.to_theirs(model, next(_modules(model)), str(base), task)
     with replacing_folder(folder, replaceable(ADAPTER_FILES, model, overwrite)) as beside:
         replace_tensors(beside / peft.WEIGHTS, tensors)
         write_json(beside / peft.CONFIG, config)
@@ -59,10 +60,10 @@ def load_adapter(model: Model, path: Path | str) -> Model:
             raise ValueError(f"{folder} is no adapter's directory: it has no {name}")
     config, tensors = read_json(folder / peft.CONFIG), read_tensors(folder / peft.WEIGHTS)
     refusal: ValueError | None = None
-    for names in _names(model):
+    spec = _spec(config, folder)
+    for known in _modules(model):
         try:
-            spec = peft.read_config(config)
-            adapted = peft.sizes(model, names, config, spec, tensors)
+            adapted = peft.sizes(known, config, spec, tensors)
         except ValueError as error:
             refusal = refusal or ValueError(f"{folder}: {error}")
             continue
@@ -85,9 +86,26 @@ def save_merged(model: TransformerModel, path: Path | str) -> None:
         replace_tensors(path, model_tensors(fold(model)))
 
 
-def _names(model: TransformerModel) -> list[Names]:
-    """The tensor names of the model's Hub class, and the same with or without the prefix, whichever the class has not."""
-    family = family_of(model.spec)
-    (cls,) = family.config(model.spec)["architectures"]
-    bare, plain = family.classes[cls].bare, build(model.spec, device="meta")
-    return [Names.of(family.table(model.spec, way), plain) for way in (bare, not bare)]
+def _spec(config: object, folder: Path) -> LoRA:
+    try:
+        return peft.read_config(config)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from None
+
+
+def _modules(model: TransformerModel) -> Iterator[dict[str, peft.PEFTModule]]:
+    """The modules of the model's Hub class. Then what adapters may name as well: modules by their older names, with or
+    without the prefix, whichever the class has not, and those of other families that the model may belong to."""
+    plain, origin = build(model.spec, device="meta"), model.origin
+    first = family_of(model.spec, None if origin is None else origin.config.get("model_type"))
+    for family in (first, *(other for other in FAMILIES.values() if other is not first)):
+        try:
+            (cls,) = family.config(model.spec)["architectures"]
+        except (ValueError, TypeError):
+            continue
+        bare = family.classes[cls].bare
+        for way in (bare, not bare):
+            names = Names.of(family.table(model.spec, way), plain)
+            yield from (
+                peft.parts(model, names, renamed) for renamed in ((family.modules, {}) if family.modules else ({},))
+            )

@@ -28,11 +28,11 @@ class Saves:
         """Write a directory that `qkv.load` reads: `qkv.load(path).model` is this model. It has no tokenizer.
 
         `to` and `overwrite` are as in `Run.save`; by default the format is the Hub's if a Hub family matches the model,
-        else our own.
+        else our own. A model of the Hub keeps what its configuration said, such as its model type and its special tokens.
         """
         from .save import save
 
-        return save(self, path, to, overwrite=overwrite)
+        return save(self, path, to, origin=getattr(self, "origin", None), overwrite=overwrite)
 
 
 class Model(TransformerModel, GenerationMixin, Saves):

@@ -47,7 +47,8 @@ def load(
     place(model, names, weights, where=str(path), device=device, dtype=dtype, scheme=scheme)
     known, _ = generation_file.without_unknown(config, spec.vocab_size)
     fields, ids = _naming(path, lambda: generation_file.read({}, known, False, spec.vocab_size))
-    return model.eval(), Origin(config, None, ids), fields, tokenizer
+    model.origin = Origin(config, None, ids, fields)
+    return model.eval(), model.origin, fields, tokenizer
 
 
 def weights_of(path: Path) -> str | None:

@@ -95,7 +95,8 @@ def check(folder: Path, allow_pickle: bool = False) -> Checked:
     weights = _opened(folder, config, allow_pickle)
     model, names = _fitting(family, config, weights, folder)
     generation, fields, ids = _generation(folder, config, family, model.spec.vocab_size or None)
-    return Checked(folder, model, names, weights, fields, Origin(config, generation, ids))
+    model.origin = Origin(config, generation, ids, fields)
+    return Checked(folder, model, names, weights, fields, model.origin)
 
 
 def _generation(

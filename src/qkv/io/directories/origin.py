@@ -19,11 +19,13 @@ class Origin:
 
     config, generation: the content of its `config.json` and `generation_config.json`.
     ids:                which tokens have roles in generation.
+    fields:             its settings of generation as fields of `Generation`.
     """
 
     config: Mapping[str, Any]
     generation: Mapping[str, Any] | None = None
     ids: Ids = field(default_factory=Ids)
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def own(self) -> Mapping[str, Any]:

@@ -96,7 +96,9 @@ def save(
             raise ValueError(why)
         warnings.warn(f"{target} is saved under the model type {MODEL_TYPE!r}: {why}", stacklevel=3)
         to = "qkv"
-    task, generation = task or usual_task(model.spec), generation or Generation()
+    if generation is None:
+        generation = Generation.from_dict({} if origin is None else dict(origin.fields))
+    task = task or usual_task(model.spec)
     if with_weights:
         check_room(target, sum(tensor.nbytes for tensor in model_tensors(model).values()))
     with replacing_folder(target, check) as folder:

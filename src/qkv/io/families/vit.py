@@ -213,6 +213,16 @@ def names(spec: Transformer) -> Table:
     return (*body(spec, "vit", "cls_token"), Row("classifier.*", "head.out.*"))
 
 
+MODULES = {
+    r"\bencoder\.layer\.": "layers.",
+    r"\.attention\.attention\.([qkv])\w+$": r".attention.\1_proj",
+    r"\.attention\.output\.dense$": ".attention.o_proj",
+    r"\.intermediate\.dense$": ".mlp.fc1",
+    r"(?<=\d)\.output\.dense$": ".mlp.fc2",
+}
+"""Names of modules since transformers 5, which reads and writes files with the older names."""
+
+
 FAMILY = Family(
     model_type="vit",
     make=vit,
@@ -221,5 +231,6 @@ FAMILY = Family(
     fields=FIELDS,
     places=PLACES,
     names=names,
+    modules=MODULES,
     harmless=HARMLESS,
 )

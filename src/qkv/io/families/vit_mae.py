@@ -15,7 +15,7 @@ from ..hub.transforms import Shaped
 from .classes import BARE
 from .factories import based_on
 from .places import Place
-from .vit import ENCODER, HUGE, LARGE, PLACES, body, layers, renamed, vit
+from .vit import ENCODER, HUGE, LARGE, MODULES, PLACES, body, layers, renamed, vit
 
 
 @based_on(vit, without=("before", "after", "stem", "labels", "distilled", "pooler"))
@@ -103,4 +103,5 @@ FAMILY = Family(
     ),
     places={**PLACES, **DECODER_PLACES},
     names=names,
+    modules=MODULES,
 )

@@ -74,6 +74,8 @@ class Family:
     computed:   tensors that files hold though they follow from the spec, by their names in classes with the prefix. What a
                 file holds has to be the same.
     writes_computed: whether they are written too.
+    modules:    regular expressions in tensor names, and what stands there in the names of transformers' modules, where these
+                are others than in files. PEFT's adapters go by modules.
     labels:     the keys that give the number of labels, for classes that label sequences or tokens.
     """
 
@@ -85,6 +87,7 @@ class Family:
     names: Table | Callable[[Transformer], Table]
     harmless: Mapping[str, Any] = field(default_factory=dict)
     prefix: str = ""
+    modules: Mapping[str, str] = field(default_factory=dict)
     is_encoder_decoder: bool = False
     labels: LabelCount = field(default_factory=LabelCount)
     computed: Callable[[Transformer], Mapping[str, Tensor]] | None = None

@@ -68,8 +68,9 @@ class PEFTModule:
         return self.entry.how.to_ours([rows.mT if self.turned else rows], shapes)
 
 
-def parts(model: nn.Module, names: Names) -> dict[str, PEFTModule]:
-    """Their modules that consist of linear layers of ours, by name."""
+def parts(model: nn.Module, names: Names, renamed: Mapping[str, str]) -> dict[str, PEFTModule]:
+    """Their modules that consist of linear layers of ours, by name. `renamed` are regular expressions in the names of files,
+    and what stands there in the names of modules."""
     linear = {name for name, module in model.named_modules() if isinstance(module, Linear)}
     modules = {}
     for written in names.written():
@@ -80,6 +81,8 @@ def parts(model: nn.Module, names: Names) -> dict[str, PEFTModule]:
             )
             if matrices and len(entry.theirs) == 1:
                 name = entry.theirs[0].removesuffix(".weight")
+                for pattern, other in renamed.items():
+                    name = regex.sub(pattern, other, name)
                 modules[name] = PEFTModule(name, ours, entry)
     return modules
 
@@ -89,9 +92,9 @@ def parts(model: nn.Module, names: Names) -> dict[str, PEFTModule]:
 
 @torch.no_grad()
 def to_theirs(
-    model: nn.Module, names: Names, base: str = "", task: str | None = None
+    model: nn.Module, known: Mapping[str, PEFTModule], base: str = "", task: str | None = None
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The configuration and the tensors of a model's adapter. `names` are the names in the model without it.
+    """The configuration and the tensors of a model's adapter. `known` are the `parts` of the model.
 
     Raises ValueError if the model has no adapter, or one with parameters that are none of a LoRA.
     """
@@ -107,7 +110,7 @@ def to_theirs(
     ranks: dict[str, int] = {}
     scales: dict[str, float] = {}
     turned: set[bool] = set()
-    for part in parts(model, names).values():
+    for part in known.values():
         adapted = [ours.pop(name, None) for name in part.ours]
         if not any(adapted):
             continue
@@ -189,14 +192,14 @@ def read_config(config: object) -> LoRA:
 
 
 def sizes(
-    model: nn.Module, names: Names, config: Mapping[str, Any], spec: LoRA, tensors: Mapping[str, Tensor]
+    known: Mapping[str, PEFTModule], config: Mapping[str, Any], spec: LoRA, tensors: Mapping[str, Tensor]
 ) -> dict[str, tuple[AdapterSize, Tensor, Tensor]]:
-    """For each layer of ours its size, A and B, of the modules that the configuration targets.
+    """For each layer of ours its size, A and B, of the `known` modules that the configuration targets.
 
     Warns of tensors of other modules, which PEFT leaves out too, and of targets without tensors. Raises ValueError naming a
     tensor that has no place in the model.
     """
-    known, targeted = parts(model, names), targets(config)
+    targeted = targets(config)
     adapted: dict[str, tuple[AdapterSize, Tensor, Tensor]] = {}
     spare, beside, without = set(tensors), [], []
     for name, part in known.items():

@@ -67,6 +67,7 @@ def replace(model: Model, changes: Mapping[str, Any], *, seed: int = 0) -> Repla
         raise ValueError(f"give a Transformer and a dictionary of changes, not {brief(model)} and {brief(changes)}")
     check_not_quantized(model, "a change of the model")
     changed = build(model.spec.replace(changes), device=model.device, dtype=model.dtype, seed=seed, cls=type(model))
+    changed.origin = model.origin
     before, after = _with_positions_of(changed.spec, model), changed.state_dict(keep_vars=True)
     parts = _Parts.of(model), _Parts.of(changed)
     names: dict[str, list[str]] = {"kept": [], "pooled": [], "cut": [], "resized": [], "new": []}

@@ -165,7 +165,10 @@ class Transformer(ModelSpec, kind="transformer"):
 
 
 class TransformerModel(nn.Module):
-    """The module of `Transformer`; `qkv.build(spec)` makes and initializes one."""
+    """The module of `Transformer`; `qkv.build(spec)` makes and initializes one. `origin` is what a directory of the Hub said
+    beside the spec of a loaded model; changed copies keep it."""
+
+    origin: Any = None
 
     def __init__(self, spec: Transformer) -> None:
         super().__init__()

@@ -27,6 +27,7 @@ def resize_vocabulary(model: Model, vocab_size: int) -> Model:
     check_not_quantized(model, "a larger vocabulary")
     spec = grown_spec(model.spec, vocab_size)
     grown = build(spec, device=model.device, dtype=model.dtype, initialized=False, cls=type(model))
+    grown.origin = model.origin
     before = model.state_dict()
     for name, tensor in grown.state_dict(keep_vars=True).items():
         tensor.copy_(_grown(before[name], tensor.shape))
@@ -37,6 +38,7 @@ def resize_outline(model: Model, values: Values, vocab_size: int) -> tuple[Model
     """The same for a model whose parameters are on the meta device, and for their values."""
     spec = grown_spec(model.spec, vocab_size)
     grown = build(spec, device="meta", dtype=model.dtype, cls=type(model))
+    grown.origin = model.origin
     stored = model.state_dict()
     for name, buffer in model.named_buffers():
         path, _, own = name.rpartition(".")

@@ -160,6 +160,7 @@ def _renumbered(state: State, prefix: str, kept: Sequence[int]) -> State:
 
 def rebuilt(model: TransformerModel, spec: Transformer, state: State) -> TransformerModel:
     smaller = build(spec, device=model.device, dtype=model.dtype, cls=type(model))
+    smaller.origin = model.origin
     smaller.load_state_dict(state)
     smaller.train(model.training)
     return smaller
