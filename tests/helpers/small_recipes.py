@@ -21,6 +21,7 @@ SMALL = [
     *("evaluation.examples=4", "evaluation.test_examples=4", "evaluation.samples=2"),
 ]
 FEW = ["data.train=24", "data.validation=4", "data.test=4"]
+NARROW_DECODER = ["model.decoder_width=16", "model.decoder_heads=2", "model.decoder_d_ff=16"]
 WORDS = ["data.train=60", "data.validation=6", "data.test=6", "batching.tokens=1024"]
 PIECES = [*WORDS, "tokenizer.vocab_size=300"]
 TEXT = ["data={kind: text, path: TEXT, documents: block, shares: [0.4, 0.3, 0.3]}", "tokenizer.vocab_size=300"]
@@ -43,11 +44,13 @@ RECIPES: dict[str, tuple[str, list[str]]] = {
     "prefix-language-model": ("prefix", PRETRAINING),
     "regress": ("similarity", [*PIECES, *REGRESSION]),
     "replaced-tokens": ("electra", [*PRETRAINING, "model.embedding_size=12", "head.generator=0.5"]),
+    "restore": ("restore", [*FEW, *NARROW_DECODER]),
     "segment": ("segment", FEW),
     "similarity": ("similarity", PIECES),
     "sound": ("speech", FEW),
     "span-corruption": ("t5", [*PRETRAINING, "model.d_head=8", "task.sentinels=16"]),
     "tag": ("tag", [*WORDS, "task.longest=16"]),
+    "upscale": ("upscale", [*FEW, *NARROW_DECODER]),
     "video-classify": ("video", FEW),
 }
 

@@ -38,7 +38,7 @@ LABELS = {
     "video-classify": ("label",),
 }
 KINDS = sorted(kind for kind, task in Task.kinds.items() if task.__module__.startswith(f"{qkv.runs.tasks.__name__}."))
-READS_FILES = {"caption", "music"}  # predict from files alone, without examples
+READS_FILES = {"caption", "music", "restore", "upscale"}  # predict from files alone, without examples
 
 Trained = Callable[[str], tuple[Run, list[dict[str, Any]]]]
 

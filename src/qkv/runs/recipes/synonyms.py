@@ -98,6 +98,8 @@ _RECIPES = {
     "vit": "image images pictures image-classification cifar cifar10 mnist imagenet",
     "detect": "detection object-detection detr yolo coco boxes",
     "segment": "segmentation semantic-segmentation mask masks",
+    "restore": "denoise image-denoising image-restoration deblur deblurring inpainting",
+    "upscale": "super-resolution superresolution upscaling image-to-image",
     "caption": "captioning captions image-captioning image-to-text vqa",
     "speech": "sound sounds audio audio-classification speech-commands keyword-spotting",
     "video": "videos video-classification action-recognition",

@@ -25,6 +25,7 @@ FOLDERS: dict[str, _Kinds] = {
     "masked_language_modeling": _Kinds(("masked-language-model",), ("masked-language-model",)),
     "multiple_choice": _Kinds(("choice",), ("choice",)),
     "music": _Kinds(("music",)),
+    "picture_restoration": _Kinds(("restore", "upscale")),
     "prefix_language_modeling": _Kinds(("prefix-language-model",), ("prefix-language-model",)),
     "question_answering": _Kinds(("answer",)),
     "replaced_token_detection": _Kinds(("replaced-tokens",), ("replaced-tokens",)),

@@ -168,9 +168,9 @@ class SceneTask(PictureTask):
 
 
 class PictureStack(NamedTuple):
-    """Normalized pictures of the model's size, the indices of their examples, and the reasons why others are skipped."""
+    """Pictures of the model's size, the indices of their examples, and the reasons why others are skipped."""
 
-    pictures: NDArray[np.float32]
+    pictures: NDArray[Any]
     kept: list[int]
     skipped: dict[int, Skipped]
 
@@ -199,6 +199,11 @@ class AugmentedTask(PictureTask):
 
     def stacked(self, examples: Sequence[Example], randomness: RandomContext) -> PictureStack:
         """Read, resize and normalize the pictures of a pool, augmented in training."""
+        stack = self.gathered(examples, randomness)
+        return stack._replace(pictures=normalized(stack.pictures, self.mean, self.std))
+
+    def gathered(self, examples: Sequence[Example], randomness: RandomContext) -> PictureStack:
+        """`stacked` before normalization: pixels of 0 … 255."""
         pictures, kept, skipped = [], [], {}
         changes = self.augment if randomness.training else ()
         crop = changes[0] if changes and isinstance(changes[0], RandomResizedCrop) else None
@@ -217,7 +222,7 @@ class AugmentedTask(PictureTask):
         stack = np.stack(pictures) if pictures else np.empty((0, self.channels, *self.size), np.uint8)
         for change in changes[0 if crop is None else 1 :]:
             stack = change(stack, randomness.generator)
-        return PictureStack(normalized(stack, self.mean, self.std), kept, skipped)
+        return PictureStack(stack, kept, skipped)
 
 
 def with_channels(pixels: NDArray[Any], channels: int) -> Pixels:
