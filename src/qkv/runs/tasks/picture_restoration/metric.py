@@ -88,7 +88,7 @@ class RestorationMetric(Metric):
 
     def _sample(self, where: str, images: Mapping[str, Pixels], output: str) -> dict[str, Any]:
         drawn = {name: png(image) for name, image in images.items()}
-        titles = {"seen": "before", self._made: f"{self._made} by the model", "truth": "clean"}
+        titles = {"seen": "before", self._made: "model", "truth": "clean"}
         return {"source": where, "output": output, "picture": {"kind": "restored", "titles": titles, **drawn}}
 
 
