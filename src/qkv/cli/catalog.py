@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -127,8 +128,21 @@ def _patterns() -> list[Row]:
     return rows + _patterns_from_outside()
 
 
+def _positions() -> list[Row]:
+    """Each scheme with the criteria that it meets, computed; not of one that needs settings."""
+    from ..look.analysis.position_criteria import described
+    from ..nn.positions.base import Position
+
+    rows = list[Row]()
+    for name, about in _role("positions")():
+        with suppress(ValueError, TypeError, NotImplementedError, RuntimeError):
+            about += f" {described(cast(Position, Position.kinds[name]()))}"
+        rows.append((name, about))
+    return rows
+
+
 def _save_positions(folder: Path) -> None:
-    """Draw every position scheme that has something to show before training."""
+    """Draw every position scheme that has something to show."""
     from ..core.atomic import make_folder, write_file
     from ..look.position_pictures import picture
     from ..nn.positions.base import Position
@@ -150,7 +164,7 @@ def _save_positions(folder: Path) -> None:
             continue
         write_file(folder / f"{name}.svg", drawn.encode())
         names.append(f"{name}.svg")
-    left_out = f"; not drawn, because they are learned or need a grid: {', '.join(without)}" if without else ""
+    left_out = f"; nothing to draw without settings or positions: {', '.join(without)}" if without else ""
     console().print(f"{folder}: {', '.join(names)}{left_out}", highlight=False, markup=False, soft_wrap=True)
 
 
@@ -256,6 +270,7 @@ LISTS: dict[str, Callable[[], list[Row]]] = {
     "presets": _presets,
     "patterns": _patterns,
     **{name: _role(name) for name in ROLES},
+    "positions": _positions,
     "metrics": _metrics,
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
@@ -19,11 +19,12 @@ _COLORS = 8  # of lines, in the page's style sheet
 @dataclass(frozen=True)
 class Series:
     """One line through `points` (x, y); points that are not finite are left out. `dots` marks each point, with a circle of
-    this radius if it is a number."""
+    this radius if it is a number, and without a line between them if not `joined`."""
 
     name: str
     points: Sequence[tuple[float, float]]
     dots: bool | float = False
+    joined: bool = True
 
     def finite(self) -> list[tuple[float, float]]:
         return [(x, y) for x, y in self.points if math.isfinite(x) and abs(y) < _MOST]
@@ -75,10 +76,10 @@ def line_chart(
     `log_x` is for few x values that grow by factors: the axis is logarithmic, with a tick at each value.
     Lines without finite points are left out; without any line the result is empty.
     """
-    lines = [Series(s.name, points, s.dots) for s in series if (points := s.finite())]
+    lines = [replace(s, points=points) for s in series if (points := s.finite())]
     if not lines:
         return Markup("")
-    lines = [Series(s.name, thin(s.points), s.dots) for s in lines]
+    lines = [replace(s, points=thin(s.points)) for s in lines]
     values = [y for s in lines for _, y in s.points]
     if log is None:
         log = not zero and min(values) > 0 and max(values) > 40 * min(values)
@@ -197,7 +198,7 @@ def _line(frame: _Frame, series: Series, index: int) -> Markup:
     places = [(frame.x(x), frame.y(y)) for x, y in series.points]
     path = "M" + "L".join(f"{number(x, 1)} {number(y, 1)}" for x, y in places)
     color = f"s{index % _COLORS}"
-    parts = [tag("path", d=path, class_=f"line {color}")]
+    parts = [tag("path", d=path, class_=f"line {color}")] if series.joined else []
     if series.dots or len(places) == 1:
         radius = 2.6 if isinstance(series.dots, bool) else series.dots
         parts += [tag("circle", cx=x, cy=y, r=radius, class_=f"dot {color}") for x, y in places]
@@ -213,7 +214,7 @@ def _tooltips(frame: _Frame, lines: Sequence[Series], x_label: str, show: Callab
     for i, stop in enumerate(stops):
         before = frame.x((stops[i - 1] + stop) / 2) if i else frame.left
         after = frame.x((stops[i + 1] + stop) / 2) if i + 1 < len(stops) else frame.left + frame.width
-        near = [(s.name, min(s.points, key=lambda p: abs(p[0] - stop))) for s in lines]
+        near = [(s.name, min(s.points, key=lambda p: abs(p[0] - stop))) for s in lines if s.joined]
         tooltip = "\n".join([f"{x_label} {readable(stop, 4)}", *(f"{name} {show(y)}" for name, (_, y) in near)])
         band = {"x": before, "y": frame.top, "width": after - before, "height": frame.height}
         parts.append(tag("rect", tag("title", tooltip), **band, class_="hit"))
@@ -222,5 +223,5 @@ def _tooltips(frame: _Frame, lines: Sequence[Series], x_label: str, show: Callab
 
 def _described(title: str, lines: Sequence[Series], show: Callable[[float], str]) -> str:
     """Describe the chart in words, for screen readers."""
-    ranges = [f"{s.name} from {show(s.points[0][1])} to {show(s.points[-1][1])}" for s in lines]
+    ranges = [f"{s.name} from {show(s.points[0][1])} to {show(s.points[-1][1])}" for s in lines if s.joined]
     return f"{title}: {'; '.join(ranges)}"

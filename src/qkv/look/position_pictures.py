@@ -1,4 +1,4 @@
-"""Pictures of position schemes: values by position, and dot products or biases by distance."""
+"""Pictures of position schemes: values by position, and dot products or biases by distance, with where they rise."""
 
 from __future__ import annotations
 
@@ -7,55 +7,57 @@ from markupsafe import Markup
 from torch import Tensor
 
 from ..core.layout import Layout
-from ..nn.positions.base import Position, PositionModule, Widths
+from ..nn.positions.base import Position, PositionModule
 from ..nn.positions.bias import T5Buckets
+from .analysis.position_criteria import NEAR, by_distance, drawn_module, layout_of, rises
 from .chart import Series, line_chart
 from .standalone_svg import HEIGHT, WIDTH, figure
 
-LENGTH, D_MODEL, N_HEADS = 64, 64, 4
+LENGTH = NEAR
 
 
 def picture(scheme: Position) -> str | None:
-    """Return the picture of a scheme as an SVG file; None if it has nothing to draw before it is trained.
+    """Return the picture of a scheme as an SVG file; None if it has nothing to draw.
 
-    What is added to the embeddings is drawn by coordinate, with p₀ · p_k. Of rotations it is the dot product of a query and
-    a key of ones at distance k, divided by their width. Of biases it is that of each head; of T5's the bucket's index.
+    What is added to the embeddings is drawn by coordinate, with p₀ · p_k; tables are drawn as they are before training, from
+    random numbers. Of rotations it is the dot product of a query and a key of ones at distance k, divided by their width.
+    Of biases it is that of each head; of T5's the bucket's index. Dots mark the distances at which dot products rise.
     """
     if isinstance(scheme, T5Buckets):
         return figure(*_buckets(scheme))
-    layout = Layout.full(LENGTH)
-    module = scheme.module(Widths(D_MODEL, N_HEADS, D_MODEL // N_HEADS, LENGTH))
-    if any(True for _ in module.parameters()):
-        return None
-    with torch.no_grad():
-        charts = [*_added(module, layout), *_rotated(module, layout), *_biased(module, layout)]
+    module = drawn_module(scheme, seed=0)
+    layout = layout_of(module, LENGTH)
+    products = by_distance(scheme)
+    charts = [*_added(module, layout, products), *_rotated(module, layout, products), *_biased(module, layout)]
     return figure(*charts) if charts else None
 
 
-def _added(module: PositionModule, layout: Layout) -> list[Markup]:
+def _added(module: PositionModule, layout: Layout, products: Tensor | None) -> list[Markup]:
     values = module.embed(layout)
-    if values is None:
+    if values is None or products is None:
         return []
     table = values.reshape(LENGTH, -1).float()
     some = [i for i in (0, 8, 16, 32) if i < table.shape[1]]
     lines = [Series(f"coordinate {i}", _points(table[:, i])) for i in some]
-    products = Series("p₀ · pₖ", _points(table @ table[0]))
+    untrained = " before training" if any(True for _ in module.parameters()) else ""
+    label = "patch k" if layout.grid is not None else "distance k"
     return [
-        line_chart("Values", lines, x_label="position", width=WIDTH, height=HEIGHT),
-        line_chart("Dot products", [products], x_label="distance k", width=WIDTH, height=HEIGHT),
+        line_chart(f"Values{untrained}", lines, x_label="position", width=WIDTH, height=HEIGHT),
+        _products(f"Dot products{untrained}", "p₀ · pₖ", products, label),
     ]
 
 
-def _rotated(module: PositionModule, layout: Layout) -> list[Markup]:
-    tables = module.tables(layout)
-    if tables is None:
+def _rotated(module: PositionModule, layout: Layout, products: Tensor | None) -> list[Markup]:
+    if module.tables(layout) is None or products is None:
         return []
-    width = D_MODEL // N_HEADS
-    ones = torch.ones(1, LENGTH, 1, width)
-    q, k = module.rotate_queries(ones, tables)[0, :, 0], module.rotate_keys(ones, tables)[0, :, 0]
-    last = k.flip(0) @ q[-1] / width  # from the last query back to the first key
-    back = Series("q_t · k_(t−k) / d", _points(last))
-    return [line_chart("Dot products of ones", [back], x_label="distance k", width=WIDTH, height=HEIGHT)]
+    return [_products("Dot products of ones", "q_t · k_(t−k) / d", products, "distance k")]
+
+
+def _products(title: str, name: str, products: Tensor, label: str) -> Markup:
+    """Dot products by distance, with a dot wherever one is higher than that of the distance before."""
+    higher = [i for first, last in rises(products) for i in range(first + 1, last + 1)]
+    marks = Series("higher than one nearer", [(float(i), float(products[i])) for i in higher], dots=True, joined=False)
+    return line_chart(title, [Series(name, _points(products)), marks], x_label=label, width=WIDTH, height=HEIGHT)
 
 
 def _biased(module: PositionModule, layout: Layout) -> list[Markup]:

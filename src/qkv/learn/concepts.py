@@ -1,0 +1,80 @@
+"""The concepts of a course on Transformers: what lectures call each, its page of the tour, and a command with what it shows.
+
+The table is `concepts.yaml`. `qkv explain WORD` and `qkv tour WORD` look words up in it, and docs/lectures.md shows it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from ..core import yamls
+from ..core.spec import nearest
+
+TABLE = Path(__file__).with_suffix(".yaml")
+
+
+class Concept(NamedTuple):
+    """A row of the table.
+
+    words: what lectures call it; `also`, further words that lead to it.
+    tour: the part after the number in the name of a page of the tour.
+    command: shows it without data, and its output contains `shows`, up to white space.
+    explanation: the name of its explanation; more: a page of docs/ about it. Both may be empty.
+    """
+
+    title: str
+    section: str
+    words: tuple[str, ...]
+    also: tuple[str, ...]
+    tour: str
+    command: str
+    shows: str
+    explanation: str
+    more: str
+
+    def names(self) -> Iterator[str]:
+        """Every word that leads to the concept, as `find` compares it."""
+        yield from dict.fromkeys(plain(word) for word in (self.title, *self.words, *self.also))
+
+
+@cache
+def concepts() -> tuple[Concept, ...]:
+    """All concepts, in the order of a course."""
+    sections = yamls.load(TABLE.read_text(encoding="utf-8"), TABLE.name)
+    return tuple(_concept(section["section"], row) for section in sections for row in section["concepts"])
+
+
+def _concept(section: str, row: dict[str, str]) -> Concept:
+    words, also = (_words(row.get(key, "")) for key in ("words", "also"))
+    command = row["run"]
+    explanation = row.get("explain") or command.removeprefix("qkv explain ") * command.startswith("qkv explain ")
+    shows, more = str(row["shows"]), row.get("more", "")
+    return Concept(row["concept"], section, words, also, row["tour"], command, shows, explanation, more)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in (part.strip() for part in text.split(",")) if word)
+
+
+def plain(word: str) -> str:
+    """A word in lower case, with hyphens for spaces, underscores and dashes."""
+    return re.sub(r"[\s_‐-—]+", "-", str(word).strip().lower())
+
+
+def find(word: str) -> Concept | None:
+    """Return the concept that a word leads to; None if there is none."""
+    return _index().get(plain(word))
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """Half a sentence with the names nearest to an unknown word: of `known`, and of the concepts."""
+    return nearest(plain(word), [*known, *_index()])
+
+
+@cache
+def _index() -> dict[str, Concept]:
+    return {name: concept for concept in concepts() for name in concept.names()}
