@@ -31,7 +31,7 @@ from qkv.lab.scaling.scaling import scale
 from qkv.lab.scaling.study import ScalingStudy
 from qkv.lab.tune.study import tune
 from qkv.lab.tune.tuning import Tuning
-from qkv.learn.explain.registry import check as check_explanation
+from qkv.learn.explain.registry import resolved as check_explanation
 from qkv.learn.tour.pages import find
 from qkv.look import attention_picture
 from qkv.nn.activations import sites

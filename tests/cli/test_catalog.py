@@ -15,7 +15,7 @@ import pytest
 
 import qkv
 from qkv.cli import main
-from qkv.cli.catalog import LISTS, ROLES
+from qkv.cli.catalog import _MEANINGS, LISTS, ROLES
 from qkv.core.spec import Spec
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
@@ -93,3 +93,29 @@ def test_the_text_of_an_objective_is_whole(capsys: pytest.CaptureFixture[str]) -
     assert json.loads(capsys.readouterr().out)["detection"].endswith(
         "objects b of their image (Carion et al. 2020, §3.1)."
     )
+
+
+def test_meanings_are_of_lists_and_hide_none() -> None:
+    words = [word for text in _MEANINGS.values() for word in text.split()]
+    assert set(_MEANINGS) <= set(LISTS)
+    assert len(words) == len(set(words)) and not {*words} & {*LISTS}
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("models", "presets"), ("datasets", "sources"), ("loss", "objectives"), ("schduler", "schedules")],
+)
+def test_a_word_of_the_field_leads_to_the_list_that_it_means(
+    word: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["list", word]) == 2
+    assert f"did you mean '{meant}'" in capsys.readouterr().err
+
+
+def test_positions_say_which_criteria_they_meet(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "positions", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    everything = "Unique: yes, consistent: yes, bounded: yes, deterministic: yes; its dot product rises at distances "
+    assert everything + "5–6, 10–12, 16–18 and 5 more." in said["sinusoidal"]
+    assert "Unique: yes, consistent: yes, bounded: no, deterministic: yes; its bias never rises" in said["alibi"]
+    assert said["none"].endswith("Unique: no, consistent: yes, bounded: yes, deterministic: yes.")

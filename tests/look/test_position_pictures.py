@@ -10,7 +10,9 @@ import torch
 
 from qkv.cli import main
 from qkv.core.layout import Layout
+from qkv.look.analysis.position_criteria import by_distance, rises
 from qkv.look.position_pictures import picture
+from qkv.nn.layers.patches import GridPosition
 from qkv.nn.positions.absolute import Learned, NoPosition, Sinusoidal
 from qkv.nn.positions.base import Position, PositionModule, Widths
 from qkv.nn.positions.bias import ALiBi, T5Buckets
@@ -24,6 +26,8 @@ from qkv.nn.positions.rotary import Rotary
         (Rotary(), ["Dot products of ones"]),
         (ALiBi(), ["Bias of the scores"]),
         (T5Buckets(), ["Bucket"]),
+        (Learned(), ["Values before training", "Dot products before training"]),
+        (GridPosition(table="sinusoidal"), ["Values", "Dot products"]),
     ],
     ids=repr,
 )
@@ -33,9 +37,15 @@ def test_what_is_drawn(scheme: Position, titles: list[str]):
     assert re.findall(r'class="chart-title">([^<]+)<', drawn) == titles
 
 
-@pytest.mark.parametrize("scheme", [Learned(), NoPosition()], ids=repr)
-def test_nothing_is_drawn_of_what_is_learned_or_nothing(scheme: Position):
-    assert picture(scheme) is None
+def test_nothing_is_drawn_of_no_positions():
+    assert picture(NoPosition()) is None
+
+
+def test_dots_mark_where_a_dot_product_rises():
+    drawn = picture(Sinusoidal())
+    assert drawn is not None
+    higher = [i for first, last in rises(by_distance(Sinusoidal())) for i in range(first, last)]
+    assert drawn.count('class="dot s1"') == len(higher) == 22
 
 
 def test_alibi_falls_by_its_slopes():
@@ -47,7 +57,8 @@ def test_the_command_writes_a_picture_of_each_scheme(tmp_path: Path, capsys: pyt
     assert main(["list", "positions", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert {"sinusoidal.svg", "rotary.svg", "alibi.svg", "t5.svg"} <= {path.name for path in tmp_path.iterdir()}
-    assert "not drawn, because they are learned or need a grid: " in said and "learned" in said
+    assert {"learned.svg", "grid.svg"} <= {path.name for path in tmp_path.iterdir()}
+    assert "; nothing to draw without settings or positions: none" in said.replace("\n", "")
     assert main(["list", "norms", "--out", str(tmp_path)]) == 2
     assert "--out is for the pictures of patterns and positions, and norms have none" in capsys.readouterr().err
 

@@ -309,10 +309,12 @@ def _check_numbers(values: Mapping[str, Any]) -> None:
 CLOSE = 0.6  # of 1, how alike a name has to be to be what was meant
 
 
-def nearest(given: str, known: Iterable[str]) -> str:
-    """Half a sentence that helps: the nearest known names first, then what else there is."""
+def nearest(given: str, known: Iterable[str], unlisted: Iterable[str] = ()) -> str:
+    """Half a sentence that helps: the nearest known names first, then what else there is, except for names that are
+    `unlisted`."""
     names = list(dict.fromkeys(map(str, known)))
-    close = difflib.get_close_matches(str(given), names, n=3, cutoff=CLOSE)
+    candidates = list(dict.fromkeys([*names, *unlisted]))
+    close = difflib.get_close_matches(str(given), candidates, n=3, cutoff=CLOSE)
     rest = [name for name in names if name not in close]
     listed = ", ".join(rest[:24]) + (" …" if len(rest) > 24 else "")
     if close:

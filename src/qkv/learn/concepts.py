@@ -36,6 +36,12 @@ class Concept(NamedTuple):
     explanation: str
     more: str
 
+    @property
+    def places(self) -> dict[str, str]:
+        """Where to read about it, what to run, and what to expect."""
+        learn = {"learn": f"qkv tour {self.tour}", "run": self.command, "expect": self.shows}
+        return learn | ({"more": f"docs/{self.more}"} if self.more else {})
+
     def names(self) -> Iterator[str]:
         """Every word that leads to the concept, as `find` compares it."""
         yield from dict.fromkeys(plain(word) for word in (self.title, *self.words, *self.also))
@@ -72,7 +78,7 @@ def find(word: str) -> Concept | None:
 
 def near(word: str, known: Iterable[str]) -> str:
     """Half a sentence with the names nearest to an unknown word: of `known`, and of the concepts."""
-    return nearest(plain(word), [*known, *_index()])
+    return nearest(plain(word), known, unlisted=_index())
 
 
 @cache

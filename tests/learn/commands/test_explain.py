@@ -9,6 +9,7 @@ import pytest
 from run_untrained import of, words
 
 from qkv.cli import main
+from qkv.learn.explain.registry import explain
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -36,6 +37,32 @@ def test_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     assert "does not have a mixture of experts, which moe explains; explain attention" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("teacher forcing", ["run     qkv tour encoder-decoder", "expect  six predictions, at once and one by one: True"]),
+        ("Elbow", ["Pruning of heads (pruning, elbow,", "more    docs/pruning.md"]),
+    ],
+)
+def test_a_word_without_an_explanation_is_answered_with_its_place(
+    words: str, said: list[str], capsys: pytest.CaptureFixture[str]
+):
+    assert main(["explain", *words.split()]) == 0
+    out, err = capsys.readouterr()
+    assert all(text in out for text in said) and not err
+    assert main(["explain", *words.split(), "--json"]) == 0
+    place = json.loads(capsys.readouterr().out)
+    assert place["run"].startswith("qkv ") and place["expect"] and place["section"]
+
+
+def test_a_word_of_an_explanation_shows_it_and_says_where_it_is_taught(capsys: pytest.CaptureFixture[str]):
+    assert main(["explain", "RoPE"]) == 0
+    out, err = capsys.readouterr()
+    assert "Positions: how attention learns the order" in out
+    assert err.startswith("RoPE: Rotary positions; learn: qkv tour positions; run: qkv explain position; expect: ")
+    assert explain("rope") == explain("position")
+
+
 @pytest.mark.parametrize("name", ["attention", "kv-cache", "bpe"])
 def test_a_text_without_a_run_is_read_by_the_model_of_the_package(name: str, capsys: pytest.CaptureFixture[str]):
     assert main(["explain", name, "--text", "The cat sat on the mat.", "--json"]) == 0
@@ -50,6 +77,8 @@ def test_a_text_without_a_run_is_read_by_the_model_of_the_package(name: str, cap
     ("arguments", "message"),
     [
         (["attentoin"], "there is no explanation 'attentoin'; did you mean 'attention'"),
+        (["zeroo"], "there is no explanation 'zeroo'; did you mean 'zero' or 'zero-score'? (also there: attention, mult"),
+        (["pruning", "--out", "x.html"], "is no computation to explain step by step; page 'pruning' of the tour teaches"),
         (["attention", "--layer", "2"], "--layer needs the text whose numbers are shown; give it as --text TEXT"),
         (["attention", "--text", " "], "--text needs the text whose numbers are shown; give it as --text TEXT"),
         (["--text", "a cat"], "--text needs the name of what to explain, such as `qkv explain attention`"),

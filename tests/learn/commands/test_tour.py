@@ -19,6 +19,15 @@ def test_the_list_names_every_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)[1]["name"] == "02-dictionary"
 
 
+def test_a_word_leads_to_its_page(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tour", "skip", "connection"]) == 0
+    out, err = capsys.readouterr()
+    assert "6. Blocks" in out and "12 layers with residuals:    1.1e+02" in out
+    assert err == "skip connection: Residual connection, page 6; run: qkv tour blocks; expect: 12 layers with residuals: 1.1e+02\n"
+    assert main(["tour", "blocks", "--json"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_one_notebook_and_all_pages(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["tour", "heads", "--notebooks", str(tmp_path / "a")]) == 0
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["04-heads.ipynb"]
@@ -28,7 +37,11 @@ def test_one_notebook_and_all_pages(capsys: pytest.CaptureFixture[str], tmp_path
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["tour", "0"], "has no page '0'"), (["tour", "1", "--html", "x"], "leave PAGE out")],
+    [
+        (["tour", "0"], "has no page '0'"),
+        (["tour", "atention"], "did you mean 'attention', 'rnn-attention' or 'mlp-attention'? (also"),
+        (["tour", "1", "--html", "x"], "leave PAGE out"),
+    ],
 )
 def test_mistakes(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
     assert main(words) == 2

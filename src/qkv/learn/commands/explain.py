@@ -12,6 +12,7 @@ from ...cli.say import console, echo, echo_json
 from ...cli.texts import small_english
 
 if TYPE_CHECKING:
+    from ..concepts import Concept
     from ..explain.explanation import Explanation
 
 
@@ -22,12 +23,12 @@ def _names(incomplete: str) -> list[str]:
 
 
 def explain(
-    name: Annotated[
-        str | None,
+    words: Annotated[
+        list[str] | None,
         typer.Argument(
             metavar="NAME",
             help="attention, multihead, mask, cross, decoder-step, bahdanau, position, bpe, beam, layernorm, flash, "
-            "kv-cache, moe, lora or backprop. Without it, a list.",
+            "kv-cache, moe, lora or backprop, or any word of a lecture, such as teacher forcing. Without it, a list.",
             autocompletion=_names,
         ),
     ] = None,
@@ -58,15 +59,20 @@ def explain(
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """Explain one computation step by step, with the numbers of a worked example or of a model that reads your text."""
+    """Explain one computation step by step, with the numbers of a worked example or of a model that reads your text; or say
+    where qkv has what a word of a lecture means."""
     chosen: dict[str, object] = {"--text": text, "--target": target, "--layer": layer, "--head": head, "--token": token}
-    if name is None:
+    if not words:
         useless = [option for option, value in {"--run": run, **chosen, "--out": out}.items() if value is not None]
         if useless:
             raise ValueError(f"{useless[0]} needs the name of what to explain, such as `qkv explain attention`")
         _list(json)
         return
     _check(run, chosen, out, json)
+    name, concept = _meant(" ".join(words))
+    if concept is not None and not concept.explanation and text is None and out is None:
+        _place(concept, json)
+        return
     explanation = _explained(name, run, text, target, layer, head, token, device)
     if json:
         echo_json(explanation.to_dict())
@@ -76,6 +82,28 @@ def explain(
         from ..explain.terminal import show
 
         show(explanation, console())
+
+
+def _meant(word: str) -> tuple[str, Concept | None]:
+    """The word, and the concept that it means if it is not the name of an explanation; says so of one that is explained."""
+    from ..concepts import find
+    from ..explain.registry import EXPLANATIONS
+
+    concept = None if word in EXPLANATIONS else find(word)
+    if concept is not None and concept.explanation:
+        places = "; ".join(f"{what}: {place}" for what, place in concept.places.items())
+        echo(f"{word}: {concept.title}; {places}", err=True)
+    return word, concept
+
+
+def _place(concept: Concept, json: bool) -> None:
+    """Print where a concept is that has no explanation."""
+    if json:
+        echo_json({"concept": concept.title, "section": concept.section, **concept.places})
+        return
+    echo(f"{concept.title} ({', '.join(concept.words)})")
+    for what, place in concept.places.items():
+        echo(f"  {what:<7} {place}")
 
 
 def _explained(
@@ -90,7 +118,7 @@ def _explained(
 ) -> Explanation:
     from ..explain import registry
 
-    registry.check(name)
+    name = registry.resolved(name)
     if text is None:
         return registry.explain(name)
     from ...cli.texts import note_files
@@ -130,3 +158,4 @@ def _list(json: bool) -> None:
     width = max(map(len, EXPLANATIONS))
     for name, entry in EXPLANATIONS.items():
         echo(f"{name:<{width}}  {entry.about}")
+    echo("\nAny other word of a lecture works too: `qkv explain teacher forcing` says where it is. docs/lectures.md lists them.")

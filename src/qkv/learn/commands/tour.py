@@ -19,16 +19,16 @@ DOCUMENTS = "https://github.com/qkv-project/qkv/blob/main"
 def _names(incomplete: str) -> list[str]:
     from ..tour.pages import pages
 
-    names = (page.name.partition("-")[2] for page in pages())
-    return [name for name in names if name.startswith(incomplete)]
+    return [page.short for page in pages() if page.short.startswith(incomplete)]
 
 
 def tour(
-    page: Annotated[
-        str | None,
+    words: Annotated[
+        list[str] | None,
         typer.Argument(
             metavar="PAGE",
-            help="The number or name of a page to walk through: its code runs as you read. Without it, a list.",
+            help="The number or name of a page to walk through, or a word for what it teaches, such as teacher forcing: "
+            "its code runs as you read. Without it, a list.",
             autocompletion=_names,
         ),
     ] = None,
@@ -42,6 +42,7 @@ def tour(
     """Learn attention and Transformers from the start: pages whose code runs."""
     from ..tour.pages import find, pages
 
+    page = " ".join(words) if words else None
     chosen = (find(page),) if page is not None else pages()
     if open_ or html is not None:
         if page is not None:
@@ -58,7 +59,17 @@ def tour(
     else:
         from ..tour.terminal import walk
 
+        _note(page, chosen[0])
         walk(chosen[0], console(), _wait)
+
+
+def _note(word: str, page: Page) -> None:
+    """Say what a word means that is not the name of the page."""
+    from ..concepts import find
+
+    concept = find(word)
+    if concept is not None and word != page.short:
+        echo(f"{word}: {concept.title}, page {page.number}; run: {concept.command}; expect: {concept.shows}", err=True)
 
 
 def _html(folder: Path | None, show: bool) -> None:

@@ -34,7 +34,7 @@ def explain(
 ) -> Explanation:
     """Return one computation step by step: with the numbers of a run that reads a text, else of a worked example.
 
-    `name` is one of `registry.EXPLANATIONS`. `target` is the output of an encoder–decoder, by default its own. `layer`,
+    `name` is one of `registry.EXPLANATIONS`, or a word of the field for it. `target` is the output of an encoder–decoder, by default its own. `layer`,
     `head` and `token` are indices from 0; the token is the one whose query is explained, by default the last. `lora`
     explains the adapter that a run was trained with. Raises ValueError for a name that is unknown or that the model has no
     numbers for, for indices out of range, and for a run without a text.
@@ -49,7 +49,7 @@ def explain(
         raise ValueError(f"run is a trained run, as qkv.load gives it, not {type(run).__name__}")
     if text is None:
         raise ValueError(f"give the text whose numbers in {run.name} are shown")
-    adapted = _with_adapter(run) if name == "lora" and not layers(run.model) else run
+    adapted = _with_adapter(run) if registry.resolved(name) == "lora" and not layers(run.model) else run
     return registry.explain(name, subject(adapted, text, target, layer, head, token))
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import NamedTuple
 
-from ...core.spec import brief, meant
+from ...core.spec import brief
 from ...nn.layers.lora import layers as adapted_layers
 from ...nn.layers.moe import Mixture
 from ...nn.models.recurrent.attention import AttentiveDecoder
 from ...nn.models.recurrent.model import RecurrentModel
 from ...nn.models.transformer import TransformerModel
+from ..concepts import find, near
 from .explanation import Explanation
 from .subject import Subject
 
@@ -54,32 +55,13 @@ EXPLANATIONS: dict[str, ExplanationEntry] = {
 }
 
 
-MEANINGS = {  # words of the field for what an explanation computes
-    "attention": "self-attention scaled-dot-product sdpa softmax soft-max qkv query key value scores weights",
-    "multihead": "mha multi-head heads gqa mqa projections",
-    "mask": "masking causal causal-mask autoregressive padding",
-    "cross": "cross-attention encoder-decoder seq2seq source",
-    "decoder-step": "decoding decode generation generate inference step",
-    "bahdanau": "additive alignment rnn rnnsearch luong",
-    "position": "positions positional encoding encodings sinusoidal rope rotary alibi",
-    "bpe": "tokenizer tokens tokenization subwords merges",
-    "beam": "beam-search search",
-    "layernorm": "norm normalization rmsnorm layer-norm",
-    "flash": "flash-attention flashattention online-softmax tiling",
-    "kv-cache": "cache caching kv",
-    "moe": "experts mixture router routing mixtral",
-    "lora": "adapter adapters low-rank peft qlora",
-    "backprop": "backpropagation backward gradient gradients autograd training",
-}
-
-
 def explain(name: str, subject: Subject | None = None) -> Explanation:
-    """Return an explanation by name: of its worked example, or with the numbers of a model.
+    """Return an explanation by name, or by a word of `concepts.yaml`: of its worked example, or with the numbers of a model.
 
     Raises ValueError for an unknown name, a model that does not have what is explained, and a layer, head or token where
     there is none to choose.
     """
-    check(name)
+    name = resolved(name)
     module = import_module(f".computations.{EXPLANATIONS[name].module}", __package__)
     if subject is None:
         example: Explanation = module.example()
@@ -98,10 +80,22 @@ def explain(name: str, subject: Subject | None = None) -> Explanation:
     return explained
 
 
-def check(name: str) -> None:
-    """Raise ValueError with the nearest name for one that is unknown."""
-    if not isinstance(name, str) or name not in EXPLANATIONS:
-        raise ValueError(f"there is no explanation {brief(name)}; {meant(name, EXPLANATIONS, MEANINGS)}")
+def resolved(name: str) -> str:
+    """The name of the explanation that a name or a word of the field means.
+
+    Raises ValueError with the nearest words for one that is unknown, and with the place of a concept that has no explanation.
+    """
+    if isinstance(name, str) and name in EXPLANATIONS:
+        return name
+    concept = find(name) if isinstance(name, str) else None
+    if concept is None:
+        raise ValueError(f"there is no explanation {brief(name)}; {near(name, EXPLANATIONS)}")
+    if not concept.explanation:
+        raise ValueError(
+            f"{brief(name)} is no computation to explain step by step; page {concept.tour!r} of the tour teaches it, and "
+            f"`{concept.command}` shows it"
+        )
+    return concept.explanation
 
 
 def applicable(subject: Subject) -> list[str]:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ...core.spec import brief, meant
+from ...core.spec import brief
+from .. import concepts
 
 CELL = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 ROW = re.compile(r"^\| (\d+)\. \[([^\]]+)\]\(([^)]+)\.md\) \| (.*) \|$", re.MULTILINE)
@@ -36,6 +37,11 @@ class Page:
     @property
     def name(self) -> str:
         return self.path.stem
+
+    @property
+    def short(self) -> str:
+        """The name without the number."""
+        return self.name.partition("-")[2]
 
     @property
     def text(self) -> str:
@@ -68,40 +74,17 @@ def pages() -> tuple[Page, ...]:
     return tuple(Page(int(n), title, about, folder() / f"{name}.md") for n, title, name, about in ROW.findall(index))
 
 
-MEANINGS = {  # words of the field for what a page is about
-    "bottleneck": "rnn lstm gru recurrent seq2seq bahdanau alignment",
-    "dictionary": "kernel regression nadaraya-watson lookup",
-    "attention": "self-attention softmax soft-max scaled-dot-product sdpa qkv query key value weights",
-    "heads": "multihead multi-head mha gqa mqa",
-    "positions": "position positional rope rotary alibi sinusoidal encoding encodings",
-    "blocks": "block layer layers norm layernorm rmsnorm residual feedforward mlp ffn",
-    "encoder-decoder": "encoder decoder cross cross-attention translation transformer",
-    "tokens": "tokenizer tokenizers tokenization bpe subwords wordpiece unigram sentencepiece",
-    "training": "train optimizer loss backprop gradient gradients adam schedule",
-    "decoding": "generation generate beam beam-search sampling top-k top-p temperature greedy",
-    "families": "gpt gpt2 bert t5 llama models presets",
-    "quadratic": "complexity cost flops memory long-context",
-    "flash": "flash-attention flashattention tiling online-softmax",
-    "efficient": "linear performer linformer longformer bigbird sparse lsh reformer",
-    "caches": "cache kv-cache kv paged h2o quantized",
-    "experts": "moe mixture mixture-of-experts router mixtral",
-    "machines": "parallel gpus gpu ranks distributed ddp fsdp zero tensor-parallel",
-    "modalities": "image images vision vit audio speech video music",
-    "inside": "look interpretability probing logit-lens induction patching visualize",
-    "pruning": "prune sparsity compression",
-    "changed": "replace modern swiglu variants history",
-    "slips": "mistakes bugs pitfalls errors debugging",
-}
-
-
 def find(name: str) -> Page:
-    """The page of a number, a name such as `03-attention`, or the part after the number. Raises ValueError."""
-    for page in pages():
-        if name in (str(page.number), page.name, page.name.partition("-")[2]):
-            return page
-    known = [page.name.partition("-")[2] for page in pages()]
+    """The page of a number, a name such as `03-attention`, the part after the number, or a word of `concepts.yaml`. Raises
+    ValueError with the nearest words."""
+    concept = concepts.find(name)
+    for wanted in (name, concept.tour) if concept is not None else (name,):
+        for page in pages():
+            if wanted in (str(page.number), page.name, page.short):
+                return page
+    known = [page.short for page in pages()]
     raise ValueError(
-        f"the tour has no page {brief(name)}; {meant(name, known, MEANINGS)}, or give a number from 1 to {len(known)}"
+        f"the tour has no page {brief(name)}; {concepts.near(name, known)}, or give a number from 1 to {len(known)}"
     )
 
 
