@@ -83,7 +83,9 @@ def test_the_documents_that_are_named_exist():
         name, _, anchor = concept.more.partition("#")
         if name:
             text = (DOCS / name).read_text(encoding="utf-8")
-            headings = {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^#+ (.*)$", text, re.M)}
+            headings = {
+                re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^#+ (.*)$", text, re.M)
+            }
             assert not anchor or anchor in headings, concept.title
 
 

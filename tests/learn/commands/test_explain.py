@@ -40,7 +40,10 @@ def test_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("teacher forcing", ["run     qkv tour encoder-decoder", "expect  six predictions, at once and one by one: True"]),
+        (
+            "teacher forcing",
+            ["run     qkv tour encoder-decoder", "expect  six predictions, at once and one by one: True"],
+        ),
         ("Elbow", ["Pruning of heads (pruning, elbow,", "more    docs/pruning.md"]),
     ],
 )
@@ -77,8 +80,14 @@ def test_a_text_without_a_run_is_read_by_the_model_of_the_package(name: str, cap
     ("arguments", "message"),
     [
         (["attentoin"], "there is no explanation 'attentoin'; did you mean 'attention'"),
-        (["zeroo"], "there is no explanation 'zeroo'; did you mean 'zero' or 'zero-score'? (also there: attention, mult"),
-        (["pruning", "--out", "x.html"], "is no computation to explain step by step; page 'pruning' of the tour teaches"),
+        (
+            ["zeroo"],
+            "there is no explanation 'zeroo'; did you mean 'zero' or 'zero-score'? (also there: attention, mult",
+        ),
+        (
+            ["pruning", "--out", "x.html"],
+            "is no computation to explain step by step; page 'pruning' of the tour teaches",
+        ),
         (["attention", "--layer", "2"], "--layer needs the text whose numbers are shown; give it as --text TEXT"),
         (["attention", "--text", " "], "--text needs the text whose numbers are shown; give it as --text TEXT"),
         (["--text", "a cat"], "--text needs the name of what to explain, such as `qkv explain attention`"),

@@ -23,7 +23,10 @@ def test_a_word_leads_to_its_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tour", "skip", "connection"]) == 0
     out, err = capsys.readouterr()
     assert "6. Blocks" in out and "12 layers with residuals:    1.1e+02" in out
-    assert err == "skip connection: Residual connection, page 6; run: qkv tour blocks; expect: 12 layers with residuals: 1.1e+02\n"
+    assert (
+        err
+        == "skip connection: Residual connection, page 6; run: qkv tour blocks; expect: 12 layers with residuals: 1.1e+02\n"
+    )
     assert main(["tour", "blocks", "--json"]) == 0
     assert capsys.readouterr().err == ""
 

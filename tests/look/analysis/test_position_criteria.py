@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
@@ -49,6 +52,24 @@ def test_sinusoids_give_sums_of_cosines_that_do_not_only_fall():
     assert values is not None and torch.allclose(values, torch.tensor(sums), atol=1e-4)
     assert rises(values) == rises(sums)
     assert rises(sums)[:3] == [(5, 6), (10, 12), (16, 18)]
+
+
+def test_the_page_on_mechanisms_says_what_is_computed():
+    page = (Path(__file__).parents[3] / "docs" / "mechanisms.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| `([\w-]+)` \| (yes|no) \| (yes|no) \| (yes|no) \| (yes|no) \| (.*?) ?\|$", page, re.MULTILINE
+    )
+    assert [kind for kind, *_ in rows] == [kind for kind in Position.kinds if kind in {s.kind for s in EXPECTED}]
+    for kind, *holds, where in rows:
+        said = described(cast(Position, Position.kinds[kind]()))
+        criteria, _, values = said.removesuffix(".").partition("; ")
+        assert re.findall(r"yes|no", criteria) == holds
+        assert (
+            values.removeprefix("its dot product rises at distances ").replace(
+                "its bias never rises with distance", "never"
+            )
+            == where
+        )
 
 
 def test_rises():

@@ -158,4 +158,6 @@ def _list(json: bool) -> None:
     width = max(map(len, EXPLANATIONS))
     for name, entry in EXPLANATIONS.items():
         echo(f"{name:<{width}}  {entry.about}")
-    echo("\nAny other word of a lecture works too: `qkv explain teacher forcing` says where it is. docs/lectures.md lists them.")
+    echo(
+        "\nOther words of lectures work too: `qkv explain teacher forcing` says where it is. docs/lectures.md lists them."
+    )

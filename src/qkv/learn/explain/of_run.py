@@ -34,8 +34,9 @@ def explain(
 ) -> Explanation:
     """Return one computation step by step: with the numbers of a run that reads a text, else of a worked example.
 
-    `name` is one of `registry.EXPLANATIONS`, or a word of the field for it. `target` is the output of an encoder–decoder, by default its own. `layer`,
-    `head` and `token` are indices from 0; the token is the one whose query is explained, by default the last. `lora`
+    `name` is one of `registry.EXPLANATIONS`, or a word of the field for it. `target` is the output of an encoder–decoder, by
+    default its own. `layer`, `head` and `token` are indices from 0; the token is the one whose query is explained, by
+    default the last. `lora`
     explains the adapter that a run was trained with. Raises ValueError for a name that is unknown or that the model has no
     numbers for, for indices out of range, and for a run without a text.
     """

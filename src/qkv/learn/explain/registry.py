@@ -83,7 +83,7 @@ def explain(name: str, subject: Subject | None = None) -> Explanation:
 def resolved(name: str) -> str:
     """The name of the explanation that a name or a word of the field means.
 
-    Raises ValueError with the nearest words for one that is unknown, and with the place of a concept that has no explanation.
+    Raises ValueError with the nearest words for an unknown one, and with the place of a concept without an explanation.
     """
     if isinstance(name, str) and name in EXPLANATIONS:
         return name

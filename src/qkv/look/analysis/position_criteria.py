@@ -6,6 +6,7 @@ Also its values by distance, and at which distances they rise.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -91,9 +92,10 @@ def rises(values: Tensor | Sequence[float], tolerance: float = 1e-6) -> list[tup
     """
     found = list[tuple[int, int]]()
     numbers = list(map(float, values))
-    for i, (value, following) in enumerate(zip(numbers, numbers[1:], strict=False)):
+    for i, (value, following) in enumerate(pairwise(numbers)):
         if following > value + tolerance:
-            found[-1:] = [(found[-1][0], i + 1)] if found and found[-1][1] == i else [*found[-1:], (i, i + 1)]
+            first = found.pop()[0] if found and found[-1][1] == i else i
+            found.append((first, i + 1))
     return found
 
 
