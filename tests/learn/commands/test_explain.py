@@ -86,7 +86,7 @@ def test_a_text_without_a_run_is_read_by_the_model_of_the_package(name: str, cap
         ),
         (
             ["pruning", "--out", "x.html"],
-            "is no computation to explain step by step; page 'pruning' of the tour teaches",
+            "is no computation to explain step by step; `qkv tour pruning` teaches it",
         ),
         (["attention", "--layer", "2"], "--layer needs the text whose numbers are shown; give it as --text TEXT"),
         (["attention", "--text", " "], "--text needs the text whose numbers are shown; give it as --text TEXT"),

@@ -92,7 +92,7 @@ def resolved(name: str) -> str:
         raise ValueError(f"there is no explanation {brief(name)}; {near(name, EXPLANATIONS)}")
     if not concept.explanation:
         raise ValueError(
-            f"{brief(name)} is no computation to explain step by step; page {concept.tour!r} of the tour teaches it, and "
+            f"{brief(name)} is no computation to explain step by step; `qkv tour {concept.tour}` teaches it, and "
             f"`{concept.command}` shows it"
         )
     return concept.explanation
