@@ -50,6 +50,12 @@ def test_every_word_leads_to_a_page_of_the_tour_and_an_explanation():
                 assert registry.resolved(name) in registry.EXPLANATIONS
 
 
+def test_a_phrase_with_a_known_word_in_it_is_answered_with_the_word():
+    assert find("Bahdanau encoder complexity") is None
+    with pytest.raises(ValueError, match="did you mean 'encoder-complexity'"):
+        registry.resolved("Bahdanau encoder complexity")
+
+
 @pytest.mark.parametrize(
     ("word", "place"),
     [
@@ -72,6 +78,11 @@ def test_every_word_leads_to_a_page_of_the_tour_and_an_explanation():
         ("Nadaraya-Watson", "dictionary"),
         ("interpretability", "inside"),
         ("mistakes", "slips"),
+        ("the context vector", "bottleneck"),
+        ("residual connections", "blocks"),
+        ("elbow thresholds", "pruning"),
+        ("[CLS]", "modalities"),
+        ("##", "tokens"),
     ],
 )
 def test_words_of_lectures(word: str, place: str):

@@ -72,15 +72,36 @@ def plain(word: str) -> str:
 
 
 def find(word: str) -> Concept | None:
-    """Return the concept that a word leads to; None if there is none."""
-    return _index().get(plain(word))
+    """Return the concept that a word leads to, in the singular or plural and with or without articles; None if there is
+    none."""
+    return _index().get(plain(word)) or _loose_index().get(_loose(word))
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """Half a sentence with the names nearest to an unknown word: of `known`, and of the concepts."""
+    """Half a sentence with the names nearest to an unknown word: names within it, else of `known` and of the concepts."""
+    parts = plain(word).split("-")
+    spans = [(i, j) for i in range(len(parts)) for j in range(i + 1, len(parts) + 1)]
+    for i, j in sorted(spans, key=lambda span: span[0] - span[1]):
+        if (within := "-".join(parts[i:j])) in _index() and len(within) > 2:
+            return f"did you mean {within!r}?"
     return nearest(plain(word), known, unlisted=_index())
+
+
+def _loose(word: str) -> str:
+    """A word without articles, plural endings and marks, unless it has nothing else."""
+    parts = (re.sub(r"[^\w√²θΣ]", "", part) for part in plain(word).split("-"))
+    kept = [part.removesuffix("s") if len(part) > 3 else part for part in parts if part not in ("", "a", "an", "the")]
+    return "-".join(kept) or plain(word)
 
 
 @cache
 def _index() -> dict[str, Concept]:
     return {name: concept for concept in concepts() for name in concept.names()}
+
+
+@cache
+def _loose_index() -> dict[str, Concept]:
+    found = dict[str, Concept]()
+    for name, concept in _index().items():
+        found.setdefault(_loose(name), concept)
+    return found
