@@ -104,10 +104,9 @@ def test_every_command_parses():
     group: Any = typer.main.get_command(app)
     for command in COMMANDS:
         program, *arguments = shlex.split(command)
-        context = group.make_context(program, list(arguments))
-        found = group
+        context, found = group.make_context(program, list(arguments)), group
         while hasattr(found, "resolve_command"):
-            name, found, arguments = found.resolve_command(context, arguments)
+            name, found, arguments = found.resolve_command(context, [*context._protected_args, *context.args])
             context = found.make_context(name, list(arguments), parent=context)
         assert context.params
 
