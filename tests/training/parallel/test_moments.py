@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import qkv
 from qkv.core.batch import Batch
 from qkv.core.layout import Layout
 from qkv.core.ranks import Ranks
-from qkv.nn.cost.plan.execution import QKV_FP32
+from qkv.nn.cost.plan.execution import QKV, QKV_FP32
 from qkv.nn.cost.plan.layout import RankLayout
 from qkv.nn.cost.plan.rank_memory import FRAGMENTATION, memory, moments
 from qkv.nn.cost.plan.work import work
@@ -34,9 +35,12 @@ from qkv.training.step import Stepper
 pytestmark = pytest.mark.xdist_group("ranks")
 TOKENS = 8  # so few that activations are small beside the weights
 ZERO3, IN_PARTS = "zero 3", "zero 3, evaluated in parts"
+MUON = {"kind": "muon", "lr": 1e-4}
 LAYOUTS: dict[str, dict[str, Any]] = {
     "replicas": {},
     "zero 1": {"shard": 2, "zero": 1},
+    "zero 2, muon": {"shard": 2, "zero": 2},
+    "tensor, muon": {"tensor": 2},
     ZERO3: {"shard": 2},
     IN_PARTS: {"shard": 2},
     "tensor": {"tensor": 2},
@@ -49,11 +53,13 @@ def spec() -> Any:
     return qkv.preset("gpt2", vocab_size=64, d_model=128, n_layers=6, n_heads=4, max_positions=TOKENS, dropout=0.0)
 
 
-def measured(ranks: Ranks, scale: dict[str, Any], in_parts: bool, folder: str) -> dict[str, int]:
+def measured(
+    ranks: Ranks, scale: dict[str, Any], in_parts: bool, settings: dict[str, Any], folder: str
+) -> dict[str, int]:
     """The most bytes that were alive on this rank at each moment."""
     value = Scale.from_dict(scale)
     team = Team(ranks, torch.device("cpu"), value, value.sizes(ranks.size), in_parts)
-    training = Training.from_dict({"precision": "fp32", "compile": False, "optimizer": {"kind": "adamw", "lr": 1e-4}})
+    training = Training.from_dict({"compile": False, **settings})
     found: dict[str, int] = {}
     with LiveBytes() as live:
         model, values = outline(spec(), seed=0)
@@ -91,14 +97,22 @@ def measured(ranks: Ranks, scale: dict[str, Any], in_parts: bool, folder: str) -
     return found
 
 
-@pytest.mark.parametrize("layout", fast(LAYOUTS, IN_PARTS))
-def test_the_bytes_of_each_moment_are_as_predicted(two: Any, tmp_path: Path, layout: str) -> None:
+CASES = [(layout, precision) for precision in ("fp32", "bf16", "fp16") for layout in LAYOUTS]
+
+
+@pytest.mark.parametrize("case", fast(CASES, ("zero 1", "fp32"), (IN_PARTS, "bf16")), ids=", ".join)
+def test_the_bytes_of_each_moment_are_as_predicted(two: Any, tmp_path: Path, case: tuple[str, str]) -> None:
+    layout, precision = case
     scale = LAYOUTS[layout]
     sizes = Scale.from_dict(scale).sizes(2)
     planned, in_parts = RankLayout(*sizes, zero=Scale.from_dict(scale).stage), layout == IN_PARTS
     model = work("gpt2", spec(), TOKENS)
-    predicted = moments(model, planned, QKV_FP32, memory(model, planned, QKV_FP32), in_parts)
-    ranks = two.run(measured, scale, in_parts, str(tmp_path / "checkpoints"))
+    optimizer = MUON if layout.endswith("muon") else {"kind": "adamw", "lr": 1e-4}
+    layers, tables = Training.from_dict({"optimizer": optimizer}).optimizer.state_bytes
+    how = replace(QKV_FP32 if precision == "fp32" else QKV, optimizer=layers, tables=tables)
+    predicted = moments(model, planned, how, memory(model, planned, how), in_parts)
+    settings = {"precision": precision, "optimizer": optimizer}
+    ranks = two.run(measured, scale, in_parts, settings, str(tmp_path / "checkpoints"))
     for moment, needed in predicted.items():
         most = max(of_rank[moment] for of_rank in ranks)
-        assert most == pytest.approx((needed - QKV_FP32.reserve) / FRAGMENTATION, rel=TOLERANCE), moment
+        assert most == pytest.approx((needed - how.reserve) / FRAGMENTATION, rel=TOLERANCE), moment

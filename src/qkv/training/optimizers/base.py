@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Annotated, Any, ClassVar, Self
 
 import torch
@@ -11,6 +11,7 @@ from torch import nn
 
 from ...core.spec import Spec
 from .parameter_groups import elsewhere, embedding_parameters, freeze, scales
+from .state import Combined
 
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
@@ -61,10 +62,15 @@ class Optimizer(Spec, role="optimizer"):
         lr = self.tuned_lr * _TUNED_WIDTH / width * (10 if adapter else 1)
         return self.model_copy(update={"lr": float(f"{lr:.1e}")})
 
-    def build(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Freeze what `freeze` names, and give the optimizer over the rest, tied parameters once."""
+    def build(self, model: nn.Module, mine: Set[nn.Parameter] | None = None) -> torch.optim.Optimizer:
+        """Freeze what `freeze` names, and give the optimizer over the rest, tied parameters once.
+
+        mine: the parameters that this rank updates. Others get no state. None: all.
+        """
         self.freeze_parameters(model)
-        return self.make(self.groups(model), model)
+        groups = self.groups(model)
+        groups = groups if mine is None else split(groups, mine)[0]
+        return self.make(groups, model) if groups else Combined()
 
     def freeze_parameters(self, model: nn.Module) -> None:
         """Freeze what `freeze` names."""
@@ -75,7 +81,10 @@ class Optimizer(Spec, role="optimizer"):
         return set() if self.elementwise else set(cuts)
 
     def make(self, groups: Groups, model: nn.Module) -> torch.optim.Optimizer:
-        """PyTorch's optimizer object over parameter groups. Its state is there from the start, all of it tensors."""
+        """PyTorch's optimizer object over parameter groups. Its state is there from the start, all of it tensors.
+
+        With ZeRO 1 and 2 the groups have only some of the model's parameters. The state depends on the shapes of parameters
+        alone, not on their values."""
         raise NotImplementedError(f"{type(self).__name__} does not say how weights move")
 
     def groups(self, model: nn.Module) -> Groups:
@@ -105,7 +114,7 @@ class Optimizer(Spec, role="optimizer"):
         ]
 
 
-def split(groups: Groups, chosen: set[nn.Parameter]) -> tuple[Groups, Groups]:
+def split(groups: Groups, chosen: Set[nn.Parameter]) -> tuple[Groups, Groups]:
     """The groups with their chosen parameters only, and with the others only; without groups that this empties."""
 
     def part(inside: bool) -> Groups:

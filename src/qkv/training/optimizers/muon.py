@@ -54,14 +54,15 @@ class Muon(Optimizer, kind="muon"):
         return {p for p, axis in cuts.items() if p in matrices and axis >= p.ndim - 2}
 
     def make(self, groups: Groups, model: nn.Module) -> torch.optim.Optimizer:
-        matrices, others = split(groups, hidden_matrices(model))
+        chosen = hidden_matrices(model)
+        if not chosen and not elsewhere(model):
+            raise ValueError("muon moves the matrices of hidden layers, and this model trains none; take adamw")
+        matrices, others = split(groups, chosen)
         fused = fusable(model) or None
         ratio = 1.0 if self.adamw_lr is None else self.adamw_lr / self.lr
         others = [{**group, "lr": group["lr"] * ratio, "scale": group["scale"] * ratio} for group in others]
-        if not matrices and elsewhere(model):
-            return EagerAdamW(others, lr=self.lr, betas=self.betas, eps=self.eps, fused=fused)
         if not matrices:
-            raise ValueError("muon moves the matrices of hidden layers, and this model trains none; take adamw")
+            return EagerAdamW(others, lr=self.lr, betas=self.betas, eps=self.eps, fused=fused)
         muon = OrthogonalMomentum(matrices, lr=self.lr, momentum=self.momentum, nesterov=self.nesterov, rule=self.scale)
         if not others:
             return muon

@@ -59,11 +59,13 @@ class Stateful(Eager):
 class Combined(Eager):
     """Several optimizers, each over its own parameters, as one: their groups and states together, one step.
 
-    The groups and states are the parts' own objects, so a learning rate set here is set there.
+    The groups and states are the parts' own objects, so a learning rate set here is set there. Without parts, it updates
+    nothing.
     """
 
     def __init__(self, *parts: torch.optim.Optimizer) -> None:
-        super().__init__([group for part in parts for group in part.param_groups], {})
+        groups = [group for part in parts for group in part.param_groups]
+        super().__init__(groups or [{"params": [], "param_names": [], "lr": 0.0}], {})
         self.parts = parts
         for part in parts:
             self.state.update(part.state)

@@ -23,6 +23,7 @@ from .layout import RankLayout
 from .work import LayerWork, ModelWork
 
 FRAGMENTATION = 1.05
+BUCKET_BYTES = 25 << 20  # of gradients, or of parameters, that travel together: as in PyTorch's DDP
 
 
 @dataclass(frozen=True)
@@ -182,14 +183,14 @@ def moments(
     largest tensor:
 
         start        w + max(4 m, o) a model that is divided is drawn or read one whole parameter at a time, before the
-                                     optimizer makes its state: in ZeRO 1 and 2 of all parameters, of which it keeps o
+                                     optimizer makes its state; in ZeRO 1 and 2 parameters then move into buckets (+ b)
         resume       w + o + 4 m     tensors are read one after the other, each rank's slice of them
         evaluation   w + o + 4 P     all parameters are gathered on every rank, in fp32; in ZeRO 3 narrow ones too (+ 2 P)
         delivery     w + o + 4 P     as for an evaluation, which follows
 
     Ranks that have the whole model have 4 P = w, and gather nothing. A stage of a pipeline gathers only the others. With
     `begins_whole`, the start needs w + max(4 P, o). `in_parts`, P in the evaluation and the delivery is the parameters
-    outside blocks and of two blocks.
+    outside blocks and of two blocks; narrow blocks get their fp32 copies in the evaluation only.
     """
     divides = layout.zero == 3 or layout.tensor * layout.expert * layout.pipeline > 1
     largest = max([model.embedding, model.head, *(size for layer in model.kinds for size in layer.matrices)], default=0)
@@ -197,20 +198,22 @@ def moments(
     made = how.weights * model.parameters if divides and how.begins_whole else one
     narrow = how.gathered if layout.zero == 3 and how.gathered < how.weights else 0.0
     gathered: float = model.parameters
+    wide = 0.0  # of `gathered`, what the delivery lacks
     if in_parts:
         blocks = [layer.whole + layer.divided + layer.experts for layer in model.kinds]
-        gathered = model.embedding + model.head + model.other + min(len(model.layers), 2) * max(blocks, default=0)
+        wide = min(len(model.layers), 2) * max(blocks, default=0)
+        gathered = model.embedding + model.head + model.other + wide
     whole = (how.weights + narrow) * gathered if divides else 0.0
     if layout.pipeline > 1 and layout.zero < 3 and layout.tensor * layout.expert == 1:
         whole -= held.weights
-    state = held.optimizer
-    if layout.zero in (1, 2):
-        state = max(state, how.optimizer * held.weights / how.weights)
+    bucket = (
+        min(max(BUCKET_BYTES, how.weights * largest), held.weights / layout.shard) if layout.zero in (1, 2) else 0.0
+    )
     kept = held.weights + held.optimizer
     sizes = {
-        "start": held.weights + max(made, state),
+        "start": held.weights + max(made, held.optimizer + bucket),
         "resume": kept + one,
         "evaluation": kept + whole + held.logits,
-        "delivery": kept + whole,
+        "delivery": kept + whole - (how.weights * wide if narrow else 0.0),
     }
     return {name: FRAGMENTATION * size + how.reserve for name, size in sizes.items()}

@@ -26,58 +26,41 @@ _OWN = ("params", "param_names")  # entries of groups that are not shared
 
 
 class Assembled(Eager):
-    """An optimizer of a rank's parts of parameters. `inner` updates whole ones in place of the parameters in
-    `stand_ins`.
+    """An optimizer of a rank's parts of parameters.
 
+    inner:    updates the parameters that this rank owns: those of `whole_of` as wholes.
+    whole_of: by the part of each assembled parameter, the parameter of the whole shape, which has memory in a step only.
     owner_of: by the name of each assembled parameter, the rank of its axis that owns it.
+
+    Parts that other ranks own are in the last group.
     """
 
-    def __init__(self, inner: torch.optim.Optimizer, stand_ins: StandIns, division: Division) -> None:
-        self.inner, self.division = inner, division
-        own_of: dict[Tensor, nn.Parameter] = {whole: own for own, whole in stand_ins.items()}
+    def __init__(
+        self, inner: torch.optim.Optimizer, whole_of: StandIns, owner_of: Mapping[str, int], division: Division
+    ) -> None:
+        self.inner, self.whole_of, self.owner_of, self.division = inner, whole_of, owner_of, division
+        own_of: dict[Tensor, nn.Parameter] = {whole: own for own, whole in whole_of.items()}
         groups = [_shared(group, own_of) for group in inner.param_groups]
-        super().__init__(groups, {})
-        self.names = {p: n for g in self.param_groups for n, p in zip(g["param_names"], g["params"], strict=True)}
-        self.whole_of = {own: whole for own, whole in stand_ins.items() if own in self.names}
-        self.owner_of = self._owners()
-        mine = {whole for own, whole in self.whole_of.items() if self.owns(self.names[own])}
-        keep_only(inner, mine | {p for p in self.names if p not in self.whole_of})
+        here = {p for group in groups for _, p in group["params"]}
+        self.name_of = {own: name for name, own in division.model.named_parameters() if own in whole_of}
+        others = [(self.name_of[own], own) for own in whole_of if own not in here]
+        super().__init__([*groups, {**_group(others), "lr": 0.0}], {})
         self.state.update({own_of.get(p, p): state for p, state in inner.state.items()})
-        for whole in self.whole_of.values():
-            whole.untyped_storage().resize_(0)  # needed during a step only
-
-    def _owners(self) -> dict[str, int]:
-        """The largest parameters first, each to the rank with the fewest numbers so far."""
-        loads: dict[str, list[int]] = {}
-        owner = {}
-        for own, whole in sorted(self.whole_of.items(), key=lambda pair: -pair[1].numel()):
-            name = self.names[own]
-            axis = self.division.parts[name].axis
-            load = loads.setdefault(axis, [0] * self.division.mesh.size(axis))
-            owner[name] = load.index(min(load))
-            load[owner[name]] += whole.numel()
-        return owner
 
     def owns(self, name: str) -> bool:
         """Whether this rank updates an assembled parameter."""
-        return self.owner_of[name] == self.division.mesh.index(self.division.parts[name].axis)
-
-    def keep(self, mine: Set[nn.Parameter]) -> None:
-        """Take all other parameters than these out of the optimizer, as far as `inner` is concerned."""
-        keep_only(self.inner, {self.whole_of.get(p, p) for p in mine})
+        return self.owner_of[name] == _index(self.division, name)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> Any:
         loss = None if closure is None else torch.enable_grad()(closure)()
-        kept = {p for group in self.param_groups for p in group["params"]}
-        moving = [own for own in self.whole_of if own in kept]
-        used = self._with_gradients(moving)
-        for own in moving:
+        used = self._with_gradients([*self.whole_of])
+        for own in self.whole_of:
             self._gather(own, used)
-        for group, inner in zip(self.param_groups, self.inner.param_groups, strict=True):
+        for group, inner in zip(self.param_groups, self.inner.param_groups, strict=False):
             inner.update({key: value for key, value in group.items() if key not in _OWN})
         self.inner.step()
-        for own in moving:
+        for own in self.whole_of:
             self._scatter(own)
         return loss
 
@@ -85,8 +68,8 @@ class Assembled(Eager):
         """The parameters that have a gradient, on any rank that has a part of them. Waits for the device only if this rank
         has none for some."""
         used = {own for own in mine if own.grad is not None}
-        for axis in sorted({self.division.parts[self.names[own]].axis for own in mine}):
-            some = [own for own in mine if self.division.parts[self.names[own]].axis == axis]
+        for axis in sorted({self.division.parts[self.name_of[own]].axis for own in mine}):
+            some = [own for own in mine if self.division.parts[self.name_of[own]].axis == axis]
             flags = torch.tensor([own in used for own in some], dtype=torch.int32)
             flags = self.division.mesh.group(axis).sum(to_device(flags, self.division.mesh.device))
             if not used.issuperset(some):
@@ -94,10 +77,10 @@ class Assembled(Eager):
         return used
 
     def _place(self, own: nn.Parameter) -> tuple[ParameterSlice, World, int]:
-        part = self.division.parts[self.names[own]]
+        part = self.division.parts[self.name_of[own]]
         ranks = self.division.mesh.group(part.axis)
         assert isinstance(ranks, World)
-        return part, ranks, self.owner_of[self.names[own]]
+        return part, ranks, self.owner_of[self.name_of[own]]
 
     def _gather(self, own: nn.Parameter, used: Set[nn.Parameter]) -> None:
         """Make the whole weights and gradient at the owner; no gradient of a parameter that was not used."""
@@ -134,18 +117,40 @@ class Assembled(Eager):
         own.copy_(received[: part.length].movedim(0, part.dim))
 
 
-def built(spec: Optimizer, model: nn.Module, division: Division) -> torch.optim.Optimizer:
-    """The optimizer of a divided model: of this rank's parts if they can be updated by themselves, else `Assembled`."""
+def built(spec: Optimizer, model: nn.Module, division: Division, mine: Set[nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer of a divided model: of this rank's parts if they can be updated by themselves, else `Assembled`.
+
+    mine: the parts that the ranks which differ in the axes of the parts update.
+    """
     with division.with_stand_ins(torch.device("meta")) as of_all:
-        spec.freeze_parameters(model)
         cuts = {whole: division.parts[name].dim for name, whole in _named(model, of_all) if whole.requires_grad}
         needed = spec.inseparable(model, cuts)
     if not needed:
-        return spec.build(model)
+        return spec.build(model, mine)
     only = {own for own, whole in of_all.items() if whole in needed}
     with division.with_stand_ins(division.mesh.device, only) as stand_ins:
-        inner = spec.build(model)
-    return Assembled(inner, stand_ins, division)
+        moved = {own: whole for own, whole in stand_ins.items() if own in mine}
+        owner_of = _owners(_named(model, moved), division)
+        owned = {whole for name, whole in _named(model, moved) if owner_of[name] == _index(division, name)}
+        inner = spec.build(model, {p for p in mine if p not in stand_ins} | owned)
+    return Assembled(inner, moved, owner_of, division)
+
+
+def _owners(wholes: list[tuple[str, nn.Parameter]], division: Division) -> dict[str, int]:
+    """The owner of each parameter: the largest first, each to the rank of its axis with the fewest numbers so far."""
+    loads: dict[str, list[int]] = {}
+    owner = {}
+    for name, whole in sorted(wholes, key=lambda pair: -pair[1].numel()):
+        axis = division.parts[name].axis
+        load = loads.setdefault(axis, [0] * division.mesh.size(axis))
+        owner[name] = load.index(min(load))
+        load[owner[name]] += whole.numel()
+    return owner
+
+
+def _index(division: Division, name: str) -> int:
+    """This rank's number among the ranks over which a parameter is divided."""
+    return division.mesh.index(division.parts[name].axis)
 
 
 def _named(model: nn.Module, stand_ins: StandIns) -> list[tuple[str, nn.Parameter]]:
@@ -157,7 +162,12 @@ def _shared(group: dict[str, Any], own_of: Mapping[Tensor, nn.Parameter]) -> dic
     """A group of the inner optimizer, for this rank's parts."""
     pairs = zip(group["param_names"], group["params"], strict=True)
     rest = {key: value for key, value in group.items() if key not in (*_OWN, "fused")}
-    return {**rest, "params": [(name, own_of.get(p, p)) for name, p in pairs]}
+    return {**rest, **_group([(name, own_of.get(p, p)) for name, p in pairs])}
+
+
+def _group(named: list[tuple[str, nn.Parameter]]) -> dict[str, Any]:
+    """A group of named parameters, which may be empty."""
+    return {"params": named, "param_names": []}
 
 
 def _longest(part: ParameterSlice, ranks: World) -> int:
@@ -175,18 +185,3 @@ def _padded(x: Tensor, part: ParameterSlice, ranks: World) -> Tensor:
     first = x.movedim(part.dim, 0)
     missing = _longest(part, ranks) - len(first)
     return torch.cat([first, first.new_zeros(missing, *first.shape[1:])]) if missing else first.contiguous()
-
-
-def keep_only(optimizer: torch.optim.Optimizer, mine: Set[nn.Parameter]) -> None:
-    """Take all other parameters out of an optimizer, with their state."""
-    if isinstance(optimizer, Assembled):
-        optimizer.keep(mine)
-        parts: tuple[torch.optim.Optimizer, ...] = (optimizer,)
-    else:
-        parts = (optimizer, *getattr(optimizer, "parts", ()))
-    for part in parts:
-        for group in part.param_groups:
-            kept = [(n, p) for n, p in zip(group["param_names"], group["params"], strict=True) if p in mine]
-            group["param_names"], group["params"] = [n for n, _ in kept], [p for _, p in kept]
-        for parameter in [p for p in part.state if p not in mine]:
-            del part.state[parameter]

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from ....core.batch import to_device
+from ....nn.cost.plan.rank_memory import BUCKET_BYTES
 from ..direct import Handle
 from ..scale import Axis
 
-BUCKET_BYTES = 25 << 20  # of a bucket, as in PyTorch's DDP
 ALIGNED = 16  # numbers: parameters that are views begin at multiples of it, as matrix products like
 
 Key = tuple[int, tuple[Axis, ...]]

@@ -17,7 +17,7 @@ from ..mesh import Mesh
 from ..model_parallel.division import Division
 from ..scale import AXES, Axis
 from ..world import World
-from .assembled import Assembled, built, keep_only
+from .assembled import Assembled, built
 from .buckets import Bucket, Reducer, buckets_of
 
 DIRECT = 4  # most ranks that reduce directly: the owner needs a receive buffer for each other rank
@@ -51,16 +51,16 @@ class Replicated(Distributed):
         self.sums: dict[nn.Parameter, Tensor] = {}  # of an owner's gradients, over the batches of a step (stage 2)
 
     def optimizer(self, spec: Optimizer, dtype: torch.dtype | None = None) -> torch.optim.Optimizer:
-        optimizer = built(spec, self.model, self.division)
-        self.assembled = optimizer if isinstance(optimizer, Assembled) else None
+        spec.freeze_parameters(self.model)
         parameters = list(dict.fromkeys(p for p in self.model.parameters() if p.requires_grad))
         self.names = {p: name for name, p in self.model.named_parameters()}
         sizes = [self.division.whole_size(self.names[p], p) for p in parameters]  # the same on every rank
         everywhere = [self.names[p] in self.division.everywhere for p in parameters]
         self.owner = owners(parameters, sizes, self.mesh.size(*self.divided_updates), everywhere)
         self.mine = self.mesh.index(*self.divided_updates)
-        if self.stage:
-            keep_only(optimizer, {p for p, owner in self.owner.items() if owner == self.mine})
+        mine = {p for p, owner in self.owner.items() if not self.stage or owner == self.mine}
+        optimizer = built(spec, self.model, self.division, mine)
+        self.assembled = optimizer if isinstance(optimizer, Assembled) else None
         self.shard = self.mesh.group("shard")
         self.buckets = buckets_of(parameters, lambda p: (self.owner[p], self._rest(p)))
         self.mesh.make(bucket.axes for bucket in self.buckets)

@@ -173,8 +173,8 @@ class Division:
 
     @contextmanager
     def with_stand_ins(self, device: torch.device, only: Set[nn.Parameter] | None = None) -> Iterator[StandIns]:
-        """Inside the block, the model has an empty parameter of the whole shape in place of each divided one, or of the
-        ones in `only`. Gives the parts with their stand-ins. Parts are trained afterwards if their stand-ins are."""
+        """Inside the block, the model has a parameter of the whole shape in place of each divided one, or of the ones in
+        `only`. It has no memory. Gives the parts with their stand-ins."""
         parameters = dict(self.model.named_parameters(remove_duplicate=False))
         paths = [path for path in self.parts if path in parameters]
         stand_ins: StandIns = {}
@@ -183,6 +183,7 @@ class Division:
             if own not in stand_ins and (only is None or own in only):
                 shape = [part.whole if axis == part.dim else n for axis, n in enumerate(own.shape)]
                 stand_ins[own] = nn.Parameter(torch.empty(shape, dtype=own.dtype, device=device), own.requires_grad)
+                stand_ins[own].untyped_storage().resize_(0)
         for path in paths:
             self.set(path, stand_ins.get(parameters[path], parameters[path]))
         try:
@@ -190,8 +191,6 @@ class Division:
         finally:
             for path in paths:
                 self.set(path, parameters[path])
-            for own, stand_in in stand_ins.items():
-                own.requires_grad_(stand_in.requires_grad)
 
     def _whole(self, own: Tensor, part: ParameterSlice) -> Tensor:
         """The parts of all ranks as one tensor. They differ in size if the ranks don't divide it."""
