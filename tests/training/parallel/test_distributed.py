@@ -1,4 +1,4 @@
-"""A model that ranks divide is never whole on one of them while it is made."""
+"""A model that ranks divide is never whole on one of them while it is made. All ranks take the norm of gradients."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 import torch
 from fast_subset import fast
 from resident import MEASURED, forget_peak, peak
+from same_steps import alone, compare, take_steps
 
 from qkv.core.ranks import Ranks
 from qkv.io.families import preset
@@ -51,3 +52,19 @@ def test_a_start_holds_the_part_of_a_rank_and_one_parameter(two: Any, layout: st
         pytest.skip("the peak of a process can't be read here")
     for added, own, whole, largest in two.run(bytes_of_a_start, LAYOUTS[layout]):
         assert added <= own + 2 * largest + 50e6 < whole
+
+
+FROZEN = {
+    # of one trained parameter, one of the ranks owns nothing
+    "zero 1": ({"shard": 2, "zero": 1}, "['*.blocks.*', '*.embedding.*', '*.position.*']"),
+    # the first stage trains only the table that both have
+    "pipeline": ({"pipeline": 2}, "['*.blocks.0.*', '*.position.*']"),
+}
+
+
+@pytest.mark.parametrize("layout", FROZEN)
+def test_a_rank_that_updates_less_than_others_takes_part_in_norm_and_clipping(two: Any, layout: str) -> None:
+    scale, frozen = FROZEN[layout]
+    settings = (f"training.optimizer={{kind: adamw, freeze: {frozen}}}", "training.accumulate=2")
+    settings += ("training.clip_norm=0.5", "training.clip_value=0.01")
+    compare(two.run(take_steps, "decoder", scale, settings), alone("decoder", settings))

@@ -41,7 +41,8 @@ def update(
     sound = torch.isfinite(grad_norm) & torch.isfinite(loss)
     bad = 1.0 - (sound if empty is None else sound & ~empty).float()
     if clip_value is not None:
-        clip_grad_value_(parameters, clip_value)
+        if parameters:  # a rank of ZeRO 1 or 2 may own none
+            clip_grad_value_(parameters, clip_value)
         norm = strategy.norm(parameters) if clip_norm is not None else norm
     if clip_norm is not None:
         clip_grads_with_norm_(parameters, clip_norm, norm)

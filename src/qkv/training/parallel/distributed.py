@@ -120,9 +120,11 @@ class Distributed(Strategy):
         for parameter in parameters:
             axes = [axis for axis in self.sharers(names[parameter]) if axis not in self.divided_updates]
             by_copies[self.mesh.size(*axes) * self.division.copies_of(names[parameter])].append(parameter)
-        if set(by_copies) == {self.ranks.size}:
+        # The same on every rank. Of a pipeline's stages, one may train only what all have.
+        if self.stages == 1 and set(by_copies) == {self.ranks.size}:
             return super().norm(parameters)
-        squares = torch.zeros((), device=self.mesh.device)
+        dtype = torch.promote_types(next(self.model.parameters()).dtype, torch.float32)  # also of a rank that owns none
+        squares = torch.zeros((), dtype=dtype, device=self.mesh.device)
         for copies, some in by_copies.items():
             squares = squares + super().norm(some).square() / copies
         dist.all_reduce(squares)
