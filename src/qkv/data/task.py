@@ -90,6 +90,8 @@ class Task(Spec, role="task"):
     recipe_defaults: the "head", "objective" and "training" that replace a recipe's own when it switches to this task.
     roles: the control tokens that its tokenizer needs, such as "mask"; a newly trained tokenizer gets them.
     tells_classes: whether each prediction is a class, so `qkv classify` works with its runs.
+    outputs: the field that names the head's outputs in their order, if they are found by their names.
+    from_data: fields with the scaling of numbers, which `resolve` takes from the training data if nothing gives them.
     predicts_without_input: whether `predict` works without an input.
     """
 
@@ -98,6 +100,8 @@ class Task(Spec, role="task"):
     recipe_defaults: ClassVar[dict[str, dict[str, Any]]] = {}
     roles: ClassVar[tuple[str, ...]] = ()
     tells_classes: ClassVar[bool] = False
+    outputs: ClassVar[str] = ""
+    from_data: ClassVar[tuple[str, ...]] = ()
     predicts_without_input: ClassVar[bool] = False
     fields: ClassVar[tuple[str, ...]] = ()  # that every example must have
     _predict: ClassVar[Callable[..., Iterable[Any]] | None] = None

@@ -35,8 +35,8 @@ from ...training.objective import Objective, SequenceToSequence
 from ...training.parallel.scale import Scale
 from ...training.settings import Training
 from .. import tasks  # noqa: F401  (tasks registers the kinds of data, tasks and objectives)
+from . import continued, overrides, places
 from . import imports as recipe_imports
-from . import overrides, places
 from .evaluation import Evaluation
 from .imports import import_named, imports_of
 from .keys import explained, keys, spec_at
@@ -228,7 +228,11 @@ class Recipe(Spec):
             )
         self._check_stacks(self.task, spec)
         first = spec.encoder or spec.output
-        task = self.task.resolve(self.data, tokenizer, first.embedding)
+        directory = self.model.directory
+        given = self.task if directory is None else continued.with_scaling(self.task, directory)
+        task = given.resolve(self.data, tokenizer, first.embedding)
+        if directory is not None and not getattr(self.task, task.outputs, ()):
+            task = continued.with_numbering(task, directory)
         task = task.with_global_tokens() if has_global_tokens(first) else task
         metric = task.measured(self.training.metric, self.data)
         if (why := task.why_missing(metric)) is not None:

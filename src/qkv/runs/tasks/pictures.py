@@ -37,6 +37,7 @@ class PictureTask(Task):
 
     pool: ClassVar[int] = 128  # pictures are in memory as floats
     needs_tokenizer: ClassVar[bool] = False
+    from_data: ClassVar[tuple[str, ...]] = ("mean", "std")
 
     image: Size | None = None
     channels: int = 3

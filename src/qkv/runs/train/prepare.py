@@ -24,6 +24,7 @@ from ...nn.models.base import ModelSpec
 from ...nn.models.transformer import Transformer
 from ...training.parallel.team import Team
 from ..planning.batch_shape import widest
+from ..recipes import continued
 from ..recipes.recipe import Recipe
 from .admission import check_context, first_examples
 from .auto_settings import Chooser
@@ -117,7 +118,7 @@ def read(recipe: Recipe, out: Path, members: Team, resume: bool, console: Consol
     if recipe.tokenizer is not None and not recipe.model.directory and not kept:
         tell(console, "Making the tokenizer …")
     tokenizer = Tokenizer.load(saved) if kept else make(recipe, console.is_terminal)
-    metric, recipe = recipe.training.metric, recipe.resolve_data(tokenizer)
+    metric, task, recipe = recipe.training.metric, recipe.task, recipe.resolve_data(tokenizer)
     spec = recipe.model.spec(None if tokenizer is None else tokenizer.vocab_size)
     if tokenizer is not None:
         check_fit(tokenizer, spec, f"the recipe {recipe.name}")
@@ -130,6 +131,8 @@ def read(recipe: Recipe, out: Path, members: Team, resume: bool, console: Consol
     notes += [tuning(recipe, recipe.resolve(spec.vocab_size))] if recipe.model.directory else []
     notes += [] if tokenizer is None else of_the_model(recipe, spec)
     if recipe.model.directory:
+        if task is not None and recipe.task is not None:
+            notes += continued.notes(task, recipe.task, recipe.model.directory)
         notes += sentence_transformers.of_a_tuned_model(locate(recipe.model.directory), getattr(spec, "head", None))
     recipe = recipe.resolve(spec.vocab_size)
     notes += small

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,8 @@ class Detect(SceneTask, kind="detect"):
     Pictures are stretched to the model's size, whatever their shape. Boxes of the stored pixels of a picture that its EXIF
     data turn are turned with it; "annotated", the height and width that the annotations state, tells which boxes these are.
     """
+
+    outputs: ClassVar[str] = "classes"
 
     classes: tuple[str, ...] = ()
     on_error: OnError = "raise"

@@ -37,6 +37,7 @@ class ImageClassify(AugmentedTask, kind="image-classify"):
     """
 
     tells_classes: ClassVar[bool] = True
+    outputs: ClassVar[str] = "classes"
     reads: ClassVar[str] = "image"  # the key of the picture in an example
 
     classes: tuple[str, ...] = ()

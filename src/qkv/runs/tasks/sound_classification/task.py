@@ -49,6 +49,8 @@ class Sound(Task, kind="sound"):
     reads: ClassVar[str] = "sound"
     needs_tokenizer: ClassVar[bool] = False
     tells_classes: ClassVar[bool] = True
+    outputs: ClassVar[str] = "classes"
+    from_data: ClassVar[tuple[str, ...]] = ("mean", "std", "rate")
 
     n_fft: int = Field(default=256, ge=16)
     hop: int = Field(default=80, ge=1)

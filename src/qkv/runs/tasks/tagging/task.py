@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field
@@ -43,6 +43,7 @@ class Tag(Task, kind="tag"):
     """
 
     fields = ("text", "words", "tags")
+    outputs: ClassVar[str] = "tags"
 
     tags: tuple[str, ...] = ()
     scheme: Scheme | None = None

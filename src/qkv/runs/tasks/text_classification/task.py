@@ -37,6 +37,7 @@ class Classify(Sentences, kind="classify"):
     }
 
     tells_classes: ClassVar[bool] = True
+    outputs: ClassVar[str] = "classes"
 
     classes: tuple[str, ...] = ()
 

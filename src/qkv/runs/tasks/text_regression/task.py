@@ -36,6 +36,8 @@ class Regress(Sentences, kind="regress"):
         "training": {"metric": "spearman", "mode": "max"},
     }
 
+    from_data: ClassVar[tuple[str, ...]] = ("center", "spread")
+
     low: float | None = None
     high: float | None = None
     center: float | None = None

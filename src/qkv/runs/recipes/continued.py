@@ -1,0 +1,143 @@
+"""What a task takes over from the trained model that it continues: the numbering of classes, and how numbers are scaled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ...core import yamls
+from ...core.spec import brief
+from ...data.task import Task
+from ...io.directories.layout import CONFIG, RECIPE, read_json, read_text
+from ...io.directories.locate import is_hub, locate
+from ...io.directories.preprocessor import FILE, Preprocessor
+from ...io.directories.spec import spec_of
+from ...nn.layers.patches import Patches
+from ...nn.models.transformer import Transformer
+
+T = TypeVar("T", bound=Task)
+_PLACEHOLDER = re.compile(r"LABEL_\d+")
+_LISTED = 6
+
+
+def with_scaling(task: T, directory: str) -> T:
+    """The task with the scaling of inputs and scores that the model in a directory was trained with, unless it is given."""
+    known = _scaling(task, directory)
+    left_out = [name for name in type(task).from_data if name not in task.model_fields_set]
+    return task.replace({name: known[name] for name in left_out if known.get(name) is not None})
+
+
+def with_numbering(task: T, directory: str) -> T:
+    """The resolved task with its classes numbered as the output layer of the model in a directory numbers them.
+
+    Classes that the data lack keep their outputs too. A class that only the data have takes an output of a class that they
+    lack if there are as many; otherwise the output layer begins anew, and the task's numbering stays.
+    """
+    names = names_of(task, directory)
+    found = tuple(getattr(task, task.outputs, ()))
+    if not names or not found or found == names:
+        return task
+    return task.replace({task.outputs: _numbered(found, names)})
+
+
+def names_of(task: Task, directory: str) -> tuple[str, ...]:
+    """The names of a trained model's outputs in their order; () if it has none for such a task, or they are placeholders."""
+    folder = locate(directory)
+    spec = spec_of(directory)
+    labels = getattr(getattr(spec, "head", None), "n_labels", None)
+    if not task.outputs or labels is None:
+        return ()
+    names: Sequence[Any] = ()
+    if is_hub(folder):
+        named = read_json(folder / CONFIG).get("id2label") or {}
+        names = [str(name) for _, name in sorted(named.items(), key=lambda item: int(item[0]))]
+    elif (before := _task_in(folder, task)) is not None:
+        names = getattr(before, task.outputs, ())
+    distinct = len(set(names)) == len(names) == labels
+    return tuple(names) if distinct and not all(map(_PLACEHOLDER.fullmatch, names)) else ()
+
+
+def notes(given: Task, resolved: Task, directory: str) -> Iterator[str]:
+    """What to say of the numbering of classes, and of the scaling, that a task takes over or changes."""
+    names = names_of(resolved, directory)
+    found = tuple(getattr(resolved, resolved.outputs, ()))
+    if names and found:
+        yield from _on_classes(names, found, directory, f"task.{resolved.outputs}")
+    kept = [n for n in type(resolved).from_data if n not in given.model_fields_set and n in _scaling(given, directory)]
+    if kept:
+        values = ", ".join(f"{name}={_shown(getattr(resolved, name))}" for name in kept)
+        yield f"Numbers are scaled as {directory} was trained with them: {values} (task.{kept[0]} changes it)."
+
+
+def _on_classes(names: Sequence[str], found: Sequence[str], directory: str, key: str) -> Iterator[str]:
+    if len(names) != len(found):
+        yield (
+            f"{directory} tells {len(names)} classes apart ({_listed(names)}), and the data "
+            f"{len(found)}: its output layer begins anew."
+        )
+        return
+    moved = [name for name, other in zip(found, names, strict=True) if name != other]
+    if not moved:
+        yield f"The classes are numbered as in {directory}: {_listed(names)} ({key} names others)."
+    elif set(moved) & set(names):
+        yield (
+            f"Warning: {key} numbers the classes otherwise than {directory} does ({_listed(names)}), so its output layer "
+            f"begins with the wrong ones; leave {key} out."
+        )
+    else:
+        pairs = ", ".join(
+            f"{brief(new)} that of {brief(old)}" for new, old in zip(found, names, strict=True) if new != old
+        )
+        yield (f"Warning: {directory} X; outputs of classes that the data lack are trained for them: {pairs}.")
+
+
+def _numbered(found: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    new = [name for name in found if name not in names]
+    if not new:
+        return tuple(names)
+    if len(found) != len(names):
+        return tuple(found)
+    return tuple(name if name in found else new.pop(0) for name in names)
+
+
+def _scaling(task: Task, directory: str) -> Mapping[str, Any]:
+    """The values of the task's `from_data` that a trained model was trained with, as far as its directory tells."""
+    folder = locate(directory)
+    if not type(task).from_data or not folder.is_dir():
+        return {}
+    before, spec = _task_in(folder, task), spec_of(directory)
+    if before is not None:
+        return {name: getattr(before, name) for name in type(task).from_data}
+    if not isinstance(spec, Transformer) or not is_hub(folder):
+        return {}
+    known: dict[str, Any] = {}
+    if isinstance(spec.output.embedding, Patches) and (folder / FILE).is_file():
+        how = Preprocessor.of(folder, spec)
+        known |= {"mean": how.mean, "std": how.std}
+    if getattr(spec.head, "n_labels", None) == 1:  # the scores of a regression, as they are
+        known |= {"center": 0.0, "spread": 1.0}
+    return known
+
+
+def _task_in(folder: Path, task: Task) -> Task | None:
+    """The task that a run in a directory was trained on, if it is of the same kind."""
+    if not (folder / RECIPE).is_file():
+        return None
+    try:
+        data = yamls.load(read_text(folder / RECIPE), str(folder / RECIPE))
+        before = Task.from_dict(data["task"]) if isinstance(data, dict) and data.get("task") else None
+    except ValueError:  # of parts that are not imported: loading the model says so
+        return None
+    return before if type(before) is type(task) else None
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(brief, names[:_LISTED])) + (", …" if len(names) > _LISTED else "")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_shown, value))}]"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
