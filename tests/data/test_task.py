@@ -8,7 +8,7 @@ import torch
 
 from qkv.core.batch import IGNORE
 from qkv.data.source import Skipped
-from qkv.data.task import Item, RandomContext, Task, format_value, joined
+from qkv.data.task import Item, RandomContext, Task, format_value, joined, sketch_lines
 
 
 class Length(Task, kind="length-of-text"):
@@ -39,6 +39,7 @@ def test_labels_are_padded_with_ignored_ones_and_other_shapes_must_agree() -> No
 def test_values_are_shown_as_text() -> None:
     assert format_value(torch.tensor(3), None, "label") == "3"
     assert format_value(torch.tensor([4, IGNORE]), None, "ids") == "4 –"
+    assert format_value(torch.zeros(0, 4), None, "boxes") == "0 × 4 numbers" and sketch_lines(torch.zeros(0)) == []
     assert format_value(torch.tensor([[0.0, 1.0]]), None, "image") == "1 × 2 numbers from 0 to 1, mean 0.5"
 
 

@@ -328,12 +328,14 @@ def format_value(value: Any, tokenizer: TextDecoder | None, name: str) -> str:
         return " ".join(_token(i, tokenizer if words else None) for i in value.tolist())
     numbers = value.float()
     sizes = " × ".join(map(str, value.shape))
+    if not value.numel():
+        return f"{sizes} numbers"
     return f"{sizes} numbers from {numbers.min():.3g} to {numbers.max():.3g}, mean {numbers.mean():.3g}"
 
 
 def sketch_lines(value: Any) -> list[str]:
     """Draw an image (C, H, W) or a series, (1, 1, T) or (T,), of floats as lines of characters; nothing for other values."""
-    if not value.is_floating_point() or value.ndim not in (1, 3):
+    if not value.is_floating_point() or value.ndim not in (1, 3) or not value.numel():
         return []
     flat = value.ndim == 1 or value.shape[:2] == (1, 1)
     return [ascii_art.series(value.flatten())] if flat else ascii_art.picture(value)

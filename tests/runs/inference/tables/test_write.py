@@ -47,7 +47,10 @@ def test_a_table_of_tabs_becomes_one_of_commas_in_csv(tmp_path: Path) -> None:
 
 
 def test_json_lines_keep_what_is_nested(tmp_path: Path) -> None:
+    write_table(tmp_path / "out.json", table(), RESULTS)
     write_table(tmp_path / "out.jsonl", table(), RESULTS)
+    lines = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert json.loads((tmp_path / "out.json").read_text()) == [json.loads(line) for line in lines]
     first, second, _ = (json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines())
     assert first["probabilities"] == {"bad": 0.25, "good": 0.75} and first["prediction"] == "x"
     assert second == {"text": "c\td", "prediction": None, "prediction_2": None, "probabilities": None, "spans": None}

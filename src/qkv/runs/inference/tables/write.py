@@ -1,4 +1,4 @@
-"""Results of a run as columns beside the input's columns: CSV, TSV, JSON Lines and Parquet, written whole."""
+"""Results of a run as columns beside the input's columns: CSV, TSV, JSON, JSON Lines and Parquet, written whole."""
 
 from __future__ import annotations
 
@@ -79,7 +79,8 @@ def write_table(path: Path, table: FileTable, results: Sequence[Row | None]) -> 
     if form == "parquet":
         content = _parquet(path, table, names, rows)
     elif form == "jsonl":
-        content = "".join(f"{dumps(row)}\n" for row in rows).encode("utf-8", "backslashreplace")
+        separator, (begin, end) = (",\n", ("[\n", "\n]\n")) if path.suffix.lower() == ".json" else ("\n", ("", "\n"))
+        content = f"{begin}{separator.join(map(dumps, rows))}{end}".encode("utf-8", "backslashreplace")
     else:
         delimiter = "\t" if form == "tsv" else "," if table.delimiter == "\t" else table.delimiter
         content = _cells(names, rows, delimiter).encode("utf-8", "backslashreplace")
