@@ -40,7 +40,7 @@ def test_a_page_prints_and_draws_what_it_shows(page: Page, tmp_path: Path):
 
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
-TRAINED = ("19-inside", "20-pruning")
+TRAINED = ("06-blocks", "19-inside", "20-pruning")
 """Pages that draw trained models, whose weights differ between processors."""
 
 
