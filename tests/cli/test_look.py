@@ -138,3 +138,17 @@ def test_a_port_that_is_taken(trained_lm: Path, capsys: pytest.CaptureFixture[st
         port = str(taken.getsockname()[1])
         assert main(["look", str(trained_lm), "the cat", "--serve", "--port", port]) == 2
     assert f"port {port} can't be used" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_word_is_compared_between_texts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["look", "--compare", "The colors run in the wash", "They run a shop", "--word", "run"]) == 0
+    said = capsys.readouterr().out
+    assert (
+        "run, cosine between contexts: static 1.000, layer 0 0." in said and "run (1) is moved most by: colors" in said
+    )
+    assert "How alike run is in its contexts" in Path("look.html").read_text(encoding="utf-8")
+    assert main(["look", "--compare", "They run a shop", "He walks home", "--word", "run"]) == 2
+    assert "the word 'run' does not occur in 'He walks home'" in capsys.readouterr().err
+    assert main(["look", "--compare", "They run a shop", "we run", "--score", "0.0.1.1"]) == 2
+    assert "--compare is for a page of several texts; leave out --score" in capsys.readouterr().err

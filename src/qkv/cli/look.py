@@ -105,6 +105,14 @@ def look(
             metavar="FILE", help="Texts for --neuron, one a line. [default: the validation split of the run's data]"
         ),
     ] = None,
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare",
+            help="Compare --word between the texts: how its vector moves by layer, and which words move it. Without --word, "
+            "the longest word that all texts have.",
+        ),
+    ] = False,
     serve: Annotated[
         bool,
         typer.Option("--serve", help="Serve a live page on this machine: other texts, heads switched off or scaled."),
@@ -126,7 +134,7 @@ def look(
     from ..runs.inference.run import load
     from ..runs.inference.uses import reads_text
 
-    _check_together(serve, out, json, score, port)
+    _check_together(serve, out, json, score, port, compare)
     if json and kind is not None and score is None:
         raise ValueError("--json prints all kinds of attention, so --kind has no effect; leave it out")
     chosen: dict[str, Any] = {
@@ -145,6 +153,7 @@ def look(
     warn_of_settings(inputs, "`qkv look` uses the run's settings, leave it out")
     chosen |= {"target": target, "generate": generate, "word": word}
     chosen |= {"kind": kind, "neuron": neuron, "texts": _texts(texts, neuron), "patch": patch}
+    chosen |= {"compare": compare}
     note_files(inputs or () if reads_text(loaded) else (), "; look takes texts")
     items = inputs or ([] if neuron is not None and not serve else _lines(loaded))
     changes = _switched_off(loaded, off)
@@ -173,13 +182,15 @@ def _named(run: str | None, inputs: list[str] | None) -> tuple[str, list[str] | 
     return small_english(), [run, *(inputs or [])]
 
 
-def _check_together(serve: bool, out: Path | None, json: bool, score: str | None, port: int) -> None:
+def _check_together(serve: bool, out: Path | None, json: bool, score: str | None, port: int, compare: bool) -> None:
     """Raise ValueError for options of which only one could have an effect."""
     prints = "--json" if json else "--score"
     if serve and (out is not None or json or score is not None):
         raise ValueError(f"--serve shows a live page; leave out {prints if json or score is not None else '--out'}")
     if out is not None and (json or score is not None):
         raise ValueError(f"--out writes a file and {prints} prints; give one of them")
+    if compare and (serve or score is not None):
+        raise ValueError(f"--compare is for a page of several texts; leave out {'--serve' if serve else '--score'}")
     if port and not serve:
         raise ValueError("--port is an option of the live page; give --serve as well")
 

@@ -6,7 +6,7 @@ import pytest
 
 from qkv.data.tokenizers.tokenizer import train
 from qkv.data.tokenizers.training.spec import TokenizerSpec
-from qkv.look.view.labels import LONGEST, find_word, printable, token_labels
+from qkv.look.view.labels import LONGEST, find_word, printable, token_labels, whole_words, word_ranges
 
 
 def test_parts_of_a_character_are_numbered() -> None:
@@ -39,3 +39,24 @@ def test_words_are_found_in_pieces_of_every_kind() -> None:
         ValueError, match=r"no tokens on display spell the word 'mak ing'; choose a word of these: ▁mak ing"
     ):
         find_word("mak ing", ["▁mak", "ing"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (["<s>", "She", "▁b", "ank", ",", "▁r", "un", "ning", "."], ["<s>", "She", "▁bank", ",", "▁running", "."]),
+        (["[CLS]", "the", "tu", "##ba", ".", "[SEP]"], ["[CLS]", "the", "tu##ba", ".", "[SEP]"]),
+        (["b", "a", "▁", "r", "u", "n"], ["ba", "▁run"]),
+        (["👍 1/2", "👍 2/2", "x"], ["👍 1/2👍 2/2", "x"]),
+    ],
+    ids=str,
+)
+def test_tokens_of_each_word(labels: list[str], words: list[str]) -> None:
+    assert ["".join(labels[i] for i in tokens) for tokens in word_ranges(labels)] == words
+
+
+def test_a_word_is_not_found_in_longer_ones_if_it_stands_alone() -> None:
+    labels = ["▁run", "ning", "▁run"]
+    assert find_word("run", labels) == [2] and whole_words("run", labels) == [range(2, 3)]
+    assert find_word("run", labels[:2]) == [0] and whole_words("run", labels[:2]) == []
+    assert whole_words("run", ["b", "▁", "r", "u", "n"]) == [range(2, 5)]

@@ -12,6 +12,7 @@ from ...data.tokenizers.tokenizer import Tokenizer
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _LATER = re.compile(r" (?!1/)\d+/\d+$")  # ends the labels of further parts of a character
 _JOINER = "\u200d"
+_SPECIAL = re.compile(r"<[^<>]+>|\[[A-Z]+\]")
 LONGEST = 24  # characters of a label
 
 
@@ -60,13 +61,49 @@ def _continues(text: str, index: int) -> bool:
     return bool(modifies) or c == _JOINER or text[index - 1] == _JOINER or flags
 
 
+def word_ranges(labels: Sequence[str]) -> list[range]:
+    """Return the tokens of each word. A word begins at a space, or with word pieces at a token without `##`; special tokens,
+    and tokens without letters and digits, are words of their own."""
+    spaced = any("▁" in label for label in labels)
+    starts: list[int] = []
+    for i, label in enumerate(labels):
+        before = labels[i - 1] if i else ""
+        apart = not i or is_mark(label) or (is_mark(before) and not before.startswith("▁"))
+        inside = bool(_LATER.search(label)) or label.startswith("##") or (spaced and not label.startswith("▁"))
+        if not bool(_LATER.search(label)) and (apart or not inside):
+            starts.append(i)
+    return [range(start, stop) for start, stop in zip(starts, [*starts[1:], len(labels)], strict=True)]
+
+
+def is_mark(label: str) -> bool:
+    """Whether a token is a special one or has no letters and digits."""
+    return bool(_SPECIAL.fullmatch(label)) or not any(c.isalnum() for c in _plain(label))
+
+
 def find_word(word: str, labels: Sequence[str]) -> list[int]:
-    """Return the indices of the tokens that spell a word, at every place where it occurs.
+    """Return the indices of the tokens that spell a word, at every place where it occurs: whole words, or if there are none,
+    parts of words.
 
     Raises ValueError if no tokens spell it.
     """
+    places = whole_words(word, labels) or _spelled(word, labels)
+    if not places:
+        shown = " ".join(labels[:40])
+        raise ValueError(f"no tokens on display spell the word {brief(word)}; choose a word of these: {shown}")
+    return sorted({token for place in places for token in place})
+
+
+def whole_words(word: str, labels: Sequence[str]) -> list[range]:
+    """Return the tokens that spell a word, at every place where it is not a part of a longer one."""
+    bounds = {border for tokens in word_ranges(labels) for border in (tokens.start, tokens.stop)}
+    bounds |= {i + 1 for i, label in enumerate(labels) if label == "▁"}
+    return [place for place in _spelled(word, labels) if place.start in bounds and place.stop in bounds]
+
+
+def _spelled(word: str, labels: Sequence[str]) -> list[range]:
+    """Return the tokens that spell a word, at every place where it occurs, also within longer words."""
     pieces = [_plain(label) for label in labels]
-    places: list[int] = []
+    places: list[range] = []
     for start in range(len(pieces)):
         joined = ""
         for stop in range(start, len(pieces)):
@@ -74,13 +111,10 @@ def find_word(word: str, labels: Sequence[str]) -> list[int]:
             if joined.casefold() == word.casefold() and pieces[start]:
                 while stop + 1 < len(labels) and _LATER.search(labels[stop + 1]):
                     stop += 1
-                places += range(start, stop + 1)
+                places.append(range(start, stop + 1))
             if len(joined) >= len(word):
                 break
-    if not places:
-        shown = " ".join(labels[:40])
-        raise ValueError(f"no tokens on display spell the word {brief(word)}; choose a word of these: {shown}")
-    return sorted(set(places))
+    return places
 
 
 def _plain(label: str) -> str:

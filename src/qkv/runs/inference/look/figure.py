@@ -31,6 +31,8 @@ from ....nn.attention.mixer import Mixer
 from ....nn.kernels.request import Request
 from ....nn.models.transformer import TransformerModel
 from ..loaded import LoadedModel
+from .comparing import compare as compare_word
+from .comparing import with_comparison
 from .neurons import neuron_panel
 from .passes import ForwardPass, TokenSequence, forward_pass, recorded_calls, sequence_of
 from .patching import patching_panel
@@ -56,6 +58,7 @@ def look(
     texts: Sequence[str] | None = None,
     patch: str | None = None,
     kind: str | None = None,
+    compare: bool = False,
 ) -> Figure:
     """Return a figure of the attention of every layer and head on each input: texts, or files if the run reads files.
 
@@ -70,6 +73,8 @@ def look(
               most, chosen from `texts`, by default from the run's validation split. Inputs may be empty then.
     kind:     of attention, "encoder", "decoder" or "cross", that the page opens with and a picture shows.
     patch:    a second text of as many tokens as the only input, for activation patching between the two.
+    compare:  also compare `word` between all places where the inputs have it (`comparing.compare`), by default the longest
+              word that they have in common.
 
     Raises ValueError for an input that the run can't read, for tokens, layers, heads, words or neurons that are not there,
     and for a second text that doesn't fit.
@@ -81,12 +86,19 @@ def look(
         raise ValueError(
             f"activations are patched between two texts: give one input besides the other, not {len(items)}"
         )
+    compared = None
+    if compare:
+        with intervene(run.model, changes) if changes else nullcontext():
+            compared = compare_word(run, [str(item) for item in items], word)
+        word = compared.word
     options = {"target": target, "generate": generate, "settings": settings}
     with intervene(run.model, changes) if changes else nullcontext():
         views = tuple(
             _view(run, str(item), forward_pass(run, item, **options), tokens, layers, heads, word)  # type: ignore[arg-type]
             for item in items
         )
+        if compared is not None:
+            views = with_comparison(views, compared)
         if neuron is not None:
             views = _with_panel(views, neuron_panel(run, neuron, texts))
         if patch is not None:
