@@ -113,7 +113,7 @@ def test_no_text(trained_lm: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
         (["the cat", "--word", "zebra"], "no tokens on display spell the word 'zebra'"),
         (["the cat", "--target", "x"], "a target is for encoder–decoders"),
         (["the cat", "--out", "no/where.html"], "there is no folder no for where.html; create it first"),
-        (["the cat", "--out", "x.pdf"], "a figure is saved as .html, .json, .svg or .png, not '.pdf'"),
+        (["the cat", "--out", "x.gif"], "a figure is saved as .html, .json, .svg, .png or .pdf, not '.gif'"),
         (["the cat", "--json", "--out", "x.html"], "--out writes a file and --json prints; give one of them"),
         (["the cat", "--serve", "--score", "0.0.0.0"], "--serve shows a live page; leave out --score"),
         (["the cat", "--port", "8000"], "--port is an option of the live page; give --serve as well"),

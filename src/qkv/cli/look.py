@@ -43,12 +43,16 @@ def look(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Where to write: `.html` is a page, `.json` has exact weights, `.svg` and `.png` are a picture. "
+            help="Where to write: `.html` is a page, `.json` has exact weights, `.svg`, `.png` and `.pdf` are a picture. "
             "[default: look.html]",
         ),
     ] = None,
     word: Annotated[
-        str | None, typer.Option(metavar="WORD", help="Draw the dependencies of this word alone at first.")
+        str | None,
+        typer.Option(
+            metavar="WORD",
+            help="Draw the dependencies of this word alone at first; a picture has a color for each head.",
+        ),
     ] = None,
     target: Annotated[
         str | None,

@@ -48,7 +48,7 @@ def test_a_page_of_144_heads_on_64_tokens_is_below_3_megabytes() -> None:
 
 def test_files_of_every_format(run: Run, tmp_path: Path) -> None:
     figure = run.look("hello")
-    for name in ("a.html", "a.json", "a.svg", "a.png"):
+    for name in ("a.html", "a.json", "a.svg", "a.png", "a.pdf"):
         assert figure.save(tmp_path / name).stat().st_size > 500
     picture = Image.open(io.BytesIO((tmp_path / "a.png").read_bytes()))
     drawing = figure.drawing(layer=1, head=0)
@@ -56,8 +56,8 @@ def test_files_of_every_format(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "a.svg").read_text(encoding="utf-8").startswith("<svg")
     exact = json.loads((tmp_path / "a.json").read_text())["views"][0]["attention"][0]["layers"][0]
     torch.testing.assert_close(torch.tensor(exact["weights"][1]), figure.weights(0, 1), atol=1e-6, rtol=0)
-    with pytest.raises(ValueError, match=r"a figure is saved as \.html, \.json, \.svg or \.png, not '\.pdf'"):
-        figure.save(tmp_path / "a.pdf")
+    with pytest.raises(ValueError, match=r"a figure is saved as \.html, \.json, \.svg, \.png or \.pdf, not '\.gif'"):
+        figure.save(tmp_path / "a.gif")
     assert repr(figure) == "Figure(this run, 'hello': decoder, decoder rollout)"
 
 

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from qkv.look.view.attention import LayerAttention
-from qkv.look.view.picture import Drawing, _mixed, _spread, cells
+from qkv.look.view.picture import Drawing, _spread, cells, mixed
 
 SHEET = "#f1efea"
 
@@ -33,8 +33,8 @@ def test_pairs_that_are_not_computed_are_gray_and_nan_is_empty() -> None:
     assert [color for *_, color in squares] == ["#dfdcd5", "#3b2fb5"]
 
 
-def test_colors_are_mixed_with_the_sheets() -> None:
-    assert _mixed(0.0, (59, 47, 181)) == SHEET and _mixed(1.0, (59, 47, 181)) == "#3b2fb5"
+def test_colors_aremixed_with_the_sheets() -> None:
+    assert mixed(0.0, (59, 47, 181)) == SHEET and mixed(1.0, (59, 47, 181)) == "#3b2fb5"
 
 
 def test_twelve_of_many_layers_are_spread_from_the_first_to_the_last() -> None:

@@ -101,7 +101,8 @@ class Figure:
     def save(
         self, path: str | Path, group: str | None = None, layer: int | None = None, head: int | None = None
     ) -> Path:
-        """Write the figure: `.html` is the interactive page, `.json` has exact weights, `.svg` and `.png` are a picture.
+        """Write the figure: `.html` is the interactive page, `.json` has exact weights, `.svg`, `.png` and
+        `.pdf` are a picture.
 
         A picture has a heat map of `layer` (by default the last on display), of one `head` or averaged over heads, and
         small maps of the others. If the figure is of a word, it has what the word attends to in each head instead. Raises
@@ -114,7 +115,7 @@ class Figure:
             content = json.dumps(self.to_json(), ensure_ascii=False).encode()
         else:
             drawing = self.drawing(group, layer, head)
-            content = drawing.svg().encode() if path.suffix == ".svg" else drawing.png()
+            content = {".svg": lambda: drawing.svg().encode(), ".png": drawing.png, ".pdf": drawing.pdf}[path.suffix]()
         write_file(path, content)
         return path
 
@@ -179,8 +180,10 @@ class Figure:
 def check_suffix(path: str | Path) -> Path:
     """Return a path that a figure can be saved to. Raises ValueError for another suffix."""
     path = Path(path)
-    if path.suffix not in (".html", ".json", ".svg", ".png"):
-        raise ValueError(f"a figure is saved as .html, .json, .svg or .png, not {brief(path.suffix or path.name)}")
+    if path.suffix not in (".html", ".json", ".svg", ".png", ".pdf"):
+        raise ValueError(
+            f"a figure is saved as .html, .json, .svg, .png or .pdf, not {brief(path.suffix or path.name)}"
+        )
     return path
 
 

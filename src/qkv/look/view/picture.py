@@ -1,4 +1,4 @@
-"""Draw attention as a still picture: a heat map with labels and small maps of every head, as SVG or PNG."""
+"""Draw attention as a still picture: a heat map with labels and small maps of every head, as SVG, PNG or PDF."""
 
 from __future__ import annotations
 
@@ -16,25 +16,31 @@ from ..svg import join, tag, text_width
 from .attention import AttentionGroup, LayerAttention
 from .axis import Axis
 
-_INK, _SOFT, _PAGE, _SHEET, _HEAT = "#1c1b22", "#5d5b68", "#fbfaf8", "#f1efea", (59, 47, 181)
+_INK, _SOFT, GROUND, _SHEET, HEAT = "#1c1b22", "#5d5b68", "#fbfaf8", "#f1efea", (59, 47, 181)
 _EXCLUDED = (205, 201, 192)  # pairs that no weight is computed for
 FONT = 12
 _THUMB, _GAP = 58, 8
 _MOST = 12  # layers and heads of small maps
+_FINE = 4  # pixels of a PDF for each of ours: 288 to the inch
 
 
 @dataclass
 class Drawing:
-    """Rectangles and texts, in pixels, to be written as SVG or PNG."""
+    """Rectangles, lines and texts, in pixels, to be written as SVG, PNG or PDF."""
 
     width: int
     height: int
     title: str
     rectangles: list[tuple[float, float, float, float, str]] = field(default_factory=list)
     texts: list[tuple[float, float, str, str, bool]] = field(default_factory=list)
+    lines: list[tuple[list[tuple[float, float]], str, float]] = field(default_factory=list)
 
     def rectangle(self, x: float, y: float, width: float, height: float, color: str) -> None:
         self.rectangles.append((x, y, width, height, color))
+
+    def line(self, points: Sequence[tuple[float, float]], color: str, width: float) -> None:
+        """Add a line through points, below all texts; later ones are above earlier ones."""
+        self.lines.append(([(round(x, 2), round(y, 2)) for x, y in points], color, round(width, 2)))
 
     def text(self, x: float, y: float, text: str, anchor: str = "start", upright: bool = False) -> None:
         """Add a text with its baseline at y; `upright` ones run upwards from (x, y)."""
@@ -43,6 +49,9 @@ class Drawing:
     def svg(self) -> str:
         """Return the picture as a standalone SVG file."""
         parts = [tag("rect", x=x, y=y, width=w, height=h, fill=color) for x, y, w, h, color in self.rectangles]
+        for points, color, width in self.lines:
+            d = "M" + "L".join(f"{x} {y}" for x, y in points)
+            parts.append(tag("path", d=d, fill="none", stroke=color, stroke_width=width, stroke_linecap="round"))
         for x, y, text, anchor, upright in self.texts:
             turn = f"rotate(-90 {x} {y})" if upright else None
             parts.append(tag("text", text, x=x, y=y, text_anchor=anchor, transform=turn, fill=_INK))
@@ -52,7 +61,7 @@ class Drawing:
                 "svg",
                 tag("title", self.title),
                 tag("style", style),
-                tag("rect", width=self.width, height=self.height, fill=_PAGE),
+                tag("rect", width=self.width, height=self.height, fill=GROUND),
                 join(*parts),
                 xmlns="http://www.w3.org/2000/svg",
                 viewBox=f"0 0 {self.width} {self.height}",
@@ -64,27 +73,47 @@ class Drawing:
 
     def png(self, zoom: int = 2) -> bytes:
         """Return the picture as a PNG file, `zoom` pixels for each of ours."""
+        file = io.BytesIO()
+        self._pixels(zoom).save(file, "PNG")
+        return file.getvalue()
+
+    def pdf(self) -> bytes:
+        """Return the picture as a page of a PDF file, in pixels as fine as print."""
+        file = io.BytesIO()
+        self._pixels(_FINE).save(file, "PDF", resolution=72.0 * _FINE, title=self.title)
+        return file.getvalue()
+
+    def _pixels(self, zoom: int) -> Any:
+        """Draw the picture, with lines twice as fine at first, since Pillow does not smooth them."""
+        from PIL import Image
+
+        if not self.lines:
+            return self._drawn(zoom)
+        return self._drawn(2 * zoom).resize((self.width * zoom, self.height * zoom), Image.Resampling.BOX)
+
+    def _drawn(self, zoom: int) -> Any:
         from PIL import Image, ImageDraw
 
-        image = Image.new("RGB", (self.width * zoom, self.height * zoom), _PAGE)
+        image = Image.new("RGB", (self.width * zoom, self.height * zoom), GROUND)
         draw = ImageDraw.Draw(image)
         for x, y, w, h, color in self.rectangles:
             left, top, right, bottom = (round(edge * zoom) for edge in (x, y, x + w, y + h))
             draw.rectangle((left, top, max(right - 1, left), max(bottom - 1, top)), fill=color)
+        for points, color, width in self.lines:
+            at = [(x * zoom, y * zoom) for x, y in points]
+            draw.line(at, fill=color, width=max(1, round(width * zoom)), joint="curve")
         for x, y, text, anchor, upright in self.texts:
             font = _font(FONT * zoom)
             if not upright:
-                at = {"start": "ls", "middle": "ms", "end": "rs"}[anchor]
-                draw.text((x * zoom, y * zoom), text, fill=_INK, font=font, anchor=at)
+                side = {"start": "ls", "middle": "ms", "end": "rs"}[anchor]
+                draw.text((x * zoom, y * zoom), text, fill=_INK, font=font, anchor=side)
                 continue
             left, top, right, bottom = (round(v) for v in font.getbbox(text, anchor="ls"))
             label = Image.new("L", (max(right - left, 1), max(bottom - top, 1)))
             ImageDraw.Draw(label).text((-left, -top), text, fill=255, font=font, anchor="ls")
             turned = label.rotate(90, expand=True)
             image.paste(_INK, (round(x * zoom) + top, round(y * zoom) - turned.height), turned)
-        file = io.BytesIO()
-        image.save(file, "PNG")
-        return file.getvalue()
+        return image
 
 
 @cache
@@ -149,6 +178,7 @@ def cells(
     top: float,
     cell: float,
     side: float,
+    color: tuple[int, int, int] = HEAT,
 ) -> None:
     """Draw weights as squares: empty ones on the sheet's color, excluded ones gray."""
     weights = weights.nan_to_num(0.0, 0.0, 0.0)
@@ -161,15 +191,15 @@ def cells(
         for column, value in enumerate(values):
             x, y = round(left + column * cell, 2), round(top + row * cell, 2)
             if keep is not None and not keep[row][column]:
-                drawing.rectangle(x, y, side, side, _mixed(0.5, _EXCLUDED))
+                drawing.rectangle(x, y, side, side, mixed(0.5, _EXCLUDED))
             elif value > 0.004 * largest:
-                drawing.rectangle(x, y, side, side, _mixed(value / largest, _HEAT))
+                drawing.rectangle(x, y, side, side, mixed(value / largest, color))
 
 
-def _mixed(share: float, color: tuple[int, int, int]) -> str:
-    """Return a color mixed with that of the sheet."""
-    sheet = tuple(int(_SHEET[i : i + 2], 16) for i in (1, 3, 5))
-    return "#" + "".join(f"{round(s + (c - s) * share):02x}" for s, c in zip(sheet, color, strict=True))
+def mixed(share: float, color: tuple[int, int, int], ground: str = _SHEET) -> str:
+    """Return a color mixed with that of the ground, by default the sheet."""
+    below = (int(ground[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(s + (c - s) * share):02x}" for s, c in zip(below, color, strict=True))
 
 
 def _spread(layers: Sequence[LayerAttention]) -> list[LayerAttention]:
