@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from markupsafe import Markup
+
 from ...core.metrics.display import display_of
 from ...io.directories.layout import write_text
 from ...look.chart import Series, line_chart
@@ -19,6 +21,7 @@ from .result import PruningResult
 
 PAGE = "pruning.html"
 _LABELED = 48  # heads at most whose matrix has labels and tooltips
+_DRAWN = 200  # heads at most that are drawn one by one
 STAGES = {"before": "before", "pruned": "pruned", "finetuned": "fine-tuned"}
 MEASURES = {
     "gradient": "The size of the gradient of the loss by a factor of each head's output, divided by the norm of its layer.",
@@ -167,14 +170,7 @@ def _redundancy(result: PruningResult) -> Section | None:
         return None
     parts, curves = [], []
     for stack, found in result.redundancy.items():
-        title = f"similarity of the {len(found.heads)} heads of the {stack}"
-        few = len(found.heads) <= _LABELED
-        label = f"{title}: linear CKA of their outputs"
-        parts.append(
-            heat_map(found.similarity, found.heads, found.heads, label)
-            if few
-            else small_map(found.similarity, label, 480)
-        )
+        parts.append(_matrix(stack, found))
         curves.append(Series(stack, [(i, 100 * share) for i, share in enumerate(found.covered, 1)], dots=True))
     rows = [
         (stack, [f"{found.needed(0.9)} of {len(found.heads)}", _alike(found)])
@@ -190,6 +186,23 @@ def _redundancy(result: PruningResult) -> Section | None:
         "fewer components cover the variance, the more heads repeat each other."
     )
     return Section("Redundancy between heads", join(summary, body), note)
+
+
+def _matrix(stack: str, found: Redundancy) -> Markup:
+    """The similarity of each two heads, without labels if they are many; of still more, the mean of each two layers."""
+    label = f"similarity of the {len(found.heads)} heads of the {stack}: linear CKA of their outputs"
+    if len(found.heads) <= _LABELED:
+        return heat_map(found.similarity, found.heads, found.heads, label)
+    if len(found.heads) <= _DRAWN:
+        return small_map(found.similarity, label, 480)
+    layers: dict[str, list[int]] = {}
+    for i, name in enumerate(found.heads):
+        layers.setdefault(name.rpartition(".")[0], []).append(i)
+    means = [
+        [sum(found.similarity[i][j] for i in a for j in b) / (len(a) * len(b)) for b in layers.values()]
+        for a in layers.values()
+    ]
+    return heat_map(means, list(layers), list(layers), f"{label}, the mean over the heads of two layers")
 
 
 def _alike(found: Redundancy) -> str:
