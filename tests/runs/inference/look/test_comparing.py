@@ -76,6 +76,7 @@ def test_every_place_of_a_word_is_a_context() -> None:
             "the word 'bank' does not occur in 'the shore'; compare texts that all have it",
         ),
         (["a cat", "the dog"], None, "the texts have no word in common; name one that all have"),
+        ([], "bank", "there are no texts to compare a word between; give two"),
         (["the bank"], "bank", "a word is compared between 2 and 8 places; 'bank' occurs in 1 here"),
     ],
     ids=str,

@@ -58,6 +58,8 @@ def compare(run: LoadedModel, texts: str | Sequence[str], word: str | None = Non
     texts.
     """
     items = several.texts(texts)
+    if not items:
+        raise ValueError("there are no texts to compare a word between; give two")
     if not reads_text(run) or not isinstance(run.model, TransformerModel):
         raise ValueError(f"{run.name} is {kind_of(run)}; words are compared in Transformers that read texts")
     stack = "decoder" if run.model.spec.encoder is None else "encoder"
