@@ -9,7 +9,7 @@ from torch.nn.functional import cosine_similarity
 
 import qkv
 from qkv.core.layout import Layout
-from qkv.look.analysis.word_contexts import Context, word_contexts
+from qkv.look.analysis.word_contexts import Occurrence, word_contexts
 from qkv.nn.activations import intervene
 
 SIZES = {"vocab_size": 30, "d_model": 32, "n_heads": 4, "n_layers": 2, "d_ff": 48}
@@ -44,7 +44,7 @@ def states(model: torch.nn.Module, stack: str, ids: Tensor, hidden: tuple[int, .
 @torch.no_grad()
 def test_vectors_cosines_and_occlusions(name: str, stack: str) -> None:
     model = qkv.build(qkv.preset(name, **SIZES), seed=1).eval()
-    contexts = [Context(ids[None], Layout.full(6), WORD, OTHERS) for ids in TEXTS]
+    contexts = [Occurrence(ids[None], Layout.full(6), WORD, OTHERS) for ids in TEXTS]
     found = word_contexts(model, stack, contexts)
     whole = [[x[0, list(WORD)].mean(0) for x in states(model, stack, ids[None])] for ids in TEXTS]
     static = getattr(model, stack).embedding(TEXTS[:1], None)[0, list(WORD)].mean(0)
@@ -69,7 +69,7 @@ def test_vectors_cosines_and_occlusions(name: str, stack: str) -> None:
 @torch.no_grad()
 def test_other_words_are_compared_between_tokens_that_differ() -> None:
     model = qkv.build(qkv.preset("llama", **SIZES), seed=1).eval()
-    contexts = [Context(ids[None], Layout.full(6), WORD, OTHERS) for ids in TEXTS]
+    contexts = [Occurrence(ids[None], Layout.full(6), WORD, OTHERS) for ids in TEXTS]
     found = word_contexts(model, "decoder", contexts)
     kept = [0, 1, 4, 5]
     vectors = torch.cat([states(model, "decoder", ids[None])[-1][0, kept] for ids in TEXTS])
@@ -77,5 +77,5 @@ def test_other_words_are_compared_between_tokens_that_differ() -> None:
     pairs = [(i, j) for i in range(8) for j in range(8) if ids[i] != ids[j]]
     expected = torch.stack([cosine_similarity(vectors[i], vectors[j], dim=0) for i, j in pairs]).mean()
     torch.testing.assert_close(found.others[-1], expected)
-    alone = [Context(one.ids, one.layout, WORD, ()) for one in contexts]
+    alone = [Occurrence(one.ids, one.layout, WORD, ()) for one in contexts]
     assert [x.shape for x in word_contexts(model, "decoder", alone).moved] == [(2, 0), (2, 0)]

@@ -29,7 +29,7 @@ ROWS = 64  # occlusions in one pass
 
 
 @dataclass(frozen=True, eq=False)
-class Context:
+class Occurrence:
     """A word in a sequence that a stack reads: ids and layout of one row, the word's tokens, and those of other words."""
 
     ids: Int[Tensor, "1 T"]
@@ -65,7 +65,7 @@ class WordContexts:
 
 
 @torch.inference_mode()
-def word_contexts(model: nn.Module, stack: str, contexts: Sequence[Context]) -> WordContexts:
+def word_contexts(model: nn.Module, stack: str, contexts: Sequence[Occurrence]) -> WordContexts:
     """Measure a word in at least two contexts, in passes of one stack of a model, "encoder" or "decoder"."""
     whole = [_states(model, stack, one.ids, one.layout)[:, 0] for one in contexts]
     vectors = torch.stack([_mean(x, one.word) for x, one in zip(whole, contexts, strict=True)], 1)
@@ -93,7 +93,7 @@ def _states(model: nn.Module, stack: str, ids: Tensor, layout: Layout) -> Float[
     return torch.stack([static.expand_as(seen[names[0]]), *(seen[name] for name in names)]).float()
 
 
-def _without(model: nn.Module, stack: str, context: Context) -> Float[Tensor, "L W M"]:
+def _without(model: nn.Module, stack: str, context: Occurrence) -> Float[Tensor, "L W M"]:
     """The word's vectors after each layer without each other word: its tokens are padding there."""
     if not context.others:
         return _states(model, stack, context.ids, context.layout)[1:, :0, 0]
@@ -115,7 +115,7 @@ def _mean(states: Float[Tensor, "... T M"], tokens: Sequence[int]) -> Float[Tens
     return states[..., list(tokens), :].mean(-2)
 
 
-def _others(whole: Sequence[Float[Tensor, "L+1 T M"]], contexts: Sequence[Context]) -> Float[Tensor, " L+1"]:
+def _others(whole: Sequence[Float[Tensor, "L+1 T M"]], contexts: Sequence[Occurrence]) -> Float[Tensor, " L+1"]:
     """The mean cosine between tokens with different ids, of all words but the one that is compared."""
     kept = [[token for word in one.others for token in word] for one in contexts]
     ids = torch.cat([one.ids[0, tokens] for one, tokens in zip(contexts, kept, strict=True)])

@@ -9,7 +9,7 @@ import torch
 
 from ....core import several
 from ....core.spec import brief
-from ....look.analysis.word_contexts import Context, WordContexts, word_contexts
+from ....look.analysis.word_contexts import Occurrence, WordContexts, word_contexts
 from ....look.view.figure import InputView
 from ....look.view.labels import is_mark, token_labels, whole_words, word_ranges
 from ....look.view.panels import Panel, heat_panel, table_panel
@@ -25,7 +25,7 @@ _NAMED = 3  # words in a fact
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class WordComparison:
     """A word in several contexts: one for each place where it occurs in the texts.
 
     names:  of the contexts: the number of the text, and after a point that of the place if there are several.
@@ -49,7 +49,7 @@ class Comparison:
         return sorted(rows, key=lambda row: -row[1])
 
 
-def compare(run: LoadedModel, texts: str | Sequence[str], word: str | None = None) -> Comparison:
+def compare(run: LoadedModel, texts: str | Sequence[str], word: str | None = None) -> WordComparison:
     """Measure a word in every place where it occurs in the texts, at least two; by default the longest word that all texts
     have in common.
 
@@ -83,11 +83,11 @@ def compare(run: LoadedModel, texts: str | Sequence[str], word: str | None = Non
             f"a word is compared between 2 and {MOST_CONTEXTS} places; {brief(word)} occurs in {len(contexts)} here"
         )
     measured = word_contexts(run.model, stack, contexts)
-    return Comparison(word, tuple(names), tuple(of), tuple(tokens), tuple(words), measured)
+    return WordComparison(word, tuple(names), tuple(of), tuple(tokens), tuple(words), measured)
 
 
 @torch.inference_mode()
-def _read(run: LoadedModel, text: str, stack: str) -> tuple[Context, list[str]]:
+def _read(run: LoadedModel, text: str, stack: str) -> tuple[Occurrence, list[str]]:
     """What a stack reads for a text, and the labels of its tokens."""
     with recorded_calls(run.model) as calls:
         forward_pass(run, text).run()
@@ -101,7 +101,7 @@ def _read(run: LoadedModel, text: str, stack: str) -> tuple[Context, list[str]]:
         roles=None if layout.roles is None else layout.roles[:1, :count],
         lengths=None,
     )
-    return Context(ids[:1, :count], row, (), ()), token_labels(reader, ids[0, :count].tolist())
+    return Occurrence(ids[:1, :count], row, (), ()), token_labels(reader, ids[0, :count].tolist())
 
 
 def _common(texts: Sequence[Sequence[str]]) -> str:
@@ -120,7 +120,7 @@ def _spelling(labels: Sequence[str]) -> str:
 # -- the figure --------------------------------------------------------------------------------------------------------
 
 
-def with_comparison(views: tuple[InputView, ...], found: Comparison) -> tuple[InputView, ...]:
+def with_comparison(views: tuple[InputView, ...], found: WordComparison) -> tuple[InputView, ...]:
     """The views of a figure with a word's facts and panels: those of all contexts, and which words move it in each."""
     shared = (_alike(found), _static(found), _movers(found))
     moved: dict[int, list[Panel]] = {}
@@ -141,16 +141,16 @@ def with_comparison(views: tuple[InputView, ...], found: Comparison) -> tuple[In
     )
 
 
-def _layers(found: Comparison) -> list[str]:
+def _layers(found: WordComparison) -> list[str]:
     return [str(i) for i in range(len(found.measured.vectors) - 1)]
 
 
-def _pairs(found: Comparison) -> list[tuple[int, int]]:
+def _pairs(found: WordComparison) -> list[tuple[int, int]]:
     count = len(found.names)
     return [(i, j) for i in range(count) for j in range(i + 1, count)]
 
 
-def _summary(found: Comparison) -> str:
+def _summary(found: WordComparison) -> str:
     """The mean cosine of all pairs of contexts: static, after the first layer and after the last."""
     means = torch.stack([found.measured.alike[:, i, j] for i, j in _pairs(found)]).mean(0).tolist()
     others = found.measured.others[-1]
@@ -160,7 +160,7 @@ def _summary(found: Comparison) -> str:
     )
 
 
-def _notes(found: Comparison) -> list[str]:
+def _notes(found: WordComparison) -> list[str]:
     """Say which contexts have a word of several tokens, and how that is averaged."""
     long = {tokens for tokens in found.tokens if len(tokens) > 1}
     return [
@@ -169,7 +169,7 @@ def _notes(found: Comparison) -> list[str]:
     ]
 
 
-def _alike(found: Comparison) -> Panel:
+def _alike(found: WordComparison) -> Panel:
     measured = found.measured
     rows = [measured.alike[:, i, j].tolist() for i, j in _pairs(found)]
     labels = [f"{found.names[i]} and {found.names[j]}" for i, j in _pairs(found)]
@@ -190,7 +190,7 @@ def _alike(found: Comparison) -> Panel:
     )
 
 
-def _static(found: Comparison) -> Panel:
+def _static(found: WordComparison) -> Panel:
     rows = found.measured.static.T.tolist()
     return heat_panel(
         f"How near {found.word} stays to its static vector",
@@ -205,7 +205,7 @@ def _static(found: Comparison) -> Panel:
     )
 
 
-def _moved(found: Comparison, context: int) -> Panel:
+def _moved(found: WordComparison, context: int) -> Panel:
     values = found.measured.moved[context].T.clamp(min=0).tolist()
     return heat_panel(
         f"What moves {found.word} in context {found.names[context]}",
@@ -220,7 +220,7 @@ def _moved(found: Comparison, context: int) -> Panel:
     )
 
 
-def _movers(found: Comparison) -> Panel:
+def _movers(found: WordComparison) -> Panel:
     rows: list[list[str | float]] = [
         [found.names[i], word, moved, apart]
         for i in range(len(found.names))
