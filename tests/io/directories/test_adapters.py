@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,13 @@ import pytest
 import torch
 
 import qkv
+from qkv.nn.layers.lora import layers
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "families"))
+
+from hub_cases import CASES, EOS, PAD, Case, transformers
 
 peft = pytest.importorskip("peft", reason="parity is with PEFT, a test dependency")
-transformers = pytest.importorskip("transformers", reason="parity is with transformers, a test dependency")
 
 TOKENS = {"pad_token_id": 3, "bos_token_id": 4, "eos_token_id": 5}
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -96,3 +102,103 @@ def test_a_changed_model_keeps_its_family_and_tokens(tmp_path: Path) -> None:
     config = json.loads((tmp_path / "saved" / "config.json").read_text())
     assert config["model_type"] == "phi3" and config["num_key_value_heads"] == 1
     assert {name: config[name] for name in TOKENS} == TOKENS
+
+
+# -- every family ------------------------------------------------------------------------------------------------------
+
+IMAGES = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "image_size": 16,
+    "patch_size": 4,
+}
+VISION = {
+    "vit": Case("ViTForImageClassification", IMAGES, does="see"),
+    "deit": Case("DeiTForImageClassification", IMAGES, does="see"),
+    "yolos": Case("YolosForObjectDetection", {**IMAGES, "image_size": [16, 16], "num_detection_tokens": 4}, does="see"),
+}
+
+REFUSED = ("qwen3-moe-all-dense", "qwen3-moe-partly-dense-sliding")
+
+
+def saved(folder: Path, case: Case) -> Any:
+    """Their random model, saved, and a function that loads it."""
+    torch.manual_seed(0)
+    cls = getattr(transformers, case.cls)
+    tokens = {} if case.does == "see" else {"bos_token_id": 1, "eos_token_id": EOS, "pad_token_id": PAD}
+    model = cls(cls.config_class(**{**tokens, **case.config}))
+    with torch.no_grad():
+        for parameter in filter(lambda parameter: parameter.requires_grad, model.parameters()):
+            parameter.add_(torch.randn_like(parameter) * 0.05)
+    model.save_pretrained(folder)
+    more = {} if case.does == "see" else {"attn_implementation": case.attention}
+    return lambda: cls.from_pretrained(folder, **more).eval()
+
+
+def _theirs(model: Any, case: Case) -> torch.Tensor:
+    inputs = _inputs(case)
+    output = model(inputs, **({"decoder_input_ids": inputs[:, :5]} if case.does == "translate" else {}))
+    for name in (case.outputs, "logits", "last_hidden_state"):
+        if name and getattr(output, name, None) is not None:
+            found = getattr(output, name)
+            return found.unsqueeze(-1) if case.labels == 1 else found
+    return output[0]
+
+
+def _ours(model: Any, case: Case) -> torch.Tensor:
+    inputs = _inputs(case)
+    output = model(inputs, inputs[:, :5]) if case.does == "translate" else model(inputs)
+    return getattr(output, "logits", output)
+
+
+def _inputs(case: Case) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1)
+    if case.does == "see":
+        return torch.randn(2, 3, 16, 16, generator=generator)
+    return torch.randint(6, 90, (2, 12), generator=generator)
+
+
+def differ(one: torch.Tensor, other: torch.Tensor) -> float:
+    return float((one - other).norm() / other.norm())
+
+
+@torch.no_grad()
+def _compare(folder: Path, case: Case, which: tuple[str, ...]) -> None:
+    """PEFT computes what qkv does with an adapter that qkv saved, and qkv what PEFT does with it saved again by PEFT."""
+    load = saved(folder / "base", case)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = qkv.load(folder / "base", device="cpu").model
+        qkv.adapt(model, qkv.LoRA(rank=3, alpha=5.0, layers=which))
+        for layer in layers(model).values():
+            layer.lora_b.normal_(0, 0.1, generator=torch.Generator().manual_seed(2))
+        qkv.save_adapter(model, folder / "adapter", folder / "base")
+        expected, plain = _ours(model, case), _ours(qkv.load(folder / "base", device="cpu").model, case)
+        adapted = peft.PeftModel.from_pretrained(load(), folder / "adapter").eval()
+        assert differ(plain, expected) > 1e-3
+        assert differ(_theirs(adapted, case), expected) < 1e-5
+        adapted.save_pretrained(folder / "again")
+        again = qkv.load_adapter(qkv.load(folder / "base", device="cpu").model, folder / "again")
+        assert differ(_ours(again, case), expected) < 1e-5
+
+
+def test_layers_that_peft_takes_for_experts_are_refused(tmp_path: Path) -> None:
+    saved(tmp_path / "base", CASES["qwen3-moe-all-dense"])
+    model = qkv.load(tmp_path / "base", device="cpu").model
+    qkv.adapt(model, qkv.LoRA(rank=3))
+    with pytest.raises(ValueError, match=r"PEFT takes .*mlp\.gate_proj.* of qwen3_moe for experts"):
+        qkv.save_adapter(model, tmp_path / "adapter")
+    assert not (tmp_path / "adapter").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", [("*.blocks.*",), ("*.attention.[qv]",)], ids=["all", "qv"])
+@pytest.mark.parametrize("name", [*CASES, *VISION])
+def test_peft_loads_adapters_of_every_family(name: str, which: tuple[str, ...], tmp_path: Path) -> None:
+    if which == ("*.blocks.*",) and name in REFUSED:
+        with pytest.raises(ValueError, match="for experts"):
+            _compare(tmp_path, CASES[name], which)
+    else:
+        _compare(tmp_path, {**CASES, **VISION}[name], which)

@@ -39,7 +39,9 @@ def save_adapter(model: TransformerModel, path: Path | str, base: Path | str = "
         raise ValueError(f"adapters belong to Transformers, and this model is {several.shown(model)}")
     generates = isinstance(model.spec.head, LanguageModel) and model.spec.decoder is not None
     task = ("SEQ_2_SEQ_LM" if model.spec.is_encoder_decoder else "CAUSAL_LM") if generates else None
-    config, tensors = peft.to_theirs(model, next(_modules(model)), str(base), task)
+    model_type, known = next(_modules(model))
+    config, tensors = peft.to_theirs(model, known, str(base), task)
+    peft.check_kept(model_type, config["target_modules"])
     with replacing_folder(folder, replaceable(ADAPTER_FILES, model, overwrite)) as beside:
         replace_tensors(beside / peft.WEIGHTS, tensors)
         write_json(beside / peft.CONFIG, config)
@@ -61,7 +63,7 @@ def load_adapter(model: Model, path: Path | str) -> Model:
     config, tensors = read_json(folder / peft.CONFIG), read_tensors(folder / peft.WEIGHTS)
     refusal: ValueError | None = None
     spec = _spec(config, folder)
-    for known in _modules(model):
+    for _, known in _modules(model):
         try:
             adapted = peft.sizes(known, config, spec, tensors)
         except ValueError as error:
@@ -93,9 +95,10 @@ def _spec(config: object, folder: Path) -> LoRA:
         raise ValueError(f"{folder}: {error}") from None
 
 
-def _modules(model: TransformerModel) -> Iterator[dict[str, peft.PEFTModule]]:
-    """The modules of the model's Hub class. Then what adapters may name as well: modules by their older names, with or
-    without the prefix, whichever the class has not, and those of other families that the model may belong to."""
+def _modules(model: TransformerModel) -> Iterator[tuple[str, dict[str, peft.PEFTModule]]]:
+    """The model type and the modules of the model's Hub class. Then what adapters may name as well: modules by their older
+    names, with or without the prefix, whichever the class has not, and those of other families that the model may
+    belong to."""
     plain, origin = build(model.spec, device="meta"), model.origin
     first = family_of(model.spec, None if origin is None else origin.config.get("model_type"))
     for family in (first, *(other for other in FAMILIES.values() if other is not first)):
@@ -106,6 +109,5 @@ def _modules(model: TransformerModel) -> Iterator[dict[str, peft.PEFTModule]]:
         bare = family.classes[cls].bare
         for way in (bare, not bare):
             names = Names.of(family.table(model.spec, way), plain)
-            yield from (
-                peft.parts(model, names, renamed) for renamed in ((family.modules, {}) if family.modules else ({},))
-            )
+            for renamed in (family.modules, {}) if family.modules else ({},):
+                yield family.model_type, peft.parts(model, names, renamed)

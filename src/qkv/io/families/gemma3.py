@@ -54,17 +54,21 @@ class Ropes(Rope):
     """The field `position`, and with `layers` "sliding_attention" the field `local_position`.
 
     `rope_parameters` holds the parameters of both kinds of layers; in older files, `rope_theta` and `rope_scaling`
-    belong to full attention, and `rope_local_base_freq` is the base of the other layers.
+    belong to full attention, and `rope_local_base_freq` is the base of the other layers. A `rope_scaling` beside
+    `rope_parameters` is added to them.
     """
 
     layers = FULL
+    scaled = True  # whether `rope_scaling` belongs to these layers
 
     def read(self, config: Config) -> Position:
         ropes = config["rope_parameters"] or {}
         if not {*ropes} <= {FULL, SLIDING}:
             raise ValueError(f"rope_parameters {shown(ropes)} must hold {FULL!r} and {SLIDING!r}")
-        own = {} if self.layers == FULL else {"rope_scaling": None}
-        return super().read({**config, **own, "rope_parameters": ropes.get(self.layers)})
+        scaling = (config["rope_scaling"] or {}) if self.scaled else {}
+        own = (ropes.get(self.layers) or {"rope_type": "default"}) | scaling
+        where, other = ("rope_parameters", "rope_scaling")[:: -1 if scaling and not ropes else 1]
+        return super().read({**config, where: own, other: None})
 
     def write(self, value: object, sizes: Mapping[str, Any]) -> dict[str, Any]:
         ropes = {FULL: sizes["position"], SLIDING: sizes.get("local_position", Rotary())}
@@ -75,6 +79,7 @@ class Ropes(Rope):
 
 class LocalRopes(Ropes):
     layers = SLIDING
+    scaled = False
 
 
 def _local(spec: Transformer) -> Any:

@@ -133,6 +133,12 @@ def _tokens(sizes: Mapping[str, Any]) -> Head:
     return TokenClassifier(transform=Transform(norm=_norm(sizes), **own))
 
 
+class ScaledLocalRopes(LocalRopes):
+    """`rope_scaling` belongs to all layers."""
+
+    scaled = True
+
+
 class ModernBertWindows(LayerTypes):
     """The field `windows`: `local_attention` counts both sides. Without `layer_types`, all layers but the first of each
     `global_attn_every_n_layers` have one."""
@@ -239,7 +245,7 @@ FAMILY = Family(
         Key("classifier_pooling", "pool", "cls", {"cls": "first", "mean": "mean"}),
         ModernBertWindows(),
         Ropes(base=160000.0, theta_key="global_rope_theta"),
-        LocalRopes(theta_key="local_rope_theta", size="local_position"),
+        ScaledLocalRopes(theta_key="local_rope_theta", size="local_position"),
     ),
     places={
         **places("encoder"),

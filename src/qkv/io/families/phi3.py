@@ -32,7 +32,7 @@ FAMILY = replace(
         FIELDS,
         Key("resid_pdrop", "dropout", 0.0),
         Key("sliding_window", "windows", None),
-        Rope(original=4096, partial=True),
+        Rope(original=4096, partial=True, kinds=("default", "longrope")),
         vocab_size=32064,
         hidden_size=3072,
         intermediate_size=8192,

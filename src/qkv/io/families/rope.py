@@ -30,9 +30,10 @@ class Rope:
     """The field `position` of families with rotary positions.
 
     `rope_parameters` holds everything since transformers 5; before, `rope_theta` and `partial_rotary_factor` stood beside
-    a `rope_scaling`, which could be null. `base` and `fraction` are a family's defaults.
+    a `rope_scaling`, which could be null and counts if a file has both. `base` and `fraction` are a family's defaults.
     `original` is the context of training, in families that keep it beside the scaling. `partial` says that the family may
     rotate a part of each head; in others, transformers ignores or can't compute another fraction than 1, which is refused.
+    `kinds` are the scalings that transformers loads.
     """
 
     base: float = 10000.0
@@ -41,6 +42,7 @@ class Rope:
     fraction_key: str = "partial_rotary_factor"
     original: int | None = None
     partial: bool = False
+    kinds: tuple[str, ...] = tuple(SCALINGS)
     size: str = "position"
 
     @property
@@ -54,11 +56,12 @@ class Rope:
         }
 
     def read(self, config: Config) -> Position:
-        where = "rope_parameters" if config["rope_parameters"] else "rope_scaling"
+        where = "rope_scaling" if config["rope_scaling"] else "rope_parameters"
         parameters = dict(config[where] or {})
         old = parameters.pop("type", "default")
         kind = str(parameters.pop("rope_type", old))
-        kind = "longrope" if "short_factor" in parameters else OLD.get(kind, kind)  # "yarn", in early Phi-3
+        early = kind == "yarn" and "short_factor" in parameters  # in Phi-3
+        kind = "longrope" if early else OLD.get(kind, kind)
         base = parameters.pop("rope_theta", config[self.theta_key])
         fraction = parameters.pop("partial_rotary_factor", None)
         fraction = config[self.fraction_key] if fraction is None else fraction
@@ -79,6 +82,8 @@ class Rope:
         kinds = [name for name, cls in SCALINGS.items() if type(value.scaling) is cls]
         if not kinds:
             raise ValueError(f"rope_type has no {value.scaling.kind!r}; {nearest(value.scaling.kind, SCALINGS)}")
+        if kinds[0] not in self.kinds:
+            raise ValueError(f"its rope_type is {' or '.join(self.kinds)}, and this model's {kinds[0]}")
         parameters: dict[str, Any] = {"rope_theta": value.base, "rope_type": kinds[0]}
         if self.fraction != 1.0 or value.fraction != 1.0:
             parameters["partial_rotary_factor"] = value.fraction
@@ -95,11 +100,11 @@ def _scaling(cls: type[Scaling], parameters: dict[str, Any], config: Config, whe
     longest, source = config["max_position_embeddings"], LENGTH
     if cls is DynamicNTK:
         parameters[LENGTH] = longest  # the library goes by the context, whatever is said
-    if OURS in cls.model_fields:
+    elif OURS in cls.model_fields:
         original = config[LENGTH] or parameters.get(LENGTH)
         source = LENGTH if original else "max_position_embeddings"
         parameters[LENGTH] = original = original or longest
-        if cls is LongRoPE and parameters.get("factor") is None:
+        if cls in (LongRoPE, YaRN) and parameters.get("factor") is None:
             parameters["factor"] = longest / original
     else:
         parameters.pop(LENGTH, None)

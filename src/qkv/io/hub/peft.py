@@ -40,6 +40,7 @@ _BESIDE = frozenset(
     }
 )
 # fmt: on
+_EXPERTS = {"qwen3_moe": ("gate", "gate_proj", "up_proj", "down_proj")}  # by model type, what PEFT 0.21 renames
 _CHANGING = ("pissa", "olora", "corda", "loftq", "lora_ga")  # ways to begin that change the base's weights too
 
 
@@ -124,6 +125,17 @@ def to_theirs(
             f"qkv has no PEFT name for the adapter of {brief(next(iter(ours)))} in this family; save the whole model"
         )
     return _config(spec, ranks, scales, turned, base, task), tensors
+
+
+def check_kept(model_type: str, modules: Sequence[str]) -> None:
+    """Raise ValueError if PEFT would leave out modules of an adapter: it takes them for experts', which have other names in
+    transformers 5."""
+    lost = [name for name in modules if name.rpartition(".")[2] in _EXPERTS.get(model_type, ())]
+    if lost:
+        raise ValueError(
+            f"PEFT takes {listed(lost)} of {model_type} for experts and leaves them out; adapt other layers, as in "
+            "layers='*.attention.*', or save the whole model"
+        )
 
 
 def _one(part: PEFTModule, adapted: Sequence[LoRALinear | None]) -> tuple[Tensor, Tensor, float]:
