@@ -18,9 +18,12 @@ def outcomes(report: Report) -> dict[str, str]:
     return {check.name: check.outcome for check in report.checks}
 
 
+OF_PAIRS = ("sequence-to-sequence", "minimum-risk", "reinforce")
+
+
 def test_each_objective_has_a_case() -> None:
     own = {kind for kind, cls in Objective.kinds.items() if cls.__module__.startswith("qkv.")}
-    assert own == {prepared(kind).recipe.objective.kind for kind in RECIPES} | {"sequence-to-sequence", "contrastive"}
+    assert own == {prepared(kind).recipe.objective.kind for kind in RECIPES} | {*OF_PAIRS, "contrastive"}
 
 
 @pytest.mark.parametrize("task", RECIPES)
@@ -31,10 +34,12 @@ def test_own_objectives_pass(task: str) -> None:
     assert outcomes(report)["terms"] == outcomes(report)["gradients"] == "passed"
 
 
-def test_an_objective_of_pairs_passes() -> None:
-    recipe, _, model, batches = prepare("reverse", ["data.train=40", "data.validation=8", "data.test=8"])
+@pytest.mark.parametrize("kind", OF_PAIRS)
+def test_an_objective_of_pairs_passes(kind: str) -> None:
+    sizes = ["data.train=40", "data.validation=8", "data.test=8"]
+    recipe, _, model, batches = prepare("reverse", [*sizes, f"objective={{kind: {kind}}}"])
     report = check(recipe.objective, model=model, batches=batches)
-    assert recipe.objective.kind == "sequence-to-sequence" and set(outcomes(report).values()) == {"passed"}, report
+    assert recipe.objective.kind == kind and set(outcomes(report).values()) == {"passed"}, report
 
 
 def test_an_objective_of_whole_batches_is_not_split() -> None:

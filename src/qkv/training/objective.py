@@ -26,9 +26,13 @@ class Objective(Spec, role="objective"):
     name. What is divided by another number says it in `counts`.
 
     `predicts_next`: labels are tokens that come after what the decoder may see.
+    `single_pass`: the model runs one forward pass for each batch, which a pipeline of ranks needs.
+    `generates`: the model writes outputs in training, which it does on one rank.
     """
 
     predicts_next: ClassVar[bool] = False
+    single_pass: ClassVar[bool] = False
+    generates: ClassVar[bool] = False
 
     def __call__(self, model: nn.Module, batch: Batch) -> Terms:
         raise NotImplementedError(f"{type(self).__name__} does not say what its loss is")
@@ -36,6 +40,10 @@ class Objective(Spec, role="objective"):
     def counts(self, batch: Batch) -> dict[str, int]:
         """By how many items each term is divided. Asked before the forward pass, so a step knows its totals."""
         return batch.counts
+
+
+for kind in ("minimum-risk", "reinforce"):
+    Objective.kinds.later(kind, "qkv.training.sequence_risk")  # which generates
 
 
 def terms_of(objective: Objective, model: nn.Module, batch: Batch) -> Terms:
@@ -62,6 +70,8 @@ class LabelObjective(Objective):
     2022: 1e-4). It is part of the term `loss`; the term `z` reports the mean of log² Z, without smoothing. Beside these
     stand the terms that layers add in training, such as the balance of experts.
     """
+
+    single_pass: ClassVar[bool] = True
 
     label_smoothing: Smoothing = 0.0
     z_loss: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.0

@@ -21,7 +21,7 @@ from .compiling import compiled
 from .gradients.accumulation import Totals, over_labels, reported, weighed
 from .gradients.clipping import update
 from .mixed_precision import MixedPrecision, autocast_dtype
-from .objective import LabelObjective, Objective, terms_of
+from .objective import Objective, terms_of
 from .settings import Training
 from .strategy import Strategy
 
@@ -66,7 +66,11 @@ class Stepper:
     ) -> None:
         self.objective, self.training, self.ranks = objective, training, ranks
         self.strategy = strategy or Strategy(model, ranks)
-        check_objective(self.strategy.stages, objective.kind, isinstance(objective, LabelObjective))
+        check_objective(self.strategy.stages, objective.kind, objective.single_pass)
+        if objective.generates and ranks.size > 1:
+            raise ValueError(
+                f"the objective {objective.kind!r} samples outputs on one rank, not {ranks.size}; leave out scale"
+            )
         self.device = self.strategy.device
         dtype = autocast_dtype(training.precision, model, self.device)
         self.optimizer = self.strategy.optimizer(

@@ -18,7 +18,6 @@ from ...nn.cost.plan.tracked import tracked
 from ...nn.cost.plan.work import ModelWork, work
 from ...nn.layers.lora import LoRA
 from ...nn.models.base import ModelSpec
-from ...training.objective import LabelObjective
 from ...training.parallel.scale import Scale
 from ..recipes.recipe import Recipe
 from .batch_shape import allowed
@@ -42,8 +41,7 @@ def trained_by(recipe: Recipe, model: ModelWork, where: Machine) -> tuple[ModelW
     """The model and the machine with the rules of a recipe's optimizer and objective, the optimizer's state, and how the
     model is made."""
     optimizer, objective = recipe.training.optimizer, recipe.objective
-    single = isinstance(objective, LabelObjective)
-    by = TrainedBy(optimizer.kind, optimizer.elementwise, objective.kind, single)
+    by = TrainedBy(optimizer.kind, optimizer.elementwise, objective.kind, objective.single_pass)
     layers, tables = optimizer.state_bytes
     known = recipe.adapter is None or type(recipe.adapter).adapt is LoRA.adapt
     begins_whole = recipe.model.begins_whole or not known

@@ -210,8 +210,8 @@ class Recipe(Spec):
         spec = self.model.spec(self.vocab_size)
         if isinstance(self.objective, SequenceToSequence) and not spec.is_encoder_decoder:
             raise ValueError(
-                "the objective 'sequence-to-sequence' needs an encoder–decoder, which reads second texts as targets; for a "
-                "decoder, which reads both as one text, give objective=next-token"
+                f"the objective {self.objective.kind!r} needs an encoder–decoder, which reads second texts as targets; for "
+                "a decoder, which reads both as one text, give objective=next-token"
             )
         higher = display_of(self.training.metric).higher_is_better
         right = self.training.mode if higher is None else "max" if higher else "min"
