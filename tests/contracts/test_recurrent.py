@@ -28,6 +28,7 @@ from qkv.training.settings import Training
 VOCAB, ROWS = 17, 3
 LENGTHS, SOURCES = [6, 1, 9], [2, 8, 5]
 
+DEEP = {"encoder_layers": 4, "decoder_layers": 4, "context": "bottom-attention"}
 LOCAL = {"kind": "luong", "alignment": "monotonic", "reach": 2}
 # A context, and what a model needs beside it.
 CONTEXTS: dict[str, dict[str, Any]] = {
@@ -42,6 +43,12 @@ CONTEXTS: dict[str, dict[str, Any]] = {
     "local-m-at-once": {"context": {**LOCAL, "feeding": False}},
     "local-p": {"context": {**LOCAL, "alignment": "predictive"}},
     "location": {"context": {"kind": "luong", "alignment": "location", "longest": 6}},
+    "deep: residual": {**DEEP, "connections": "residual", "d_h": 6, "d_s": 6},
+    "deep: fast-forward": {
+        **DEEP,
+        "connections": {"kind": "fast-forward", "d_memory": 7},
+        "context": {"kind": "bottom-attention", "everywhere": False},
+    },
 }
 AXES = {
     "context": [Example(label, value) for label, value in CONTEXTS.items()],

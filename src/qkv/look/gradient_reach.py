@@ -52,7 +52,7 @@ def _stack(model: nn.Module) -> StackModule:
 
 def _backward(model: nn.Module) -> bool:
     """Whether the source is read from its end, so the recurrence ends at the first token."""
-    return isinstance(model, RecurrentModel) and model.encoder.reverse
+    return isinstance(model, RecurrentModel) and bool(model.spec.reverse)
 
 
 def _last(model: nn.Module, ids: Tensor) -> Float[Tensor, "B M"]:

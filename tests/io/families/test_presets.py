@@ -127,6 +127,8 @@ COUNTS = {
     "rnnsearch": 80_451_000,
     "rnnencdec": 69_585_000,
     "seq2seq": 384_144_000,  # the paper says 384 M
+    "gnmt": 280_928_512,
+    "deep-att": 209_668_736,
     "luong-global": 220_114_000,
     "luong-local-m": 221_114_000,
     "luong-local-p": 222_115_000,

@@ -1,7 +1,8 @@
 """Recurrent translators by name: what came before the Transformer, in the sizes that were published.
 
 `rnnencdec` and `rnnsearch` are compared by Bahdanau et al. (2015, §4.2), `seq2seq` is from Sutskever et al. (2014,
-§3.4), and `luong-*` from Luong et al. (2015, §4.1); vocabularies are the papers' too.
+§3.4), and `luong-*` from Luong et al. (2015, §4.1). `gnmt` is from Wu et al. (2016, §3), and `deep-att` from Zhou et al.
+(2016, §4), without peepholes. Vocabularies are the papers' too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from ...nn.layers.rnn import Cell
 from ...nn.models.heads.text import LanguageModel
 from ...nn.models.initialization import Initialization
 from ...nn.models.recurrent.decoder import Context
+from ...nn.models.recurrent.deep import Connections
 from ...nn.models.recurrent.model import Recurrent
 
 
@@ -34,6 +36,7 @@ def rnnsearch(
     decoder_layers: int | None = None,
     reverse: bool = False,
     context: Context | Mapping[str, Any] | str = "bahdanau",
+    connections: Connections | Mapping[str, Any] | str | None = None,
     dropout: float = 0.0,
     tie_embeddings: bool = False,
     tied_head: bool = False,
@@ -61,6 +64,7 @@ def rnnsearch(
         decoder_layers=decoder_layers or n_layers,
         reverse=reverse,
         context=attention,
+        connections=connections,
         dropout=dropout,
         tie_embeddings=tie_embeddings,
         head=LanguageModel(tied=tied_head, bias=True),
@@ -81,6 +85,28 @@ SIZES: dict[str, dict[str, Any]] = {
         "source_vocab_size": 160000,
         "context": "final-state",
         "initialization": {"kind": "uniform", "bound": 0.08},
+    },
+    "gnmt": {
+        "cell": "lstm",
+        "n_layers": 8,
+        "d_e": 1024,
+        "d_h": 1024,
+        "d_s": 1024,
+        "vocab_size": 32000,
+        "connections": "residual",
+        "context": {"kind": "bottom-attention", "score": {"kind": "additive", "d_a": 1024}},
+    },
+    "deep-att": {
+        "cell": "lstm",
+        "n_layers": 7,
+        "encoder_layers": 9,
+        "d_e": 256,
+        "d_h": 512,
+        "d_s": 512,
+        "vocab_size": 80000,
+        "source_vocab_size": 160000,
+        "connections": {"kind": "fast-forward", "d_memory": 1280},
+        "context": {"kind": "bottom-attention", "score": {"kind": "additive", "d_a": 512}, "everywhere": False},
     },
     "luong-global": {**_LUONG, "context": {"kind": "luong", "score": "dot"}},
     "luong-local-m": {**_LUONG, "context": {"kind": "luong", "score": "general", "alignment": "monotonic"}},

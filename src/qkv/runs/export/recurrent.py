@@ -24,7 +24,7 @@ from ...core.layout import Layout
 from ...nn.layers.rnn import PaddedRows, Recurrence, States, next_state
 from ...nn.models.recurrent.attention import AttentiveDecoder
 from ...nn.models.recurrent.decoder import DecoderState
-from ...nn.models.recurrent.encoder import EncodedSource
+from ...nn.models.recurrent.encoder import EncodedSource, RecurrentEncoder
 from ...nn.models.recurrent.model import RecurrentModel
 from .experts import sharing_weights
 from .graphs import BATCH, SOURCE, TOKENS, Axes, Graph, masked_layout
@@ -104,6 +104,7 @@ def _source(model: RecurrentModel, memory: EncodedSource) -> dict[str, Tensor]:
 def read(model: RecurrentModel, ids: Tensor, layout: Layout) -> EncodedSource:
     """`RecurrentModel.read` by loops, for padding anywhere."""
     encoder, real = model.encoder, layout.valid.expand(ids.shape)
+    assert isinstance(encoder, RecurrentEncoder)  # `support.check` refuses deep stacks
     x = model.source_embedding(ids.clamp(min=0), None)
     reversed_ = [encoder.reverse] if encoder.layers.directions == 1 else [False, True]
     finals: list[States] = []

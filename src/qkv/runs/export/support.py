@@ -17,6 +17,7 @@ from ...nn.layers.embedding import Embedding
 from ...nn.layers.patches import Patches
 from ...nn.models.block import Block
 from ...nn.models.build import AnyModel
+from ...nn.models.recurrent.deep import BottomAttention
 from ...nn.models.recurrent.model import RecurrentModel
 from ...nn.models.stack import Stack
 from ...nn.models.transformer import Transformer, TransformerModel
@@ -32,6 +33,10 @@ def check(model: AnyModel, form: str) -> TransformerModel | RecurrentModel:
     """The model, if `form` can say it. Raises ValueError that names the first part that it can't."""
     spec = model.spec
     if isinstance(model, RecurrentModel):
+        if isinstance(model.spec.context, BottomAttention):
+            raise ValueError(
+                f"{form} has no graph of deep recurrent models with bottom-attention; use it with qkv (qkv.load)"
+            )
         return model
     if not isinstance(spec, Transformer) or not isinstance(model, TransformerModel):
         raise ValueError(

@@ -24,7 +24,11 @@ def source(spec: Recurrent, length: int, rows: int = 1, precision: str = "bf16")
     """
     flops = spec.cost(0, length).flops
     matrices = spec.cost(0, 1).flops // 2  # each is used once for one token
-    recurrent = spec.encoder_layers * spec.directions * GATES[spec.cell] * spec.d_h**2
+    layers = spec.encoder_layers * spec.directions
+    if spec.connections is not None:
+        columns = spec.connections.columns(spec.encoder_layers, spec.directions)
+        layers = sum(1 + (side == "both") for sides in columns for side in sides)
+    recurrent = layers * GATES[spec.cell] * spec.d_h**2
     return Computation(rows * flops, _width(precision) * (matrices + (length - 1) * recurrent))
 
 

@@ -9,10 +9,12 @@ counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from ...layers.rnn import GATES, Cell
 from ...models.recurrent.attention import Luong
+from ...models.recurrent.deep import BottomAttention, Connections, connections_of, stack_widths
 from ...models.recurrent.model import Recurrent
 from ..accelerators import Accelerator
 from ..flops import TRAINING, BatchShape, training_flops
@@ -33,10 +35,10 @@ def _components(spec: Recurrent, shape: BatchShape, width: int) -> Iterator[tupl
     w, rows = spec.widths, shape.rows
     tokens, read = rows * shape.length, rows * shape.source
     flops = {name: TRAINING * rows * cost.flops for name, cost in spec.parts(shape.length, shape.source).items()}
-    encoder = (spec.cell, spec.d_e, spec.d_h, spec.encoder_layers, spec.directions)
-    yield "encoder recurrence", flops["encoder"], width * _recurrence(*encoder, shape.source, rows)
-    decoder = (w.cell, w.d_e, w.d_s, w.n_layers, 1)
-    yield "decoder recurrence", flops["decoder"], width * _recurrence(*decoder, shape.length, rows)
+    moved = sum(_recurrence(*layers, shape.source, rows) for layers in _encoder(spec))
+    yield "encoder recurrence", flops["encoder"], width * moved
+    moved = sum(_recurrence(*layers, shape.length, rows) for layers in _decoder(spec))
+    yield "decoder recurrence", flops["decoder"], width * moved
     kept = spec.context.kept(w)
     if kept.read:
         at_once = isinstance(spec.context, Luong) and not spec.context.feeding
@@ -52,6 +54,30 @@ def _components(spec: Recurrent, shape: BatchShape, width: int) -> Iterator[tupl
     yield "head", flops["head"], width * TRAINING * (matrix + tokens * (spec.d_o + spec.vocab_size))
     yield "loss", 0, 4 * LOSS * tokens * spec.vocab_size
     yield "optimizer", 0, ADAMW_BYTES * spec.n_parameters
+
+
+Layers = tuple[Cell, int, int, int, int]
+"""Cell, width read, width of states, number and directions of recurrent layers."""
+
+
+def _encoder(spec: Recurrent) -> list[Layers]:
+    if spec.connections is None:
+        return [(spec.cell, spec.d_e, spec.d_h, spec.encoder_layers, spec.directions)]
+    columns = spec.connections.columns(spec.encoder_layers, spec.directions)
+    return [one for sides in columns for one in _stack(spec.connections, spec.cell, spec.d_e, spec.d_h, sides)]
+
+
+def _decoder(spec: Recurrent) -> list[Layers]:
+    w = spec.widths
+    if not isinstance(spec.context, BottomAttention):
+        return [(w.cell, w.d_e, w.d_s, w.n_layers, 1)]
+    deep, sides = connections_of(w), ["forward"] * (w.n_layers - 1)
+    return [(w.cell, w.d_e, w.d_s, 1, 1), *_stack(deep, w.cell, deep.width(w.cell, w.d_s), w.d_s, sides)]
+
+
+def _stack(deep: Connections, cell: Cell, d_in: int, d: int, sides: Sequence[Any]) -> list[Layers]:
+    widths = stack_widths(deep, cell, d_in, d, sides)
+    return [(cell, width, d, 1, 1 + (side == "both")) for width, side in zip(widths, sides, strict=True)]
 
 
 def _recurrence(cell: Cell, d_in: int, d: int, n_layers: int, directions: int, length: int, rows: int) -> int:

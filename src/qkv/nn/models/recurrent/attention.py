@@ -115,7 +115,7 @@ class Bahdanau(Context, kind="bahdanau"):
         return self.d_o or w.d_e
 
     def check(self, w: DecoderWidths) -> None:
-        _check(self.score, w)
+        check_score(self.score, w)
 
     def module(self, w: DecoderWidths) -> RecurrentDecoder:
         return BahdanauDecoder(self, w)
@@ -126,7 +126,7 @@ class Bahdanau(Context, kind="bahdanau"):
         layers, projected = recurrence(w, w.d_e + w.d_m, tokens), 2 * w.d_m * d_gates * (source - tokens)
         return {
             "decoder": layers + Cost(flops=projected) + dense(w.d_h, state_size(w)),
-            "attention": _attention_cost(self.score, w, tokens, source, w.d_m + d_gates),
+            "attention": attention_cost(self.score, w, tokens, source, w.d_m + d_gates),
             "readout": dense(w.d_s + w.d_e + w.d_m, 2 * self.width(w), tokens),
         }
 
@@ -135,13 +135,14 @@ class Bahdanau(Context, kind="bahdanau"):
         return KeptElements(state_size(w), source, source)
 
 
-def _check(score: Score, w: DecoderWidths) -> None:
+def check_score(score: Score, w: DecoderWidths) -> None:
+    """Raise ValueError for a score that suits no learned states."""
     if isinstance(score, ExactMatch):
         raise ValueError("learned states are never equal, so the score exact-match would be 0 everywhere; take another")
     score.check(w.d_s, w.d_m)
 
 
-def _attention_cost(score: Score, w: DecoderWidths, tokens: int, source: int, values: int) -> Cost:
+def attention_cost(score: Score, w: DecoderWidths, tokens: int, source: int, values: int) -> Cost:
     """Cost of scores, and of weighted means of values of this width."""
     return score.cost(w.d_s, w.d_m, 1, 1, tokens, source) + Cost(
         flops=2 * tokens * source * (score.width(w.d_m) + values)
@@ -231,7 +232,7 @@ class Luong(Context, kind="luong"):
 
     def check(self, w: DecoderWidths) -> None:
         if self.alignment != "location":
-            _check(self.score, w)
+            check_score(self.score, w)
 
     def module(self, w: DecoderWidths) -> RecurrentDecoder:
         return LuongDecoder(self, w)
@@ -247,7 +248,7 @@ class Luong(Context, kind="luong"):
         """A window counts as all tokens, since the scores of all are computed."""
         combine = dense(w.d_s, w.d_s, tokens, bias=False) + dense(w.d_m, w.d_s, source, bias=False)
         window = dense(w.d_s, w.d_s, tokens, False) + dense(w.d_s, 1, tokens, False)
-        attention = _attention_cost(self.score, w, tokens, source, w.d_s)
+        attention = attention_cost(self.score, w, tokens, source, w.d_s)
         if self.alignment == "location":
             attention = Cost(self.longest * w.d_s, 4 * tokens * source * w.d_s)
         return {

@@ -25,6 +25,7 @@ class DecoderWidths(NamedTuple):
     """Sizes that a decoder depends on. d_e: embeddings; d_s: its states; d_m: memory, both directions; d_h: one direction.
 
     `fits`: the encoder's last states have the shapes of the decoder's first ones, layer by layer.
+    `connections`: those of a deep stack (`deep.Connections`); None for layers that read only the layer below.
     """
 
     cell: Cell
@@ -35,6 +36,7 @@ class DecoderWidths(NamedTuple):
     n_layers: int
     dropout: float
     fits: bool
+    connections: Spec | None = None
 
 
 class KeptElements(NamedTuple):

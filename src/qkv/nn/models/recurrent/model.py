@@ -26,6 +26,7 @@ from ..heads.text import LanguageModel
 from ..initialization import Glorot, Initialization
 from .attention import Bahdanau
 from .decoder import Context, DecoderState, DecoderWidths, RecurrentDecoder
+from .deep import BottomAttention, Connections, DeepEncoder
 from .encoder import EncodedSource, RecurrentEncoder
 from .initialization import Uniform  # noqa: F401  # registers the scheme
 
@@ -40,6 +41,7 @@ class Recurrent(ModelSpec, kind="recurrent"):
     cell:       rnn, gru or lstm; `decoder_cell` if the decoder has another.
     directions: 2 reads the source forward and backward, and h_j is 2 · d_h wide. `reverse` reads it only backward.
     context:    how the decoder reads the source: `final-state`, `fixed-context`, `bahdanau` or `luong`.
+    connections: of deep stacks, `residual` or `fast-forward`, with the context `bottom-attention`; None for plain layers.
     dropout:    of embeddings, between layers, and of the head's input.
     tie_embeddings: source and target share one embedding table; the head's `tied` shares it with the output.
     """
@@ -56,6 +58,7 @@ class Recurrent(ModelSpec, kind="recurrent"):
     decoder_layers: int = Depth
     reverse: bool = False
     context: Context = Bahdanau()
+    connections: Connections | None = None
     dropout: float = Field(default=0.0, ge=0, lt=1)
     tie_embeddings: bool = False
     head: LanguageModel = LanguageModel(tied=False, bias=True)
@@ -65,6 +68,12 @@ class Recurrent(ModelSpec, kind="recurrent"):
     def _consistent(self) -> Recurrent:
         if self.reverse and self.directions == 2:
             raise ValueError("reverse is for one direction; directions=2 reads the source backward already")
+        if self.connections is not None and (self.reverse or not isinstance(self.context, BottomAttention)):
+            what = "reverse" if self.reverse else f"context={self.context.kind}"
+            raise ValueError(
+                f"connections={self.connections.kind} do not go with {what}; leave out reverse, and give "
+                "context=bottom-attention"
+            )
         if self.tie_embeddings and self.source_vocab_size not in (None, self.vocab_size):
             raise ValueError(
                 f"tie_embeddings shares one table, but source_vocab_size is {self.source_vocab_size} and vocab_size "
@@ -83,8 +92,10 @@ class Recurrent(ModelSpec, kind="recurrent"):
         cell = self.decoder_cell or self.cell
         shapes = ((self.cell, self.d_h, self.encoder_layers), (cell, self.d_s, self.decoder_layers))
         fits = self.directions == 1 and shapes[0] == shapes[1]
-        d_m = self.directions * self.d_h
-        return DecoderWidths(cell, self.d_e, self.d_s, d_m, self.d_h, self.decoder_layers, self.dropout, fits)
+        d_m, deep = self.directions * self.d_h, self.connections
+        if deep is not None:
+            d_m = deep.memory(self.cell, self.d_h, self.encoder_layers, self.directions)
+        return DecoderWidths(cell, self.d_e, self.d_s, d_m, self.d_h, self.decoder_layers, self.dropout, fits, deep)
 
     @property
     def is_encoder_decoder(self) -> bool:
@@ -120,8 +131,11 @@ class Recurrent(ModelSpec, kind="recurrent"):
         """Cost of one sentence by part; the sum is `cost`."""
         encoder = (self.cell, self.d_e, self.d_h, self.encoder_layers, self.directions)
         tables = self.d_e * (self.vocab_size + self.source_vocabulary * (not self.tie_embeddings))
+        read = Cost(rnn_parameters(*encoder), rnn_flops(*encoder) * source)
+        if self.connections is not None:
+            read = DeepEncoder.cost(self.connections, *encoder, source)
         return {
-            "encoder": Cost(rnn_parameters(*encoder), rnn_flops(*encoder) * source),
+            "encoder": read,
             **self.context.cost(self.widths, tokens, source),
             "embedding tables": Cost(tables),
             "head": self.head.cost(self.d_o, self.vocab_size, tokens),
@@ -142,8 +156,11 @@ class RecurrentModel(ModelModule):
         super().__init__(spec)
         self.source_embedding = spec.embedding.module(spec.source_vocabulary, spec.d_e)
         self.embedding = spec.embedding.module(spec.vocab_size, spec.d_e)
-        self.encoder = RecurrentEncoder(
-            spec.cell, spec.d_e, spec.d_h, spec.encoder_layers, spec.directions, spec.dropout, spec.reverse
+        sizes = (spec.cell, spec.d_e, spec.d_h, spec.encoder_layers, spec.directions, spec.dropout)
+        self.encoder: RecurrentEncoder | DeepEncoder = (
+            RecurrentEncoder(*sizes, spec.reverse)
+            if spec.connections is None
+            else DeepEncoder(spec.connections, *sizes)
         )
         self.decoder: RecurrentDecoder = spec.context.module(spec.widths)
         self.head = spec.head.module(spec.d_o, spec.vocab_size)
