@@ -131,7 +131,8 @@ def in_small(argv: list[str]) -> list[str]:
         beside = "measure.beside=[{kind: alignment, examples: 2}]"
         general += [*recurrent, beside, "measure.examples=4", "compare.luong=null", "compare.transformer=null"]
     else:
-        general += recurrent if "rnnsearch" in given else [text for text in TINY if text.startswith("model.")]
+        older = any(name in given for name in ("rnnsearch", "gnmt", "deep-att"))
+        general += recurrent if older else [text for text in TINY if text.startswith("model.")]
     general += ["data.train=500"] if argv[1] != "translate" and "kind: pairs" not in given else []
     general += ["tokenizer.vocab_size=300"] if "kind: bpe" in given or argv[1] == "translate" else []
     settings, options = ([text for text in argv[2:] if ("=" in text) is wanted] for wanted in (True, False))
