@@ -15,7 +15,7 @@ import qkv
 from qkv.core.batch import Batch
 from qkv.core.layout import Layout
 from qkv.training.objective import Objective, SequenceToSequence
-from qkv.training.sequence_risk import GLEU, ExactMatch, MinimumRisk, Reinforce, Reward, SentenceBLEU
+from qkv.training.sequence_risk import GLEU, Exact, MinimumRisk, Reinforce, Reward, SentenceBLEU
 
 BOS, EOS, WORDS = 0, 1, (2, 3, 4)
 REFERENCE = [2, 3, EOS]
@@ -63,7 +63,7 @@ def test_rewards_by_hand() -> None:
     assert gleu([], [2]) == bleu([], [2]) == bleu([4], [2]) == 0.0 and gleu([], []) == 1.0
     # Precisions 3/3, (1 + 1) / (2 + 1), (0 + 1) / (1 + 1), (0 + 1) / (0 + 1), and one token is missing of four.
     assert bleu([2, 3, 2], [2, 3, 4, 2]) == pytest.approx(math.exp(-1 / 3) * (2 / 3 * 1 / 2) ** 0.25)
-    assert ExactMatch()([2], (2,)) == 1.0 and ExactMatch()([2, 3], [2]) == 0.0
+    assert Exact()([2], (2,)) == 1.0 and Exact()([2, 3], [2]) == 0.0
 
 
 def test_the_risk_of_a_sample_and_its_gradient(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ class SentenceBLEU(Reward, kind="bleu"):
         return math.exp(min(0.0, 1 - len(reference) / len(output)) + logs / self.n)
 
 
-class ExactMatch(Reward, kind="exact"):
+class Exact(Reward, kind="exact"):
     """1 for an output that is the reference, else 0."""
 
     def __call__(self, output: Ids, reference: Ids) -> float:
