@@ -169,3 +169,8 @@ def test_tags_that_training_lacks_are_told() -> None:
     (note,) = Tag(tags=("O", "B-X")).check_labels(Splits(rows=(train,), other=other))
     assert note.startswith("the test split has 1 tag that the training data lack, and which therefore count as errors")
     assert note.endswith(": 'B-Y' (1 word, first row 7)")
+
+
+def test_a_sign_or_a_mark_at_an_end_is_no_spelling() -> None:
+    assert spellings(["1", "-1", "A", "A-", "A+", "x"]) == []
+    assert spellings(["-1", "-1.0", "a-b", "A b"]) == [["-1", "-1.0"], ["a-b", "A b"]]

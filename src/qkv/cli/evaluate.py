@@ -50,7 +50,7 @@ def evaluate(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write a JSONL file with every output: `source`, `hypothesis`, `references` and its `scores`.",
+            help="Write a JSONL or JSON file with every output: `source`, `hypothesis`, `references` and its `scores`.",
         ),
     ] = None,
     overwrite: Overwrite = False,
@@ -91,7 +91,7 @@ def evaluate(
     )
     if out is not None:
         make_folder(out.parent)
-        write_file(out, "".join(json_files.dumps(row) + "\n" for row in result.outputs).encode())
+        write_file(out, json_files.rows_in(out, result.outputs).encode())
     if json:
         echo(result.to_json())
         return

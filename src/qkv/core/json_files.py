@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -96,3 +96,10 @@ def finite(value: object) -> Any:
     if isinstance(value, Mapping):
         return {key: finite(item) for key, item in value.items()}
     return [finite(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def rows_in(path: Path, rows: Iterable[Any]) -> str:
+    """Rows as the text of a file: one list in a `.json`, else JSON Lines."""
+    if path.suffix.lower() == ".json":
+        return "[\n" + ",\n".join(map(dumps, rows)) + "\n]\n"
+    return "".join(f"{dumps(row)}\n" for row in rows)

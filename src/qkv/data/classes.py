@@ -85,7 +85,8 @@ def different(group: list[str]) -> str:
 
 
 def _spelling(name: str) -> str:
-    letters = re.sub(r"[\s_-]+", " ", unicodedata.normalize("NFKC", _UNSEEN.sub("", name)).casefold()).strip()
+    plain = unicodedata.normalize("NFKC", _UNSEEN.sub("", name)).casefold().strip()
+    letters = re.sub(r"(?<=\w)[\s_-]+(?=\w)", " ", plain)  # not before or behind: −1 is not 1, and the grade A- not A
     with contextlib.suppress(ArithmeticError):
         digits = Context(prec=len(letters) + 1)  # exact: large ids may differ in their last digit alone
         return str(digits.create_decimal(letters).normalize(digits))

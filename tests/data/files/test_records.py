@@ -9,6 +9,7 @@ import pytest
 
 from qkv.data.files.records import RecordFormat, open_records
 from qkv.data.readers.labelled_text import Labelled
+from qkv.data.source import Skipped
 
 
 def test_columns_by_name_and_by_number(tmp_path: Path) -> None:
@@ -47,3 +48,12 @@ def test_columns_are_all_named_or_all_numbered() -> None:
         Labelled(path="a.csv", text="text", label=1)
     with pytest.raises(ValueError, match="columns are numbered from 0"):
         Labelled(path="a.csv", text=0, label=-1)
+
+
+def test_lines_with_several_labels_of_fasttext_are_skipped_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("__label__pos good film\n__label__neg __label__b bad film\n__label__neg a bad one\n")
+    splits = {"validation_path": str(path), "test_path": str(path)}
+    table = Labelled(path=str(path), **splits).table("train")
+    assert [table[0]["text"], table[2]["text"]] == ["good film", "a bad one"]
+    assert isinstance(table[1], Skipped) and "with several labels" in table[1]

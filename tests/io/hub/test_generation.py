@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+import qkv
 from qkv.generation import Generation
 from qkv.io.hub.generation import Banned, Forced, read, write
 
@@ -143,3 +145,23 @@ def test_changed_lengths_are_written() -> None:
 def test_a_setting_of_a_wrong_type_is_named(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         read(given, {}, True, vocab_size=20)
+
+
+def test_a_first_token_is_forced_for_encoder_decoders_only() -> None:
+    """transformers forces it as the second token of a sequence: never after a prompt of several tokens."""
+    for both in (False, True):
+        _, ids = read({"forced_bos_token_id": 7}, {}, both, 20)
+        assert ids.forced == (7 if both else None, None)
+
+
+@pytest.mark.parametrize("most", [20, 64])
+def test_a_bound_of_prompt_and_output_together_is_told(tmp_path: Path, most: int) -> None:
+    model = qkv.build(qkv.preset("llama", d_model=16, n_layers=1, n_heads=2, d_ff=16, vocab_size=20, max_positions=64))
+    model.save(tmp_path, to="hub")
+    path = tmp_path / "generation_config.json"
+    settings = {key: value for key, value in json.loads(path.read_text()).items() if key != "max_new_tokens"}
+    path.write_text(json.dumps({**settings, "max_length": most}))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        qkv.load(tmp_path)
+    assert any("together by max_length=20" in str(one.message) for one in caught) == (most < 64)

@@ -31,6 +31,7 @@ Column = int | str
 NamedFormat = Literal["csv", "tsv", "jsonl", "parquet"]
 Format = Literal["csv", "tsv", "jsonl", "parquet", "lines"]
 
+_FASTTEXT = "__label__"  # before each label of a line in fastText's format
 _FIRST = 20  # rows among which the one with column names is sought for messages
 FORMATS: dict[str, NamedFormat] = {
     ".csv": "csv",
@@ -240,10 +241,17 @@ def _read(path: Path, stamp: Stamp, how: RecordFormat) -> Records:
 
     def row(i: int) -> Any:
         line = lines[i].strip()
-        return line and (_object(line, f"{lines.where(i)},") if form == "jsonl" else line.split(None, 1))
+        return line and (_object(line, f"{lines.where(i)},") if form == "jsonl" else _labelled(line))
 
     rows = _rows(row, range(len(lines)), lambda i: i + 1, how.strict)
     return Records(path, () if form == "jsonl" else ("label", "text"), tuple(rows))
+
+
+def _labelled(line: str) -> list[str] | Skipped:
+    """The label and the text of a line, or why it is skipped: fastText's format allows several labels."""
+    cells = line.split(None, 1)
+    several = len(cells) > 1 and all(cell.startswith(_FASTTEXT) for cell in cells)
+    return Skipped(f"with several labels ({_FASTTEXT}…)") if several else cells
 
 
 class _Entries(tuple[tuple[int, Any], ...]):

@@ -75,7 +75,8 @@ class Ids:
 
     start:  what a decoder starts from (an encoder–decoder's own start token, else the beginning of a sequence).
     ends:   any of them ends a sequence.
-    forced: the first token that is generated, and the last when the length runs out.
+    forced: the first token that is generated (by an encoder–decoder; in transformers, a prompt of several tokens forces
+            none), and the last when the length runs out.
     banned: sequences of tokens that are never generated.
     """
 
@@ -189,7 +190,10 @@ def _ids(both: Config, is_encoder_decoder: bool, vocab_size: int | None) -> Ids:
         start=start,
         ends=tuple(token for token in (eos if isinstance(eos, list) else [eos]) if token is not None and token >= 0),
         pad=_token(both, "pad_token_id"),
-        forced=(_token(both, "forced_bos_token_id"), _token(both, "forced_eos_token_id")),
+        forced=(
+            _token(both, "forced_bos_token_id") if is_encoder_decoder else None,
+            _token(both, "forced_eos_token_id"),
+        ),
         banned=tuple(tuple(words) for words in both.get("bad_words_ids") or ()),
     )
     used: dict[str, tuple[int | None, ...]] = {"a forced token's id": ids.forced}

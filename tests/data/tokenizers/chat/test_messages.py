@@ -267,3 +267,10 @@ def test_a_conversation_with_calls_has_a_text_and_a_place() -> None:
     assert "Köln" in example["text"] and json.loads(example["tools"]) == TOOLS
     with pytest.raises(ValueError, match=r"^a\.jsonl, line 3: message 0 needs"):
         conversation([{"role": "user"}], "a.jsonl, line 3")
+
+
+def test_a_system_beside_messages_is_their_first() -> None:
+    asked = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
+    kind = {"role": "system", "content": "be kind"}
+    assert messages_in({"system": "be kind", "messages": asked}, "messages") == [kind, *asked]
+    assert messages_in({"system": "be rude", "messages": [kind, *asked]}, "messages") == [kind, *asked]

@@ -202,8 +202,8 @@ def listed(value: object) -> Any:
 
 
 def messages_in(record: object, field: str) -> Any:
-    """The messages in a record, which may be one of ShareGPT or Alpaca; None if it has none. Whether they are valid,
-    `check_messages` tells."""
+    """The messages in a record, which may be one of ShareGPT or Alpaca; None if it has none. A `system` beside them, as
+    ShareGPT and Anthropic have it, is the first. Whether they are valid, `check_messages` tells."""
     if not isinstance(record, Mapping):
         return None
     named: Any = record
@@ -217,7 +217,7 @@ def messages_in(record: object, field: str) -> Any:
     system = record.get("system")
     first = named[0] if isinstance(named, list) and named else None
     starts = isinstance(first, Mapping) and "system" in (first.get("from"), first.get("role"))
-    if isinstance(system, str) and system.strip() and isinstance(first, Mapping) and "from" in first and not starts:
+    if isinstance(system, str) and system.strip() and isinstance(first, Mapping) and not starts:
         return [{"role": "system", "content": system}, *named]
     return named
 

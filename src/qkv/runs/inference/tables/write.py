@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ....core.atomic import write_file
-from ....core.json_files import dumps
+from ....core.json_files import rows_in
 from ....core.spec import brief
 from ....data.files.records import FORMATS
 from ....data.optional_libraries import optional_library
@@ -79,8 +79,7 @@ def write_table(path: Path, table: FileTable, results: Sequence[Row | None]) -> 
     if form == "parquet":
         content = _parquet(path, table, names, rows)
     elif form == "jsonl":
-        separator, (begin, end) = (",\n", ("[\n", "\n]\n")) if path.suffix.lower() == ".json" else ("\n", ("", "\n"))
-        content = f"{begin}{separator.join(map(dumps, rows))}{end}".encode("utf-8", "backslashreplace")
+        content = rows_in(path, rows).encode("utf-8", "backslashreplace")
     else:
         delimiter = "\t" if form == "tsv" else "," if table.delimiter == "\t" else table.delimiter
         content = _cells(names, rows, delimiter).encode("utf-8", "backslashreplace")
