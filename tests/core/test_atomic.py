@@ -381,3 +381,9 @@ def test_too_little_room_is_said_before_anything_is_written(tmp_path: Path) -> N
     with pytest.raises(OSError, match=r"takes 1,152,921,504,606\.8 MB, and its disk has [\d,.]+ MB free"):
         atomic.check_room(tmp_path / "a" / "b", 1 << 60)
     assert not list(tmp_path.iterdir())
+
+
+def test_too_little_room_is_told_of_the_name_that_was_given(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"model/a\.gguf takes [\d,.]+ MB, and its disk has .* free") as error:
+        atomic.check_room(tmp_path / ".tmp-model-0bbfd16a-4249-e500cbc3" / "a.gguf", 1 << 60)
+    assert ".tmp-" not in str(error.value)

@@ -11,7 +11,7 @@ import typer
 
 from .options import MORE_RUNS, Column, Device, EnsembleMode, EnsembleWeights, JsonLines, Overwrite, RunPath
 from .say import echo
-from .texts import CHUNK, Asked, asked, dumps, each, load_runs, one_line, warn_of_settings
+from .texts import CHUNK, Asked, asked, dumps, each, existing_path, load_runs, one_line, warn_of_settings
 
 if TYPE_CHECKING:
     from ..runs.inference.predict import Prediction
@@ -58,6 +58,7 @@ def predict(
     `qkv predict RUN in.csv --out out.csv` keeps the columns of the file and adds the predictions. A blank line gives a blank
     line.
     """
+    from ..io.directories.layout import check_beside
     from ..runs.inference.predict import check_options, predict, predicts_without_input
     from ..runs.inference.tables.write import is_output
     from ..runs.inference.uses import reads_text
@@ -69,6 +70,8 @@ def predict(
     check_options(loaded, options)
     answers: Iterable[tuple[str, Iterable[Prediction] | None]]
     table = out is not None and is_output(out)
+    if out is not None and not table:
+        check_beside(out, filter(None, map(existing_path, inputs or ())))
     question = asked(inputs, loaded, "predict", out if table else None, column, overwrite and table)
     if table or question.table is not None:
         _answer_rows(

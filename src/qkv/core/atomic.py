@@ -383,9 +383,11 @@ def check_room(target: Path, size: int) -> None:
     there = next(path for path in (real(target), *real(target).parents) if path.exists())
     free = shutil.disk_usage(there).free
     if size > free:
+        named = (found["name"] if (found := _UNFINISHED.fullmatch(part)) else part for part in target.parts)
+        needed, there_is = (f"{n / 1e6:,.1f} MB" if n >= 1e5 else f"{n:,} bytes" for n in (size, free))
         raise OSError(
-            f"{target} takes {size / 1e6:,.1f} MB, and its disk has {free / 1e6:,.1f} MB free; free some, or choose another "
-            "disk; nothing was written"
+            f"{Path(*named)} takes {needed}, and its disk has {there_is} free; free some, or choose another disk; nothing "
+            "was written"
         )
 
 

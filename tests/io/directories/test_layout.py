@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from qkv.io.directories import layout as directory
-from qkv.io.directories.layout import RunState, claim_output, claim_page
+from qkv.io.directories.layout import RunState, check_beside, claim_output, claim_page
 
 LEFT = (".tmp-recipe.yaml", ".tokenizer.json.4711", ".chat_template.jinja.12")
 
@@ -58,3 +58,17 @@ def test_logs_of_ranks_that_were_killed_before_a_run_began_do_not_stop_another(t
     assert RunState.of(tmp_path) is RunState.FREE
     (tmp_path / "logs/mine.txt").touch()
     assert RunState.of(tmp_path) is RunState.FOREIGN
+
+
+def test_results_are_not_written_among_inputs_or_into_a_run(tmp_path: Path) -> None:
+    pictures, run, out = tmp_path / "pictures", tmp_path / "run", tmp_path / "out"
+    for folder in (pictures, run):
+        folder.mkdir()
+    (run / "recipe.yaml").touch()
+    for folder, how in ((pictures, "is"), (pictures / "masks", "lies in")):
+        with pytest.raises(ValueError, match=f"{how} the folder of the input"):
+            check_beside(folder, [pictures])
+    with pytest.raises(ValueError, match="is a run, and results are no part of it"):
+        check_beside(run, [pictures / "0.png"])
+    check_beside(out, [pictures])
+    check_beside(pictures, [pictures / "0.png"])

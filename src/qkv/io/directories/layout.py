@@ -296,6 +296,19 @@ def claim_output(path: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> No
     atomic.claim(path, overwrite)
 
 
+def check_beside(folder: Path, inputs: Iterable[Path]) -> None:
+    """Raise ValueError if a folder into which a command writes files is, or lies in, a folder of its inputs, or is a model's
+    or a run's directory."""
+    target = atomic.real(folder)
+    for one in inputs:
+        if one.is_dir() and target.is_relative_to(atomic.real(one)):
+            how = "is" if target == atomic.real(one) else "lies in"
+            raise ValueError(f"{folder} {how} the folder of the input, which would mix both; choose another folder")
+    for contents in (RUN, MODEL):
+        if (folder / contents.needs).is_file():
+            raise ValueError(f"{folder} is {contents.what}, and results are no part of it; choose another folder")
+
+
 def claim_page(path: Path) -> None:
     """`claim_output` for a page or picture, which replaces an older one."""
     claim_output(path, overwrite=path.exists())
