@@ -32,7 +32,7 @@ def test_settings_of_sampling_mean_nothing_without_it() -> None:
 
 
 def test_an_encoder_decoders_length_counts_its_start() -> None:
-    fields, ids = read(BEAMS, {"forced_eos_token_id": 2, "eos_token_id": 2}, True)
+    fields, ids = read({**BEAMS, "forced_eos_token_id": 2}, {"eos_token_id": 2}, True)
     settings = Generation.from_dict(fields)
     assert (settings.num_beams, settings.max_new_tokens, settings.early_stopping) == (4, 19, True)
     assert ids.start == 3 and ids.forced == (None, 2)
@@ -165,3 +165,11 @@ def test_a_bound_of_prompt_and_output_together_is_told(tmp_path: Path, most: int
         warnings.simplefilter("always")
         qkv.load(tmp_path)
     assert any("together by max_length=20" in str(one.message) for one in caught) == (most < 64)
+
+
+def test_forced_tokens_of_the_configuration_count_only_without_a_file_of_generation() -> None:
+    config = {"forced_eos_token_id": 2, "bad_words_ids": [[3]]}
+    assert read({"num_beams": 2}, config, True, 20)[1].forced == (None, None)
+    assert read({"num_beams": 2}, config, True, 20)[1].banned == ()
+    _, ids = read(config, config, True, 20)
+    assert ids.forced == (None, 2) and ids.banned == ((3,),)

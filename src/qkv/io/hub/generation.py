@@ -145,7 +145,7 @@ def read(
     elif fields["num_samples"] <= fields["num_beams"]:
         fields["do_sample"] = None  # greedy, until somebody asks for a temperature
     fields |= _lengths(generation, is_encoder_decoder)
-    return fields, _ids(both, is_encoder_decoder, vocab_size)
+    return fields, _ids(both, generation, is_encoder_decoder, vocab_size)
 
 
 def without_unknown(said: Config, vocab_size: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -181,7 +181,8 @@ def _lengths(generation: Config, is_encoder_decoder: bool) -> dict[str, int]:
     return bounds
 
 
-def _ids(both: Config, is_encoder_decoder: bool, vocab_size: int | None) -> Ids:
+def _ids(both: Config, generation: Config, is_encoder_decoder: bool, vocab_size: int | None) -> Ids:
+    """The ids. Forced tokens and banned words count in the file of generation alone, if there is one, as in transformers."""
     start, begins = _token(both, "bos_token_id"), _token(both, "decoder_start_token_id")
     if is_encoder_decoder and begins is not None:
         start = begins
@@ -191,10 +192,10 @@ def _ids(both: Config, is_encoder_decoder: bool, vocab_size: int | None) -> Ids:
         ends=tuple(token for token in (eos if isinstance(eos, list) else [eos]) if token is not None and token >= 0),
         pad=_token(both, "pad_token_id"),
         forced=(
-            _token(both, "forced_bos_token_id") if is_encoder_decoder else None,
-            _token(both, "forced_eos_token_id"),
+            _token(generation, "forced_bos_token_id") if is_encoder_decoder else None,
+            _token(generation, "forced_eos_token_id"),
         ),
-        banned=tuple(tuple(words) for words in both.get("bad_words_ids") or ()),
+        banned=tuple(tuple(words) for words in generation.get("bad_words_ids") or ()),
     )
     used: dict[str, tuple[int | None, ...]] = {"a forced token's id": ids.forced}
     used["bad_words_ids"] = tuple(token for words in ids.banned for token in words)

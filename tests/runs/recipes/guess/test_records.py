@@ -361,3 +361,25 @@ def test_labels_that_are_nan_are_missing_and_lines_of_spaces_are_no_table(tmp_pa
     (tmp_path / "b.csv").write_text("\n\n  \n")
     with pytest.raises(ValueError, match="it holds no rows"):
         guess(tmp_path / "b.csv")
+
+
+@pytest.mark.parametrize("options", [False, True])
+def test_what_an_annotator_rejected_is_told_with_pandas_line_that_leaves_it_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = []
+    for n in range(60):
+        label = ("POS", "NEG")[n % 2]
+        row = {"text": f"a film of the number {n} is seen", "answer": "accept" if n % 5 else "ignore"}
+        more = {"options": [{"id": one, "text": one} for one in ("POS", "NEG")], "accept": [label]}
+        rows.append({**row, **(more if options else {"label": label})})
+    Path("a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(
+        ValueError, match=r"an annotator's judgement of each label .*\(accept: 48; ignore: 12\)"
+    ) as error:
+        guess("a.jsonl")
+    exec(f"import pandas; {str(error.value).split('`')[1]}")
+    found = guess("accepted.jsonl")
+    said = "".join(found.seen)
+    assert found.recipe == "classify" and "POS (24)" in said and "NEG (24)" in said

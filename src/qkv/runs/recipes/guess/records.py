@@ -29,6 +29,8 @@ def of_fields(path: Path, fields: Fields, count: int) -> Guess | str | None:
     talks = [name for name, values in fields.items() if _holds_conversations(values)]
     if {"chosen", "rejected"} <= set(fields):
         return _preferences(path, fields, talks)
+    if (judged := _prodigy(path, fields)) is not None:
+        return judged
     if len(talks) > 1 and "prompt" in talks and set(talks) & ANSWERED:
         answer = next(name for name in talks if name in ANSWERED)
         return f"the messages of a conversation are divided among prompt and {answer}; join them in one list `messages`"
@@ -50,6 +52,25 @@ def of_fields(path: Path, fields: Fields, count: int) -> Guess | str | None:
     if {"context", "question", "answer"} <= set(fields):
         return _questions(path, fields, count)
     return _candidates(path, fields, count) or _prompts(path, fields, count)
+
+
+def _prodigy(path: Path, fields: Fields) -> str | None:
+    """Advice for what Prodigy exports: examples that an annotator rejected or ignored, and candidates that are objects."""
+    answers = Counter(str(value) for value in fields.get("answer", ()))
+    judged = bool(answers) and answers.keys() <= {"accept", "reject", "ignore"}
+    options = [one for value in fields.get("options", ()) if isinstance(value, list) for one in value]
+    chosen = "accept" in fields and bool(options) and all(isinstance(one, dict) and "id" in one for one in options)
+    if not judged or not (chosen or len(answers) > 1 or "accept" not in answers):
+        return None
+    which = "; ".join(f"{name}: {n:,}" for name, n in answers.most_common())
+    rest = "frame = frame[frame['answer'] == 'accept']"
+    label = "; frame['label'] = frame['accept'].str[0]; frame = frame[['text', 'label']]" if chosen else ""
+    said = ", and what was chosen in the field accept" if chosen else ""
+    return (
+        f"it holds an annotator's judgement of each label in the field answer ({which}){said}, as Prodigy exports it; keep "
+        f"what was accepted, with pandas as `frame = pandas.read_json({str(path)!r}, lines=True); {rest}{label}; "
+        "frame.to_json('accepted.jsonl', orient='records', lines=True)`"
+    )
 
 
 def _holds_conversations(values: Sequence[Any]) -> bool:
