@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -119,3 +120,11 @@ def test_positions_say_which_criteria_they_meet(capsys: pytest.CaptureFixture[st
     assert everything + "5–6, 10–12, 16–18 and 5 more." in said["sinusoidal"]
     assert "Unique: yes, consistent: yes, bounded: no, deterministic: yes; its bias never rises" in said["alibi"]
     assert said["none"].endswith("Unique: no, consistent: yes, bounded: yes, deterministic: yes.")
+
+
+@pytest.mark.parametrize("what", ["patterns", "positions"])
+def test_pictures_never_come_among_other_files(what: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "mine.svg").write_text("<svg/>")
+    assert main(["list", what, "--out", str(tmp_path)]) == 2
+    assert "mine.svg is not one of the pictures of qkv list, which are not mixed with others" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.svg"]

@@ -143,11 +143,11 @@ def _positions() -> list[Row]:
 
 def _save_positions(folder: Path) -> None:
     """Draw every position scheme that has something to show."""
-    from ..core.atomic import make_folder, write_file
+    from ..core.atomic import write_file
     from ..look.position_pictures import picture
     from ..nn.positions.base import Position
 
-    make_folder(folder)
+    _claim(folder)
     names, without = [], []
     for name, kind in Position.kinds.items():
         try:
@@ -201,14 +201,26 @@ def _draw() -> None:
 
 def _save(folder: Path) -> None:
     """Write a picture of every pattern, named after its expression."""
-    from ..core.atomic import make_folder
     from ..nn.patterns.gallery import GALLERY
 
-    make_folder(folder)
+    _claim(folder)
     for example in GALLERY:
-        name = "-".join(re.findall(r"[A-Za-z0-9_]+|~", example.spelling)).replace("~", "not").lower()
         for ending in ("svg", "png"):
-            example.pattern.save_picture(folder / f"{name}.{ending}", SAVED)
+            example.pattern.save_picture(folder / f"{_file_name(example)}.{ending}", SAVED)
+
+
+def _file_name(example: Example) -> str:
+    return "-".join(re.findall(r"[A-Za-z0-9_]+|~", example.spelling)).replace("~", "not").lower()
+
+
+def _claim(folder: Path) -> None:
+    """Make the folder of the pictures of patterns and positions, or check the one that is there."""
+    from ..io.directories.layout import Contents, claim_folder
+    from ..nn.patterns.gallery import GALLERY
+    from ..nn.positions.base import Position
+
+    patterns = (f"{_file_name(example)}.{ending}" for example in GALLERY for ending in ("svg", "png"))
+    claim_folder(folder, Contents("the pictures of qkv list", (*patterns, *(f"{name}.svg" for name in Position.kinds))))
 
 
 ROLES = {

@@ -53,3 +53,11 @@ def test_a_command_that_fails_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="`qkv train nothing` ended with status 2; its message is above"):
         reproduce(entry("train nothing"), None, tmp_path, say=lambda text: None)
     assert not (tmp_path / "comparison.md").exists()
+
+
+def test_its_files_never_come_among_others(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "input.txt").write_text("To be")
+    with pytest.raises(ValueError, match=r"input\.txt is not one of the files of the reproduction toy"):
+        reproduce(entry("train reverse --out {out}/run"), None, tmp_path / "data", say=lambda text: None)
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["input.txt"]

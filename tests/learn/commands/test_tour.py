@@ -49,3 +49,27 @@ def test_one_notebook_and_all_pages(capsys: pytest.CaptureFixture[str], tmp_path
 def test_mistakes(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
     assert main(words) == 2
     assert said in capsys.readouterr().err
+
+
+def test_pages_and_notebooks_never_come_among_other_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "recipe.yaml").write_text("task: {}\n")
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "index.html").write_text("<title>My own page</title>")
+    for option in ("--html", "--notebooks"):
+        assert main(["tour", option, str(tmp_path / "run")]) == 2
+        assert "is a run, and no other files are written into it" in capsys.readouterr().err
+        assert main(["tour", option, str(tmp_path / "site")]) == 2
+        assert "index.html is not one of the tour's" in capsys.readouterr().err
+    assert (tmp_path / "site" / "index.html").read_text() == "<title>My own page</title>"
+    assert len(list(tmp_path.rglob("*"))) == 4
+
+
+def test_a_notebook_that_was_changed_is_kept(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    command = ["tour", "heads", "--notebooks", str(tmp_path / "a")]
+    assert main(command) == 0 and main(command) == 0
+    notebook = tmp_path / "a" / "04-heads.ipynb"
+    notebook.write_text(changed := notebook.read_text() + "\n")
+    assert main(["tour", "--notebooks", str(tmp_path / "a")]) == 2
+    assert "has been changed, and is kept; choose another directory" in capsys.readouterr().err
+    assert notebook.read_text() == changed and len(list((tmp_path / "a").iterdir())) == 1

@@ -203,6 +203,16 @@ def test_a_picture_with_its_boxes_is_a_file(trained: Train, tmp_path: Path, caps
     for line, path in zip(lines, sorted(out.iterdir()), strict=True):
         drawn = ElementTree.parse(path).getroot()
         assert len(drawn.findall("{http://www.w3.org/2000/svg}rect")) == len(line["objects"])
+    before = sorted(tmp_path.rglob("*"))
+    for read, written, said in (
+        (paths[0].parent, paths[0].parent, "whose files are read, also next time; choose a directory outside it"),
+        (paths[0].parent, paths[0].parent / "new", "whose files are read, also next time"),
+        (paths[0], paths[0].parent, "is the directory of the input, which stays as it is"),
+        (paths[0], run.path, "is a run, and no other files are written into it"),
+    ):
+        assert main(["predict", str(run.path), str(read), "--out", str(written), "--overwrite"]) == 2
+        assert said in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("size", [(48, 48), (70, 101), (30, 60)])  # the model's, of several tiles, smaller than a tile
@@ -336,7 +346,7 @@ def test_music_continues_as_in_the_evaluation(
     (tmp_path / "one.mid").write_bytes(midi.to_midi(begun[0]))
     (alone,) = run.predict([tmp_path / "one.mid"])
     assert alone.value == made[0].value and len(alone.value) <= 5
-    (written,) = alone.write(tmp_path)
+    (written,) = alone.write(tmp_path / "out")
     assert written.name == "one.continued.mid"
     assert written.read_bytes() == midi.to_midi([*begun[0], *alone.value])
     (tmp_path / "long.json").write_text(json.dumps([begun[0] * 200]))  # more than the model's context

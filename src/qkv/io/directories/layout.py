@@ -314,6 +314,26 @@ def claim_page(path: Path) -> None:
     claim_output(path, overwrite=path.exists())
 
 
+def claim_folder(folder: Path, contents: Contents, inputs: Iterable[Path] = ()) -> None:
+    """Make the directory into which a command writes files of `contents`, or check the one that is there. Such files never
+    come among others.
+
+    Raises ValueError if the directory is a run, a model or an input, or holds an input or any other file. Hidden files don't
+    count.
+    """
+    advice = "choose an empty directory, or a new name"
+    if folder.is_dir():
+        if kind := next((kind for kind in (RUN, MODEL) if (folder / kind.needs).is_file()), None):
+            raise ValueError(f"{folder} is {kind.what}, and no other files are written into it; {advice}")
+        if any(path.exists() and folder.samefile(path if path.is_dir() else path.parent) for path in inputs):
+            raise ValueError(f"{folder} is the directory of the input, which stays as it is; {advice}")
+        for path in sorted(folder.iterdir()):
+            name = PurePath(path.name)
+            if not path.name.startswith(".") and not (contents.allows(name) and is_written(path, name)):
+                raise ValueError(f"{path} is not one of {contents.what}, which are not mixed with others; {advice}")
+    atomic.make_folder(folder)
+
+
 def _check_own(path: Path) -> None:
     """Raise ValueError if a file that is to be replaced is part of a model or a run."""
     folder = atomic.real(path).parent

@@ -124,5 +124,9 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
+    """Write a file, which is the same each time. Raises ValueError if there is another of its name."""
     make_folder(path.parent)
-    write_file(path, text.encode("utf-8"))
+    content = text.encode("utf-8")
+    if path.exists() and path.read_bytes() != content:
+        raise ValueError(f"{path} holds something else than the published data give, and is kept; choose another --out")
+    write_file(path, content)

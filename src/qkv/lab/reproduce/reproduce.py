@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -15,12 +16,12 @@ from pathlib import Path
 
 import torch
 
-from ...core.atomic import make_folder, write_file
+from ...core.atomic import write_file
 from ...core.several import path as path_of
-from ...io.directories.layout import write_json, write_text
+from ...io.directories.layout import Contents, claim_folder, write_json, write_text
 from ...runs.report.start import processor
 from .entry import KeptResult, PublishedResult, kept
-from .prepare import PREPARATIONS
+from .prepare import FIRST_OPERATOR, PREPARATIONS
 from .table import comparison
 
 COMPARISON, RESULT = "comparison.md", "comparison.json"
@@ -40,11 +41,13 @@ def reproduce(
 ) -> Reproduction:
     """Run the commands of an entry in `out` and write `comparison.md` and `comparison.json` there.
 
-    Commands that train continue what an interrupted reproduction left in `out`. Raises ValueError if data are missing, or if
-    a command fails.
+    Commands that train continue what an interrupted reproduction left in `out`. Raises ValueError if data are missing, if
+    `out` holds them or other files, or if a command fails.
     """
     out, files = path_of(out, "out"), entry.files(None if data is None else path_of(data, "data"))
-    make_folder(out)
+    names = dict.fromkeys(name for step in entry.steps for name in re.findall(r"\{out\}/([\w.-]+)", step))
+    contents = Contents(f"the files of the reproduction {entry.name}", (*names, FIRST_OPERATOR, RESULT, COMPARISON))
+    claim_folder(out, contents, files.values())
     began = time.monotonic()
     if entry.prepare:
         PREPARATIONS[entry.prepare](files, out)

@@ -86,13 +86,20 @@ def _html(folder: Path | None, show: bool) -> None:
 def _notebooks(chosen: tuple[Page, ...], folder: Path) -> None:
     import json
 
-    from ...core.atomic import make_folder, write_file
+    from ...core.atomic import write_file
+    from ...io.directories.layout import Contents, claim_folder
     from ..tour.notebook import notebook
 
-    make_folder(folder)
-    for one in chosen:
-        path = folder / f"{one.name}.ipynb"
-        write_file(path, (json.dumps(notebook(one, DOCUMENTS), indent=1, ensure_ascii=False) + "\n").encode())
+    claim_folder(folder, Contents("the tour's notebooks", ("[0-9][0-9]-*.ipynb",)))
+    contents = {
+        folder / f"{one.name}.ipynb": json.dumps(notebook(one, DOCUMENTS), indent=1, ensure_ascii=False) + "\n"
+        for one in chosen
+    }
+    for path, text in contents.items():
+        if path.exists() and path.read_text(encoding="utf-8") != text:
+            raise ValueError(f"{path} has been changed, and is kept; choose another directory, or move it away")
+    for path, text in contents.items():
+        write_file(path, text.encode())
     echo(
         f"Wrote {len(chosen)} notebook{'' if len(chosen) == 1 else 's'} to {folder}; `jupyter lab {folder}` opens them."
     )

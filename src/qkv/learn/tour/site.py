@@ -7,7 +7,8 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from ...core.atomic import make_folder, write_file
+from ...core.atomic import write_file
+from ...io.directories.layout import Contents, claim_folder
 from ...look.html import render
 from .notebook import with_links, with_pictures
 from .pages import folder, pages
@@ -21,9 +22,12 @@ class _Markdown(MarkdownIt):
 
 
 def write(out: Path, documents: str) -> Path:
-    """Write the pages into a folder; links to other documents lead to `documents`. Returns the first page."""
-    make_folder(out)
+    """Write the pages into a folder; links to other documents lead to `documents`. Returns the first page.
+
+    Raises ValueError if the folder holds other files than the tour's.
+    """
     every = pages()
+    claim_folder(out, Contents("the tour's pages", ("index.html", "[0-9][0-9]-*.html")))
     index = (folder() / "index.md").read_text(encoding="utf-8")
     _write(out / "index.html", _page("The tour", index, documents, [(page.title, page.name) for page in every[:1]]))
     for i, page in enumerate(every):

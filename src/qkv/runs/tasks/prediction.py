@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Protocol, Self
 
 from ...core import several
-from ...core.atomic import claim, make_folder, write_file
+from ...core.atomic import claim, write_file
 from ...data.batching.settings import Batching
 from ...data.source import Source
 from ...data.tokenizers.tokenizer import Tokenizer
+from ...io.directories.layout import Contents, claim_folder
 from ...nn.models.build import AnyModel
+
+FILES = Contents(
+    "the files of predictions",
+    (
+        *("*.mask.png", "*.classes.png", "*.restored.png", "*.upscaled.png", "*.boxes.svg", "*.forecast.csv"),
+        *("*.continued.mid", "piece.mid"),
+    ),
+)
+"""What the tasks of qkv write; a directory of predictions may hold these of several commands."""
 
 
 class TrainedModel(Protocol):
@@ -82,17 +92,32 @@ class Prediction:
     def write(self, folder: Path | str, overwrite: bool = True) -> list[Path]:
         """Write the output files atomically into a folder, which is created if it is missing; return their paths.
 
-        Raises ValueError if there is nothing to write, and without `overwrite` if one of the files exists.
+        Raises ValueError if there is nothing to write, without `overwrite` if one of the files exists, and if the folder is
+        a run, a model or the input's folder, or holds anything but predictions.
         """
         if self.draw is None:
             raise ValueError(
                 "these predictions have no files to write; give --out a table (.csv, .tsv, .jsonl, .parquet), or use --json"
             )
         folder = several.path(folder, "the folder")
-        make_folder(folder)
-        contents = {folder / f"{self.name}{suffix}": content for suffix, content in self.draw().items()}
+        drawn = {f"{self.name}{suffix}": (suffix, content) for suffix, content in self.draw().items()}
+        other = [suffix for name, (suffix, _) in drawn.items() if not FILES.allows(PurePath(name))]
+        _claim_folder(folder, [Path(self.input)] if self.input else [], other)
+        contents = {folder / name: content for name, (_, content) in drawn.items()}
         for path in contents:
             claim(path, overwrite)
         for path, content in contents.items():
             write_file(path, content)
         return list(contents)
+
+
+_claimed: set[Path] = set()  # folders that this process writes predictions into
+
+
+def _claim_folder(folder: Path, inputs: Sequence[Path], suffixes: Iterable[str]) -> None:
+    """`claim_folder` for predictions, with the suffixes of a task from elsewhere. What else is in the folder is looked at
+    once in a process."""
+    place = folder.resolve()
+    if place not in _claimed or not place.is_dir() or place in (path.resolve().parent for path in inputs):
+        claim_folder(folder, Contents(FILES.what, (*FILES.files, *(f"*{suffix}" for suffix in suffixes))), inputs)
+        _claimed.add(place)
