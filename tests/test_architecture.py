@@ -142,12 +142,17 @@ assert main(["--help"]) == 0
 """
 
 
-def test_a_library_without_lab_and_learn_trains_and_generates(tmp_path: Path) -> None:
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """The environment of a process that imports a library without lab and learn."""
     for path in SOURCE.iterdir():
         if path.name not in (*LEFT_OUT, "__pycache__"):
             (tmp_path / "qkv").mkdir(exist_ok=True)
             (tmp_path / "qkv" / path.name).symlink_to(path)
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    return {**os.environ, "PYTHONPATH": str(tmp_path)}
+
+
+def test_a_library_without_lab_and_learn_trains_and_generates(environment: dict[str, str], tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT, str(tmp_path)],
         capture_output=True,
@@ -158,6 +163,22 @@ def test_a_library_without_lab_and_learn_trains_and_generates(tmp_path: Path) ->
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "ablate" not in done.stdout and "translate" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_a_library_without_lab_and_learn_passes_the_tests_of_the_other_storeys(environment: dict[str, str]) -> None:
+    tests = Path(__file__).parent
+    folders = [str(tests / path.name) for path in SOURCE.iterdir() if path.name not in LEFT_OUT and path.is_dir()]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-m", "not slow and not lab", "-p", "no:cacheprovider", "-n", "2"]
+        + [folder for folder in folders if Path(folder).is_dir()],
+        capture_output=True,
+        text=True,
+        cwd=tests.parent,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
 
 
 @pytest.mark.parametrize("folder", PACKAGES, ids=dotted_folder)

@@ -24,11 +24,12 @@ pytestmark = pytest.mark.usefixtures("elsewhere")
 
 COMMANDS = (
     *("demo", "train", "eval", "generate", "translate", "score", "embed", "classify", "fill", "predict"),
-    *("tokenizer", "list", "show", "cost", "doctor"),
+    *("tokenizer", "list", "show"),
 )
+OF_LAB = ("cost", "doctor")
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS])
+@pytest.mark.parametrize("command", ["", *COMMANDS, *(pytest.param(name, marks=pytest.mark.lab) for name in OF_LAB)])
 def test_help_is_complete(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command.split(), "--help"]) == 0
     printed = capsys.readouterr().out
@@ -121,6 +122,7 @@ def test_a_name_of_another_program_leads_to_what_does_it(
     assert f"there is no command {name!r}: " in told and f"`qkv {command} " in told and len(told.splitlines()) == 1
 
 
+@pytest.mark.lab
 def test_the_advice_names_commands_and_options_that_exist() -> None:
     names = [name for group in MEANINGS for name in group.split()]
     assert len(names) == len(set(names)) and not set(names) & set(COMMANDS_OF_GROUPS)
@@ -141,13 +143,13 @@ def test_the_advice_names_commands_and_options_that_exist() -> None:
 @pytest.mark.parametrize(
     ("group", "name", "command"),
     [
-        ("cost", "estimate", "cost predict"),
-        ("cost", "memory", "cost predict"),
-        ("cost", "vs", "cost compare"),
+        pytest.param("cost", "estimate", "cost predict", marks=pytest.mark.lab),
+        pytest.param("cost", "memory", "cost predict", marks=pytest.mark.lab),
+        pytest.param("cost", "vs", "cost compare", marks=pytest.mark.lab),
         ("tokenizer", "fit", "tokenizer train"),
         ("tokenizer", "Encode", "tokenizer show"),
         ("vectors", "most_similar", "vectors nearest"),
-        ("scaling", "laws", "scaling fit"),
+        pytest.param("scaling", "laws", "scaling fit", marks=pytest.mark.lab),
     ],
 )
 def test_a_name_within_a_group_leads_to_what_does_it(
@@ -170,7 +172,7 @@ def test_the_names_within_a_group_are_not_taken() -> None:
     ("name", "recipe"),
     [("sentiment", "classify"), ("NER", "tag"), ("question_answering", "answer"), ("detr", "detect")],
 )
-@pytest.mark.parametrize("command", ["train", "show", "cost"])
+@pytest.mark.parametrize("command", ["train", "show", pytest.param("cost", marks=pytest.mark.lab)])
 def test_the_name_of_a_task_leads_to_its_recipe(
     command: str, name: str, recipe: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -196,6 +198,7 @@ def options(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[t
         yield from ((path, one) for one in command.params if one.param_type_name == "option")
 
 
+@pytest.mark.lab
 def test_every_command_warns_of_an_option_that_is_given_twice(capsys: pytest.CaptureFixture[str]) -> None:
     single = {path: one for path, one in options() if not (one.multiple or one.is_flag or one.is_eager)}
     assert len(single) > 30

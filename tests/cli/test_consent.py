@@ -224,7 +224,13 @@ def test_answers_that_can_not_be_read_or_kept_are_told_in_a_line(
     assert f"{answers} can't be written (is a directory), so the next command asks again" in told
 
 
-@pytest.mark.parametrize("use", [("eval", "run"), ("predict", "run", "ab"), ("generate", "run", "ab"), ("cost", "run")])
+@pytest.mark.parametrize(
+    "use",
+    [
+        *(("eval", "run"), ("predict", "run", "ab"), ("generate", "run", "ab")),
+        pytest.param(("cost", "run"), marks=pytest.mark.lab),
+    ],
+)
 def test_a_run_asks_as_a_recipe_does(
     use: tuple[str, ...], terminal: Terminal, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

@@ -73,7 +73,10 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("line", sorted(MISTAKES))
+@pytest.mark.parametrize(
+    "line",
+    [pytest.param(line, marks=pytest.mark.lab) if line.startswith("cost") else line for line in sorted(MISTAKES)],
+)
 def test_a_mistake_is_one_sentence(line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "three.txt").write_text("a\nb\nc\n")
     (tmp_path / "two.txt").write_text("a\nb\n")

@@ -9,7 +9,6 @@ import torch
 from fast_subset import fast
 
 from qkv.io.families import preset
-from qkv.lab.costs.training import of_preset
 from qkv.nn.cost.flops import BatchShape, parts, training_flops
 from qkv.nn.cost.images import image_batch, image_tokens
 from qkv.nn.cost.kv_cache import cache_bytes
@@ -37,8 +36,11 @@ def _first(out: Any) -> torch.Tensor:
     return out if isinstance(out, torch.Tensor) else out[0]
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("name", fast(["vit-base-16", "vit-mae-base", "yolos-tiny", "segmenter-small"], "yolos-tiny"))
 def test_a_step_is_predicted(name: str) -> None:
+    from qkv.lab.costs.training import of_preset
+
     spec = preset(name)
     costs = of_preset(name, spec, CPU, rows=2)
     assert costs.shape == BatchShape(2, image_tokens(spec) or 0)
@@ -48,7 +50,10 @@ def test_a_step_is_predicted(name: str) -> None:
     assert more is not None and more.activations > 1.9 * costs.memory.activations * (costs.precision == "fp32")
 
 
+@pytest.mark.lab
 def test_a_captioner_reads_an_image_and_writes_a_text() -> None:
+    from qkv.lab.costs.training import of_preset
+
     spec = preset("captioner", **TINY)
     tokens = image_tokens(spec) or 0
     costs = of_preset("captioner", spec, CPU, rows=2, length=7)
@@ -56,6 +61,7 @@ def test_a_captioner_reads_an_image_and_writes_a_text() -> None:
     assert costs.cache is not None and costs.cache["bf16"] == cache_bytes(spec, 7, source=tokens)
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize(
     "name, sizes, changes",
     [
@@ -64,6 +70,8 @@ def test_a_captioner_reads_an_image_and_writes_a_text() -> None:
     ],
 )
 def test_convolutions_are_counted_part_by_part(name: str, sizes: dict[str, Any], changes: dict[str, Any]) -> None:
+    from qkv.lab.costs.training import of_preset
+
     spec = preset(name, **TINY, **sizes).replace(changes)
     shape = BatchShape(2, image_tokens(spec) or 0)
     found = {part.name: part for part in parts(spec, shape)}
@@ -84,7 +92,10 @@ def _numbers(spec: Any) -> int:
     return sum(t.numel() for t in build(spec, device="meta").state_dict().values())
 
 
+@pytest.mark.lab
 def test_a_length_means_nothing_to_images() -> None:
+    from qkv.lab.costs.training import of_preset
+
     with pytest.raises(ValueError, match="reads images as 197 tokens each; leave out --length"):
         of_preset("vit-base-16", preset("vit-base-16"), CPU, length=512)
 

@@ -116,7 +116,15 @@ def same(found: Any, wanted: Any) -> bool:
 
 
 @pytest.mark.parametrize(
-    "pair", [pytest.param(pair, id="-".join(pair), marks=() if pair in FAST else pytest.mark.slow) for pair in PAIRS]
+    "pair",
+    [
+        pytest.param(
+            pair,
+            id="-".join(pair),
+            marks=[*([] if pair in FAST else [pytest.mark.slow]), *([pytest.mark.lab] if "explain" in pair else [])],
+        )
+        for pair in PAIRS
+    ],
 )
 def test_two_uses_at_once_give_what_each_gives_alone(run: Run, pair: tuple[str, str], tmp_path: Path) -> None:
     check_at_once(run, [USES[name] for name in pair], tmp_path)

@@ -87,6 +87,7 @@ def test_the_commands_run_and_the_export_loads(place: Path, memory: str, task: s
     assert not info["mismatched_keys"] and model.config.model_type != "qkv"
 
 
+@pytest.mark.lab
 @pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
 def test_a_row_is_what_its_command_answers(row: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,6 +107,7 @@ def test_the_table_has_three_models_of_two_lengths() -> None:
     assert len(ROWS) == 6 and len({row[0].split()[2] for row in ROWS}) == 3
 
 
+@pytest.mark.lab
 def test_a_7b_model_in_fp32_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cost", "fit", "qwen2-7b", "--adapter", "lora", "--memory", "24GB"]) == 2
     assert "28.4 GiB of it the frozen weights in fp32" in capsys.readouterr().err
