@@ -41,7 +41,7 @@ def test_out_writes_every_output_with_its_references(
                 str(trained),
                 *data,
                 "--evaluation",
-                "metrics=null",
+                "evaluation.metrics=null",
                 "--out",
                 str(out),
                 "--json",
@@ -103,6 +103,6 @@ def test_totals_in_other_files_are_told(trained: Path, tmp_path: Path, capsys: p
     path = tmp_path / "a.csv"
     path.write_text("source,target\n" + "".join(f"a b {n},b a {n}\n" for n in range(9)) + "Total,9\n")
     names = ("path", "test_path", "validation_path")
-    data = [part for name in names for part in ("--data", f"{name}={path}")]
+    data = [part for name in names for part in ("--data", f"data.{name}={path}")]  # with or without `data.`
     assert main(["eval", str(trained), "--data", "kind=pairs", *data, "--device", "cpu"]) == 0
     assert "Data: line 11 ('Total') of 'a.csv' looks like a row of totals" in " ".join(capsys.readouterr().out.split())

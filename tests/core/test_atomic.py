@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -387,3 +389,17 @@ def test_too_little_room_is_told_of_the_name_that_was_given(tmp_path: Path) -> N
     with pytest.raises(OSError, match=r"model/a\.gguf takes [\d,.]+ MB, and its disk has .* free") as error:
         atomic.check_room(tmp_path / ".tmp-model-0bbfd16a-4249-e500cbc3" / "a.gguf", 1 << 60)
     assert ".tmp-" not in str(error.value)
+
+
+def test_a_full_disk_is_said_in_the_users_names_and_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil._ntuple_diskusage(10**6, 980_000, 20_480)  # type: ignore[attr-defined]
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    sentence = (
+        f"{tmp_path / 'q'} takes 45,678 bytes, and its disk has 20,480 bytes free; free some, or choose another disk"
+    )
+    with pytest.raises(OSError) as raised, atomic.replacing_folder(tmp_path / "q") as folder:
+        atomic.check_room(folder, 45_678)
+    assert str(raised.value) == f"{sentence}; nothing was written"
+    with pytest.raises(OSError) as raised, atomic.replacing_folder(tmp_path / "q") as folder:
+        raise OSError(errno.ENOSPC, "No space left on device", str(folder / "model.safetensors"))
+    assert raised.value.filename == str(tmp_path / "q" / "model.safetensors") and not list(tmp_path.iterdir())

@@ -118,7 +118,7 @@ def _inputs(run: Run, data: Sequence[str]) -> list[Path]:
 
     if run.recipe is None:
         return []
-    source = run.recipe.change([f"data.{item}" for item in data if "=" in item]).data
+    source = run.recipe.change([f"data.{item.removeprefix('data.')}" for item in data if "=" in item]).data
     values = [value for _, spec in source.walk() for value in vars(spec).values()]
     texts = [text for value in values for text in (value if isinstance(value, (list, tuple)) else [value])]
     return [path for text in texts if isinstance(text, str) and (path := existing_path(text)) is not None]

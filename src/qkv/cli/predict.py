@@ -73,8 +73,6 @@ def predict(
     if out is not None and not table:
         check_beside(out, filter(None, map(existing_path, inputs or ())))
     question = asked(inputs, loaded, "predict", out if table else None, column, overwrite and table)
-    if out is not None and not table and question.table is not None:
-        _check_outside(out, question.table.path)
     if table or question.table is not None:
         _answer_rows(
             question, lambda texts: predict(loaded, texts, **options), out, json, reads_text(loaded), overwrite
@@ -95,14 +93,6 @@ def predict(
             if out is not None:
                 _write(prediction, out, names, overwrite)
             echo(_shown(prediction, json, reads_text(loaded)))
-
-
-def _check_outside(out: Path, folder: Path) -> None:
-    """Raise ValueError if the files of predictions would come into the folder that is read, or below it."""
-    if folder.is_dir() and out.resolve().is_relative_to(folder.resolve()):
-        raise ValueError(
-            f"--out {out} is in {folder}, whose files are read, also next time; choose a directory outside it"
-        )
 
 
 def _answer_rows(

@@ -235,8 +235,10 @@ def replacing_folder(target: str | Path, check: Callable[[Path], object] = lambd
         if not _renamed(beside, target):
             check_replaceable(target, check)
             replace_folder(beside, target)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(beside, ignore_errors=True)
+        if isinstance(error, OSError) and isinstance(error.filename, str):
+            error.filename = str(_final(Path(error.filename)))
         raise
 
 
@@ -383,12 +385,17 @@ def check_room(target: Path, size: int) -> None:
     there = next(path for path in (real(target), *real(target).parents) if path.exists())
     free = shutil.disk_usage(there).free
     if size > free:
-        named = (found["name"] if (found := _UNFINISHED.fullmatch(part)) else part for part in target.parts)
         needed, there_is = (f"{n / 1e6:,.1f} MB" if n >= 1e5 else f"{n:,} bytes" for n in (size, free))
         raise OSError(
-            f"{Path(*named)} takes {needed}, and its disk has {there_is} free; free some, or choose another disk; nothing "
+            f"{_final(target)} takes {needed}, and its disk has {there_is} free; free some, or choose another disk; nothing "
             "was written"
         )
+
+
+def _final(path: Path) -> Path:
+    """The place that a path below a temporary folder will have."""
+    names = [match["name"] if (match := _UNFINISHED.fullmatch(name)) else name for name in path.parts]
+    return Path(*names)
 
 
 # -- what processes leave --------------------------------------------------------------------------------------------------

@@ -473,8 +473,8 @@ def evaluate_run(
         raise ValueError(f"{run.name} has no recipe.yaml, which names its data; give a run that qkv trained")
     if isinstance(max_examples, int) and max_examples < 1:
         raise ValueError(f"max_examples is 'all' or a number of at least 1, not {max_examples}")
-    changes = [f"data.{item}" for item in several.texts(data, "data")]
-    changes += [f"evaluation.{item}" for item in several.texts(evaluation, "evaluation")]
+    changes = [f"data.{item.removeprefix('data.')}" for item in several.texts(data, "data")]
+    changes += [f"evaluation.{item.removeprefix('evaluation.')}" for item in several.texts(evaluation, "evaluation")]
     recipe = run.recipe.change(changes)
     evaluator = Evaluator(
         recipe.data,
