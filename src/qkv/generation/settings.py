@@ -74,6 +74,14 @@ class Generation(Spec):
     def _by_name(cls, value: Any) -> Any:
         return named(value) if isinstance(value, str) else value
 
+    def replace(self, changes: Mapping[str, Any] | None = None, /, **fields: Any) -> Self:
+        """`Spec.replace`. `model_fields_set` stays what has been set, here or before: a Hub model's bounds of whole
+        sequences hold unless bounds of new tokens are among it."""
+        new = super().replace(changes, **fields)
+        changed = {path.split(".")[0] for path in {**(changes or {}), **fields}}
+        object.__setattr__(new, "__pydantic_fields_set__", self.model_fields_set | changed)
+        return new
+
     @property
     def samples(self) -> bool:
         """Whether tokens are drawn at random."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-import qkv
 from qkv.generation import Generation
 from qkv.io.hub.generation import Banned, Forced, read, write
 
@@ -128,8 +126,6 @@ def test_changed_lengths_are_written() -> None:
     changed = settings.replace(max_new_tokens=50)
     written = write(changed.to_dict(), {**BEAMS, "min_length": 4}, {"is_encoder_decoder": True}, False)
     assert written["max_new_tokens"] == 50 and "max_length" not in written and written["min_length"] == 4
-    with pytest.raises(ValueError, match="generation setting min_length=4 is not built here"):
-        read({"min_length": 4}, {}, False)
 
 
 @pytest.mark.parametrize(
@@ -147,29 +143,26 @@ def test_a_setting_of_a_wrong_type_is_named(given: dict[str, Any], said: str) ->
         read(given, {}, True, vocab_size=20)
 
 
-def test_a_first_token_is_forced_for_encoder_decoders_only() -> None:
-    """transformers forces it as the second token of a sequence: never after a prompt of several tokens."""
-    for both in (False, True):
-        _, ids = read({"forced_bos_token_id": 7}, {}, both, 20)
-        assert ids.forced == (7 if both else None, None)
+def test_without_new_tokens_a_decoders_lengths_count_the_prompt() -> None:
+    fields, ids = read({"max_length": 20, "min_length": 15}, {}, False)
+    settings = Generation.from_dict(fields)
+    assert ids.whole == (20, 15) and ids.depend_on_length
+    for width, bounds in ((3, (17, 12)), (17, (3, 0)), (19, (1, 0))):
+        bounded = ids.bounded(settings, width)
+        assert (bounded.max_new_tokens, bounded.min_new_tokens) == bounds
+    with pytest.raises(ValueError, match=r"has 20 tokens, and .* allows 20 .*; shorten it, or give max_new_tokens"):
+        ids.bounded(settings, 20)
+    given = settings.replace(num_samples=2, temperature=1.0, max_new_tokens=128)  # the usual number, but given
+    assert ids.bounded(given, 30).max_new_tokens == 128
+    said = {"max_length": 20, "max_new_tokens": 7, "min_length": 0}
+    assert read(said, {}, False)[1].whole == (None, None) == read({"max_length": 20}, {}, True)[1].whole
 
 
-@pytest.mark.parametrize("most", [20, 64])
-def test_a_bound_of_prompt_and_output_together_is_told(tmp_path: Path, most: int) -> None:
-    model = qkv.build(qkv.preset("llama", d_model=16, n_layers=1, n_heads=2, d_ff=16, vocab_size=20, max_positions=64))
-    model.save(tmp_path, to="hub")
-    path = tmp_path / "generation_config.json"
-    settings = {key: value for key, value in json.loads(path.read_text()).items() if key != "max_new_tokens"}
-    path.write_text(json.dumps({**settings, "max_length": most}))
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        qkv.load(tmp_path)
-    assert any("together by max_length=20" in str(one.message) for one in caught) == (most < 64)
-
-
-def test_forced_tokens_of_the_configuration_count_only_without_a_file_of_generation() -> None:
-    config = {"forced_eos_token_id": 2, "bad_words_ids": [[3]]}
-    assert read({"num_beams": 2}, config, True, 20)[1].forced == (None, None)
-    assert read({"num_beams": 2}, config, True, 20)[1].banned == ()
-    _, ids = read(config, config, True, 20)
-    assert ids.forced == (None, 2) and ids.banned == ((3,),)
+def test_tokens_are_forced_by_the_generation_settings_alone() -> None:
+    config = {"forced_bos_token_id": 3, "forced_eos_token_id": 2, "bad_words_ids": [[4]]}
+    assert read({"max_new_tokens": 5}, config, True)[1].forced == (None, None)
+    assert read({"max_new_tokens": 5}, config, True)[1].banned == ()
+    ids = read(config, config, False)[1]  # there is no generation_config.json
+    assert ids.forced == (3, 2) and ids.banned == ((4,),)
+    (_, forced) = ids.processors(width=3, max_new_tokens=5)
+    assert isinstance(forced, Forced) and forced.tokens == {1: 3, 7: 2}

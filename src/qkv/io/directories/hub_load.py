@@ -95,18 +95,8 @@ def check(folder: Path, allow_pickle: bool = False) -> Checked:
     weights = _opened(folder, config, allow_pickle)
     model, names = _fitting(family, config, weights, folder)
     generation, fields, ids = _generation(folder, config, family, model.spec.vocab_size or None)
-    _tell_of_length(folder, generation or {}, fields, model)
     model.origin = Origin(config, generation, ids, fields)
     return Checked(folder, model, names, weights, fields, model.origin)
-
-
-def _tell_of_length(folder: Path, generation: Config, fields: Config, model: Model) -> None:
-    """Warn of a bound of the whole sequence, which is not used: it counts the prompt too."""
-    most = generation.get("max_length")
-    bounded = model.max_positions is None or (isinstance(most, int) and most < model.max_positions)
-    if isinstance(most, int) and bounded and not model.is_encoder_decoder and "max_new_tokens" not in fields:
-        said = f"{GENERATION} bounds prompt and output together by max_length={most}, which qkv does not apply"
-        _warn(folder, f"{said}; set max_new_tokens there, or in the call")
 
 
 def _generation(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ...core.spec import brief
 from .values import Either, Flag, List, Maybe, Real, StringKind, ValueKind, Whole, shown
+
+if TYPE_CHECKING:
+    from ...generation import Generation
 
 Config = Mapping[str, Any]
 
@@ -75,9 +78,11 @@ class Ids:
 
     start:  what a decoder starts from (an encoder–decoder's own start token, else the beginning of a sequence).
     ends:   any of them ends a sequence.
-    forced: the first token that is generated (by an encoder–decoder; in transformers, a prompt of several tokens forces
-            none), and the last when the length runs out.
+    forced: the second token of a sequence, so the first that an encoder–decoder generates, and the last when the length
+            runs out.
     banned: sequences of tokens that are never generated.
+    whole:  the most and the fewest tokens of a decoder's sequence, its prompt included, where the new tokens have no
+            bound.
     """
 
     start: int | None = None
@@ -85,11 +90,35 @@ class Ids:
     pad: int | None = None
     forced: tuple[int | None, int | None] = (None, None)
     banned: tuple[tuple[int, ...], ...] = ()
+    whole: tuple[int | None, int | None] = (None, None)
+
+    @property
+    def depend_on_length(self) -> bool:
+        """Whether the length of a prompt changes what they mean."""
+        return self.forced[0] is not None or self.whole != (None, None)
+
+    def bounded(self, settings: Generation, width: int) -> Generation:
+        """Settings with the bounds of new tokens that the bounds of whole sequences leave for prompts of a width, unless
+        the settings have been given such a bound. Raises ValueError if they leave no token."""
+        most, fewest = self.whole
+        bounds: dict[str, int] = {}
+        if most is not None and "max_new_tokens" not in settings.model_fields_set:
+            if width >= most:
+                raise ValueError(
+                    f"the prompt has {width:,} tokens, and the model's generation_config.json allows {most:,} with the new "
+                    f"ones (max_length); shorten it, or give max_new_tokens"
+                )
+            bounds["max_new_tokens"] = most - width
+        if fewest is not None and "min_new_tokens" not in settings.model_fields_set:
+            bounds["min_new_tokens"] = min(
+                max(0, fewest - width), bounds.get("max_new_tokens", settings.max_new_tokens)
+            )
+        return settings.replace(bounds) if bounds else settings
 
     def processors(self, width: int, max_new_tokens: int) -> list[Forced | Banned]:
         """What changes logits, for prompts of a width."""
         processors: list[Forced | Banned] = [Banned(self.banned)] if self.banned else []
-        places = (width, width + max_new_tokens - 1)
+        places = (1, width + max_new_tokens - 1)
         forced = {place: token for place, token in zip(places, self.forced, strict=True) if token is not None}
         return [*processors, Forced(forced)] if forced else processors
 
@@ -137,8 +166,8 @@ def read(
     """
     both = {**config, **{key: value for key, value in generation.items() if value is not None}}
     for key, kind in KINDS.items():
-        Maybe(kind).check((both if "token" in key or key == "bad_words_ids" else generation).get(key), key)
-    _check_built(generation, is_encoder_decoder)
+        Maybe(kind).check((both if key in IDS else generation).get(key), key)
+    _check_built(generation)
     fields = {ours: _given(generation, theirs, default) for theirs, ours, default in FIELDS}
     if fields["do_sample"]:
         fields |= {ours: _given(generation, theirs, default) for theirs, ours, default in SAMPLING}
@@ -181,6 +210,15 @@ def _lengths(generation: Config, is_encoder_decoder: bool) -> dict[str, int]:
     return bounds
 
 
+def _whole(generation: Config) -> tuple[int | None, int | None]:
+    """The bounds of a decoder's sequence that no bound of new tokens replaces."""
+    most, fewest = (
+        None if generation.get(new) is not None else generation.get(whole)
+        for new, whole in (("max_new_tokens", "max_length"), ("min_new_tokens", "min_length"))
+    )
+    return most, fewest or None
+
+
 def _ids(both: Config, generation: Config, is_encoder_decoder: bool, vocab_size: int | None) -> Ids:
     """The ids. Forced tokens and banned words count in the file of generation alone, if there is one, as in transformers."""
     start, begins = _token(both, "bos_token_id"), _token(both, "decoder_start_token_id")
@@ -191,11 +229,9 @@ def _ids(both: Config, generation: Config, is_encoder_decoder: bool, vocab_size:
         start=start,
         ends=tuple(token for token in (eos if isinstance(eos, list) else [eos]) if token is not None and token >= 0),
         pad=_token(both, "pad_token_id"),
-        forced=(
-            _token(generation, "forced_bos_token_id") if is_encoder_decoder else None,
-            _token(generation, "forced_eos_token_id"),
-        ),
+        forced=(_token(generation, "forced_bos_token_id"), _token(generation, "forced_eos_token_id")),
         banned=tuple(tuple(words) for words in generation.get("bad_words_ids") or ()),
+        whole=(None, None) if is_encoder_decoder else _whole(generation),
     )
     used: dict[str, tuple[int | None, ...]] = {"a forced token's id": ids.forced}
     used["bad_words_ids"] = tuple(token for words in ids.banned for token in words)
@@ -243,10 +279,8 @@ def _token(both: Config, key: str) -> int | None:
     return None if value is None or value < 0 else int(value)
 
 
-def _check_built(generation: Config, is_encoder_decoder: bool) -> None:
+def _check_built(generation: Config) -> None:
     unbuilt = {**UNBUILT, **(UNBUILT_SAMPLING if generation.get("do_sample") else {})}
-    if not is_encoder_decoder:
-        unbuilt["min_length"] = 0  # it would count the prompt too
     for key, neutral in unbuilt.items():
         value = generation.get(key)
         if value is not None and value != neutral:

@@ -172,7 +172,9 @@ class LoadedModel:
         seed = settings.seed if settings.seed is not None else int(torch.randint(2**62, ()))
         rows = settings.num_beams if settings.num_beams > 1 else settings.num_samples
         outputs: list[list[Output]] = [[] for _ in prompts]
-        for group in length_groups([len(prompt) + settings.max_new_tokens for prompt in prompts], SLOTS // rows):
+        alike = self.ids is not None and self.ids.depend_on_length and self.task != "translate"
+        lengths = [len(prompt) + settings.max_new_tokens for prompt in prompts]
+        for group in length_groups(lengths, SLOTS // rows, padded=not alike):
             seeds = [row_seed(seed, i if numbers is None else numbers[i]) for i in group] if settings.samples else None
             generated = self.generated(
                 [prompts[i] for i in group], settings, stop, seeds=seeds, scores=scores, ends=ends, draft=draft
@@ -226,6 +228,8 @@ class LoadedModel:
         draft: AnyModel | None = None,
     ) -> Generated:
         """Generate ids for prompts of ids that are decoded together."""
+        if self.ids is not None and self.task != "translate":
+            settings = self.ids.bounded(settings, max(map(len, prompts)))
         return generate(
             self.model,
             prompts,
