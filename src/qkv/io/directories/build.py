@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import torch
+from torch import nn
 
 from ...core.device import choose
 from ...core.several import shown
@@ -84,7 +85,7 @@ def build(
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
     initialized: bool = True,
-) -> Any:
+) -> nn.Module:
     """An initialized model from a spec, which also generates and can be saved: the function for users, `qkv.build`.
 
     `qkv.nn.models.build.build` makes the same module without `generate` and `save`, for packages below this one. It

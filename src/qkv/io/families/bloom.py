@@ -92,7 +92,7 @@ class Layers(Key):
     def keys(self) -> Mapping[str, Any]:
         return {**super().keys, "slow_but_exact": False, "pretraining_tp": 1}
 
-    def read(self, config: Config) -> Any:
+    def read(self, config: Config) -> object:
         if config["slow_but_exact"] and config["pretraining_tp"] != 1:
             raise ValueError(
                 f"slow_but_exact with pretraining_tp {shown(config['pretraining_tp'])} is not built here: it leaves out "

@@ -145,7 +145,7 @@ class SideBySide:
             return "sequential"
         return "two-norms" if new and norms != 1 else "one-norm"
 
-    def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    def write(self, value: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
         norms = {"sequential": None, "one-norm": 1, "two-norms": 2}[value]
         return {"parallel_attn": value != "sequential", "num_ln_in_parallel_attn": norms}
 

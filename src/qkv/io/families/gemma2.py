@@ -126,7 +126,7 @@ class Alternating(LayerTypes):
     def types(self, config: Config) -> list[str]:
         return [SLIDING if (i + 1) % self.period else FULL for i in range(config["num_hidden_layers"])]
 
-    def write(self, value: object, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    def write(self, value: Sequence[int | None], sizes: Mapping[str, Any]) -> dict[str, Any]:
         settings = super().write(value, sizes)
         return settings | {
             "sliding_window": settings["sliding_window"] or self.window

@@ -154,7 +154,7 @@ class ModernBertWindows(LayerTypes):
     def read(self, config: Config) -> tuple[int | None, ...]:
         return super().read({**config, "sliding_window": config["local_attention"] // 2})
 
-    def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    def write(self, value: Sequence[int | None], sizes: Mapping[str, Any]) -> dict[str, Any]:
         settings = super().write(value, sizes)
         size = next((size for size in value if size is not None), 64)
         return {"local_attention": 2 * size, "layer_types": settings["layer_types"]}

@@ -93,7 +93,7 @@ class Inside:
     def keys(self) -> Mapping[str, Any]:
         return {"attn_config": {}}
 
-    def read(self, config: Config) -> Any:
+    def read(self, config: Config) -> object:
         inside = config["attn_config"] or {}
         try:
             check_claimed(inside, ATTENTION, ATTENTION_HARMLESS)

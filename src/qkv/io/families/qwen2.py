@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -70,7 +70,7 @@ class LayerTypes:
             )
         return tuple(window if kind == SLIDING else None for kind in types)
 
-    def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    def write(self, value: Sequence[int | None], sizes: Mapping[str, Any]) -> dict[str, Any]:
         windows = {size for size in value if size is not None}
         if len(windows) > 1:
             raise ValueError(f"its layers share one sliding window, and this model's have {sorted(windows)}")

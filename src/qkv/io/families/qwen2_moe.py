@@ -86,7 +86,7 @@ class SparseLayers:
         step, dense = config["decoder_sparse_step"], config["mlp_only_layers"] or []
         return tuple((i + 1) % step == 0 and i not in dense for i in range(config["num_hidden_layers"]))
 
-    def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    def write(self, value: Sequence[bool], sizes: Mapping[str, Any]) -> dict[str, Any]:
         return {"decoder_sparse_step": 1, "mlp_only_layers": [i for i, has in enumerate(value) if not has]}
 
 

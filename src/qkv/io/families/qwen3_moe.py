@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -52,7 +52,7 @@ class EveryLayer(LayerTypes):
         slides = config["use_sliding_window"] and config["sliding_window"]
         return [SLIDING if slides else FULL] * config["num_hidden_layers"]
 
-    def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    def write(self, value: Sequence[int | None], sizes: Mapping[str, Any]) -> dict[str, Any]:
         if len(set(value)) > 1:
             raise ValueError(f"all of its layers have the same window, and this model's have {list(value)}")
         return super().write(value, sizes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -53,7 +53,7 @@ class UnrotatedLayers:
             raise ValueError(f"no_rope_layers has {len(rotated)} entries for {count} layers (num_hidden_layers)")
         return tuple(i for i in range(count) if not rotated[i])
 
-    def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    def write(self, value: Collection[int], sizes: Mapping[str, Any]) -> dict[str, Any]:
         return {"no_rope_layers": [int(i not in value) for i in range(sizes["n_layers"])], "no_rope_layer_interval": 4}
 
 

@@ -135,7 +135,7 @@ class FeedForwardKind:
             raise ValueError(f"feed_forward_proj {shown(name)} is not built here; {nearest(name[:80], KINDS)}")
         return KINDS[name]
 
-    def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    def write(self, value: tuple[str, bool], sizes: Mapping[str, Any]) -> dict[str, Any]:
         names = [name for name, kind in KINDS.items() if kind == value]
         if not names:
             raise ValueError(f"feed_forward_proj has no {value}; {nearest(str(value), KINDS)}")

@@ -254,11 +254,12 @@ def _labels(spec: Transformer) -> int:
     return spec.head.labels or 2 if isinstance(spec.head, SequenceClassifier | TokenClassifier) else 2
 
 
-def at(spec: Any, path: str) -> Any:
+def at(spec: Spec, path: str) -> Any:
     """The value at a dotted path in a spec: `at(spec, "decoder.blocks.0.attention.n_heads")`."""
+    value: Any = spec
     for part in path.split("."):
-        spec = spec[int(part)] if part.isdigit() else getattr(spec, part)
-    return spec
+        value = value[int(part)] if part.isdigit() else getattr(value, part)
+    return value
 
 
 # What changes no output: how parameters begin, what is dropped in training, which kernel computes.

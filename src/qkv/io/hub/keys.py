@@ -68,7 +68,7 @@ class Key:
             raise ValueError(f"{self.key} {shown(value)} is not built here; {near}")
         return self.values[value]
 
-    def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    def write(self, value: object, sizes: Mapping[str, Any]) -> dict[str, Any]:
         if self.values is not None:
             theirs = [theirs for theirs, ours in self.values.items() if ours == value]
             if not theirs:

@@ -49,8 +49,10 @@ class Real(ValueKind):
     above: bool = False
     below: bool = False
 
-    def fits(self, value: Any) -> bool:
-        if type(value) not in (int, float) or not self.least <= value <= self.most:  # NaN is in no range
+    def fits(self, value: object) -> bool:
+        if (
+            not (type(value) is int or type(value) is float) or not self.least <= value <= self.most
+        ):  # NaN is in no range
             return False
         return not ((self.above and value == self.least) or (self.below and value == self.most))
 
@@ -131,8 +133,9 @@ class ObjectKind(ValueKind):
     def fits(self, value: object) -> bool:
         return isinstance(value, Mapping) and len(value) <= self.most
 
-    def check(self, value: Any, where: str) -> None:
+    def check(self, value: object, where: str) -> None:
         super().check(value, where)
+        assert isinstance(value, Mapping)
         for key, kind in self.inside.items():
             if value.get(key) is not None:
                 kind.check(value[key], f"{where}.{key}")

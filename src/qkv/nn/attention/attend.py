@@ -95,7 +95,7 @@ def attend(
     weighting: WeightFunction | None = None,
     sinks: Float[Tensor, " H"] | None = None,
     observe: Callable[[Callable[[range], Tensor]], None] | None = None,
-) -> Any:
+) -> Result:
     """softmax(scale · QKᵀ + bias) V over the pairs that pattern, segments and padding allow (Vaswani et al. 2017).
 
     **Heads come third here**, (B, T, H, D): PyTorch's own function has them second. K key-value heads serve H query

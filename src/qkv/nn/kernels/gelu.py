@@ -5,7 +5,7 @@ f(x) = x Φ(x),   or by tanh f(x) = x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -31,6 +31,16 @@ def gelu_tanh(x: Tensor) -> Tensor:
     return gelu(x, by_tanh=True)
 
 
+class GeluContext(Protocol):
+    """What autograd keeps for the backward pass."""
+
+    by_tanh: bool
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor, ...]: ...
+    def save_for_backward(self, *tensors: Tensor) -> None: ...
+
+
 class Gelu(torch.autograd.Function):
     """f(x) with its gradient. Gradients of gradients are by PyTorch's operators."""
 
@@ -39,12 +49,12 @@ class Gelu(torch.autograd.Function):
         return native.run(x, None, by_tanh)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, bool], output: Tensor) -> None:
+    def setup_context(ctx: GeluContext, inputs: tuple[Tensor, bool], output: Tensor) -> None:
         x, ctx.by_tanh = inputs
         ctx.save_for_backward(x)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None]:
+    def backward(ctx: GeluContext, *grads: Tensor) -> tuple[Tensor | None, None]:
         (x,), (grad,) = ctx.saved_tensors, grads
         if torch.is_grad_enabled() or not grad.is_contiguous():  # the gradient is to be differentiated again
             return torch.ops.aten.gelu_backward(grad, x, approximate="tanh" if ctx.by_tanh else "none"), None

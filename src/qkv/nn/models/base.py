@@ -96,9 +96,9 @@ class ModelModule(nn.Module):
     `start` and `step`, see `qkv.generation.model_interface`.
     """
 
-    def __init__(self, spec: Any) -> None:
+    def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
-        self.spec = spec
+        self.spec: Any = spec
         self.register_load_state_dict_post_hook(_tie_again)
 
     @property

@@ -84,7 +84,7 @@ def outline(
     return model, Draws(model, spec.initialization, seed, spec.n_layers)
 
 
-def with_own_buffers(spec: ModelSpec, device: torch.device | str, dtype: torch.dtype) -> Any:
+def with_own_buffers(spec: ModelSpec, device: torch.device | str, dtype: torch.dtype) -> AnyModel:
     """The model of a spec with real buffers, as `build` makes them on this device and in this dtype, and parameters on the
     meta device."""
     with without_parameters():

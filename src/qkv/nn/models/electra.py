@@ -20,6 +20,7 @@ from ..layers.norm import NoNorm
 from ..positions.absolute import Learned, LearnedEmbedding
 from .heads.text import Head, HeadModule, LanguageModel, TokenClassifier, TokenClassifierHead, Transform
 from .replace import replace
+from .stack import StackModule
 from .transformer import Transformer, TransformerModel
 
 
@@ -92,7 +93,7 @@ class ReplacedTokensHead(TokenClassifierHead):
         super().__init__(spec, model.d_model)
         self.generator = TransformerModel(spec.generator_of(model))
 
-    def tie(self, stack: Any) -> None:
+    def tie(self, stack: StackModule) -> None:
         encoder: Any = self.generator.encoder
         encoder.embedding.weight, encoder.embedding.types = stack.embedding.weight, stack.embedding.types
         if isinstance(stack.position, LearnedEmbedding):

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from ...core.layout import Layout
 from ...core.spec import brief, nearest
+from ..kv_cache.kinds import CacheKind
 from ..layers.losses import LossSums, at_least_fp32, cross_entropy
 from .base import ModelModule
 from .build import AnyModel
@@ -99,7 +100,7 @@ class EnsembleModel(ModelModule):
         source: Tensor | None = None,
         source_layout: Layout | None = None,
         capacity: int | None = None,
-        cache: Any = None,
+        cache: CacheKind | None = None,
     ) -> EnsembleCache:
         """Return the caches of all models, to `step` with. Arguments are those of a single model's `start`."""
         options: dict[str, Any] = {"capacity": capacity} | ({} if cache is None else {"cache": cache})

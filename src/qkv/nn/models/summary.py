@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from ...core.spec import Spec, counted
 from .block import Block
@@ -18,6 +18,20 @@ WIDTH = 90  # characters from which a part is shown as a branch and not on one l
 FEW = 2  # differences by which a block is described beside another
 
 
+class Summarized(Protocol):
+    """What a summary reads of a model's spec."""
+
+    kind: ClassVar[str]
+
+    @property
+    def d_model(self) -> int: ...
+    @property
+    def n_layers(self) -> int: ...
+    @property
+    def n_parameters(self) -> int: ...
+    def stacks(self) -> list[tuple[str, Any]]: ...
+
+
 class Node(NamedTuple):
     """A line of the tree and the lines below it."""
 
@@ -25,14 +39,14 @@ class Node(NamedTuple):
     below: list[Node]
 
 
-def one_line(spec: Any) -> str:
+def one_line(spec: Summarized) -> str:
     """A model in one line: `Transformer(gpt2-like: 12 × 768, 12 heads, 124 M)`."""
     family = next((name for function in families if (name := function(spec)) is not None), None)
     what = f"{family}-like" if family else "–".join(dict(spec.stacks())) or spec.kind
     return f"{type(spec).__name__}({what}: {sizes(spec)}, {rounded(spec.n_parameters)})"
 
 
-def sizes(spec: Any) -> str:
+def sizes(spec: Summarized) -> str:
     """Layers, width and heads of a model: `12 × 768, 12 heads`."""
     stacks = dict(spec.stacks())
     layers = " + ".join(f"{stack.n_layers}" for stack in stacks.values()) or f"{spec.n_layers}"
@@ -60,12 +74,12 @@ def rounded(n: int) -> str:
     return str(n)
 
 
-def tree(spec: Any) -> str:
+def tree(spec: Summarized) -> str:
     """The tree of a model's parts, equal blocks folded; fields at their defaults are left out."""
     return "\n".join(_drawn(_root(spec)))
 
 
-def as_html(spec: Any) -> str:
+def as_html(spec: Summarized) -> str:
     """The tree as HTML whose branches can be closed."""
     return f'<div style="font-family:monospace;line-height:1.5">{_as_html(_root(spec))}</div>'
 

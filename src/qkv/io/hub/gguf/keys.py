@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from ....core.spec import brief
 from ..values import shown
+
+T = TypeVar("T")
 
 Config = Mapping[str, Any]
 Metadata = dict[str, Any]
@@ -33,15 +35,15 @@ class MetadataEntry(Protocol):
         ...
 
 
-def decimal(value: object) -> Any:
+def decimal(value: T) -> T | float:
     """Round a float to the shortest decimal with the same fp32 value; return other values unchanged."""
     return float(str(np.float32(value))) if isinstance(value, float) else value
 
 
-def need(metadata: Config, name: str) -> Any:
+def need(metadata: Config, name: str) -> None:
+    """Raise ValueError if a key is missing."""
     if name not in metadata:
         raise ValueError(f"its metadata lacks {brief(name)}, which a model of its architecture has")
-    return metadata[name]
 
 
 def scalar(metadata: Config, name: str, default: object = None) -> Any:

@@ -11,6 +11,7 @@ from torch import Tensor
 from ....nn.layers.embedding import TokenEmbedding
 from ....nn.layers.linear import Linear
 from ....nn.layers.quantized import PARTS, QuantizedMatrix, quantized
+from ....nn.models.build import AnyModel
 from ....nn.models.heads.text import LanguageModelHead
 from ....nn.models.transformer import TransformerModel
 from ....nn.quantization.formats import Packed
@@ -23,7 +24,7 @@ from .compressed_tensors import CompressedMatrix
 Tensors = dict[str, Tensor]
 
 
-def tensors_of(model: Any) -> tuple[Tensors, dict[str, Any] | None]:
+def tensors_of(model: AnyModel) -> tuple[Tensors, dict[str, Any] | None]:
     """A model's tensors under the names of qkv's own files, and its `quantization_config`, if it is quantized."""
     matrices = quantized(model)
     own = model_tensors(model)
@@ -40,7 +41,7 @@ def _stored(matrix: QuantizedMatrix) -> CompressedMatrix:
     return CompressedMatrix(matrix.packed, matrix.activations)
 
 
-def _unquantized(model: Any) -> list[str]:
+def _unquantized(model: AnyModel) -> list[str]:
     """The linear layers and heads in full precision."""
     layers = {n: m for n, m in model.named_modules() if isinstance(m, Linear | LanguageModelHead)}
     return [name for name, layer in layers.items() if not isinstance(layer.weight, QuantizedMatrix)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import torch
 from jaxtyping import Float
@@ -85,6 +85,15 @@ def workspace(rows: int, outs: int, columns: int) -> int:
     return min(AT_ONCE, outs) * (rows + columns) * torch.float32.itemsize
 
 
+class LinearContext(Protocol):
+    """What autograd keeps for the backward pass."""
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor, Tensor]: ...
+    @property
+    def needs_input_grad(self) -> tuple[bool, bool, bool]: ...
+
+
 class LinearFunction(torch.autograd.Function):
     """x Wᵀ + b with gradients. Gradients of gradients are by PyTorch's operators."""
 
@@ -97,7 +106,7 @@ class LinearFunction(torch.autograd.Function):
         ctx.save_for_backward(*inputs[:2])
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    def backward(ctx: LinearContext, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         (grad,) = grads
         x, weight = ctx.saved_tensors
         wants_x, wants_weight, wants_bias = ctx.needs_input_grad

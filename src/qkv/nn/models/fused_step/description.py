@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from torch import nn
 
 from ...kernels.native.structures import LayerStruct
+from ...positions.base import PositionModule
+from ..block import BlockModule
+from ..placement import Placement
 from .layers import Described, Unfit, are_original, hooks_of, is_simple, layer, settings_of
 from .snapshot import Snapshot
+
+
+class LayerStack(Protocol):
+    """What the kernels read of a stack's module."""
+
+    training: bool
+    between: nn.ModuleList
+    norm: nn.Module
+    placement: Placement
+    position_of: list[int]
+
+    @property
+    def layers(self) -> Sequence[BlockModule]: ...
+    @property
+    def positions(self) -> Sequence[PositionModule]: ...
+    def modules(self) -> Iterator[nn.Module]: ...
 
 
 class Description:
@@ -22,7 +42,7 @@ class Description:
 
     encoding: object = None  # what whole sequences keep about it (`encoding.py`)
 
-    def __init__(self, stack: Any) -> None:
+    def __init__(self, stack: LayerStack) -> None:
         self.snapshot, self.fits = Snapshot(stack), False
         try:
             self._describe(stack)
@@ -30,7 +50,7 @@ class Description:
             return
         self.fits = True
 
-    def _describe(self, stack: Any) -> None:
+    def _describe(self, stack: LayerStack) -> None:
         if len(stack.between) or stack.placement.streams > 1 or not all(map(is_simple, stack.positions)):
             raise Unfit
         self.known, blocks = Described(), stack.layers
@@ -55,7 +75,7 @@ class Description:
         return any(self._hooks) or sum(map(len, self._settings)) != self._size or not are_original()
 
 
-def description_of(stack: nn.Module) -> Description:
+def description_of(stack: LayerStack) -> Description:
     """The description of a stack, made anew if something in it has changed."""
     known = _KNOWN.get(stack)
     if known is None or not known.snapshot.holds():
@@ -63,4 +83,4 @@ def description_of(stack: nn.Module) -> Description:
     return known
 
 
-_KNOWN: WeakKeyDictionary[nn.Module, Description] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[LayerStack, Description] = WeakKeyDictionary()

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from itertools import accumulate
 from threading import Lock
 from types import NoneType
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -31,7 +30,7 @@ from ...kv_cache.full import KeyValueState
 from ...patterns.algebra import Full
 from ...patterns.basic import Causal
 from ...positions.rotary import RotaryTurn
-from .description import Description, description_of
+from .description import Description, LayerStack, description_of
 
 _GLOBAL_HOOKS = (hooks._global_forward_hooks, hooks._global_forward_pre_hooks)
 _DTYPES = (torch.float32, torch.bfloat16)
@@ -39,7 +38,12 @@ _LONGEST_BIAS = 1024  # tokens, of all pairs of which a bias is computed at once
 
 
 def fused_encoding(
-    stack: Any, x: Float[Tensor, "B T M"], layout: Layout, runs: Sequence[Pass], count: int, cache: Cache | None = None
+    stack: LayerStack,
+    x: Float[Tensor, "B T M"],
+    layout: Layout,
+    runs: Sequence[Pass],
+    count: int,
+    cache: Cache | None = None,
 ) -> Float[Tensor, "B T M"] | None:
     """The output after the first `count` layers and the norm, 0 at padding; None if the modules have to run."""
     if x.device.type != "cpu" or x.dtype not in _DTYPES or x.shape[0] * x.shape[1] < native.LEAST_TOKENS:
@@ -61,7 +65,7 @@ def fused_encoding(
 class FusedEncoding:
     """The layers of a stack, described for the kernels with a batch of whole sequences."""
 
-    def __init__(self, stack: Any, about: Description) -> None:
+    def __init__(self, stack: LayerStack, about: Description) -> None:
         self.about, self.fits = about, False
         self.lock = Lock()  # a batch at a time is described
         if not about.fits:

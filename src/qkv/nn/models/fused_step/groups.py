@@ -27,8 +27,11 @@ Shape = tuple[int, int, torch.dtype]  # rows, tokens of each, and their dtype
 class LayerGroup:
     """Attention layers with one pattern, number of heads, position scheme and slot table, in an array of descriptions."""
 
-    def __init__(self, indices: list[int], modules: list[MultiHeadAttention], layers: Any, name: str) -> None:
-        self.indices, self.first, self.layers = indices, indices[0], layers
+    def __init__(
+        self, indices: list[int], modules: list[MultiHeadAttention], layers: ctypes.Array[LayerStruct], name: str
+    ) -> None:
+        self.indices, self.first = indices, indices[0]
+        self.layers: Any = layers
         self.pattern, self.heads = modules[0].pattern, modules[0].n_heads
         self.described = [getattr(layers[i], name) for i in indices]  # a part of the array
         self.shape: Shape | None = None  # of the tokens that are described
@@ -85,7 +88,11 @@ class OwnGroup(LayerGroup):
     """Self-attention, whose keys and values are in buffers with slots to spare."""
 
     def __init__(
-        self, indices: list[int], modules: list[MultiHeadAttention], states: list[KeyValueState], layers: Any
+        self,
+        indices: list[int],
+        modules: list[MultiHeadAttention],
+        states: list[KeyValueState],
+        layers: ctypes.Array[LayerStruct],
     ) -> None:
         super().__init__(indices, modules, layers, "own")
         self.states, self.buffers, self.slots = states, list[KeysValues](), 0
@@ -142,7 +149,11 @@ class CrossGroup(LayerGroup):
     """Cross-attention, whose keys and values come from the encoder. The rows of a source are queries of one sequence."""
 
     def __init__(
-        self, indices: list[int], modules: list[MultiHeadAttention], states: list[CrossState], layers: Any
+        self,
+        indices: list[int],
+        modules: list[MultiHeadAttention],
+        states: list[CrossState],
+        layers: ctypes.Array[LayerStruct],
     ) -> None:
         super().__init__(indices, modules, layers, "cross")
         self.states, self.kept = states, list[SharedKeysValues]()
@@ -177,7 +188,9 @@ class CrossGroup(LayerGroup):
 _ANY = Layout.full(1)  # of queries that see whatever is there
 
 
-def own_groups(blocks: Sequence[Any], position_of: Sequence[int], cache: Cache, layers: Any) -> list[OwnGroup]:
+def own_groups(
+    blocks: Sequence[Any], position_of: Sequence[int], cache: Cache, layers: ctypes.Array[LayerStruct]
+) -> list[OwnGroup]:
     """The groups of a stack's self-attention; `position_of` has the position scheme of each layer."""
     found: list[tuple[tuple[Any, ...], list[int]]] = []
     states: dict[int, KeyValueState] = {}
@@ -193,7 +206,7 @@ def own_groups(blocks: Sequence[Any], position_of: Sequence[int], cache: Cache, 
     ]
 
 
-def cross_groups(blocks: Sequence[Any], cache: Cache, layers: Any) -> list[CrossGroup]:
+def cross_groups(blocks: Sequence[Any], cache: Cache, layers: ctypes.Array[LayerStruct]) -> list[CrossGroup]:
     """The groups of a stack's cross-attention."""
     found: list[tuple[tuple[Any, ...], list[int]]] = []
     for i, block in enumerate(blocks):

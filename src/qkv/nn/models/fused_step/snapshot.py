@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
 _TABLES = ("_parameters", "_buffers", "_modules")
 
 
+class HasModules(Protocol):
+    """A module, as far as a snapshot reads it."""
+
+    def modules(self) -> Iterator[nn.Module]: ...
+
+
 class Snapshot:
     """The submodules, tensors and settings that a module had, and the addresses of its tensors."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: HasModules) -> None:
         self._sizes: list[tuple[dict[str, Any], int]] = []
         self._values: list[tuple[dict[str, Any], str, Any]] = []
         for i, each in enumerate(module.modules()):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.modules import module as hooks
 
 from ....core.layout import Layout
@@ -20,7 +19,8 @@ from ...kernels.native import decoding_step as native
 from ...kv_cache.cache import Cache
 from ...kv_cache.full import CrossState, KeyValueState
 from ...kv_cache.slots import selecting_kernels
-from .description import description_of
+from ..block import BlockModule
+from .description import LayerStack, description_of
 from .groups import LayerGroup, cross_groups, own_groups
 from .layers import Unfit
 
@@ -30,7 +30,7 @@ selecting_kernels.append(row_selection.select_rows_if_served)  # for the caches 
 
 
 def fused_step(
-    stack: Any, x: Float[Tensor, "B T M"], layout: Layout, runs: Sequence[Pass], cache: Cache, count: int
+    stack: LayerStack, x: Float[Tensor, "B T M"], layout: Layout, runs: Sequence[Pass], cache: Cache, count: int
 ) -> Float[Tensor, "B T M"] | None:
     """The output of the stack after its first `count` layers, by the kernels; None if the modules have to run."""
     most = native.MOST_TOKENS.get(x.dtype, 0)
@@ -59,7 +59,7 @@ class FusedStep:
     biases are described together.
     """
 
-    def __init__(self, stack: Any, cache: Cache) -> None:
+    def __init__(self, stack: LayerStack, cache: Cache) -> None:
         self.stack, self.about = stack, description_of(stack)
         blocks = stack.layers
         _check(blocks, cache)
@@ -81,7 +81,7 @@ class FusedStep:
     def __deepcopy__(self, memo: object) -> None:
         """A copy of a cache is described again."""
 
-    def describes(self, stack: nn.Module, settled: bool) -> bool:
+    def describes(self, stack: LayerStack, settled: bool) -> bool:
         """Whether the description is of this stack, with the parameters where they are now."""
         if settled and self.checked:
             return stack is self.stack
@@ -116,7 +116,7 @@ class FusedStep:
         return out.to(x.dtype)
 
 
-def _check(blocks: Sequence[Any], cache: Cache) -> None:
+def _check(blocks: Sequence[BlockModule], cache: Cache) -> None:
     """Raise `Unfit` if the kernels can't use the states of a cache."""
     for i, block in enumerate(blocks):
         if "attention" in block.sublayers and type(cache.layers[i]) is not KeyValueState:

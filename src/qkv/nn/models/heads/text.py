@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -19,6 +19,9 @@ from ...layers.linear import Linear, product
 from ...layers.losses import LossSums, at_least_fp32, cross_entropy, linear_cross_entropy
 from ...layers.norm import LayerNorm, Norm
 from ...layers.quantized import dense
+
+if TYPE_CHECKING:
+    from ..stack import StackModule
 
 
 class Head(Spec, role="head"):
@@ -88,7 +91,7 @@ class HeadModule(nn.Module):
         """The loss sums of labels, given the outputs."""
         raise NotImplementedError
 
-    def tie(self, stack: Any) -> None:
+    def tie(self, stack: StackModule) -> None:
         """Share parameters with the stack below. Called again after anything that replaces parameters."""
 
 
@@ -165,7 +168,7 @@ class LanguageModelHead(HeadModule):
         self.weight = nn.Parameter(torch.empty(vocab_size, spec.width(d_model)))
         self.bias = nn.Parameter(torch.empty(vocab_size)) if spec.bias else None
 
-    def tie(self, stack: Any) -> None:
+    def tie(self, stack: StackModule) -> None:
         if self.tied:
             self.weight = stack.embedding.weight
 
