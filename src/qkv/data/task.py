@@ -23,6 +23,9 @@ from .classes import check_classes
 from .source import SPLITS, TEXTS, Counts, Example, Skipped, Source
 from .tokenizers.protocol import Encoder, TextDecoder
 
+Labels = Array | np.generic | None
+"""What the model should output for one item; None for no labels."""
+
 Predict = TypeVar("Predict", bound=Callable[..., Iterable[Any]])
 
 SEQUENCES = (*LAYOUTS, "token_types")  # inputs that are padded where they have one axis
@@ -51,7 +54,7 @@ class Item:
     """
 
     arrays: dict[str, Array]
-    labels: Array | np.generic | None = None
+    labels: Labels = None
     targets: dict[str, Any] = field(default_factory=dict)
     tokens: int | None = None
     example: Example = field(default_factory=dict)
@@ -182,7 +185,7 @@ class Task(Spec, role="task"):
         items = (self.inputs(example, tokenizer, randomness) for example in examples)
         return [item if isinstance(item, Skipped) else [item] for item in items]
 
-    def labels(self, example: Example, inputs: Item) -> Any | Skipped:
+    def labels(self, example: Example, inputs: Item) -> Labels | Skipped:
         """The labels for an example's inputs, None for none; or why it is skipped. Raises ValueError if they are invalid."""
         return None
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +17,21 @@ from ..nn.kv_cache.kinds import CacheKind
 class DecodingCache(Protocol):
     """A model's KV cache."""
 
-    def reorder(self, rows: Tensor, cross: bool = True) -> Any:
+    def reorder(self, rows: Tensor, cross: bool = True) -> object:
         """Keep these rows, in this order; a row may be named several times.
 
         `cross=False`: every row keeps its source, so the keys and values of cross-attention stay in place.
         """
+
+
+class RewindableCache(DecodingCache, Protocol):
+    """A cache from which each row's last tokens can be removed; `qkv.nn.kv_cache.cache.Cache` says how."""
+
+    def continued(
+        self, lengths: Sequence[int], device: torch.device, side: Literal["left", "right"] = "right", /
+    ) -> Layout: ...
+    def rewind_rows(self, counts: Sequence[int]) -> None: ...
+    def check_rewind_rows(self) -> None: ...
 
 
 class DecodingModel(Protocol):
@@ -47,7 +57,7 @@ class DecodingModel(Protocol):
         source_layout: Layout | None = None,
         capacity: int | None = None,
         cache: CacheKind | None = None,
-    ) -> Any: ...
+    ) -> DecodingCache: ...
 
     def step(self, ids: Tensor, cache: Any, layout: Layout | None = None) -> Tensor: ...
 
@@ -57,7 +67,7 @@ class DecodingModel(Protocol):
 class ParallelDecoder(DecodingModel, Protocol):
     """A decoder whose step can give the logits of all its tokens, (B, T, V), as speculation needs.
 
-    Its cache has the methods `continued`, `rewind_rows` and `check_rewind_rows` of `qkv.nn.kv_cache.cache.Cache`.
+    Its cache is a `RewindableCache`.
     """
 
     def step(self, ids: Tensor, cache: Any, layout: Layout | None = None, all_positions: bool = False) -> Tensor: ...
@@ -97,6 +107,6 @@ def evaluating(model: DecodingModel) -> Iterator[None]:
             module.training = True
 
 
-def settled(cache: Any) -> AbstractContextManager[None]:
+def settled(cache: object) -> AbstractContextManager[None]:
     """A context in which the model's weights and hooks stay as they are, so its steps need not check them."""
     return cache.settle() if hasattr(cache, "settle") else nullcontext()

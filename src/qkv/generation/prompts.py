@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..core.layout import Layout
 from ..nn.kv_cache.kinds import CacheKind
-from .model_interface import DecodingModel
+from .model_interface import DecodingCache, DecodingModel
 
 ROOM = 512  # new tokens that a cache is allocated for at first; it grows by itself after that
 
@@ -46,7 +46,7 @@ class Prompts:
         cache = self.start(model)
         return cache, model.step(self.ids, cache, self.layout)
 
-    def start(self, model: DecodingModel) -> Any:
+    def start(self, model: DecodingModel) -> DecodingCache:
         """Return an empty cache for the prompts."""
         capacity = self.ids.shape[1] + min(max(self.limits), ROOM)
         options: dict[str, Any] = {} if self.cache is None else {"cache": self.cache}

@@ -5,12 +5,11 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import torch
 
 from ..core.batch import Batch
-from ..core.metrics.base import Metric, MetricValue
+from ..core.metrics.base import MeasuredModel, Metric, MetricValue
 from .batches import examples_in, part_of
 from .random_draws import RandomDraws
 from .report import NotChecked
@@ -19,7 +18,9 @@ TOLERANCE = 1e-3  # relative; outputs of parts of a batch differ by rounding, wh
 SAMPLES = 3
 
 
-def metric_checks(metric: Metric, model: Any, batches: Sequence[Batch]) -> dict[str, Callable[[], None]]:
+def metric_checks(
+    metric: Metric, model: MeasuredModel | None, batches: Sequence[Batch]
+) -> dict[str, Callable[[], None]]:
     checks = MetricChecks(metric, model, batches)
     return {
         "nothing measured": checks.nothing,
@@ -34,11 +35,11 @@ def metric_checks(metric: Metric, model: Any, batches: Sequence[Batch]) -> dict[
 class MetricChecks:
     """The checks of one metric, which is copied before it is used, on the batches of a model."""
 
-    def __init__(self, metric: Metric, model: Any, batches: Sequence[Batch]) -> None:
+    def __init__(self, metric: Metric, model: MeasuredModel | None, batches: Sequence[Batch]) -> None:
         self.metric, self.model, self.batches = metric, model, batches
 
     @torch.no_grad()
-    def _measured(self, batches: Iterable[Batch], model: Any = None) -> Metric:
+    def _measured(self, batches: Iterable[Batch], model: MeasuredModel | None = None) -> Metric:
         if self.model is None or not self.batches:
             raise NotChecked("there is nothing to measure; give `model` and `batches`")
         metric = copy.deepcopy(self.metric)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,21 @@ class MetricValue(NamedTuple):
     details: str = ""
 
 
+class MeasuredModel(Protocol):
+    """What metrics use of a model: its outputs; for text also its hidden states and heads, and what it generates."""
+
+    @property
+    def hidden(self) -> Any: ...
+    @property
+    def head(self) -> Any: ...
+    @property
+    def classification_head(self) -> Any: ...
+    @property
+    def generate(self) -> Any: ...
+    def __call__(self, *args: Any, **inputs: Any) -> Any: ...
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+
 class Metric:
     """Collects outputs batch by batch, then computes metrics and returns samples.
 
@@ -28,7 +44,7 @@ class Metric:
 
     nans: int = 0  # batches with a NaN among the outputs
 
-    def evaluate(self, model: nn.Module, batch: Batch) -> None:
+    def evaluate(self, model: MeasuredModel, batch: Batch) -> None:
         """Run the model, which is in evaluation mode, on a batch on its device, and `update` with the head's outputs on the
         CPU in fp32. A metric that needs more than these outputs overrides this."""
         if type(self).update is not Metric.update:
@@ -75,7 +91,7 @@ class Metric:
         return []
 
 
-def model_outputs(model: nn.Module, batch: Batch) -> Any:
+def model_outputs(model: Callable[..., Any], batch: Batch) -> Any:
     """Run a model on a batch on its device, and return the head's outputs on the CPU in fp32."""
     return _pytree.tree_map_only(Tensor, _to_cpu, model(**batch.inputs))
 

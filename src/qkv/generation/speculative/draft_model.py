@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..model_interface import RewindableCache
 from ..sampling import draw
 from ..speculation import Speculation
 from .feed import Feed, feed
@@ -23,7 +23,7 @@ class DraftProposer:
     """
 
     def __init__(
-        self, kind: Speculation, model: Feed, cache: Any, processed: Processed, random: Randomness | None
+        self, kind: Speculation, model: Feed, cache: RewindableCache, processed: Processed, random: Randomness | None
     ) -> None:
         self.kind, self.model, self.cache, self.processed, self.random = kind, model, cache, processed, random
         self.rows: Sequence[Continuation] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,15 +16,20 @@ from .proposals import Proposals
 from .rows import Continuation, Processed
 from .verification import Randomness
 
+if TYPE_CHECKING:
+    from ...nn.kv_cache.cache import Cache
+
 
 class EarlyExitProposer(DraftProposer):
     """Lets the first layers continue every row; what they add to the cache is removed before the tokens are checked."""
+
+    cache: Cache
 
     def __init__(
         self,
         kind: EarlyExit,
         model: ParallelDecoder,
-        cache: Any,
+        cache: Cache,
         processed: Processed,
         random: Randomness | None,
         num_samples: int,

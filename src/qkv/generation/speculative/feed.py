@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ...core.layout import Layout
+from ..model_interface import RewindableCache
 
 
 class Feed(Protocol):
@@ -23,7 +24,9 @@ class Feed(Protocol):
     def step(self, ids: Tensor, cache: Any, layout: Layout | None = None, all_positions: bool = False) -> Tensor: ...
 
 
-def feed(model: Feed, cache: Any, blocks: Sequence[Sequence[int]], side: Literal["left", "right"] = "right") -> Tensor:
+def feed(
+    model: Feed, cache: RewindableCache, blocks: Sequence[Sequence[int]], side: Literal["left", "right"] = "right"
+) -> Tensor:
     """Feed each row its tokens, padded on one side to the longest; returns the logits of all places (B, T, V)."""
     lengths = [len(block) for block in blocks]
     width = max(lengths)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from .. import pace, trace
-from ..model_interface import ParallelDecoder
+from ..model_interface import ParallelDecoder, RewindableCache
 from ..result import Acceptance, Hypothesis
 from ..stopping import SearchOptions
 from .feed import feed
@@ -30,7 +29,7 @@ class SpeculativeSearch:
     def __init__(
         self,
         model: ParallelDecoder,
-        cache: Any,
+        cache: RewindableCache,
         rows: list[Continuation],
         proposer: Proposer,
         rules: SearchOptions,

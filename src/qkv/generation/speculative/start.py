@@ -11,7 +11,7 @@ import torch
 
 from ...nn.kv_cache.kinds import CacheKind, FullCache
 from ..greedy_search import Stream, scored
-from ..model_interface import DecodingModel, ParallelDecoder, settled
+from ..model_interface import DecodingModel, ParallelDecoder, RewindableCache, settled
 from ..prompts import Prompts
 from ..result import Hypothesis
 from ..sampling import row_seed
@@ -94,9 +94,9 @@ def _parallel(model: DecodingModel) -> ParallelDecoder:
     return cast(ParallelDecoder, model)
 
 
-def _start(model: ParallelDecoder, prompts: Prompts) -> Any:
+def _start(model: ParallelDecoder, prompts: Prompts) -> RewindableCache:
     """An empty cache from which tokens can be removed. Raises ValueError if the model has none."""
-    cache = replace(prompts, cache=_rewindable(model, prompts.cache)).start(model)
+    cache: Any = replace(prompts, cache=_rewindable(model, prompts.cache)).start(model)
     try:
         cache.check_rewind_rows()
     except ValueError as error:

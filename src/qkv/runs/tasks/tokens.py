@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ...core.batch import IGNORE, Batch
-from ...core.metrics.base import Metric, MetricValue
+from ...core.metrics.base import MeasuredModel, Metric, MetricValue
 from ...core.metrics.display import register
 from ...data.tokenizers.protocol import TextDecoder
 
@@ -44,10 +44,10 @@ class TokenMetric(Metric):
     def count(self) -> int:
         return int(self.seen.sum())
 
-    def evaluate(self, model: Any, batch: Batch) -> None:
+    def evaluate(self, model: MeasuredModel, batch: Batch) -> None:
         self.take(model, model.hidden(**batch.inputs), batch)
 
-    def take(self, model: Any, hidden: Tensor, batch: Batch) -> Tensor:
+    def take(self, model: MeasuredModel, hidden: Tensor, batch: Batch) -> Tensor:
         """Count the predictions at the labels and return them, in the labels' order. Computes logits at these alone."""
         assert batch.labels is not None
         counted = batch.labels != IGNORE
@@ -81,13 +81,13 @@ class GeneratedTextMetric(TokenMetric):
 
     def __init__(self, tokenizer: TextDecoder | None = None) -> None:
         super().__init__(tokenizer)
-        self.kept: tuple[Any, Batch] | None = None
+        self.kept: tuple[MeasuredModel, Batch] | None = None
 
     def can_show(self, batch: Batch) -> bool:
         """Whether samples can be generated from a batch."""
         return True
 
-    def evaluate(self, model: Any, batch: Batch) -> None:
+    def evaluate(self, model: MeasuredModel, batch: Batch) -> None:
         super().evaluate(model, batch)
         if self.kept is None and self.can_show(batch):
             self.kept = model, batch
@@ -99,7 +99,7 @@ class GeneratedTextMetric(TokenMetric):
         model, batch = self.kept
         return self.generate(model, batch, min(count, batch.rows, SHOWN))
 
-    def generate(self, model: Any, batch: Batch, count: int) -> list[dict[str, Any]]:
+    def generate(self, model: MeasuredModel, batch: Batch, count: int) -> list[dict[str, Any]]:
         """Return samples of the first `count` rows of a batch."""
         raise NotImplementedError
 

@@ -14,6 +14,7 @@ from ...core.spec import counted
 from ...io.directories.adapters import save_adapter, save_merged
 from ...io.directories.layout import ADAPTER, EVALUATION, EXTREMES, SAMPLES, WEIGHTS, write_json
 from ...look.formatting import taken
+from ...nn.models.build import AnyModel
 from ...training.checkpoints import rng
 from ...training.loop import check_metric as check_that_it_is_given
 from ...training.result import TrainingResult
@@ -61,7 +62,7 @@ def evaluator(prepared: Prepared) -> Evaluator:
     return Evaluator(*settings, prepared.members.ranks, prepared.members.in_parts)
 
 
-def check_metric(model: Any, prepared: Prepared) -> None:
+def check_metric(model: AnyModel, prepared: Prepared) -> None:
     """Evaluate on a few examples to check that evaluations give `training.metric`. Raises ValueError, naming the metrics
     that they do give."""
     recipe = prepared.recipe
@@ -79,7 +80,12 @@ def check_metric(model: Any, prepared: Prepared) -> None:
 
 
 def finish(
-    model: Any, outcome: TrainingResult, prepared: Prepared, out: Path, console: Console, keep_outputs: bool = False
+    model: AnyModel,
+    outcome: TrainingResult,
+    prepared: Prepared,
+    out: Path,
+    console: Console,
+    keep_outputs: bool = False,
 ) -> Trained:
     """Deliver the adapter, evaluate the final weights on the test split, and write samples, `evaluation.json` and the
     report. After an interruption there is no evaluation."""

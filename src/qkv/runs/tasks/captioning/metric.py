@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from ....core.batch import IGNORE, Batch
-from ....core.metrics.base import Metric, MetricValue
+from ....core.metrics.base import MeasuredModel, Metric, MetricValue
 from ....core.metrics.display import register
 from ....core.metrics.extremes import Extremes, Ranking
 from ....core.metrics.text import bleu, chrf
 from ....data.media.images import denormalized
 from ....data.media.png import png
-from ....data.tokenizers.protocol import Encoder
+from ....data.tokenizers.protocol import Encoder, TextDecoder
 
 register("exact", "Exact match", "fraction", higher_is_better=True)
 register("exact_captions", scale="fraction", higher_is_better=True, part=True)
@@ -40,7 +40,7 @@ class CaptionMetric(Metric):
         self._shown: list[dict[str, Any]] = []
         self._ranking = Ranking("chrf")
 
-    def evaluate(self, model: Any, batch: Batch) -> None:
+    def evaluate(self, model: MeasuredModel, batch: Batch) -> None:
         self.check_nan(model.hidden(**batch.inputs))
         outputs = written(model, batch.inputs["ids"], _prompts(batch), self._tokenizer, self._longest)
         for row, (about, output) in enumerate(zip(batch.texts, outputs, strict=True)):
@@ -72,7 +72,9 @@ class CaptionMetric(Metric):
         return {**sample, "picture": {"kind": "image", "image": image}}
 
 
-def written(model: Any, pictures: Tensor, prompts: Sequence[list[int]], tokenizer: Any, longest: int) -> list[str]:
+def written(
+    model: MeasuredModel, pictures: Tensor, prompts: Sequence[list[int]], tokenizer: TextDecoder, longest: int
+) -> list[str]:
     """Generate a text for each picture (C, H, W) and prompt, greedily: at most `longest` tokens with the prompt, whatever
     the length of the other prompts."""
     width, end = max(map(len, prompts)), tokenizer.eos_id

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....core.batch import IGNORE, Batch
+from ....core.metrics.base import MeasuredModel
 from ..tokens import GeneratedTextMetric
 
 
@@ -14,7 +15,7 @@ class DenoisingMetric(GeneratedTextMetric):
     def can_show(self, batch: Batch) -> bool:
         return bool(batch.inputs["layout"].one_segment)  # not packed
 
-    def generate(self, model: Any, batch: Batch, count: int) -> list[dict[str, Any]]:
+    def generate(self, model: MeasuredModel, batch: Batch, count: int) -> list[dict[str, Any]]:
         assert batch.labels is not None
         ids = batch.inputs["ids"]
         valid = batch.inputs["layout"].valid.expand(ids.shape)

@@ -15,7 +15,7 @@ from ....data.batching.numpy_batch import Array
 from ....data.readers import dataset_series  # noqa: F401  # registers the source
 from ....data.readers.time_series import SeriesSource
 from ....data.source import Example, Skipped, Source
-from ....data.task import Item, RandomContext, Task
+from ....data.task import Item, Labels, RandomContext, Task
 from ....data.tokenizers.protocol import Encoder, TextDecoder
 from ....nn.layers.embedding import Input
 from ....nn.layers.patches import Patches
@@ -81,7 +81,7 @@ class Forecast(Task, kind="forecast"):
         pixels = ((past - mean) / scale)[None, None]
         return Item({"ids": pixels}, tokens=self.tokens, example={**about, "where": example["where"]})
 
-    def labels(self, example: Example, inputs: Item) -> Any | Skipped:
+    def labels(self, example: Example, inputs: Item) -> Labels | Skipped:
         future, scale = example["future"][:, inputs.example["number"]], inputs.example["scale"]
         return np.stack([(future - inputs.example["mean"]) / np.float32(scale), np.full_like(future, scale)])
 

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from markupsafe import Markup
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from ....core.batch import Batch
 from ....core.layout import Grid
-from ....core.metrics.base import Metric, MetricValue
+from ....core.metrics.base import MeasuredModel, Metric, MetricValue
 from ....core.metrics.display import register
 from ....core.metrics.extremes import Extremes, Ranking
 from ....data.media.images import denormalized
@@ -42,7 +42,7 @@ class ReconstructionMetric(Metric):
         self._pictures: Reservoir[tuple[str, dict[str, NDArray[Any]], float]] = Reservoir(32)
         self._ranking = Ranking("reconstruction_error")
 
-    def evaluate(self, model: nn.Module, batch: Batch) -> None:
+    def evaluate(self, model: MeasuredModel, batch: Batch) -> None:
         head: Any = model.head
         assert batch.labels is not None
         patch, layout, pixels = head.spec.patch, batch.inputs.get("layout"), batch.labels

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
 from ....core.batch import IGNORE, Batch
-from ....core.metrics.base import MetricValue
+from ....core.metrics.base import MeasuredModel, MetricValue
 from ....core.metrics.display import register
 from ....data.tokenizers.protocol import TextDecoder
 from ..tokens import SHOWN, TokenMetric
@@ -27,7 +25,7 @@ class MaskedTokenMetric(TokenMetric):
         super().__init__(tokenizer)
         self.pairs: list[bool] = []  # whether the class of each pair of sentences was right
 
-    def evaluate(self, model: Any, batch: Batch) -> None:
+    def evaluate(self, model: MeasuredModel, batch: Batch) -> None:
         hidden = model.hidden(**batch.inputs)
         predicted = self.take(model, hidden, batch)
         if NEXT in batch.targets and model.classification_head is not None:

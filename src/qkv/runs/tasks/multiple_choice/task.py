@@ -13,7 +13,7 @@ from ....core.batch import Batch, Term, Terms
 from ....core.metrics.base import Metric
 from ....core.spec import brief
 from ....data.source import SPLITS, Example, Skipped, Source
-from ....data.task import Item
+from ....data.task import Item, Labels
 from ....data.tokenizers.protocol import Encoder
 from ....nn.layers.embedding import Input
 from ....nn.layers.losses import at_least_fp32
@@ -49,7 +49,7 @@ class Choice(Sentences, kind="choice"):
                 self._answer(example)
         return []
 
-    def labels(self, example: Example, inputs: Item) -> Any | Skipped:
+    def labels(self, example: Example, inputs: Item) -> Labels | Skipped:
         return self._answer(example)
 
     def _answer(self, example: Example) -> np.int64 | Skipped:

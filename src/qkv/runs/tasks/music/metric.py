@@ -8,10 +8,9 @@ from itertools import accumulate
 from typing import Any
 
 import torch
-from torch import nn
 
 from ....core.batch import IGNORE, Batch
-from ....core.metrics.base import Metric, MetricValue
+from ....core.metrics.base import MeasuredModel, Metric, MetricValue
 from ....core.metrics.display import register
 from ....data.media.midi import to_midi
 from ....data.media.note_names import END, Frame, frames_to_text, is_music, runs, text_to_frames
@@ -39,10 +38,10 @@ class MusicMetric(Metric):
         self._end = tokenizer.id(END)
         self._over, self._unk = (-1 if i is None else i for i in (tokenizer.eos_id, tokenizer.unk_id))
         self._nll, self._frames, self._unknown = 0.0, 0, 0
-        self._model: nn.Module | None = None
+        self._model: MeasuredModel | None = None
         self._beginnings: list[list[Frame]] = []
 
-    def evaluate(self, model: nn.Module, batch: Batch) -> None:
+    def evaluate(self, model: MeasuredModel, batch: Batch) -> None:
         labels = batch.labels
         assert labels is not None
         logits = model(**batch.inputs).float()
@@ -67,15 +66,18 @@ class MusicMetric(Metric):
 
     def _sample(self, frames: list[Frame], number: int) -> dict[str, Any]:
         prompt, true = frames[: self._prompt], frames[: self._prompt + self._goes_on]
-        generates = hasattr(self._model, "generate")
-        new = continued(self._model, self._tokenizer, prompt, self._goes_on, number) if generates else []
+        model, new = self._model, list[Frame]()
+        if model is not None and hasattr(model, "generate"):
+            new = continued(model, self._tokenizer, prompt, self._goes_on, number)
         piece = [*prompt, *new]
         midi = base64.b64encode(to_midi(piece)).decode()
         picture = {"kind": "roll", "prompt": len(prompt), "made": runs(piece), "true": runs(true), "midi": midi}
         return {"source": frames_to_text(prompt), "output": frames_to_text(new), "picture": picture}
 
 
-def continued(model: Any, tokenizer: Tokenizer, prompt: Sequence[Frame], goes_on: int, seed: int) -> list[Frame]:
+def continued(
+    model: MeasuredModel, tokenizer: Tokenizer, prompt: Sequence[Frame], goes_on: int, seed: int
+) -> list[Frame]:
     """Sample at most `goes_on` frames that continue a prompt, of which the model reads the last frames that fill half of its
     context. Raises ValueError for an empty prompt if the tokenizer has no beginning-of-sequence token."""
     begins = tokenizer.bos_id is not None

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from ....core.batch import Batch
 from ....core.layout import Grid
-from ....core.metrics.base import Metric, MetricValue
+from ....core.metrics.base import MeasuredModel, Metric, MetricValue
 from ....core.metrics.extremes import Extremes, Ranking
 from ....core.metrics.pictures import psnr, ssim
 from ....data.media.images import Pixels, denormalized
@@ -52,7 +52,7 @@ class RestorationMetric(Metric):
         self._pictures: Reservoir[tuple[str, dict[str, Pixels], str]] = Reservoir(32)
         self._ranking = Ranking("psnr")
 
-    def evaluate(self, model: nn.Module, batch: Batch) -> None:
+    def evaluate(self, model: MeasuredModel, batch: Batch) -> None:
         check_head(model)
         super().evaluate(model, batch)
 
@@ -98,9 +98,9 @@ def restored(seen: Tensor, outputs: Tensor, patch: tuple[int, int]) -> Tensor:
     return seen + unpatchify(outputs, grid, patch, "last")
 
 
-def check_head(model: nn.Module) -> None:
+def check_head(model: MeasuredModel) -> None:
     """Raise ValueError if a model's head does not predict pixels in the units of its input."""
-    head: Any = model.head
+    head = model.head
     if head.spec.kind != "pixels":
         raise ValueError(f"restored pictures need a head of the kind pixels, and the model's is {head.spec.kind}")
     if head.spec.normalized:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from ....core.batch import Batch
 from ....core.layout import Grid
 from ....core.metrics.base import Metric
 from ....core.metrics.baselines import Baseline
@@ -106,7 +107,8 @@ class RestorationTask(AugmentedTask):
     def metric(self, tokenizer: TextDecoder | None) -> Metric:
         return RestorationMetric(self.mean, self.std, self.patch, self.made)
 
-    def preview(self, batch: Any, row: int, tokenizer: TextDecoder | None) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: TextDecoder | None) -> list[tuple[str, str]]:
+        assert batch.labels is not None
         seen = batch.inputs["ids"][row]
         size = " × ".join(map(str, seen.shape))
         lines = []

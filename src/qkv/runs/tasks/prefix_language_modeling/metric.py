@@ -8,16 +8,17 @@ import torch
 
 from ....core.batch import IGNORE, Batch
 from ....core.layout import Layout, Role
+from ....core.metrics.base import MeasuredModel
 from ..tokens import GeneratedTextMetric
 
 
 class PrefixMetric(GeneratedTextMetric):
     """Accuracy of the tokens after the prefix. Samples continue prefixes, which attend to themselves as in training."""
 
-    def generate(self, model: Any, batch: Batch, count: int) -> list[dict[str, Any]]:
+    def generate(self, model: MeasuredModel, batch: Batch, count: int) -> list[dict[str, Any]]:
         return [self._sample(model, batch, row) for row in range(count)]
 
-    def _sample(self, model: Any, batch: Batch, row: int) -> dict[str, Any]:
+    def _sample(self, model: MeasuredModel, batch: Batch, row: int) -> dict[str, Any]:
         assert batch.labels is not None
         size = int((batch.inputs["layout"].roles[row] & Role.PREFIX).ne(0).sum())
         ids = batch.inputs["ids"][row : row + 1, :size]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from ....core.batch import Batch
 from ....data.batching.numpy_batch import Array, NumpyBatch, PaddedLayout
 from ....data.source import Example, Skipped, Source
-from ....data.task import Item, RandomContext, Task
+from ....data.task import Item, Labels, RandomContext, Task
 from ....data.tokenizers.protocol import Encoder, TextDecoder
 from ....nn.layers.embedding import Input
 from ..framing import frame_of, framed
@@ -108,7 +108,7 @@ class Answer(Task, kind="answer"):
                 return
             start += room - self.overlap
 
-    def labels(self, example: Example, inputs: Item) -> Any | Skipped:
+    def labels(self, example: Example, inputs: Item) -> Labels | Skipped:
         assert isinstance(inputs, ContextWindow)
         span = _tokens_of(example["answers"][0], example["starts"][0], inputs.context)
         if span is None or span[0] < inputs.start or span[1] >= inputs.stop:

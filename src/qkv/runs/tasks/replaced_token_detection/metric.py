@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
 from ....core.batch import IGNORE, Batch
-from ....core.metrics.base import MetricValue
+from ....core.metrics.base import MeasuredModel, MetricValue
 from ....core.metrics.display import register
 from ....data.tokenizers.protocol import TextDecoder
 from ..tokens import SHOWN, TokenMetric
@@ -27,7 +25,7 @@ class ReplacedTokenMetric(TokenMetric):
         super().__init__(tokenizer)
         self.flagged = self.detected = self.replaced = self.tokens = 0
 
-    def evaluate(self, model: Any, batch: Batch) -> None:
+    def evaluate(self, model: MeasuredModel, batch: Batch) -> None:
         generator = model.head.generator
         self.take(generator, generator.hidden(**batch.inputs), batch)
         corrupted = model.head.replace(batch.inputs, batch.labels)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from markupsafe import Markup
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from ....core.batch import IGNORE, Batch
-from ....core.metrics.base import Metric, MetricValue, model_outputs
+from ....core.metrics.base import MeasuredModel, Metric, MetricValue, model_outputs
 from ....core.metrics.extremes import Extremes, Ranking
 from ....core.metrics.intersection_over_union import ious
 from ....data.media.images import denormalized
@@ -57,7 +57,7 @@ class SegmentationMetric(Metric):
         self._kept: list[dict[str, Any]] = []
         self._ranking = Ranking("miou")
 
-    def evaluate(self, model: nn.Module, batch: Batch) -> None:
+    def evaluate(self, model: MeasuredModel, batch: Batch) -> None:
         outputs = seen_in(self._views, model, batch)
         self.check_nan(outputs)
         self.update(outputs, batch)
@@ -141,7 +141,7 @@ class SegmentationMetric(Metric):
         }
 
 
-def seen_in(views: Views, model: nn.Module, batch: Batch) -> Tensor:
+def seen_in(views: Views, model: Callable[..., Any], batch: Batch) -> Tensor:
     """Run a model on a batch: scores (B, classes, h, w), or the mean of their soft-max over views of each picture, turned
     back: 2 are the picture and its mirror image, 4 both upside down too, 8 all of these transposed.
 

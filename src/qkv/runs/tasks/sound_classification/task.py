@@ -18,7 +18,7 @@ from ....data.classes import class_index, classes_of_source
 from ....data.media import audio
 from ....data.media.audio import Wave, log_mel, resampled
 from ....data.source import Example, OnError, Skipped, Source
-from ....data.task import Item, RandomContext, Task
+from ....data.task import Item, Labels, RandomContext, Task
 from ....data.tokenizers.protocol import Encoder, TextDecoder
 from ....nn.layers.embedding import Input
 from ....nn.layers.patches import Patches
@@ -103,7 +103,7 @@ class Sound(Task, kind="sound"):
         about: Example = {name: example[name] for name in ("label", "where") if name in example}
         return Item({"ids": picture[None]}, tokens=self.tokens, example={**about, "mels": picture})
 
-    def labels(self, example: Example, inputs: Item) -> Any | Skipped:
+    def labels(self, example: Example, inputs: Item) -> Labels | Skipped:
         number = class_index(example, self.classes, self.on_error)
         return number if isinstance(number, Skipped) else np.int64(number)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from pydantic import Field
@@ -16,7 +16,7 @@ from ....core.spec import brief, counted, nearest
 from ....data.batching.ragged import Index
 from ....data.classes import Others
 from ....data.source import SPLITS, Example, Skipped, Source
-from ....data.task import Item, RandomContext, Task
+from ....data.task import Item, Labels, RandomContext, Task
 from ....data.tokenizers.protocol import Encoder, TextDecoder
 from ....nn.layers.embedding import Input
 from ..framing import Framed, frame_of, framed
@@ -133,7 +133,7 @@ class Tag(Task, kind="tag"):
         indices = {tag: i for i, tag in enumerate(self.tags)}
         return np.array([indices.get(tag, IGNORE) for tag in example["tags"]], np.int64)
 
-    def labels(self, example: Example, inputs: Item) -> Any | Skipped:
+    def labels(self, example: Example, inputs: Item) -> Labels | Skipped:
         labels, at = np.full(len(inputs.arrays["ids"]), IGNORE, np.int64), np.array(inputs.example["at"], np.int64)
         word = inputs.example["first"]
         labels[at[at >= 0]] = self._indices(example)[word : word + len(at)][at >= 0]

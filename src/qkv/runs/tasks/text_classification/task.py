@@ -12,7 +12,7 @@ from ....core.metrics.baselines import Baseline, naive_bayes
 from ....core.spec import brief
 from ....data.classes import class_name, sorted_classes
 from ....data.source import Example, Skipped, Source
-from ....data.task import Item
+from ....data.task import Item, Labels
 from ....data.tokenizers.protocol import Encoder
 from ....nn.layers.embedding import Input
 from ..classes import class_predictions, known_class, split_pairs
@@ -69,7 +69,7 @@ class Classify(Sentences, kind="classify"):
     def n_labels(self) -> int | None:
         return len(self.classes) or None
 
-    def labels(self, example: Example, inputs: Item) -> Any | Skipped:
+    def labels(self, example: Example, inputs: Item) -> Labels | Skipped:
         if isinstance(missing := example.get("label"), Skipped):
             return missing
         if class_name(example.get("label")) is None:

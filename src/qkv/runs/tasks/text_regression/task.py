@@ -13,7 +13,7 @@ from ....core.metrics.correlation import correlations
 from ....core.spec import brief
 from ....data.files.number_tables import spelling, what_not
 from ....data.source import SPLITS, Example, Skipped, Source
-from ....data.task import Item
+from ....data.task import Item, Labels
 from ....data.tokenizers.protocol import Encoder
 from ....nn.layers.embedding import Input
 from ..prediction import Prediction, TrainedModel, parts_of
@@ -57,7 +57,7 @@ class Regress(Sentences, kind="regress"):
     def n_labels(self) -> int | None:
         return 1
 
-    def labels(self, example: Example, inputs: Item) -> Any | Skipped:
+    def labels(self, example: Example, inputs: Item) -> Labels | Skipped:
         score = score_of(self, example, self.low, self.high)
         return score if isinstance(score, Skipped) else np.float32((score - (self.center or 0)) / (self.spread or 1))
 

@@ -11,7 +11,7 @@ from ....core.metrics.base import Metric
 from ....core.metrics.baselines import Baseline, word_cosines, word_retrieval
 from ....core.metrics.correlation import correlations
 from ....data.source import SPLITS, Example, Skipped, Source
-from ....data.task import Item, RandomContext
+from ....data.task import Item, Labels, RandomContext
 from ....data.tokenizers.protocol import Encoder
 from ....nn.layers.embedding import Input
 from ..prediction import Prediction, TrainedModel
@@ -70,7 +70,7 @@ class Similarity(Sentences, kind="similarity"):
     def sides(self, example: Example) -> list[tuple[str, ...]]:
         return [(example["text"],), (example["pair"] if "pair" in example else example["text"],)]
 
-    def labels(self, example: Example, inputs: Item) -> Any | Skipped:
+    def labels(self, example: Example, inputs: Item) -> Labels | Skipped:
         if "score" not in example:
             return None
         score = score_of(self, example, self.low, self.high)
