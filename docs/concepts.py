@@ -27,8 +27,9 @@ def row(concept: Concept) -> str:
     read = f"[{page.number}. {page.title}](tour/{page.name}.md)"
     if concept.more:
         read += f", [more]({concept.more})"
+    run = code(concept.command) + (f"; with yours: {code(concept.yours)}" if concept.yours else "")
     words = ", ".join(escaped(word) for word in concept.words)
-    return f"| {escaped(concept.title)} | {words} | {read} | {code(concept.command)} | {code(concept.shows)} |\n"
+    return f"| {escaped(concept.title)} | {words} | {read} | {run} | {code(concept.shows)} |\n"
 
 
 def escaped(text: str) -> str:

@@ -111,6 +111,18 @@ def test_every_command_parses():
         assert context.params
 
 
+def test_every_command_for_data_of_ones_own_has_its_options():
+    found = [concept.yours for concept in concepts() if concept.yours]
+    assert len(found) > 8
+    for command in found:
+        group: Any = typer.main.get_command(app)
+        _, *arguments = command.split()
+        while hasattr(group, "get_command"):
+            group = group.get_command(group.make_context(command, [], resilient_parsing=True), arguments.pop(0))
+        options = {name for parameter in group.params for name in parameter.opts}
+        assert {word for word in arguments if word.startswith("--")} <= options, command
+
+
 def test_pages_of_the_tour_print_what_concepts_expect():
     """Of commands that walk through a page; other tests run the pages."""
     for concept in concepts():

@@ -23,7 +23,8 @@ class Concept(NamedTuple):
     words: what lectures call it; `also`, further words that lead to it.
     tour: the part after the number in the name of a page of the tour.
     command: shows it without data, and its output contains `shows`, up to white space.
-    explanation: the name of its explanation; more: a page of docs/ about it. Both may be empty.
+    explanation: the name of its explanation; yours: the command for a run or data of one's own; more: a page of docs/
+    about it. All three may be empty.
     """
 
     title: str
@@ -34,12 +35,14 @@ class Concept(NamedTuple):
     command: str
     shows: str
     explanation: str
+    yours: str
     more: str
 
     @property
     def places(self) -> dict[str, str]:
         """Where to read about it, what to run, and what to expect."""
         learn = {"learn": f"qkv tour {self.tour}", "run": self.command, "expect": self.shows}
+        learn |= {"yours": self.yours} if self.yours else {}
         return learn | ({"more": f"docs/{self.more}"} if self.more else {})
 
     def names(self) -> Iterator[str]:
@@ -58,8 +61,8 @@ def _concept(section: str, row: dict[str, str]) -> Concept:
     words, also = (_words(row.get(key, "")) for key in ("words", "also"))
     command = row["run"]
     explanation = row.get("explain") or command.removeprefix("qkv explain ") * command.startswith("qkv explain ")
-    shows, more = str(row["shows"]), row.get("more", "")
-    return Concept(row["concept"], section, words, also, row["tour"], command, shows, explanation, more)
+    shows, yours, more = str(row["shows"]), row.get("yours", ""), row.get("more", "")
+    return Concept(row["concept"], section, words, also, row["tour"], command, shows, explanation, yours, more)
 
 
 def _words(text: str) -> tuple[str, ...]:
