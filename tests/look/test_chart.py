@@ -45,7 +45,7 @@ def test_a_chart_is_well_formed_and_says_its_values():
     tips = [t.text for t in read.iter("title")]
     assert "step 2\ntrain 2\n<validation> 2.5" in tips
     assert read.attrib["aria-label"] == "Loss: train from 4 to 2; <validation> from 2.5 to 2.5"
-    assert len(list(read.iter("circle"))) == 1
+    assert len(list(read.iter("circle"))) == 2  # and its key
 
 
 def test_values_that_are_not_finite_are_left_out():
@@ -99,3 +99,10 @@ def test_a_constant_0_lies_on_the_axis():
 def test_steps_have_no_fractions():
     drawn = str(line_chart("t", [Series("a", [(10, 1.0), (11, 2.0)])]))
     assert re.findall(r'text-anchor="middle">([^<]+)<', drawn) == ["10", "11"]
+
+
+def test_a_legend_has_dots_for_series_without_a_line() -> None:
+    line, point = Series("loss", [(0, 1), (1, 2)]), Series("elbow", [(1, 2)], dots=5)
+    apart = Series("rises", [(0, 1), (1, 2)], dots=3, joined=False)
+    drawn = line_chart("loss", [line, point, apart])
+    assert [drawn.count(f'class="line s{i}"') for i in range(3)] == [2, 1, 0]  # a series and its key

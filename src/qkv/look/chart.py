@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from markupsafe import Markup
@@ -95,7 +95,8 @@ def line_chart(
         x_ticks = [tick for tick in x_ticks if float(tick).is_integer()]  # no halves of steps
     labels = _tick_labels(ticks, show)
     left = 10 + max(text_width(label, _FONT) for label in labels)
-    names, rows = _legend([line.name for line in lines], width) if len(lines) > 1 else (Markup(""), 0)
+    dotted = [i for i, s in enumerate(lines) if s.dots and (not s.joined or len(s.points) == 1)]
+    names, rows = _legend([s.name for s in lines], width, dotted=dotted) if len(lines) > 1 else (Markup(""), 0)
     top = 30.0 + _LINE * rows
     height += round(_LINE * max(rows - 1, 0))
     frame = _Frame(left, top, width - left - 14, height - top - 34, (min(x_values), max(x_values)), y_range, log, log_x)
@@ -148,8 +149,10 @@ def legend(names: Sequence[str], width: float, filled: bool = False) -> Markup:
     return _legend(names, width, filled)[0]
 
 
-def _legend(names: Sequence[str], width: float, filled: bool = False) -> tuple[Markup, int]:
-    """The legend and its number of rows."""
+def _legend(
+    names: Sequence[str], width: float, filled: bool = False, dotted: Collection[int] = ()
+) -> tuple[Markup, int]:
+    """The legend and its number of rows. `dotted` are the places of names with a dot instead of a line."""
     parts, x, rows = [], 0.0, 1
     for i, text in enumerate(names):
         name = text_width(text, 1.2 * _FONT)  # letters are larger on phones
@@ -158,6 +161,8 @@ def _legend(names: Sequence[str], width: float, filled: bool = False) -> tuple[M
         y, color = 27 + _LINE * (rows - 1), f"s{i % _COLORS}"
         if filled:
             parts.append(tag("rect", x=x + 5, y=y - 5, width=11, height=11, class_=f"bar {color}"))
+        elif i in dotted:
+            parts.append(tag("circle", cx=x + 8, cy=y, r=4.5, class_=f"dot {color}"))
         else:
             parts.append(tag("line", x1=x, x2=x + 16, y1=y, y2=y, class_=f"line {color}"))
         parts.append(tag("text", text, x=x + 21, y=y + 4, class_="tick"))
