@@ -65,6 +65,29 @@ def test_gaps_are_filled_where_that_is_asked_for(tmp_path: Path) -> None:
     assert values[:4, 0].tolist() == [1, 2, 2, 4]
 
 
+def test_filled_cells_are_counted_and_one_is_quoted(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text("t,a,b\n2024-01-01,1,2\n2024-01-02,(3.5),4\n2024-01-03,,5\n2024-01-04,6,7\n")
+    source = TimeSeries(path=str(tmp_path / "s.csv"), gaps="fill", history=1, horizon=1)
+    assert source.values()[0].tolist() == [[1, 2], [1, 4], [1, 5], [6, 7]]
+    said = "2 of 8 cells have no number and repeat the value above (data.gaps=fill), for example row 3, a: '(3.5)'"
+    assert said in source.notes()
+
+
+def test_json_lines_and_parquet_hold_the_series_of_the_csv(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    rows = [(f"2024-01-{i + 1:02}", 1.5 * i, bool(i % 3)) for i in range(20)]
+    frame = pandas.DataFrame(rows, columns=["day", "load", "holiday"])
+    frame.to_csv(tmp_path / "s.csv", index=False)
+    frame.to_json(tmp_path / "s.jsonl", orient="records", lines=True)
+    frame.to_json(tmp_path / "s.json", orient="records")
+    frame.assign(day=pandas.to_datetime(frame.day)).to_parquet(tmp_path / "s.parquet")
+    for name in ("s.csv", "s.jsonl", "s.json", "s.parquet"):
+        values, names = TimeSeries(path=str(tmp_path / name), history=4, horizon=2).values()
+        assert names == ("load", "holiday")
+        np.testing.assert_array_equal(values, frame[["load", "holiday"]].astype("float32"))
+
+
 def test_columns_by_name_and_number(tmp_path: Path) -> None:
     path = str(written(tmp_path / "a.csv"))
     by_name = TimeSeries(path=path, columns=("price",)).values()

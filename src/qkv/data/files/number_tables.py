@@ -10,13 +10,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.spec import brief
+from ...core.spec import brief, counted
 from .csv_header import short
 from .timestamps import calendar_columns, is_clock, is_date, joined_times, leaps, names_time
 
 Numbers = NDArray[np.float32]
 DecimalMark = Literal[".", ","]
 
+FLAGS = {"true": 1.0, "false": 0.0}
+"""The numbers of a column of true and false."""
 _LARGEST = float(np.finfo(np.float32).max)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 _THOUSANDS = "|".join(  # 1,234 1.234.567 1 234
@@ -104,20 +106,45 @@ def number_table(
     named, names = names or (), names or tuple(f"column {i}" for i in range(len(rows[0])))
     times, count = _time_columns(rows, named, how), _is_count(rows, named, how)
     chosen = _chosen(where, names, {*times, *([0] if count else [])}, how.columns)
+    filled = list[tuple[int, int]]()
+    flags = {column for column in chosen if _is_flag(rows, column)}
     values = np.empty((len(rows), len(chosen)), np.float32)
     for i, row in enumerate(rows):
         if len(row) != len(names):
             raise ValueError(f"{where}, row {i + first_row}: {len(row)} cells, and {len(names)} in the first row")
         for j, column in enumerate(chosen):
-            number = how.number(row[column])
+            number = FLAGS.get(str(row[column]).strip().lower()) if column in flags else how.number(row[column])
             if number is None and (not how.fill_gaps or i == 0):
                 place = f"{where}, row {i + first_row}, {names[column][:60]}"
                 raise ValueError(f"{place}: {_no_number(row[column], how)}")
+            if number is None:
+                filled.append((i + first_row, column))
             values[i, j] = values[i - 1, j] if number is None else number
     joined = joined_times(rows, [names[i] for i in times], times)
     notes = _times(where, joined, first_row, how.date_format) if times else ()
     left_out = tuple(names[column] for column in range(len(names)) if column not in chosen)
-    return NumberTable(values, tuple(names[column] for column in chosen), notes, left_out, notes)
+    gaps = _filled(rows, names, filled, first_row, values.size)
+    return NumberTable(values, tuple(names[column] for column in chosen), (*notes, *gaps), left_out, notes)
+
+
+def _filled(
+    rows: Sequence[Sequence[Any]],
+    names: tuple[str, ...],
+    cells: Sequence[tuple[int, int]],
+    first_row: int,
+    count: int,
+) -> tuple[str, ...]:
+    """A note on the cells that have the number above them, by their rows and columns."""
+    if not cells:
+        return ()
+    row, column = next((one for one in cells if not _is_empty(rows[one[0] - first_row][one[1]])), cells[0])
+    cell = rows[row - first_row][column]
+    example = "" if _is_empty(cell) else f": {str(cell).strip()[:40]!r}"
+    have, which = ("has", "") if len(cells) == 1 else ("have", ", for example")
+    return (
+        f"{len(cells):,} of {counted(count, 'cell')} {have} no number and repeat{'s' * (len(cells) == 1)} the value above "
+        f"(data.gaps=fill){which} row {row:,}, {names[column][:60]}{example}",
+    )
 
 
 def _time_columns(rows: Sequence[Sequence[Any]], names: tuple[str, ...], how: NumberFormat) -> list[int]:
@@ -147,6 +174,12 @@ def _is_time(cell: Any, how: NumberFormat) -> bool:
     if cell is None or how.number(cell) is not None:
         return False
     return is_date(cell) or (what_not(cell) == "number" and spelling(str(cell).strip()) is None)
+
+
+def _is_flag(rows: Sequence[Sequence[Any]], column: int) -> bool:
+    """Whether a column holds the texts true and false alone, and perhaps empty cells."""
+    cells = (row[column] for row in rows if column < len(row))
+    return all(isinstance(cell, str) and cell.strip().lower() in ("", *FLAGS) for cell in cells)
 
 
 def _is_empty(cell: Any) -> bool:

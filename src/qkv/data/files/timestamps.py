@@ -47,6 +47,12 @@ def is_date(cell: Any) -> bool:
     return isinstance(cell, str) and not cell.strip().isdecimal() and bool(_readings([cell]))
 
 
+def are_dates(cells: Sequence[str]) -> bool:
+    """Whether the first of these texts are dates in one format, and more than numbers."""
+    readings = _readings(cells[:_FIRST]) if cells else []
+    return bool(readings) and all(isinstance(times[0], datetime) for times in readings) and not cells[0].isdecimal()
+
+
 def is_clock(cell: Any) -> bool:
     """Whether a cell is a time of the day, such as 17:24:00."""
     return isinstance(cell, time) or (isinstance(cell, str) and _CLOCK.fullmatch(cell.strip()) is not None)

@@ -20,6 +20,7 @@ from ..files.encodings import Encoding
 from ..files.lines import Lines
 from ..files.number_tables import DecimalMark, NumberFormat, Numbers, NumberTable, number_table
 from ..files.parquet import SUFFIX, ParquetRows
+from ..files.records import FORMATS, RecordFormat, open_records
 from ..source import SPLITS, Example, Source, Split, Table
 
 _SHOWN = 8  # columns in a note
@@ -124,9 +125,10 @@ def _is(names: Sequence[str]) -> str:
 
 
 class TimeSeries(SeriesSource, kind="series"):
-    """A CSV, TSV (plain or compressed) or Parquet file of numbers with one row per time, oldest first; the first row of a
-    CSV or TSV may name the columns. The order of the rows' times is checked, and uneven steps are noted. The times are a
-    first column that isn't numbers, or a column with a name such as `date`, `timestamp` or `year`; they are not forecast.
+    """A CSV, TSV, JSON Lines (plain or compressed) or Parquet file of numbers with one row per time, oldest first; the first
+    row of a CSV or TSV may name the columns. True and false are 1 and 0. The order of the rows' times is checked, and uneven
+    steps are noted. The times are a first column that isn't numbers, or a column with a name such as `date`, `timestamp` or
+    `year`; they are not forecast.
 
     columns: the columns to read, by name or number from 0; by default all but the times, and the numbers of rows that a data
              frame's index leaves in a first column without a name.
@@ -172,7 +174,9 @@ class TimeSeries(SeriesSource, kind="series"):
         path = Path(self.path).expanduser()
         if not self.path or not path.is_file():
             missing = f"there is no file {self.path!r}" if self.path else "no data"
-            raise ValueError(f"{missing}; give data.path, a CSV file of numbers with one row per time")
+            raise ValueError(
+                f"{missing}; give data.path, a CSV, JSONL or Parquet file of numbers with one row per time"
+            )
         how = NumberFormat(self.columns, self.gaps == "fill", self.decimal, self.date_format)
         return _read(path, self.header, self.sep, self.encoding, how, stamp_of(path))
 
@@ -181,6 +185,11 @@ class TimeSeries(SeriesSource, kind="series"):
 def _read(
     path: Path, header: bool | None, sep: str | None, encoding: str, how: NumberFormat, stamp: Stamp
 ) -> NumberTable:
+    if FORMATS.get(Path(bare_name(path)).suffix) == "jsonl":
+        records = open_records(path, (), RecordFormat(encoding=encoding))
+        keys = tuple(dict.fromkeys(name for _, record in records.rows for name in record))
+        objects = [[record.get(name) for name in keys] for _, record in records.rows]
+        return number_table(str(path), objects, keys, 1, how)
     if path.suffix == SUFFIX:
         table = ParquetRows(path)
         return number_table(

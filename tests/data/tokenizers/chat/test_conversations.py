@@ -17,6 +17,7 @@ from qkv.data.source import Split
 from qkv.data.tokenizers.chat.conversations import Conversations
 from qkv.data.tokenizers.chat.messages import check_messages
 from qkv.data.tokenizers.chat.template import ChatTemplate
+from qkv.data.tokenizers.hub_export import save_for_hub
 from qkv.data.tokenizers.tokenizer import Tokenizer, train
 from qkv.data.tokenizers.training.bpe import BPE
 
@@ -141,6 +142,23 @@ def test_the_template_of_another_librarys_files(tmp_path: Path) -> None:
     (tmp_path / "chat_template.jinja").write_bytes(b"\xff")
     with pytest.raises(ValueError, match=r"chat_template\.jinja' is not valid UTF-8"):
         Tokenizer.load(tmp_path)
+
+
+def test_what_is_edited_in_the_configuration_of_a_saved_tokenizer_counts(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    tokenizer = train(BPE(vocab_size=330, chat_template=TEMPLATE), TEXTS)
+    path = save_for_hub(tokenizer, tmp_path) / "tokenizer_config.json"
+    (tmp_path / "chat_template.jinja").unlink()
+    written = json.loads(path.read_text())
+    assert Tokenizer.load(tmp_path).to_json() == tokenizer.to_json()
+    path.write_text(json.dumps(written | {"chat_template": MARKED, "eos_token": "<s>"}))
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    ours = Tokenizer.load(tmp_path)
+    assert ours.chat.row(MESSAGES)[0] == theirs.apply_chat_template(MESSAGES, return_dict=True)["input_ids"]
+    assert ours.eos_id == theirs.eos_token_id == tokenizer.bos_id
+    path.write_text(json.dumps(written | {"eos_token": "<|nowhere|>"}))
+    with pytest.warns(UserWarning, match="eos_token '<.nowhere.>', which is no special token of tokenizer.json"):
+        assert Tokenizer.load(tmp_path).eos_id == tokenizer.eos_id
 
 
 def test_a_tokenizer_without_a_template_says_so() -> None:

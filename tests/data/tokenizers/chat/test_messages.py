@@ -122,6 +122,17 @@ def test_a_template_without_a_place_for_tools_or_parts() -> None:
         chat.row([ASKED, called(), ANSWER])
 
 
+@pytest.mark.parametrize("key", ["reasoning_content", "reasoning", "thinking"])
+def test_thoughts_without_a_place_in_the_template_are_not_dropped_from_training(key: str) -> None:
+    thought = {**ANSWER, key: "rain"}
+    with pytest.raises(ValueError, match=f"message 1 has {key}, and the chat template has no place for that"):
+        conversations(PLAIN).row([ASKED, thought])
+    assert conversations(PLAIN).row([ASKED, {**ANSWER, key: ""}]) == conversations(PLAIN).row([ASKED, ANSWER])
+    assert conversations(PLAIN).prompt([ASKED, thought, ASKED]) == conversations(PLAIN).prompt([ASKED, ANSWER, ASKED])
+    with_place = conversations(PLAIN.replace("m.content ~", f"(m.{key} or '') ~ m.content ~"))
+    assert len(with_place.row([ASKED, thought])[0]) > len(with_place.row([ASKED, ANSWER])[0])
+
+
 def test_a_separate_template_for_tools_is_used_as_in_transformers() -> None:
     tokenizer = made("bpe")
     named = [{"name": "default", "template": PLAIN}, {"name": "tool_use", "template": TEMPLATE}]

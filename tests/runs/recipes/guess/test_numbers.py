@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from qkv.cli import main
+from qkv.data.readers.time_series import TimeSeries
 from qkv.runs.recipes.guess import Guess, guess
 from qkv.runs.recipes.recipe import Recipe
 from qkv.runs.tasks.text_regression.task import scores_of
@@ -117,6 +118,35 @@ def test_columns_without_values_and_texts_that_are_empty_are_said(tmp_path: Path
     found = guess(tmp_path / "t.csv")
     assert "without a value in the rows that were looked at: note" in found.seen
     assert "8 of 80 cells of text that were looked at hold no text (empty); their rows are skipped" in found.seen
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl", "months", "twelve-hours", "true-and-false"])
+def test_a_series_is_recognized_in_all_formats(tmp_path: Path, form: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    times = pandas.date_range("2020-01-01", periods=80, freq="MS" if form == "months" else "h")
+    written = times.strftime({"months": "%Y-%m", "twelve-hours": "%b %d, %Y %I:%M %p"}.get(form, "%Y-%m-%dT%H:%M:%S"))
+    frame = pandas.DataFrame({"load": [0.5 * i for i in range(80)], "time": written})
+    path = tmp_path / f"s.{form if form in ('parquet', 'jsonl') else 'csv'}"
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
+        frame.assign(time=times).to_parquet(path)
+    elif form == "jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        flag = {"flag": frame.index % 3 == 0} if form == "true-and-false" else {}
+        frame[["time", "load"]].assign(**flag).to_csv(path, index=False)
+    found = guess(path)
+    assert isinstance(found, Guess) and found.recipe == "forecast" and "data.kind=series" in found.settings
+    names = {"load", "flag"} if form == "true-and-false" else {"load"}
+    assert set(TimeSeries(path=str(path)).values()[1]) == names
+
+
+def test_too_few_rows_for_a_series_are_told(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text("day,load\n" + "".join(f"2024-01-{i + 1:02},{i}.5\n" for i in range(20)))
+    with pytest.raises(
+        ValueError, match="day has dates, and the others numbers: a series to forecast needs at least 60"
+    ):
+        guess(tmp_path / "s.csv")
 
 
 def test_gaps_of_a_series_are_shown(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ from .template import ChatTemplate, TextPart
 
 GUARD = "\ue0f2"  # before the name of a control token in a message
 BEGINS, ENDS = "\ue0f3", "\ue0f4"  # around the number of a control token from the template
+THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+"""Fields of an assistant's message with what it thought before its reply."""
 _AFTER_THE_END = re.compile(rf"(?<={ENDS})\s+\Z")
 
 
@@ -62,6 +64,7 @@ class Conversations:
         Raises ValueError if the assistant says nothing, or the template doesn't show what.
         """
         checked, tools = self._checked(messages), self._checked_tools(tools)
+        self._check_thoughts(checked)
         if not any(message["role"] == "assistant" for message in checked):
             raise ValueError("the assistant says nothing in this conversation, so there is nothing to learn from it")
         ids, learned = self._encoded(self.template.parts(checked, tools=tools))
@@ -96,6 +99,15 @@ class Conversations:
                     "template that mentions tool_calls"
                 )
         return [self._guarded(message) for message in checked]
+
+    def _check_thoughts(self, messages: list[dict[str, Any]]) -> None:
+        for i, message in enumerate(messages):
+            lost = (key for key in THOUGHTS if message.get(key) and not self.template.mentions(key))
+            if (key := next(lost, None)) is not None:
+                raise ValueError(
+                    f"message {i} has {key}, and the chat template has no place for that; give the tokenizer a template "
+                    f"that mentions {key}, or remove it from the messages"
+                )
 
     def _checked_tools(self, tools: Any) -> list[dict[str, Any]] | None:
         checked = check_tools(tools)

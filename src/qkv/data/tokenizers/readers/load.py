@@ -7,6 +7,7 @@ family that the configuration names.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from ..sentencepiece.model_file import Piece, PieceKind, SentencePiece, parse
 from ..sentencepiece.pipeline import pipeline
 from ..tokenizer_json import ALL_ROLES, Parts, TokenizerExtra, checked, library_errors
 from . import tiktoken, vocab_files
-from .hub_config import HubConfig, chat_template, put_template, with_config
+from .hub_config import CONFIG, HubConfig, put_template, with_config
 from .hub_families import ALBERT, BERT, CLIP, MARIAN, QWEN2, XLM_ROBERTA, TokenizerFamily
 from .marian import SOURCE, TARGET, VOCABULARY, marian
 from .xlm_roberta_albert import albert, xlm_roberta
@@ -94,12 +95,12 @@ def _find_file(folder: Path) -> Path:
 
 
 def _from_json(path: Path) -> Parts:
-    """Read a tokenizer.json with the configuration beside it; a file written by qkv takes only the chat template from it."""
+    """Read a tokenizer.json with the configuration beside it; a file written by qkv takes the chat template and the roles
+    of tokens from it."""
     parts = tokenizer_json.parse(tokenizer_json.read(path))
-    if parts.extra.roles is not None:
-        updated = {**parts.extra.config, **chat_template(path.parent)}
-        return parts._replace(extra=replace(parts.extra, config=updated))
     config = HubConfig.read(path.parent)
+    if parts.extra.roles is not None:
+        return parts._replace(extra=_edited(parts, config))
     if not (config.values or config.family):
         return parts
     raw = parts.raw
@@ -108,6 +109,26 @@ def _from_json(path: Path) -> Parts:
         raw.decoder = vocab_files.word_ends()
     extra = with_config(raw, config, config.family).extra
     return Parts(checked(raw, parts.model_size), replace(extra, dropout=parts.extra.dropout), parts.model_size)
+
+
+def _edited(parts: Parts, config: HubConfig) -> TokenizerExtra:
+    """What qkv wrote into a tokenizer.json, with the changes that were made in the configuration beside it since."""
+    roles = dict(parts.extra.roles or {})
+    special = {token.content for token in parts.raw.get_added_tokens_decoder().values() if token.special}
+    for role in ALL_ROLES:
+        token = config.token(role)
+        if token is None or token.content == roles.get(role):
+            continue
+        if token.content not in special:
+            warnings.warn(
+                f"{CONFIG} has the {role}_token {brief(token.content)}, which is no special token of {tokenizer_json.FILE}; "
+                "it is ignored",
+                stacklevel=2,
+            )
+        else:
+            roles[role] = token.content
+    template = {"chat_template": config.values["chat_template"]} if config.values.get("chat_template") else {}
+    return replace(parts.extra, roles=roles, config={**parts.extra.config, **template})
 
 
 def _follow_flags(raw: tokenizers.Tokenizer, config: HubConfig) -> None:

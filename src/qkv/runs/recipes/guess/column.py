@@ -10,7 +10,8 @@ from functools import cached_property
 from statistics import median
 
 from ....data.classes import missing_label
-from ....data.files.number_tables import finite, spelling
+from ....data.files.number_tables import FLAGS, finite, spelling
+from ....data.files.timestamps import are_dates
 
 LABELS = frozenset({
     "label", "labels", "class", "classes", "category", "topic", "sentiment", "stars", "rating", "intent", "emotion", "tag",
@@ -132,9 +133,15 @@ class Column:
     def is_aside(self) -> bool:
         return self.is_called(ASIDE)
 
-    @property
+    @cached_property
     def is_dates(self) -> bool:
-        return sum(bool(DATE.match(cell)) for cell in self.filled) > 0.9 * max(1, len(self.filled))
+        found = sum(bool(DATE.match(cell)) for cell in self.filled)
+        return found > 0.9 * max(1, len(self.filled)) or are_dates(self.filled)
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether its values are true and false, as which a series reads 1 and 0."""
+        return bool(self.filled) and all(cell.lower() in FLAGS for cell in self.filled)
 
     @property
     def is_text(self) -> bool:

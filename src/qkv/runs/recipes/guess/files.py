@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import date, time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -260,7 +262,9 @@ def _cell(value: Any) -> str:
     name = class_name(value)
     if name is not None:
         return name
-    return str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, float) else ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, float | Decimal | date | time) else ""
 
 
 def _tags(path: Path, what: str, encoding: str) -> Guess:

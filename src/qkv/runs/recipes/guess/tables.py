@@ -17,6 +17,7 @@ from .result import Guess, setting
 ROWS = 2000  # that are looked at
 _BY_NAME = ("data.sep=", "data.quote=", "data.escape=")  # settings of tables whose columns have names
 ASKED = frozenset(("prompt", "instruction", "question"))
+_LEAST = 60  # rows of a series
 ANSWERED = frozenset(("completion", "response", "answer", "output"))
 
 
@@ -31,7 +32,7 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
         seen += (f"without a value in the rows that were looked at: {', '.join(empty[:8])}{' …' if empty[8:] else ''}",)
     texts = [column for column in columns if column.is_text]
     place = setting("data.path", path)
-    if table and not texts and (series := _series(place, columns, rows, seen)):
+    if not texts and (series := _series(place, columns, rows, seen, more)):
         return series
     label, score = label_and_score([column for column in columns if column not in texts and not column.is_index])
     if len(texts) > 2:
@@ -113,29 +114,35 @@ def classes_in(label: Column) -> str:
     return f"{label.title} is the class, one of {len(classes)}: {listed}"
 
 
-def _series(place: str, columns: list[Column], rows: int, seen: tuple[str, ...]) -> Guess | None:
-    """Forecasts of a table of numbers with a row for each time."""
-    first, rest = columns[0] if columns else None, columns[1:]
+def _series(
+    place: str, columns: list[Column], rows: int, seen: tuple[str, ...], more: tuple[str, ...]
+) -> Guess | str | None:
+    """Forecasts of a table of numbers with a row for each time, or why there are none."""
+    time = next((column for column in columns if column.is_dates), columns[0] if columns else None)
+    rest = [column for column in columns if column is not time]
     if (
-        first is None
-        or any(column.numbers < 0.9 for column in rest)
-        or not (first.numbers >= 0.9 or (rest and first.is_dates))
+        time is None
+        or any(column.numbers < 0.9 and not column.is_flag for column in rest)
+        or not (time.numbers >= 0.9 or (rest and time.is_dates))
+        or "data.format=jsonl" in more
     ):
         return None
-    if rows < 60:
-        return None
+    if rows < _LEAST:
+        dated = f"; {time.title} has dates, and the others numbers: a series to forecast needs at least {_LEAST} rows"
+        return f"{'; '.join(seen)}{dated}" if time.is_dates else None
     history = 96 if rows >= 1000 else max(12, rows // 12 // 12 * 12)
     horizon = max(2, history // 4)
     patch = 8 if history % 8 == 0 else 4
     settings: tuple[str, ...] = (
         "data.kind=series",
         place,
+        *(one for one in more if one.startswith(("data.sep=", "data.header="))),
         f"data.history={history}",
         f"data.horizon={horizon}",
         f"model.image=[1,{history}]",
         f"model.patch=[1,{patch}]",
     )
-    without = [said for column in rest or [first] for said in gaps(column)]
+    without = [said for column in rest or [time] if not column.is_flag for said in gaps(column)]
     settings += (*(("data.gaps=fill",) if without else ()), *_decimal(*columns))
     seen += (*without, *(said for column in columns for said in column.marks))
     return Guess("forecast", settings, (*seen, f"numbers by time: the next {horizon} rows from the last {history}"))
