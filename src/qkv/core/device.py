@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -59,6 +59,8 @@ class KeepsDtype(nn.Module):
 
 DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 """Dtypes of numbers by their short names, of weights and of what is computed in."""
+T = TypeVar("T")
+
 LONG_NAMES = {
     "float64": "fp64",
     "double": "fp64",
@@ -71,6 +73,6 @@ LONG_NAMES |= {"bfloat16": "bf16"}
 """PyTorch's names of the same. A dtype or precision may be given by either."""
 
 
-def short_name(dtype: object) -> Any:
+def short_name(dtype: T) -> T | str:
     """The short name of a dtype that is given by one of its names; anything else as it is."""
     return LONG_NAMES.get(dtype, dtype) if isinstance(dtype, str) else dtype

@@ -8,7 +8,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Container, Iterable
 from decimal import Context
-from typing import Any
 
 import numpy as np
 
@@ -40,13 +39,14 @@ def missing_label(value: object, column: object, missing: Container[str] | None 
     return Skipped(f"whose {column!r} is {value!r} (one of data.missing)") if listed else None
 
 
-def class_name(label: Any) -> str | None:
+def class_name(label: object) -> str | None:
     """A class name, from a string or a whole number (which data frames with missing ones hold as 1.0); None for anything
     else, such as a missing label, which is a `Skipped` with the reason."""
     if isinstance(label, str):
         return None if isinstance(label, Skipped) else label
-    whole = isinstance(label, int | np.integer) or (isinstance(label, float | np.floating) and label.is_integer())
-    return str(int(label)) if whole and not isinstance(label, bool) else None
+    if isinstance(label, int | np.integer):
+        return None if isinstance(label, bool) else str(int(label))
+    return str(int(label)) if isinstance(label, float | np.floating) and label.is_integer() else None
 
 
 def sorted_classes(names: Iterable[str]) -> tuple[str, ...]:

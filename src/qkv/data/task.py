@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ..core.batch import IGNORE, Batch
 from ..core.metrics.base import Metric
@@ -322,7 +323,7 @@ def joined(parts: list[Array], name: str, pad: int) -> Array:
     return stacked.astype(np.int64) if np.issubdtype(stacked.dtype, np.integer) else stacked
 
 
-def format_value(value: Any, tokenizer: TextDecoder | None, name: str) -> str:
+def format_value(value: Tensor, tokenizer: TextDecoder | None, name: str) -> str:
     """An input or a label as text: tokens with their ids, a number as it is, larger arrays by shape and range."""
     if getattr(value, "ndim", 0) == 0:
         return str(value.item() if hasattr(value, "item") else value)
@@ -336,7 +337,7 @@ def format_value(value: Any, tokenizer: TextDecoder | None, name: str) -> str:
     return f"{sizes} numbers from {numbers.min():.3g} to {numbers.max():.3g}, mean {numbers.mean():.3g}"
 
 
-def sketch_lines(value: Any) -> list[str]:
+def sketch_lines(value: Tensor) -> list[str]:
     """Draw an image (C, H, W) or a series, (1, 1, T) or (T,), of floats as lines of characters; nothing for other values."""
     if not value.is_floating_point() or value.ndim not in (1, 3) or not value.numel():
         return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 DIVERGED = "Weights that are not finite numbers are drawn empty: the training has diverged"
 _MOST = 8  # layers, and heads of a layer
@@ -37,6 +37,9 @@ def _numbers(value: Any) -> Iterator[float]:
         yield from _numbers(part)
 
 
-def rounded(value: Any) -> Any:
+Numbers: TypeAlias = "float | list[Numbers]"
+
+
+def rounded(value: Numbers) -> Numbers:
     """Round the numbers in nested lists to four decimals."""
     return [rounded(v) for v in value] if isinstance(value, list) else round(value, 4)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from torch import nn
 
@@ -12,6 +11,7 @@ from ..core.metrics.base import Metric
 from ..core.spec import Spec
 from ..data.source import Example, Source
 from ..data.task import Task
+from ..data.tokenizers.protocol import TextDecoder
 from ..data.tokenizers.training.spec import TokenizerSpec
 from ..io.families import preset
 from ..nn.attention.mixer import Mixer
@@ -54,7 +54,7 @@ def check(
     model: nn.Module | None = None,
     batches: Sequence[Batch] = (),
     examples: Sequence[Example] = (),
-    tokenizer: Any = None,
+    tokenizer: TextDecoder | None = None,
 ) -> Report:
     """Check that a part keeps the promises that qkv relies on, and return a report.
 

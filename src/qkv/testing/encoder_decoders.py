@@ -10,6 +10,8 @@ from torch import Tensor
 
 from ..core.layout import Layout
 from ..generation import generate
+from ..nn.models.base import ModelSpec
+from ..nn.models.build import AnyModel
 from .models import LENGTHS, NEW, ModelChecks, check_likeliest, same
 from .report import NotChecked
 
@@ -19,7 +21,7 @@ SOURCES = (4, 7, 6)  # lengths of the sources; those of the targets are LENGTHS
 class EncoderDecoderChecks(ModelChecks):
     """The checks of one encoder–decoder of tokens."""
 
-    def __init__(self, spec: Any) -> None:
+    def __init__(self, spec: ModelSpec) -> None:
         super().__init__(spec)
         generator = torch.Generator().manual_seed(2)
         shape = (len(SOURCES), max(SOURCES))
@@ -33,7 +35,7 @@ class EncoderDecoderChecks(ModelChecks):
     def sources(self) -> list[Tensor]:
         return [self.source_ids[i, :n] for i, n in enumerate(SOURCES)]
 
-    def outputs(self, model: Any, ids: Tensor | None = None) -> Tensor:
+    def outputs(self, model: Callable[..., Any], ids: Tensor | None = None) -> Tensor:
         """Outputs for the full rows of sources and targets."""
         ids = self.ids if ids is None else ids
         outputs = model(self.source_ids, ids)
@@ -44,7 +46,7 @@ class EncoderDecoderChecks(ModelChecks):
     def prompts(self) -> list[list[int]]:
         return [row.tolist() for row in self.sources()]
 
-    def written(self, model: Any, prompts: list[list[int]]) -> list[list[int]]:
+    def written(self, model: AnyModel, prompts: list[list[int]]) -> list[list[int]]:
         return generate(model, prompts, max_new_tokens=NEW, bos_id=0).best
 
     def check_written(self, prompts: list[list[int]], written: list[list[int]]) -> None:

@@ -13,6 +13,7 @@ from ..generation import generate
 from ..io.directories.build import build
 from ..nn.kernels.backends import BACKENDS
 from ..nn.models.base import ModelSpec
+from ..nn.models.build import AnyModel
 from ..nn.models.transformer import Transformer
 from .report import NotChecked
 
@@ -59,14 +60,14 @@ class ModelChecks:
         return check
 
     @torch.no_grad()
-    def model(self, spec: ModelSpec | None = None, dtype: torch.dtype = torch.float64) -> Any:
+    def model(self, spec: ModelSpec | None = None, dtype: torch.dtype = torch.float64) -> AnyModel:
         model = build(spec or self.spec, dtype=torch.float64).eval()
         generator = torch.Generator().manual_seed(7)
         for parameter in model.parameters():
             parameter.add_(0.25 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
         return model if dtype == torch.float64 else model.to(dtype)
 
-    def outputs(self, model: Any) -> Tensor:
+    def outputs(self, model: Callable[..., Any]) -> Tensor:
         """Outputs for the full rows."""
         return _logits(model, self.ids)
 
@@ -177,7 +178,7 @@ class ModelChecks:
         written = self.written(model, prompts)
         self.check_written(prompts, written)
 
-    def written(self, model: Any, prompts: list[list[int]]) -> list[list[int]]:
+    def written(self, model: AnyModel, prompts: list[list[int]]) -> list[list[int]]:
         return generate(model, prompts, max_new_tokens=NEW).best
 
     def prompts(self) -> list[list[int]]:

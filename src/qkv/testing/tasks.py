@@ -13,13 +13,16 @@ from ..core.batch import IGNORE
 from ..core.metrics.base import Metric
 from ..data.source import Example, Skipped
 from ..data.task import Item, RandomContext, Task, TextTask
+from ..data.tokenizers.protocol import TextDecoder
 from .digest import digest
 from .report import NotChecked
 
 NOTHING = "there are no examples to read; give `examples`, and the `tokenizer` if it reads text"
 
 
-def task_checks(task: Task, examples: Sequence[Example], tokenizer: Any) -> dict[str, Callable[[], None]]:
+def task_checks(
+    task: Task, examples: Sequence[Example], tokenizer: TextDecoder | None
+) -> dict[str, Callable[[], None]]:
     checks = TaskChecks(task, examples, tokenizer)
     return {
         "fields": checks.fields,
@@ -35,7 +38,7 @@ def task_checks(task: Task, examples: Sequence[Example], tokenizer: Any) -> dict
 class TaskChecks:
     """The checks of one task on a few examples."""
 
-    def __init__(self, task: Task, examples: Sequence[Example], tokenizer: Any) -> None:
+    def __init__(self, task: Task, examples: Sequence[Example], tokenizer: TextDecoder | None) -> None:
         self.task, self.examples, self.tokenizer = task, list(examples), tokenizer
 
     def _items(self, examples: Sequence[Example], randomness: RandomContext | None = None) -> list[Item | Skipped]:

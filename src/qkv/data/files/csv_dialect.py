@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,9 @@ from ...core.spec import brief
 from .cache import Stamp
 from .csv_header import kind_of
 from .lines import LONGEST, Lines
+
+if TYPE_CHECKING:
+    from _csv import Reader
 
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|", "space": " "}
 BEGINNING = 50  # lines inspected to find the separator
@@ -115,7 +118,7 @@ def declared(lines: Lines) -> str | None:
     return match and match[1]
 
 
-def reader_of(lines: Iterator[str], delimiter: str, quotes: Quotes = USUAL) -> Any:
+def reader_of(lines: Iterator[str], delimiter: str, quotes: Quotes = USUAL) -> Reader:
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
     quote, escape = quotes
     return csv.reader(lines, delimiter=delimiter, quotechar=quote, escapechar=escape, strict=True)

@@ -40,7 +40,7 @@ def names_time(name: str) -> bool:
     return any(word in _NAMES for word in words) and all(word in _NAMES | _BESIDE for word in words)
 
 
-def is_date(cell: Any) -> bool:
+def is_date(cell: object) -> bool:
     """Whether a cell is a date, or the text of one that is more than a number."""
     if isinstance(cell, date | np.datetime64):
         return True
@@ -53,7 +53,7 @@ def are_dates(cells: Sequence[str]) -> bool:
     return bool(readings) and all(isinstance(times[0], datetime) for times in readings) and not cells[0].isdecimal()
 
 
-def is_clock(cell: Any) -> bool:
+def is_clock(cell: object) -> bool:
     """Whether a cell is a time of the day, such as 17:24:00."""
     return isinstance(cell, time) or (isinstance(cell, str) and _CLOCK.fullmatch(cell.strip()) is not None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ...core.shuffle import text_hash
 from ...core.spec import brief
@@ -39,7 +39,7 @@ class Captions(NamedRecords, kind="captions"):
         folder = path.parent if self.images is None else Path(self.images).expanduser()
         return self.records(path, lambda record, where: self.example(record, folder, where))
 
-    def example(self, record: Any, folder: Path, where: str) -> Example | Skipped:
+    def example(self, record: object, folder: Path, where: str) -> Example | Skipped:
         """The example in a line's JSON value, or why it is skipped."""
         image, answer = json_field(record, self.image_field), json_field(record, self.answer_field)
         if image is None or answer is None:

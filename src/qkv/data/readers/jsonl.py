@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from pydantic import model_validator
 
@@ -45,7 +45,7 @@ class JsonLines(NamedRecords, kind="jsonl"):
     def open(self, split: Split) -> Table:
         return self.records(self.paths(split)[0], self.example)
 
-    def example(self, record: Any, where: str) -> Example | Skipped:
+    def example(self, record: object, where: str) -> Example | Skipped:
         """The example in a line's JSON value, or why it is skipped."""
         if self.messages is not None:
             value = messages_in(record, self.messages)
@@ -55,7 +55,7 @@ class JsonLines(NamedRecords, kind="jsonl"):
         return record_example(record, fields)
 
 
-def conversation(messages: Any, where: str, tools: Any = None) -> Example:
+def conversation(messages: object, where: str, tools: object = None) -> Example:
     """The example of a conversation. Raises ValueError, naming its place, if the messages or the tools are not valid."""
     try:
         checked, described = check_messages(listed(messages)), check_tools(tools)

@@ -44,7 +44,7 @@ class Choices(RecordFiles, kind="choices"):
         return choice_example(text, listed, answer, records.where(i))
 
 
-def choice_example(text: str, candidates: Sequence[Any], answer: Any, where: str) -> Example | Skipped:
+def choice_example(text: str, candidates: Sequence[object], answer: object, where: str) -> Example | Skipped:
     """A question with its candidates and the number of the right one; skipped if one of these is missing or empty."""
     texts = [item.strip() for item in candidates if isinstance(item, str) and item.strip()]
     if len(texts) < len(candidates) or len(texts) < 2:

@@ -161,7 +161,7 @@ def pair(source: str, target: str, tag: str = "", references: Sequence[str] = ()
     return example
 
 
-def record_example(record: Any, fields: Sequence[str], tag: str = "") -> Example | Skipped:
+def record_example(record: object, fields: Sequence[str], tag: str = "") -> Example | Skipped:
     """The text (of one field) or the pair (of two fields) in a JSON record, or why it is skipped."""
     texts, references = list[str](), list[str]()
     for i, name in enumerate(fields):

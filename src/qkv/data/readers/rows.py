@@ -233,7 +233,7 @@ class RowReader:
         """The columns of rows, without the names of what is nested in them."""
         return tuple(dict.fromkeys(name.partition(".")[0] for name in flat(self.columns)))
 
-    def label(self, value: Any) -> Any:
+    def label(self, value: object) -> Any:
         """The label of a row with this value in the column of labels."""
         column = self.columns.get("label", "label")
         names = self.class_names.get(str(column))

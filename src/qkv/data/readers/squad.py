@@ -53,7 +53,7 @@ class Questions(NamedRecords, kind="questions"):
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
         return text_hash(example["article"] or example["context"])
 
-    def example(self, record: Any, where: str) -> Example | Skipped:
+    def example(self, record: object, where: str) -> Example | Skipped:
         """The example in a line's JSON value, or why it is skipped."""
         context, question = json_value(record, self.context), json_value(record, self.question)
         for name, value in ((self.context, context), (self.question, question)):

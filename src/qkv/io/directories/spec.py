@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from ...nn.models.base import ModelSpec
 from ..hub.gguf.container import is_gguf
 from ..hub.quantized import layout_of, quantization_of
 from . import hub_load
@@ -23,7 +22,7 @@ def weights_of(name: str) -> str | None:
     return None if quantization is None else layout_of(quantization, str(folder / CONFIG)).usual_weights
 
 
-def spec_of(name: str) -> Any:
+def spec_of(name: str) -> ModelSpec:
     """The spec of the model in a directory. Raises ValueError if it holds none."""
     folder = locate(name)
     if is_gguf(folder):

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ...nn.models.base import ModelSpec
+from ...nn.models.build import AnyModel
 from ...nn.quantization.scheme import Scheme
 from ..hub.files import Safetensors, WeightFiles
 from ..hub.names import Names, Row
@@ -26,7 +27,7 @@ def load(
     dtype: torch.dtype | None = None,
     quantization: Mapping[str, Any] | None = None,
     scheme: Scheme | None = None,
-) -> Any:
+) -> AnyModel:
     """The model of a spec with the weights in a file, quantized as its `quantization_config` says, or rounded to a `scheme`.
 
     Raises ValueError naming the file if they don't fit it.

@@ -59,7 +59,7 @@ class Key:
     def keys(self) -> Mapping[str, Any]:
         return {self.key: self.default, **dict.fromkeys(self.also)}
 
-    def read(self, config: Config) -> Any:
+    def read(self, config: Config) -> object:
         value = next((config[key] for key in self.also if config[key] is not None), config[self.key])
         if self.values is None:
             return value

@@ -111,7 +111,7 @@ class Run(LoadedModel):
         stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
         **options: Any,
-    ) -> Any:
+    ) -> str | list[str] | list[list[str]]:
         """Return the output for one text, or a list of outputs for a list of texts.
 
         With `num_samples` of more than 1, each output is a list of samples. An encoder–decoder translates; a language model

@@ -13,6 +13,7 @@ from ...io import families
 from ...io.directories.locate import SMALL_ENGLISH, locate
 from ...io.directories.spec import spec_of, weights_of
 from ...io.hub.gguf.container import is_gguf
+from ...nn.models.base import ModelSpec
 from ...nn.quantization.scheme import Weights
 from .sizes import check_sizes, sizes_of
 
@@ -90,7 +91,7 @@ class ModelChoice(Spec):
         directory = self.directory
         return directory is not None and (bool(self.changes or self.stored) or is_gguf(locate(directory)))
 
-    def spec(self, vocab_size: int | None = None) -> Any:
+    def spec(self, vocab_size: int | None = None) -> ModelSpec:
         """The model's spec, for a tokenizer of this size. Raises ValueError for an unknown name or a wrong value."""
         if self.directory:
             spec = spec_of(self.directory)

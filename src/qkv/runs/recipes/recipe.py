@@ -26,6 +26,7 @@ from ...generation import Generation
 from ...io import families
 from ...io.directories.layout import RECIPE, read_text
 from ...nn.layers.lora import Adapter
+from ...nn.models.base import ModelSpec
 from ...nn.models.heads.sequence import SentenceVector, SequenceClassifier
 from ...nn.models.heads.series import Forecaster
 from ...nn.models.heads.text import Head, Span, TokenClassifier
@@ -137,7 +138,7 @@ class Recipe(Spec):
             return 0
         return _largest_vocabulary(self.tokenizer)
 
-    def spec(self) -> Any:
+    def spec(self) -> ModelSpec:
         """The model's spec for the largest vocabularies that the tokenizers may learn."""
         return self.with_source_vocabulary(_largest_vocabulary(self.source_tokenizer)).model.spec(self.vocab_size)
 

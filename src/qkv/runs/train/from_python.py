@@ -103,7 +103,7 @@ def _mapping(value: Mapping[str, Any] | None, what: str) -> Mapping[str, Any]:
     return value or {}
 
 
-def settings_of_source(data: Any) -> bool:
+def settings_of_source(data: object) -> bool:
     """Whether `data` name files or settings, rather than hold examples."""
     if isinstance(data, str | PathLike):
         return True

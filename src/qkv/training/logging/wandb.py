@@ -28,7 +28,7 @@ class WandB(Spec):
     mode: Literal["online", "offline"] | None = None
 
 
-def read_wandb(value: object) -> Any:
+def read_wandb(value: object) -> object:
     """true stands for the default settings, false for none."""
     return {True: WandB(), False: None}[value] if isinstance(value, bool) else value
 

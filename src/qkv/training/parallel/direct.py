@@ -9,7 +9,7 @@ copies in operations on one tensor.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
@@ -26,7 +26,7 @@ def is_direct(tensor: Tensor) -> bool:
 class Handle(Protocol):
     """What an asynchronous operation returns, like `torch.distributed.Work`."""
 
-    def wait(self) -> Any: ...
+    def wait(self) -> object: ...
 
 
 class Transfers:
@@ -86,7 +86,9 @@ class _Allocating:
 class DirectGather(_Allocating):
     """All-gather for FSDP2, whose input is a view of its output."""
 
-    def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False) -> Any:
+    def __call__(
+        self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, async_op: bool = False
+    ) -> None:
         transfers = all_gather(output_tensor.view(group.size(), -1).unbind(), group)
         transfers.wait()
 
@@ -94,5 +96,7 @@ class DirectGather(_Allocating):
 class DirectScatter(_Allocating):
     """Reduce-scatter for FSDP2."""
 
-    def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any, async_op: bool = False) -> Any:
+    def __call__(
+        self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, op: object, async_op: bool = False
+    ) -> None:
         reduce_scatter(input_tensor.view(group.size(), -1).unbind(), group, output_tensor)

@@ -189,7 +189,7 @@ def joined(parts: Sequence[Any]) -> str:
 # -- records -----------------------------------------------------------------------------------------------------------
 
 
-def listed(value: object) -> Any:
+def listed(value: object) -> object:
     """The list in a text, in JSON or as Python writes it, which is how data frames store messages in CSV; any other value as
     it is."""
     text = value.strip() if isinstance(value, str) else ""
@@ -201,7 +201,7 @@ def listed(value: object) -> Any:
     return value
 
 
-def messages_in(record: object, field: str) -> Any:
+def messages_in(record: object, field: str) -> object:
     """The messages in a record, which may be one of ShareGPT or Alpaca; None if it has none. A `system` beside them, as
     ShareGPT and Anthropic have it, is the first. Whether they are valid, `check_messages` tells."""
     if not isinstance(record, Mapping):

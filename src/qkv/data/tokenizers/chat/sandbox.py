@@ -198,7 +198,7 @@ class Namespace(jinja2.utils.Namespace):
             _check_name(name)
         jinja2.utils.Namespace.__init__(self, values)
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: object) -> None:
         _check_name(name)
         super().__setitem__(name, value)
 
@@ -264,7 +264,7 @@ class GenerationTag(jinja2.ext.Extension):
 
     tags = frozenset({"generation"})  # type: ignore[assignment]
 
-    def parse(self, parser: Any) -> list[jinja2.nodes.Node]:
+    def parse(self, parser: jinja2.parser.Parser) -> list[jinja2.nodes.Node]:
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
 

@@ -20,6 +20,7 @@ from ....core.metrics.extremes import Extremes, Ranking
 from ....data.media.images import denormalized
 from ....data.media.png import class_color, png
 from ....nn.layers.boxes import corners, overlap
+from ....nn.models.heads.vision import Objects
 
 register("box_f1", "F1 of objects at IoU 0.5", "fraction", higher_is_better=True, part=True)
 
@@ -141,7 +142,7 @@ def box_f1(truth: tuple[NDArray[np.int64], NDArray[np.float32]], predicted: Dete
     return 2 * right / (len(classes) + len(predicted.classes))
 
 
-def detections(outputs: Any) -> list[Detections]:
+def detections(outputs: Objects) -> list[Detections]:
     """Convert a detector's outputs to the detections of each picture: `logits` (B, N, classes + 1), the last class "no
     object", and `boxes` (B, N, 4)."""
     sure, classes = outputs.logits.softmax(-1)[..., :-1].max(-1)
@@ -161,7 +162,9 @@ def counted(numbers: NDArray[np.int64], names: Sequence[str]) -> str:
     return ", ".join(f"{counts[k]} {names[k]}" for k in sorted(counts)) or "nothing"
 
 
-def drawn(names: Sequence[str], numbers: Any, boxes: Any, scores: Any = None) -> list[dict[str, Any]]:
+def drawn(
+    names: Sequence[str], numbers: NDArray[Any], boxes: NDArray[Any], scores: NDArray[Any] | None = None
+) -> list[dict[str, Any]]:
     """Describe objects for `tasks.detection.picture`."""
     return [
         {

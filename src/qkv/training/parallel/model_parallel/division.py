@@ -91,7 +91,7 @@ class Division:
                 self.set(path, own)
                 self.parts[path] = part
 
-    def switch(self, divided: nn.Module, name: str, value: Any) -> None:
+    def switch(self, divided: nn.Module, name: str, value: object) -> None:
         """Set an attribute of a module, which has its former value while the model is whole."""
         former = {**divided._buffers, **vars(divided)}.get(name, _MISSING)
 
