@@ -47,3 +47,14 @@ def test_a_task_without_prediction_says_so() -> None:
     assert not Length().can_predict
     with pytest.raises(ValueError, match="the task 'length-of-text' does not predict on new inputs"):
         Length().predict(None, ["a"])
+
+
+def test_a_task_names_the_options_of_its_prediction() -> None:
+    class Shout(Length, kind="shout-of-text"):
+        """Predicts with an option."""
+
+    @Shout.predicts
+    def predict(task: Shout, trained: None, inputs: list[str], *, threshold: float = 0.5) -> list[str]:
+        return inputs
+
+    assert Shout().predict_options == ("threshold",) and not Length().predict_options

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import inspect
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -235,6 +236,11 @@ class Task(Spec, role="task"):
     def can_predict(self) -> bool:
         """Whether the task predicts on new inputs."""
         return self._predict is not None
+
+    @property
+    def predict_options(self) -> Collection[str]:
+        """Names of the options of `predict`; none if the task does not predict."""
+        return () if self._predict is None else tuple(inspect.signature(self._predict).parameters)[3:]
 
     def predict(self, trained: Any, inputs: Sequence[str], **options: Any) -> Iterable[Any]:
         """A `Prediction` for each new input, see `predicts`. Raises ValueError if an input can't be read."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,12 +58,15 @@ def predict(run: LoadedModel, inputs: Sequence[str | Path | tuple[str, ...]], **
 
 def check_options(run: LoadedModel, options: Mapping[str, Any]) -> None:
     """Check that the run's task, or its head, uses these options of `predict`. Raises ValueError."""
-    by_task = None if run.recipe is None or run.recipe.task is None else run.recipe.task._predict
+    task = None if run.recipe is None else run.recipe.task
     by_head = None if run.recipe is not None else _by_head(run)[1]
-    function = by_task if by_head is None else by_head.predict
-    if function is None:  # `predict` says so
+    if by_head is not None:
+        used: Collection[str] = inspect.signature(by_head.predict).parameters
+    elif task is not None and task.can_predict:
+        used = task.predict_options
+    else:  # `predict` says so
         return
-    if unused := [name for name in options if name not in inspect.signature(function).parameters]:
+    if unused := [name for name in options if name not in used]:
         users = {"threshold": "detectors use it", "seed": "music uses it"}.get(unused[0], "no task uses it")
         raise ValueError(f"{run.name} predicts without a {unused[0]}; leave it out ({users})")
 
