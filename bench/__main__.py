@@ -193,7 +193,7 @@ def run(
 
 
 def _merged(done: Result, result: Result, cases: Sequence[Case]) -> Result:
-    """The results of an interrupted run and those of its continuation."""
+    """The results of an interrupted run and of its continuation."""
     if not done.comparable(result):
         raise SystemExit("the interrupted run had another machine or other versions: leave --resume out")
     return done.renewed(result, [case.key for case in cases])

@@ -19,7 +19,7 @@ def same_size(facts: dict[str, dict[str, Any]]) -> None:
 
 
 def not_learning(kept: dict[str, Any], vocab_size: int, steps: int = 1) -> str:
-    """Why a contender's losses are not those of a model in training, from its record; empty if they are.
+    """Why a contender's losses don't look like a model's in training, from its record; empty if they are.
 
     Each of the record's losses is the mean of so many `steps`.
     """

@@ -1,6 +1,6 @@
 """The peers' environments: `python -m bench.peers [NAME …]` makes one for each under bench/.envs/, at these versions.
 
-PyTorch and NumPy in them are those of constraints.txt, so all contenders stand on the same kernels. A peer that is no
+They have the PyTorch and NumPy of constraints.txt, so all contenders use the same kernels. A peer that is no
 package is cloned; if that can't be done, an environment variable names a clone that is already there.
 """
 

@@ -1,6 +1,6 @@
 """`python -m bench prompts`: how fast GPT-2 124 M reads prompts, as a share of a large product's FLOP/s probed beside it.
 
-Prompts are 16 of 128 tokens, and one of 4,096 (positions reach that far here). FLOPs are those of all products of matrices:
+Prompts are 16 of 128 tokens, and one of 4,096 (positions reach that far here). FLOPs count all products of matrices:
 of the layers for every token, of attention for the pairs that are not masked, and of the head for the last token.
 """
 

@@ -191,7 +191,7 @@ def test_code_blocks_are_closed_and_no_line_is_there_twice(page: Path):
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page: those of its headings, as GitHub makes them, and explicit ones."""
+    """The anchors of a page: of its headings, as GitHub makes them, and explicit ones."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     made = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -28,7 +28,7 @@ SOURCE = ROOT / "src"
 
 @pytest.fixture(scope="module")
 def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A user's folder: the scripts of `tests/typing`, those of `docs/examples`, and README's code."""
+    """A user's folder: the scripts of `tests/typing` and `docs/examples`, and README's code."""
     folder = tmp_path_factory.mktemp("user")
     for script in (*SCRIPTS.glob("*.py"), *(ROOT / "docs" / "examples").glob("*.py")):
         shutil.copy(script, folder)

@@ -355,7 +355,7 @@ LONGEST = 1000
 
 
 def told(function: Callable[..., Any], *args: Any, **given: Any) -> int:
-    """How many errors were raised: each is short. Other errors than ValueErrors are those of the system and of PyTorch."""
+    """How many errors were raised: each is short. Errors other than ValueError come from the system and from PyTorch."""
     try:
         function(*args, **given)
     except (ValueError, KeyError, AttributeError, TypeError) as error:

@@ -39,7 +39,7 @@ class Levels(NamedTuple):
 
 def color_components(arguments: list[str]) -> dict[str, Any]:
     """Connected pieces of purple are white cells or, if small, platelets; other dark ones, thinned to fall apart, are
-    red cells. Levels are those of the best AP50 on some training pictures, and a piece is the surer the nearer its
+    red cells. Levels have the best AP50 on some training pictures, and a piece is the surer the nearer its
     sides are to the medians of its class's boxes there."""
     parser = argparse.ArgumentParser()
     parser.add_argument("path", help="a folder or .tar in VOC's form")

@@ -24,7 +24,7 @@ Who = dict[str, tuple[str, str]]  # name: ("module:Class", environment)
 
 
 def cases(who: Who, shape: dict[str, int], flops: int, tokens: int) -> list[Case]:
-    """Of one model; `flops` and `tokens` are those of a step."""
+    """Of one model; `flops` and `tokens` are of one step."""
     made = []
     for mode in MODES:
         for precision in PRECISIONS:

@@ -1,4 +1,4 @@
-"""The picture of a recorded command has the lines that stay on the screen, without those of progress bars."""
+"""The picture of a recorded command has the lines that stay on the screen, without progress bars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Custom operators are registered in time: on their first call, with those of their gradients, in any process."""
+"""Custom operators are registered in time: on their first call, with their gradients' operators, in any process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded searches: beams and distributions are those of the search, which they don't change."""
+"""Recorded searches: beams and distributions are the search's, which they don't change."""
 
 from __future__ import annotations
 

@@ -234,8 +234,8 @@ def train_to(
 
 
 def bytes_of_a_resume(ranks: Ranks, folder: str, scale: dict[str, Any]) -> tuple[int, int, int]:
-    """Resume a run of 3 steps and take no other. Returns the bytes that reading the checkpoint allocates, those of this
-    rank's part of the model and the optimizer, and those of delivering the weights again."""
+    """Resume a run of 3 steps and take no other. Returns the bytes allocated by reading the checkpoint, by this
+    rank's part of the model and the optimizer, and by delivering the weights again."""
     restore, deliver, counted = loop.restore, loop.Trainer.deliver, []
 
     def counting(*given: Any) -> Any:

@@ -13,7 +13,7 @@ WEIGHTS = [[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]]
 
 
 def _cells(made: str) -> dict[str, float]:
-    """Tooltip → ink of the large picture's cells; those of its scale have a number for a tooltip."""
+    """Tooltip → ink of the large picture's cells; cells of its scale have a number for a tooltip."""
     read = ElementTree.fromstring(made)
     groups = [g for g in read.iter("g") if "→" in (g.find("title").text or "")]
     inks = {g.find("title").text: [r.attrib.get("fill-opacity") for r in g.findall("rect")][1:] for g in groups}

@@ -1,4 +1,4 @@
-"""Scatter plots: distances are true, words are escaped; principal components are those of the covariance."""
+"""Scatter plots: distances are true, words are escaped; principal components come from the covariance."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def _loaded(runs: Sequence[Path], device: str, weights: str | None, mode: str | 
 
 
 def _inputs(run: Run, data: Sequence[str]) -> list[Path]:
-    """The files that the settings of a run's data name, and those of `--data`."""
+    """The files that the settings of a run's data and `--data` name."""
     from .texts import existing_path
 
     if run.recipe is None:

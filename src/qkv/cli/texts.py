@@ -51,7 +51,7 @@ def load_runs(
 ) -> tuple[Run, list[str] | None]:
     """Load the run that a command uses, or the ensemble of it and of the runs that the first texts name.
 
-    Also returns the other texts, or None if there are none. `weights` and `mode` are those of the ensemble.
+    Also returns the other texts, or None if there are none. `weights` and `mode` are the ensemble's.
     """
     more = list(itertools.takewhile(names_a_run, texts or ()))
     check_several(1 + len(more), weights, mode)

@@ -15,7 +15,7 @@ from ..nn.models.build import AnyModel
 from .models import LENGTHS, NEW, ModelChecks, check_likeliest, same
 from .report import NotChecked
 
-SOURCES = (4, 7, 6)  # lengths of the sources; those of the targets are LENGTHS
+SOURCES = (4, 7, 6)  # lengths of the sources; LENGTHS has the targets'
 
 
 class EncoderDecoderChecks(ModelChecks):

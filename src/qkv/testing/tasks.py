@@ -100,7 +100,9 @@ class TaskChecks:
         assert all(isinstance(one, Skipped) or one.labels is None for one in flat), "`inputs` gives labels"
         made = [item for item in items if not isinstance(item, Skipped)]
         arrays = {digest(one.arrays) for one in flat if not isinstance(one, Skipped)}
-        assert all(digest(item.arrays) in arrays for item in made), "the inputs of an item are not those of `inputs`"
+        assert all(digest(item.arrays) in arrays for item in made), (
+            "the inputs of an item differ from what `inputs` returns"
+        )
 
     def batch(self) -> None:
         """A batch has what its examples have alone, padded: ids with the pad token, labels with −100."""
@@ -117,13 +119,15 @@ class TaskChecks:
             for single in singles:
                 assert single.labels is not None, "a batch has labels, and an example alone has none"
                 own = batch.labels[start : start + len(single.labels)]
-                assert _padded(own, single.labels, IGNORE), "labels of a batch differ from those of an example alone"
+                assert _padded(own, single.labels, IGNORE), (
+                    "labels of a batch differ from the labels of an example alone"
+                )
                 start += len(own)
         ids, start = batch.arrays["ids"], 0
         for single in singles:
             alone = single.arrays["ids"]
             own, start = ids[start : start + len(alone)], start + len(alone)
-            assert _padded(own, alone, pad), "ids of a batch differ from those of an example alone"
+            assert _padded(own, alone, pad), "ids of a batch differ from the ids of an example alone"
 
     def workers(self) -> None:
         """A copy sent to a worker process makes the same items."""

@@ -29,7 +29,7 @@ WARM = 3  # passes before the first timing
 LEAST = 0.05  # seconds that a timing takes at least, by repeating the pass
 LONG = 1.0  # seconds of a pass that is timed once only
 GAIN = 1.05  # how much faster another number has to be before it is taken
-WINDOW = 1.0  # seconds over which the pace and the load are compared with those of the last choice
+WINDOW = 1.0  # seconds over which the pace and the load are compared with the last choice's
 PACE, LOAD = 1.25, 0.4  # changes that lead to a new choice: a factor of the seconds per token, and busy cores
 SHARE = 20.0  # a choice waits for this many times the duration of the one before, and twice as long after each in vain
 

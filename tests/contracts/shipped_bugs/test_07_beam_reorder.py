@@ -40,7 +40,7 @@ def test_bug_07_every_cache_is_reordered(pattern: Any) -> None:
 
 
 def test_bug_07_beams_may_leave_the_encoders_keys_where_they_are() -> None:
-    """Beams of one sentence that change places need no new cross caches: the logits are those of reordering them too."""
+    """Beams of one sentence that change places need no new cross caches: the logits are as if they were reordered too."""
     built, tokens, new = model("encoder-decoder", position=Rotary()), ids(4, 5), ids(4, 1, seed=1)
     source, order = ids(2, 4, seed=2).repeat_interleave(2, 0), torch.tensor([1, 0, 3, 3])
     found = []

@@ -24,7 +24,7 @@ from qkv.nn.positions.rotary import Rotary
 
 @every_family
 def test_bug_16_evaluation_is_without_dropout(family: str) -> None:
-    """eval() gives the same numbers twice, and those of the model without dropout; train() does not."""
+    """eval() gives the same numbers twice, as the model without dropout does; train() does not."""
     built, tokens = qkv.build(spec(family, dropout=0.5), dtype=torch.float64), ids(2, 6)
     plain = qkv.build(spec(family), dtype=torch.float64)
     assert not torch.equal(call(built.train(), tokens), call(built, tokens))

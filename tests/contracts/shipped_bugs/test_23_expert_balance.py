@@ -33,7 +33,7 @@ def with_experts(family: str, **options: Any) -> Any:
 @pytest.mark.parametrize("balance", ["switch", "gshard", "mixtral"])
 @pytest.mark.parametrize("side", ["left", "right", "holes"])
 def test_bug_23_balance_losses_do_not_count_padding(family: str, balance: str, side: str) -> None:
-    """What experts report and lose, and its gradients, are those of the real tokens."""
+    """What experts report and lose, and its gradients, count the real tokens only."""
     built = with_experts(family, balance=balance, router_z=0.01)
     lengths = [6, 2, 4]
     rows, found = [ids(1, n, seed=n)[0] for n in lengths], []

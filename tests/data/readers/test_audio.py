@@ -164,7 +164,7 @@ def test_it_learns(tmp_path: Path) -> None:
 
 
 def told_of_files(path: Path, folder: Path) -> None:
-    """A finished run hears files as it heard examples, those of another rate too."""
+    """A finished run hears files as it heard examples, at another rate too."""
     run = load(path, device="cpu")
     assert run.recipe is not None
     heard = list(islice(run.recipe.data.examples("test"), 12))

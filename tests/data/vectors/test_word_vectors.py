@@ -1,4 +1,4 @@
-"""Static vectors: neighbors and analogies are those of the formula, and files of all three forms give them back."""
+"""Static vectors: neighbors and analogies follow the formula, and files of all three forms give them back."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def stored() -> dict[str, Tensor]:
 
 
 def test_it_computes_what_its_codes_stand_for(run: Run):
-    """Products of integers, and those of the weights that they stand for: equal up to the rounding of fp32."""
+    """Products of integers, and of the weights that they stand for, are equal up to the rounding of fp32."""
     ids = torch.tensor([run.encode(PASSAGE)])
     plain, weights = whole(run), stored()
     assert all(torch.equal(value, weights[name]) for name, value in plain.state_dict().items() if name in weights)

@@ -74,7 +74,7 @@ def test_points_of_one_size_are_refused() -> None:
 
 @pytest.mark.skipif(not PUBLISHED.is_file(), reason="the published points are not there (../shared/data/chinchilla)")
 def test_the_published_points_give_the_published_fit() -> None:
-    """Besiroglu et al. 2024, table 1, from 240 points: those of the five highest losses are left out."""
+    """Besiroglu et al. 2024, table 1, from 240 points: the five with the highest losses are left out."""
     fit = fit_parametric(read_points(PUBLISHED).without_highest(5))
     published = {"E": 1.817, "A": 482.01, "B": 2085.43, "alpha": 0.348, "beta": 0.366}
     for name, value in zip(NAMES, fit.constants, strict=True):

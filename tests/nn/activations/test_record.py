@@ -1,4 +1,4 @@
-"""Recorded activations are those of the pass: they add up, give gradients, and leave the model as it was."""
+"""Recorded activations are the pass's own: they add up, give gradients, and leave the model as it was."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_directions() -> None:
     assert w.shape == (20, D) and w.dtype == torch.float32
     product = w[:D] @ w[:D].T
     torch.testing.assert_close(product, torch.diag(product.diagonal()), atol=1e-5, rtol=0)
-    assert len(set(product.diagonal().tolist())) == D, "lengths are those of independent directions"
+    assert len(set(product.diagonal().tolist())) == D, "lengths are as of independent directions"
     assert torch.equal(w, favor.directions(D, "decoder.blocks.0.attention"))
     assert not torch.equal(w, favor.directions(D, "decoder.blocks.1.attention"))
     assert not torch.equal(w, favor.replace(seed=1).directions(D, "decoder.blocks.0.attention"))

@@ -138,7 +138,7 @@ def model(scaling: Scaling) -> TransformerModel:
 
 @torch.no_grad()
 def apart(built: TransformerModel, tokens: int, prompt: int) -> float:
-    """How far the last logits of cached decoding are from those of one whole pass."""
+    """How far the last logits of cached decoding are from one whole pass."""
     ids = torch.randint(11, (1, tokens), generator=torch.Generator().manual_seed(0))
     cache = built.start(1)
     built.step(ids[:, :prompt], cache)

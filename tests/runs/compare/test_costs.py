@@ -11,7 +11,7 @@ from qkv.runs.compare.compare import compare
 
 
 def test_what_a_variant_costs(recipe: Path, tmp_path: Path) -> None:
-    """More layers keep more and have more parameters; the test split's metrics are those of the run."""
+    """More layers keep more and have more parameters; the test split's metrics are the run's."""
     settings = ["compare.learned=null", "compare.deeper={model.n_layers: 4}"]
     done = compare(load_comparison(recipe, *settings), tmp_path / "out", device="cpu")
     alibi, deeper = done.costs["alibi"], done.costs["deeper"]

@@ -41,7 +41,7 @@ def test_there_and_back(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_their_package_has_every_name(tmp_path: Path) -> None:
-    """The tensor names of each architecture are among those of llama.cpp."""
+    """The tensor names of each architecture are among llama.cpp's."""
     gguf = pytest.importorskip("gguf", reason="names are held to llama.cpp's package gguf")
     architectures = {name: arch for arch, name in gguf.MODEL_ARCH_NAMES.items()}
     for name in CASES:

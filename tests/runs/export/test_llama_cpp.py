@@ -106,7 +106,7 @@ def test_quantized_files_continue_alike(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("weights", "kind"), [("int8", "q8_0"), ("int4", "q4_0")])
 def test_quantized_runs_continue_alike(weights: Any, kind: str, tmp_path: Path) -> None:
-    """The codes are those of the run, whose scales are rounded to fp16 there."""
+    """The codes are the run's, whose scales are rounded to fp16 there."""
     words = trained()
     model = build(
         preset("llama", vocab_size=300, d_model=64, n_layers=3, n_heads=4, d_ff=128, max_positions=64), seed=2

@@ -72,7 +72,7 @@ def test_objects_match_transformers(tmp_path: Path, size: dict[str, int]) -> Non
 
 
 def test_older_files_say_two_numbers(tmp_path: Path) -> None:
-    """As those of `hustvl/yolos-tiny` do."""
+    """As the files of `hustvl/yolos-tiny` do."""
     *_, run = of_hub(tmp_path, size={"shortest_edge": 48, "longest_edge": 100})
     paths = pictures(tmp_path)
     before = [one.value for one in run.predict(paths, threshold=0)]

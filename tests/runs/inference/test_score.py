@@ -1,4 +1,4 @@
-"""Scores of given texts are those of the same tokens when they are generated."""
+"""Scores of given texts equal the scores of the same tokens when generated."""
 
 from __future__ import annotations
 

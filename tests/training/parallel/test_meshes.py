@@ -56,7 +56,7 @@ SIXTEENS = (
 
 
 def equals_one(pool, family, scale):
-    """Compare steps on a mesh with those of one process, if the family can be divided so."""
+    """Compare steps on a mesh with steps of one process, if the family can be divided so."""
     if scale.get("expert", 1) > 1 and family != "moe":
         pytest.skip("there are no experts to divide")
     if scale.get("pipeline", 1) > 1 and family == "contrastive":

@@ -5,7 +5,7 @@
 - With `device_id`, messages between all pairs of ranks share one queue, in which a pipeline would wait for itself:
   https://github.com/pytorch/pytorch/pull/154132
 - Reductions with bits, means or factors are refused for some dtypes or by gloo.
-- `src` and `dst` are numbers among all ranks, and not those of the group.
+- `src` and `dst` are numbers among all ranks, not within the group.
 """
 
 from __future__ import annotations

@@ -275,7 +275,7 @@ def _tell(family: Family, config: Mapping[str, Any], fit: _Fit, named: str, fold
         if fit.cls != named:
             _warn(
                 folder,
-                f"its configuration names {named}, and its weights are those of {fit.cls}, which it is loaded as",
+                f"its configuration names {named}, and its weights belong to {fit.cls}, which it is loaded as",
             )
         return
     embeds = (folder / MODULES).is_file()  # its Transformer is a bare model, whatever it was once
@@ -283,12 +283,10 @@ def _tell(family: Family, config: Mapping[str, Any], fit: _Fit, named: str, fold
         if family.classes[named].bare and not embeds:
             _warn(folder, f"MISSING: {listed(missing)}, which {named} has; the model is loaded without them")
     elif not config.get("architectures"):
-        _warn(
-            folder, f"its configuration names no class, and its weights are those of {fit.cls}, which it is loaded as"
-        )
+        _warn(folder, f"its configuration names no class, and its weights belong to {fit.cls}, which it is loaded as")
     elif not (embeds and family.classes[fit.cls].bare):
         raise ValueError(
-            f"{folder} lacks {listed(missing)}, which {named} has (MISSING); its weights are those of {fit.cls}: to load it "
+            f"{folder} lacks {listed(missing)}, which {named} has (MISSING); its weights belong to {fit.cls}: to load it "
             f'as that, put "architectures": ["{fit.cls}"] into its {CONFIG}'
         )
 

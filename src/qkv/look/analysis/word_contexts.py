@@ -30,7 +30,7 @@ ROWS = 64  # occlusions in one pass
 
 @dataclass(frozen=True, eq=False)
 class Occurrence:
-    """A word in a sequence that a stack reads: ids and layout of one row, the word's tokens, and those of other words."""
+    """A word in a sequence that a stack reads: ids and layout of one row, the tokens of the word and of other words."""
 
     ids: Int[Tensor, "1 T"]
     layout: Layout

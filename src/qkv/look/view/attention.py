@@ -22,7 +22,7 @@ class LayerAttention:
     """Attention of one layer: `weights[h, t, s]` is the weight of key s for query t in the h-th head on display.
 
     name:     of the module, such as "encoder.blocks.0.attention".
-    index:    of the layer among those of its group, from 0.
+    index:    of the layer in its group, from 0.
     heads:    indices of the heads on display.
     computed: False for pairs that a mask or pattern excludes, so no weight is computed; None if there are none.
     request:  what was recorded; None if weights come from several layers (rollout).

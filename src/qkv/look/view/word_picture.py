@@ -117,7 +117,7 @@ def _lines(
     bottom: float,
     cell: float,
 ) -> None:
-    """Lines from the word's tokens to the columns, the strongest on top; those of several heads end side by side."""
+    """Lines from the word's tokens to the columns, the strongest on top; lines of several heads end side by side."""
     colors = {color for _, color, *_ in rows if color is not None}
     found = []
     for _, color, at, values in rows:

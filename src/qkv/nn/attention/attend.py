@@ -362,7 +362,7 @@ def check_options(
 
 def check_weighting(weighting: WeightFunction | None, sinks: Tensor | None, return_lse: bool, n_heads: int) -> None:
     if weighting is not None and not hasattr(weighting, "weights"):
-        raise ValueError(f"weighting is a function of scores, such as those of qkv.Weighting, not {brief(weighting)}")
+        raise ValueError(f"weighting is a function of scores, such as a qkv.Weighting, not {brief(weighting)}")
     if weighting is not None and (sinks is not None or return_lse):
         wanted = "sinks belong" if sinks is not None else "a log-sum-exp belongs"
         raise ValueError(f"{wanted} to the soft-max, and the weighting is {weighting.kind!r}; leave one of them out")

@@ -29,7 +29,7 @@ def flops_per_token(spec: ModelSpec, batch: Batch) -> float:
 def _row_length(batch: Batch, name: str, rows: int) -> int:
     if name not in batch.inputs:
         return 0
-    if batch.inputs[name].ndim > 2:  # pixels: the tokens of the batch without those of the target
+    if batch.inputs[name].ndim > 2:  # pixels: the tokens of the batch without the target's
         return batch.tokens // rows - _row_length(batch, "target", rows)
     layout = batch.inputs["layout" if name == "ids" else f"{name}_layout"]
     return round(int(layout.valid.expand(rows, -1).sum()) / rows)

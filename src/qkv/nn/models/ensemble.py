@@ -89,7 +89,7 @@ class EnsembleModel(ModelModule):
 
     def hidden(self, *inputs: Any, **more: Any) -> Tensor:
         """Raise ValueError: hidden states of different models have nothing in common."""
-        raise ValueError("an ensemble averages probabilities and has no hidden states; take those of one of its models")
+        raise ValueError("an ensemble averages probabilities and has no hidden states; use one of its models")
 
     # -- decoding -----------------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class EnsembleModel(ModelModule):
         capacity: int | None = None,
         cache: CacheKind | None = None,
     ) -> EnsembleCache:
-        """Return the caches of all models, to `step` with. Arguments are those of a single model's `start`."""
+        """Return the caches of all models, to `step` with. Arguments are as in a single model's `start`."""
         options: dict[str, Any] = {"capacity": capacity} | ({} if cache is None else {"cache": cache})
         if source is not None:
             options |= {"source": source, "source_layout": source_layout}

@@ -25,7 +25,7 @@ def replies(
 ) -> list[list[Output]]:
     """Return `settings.num_samples` replies to each conversation; `tools` are each conversation's.
 
-    The end-of-turn token of the chat template also ends a reply. Options are those of `LoadedModel.outputs_of`.
+    The end-of-turn token of the chat template also ends a reply. Options are as in `LoadedModel.outputs_of`.
     """
     template, described = run.words.chat, tools or [None] * len(conversations)
     prompts = [template.prompt(*one) for one in zip(conversations, described, strict=True)]
@@ -41,7 +41,7 @@ def stream_reply(
     tools: Tools = None,
     **options: Any,
 ) -> Output:
-    """Pass one reply to `emit` piece by piece, as it is generated. Options are those of `LoadedModel.stream_of`."""
+    """Pass one reply to `emit` piece by piece, as it is generated. Options are as in `LoadedModel.stream_of`."""
     template = run.words.chat
     prompt = template.prompt(messages, tools)
     return replace(run, task="answer").stream_of(prompt, settings, emit, ends=template.ends, **options)

@@ -21,7 +21,7 @@ from .run import Run
 
 @dataclass(frozen=True, repr=False)
 class Ensemble(Run):
-    """Runs as one, made by `ensemble`. Settings of generation, recipe and task are those of the first of the `runs`."""
+    """Runs as one, made by `ensemble`. The first of the `runs` gives the settings of generation, recipe and task."""
 
     runs: tuple[Run, ...] = ()
 
@@ -68,7 +68,7 @@ class Ensemble(Run):
 
 
 def ensemble(runs: Sequence[Run], weights: Sequence[float] | None = None, mode: Mode = "linear") -> Run:
-    """Return a run whose probabilities are the mean of those of several runs, see `EnsembleModel`.
+    """Return a run whose probabilities are the mean over several runs, see `EnsembleModel`.
 
     It generates (greedily, by sampling or beams), scores, fills, classifies and tags as a single run does, with the settings
     of the first. Each run keeps its own cache. `weights` are one positive number for each run, by default equal; `mode` is

@@ -139,7 +139,7 @@ class LoadedModel:
         return self.words.sources if self.task == "translate" else self.words
 
     def encode(self, text: str, tokenizer: Tokenizer | None = None) -> list[int]:
-        """Return the ids that the model reads for a text, or those of another tokenizer, such as `words.targets`."""
+        """Return the ids that the model reads for a text, or another tokenizer's ids, such as `words.targets`."""
         if self.ids is not None:
             return (tokenizer or self.words).with_template([text])[0].ids
         tokenizer = tokenizer or self.reader
@@ -195,7 +195,7 @@ class LoadedModel:
     ) -> Output:
         """Generate one output for a prompt of ids, and pass its text to `emit` in pieces, as tokens are generated.
 
-        Other arguments are those of `outputs_of`.
+        Other arguments are as in `outputs_of`.
         """
         stop = several.texts(stop, "stop strings")
         held_back = max((len(item) for item in stop), default=1) - 1  # characters that may begin a stop string

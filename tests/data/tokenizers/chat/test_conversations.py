@@ -1,4 +1,4 @@
-"""Conversations in ids: those of the whole text, with what was said spelled out, and what the assistant said marked."""
+"""Conversations in ids: as of the whole text, with what was said spelled out, and what the assistant said marked."""
 
 from __future__ import annotations
 

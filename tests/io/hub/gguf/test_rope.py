@@ -1,4 +1,4 @@
-"""Llama 3's factors in a GGUF file: those of transformers, and its parameters found again."""
+"""Llama 3's factors in a GGUF file: equal to transformers', and its parameters found again."""
 
 from __future__ import annotations
 

@@ -295,7 +295,7 @@ def test_auto_takes_them_where_something_would_be_hidden(favored: bool, monkeypa
     padded = Layout.from_lengths([T - 9], T)
     assert chosen(causal(), layout=padded) == ("tiled" if favored else "sdpa")
     assert chosen(full(), layout=padded) == "sdpa"
-    picture = Layout(torch.zeros(1, T, 3, dtype=torch.long), padding="none")  # positions are those of patches
+    picture = Layout(torch.zeros(1, T, 3, dtype=torch.long), padding="none")  # positions of patches
     assert chosen(full(), layout=picture) == ("tiled" if favored else "sdpa")
     assert chosen(full(), layout=replace(picture, one_segment=False)) == "sdpa"
     monkeypatch.setattr(block_sparse, "_MOST_FULL", T - 1)

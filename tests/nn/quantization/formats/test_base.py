@@ -1,4 +1,4 @@
-"""Formats: codes are the nearest ones, packing loses nothing, and each format's numbers are those of its definition."""
+"""Formats: codes are the nearest ones, packing loses nothing, and each format's numbers follow its definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files as inputs and outputs of a run: every column stays, and the results are those of the Python methods."""
+"""Files as inputs and outputs of a run: every column stays, and the results equal those from Python."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def stack_widths(connections: Connections, cell: Cell, d_in: int, d: int, sides:
 def stack_cost(
     connections: Connections, cell: Cell, d_in: int, d: int, sides: Sequence[Side], tokens: int, d_context: int = 0
 ) -> Cost:
-    """Cost of a stack; the products of f_k are those of the gates and count once."""
+    """Cost of a stack; the gates compute the products of f_k, which count once."""
     total = Cost()
     for side, width in zip(sides, stack_widths(connections, cell, d_in, d, sides), strict=True):
         sizes = (cell, width + d_context, d, 1, 1 + (side == "both"))

@@ -53,7 +53,7 @@ def compare(run: LoadedModel, texts: str | Sequence[str], word: str | None = Non
     """Measure a word in every place where it occurs in the texts, at least two; by default the longest word that all texts
     have in common.
 
-    Vectors are those of the encoder, or of the decoder if there is no encoder. A word of several tokens has the mean of
+    The encoder gives the vectors, or the decoder if there is no encoder. A word of several tokens has the mean of
     theirs. Raises ValueError for a text without the word, for a model without Transformer layers, and for one that reads no
     texts.
     """
@@ -121,7 +121,7 @@ def _spelling(labels: Sequence[str]) -> str:
 
 
 def with_comparison(views: tuple[InputView, ...], found: WordComparison) -> tuple[InputView, ...]:
-    """The views of a figure with a word's facts and panels: those of all contexts, and which words move it in each."""
+    """The views of a figure with a word's facts and panels: all contexts, and which words move it in each."""
     shared = (_alike(found), _static(found), _movers(found))
     moved: dict[int, list[Panel]] = {}
     facts: dict[int, list[tuple[str, str]]] = {0: [(f"{found.word}, cosine between contexts", _summary(found))]}

@@ -42,7 +42,7 @@ class Answer(Task, kind="answer"):
     longest_answer: the most tokens in an answer.
     margin:         by how much the score of "no answer" must exceed that of the best span.
     unanswerable:   whether a question may have no answer; by default as in the training data.
-    global_tokens:  which tokens have global attention, in a model that has it: those of the `question` and before it, the
+    global_tokens:  which tokens have global attention, in a model that has it: tokens of the `question` and before it, the
                     default there (Longformer, Beltagy et al. 2020, §3); or `none`.
     """
 

@@ -28,7 +28,7 @@ _OWN = ("params", "param_names")  # entries of groups that are not shared
 class Assembled(Eager):
     """An optimizer of a rank's parts of parameters.
 
-    inner:    updates the parameters that this rank owns: those of `whole_of` as wholes.
+    inner:    updates the parameters that this rank owns: the parameters in `whole_of` as wholes.
     whole_of: by the part of each assembled parameter, the parameter of the whole shape, which has memory in a step only.
     owner_of: by the name of each assembled parameter, the rank of its axis that owns it.
 
