@@ -31,6 +31,14 @@ WINDOWS = ["C:\\secret.png", "\\\\server\\secret.png", "c:secret.png"]
 NO_PATHS = ["", " ", "a\0.png"]
 
 
+def test_backslashes_divide_folders_as_on_windows(folder: Path) -> None:
+    assert inside(folder, "a\\b.png", "x") == folder / "a" / "b.png"
+    with pytest.raises(ValueError, match="lies outside of"):
+        inside(folder, "a\\..\\..\\secret.png", "x")
+    (folder / "a\\b.png").write_bytes(b"")
+    assert inside(folder, "a\\b.png", "x") == folder / "a\\b.png"
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder of pictures with links to others outside of it."""

@@ -109,16 +109,39 @@ def coco(**changes: Any) -> dict[str, Any]:
     }
 
 
+def with_pictures(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    for n in (5, 9):
+        (folder / f"{n}.jpg").write_bytes(jpeg(n))
+    return folder
+
+
 def test_coco_and_its_crowds(tmp_path: Path) -> None:
+    pictures = with_pictures(tmp_path / "pictures")
     path = tmp_path / "train.json"
     path.write_text(json.dumps(coco()))
-    given = {"path": str(path), "validation_path": str(path), "test_path": str(path), "images": "pictures"}
+    given = {"path": str(path), "validation_path": str(path), "test_path": str(path), "images": str(pictures)}
     first, second = Coco(**given).table("train")
-    assert first["boxes"] == [] and first["image"] == Path("pictures/5.jpg")
+    assert first["boxes"] == [] and first["image"] == pictures / "5.jpg"
     assert second["names"] == ["dog"] and second["boxes"] == [[1, 2, 11.5, 6]]
     assert second["ignored"] == [{"name": "cat", "box": [0, 0, 3, 3], "crowd": True}]
     taken = Coco(**given, crowds=True).table("test")[1]
     assert taken["names"] == ["dog", "cat"] and taken["ignored"] == []
+
+
+def test_a_coco_file_whose_pictures_are_elsewhere_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "boxes.json"
+    images = [{"id": n, "file_name": f"pictures\\{n}.jpg", "width": 32, "height": 24} for n in (5, 9)]
+    path.write_text(json.dumps(coco(images=images)))
+    given = {"path": str(path), "validation_path": str(path), "test_path": str(path)}
+    folder = with_pictures(tmp_path / "pictures")
+    with pytest.raises(
+        ValueError, match=r"names 2 pictures, such as 'pictures.*5\.jpg', and .* has none of these"
+    ) as told:
+        Coco(**given, images=str(folder)).table("train")
+    advice = str(told.value).rpartition("data.images=")[2]
+    assert advice == str(tmp_path)
+    assert Coco(**given, images=advice).table("train")[0]["image"] == folder / "5.jpg"
 
 
 def test_difficult_objects_of_voc_are_no_targets(tmp_path: Path) -> None:
@@ -160,7 +183,7 @@ def test_broken_coco_is_told_by_annotation(changes: dict[str, Any], said: str, t
 
 
 def test_boxes_in_fractions_of_the_picture_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "train.json"
+    path = with_pictures(tmp_path) / "train.json"
     boxes = [{"image_id": n, "category_id": 3, "bbox": [0.5, 0.25, 0.125, 0.5]} for n in (5, 9)]
     for last, refused in (([0, 0, 1, 1], True), ([0, 0, 3, 1], False)):
         boxes[1]["bbox"] = last

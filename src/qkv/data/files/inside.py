@@ -12,7 +12,8 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")  # https://…, file:…; a d
 
 
 def inside(folder: Path, name: str, where: str, advice: str = "") -> Path:
-    """The path of a file that a data file names, relative to a folder.
+    """The path of a file that a data file names, relative to a folder; `\\` divides folders, as on Windows, unless a file
+    has that very name.
 
     Raises ValueError, with `where` the name stands, for a path that leaves the folder: an absolute one to another place, one
     with `..`, a link, or an address; `advice` says what to do about it.
@@ -25,6 +26,8 @@ def inside(folder: Path, name: str, where: str, advice: str = "") -> Path:
             f"{where} names {brief(name)}, and addresses are not followed; download the file and name its path"
         )
     try:
+        if "\\" in name and not (folder / path).exists():
+            path = Path(name.replace("\\", "/"))
         leaves = name.startswith(("~", "\\")) or ".." in path.parts or (not path.is_absolute() and _drive(name))
         leaves = leaves or not _real(folder / path).is_relative_to(_real_folder(folder))
     except (OSError, RuntimeError, ValueError) as error:  # a name that is too long, links that go round

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar, NotRequired
@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from ...core.json_files import Id, checked
 from ...core.shuffle import text_hash
-from ...core.spec import brief
+from ...core.spec import brief, counted
 from ..files.inside import inside
 from ..files.json_lines import json_file
 from ..holdout import FileSource, HoldOutSource
@@ -280,7 +280,21 @@ def _coco(
         left, top, width, height = annotation["bbox"]
         edges, crowd = [left, top, left + width, top + height], bool(annotation.get("iscrowd"))
         _put(examples[image], str(names[category]["name"]), edges, crowd=crowd, ignored=crowd and not crowds)
+    _check_there(examples.values(), images.values(), path, folder)
     return tuple(_in_pixels(list(examples.values()), str(path)))
+
+
+def _check_there(examples: Collection[Example], images: Collection[Any], path: Path, folder: Path) -> None:
+    """Raises ValueError if none of the pictures of a file is in the folder."""
+    if not examples or any(example["image"].is_file() for example in examples):
+        return
+    name = next(iter(images))["file_name"]
+    above = inside(folder.parent, name, str(path)) if folder.parent != folder else folder
+    advice = f"data.images={above.parents[name.replace(chr(92), '/').count('/')]}" if above.is_file() else ""
+    raise ValueError(
+        f"{brief(path)} names {counted(len(examples), 'picture')}, such as {brief(name)}, and {brief(folder)} has none of "
+        f"these files; give the folder that has them: {advice or 'data.images=FOLDER'}"
+    )
 
 
 def _by_id(entries: Sequence[Any], where: str) -> dict[Any, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from ...core.spec import counted
 from ...data.media.augment import Augmentation, RandomResizedCrop
 from ...data.media.exif import UPRIGHT, orientation, turns_annotations
 from ...data.media.image_files import content_of
@@ -58,10 +59,14 @@ class PictureTask(Task):
             task = task.replace({"bits": getattr(source, "depth", None) or _depth(source)})
         if task.mean and task.std:
             return task
-        examples = islice(source.examples("train", shuffle=True), _STATISTICS_SAMPLE)
-        pictures = [pixels for one in examples if not isinstance(pixels := task.pixels(one), Skipped)]
+        looked_at = [task.pixels(one) for one in islice(source.examples("train", shuffle=True), _STATISTICS_SAMPLE)]
+        pictures = [pixels for pixels in looked_at if not isinstance(pixels, Skipped)]
         if not pictures:
-            raise ValueError(f"none of {_STATISTICS_SAMPLE} training examples has a picture that can be read")
+            why = [one for one in looked_at if isinstance(one, Skipped)]
+            first = f": the first is one {why[0]}{f' ({why[0].where})' if why[0].where else ''}" if why else ""
+            raise ValueError(
+                f"none of the {counted(len(why), 'training example')} looked at has a picture that can be read{first}"
+            )
         mean, std = statistics(pictures)
         return task.replace({"mean": task.mean or mean, "std": task.std or std})
 

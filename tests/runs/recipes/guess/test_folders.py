@@ -2,13 +2,55 @@
 
 from __future__ import annotations
 
+import json
 import tarfile
 import zipfile
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
+import pytest
+from PIL import Image
+
 from qkv.data.files.records import RecordFormat
+from qkv.runs.recipes.guess import Guess
 from qkv.runs.recipes.guess.folders import Listing, _classes, _names, is_archive, of_folder
+
+
+def coco(root: Path, *names: str, width: int = 32) -> None:
+    """Files in COCO's format, each with two pictures in its folder."""
+    for name in names:
+        folder = (root / name).parent
+        folder.mkdir(parents=True, exist_ok=True)
+        for i in range(2):
+            Image.new("RGB", (width, 32)).save(folder / f"{i}.png")
+        images = [{"id": i, "file_name": f"{i}.png", "width": width, "height": 32} for i in range(2)]
+        boxes = [{"id": i, "image_id": i, "category_id": 1, "bbox": [2, 3, 9, 8]} for i in range(2)]
+        categories = [{"id": 1, "name": "cell"}]
+        (root / name).write_text(json.dumps({"images": images, "annotations": boxes, "categories": categories}))
+
+
+def test_coco_files_that_are_not_read_are_told(tmp_path: Path) -> None:
+    coco(tmp_path, *(f"{name}.json" for name in "abcdefgh"))
+    found = of_folder(tmp_path, RecordFormat())
+    assert isinstance(found, Guess) and f"data.path={tmp_path / 'a.json'}" in found.settings
+    said = "7 other files in COCO's format are not read (b.json, c.json, d.json …); data.path chooses"
+    assert said in found.seen
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("test/_annotations.coco.json", "train/_annotations.coco.json", "valid/_annotations.coco.json"),
+        ("test/boxes_test2017.json", "train/boxes_train2017.json", "val/boxes_val2017.json"),
+    ],
+)
+def test_a_coco_file_for_each_split_is_read_as_that_split(tmp_path: Path, names: tuple[str, ...]) -> None:
+    coco(tmp_path, *names)
+    found = of_folder(tmp_path, RecordFormat())
+    assert isinstance(found, Guess) and not any("not read" in said for said in found.seen)
+    for prefix, name in zip(("test_", "", "validation_"), names, strict=True):
+        assert f"data.{prefix}path={tmp_path / name}" in found.settings
+        assert f"data.{prefix}images={(tmp_path / name).parent}" in found.settings
 
 
 def folder_of(root: Path, *names: str) -> Path:

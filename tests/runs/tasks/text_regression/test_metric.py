@@ -9,6 +9,21 @@ from qkv.core.batch import Batch
 from qkv.runs.tasks.text_regression.metric import NumberMetric
 
 
+@pytest.mark.parametrize(
+    ("truths", "shown"),
+    [
+        ([8.994e-4, 1.427e-5], ["0.00090", "0.00001"]),
+        ([1.001, 1.009], ["1.0010", "1.0090"]),
+        ([3.0, 3.0], ["3.00", "3.00"]),
+        ([0.0, 50_000.0], ["0.00", "50000.00"]),
+    ],
+)
+def test_scores_are_shown_with_places_for_their_range(truths: list[float], shown: list[str]) -> None:
+    metric = NumberMetric(lambda x: x)
+    metric.update(torch.tensor([[x] for x in truths]), Batch({}, torch.tensor(truths), texts=({"text": "a"},) * 2))
+    assert [one["target"] for one in metric.samples(2)] == [one["output"] for one in metric.samples(2)] == shown
+
+
 def test_numbers_are_shown_as_they_are_meant() -> None:
     metric = NumberMetric(lambda x: 2 * x + 1)
     metric.update(

@@ -24,6 +24,8 @@ from ....data.media.image_files import ARCHIVES
 from ....data.media.image_files import SUFFIXES as IMAGES
 from ....data.media.video import SUFFIXES as VIDEOS
 from ....data.readers.audio import SUFFIXES as SOUNDS
+from ....data.source import SPLITS as SOURCE_SPLITS
+from ....data.source import Split
 from .files import of_file
 from .result import Guess, setting
 from .several import of_files, split_of
@@ -139,15 +141,50 @@ def _voc(listing: Listing) -> Guess | None:
 def _coco(listing: Listing) -> Guess | None:
     if not listing.place.is_dir():
         return None
-    for name in listing.having((".json",))[:5]:
-        content = open_bytes(listing.place / name)
-        if all(content.find(key) >= 0 for key in (b'"images"', b'"annotations"', b'"categories"', b'"bbox"')):
-            images = listing.having(IMAGES)
-            settings, seen = _detection(listing, images)
-            folder = Path(listing.place, images[0]).parent if images else listing.place
-            place = (setting("data.path", listing.place / name), setting("data.images", folder))
-            return Guess("detect", ("data.kind=coco", *place, *settings), (f"boxes in COCO's format in {name}", seen))
-    return None
+    files = [name for name in listing.having((".json",))[:OPENED] if _is_coco(listing.place / name)]
+    if not files:
+        return None
+    splits = {split: [name for name in files if _split_in(name) == split] for split in SOURCE_SPLITS}
+    read = {"train": (splits["train"] or files)[0]}
+    if splits["train"]:
+        read |= {split: names[0] for split, names in splits.items() if len(names) == 1}
+    images = listing.having(IMAGES)
+    settings, seen = _detection(listing, images)
+    places: list[str] = []
+    for split, name in read.items():
+        prefix = "" if split == "train" else f"{split}_"
+        folder = Path(listing.place, _pictures_of(name, split, images))
+        places += (setting(f"data.{prefix}path", listing.place / name), setting(f"data.{prefix}images", folder))
+    said = [f"boxes in COCO's format in {', '.join(map(str, read.values()))}", seen]
+    if others := [name for name in files if name not in read.values()]:
+        listed = ", ".join(map(str, others[:3])) + (" …" if others[3:] else "")
+        verb = "is" if len(others) == 1 else "are"
+        said.append(
+            f"{counted(len(others), 'other file')} in COCO's format {verb} not read ({listed}); data.path chooses"
+        )
+    return Guess("detect", ("data.kind=coco", *places, *settings), tuple(said))
+
+
+def _is_coco(path: Path) -> bool:
+    content = open_bytes(path)
+    return all(content.find(key) >= 0 for key in (b'"images"', b'"annotations"', b'"categories"', b'"bbox"'))
+
+
+def _split_in(name: PurePosixPath) -> Split | None:
+    """The split that a file's name tells, or else the folder that it is in."""
+    return split_of(Path(name.name)) or split_of(Path(name.parent.name))
+
+
+def _pictures_of(name: PurePosixPath, split: str, images: list[PurePosixPath]) -> PurePosixPath:
+    """The folder of the pictures of a COCO file: its own, or the one with the split's name, or that of the first picture."""
+    folders = list(dict.fromkeys(image.parent for image in images))
+    own = [folder for folder in folders if folder == name.parent or name.parent in folder.parents]
+    if len(own) == 1 and _split_in(name) is not None and name.parent.name:
+        return own[0]
+    if name.parent in folders:
+        return name.parent
+    named = (folder for folder in folders if split_of(Path(folder.name)) == split)
+    return next(named, folders[0] if folders else PurePosixPath())
 
 
 def _masks(listing: Listing) -> Guess | None:

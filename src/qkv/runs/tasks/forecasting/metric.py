@@ -80,7 +80,7 @@ def _sample(one: dict[str, Any]) -> dict[str, Any]:
     lines = {name: [round(float(x), 4) for x in one[name]] for name in ("past", "truth", "made")}
     return {
         "source": f"{one['about']['column']}, {one['about']['where']}",
-        "output": f"mean squared error {_error(one):.3f}",
+        "output": f"mean squared error {_error(one):.3g}",
         "picture": {"kind": "forecast", **lines},
     }
 

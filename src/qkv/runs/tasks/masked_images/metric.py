@@ -90,7 +90,7 @@ class ReconstructionMetric(Metric):
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         return [
-            self._sample(where, shown, f"mean squared error {error:.3f}")
+            self._sample(where, shown, f"mean squared error {error:.3g}")
             for where, shown, error in self._pictures.take(count)
         ]
 

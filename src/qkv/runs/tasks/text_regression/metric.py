@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import floor, isfinite, log10
 from typing import Any
 
 from torch import Tensor
@@ -31,19 +32,26 @@ class NumberMetric(Metric):
         return correlations([truth for _, truth, _ in self._shown], [predicted for _, _, predicted in self._shown])
 
     def samples(self, count: int) -> list[dict[str, Any]]:
-        return [self._sample(*one) for one in evenly(self._shown, count)]
+        places = self._places()
+        return [self._sample(*one, places) for one in evenly(self._shown, count)]
 
     def extremes(self) -> Extremes | None:
-        ranking = Ranking("absolute_error")
+        ranking, places = Ranking("absolute_error"), self._places()
         for one in self._shown:
             _, truth, output = one
-            ranking.add(abs(self._score(output) - self._score(truth)), partial(self._sample, *one))
+            ranking.add(abs(self._score(output) - self._score(truth)), partial(self._sample, *one, places))
         return ranking.extremes()
 
-    def _sample(self, text: str, truth: float, output: float) -> dict[str, Any]:
+    def _places(self) -> int:
+        """The decimal places with which scores are shown: at least 2, and enough to tell 10 steps of their range apart."""
+        scores = [self._score(truth) for _, truth, _ in self._shown]
+        spread = max(scores, default=0.0) - min(scores, default=0.0)
+        return max(2, 1 - floor(log10(spread))) if isfinite(spread) and spread > 0 else 2
+
+    def _sample(self, text: str, truth: float, output: float, places: int) -> dict[str, Any]:
         return {
             "source": text,
-            "target": f"{self._score(truth):.2f}",
-            "output": f"{self._score(output):.2f}",
+            "target": f"{self._score(truth):.{places}f}",
+            "output": f"{self._score(output):.{places}f}",
             "graded": True,
         }
