@@ -72,6 +72,7 @@ def calls(place: Path) -> dict[str, Call]:
     return {
         "adapt": (lambda model, adapter: qkv.adapt(model, adapter), {"model": 3, "adapter": LoRA()}),
         "build": (qkv.build, {"spec": gpt.model.spec, "device": "cpu"}),
+        "ensemble": (qkv.ensemble, {"runs": [gpt, gpt], "weights": [1.0, 2.0], "mode": "linear"}),
         "fold": (qkv.fold, {"model": gpt.model}),
         "load": (qkv.load, {"path": str(new), "device": "cpu", "dtype": "float32", "weights": "int8"}),
         "load_adapter": (qkv.load_adapter, {"model": gpt.model, "path": str(new)}),

@@ -28,7 +28,7 @@ def list_(
             metavar="WHAT",
             help="recipes, presets or metrics; parts of models: patterns, positions, scalings, scores, weightings, "
             "mechanisms, feedforwards, norms, placements, inputs, heads, caches, speculations; of training: objectives, "
-            "optimizers, schedules, averages, adapters; of data: sources, tasks, tokenizers, augmentations, mixings.",
+            "rewards, optimizers, schedules, averages, adapters; of data: sources, tasks, tokenizers, augmentations, mixings.",
             autocompletion=lambda incomplete: [name for name in LISTS if name.startswith(incomplete)],
         ),
     ] = None,
@@ -237,6 +237,7 @@ ROLES = {
     "caches": "nn.kv_cache.kinds.CacheKind",
     "speculations": "generation.speculation.Speculation",
     "objectives": "training.objective.Objective",
+    "rewards": "training.sequence_risk.Reward",
     "optimizers": "training.optimizers.base.Optimizer",
     "schedules": "training.optimizers.schedules.Schedule",
     "averages": "training.weight_averaging.Average",

@@ -46,6 +46,7 @@ def reproduce(
     """
     out, files = path_of(out, "out"), entry.files(None if data is None else path_of(data, "data"))
     names = dict.fromkeys(name for step in entry.steps for name in re.findall(r"\{out\}/([\w.-]+)", step))
+    names |= dict.fromkeys(Path(figure.file).parts[0] for figure in entry.figures)
     contents = Contents(f"the files of the reproduction {entry.name}", (*names, FIRST_OPERATOR, RESULT, COMPARISON))
     claim_folder(out, contents, files.values())
     began = time.monotonic()

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ...core import several
 from ...core.layout import Layout
 from ...core.spec import brief, nearest
 from ..kv_cache.kinds import CacheKind
@@ -183,6 +184,8 @@ def shares(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
     """Return weights that sum to 1, by default equal. Raises ValueError unless there is a positive one for each model."""
     if weights is None:
         return (1 / count,) * count
+    if not isinstance(weights, Sequence) or not all(type(weight) in (int, float) for weight in weights):
+        raise ValueError(f"weights are one number for each model, such as [2, 1, 1], not {several.shown(weights)}")
     numbers = [float(weight) for weight in weights]
     if len(numbers) != count:
         raise ValueError(f"there are {len(numbers)} weights for {count} models; give one for each")

@@ -85,6 +85,8 @@ def ensemble(runs: Sequence[Run], weights: Sequence[float] | None = None, mode: 
 
 
 def _listed(runs: Run | Sequence[Run]) -> list[Run]:
+    if isinstance(runs, str) or not isinstance(runs, Run | Sequence):
+        raise ValueError(f"an ensemble is of runs such as qkv.load(…), not {several.shown(runs)}")
     listed = [runs] if isinstance(runs, Run) else list(runs)
     if odd := [run for run in listed if not isinstance(run, Run)]:
         raise ValueError(f"an ensemble is of runs such as qkv.load(…), not {several.shown(odd[0])}")
