@@ -51,9 +51,9 @@ def test_every_word_leads_to_a_page_of_the_tour_and_an_explanation():
 
 
 def test_a_phrase_with_a_known_word_in_it_is_answered_with_the_word():
-    assert find("Bahdanau encoder complexity") is None
+    assert find("Shazeer encoder complexity") is None
     with pytest.raises(ValueError, match="did you mean 'encoder-complexity'"):
-        registry.resolved("Bahdanau encoder complexity")
+        registry.resolved("Shazeer encoder complexity")
 
 
 @pytest.mark.parametrize(
