@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ...nn.models.transformer import Transformer
 from ...nn.quantization.scheme import Scheme
 from ..families import FAMILIES
@@ -22,7 +22,7 @@ from ..hub.generation import Ids
 from ..hub.keys import Config
 from ..hub.names import Names, Reading, StoredPlace, listed
 from ..hub.quantized import QuantizedWeights, by_rows, layout_of, quantization_of
-from ..hub.values import Maybe, ObjectKind, StringKind, shown
+from ..hub.values import Maybe, ObjectKind, StringKind
 from ..hub.weights import StoredValues, check_depth, other_copies, place, values_of
 from .build import Model, build
 from .layout import CONFIG, GENERATION, MODULES, read_json
@@ -40,13 +40,13 @@ def read_family(config: Mapping[str, Any], where: Path) -> Family:
         return FAMILIES[model_type]
     if config.get("auto_map"):
         raise ValueError(
-            f"{where}: the model type {shown(model_type)} comes with its own code (trust_remote_code), which "
+            f"{where}: the model type {brief(model_type)} comes with its own code (trust_remote_code), which "
             "qkv never runs"
         )
     if model_type is None:
         raise ValueError(f"{where} says no model_type, so there is no telling what it is; {nearest('', FAMILIES)}")
     near = nearest(model_type[:80], FAMILIES)
-    raise ValueError(f"{where}: there is no model type {shown(model_type)} here; {near}")
+    raise ValueError(f"{where}: there is no model type {brief(model_type)} here; {near}")
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def _known(settings: Config, path: Path, vocab_size: int | None) -> Config:
     kept, unknown = generation_file.without_unknown(settings, vocab_size)
     for key, value in unknown.items():
         warnings.warn(
-            f"{path}: {key} is {shown(value)}, outside the model's vocabulary of {vocab_size:,} tokens; it is ignored",
+            f"{path}: {key} is {brief(value)}, outside the model's vocabulary of {vocab_size:,} tokens; it is ignored",
             stacklevel=2,
         )
     return kept

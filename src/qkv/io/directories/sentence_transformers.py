@@ -20,7 +20,7 @@ from ...core.spec import brief
 from ...nn.models.heads.sequence import SentenceVector
 from ...training.checkpoints.weights import replace_tensors
 from ..hub.files import PICKLE, open_weights
-from ..hub.values import Flag, List, Maybe, ObjectKind, StringKind, ValueKind, Whole, shown
+from ..hub.values import Flag, List, Maybe, ObjectKind, StringKind, ValueKind, Whole
 from .layout import CONFIG, MODULES, WEIGHTS, read_json, write_json
 
 SETTINGS = ("sentence_bert_config.json", "config_sentence_transformers.json")
@@ -117,7 +117,7 @@ def read(folder: Path, allow_pickle: bool = False) -> SentenceSettings | None:
     entries = _entries(folder)
     types = [kind for kind, _ in entries]
     if types[:2] != ["Transformer", "Pooling"]:
-        raise ValueError(f"{folder / MODULES} lists the modules {shown(' → '.join(types))}; {_SUPPORTED}")
+        raise ValueError(f"{folder / MODULES} lists the modules {brief(' → '.join(types))}; {_SUPPORTED}")
     reading = _reading(folder)
     _check_reading(folder, reading)
     poolings, pool_prompt = _poolings(folder / entries[1][1] / CONFIG)
@@ -265,9 +265,9 @@ def _check_reading(folder: Path, reading: Mapping[str, Any]) -> None:
     if "message" in modalities:
         found.append("modality_config with messages, which puts texts into a chat template")
     elif "text" in modalities and modalities["text"] != plain:
-        found.append(f"modality_config.text {shown(modalities['text'])}")
+        found.append(f"modality_config.text {brief(modalities['text'])}")
     if reading.get("module_output_name", "token_embeddings") != "token_embeddings":
-        found.append(f"module_output_name {shown(reading['module_output_name'])}")
+        found.append(f"module_output_name {brief(reading['module_output_name'])}")
     found += [
         f"processing_kwargs {name}={brief(value)}"
         for name, value in _processing(reading).items()
@@ -299,7 +299,7 @@ def _longest(folder: Path, reading: Mapping[str, Any]) -> int | None:
     )
     longest = next((length for length in lengths if length is not None), None)
     if longest is not None and (type(longest) not in (int, float) or not longest >= 1):
-        raise ValueError(f"{folder}: the longest text must have 1 token or more, not {shown(longest)}")
+        raise ValueError(f"{folder}: the longest text must have 1 token or more, not {brief(longest)}")
     return None if longest is None or longest >= NO_LIMIT else int(longest)
 
 
@@ -325,7 +325,7 @@ def _entries(folder: Path) -> list[tuple[str, str]]:
         entry.check(module, f"{folder / MODULES}: {i}")
         path = module.get("path") or ""
         if Path(path).is_absolute() or "\\" in path or len(Path(path).parts) > 1 or ".." in path:
-            raise ValueError(f"{folder / MODULES} names the folder {shown(path)}; a module's folder lies beside it")
+            raise ValueError(f"{folder / MODULES} names the folder {brief(path)}; a module's folder lies beside it")
         entries.append((str(module.get("type")).rpartition(".")[2], path))
     return entries
 
@@ -344,11 +344,11 @@ def _poolings(path: Path) -> tuple[tuple[Pooling, ...], bool]:
         chosen = unknown or [name for legacy, name in LEGACY_NAMES.items() if set_flags.get(legacy)] or ["mean"]
     names = [chosen] if isinstance(chosen, str) else chosen
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"{path}: pooling_mode must be a name or a list of names, not {shown(chosen)}")
+        raise ValueError(f"{path}: pooling_mode must be a name or a list of names, not {brief(chosen)}")
     for name in names:
         if name not in POOLINGS:
             raise ValueError(
-                f"{path} pools by {shown(name)}, which is not supported; choose from {', '.join(POOLINGS)}"
+                f"{path} pools by {brief(name)}, which is not supported; choose from {', '.join(POOLINGS)}"
             )
     return tuple(POOLINGS[name] for name in names), config.get("include_prompt") is not False
 
@@ -359,7 +359,7 @@ def _prompts(path: Path) -> tuple[dict[str, str], str | None]:
     name, prompts = config.get("default_prompt_name"), config.get("prompts") or {}
     texts = {key: text for key, text in prompts.items() if isinstance(text, str)}
     if name is not None and name not in texts:
-        raise ValueError(f"{path}: default_prompt_name is {shown(name)}, and prompts has no such text")
+        raise ValueError(f"{path}: default_prompt_name is {brief(name)}, and prompts has no such text")
     return texts, name
 
 
@@ -373,7 +373,7 @@ def _layer(folder: Path, kind: str, path: str, allow_pickle: bool) -> Callable[[
         _check_names(folder / path / CONFIG, config)
         return lambda x: F.normalize(x, dim=-1)
     if kind not in ("Dense", "LayerNorm") or not path:
-        raise ValueError(f"{folder / MODULES} lists the module {shown(kind)}, which is not supported; {_SUPPORTED}")
+        raise ValueError(f"{folder / MODULES} lists the module {brief(kind)}, which is not supported; {_SUPPORTED}")
     config = _object(
         folder / path / CONFIG,
         {
@@ -395,7 +395,7 @@ def _check_names(path: Path, config: Mapping[str, Any]) -> None:
     """Raise ValueError if a module reads or writes anything but the text's vector."""
     for key in ("module_input_name", "module_output_name"):
         if config.get(key, "sentence_embedding") not in ("sentence_embedding", None):
-            raise ValueError(f"{path}: {key} is {shown(config[key])}, and only sentence_embedding is supported")
+            raise ValueError(f"{path}: {key} is {brief(config[key])}, and only sentence_embedding is supported")
 
 
 def _size(config: Mapping[str, Any], key: str) -> int:
@@ -409,7 +409,7 @@ def _dense(config: Mapping[str, Any]) -> Dense:
     name = path.rpartition(".")[2]
     if not path.startswith("torch.nn.") or name not in ACTIVATIONS:
         raise ValueError(
-            f"the activation_function {shown(path)} is not supported; choose from {', '.join(ACTIVATIONS)} of torch.nn"
+            f"the activation_function {brief(path)} is not supported; choose from {', '.join(ACTIVATIONS)} of torch.nn"
         )
     bias, residual = config.get("bias") is not False, bool(config.get("use_residual"))
     return Dense(_size(config, "in_features"), _size(config, "out_features"), bias, residual, ACTIVATIONS[name])
@@ -451,7 +451,7 @@ def _load(module: nn.Module, folder: Path, allow_pickle: bool) -> None:
     weights, state = open_weights(folder, allow_pickle), module.state_dict()
     expected = {name: tuple(tensor.shape) for name, tensor in state.items()}
     if {name: tuple(shape) for name, shape in weights.shapes.items()} != expected:
-        raise ValueError(f"{folder} has tensors {shown(dict(weights.shapes))}, and its configuration needs {expected}")
+        raise ValueError(f"{folder} has tensors {brief(dict(weights.shapes))}, and its configuration needs {expected}")
     module.load_state_dict({name: weights.read(name).float() for name in expected})
 
 

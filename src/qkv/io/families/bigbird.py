@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from ...core.spec import brief
 from ...nn.attention.bigbird import BlockSparseAttention
 from ...nn.attention.multi_head import Attention
 from ...nn.layers.feedforward import FeedForward
@@ -18,7 +19,6 @@ from ...nn.patterns.bigbird import BigBird
 from ..hub.family import Class
 from ..hub.keys import Config, Key, changed
 from ..hub.names import Row
-from ..hub.values import shown
 from .bert import FAMILY as BERT
 from .bert import FIELDS, PLACES, PREDICTIONS, PRETRAINING, bert, body
 from .classes import BERTS_DROPOUT, POOLED, dense, reading, tagger
@@ -81,7 +81,7 @@ class Blocks:
 
     def read(self, config: Config) -> Pattern:
         if config[KIND] not in ("block_sparse", "original_full"):
-            raise ValueError(f"{KIND} is 'block_sparse' or 'original_full', not {shown(config[KIND])}")
+            raise ValueError(f"{KIND} is 'block_sparse' or 'original_full', not {brief(config[KIND])}")
         return BigBird(size=config[SIZE], random=config[RANDOM]) if config[KIND] == "block_sparse" else Full()
 
     def write(self, value: Pattern, sizes: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...core.spec import brief
 from ...nn.attention.multi_head import Attention
 from ...nn.layers.embedding import Embedding
 from ...nn.layers.feedforward import FeedForward
@@ -21,7 +22,6 @@ from ..hub.family import Family, Table
 from ..hub.keys import ANY, Config, Key
 from ..hub.names import Row
 from ..hub.transforms import Grouped
-from ..hub.values import shown
 from .classes import decoders, scores
 from .places import heads, places
 
@@ -95,7 +95,7 @@ class Layers(Key):
     def read(self, config: Config) -> object:
         if config["slow_but_exact"] and config["pretraining_tp"] != 1:
             raise ValueError(
-                f"slow_but_exact with pretraining_tp {shown(config['pretraining_tp'])} is not built here: it leaves out "
+                f"slow_but_exact with pretraining_tp {brief(config['pretraining_tp'])} is not built here: it leaves out "
                 "biases; set slow_but_exact to false to add them"
             )
         return super().read(config)

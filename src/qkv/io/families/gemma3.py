@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from ...core.spec import brief
 from ...nn.models.transformer import Transformer
 from ...nn.positions.base import Position
 from ...nn.positions.rotary import Rotary
 from ..hub.family import UNSAID, Class, Family, at
 from ..hub.keys import ANY, Config, changed
-from ..hub.values import shown
 from . import gemma2 as base
 from .classes import BARE, LAST, classifier
 from .qwen2 import FULL, SLIDING
@@ -64,7 +64,7 @@ class Ropes(Rope):
     def read(self, config: Config) -> Position:
         ropes = config["rope_parameters"] or {}
         if not {*ropes} <= {FULL, SLIDING}:
-            raise ValueError(f"rope_parameters {shown(ropes)} must hold {FULL!r} and {SLIDING!r}")
+            raise ValueError(f"rope_parameters {brief(ropes)} must hold {FULL!r} and {SLIDING!r}")
         scaling = (config["rope_scaling"] or {}) if self.scaled else {}
         own = (ropes.get(self.layers) or {"rope_type": "default"}) | scaling
         where, other = ("rope_parameters", "rope_scaling")[:: -1 if scaling and not ropes else 1]

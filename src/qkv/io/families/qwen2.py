@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from ...core.spec import brief
 from ...nn.positions.rotary import Rotary
 from ..hub.keys import Config, changed
-from ..hub.values import shown
 from .classes import decoders
 from .llama import FAMILY as LLAMA
 from .llama import FIELDS, llama
@@ -61,7 +61,7 @@ class LayerTypes:
         types = config.get("layer_types") or self.types(config)
         if len(types) != n_layers or not {*types} <= {FULL, SLIDING}:
             raise ValueError(
-                f"layer_types {shown(types)} must be {FULL!r} or {SLIDING!r} for each of {n_layers} layers "
+                f"layer_types {brief(types)} must be {FULL!r} or {SLIDING!r} for each of {n_layers} layers "
                 "(num_hidden_layers)"
             )
         if not window and SLIDING in types:

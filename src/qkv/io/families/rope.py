@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ...nn.positions.base import Position
 from ...nn.positions.rope_scaling import DynamicNTK, LinearScaling, Llama3Scaling, LongRoPE, NoScaling, Scaling, YaRN
 from ...nn.positions.rotary import Rotary
 from ..hub.keys import Config
-from ..hub.values import shown
 
 SCALINGS: dict[str, type[Scaling]] = {
     "default": NoScaling,
@@ -67,11 +66,11 @@ class Rope:
         fraction = config[self.fraction_key] if fraction is None else fraction
         if fraction != 1.0 and not self.partial:
             raise ValueError(
-                f"{self.fraction_key} is {shown(fraction)}, and transformers rotates whole heads in this family; remove it "
+                f"{self.fraction_key} is {brief(fraction)}, and transformers rotates whole heads in this family; remove it "
                 "from the configuration to do the same"
             )
         if kind not in SCALINGS:
-            raise ValueError(f"{where}: rope_type {shown(kind)} is not built here; {nearest(kind[:80], SCALINGS)}")
+            raise ValueError(f"{where}: rope_type {brief(kind)} is not built here; {nearest(kind[:80], SCALINGS)}")
         return Rotary(base=base, fraction=fraction, scaling=_scaling(SCALINGS[kind], parameters, config, where))
 
     def write(self, value: object, sizes: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-from ...core.spec import nearest
+from ...core.spec import brief, nearest
 from ...nn.attention.multi_head import Attention
 from ...nn.layers.embedding import Embedding
 from ...nn.layers.feedforward import Activation, FeedForward
@@ -23,7 +23,6 @@ from ...nn.positions.bias import T5Buckets
 from ..hub.family import Class, Family, at
 from ..hub.keys import ANY, Config, Field, Key, changed
 from ..hub.names import Row
-from ..hub.values import shown
 from .classes import classifier, dense
 from .places import Place
 
@@ -132,7 +131,7 @@ class FeedForwardKind:
     def read(self, config: Config) -> Kind:
         name = config["feed_forward_proj"]
         if name not in KINDS:
-            raise ValueError(f"feed_forward_proj {shown(name)} is not built here; {nearest(name[:80], KINDS)}")
+            raise ValueError(f"feed_forward_proj {brief(name)} is not built here; {nearest(name[:80], KINDS)}")
         return KINDS[name]
 
     def write(self, value: tuple[str, bool], sizes: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from ...nn.models.transformer import Transformer
 from ...nn.positions.bias import T5Buckets
 from .keys import Config, Field, LabelCount, check_claimed, filled
 from .names import Row
-from .values import ARCHITECTURES, PROBABILITY, Maybe, check_values, shown
+from .values import ARCHITECTURES, PROBABILITY, Maybe, check_values
 
 Table = tuple[Row, ...]
 UNSAID = object()  # the value of a size that a spec lacks, such as whether its head is tied, for a spec without a head
@@ -142,7 +142,7 @@ class Family:
         named: str = (config.get("architectures") or [next(iter(self.classes))])[0]
         if named not in self.classes:
             raise ValueError(
-                f"architectures: the class {shown(named)} of {self.model_type!r} is not built here; "
+                f"architectures: the class {brief(named)} of {self.model_type!r} is not built here; "
                 f"{nearest(named[:80], self.classes)}"
             )
         return named

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...core.spec import brief
-from .values import Either, Flag, List, Maybe, Real, StringKind, ValueKind, Whole, shown
+from .values import Either, Flag, List, Maybe, Real, StringKind, ValueKind, Whole
 
 if TYPE_CHECKING:
     from ...generation import Generation
@@ -285,7 +285,7 @@ def _check_built(generation: Config) -> None:
         value = generation.get(key)
         if value is not None and value != neutral:
             raise ValueError(
-                f"the generation setting {key}={shown(value)} is not built here; remove it, or make it {brief(neutral)}"
+                f"the generation setting {key}={brief(value)} is not built here; remove it, or make it {brief(neutral)}"
             )
 
 

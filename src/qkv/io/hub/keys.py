@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ...core.spec import brief, nearest
-from .values import shown
 
 Config = Mapping[str, Any]
 
@@ -65,7 +64,7 @@ class Key:
             return value
         if value not in self.values:
             near = nearest(str(value)[:80], map(str, self.values))
-            raise ValueError(f"{self.key} {shown(value)} is not built here; {near}")
+            raise ValueError(f"{self.key} {brief(value)} is not built here; {near}")
         return self.values[value]
 
     def write(self, value: object, sizes: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,6 +191,6 @@ def check_claimed(config: Config, fields: tuple[Field, ...], harmless: Mapping[s
             continue
         if key not in harmless:
             near = nearest(key[:80], claimed)
-            raise ValueError(f"the key {shown(key)} ({shown(value)}) is not known here; {near}")
+            raise ValueError(f"the key {brief(key)} ({brief(value)}) is not known here; {near}")
         if harmless[key] is not ANY and value != harmless[key]:
-            raise ValueError(f"{key}={shown(value)} is not built here; what is, is {brief(harmless[key])}")
+            raise ValueError(f"{key}={brief(value)} is not built here; what is, is {brief(harmless[key])}")

@@ -23,7 +23,6 @@ from ...core.spec import brief, nearest
 from ...nn.layers.linear import Linear
 from ...nn.layers.lora import AdapterSize, LoRA, LoRALinear, layers
 from .names import Names, StoredPlace, listed
-from .values import shown
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
@@ -294,7 +293,7 @@ def pattern_of(config: Mapping[str, Any], key: str, name: str) -> float | None:
     name, or the end of its name after a dot."""
     patterns = config.get(key) or {}
     if not isinstance(patterns, Mapping) or not all(_is_number(value) and value > 0 for value in patterns.values()):
-        raise ValueError(f"{key} is an object of positive numbers by names of modules, not {shown(patterns)}")
+        raise ValueError(f"{key} is an object of positive numbers by names of modules, not {brief(patterns)}")
     return next((value for one, value in patterns.items() if _match(key, rf"(.*\.)?({one})$", name)), None)
 
 
@@ -320,7 +319,7 @@ def _modules(config: Mapping[str, Any], key: str) -> str | list[str]:
     if isinstance(value, str):
         return value
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise ValueError(f"{key} is a list of names or one regular expression, not {shown(value)}")
+        raise ValueError(f"{key} is a list of names or one regular expression, not {brief(value)}")
     return value
 
 
@@ -328,7 +327,7 @@ def _layers(config: Mapping[str, Any]) -> set[int]:
     value = config.get("layers_to_transform")
     layers = [] if value is None else [value] if isinstance(value, int) else value
     if not isinstance(layers, list) or not all(isinstance(i, int) and not isinstance(i, bool) for i in layers):
-        raise ValueError(f"layers_to_transform is a layer's number or a list of numbers, not {shown(value)}")
+        raise ValueError(f"layers_to_transform is a layer's number or a list of numbers, not {brief(value)}")
     return set(layers)
 
 

@@ -8,10 +8,11 @@ reads some of the keys, and an error names both ends of a range.
 from __future__ import annotations
 
 import math
-import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from ...core.spec import brief
 
 
 class ValueKind:
@@ -23,7 +24,7 @@ class ValueKind:
     def check(self, value: object, where: str) -> None:
         """Raises ValueError naming the key, what it is, and what it may be."""
         if not self.fits(value):
-            raise ValueError(f"{where} must be {self}, not {shown(value)}")
+            raise ValueError(f"{where} must be {self}, not {brief(value)}")
 
 
 @dataclass(frozen=True)
@@ -142,13 +143,6 @@ class ObjectKind(ValueKind):
 
     def __str__(self) -> str:
         return f"a JSON object of at most {self.most} entries"
-
-
-def shown(value: object) -> str:
-    """A value, shortened for a message."""
-    short = reprlib.Repr()
-    short.maxstring = short.maxother = 80
-    return short.repr(value)
 
 
 WIDTH, LAYERS, HEADS = Whole(1, 1 << 20), Whole(1, 512), Whole(1, 4096)

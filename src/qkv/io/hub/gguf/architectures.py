@@ -9,7 +9,6 @@ from typing import Any
 from ....core.spec import brief, nearest
 from ....nn.models.transformer import Transformer
 from ..family import Table
-from ..values import shown
 from .family_keys import BigCodeHeads, FalconShape, FourTimes, GemmaRopes, GGUFUnrotated, MPTAttention, QueryWidth
 from .keys import (
     TENSORS,
@@ -339,5 +338,5 @@ def of_file(name: object, metadata: Config) -> Architecture:
             return entry
     names = dict.fromkeys(entry.name for entry in ARCHITECTURES)
     raise ValueError(
-        f"general.architecture is {shown(name)}, which is not built here; {nearest(str(name)[:80], names)}"
+        f"general.architecture is {brief(name)}, which is not built here; {nearest(str(name)[:80], names)}"
     )

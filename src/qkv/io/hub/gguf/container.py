@@ -27,7 +27,6 @@ from ....core.several import path as path_of
 from ....core.spec import brief
 from ..mapped_files import MappedFiles
 from ..transforms import Shape
-from ..values import shown
 from .block_types import BY_ID, BlockType
 
 MAGIC, VERSIONS, SUFFIX = b"GGUF", (2, 3), ".gguf"
@@ -136,7 +135,7 @@ def _check_split(path: Path, metadata: Mapping[str, Any], number: int, count: in
     says = metadata.get(_SPLIT_COUNT, 1), metadata.get(_SPLIT_NUMBER, 0)
     if says != (count, number):
         raise ValueError(
-            f"{path}: {_SPLIT_COUNT} and {_SPLIT_NUMBER} are {shown(says[0])} and {shown(says[1])}, and its name says "
+            f"{path}: {_SPLIT_COUNT} and {_SPLIT_NUMBER} are {brief(says[0])} and {brief(says[1])}, and its name says "
             f"part {number + 1} of {count}; keep the names that the files were published under, "
             "NAME-00001-of-0000N.gguf"
         )
@@ -217,8 +216,8 @@ class _Header:
         for i in range(count):
             key = self.text(f"metadata key {i}", LONGEST_KEY)
             if key in metadata:
-                raise self.wrong(f"the metadata key {shown(key)} occurs twice")
-            metadata[key] = self.value(shown(key))
+                raise self.wrong(f"the metadata key {brief(key)} occurs twice")
+            metadata[key] = self.value(brief(key))
         return metadata
 
     def value(self, key: str) -> Any:
@@ -268,25 +267,25 @@ class _Header:
     def place(self) -> tuple[str, Shape, BlockType, int]:
         """Name, shape, type and offset of the next tensor."""
         name = self.text("a tensor's name", LONGEST_NAME)
-        n_axes = self.number("I", f"the number of axes of {shown(name)}")
+        n_axes = self.number("I", f"the number of axes of {brief(name)}")
         if not 1 <= n_axes <= 4:
-            raise self.wrong(f"the tensor {shown(name)} has {n_axes} axes; there are 1 to 4")
-        shape = tuple(self.number("Q", f"the shape of {shown(name)}") for _ in range(n_axes))
-        kind = self.number("I", f"the type of {shown(name)}")
+            raise self.wrong(f"the tensor {brief(name)} has {n_axes} axes; there are 1 to 4")
+        shape = tuple(self.number("Q", f"the shape of {brief(name)}") for _ in range(n_axes))
+        kind = self.number("I", f"the type of {brief(name)}")
         if kind not in BY_ID:
-            raise self.wrong(f"the tensor {shown(name)} has the type {kind}, which is not known here")
+            raise self.wrong(f"the tensor {brief(name)} has the type {kind}, which is not known here")
         if shape[0] % BY_ID[kind].width:
             raise self.wrong(
-                f"the tensor {shown(name)} has rows of {shape[0]:,}, and {BY_ID[kind].name} has blocks of "
+                f"the tensor {brief(name)} has rows of {shape[0]:,}, and {BY_ID[kind].name} has blocks of "
                 f"{BY_ID[kind].width}"
             )
-        return name, shape[::-1], BY_ID[kind], self.number("Q", f"the offset of {shown(name)}")
+        return name, shape[::-1], BY_ID[kind], self.number("Q", f"the offset of {brief(name)}")
 
     def alignment(self, metadata: Mapping[str, Any]) -> int:
         alignment = metadata.get(ALIGNMENT, USUAL_ALIGNMENT)
         fine = type(alignment) is int and 8 <= alignment <= LARGEST_ALIGNMENT and alignment.bit_count() == 1
         if not fine:
-            raise self.wrong(f"{ALIGNMENT} is {shown(alignment)}; it is a power of two from 8 to {LARGEST_ALIGNMENT:,}")
+            raise self.wrong(f"{ALIGNMENT} is {brief(alignment)}; it is a power of two from 8 to {LARGEST_ALIGNMENT:,}")
         return int(alignment)
 
     def tensors(self, places: list[tuple[str, Shape, BlockType, int]], alignment: int) -> list[GGUFTensor]:
@@ -299,18 +298,18 @@ class _Header:
                 count *= axis
             end = start + offset + count // kind.width * kind.size
             if name in names:
-                raise self.wrong(f"the tensor {shown(name)} occurs twice")
+                raise self.wrong(f"the tensor {brief(name)} occurs twice")
             if offset % alignment:
-                raise self.wrong(f"the tensor {shown(name)} begins at {offset:,}, not at a multiple of {alignment}")
+                raise self.wrong(f"the tensor {brief(name)} begins at {offset:,}, not at a multiple of {alignment}")
             if end > self.size:
                 raise self.wrong(
-                    f"the tensor {shown(name)} ends at {end:,}, and the file at {self.size:,}; it is cut short or damaged"
+                    f"the tensor {brief(name)} ends at {end:,}, and the file at {self.size:,}; it is cut short or damaged"
                 )
             names.add(name)
             stored.append(GGUFTensor(self.path, name, kind, shape, start + offset, end))
         at = start
         for tensor in sorted(stored, key=lambda tensor: (tensor.begin, tensor.end)):
             if tensor.begin < at:
-                raise self.wrong(f"the tensor {shown(tensor.name)} overlaps another")
+                raise self.wrong(f"the tensor {brief(tensor.name)} overlaps another")
             at = tensor.end
         return stored

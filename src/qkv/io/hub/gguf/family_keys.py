@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..values import shown
+from ....core.spec import brief
 from .keys import TENSORS, Config, Heads, Metadata
 from .rope import RopeKeys
 
@@ -22,7 +22,7 @@ class BigCodeHeads:
         heads = Heads("n_head", "n_kv", "n_embd", None).read(metadata)
         if heads["n_kv"] not in (1, heads["n_head"]):
             raise ValueError(
-                f"attention.head_count_kv is {shown(heads['n_kv'])}; it is 1 or all {heads['n_head']} heads"
+                f"attention.head_count_kv is {brief(heads['n_kv'])}; it is 1 or all {heads['n_head']} heads"
             )
         return {"n_head": heads["n_head"], "multi_query": heads["n_kv"] == 1}
 
@@ -71,7 +71,7 @@ class FourTimes:
     def read(self, metadata: Config) -> dict[str, Any]:
         wide, inner = metadata.get("embedding_length"), metadata.get("feed_forward_length")
         if type(wide) is int and inner not in (None, 4 * wide):
-            raise ValueError(f"feed_forward_length is {shown(inner)}, and four times the width of {wide} is built here")
+            raise ValueError(f"feed_forward_length is {brief(inner)}, and four times the width of {wide} is built here")
         return {}
 
 
@@ -108,14 +108,14 @@ class GGUFUnrotated:
         if rotated != self._usual(len(rotated)):
             raise ValueError(
                 f"llama.cpp's smollm3 leaves out positions in every {self.step}th layer, and this model's "
-                f"no_rope_layers are {shown(rotated)}"
+                f"no_rope_layers are {brief(rotated)}"
             )
         return {}
 
     def read(self, metadata: Config) -> dict[str, Any]:
         layers = metadata.get("block_count")
         if type(layers) is not int or not 0 < layers <= 1 << 16:
-            raise ValueError(f"block_count must be a number of layers, not {shown(layers)}")
+            raise ValueError(f"block_count must be a number of layers, not {brief(layers)}")
         return {"no_rope_layers": self._usual(layers)}
 
 
@@ -152,7 +152,7 @@ class GemmaRopes:
         local = ropes["sliding_attention"]
         if local.get("rope_type", "default") != "default" or "partial_rotary_factor" in local:
             raise ValueError(
-                f"llama.cpp's gemma3 scales no positions of layers with a window, and this model does: {shown(dict(local))}"
+                f"llama.cpp's gemma3 scales no positions of layers with a window, and this model does: {brief(dict(local))}"
             )
         full = RopeKeys().write({**config, "rope_parameters": ropes["full_attention"]})
         return full | {"rope.freq_base_swa": float(local["rope_theta"])}

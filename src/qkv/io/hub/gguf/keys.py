@@ -13,7 +13,6 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from ....core.spec import brief
-from ..values import shown
 
 T = TypeVar("T")
 
@@ -173,7 +172,7 @@ class Heads:
             widths = [scalar(metadata, f"attention.{which}_length", usual) for which in ("key", "value")]
             if widths[0] != widths[1]:
                 raise ValueError(
-                    f"attention.key_length is {shown(widths[0])} and attention.value_length {shown(widths[1])}, which are "
+                    f"attention.key_length is {brief(widths[0])} and attention.value_length {brief(widths[1])}, which are "
                     "the same in this family"
                 )
             config[self.head_dim] = widths[0]

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ....core.spec import brief
 from ....nn.positions.rope_scaling import Llama3Scaling, Turn
-from ..values import shown
 from .keys import Config, Metadata, decimal, scalar
 
 FREQUENCIES = "rope_freqs.weight"
@@ -59,7 +59,7 @@ class RopeKeys:
         if self.fraction and d_head:
             rope["partial_rotary_factor"] = rotated / d_head
         elif rotated != d_head:
-            raise ValueError(f"rope.dimension_count is {shown(rotated)}, and this family rotates all {d_head}")
+            raise ValueError(f"rope.dimension_count is {brief(rotated)}, and this family rotates all {d_head}")
         return {"rope_parameters": rope}
 
 
@@ -91,7 +91,7 @@ def scaling_keys(rope: Mapping[str, Any], config: Config, tensors: tuple[str, ..
         metadata |= {"rope.scaling.original_context_length": rope[ORIGINAL]}
         return metadata | {"rope.scaling.attn_factor": scaling.magnitude()}
     raise ValueError(
-        f"qkv writes no GGUF of this family with a rotary scaling like this model's ({shown(dict(rope))}); "
+        f"qkv writes no GGUF of this family with a rotary scaling like this model's ({brief(dict(rope))}); "
         f"{', '.join(('linear', *tensors))} and yarn (with its usual attention factor) are written"
     )
 
@@ -112,7 +112,7 @@ def read_scaling(metadata: Config) -> dict[str, Any]:
     if kind == "linear":
         return rope | {"rope_type": "linear", "factor": factor}
     if kind != "yarn":
-        raise ValueError(f"rope.scaling.type is {shown(kind)}; linear, yarn and longrope are read")
+        raise ValueError(f"rope.scaling.type is {brief(kind)}; linear, yarn and longrope are read")
     rope |= {"rope_type": "yarn", "factor": factor}
     for name, key in (
         ("original_context_length", ORIGINAL),

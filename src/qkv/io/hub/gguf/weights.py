@@ -9,10 +9,10 @@ from math import prod
 import torch
 from torch import Tensor
 
+from ....core.spec import brief
 from ....nn.quantization.formats import Packed
 from ..quantized import CodedWeights
 from ..transforms import Shape
-from ..values import shown
 from .blocks import dequantize, dtype_of
 from .codes import FORMATS, is_kept, packed_of
 from .container import Tensors
@@ -34,7 +34,7 @@ class GGUFWeights(CodedWeights):
             try:
                 dtype = dtype_of(stored.type)
             except ValueError as error:
-                raise ValueError(f"{stored.path}: the tensor {shown(name)}: {error}") from None
+                raise ValueError(f"{stored.path}: the tensor {brief(name)}: {error}") from None
             count[dtype] += prod(stored.shape) if len(stored.shape) > 1 else 1
         self.layers = {name: name for name, stored in tensors.stored.items() if is_kept(stored.type, stored.shape)}
         self.main = count.most_common(1)[0][0] if count else torch.float32

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..values import shown
+from ....core.spec import brief
 from .keys import Config, Metadata, scalar
 
 FULL, SLIDING = "full_attention", "sliding_attention"
@@ -31,7 +31,7 @@ class GGUFWindows:
         elif types != self._usual(len(types)):
             raise ValueError(
                 f"qkv writes GGUF of this family whose layers slide but for the last of each {self.period}, which every "
-                f"version of llama.cpp computes, and this model's layer_types are {shown(types)}"
+                f"version of llama.cpp computes, and this model's layer_types are {brief(types)}"
             )
         return {"attention.sliding_window": window}
 
@@ -41,7 +41,7 @@ class GGUFWindows:
     def read(self, metadata: Config) -> dict[str, Any]:
         layers, window = metadata.get("block_count"), scalar(metadata, "attention.sliding_window", 4096)
         if type(layers) is not int or not 0 < layers <= 1 << 16:
-            raise ValueError(f"block_count must be a number of layers, not {shown(layers)}")
+            raise ValueError(f"block_count must be a number of layers, not {brief(layers)}")
         pattern = metadata.get(PATTERN, self.period)
         if isinstance(pattern, np.ndarray):
             if len(pattern) < layers:
@@ -50,5 +50,5 @@ class GGUFWindows:
         elif type(pattern) is int and pattern >= 0:
             types = [SLIDING if pattern and (i + 1) % pattern else FULL for i in range(layers)]
         else:
-            raise ValueError(f"{PATTERN} must be a number or one entry for each layer, not {shown(pattern)}")
+            raise ValueError(f"{PATTERN} must be a number or one entry for each layer, not {brief(pattern)}")
         return {"sliding_window": window, "layer_types": types}

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from .....core.spec import brief, nearest
-from ...values import shown
 from .pre_tokenizers import NAMES, adds_bos, name_of, pipeline_of
 from .vocabulary import ADD_BOS, ADD_EOS, MERGES, MODEL, PRE, flag
 
@@ -59,17 +58,17 @@ def from_metadata(metadata: Mapping[str, Any], tokens: list[str]) -> dict[str, A
     """The content of a tokenizer.json, without added tokens. Raises ValueError naming the key that isn't known."""
     name = metadata.get(PRE, "default")
     if name not in NAMES:
-        raise ValueError(f"{PRE} is {shown(name)}, which is not read here; {nearest(str(name)[:80], NAMES)}")
+        raise ValueError(f"{PRE} is {brief(name)}, which is not read here; {nearest(str(name)[:80], NAMES)}")
     merges = metadata.get(MERGES)
     if not isinstance(merges, list):
-        raise ValueError(f"{MERGES} must be a list of strings, not {shown(merges)}")
+        raise ValueError(f"{MERGES} must be a list of strings, not {brief(merges)}")
     vocabulary = {token: i for i, token in enumerate(tokens)}
     pairs = [_pair(merge, i) for i, merge in enumerate(merges)]
     for left, right in pairs:
         for piece in (left, right, left + right):
             if piece not in vocabulary:
                 raise ValueError(
-                    f"{MERGES} joins {shown(left)} and {shown(right)}, and the vocabulary has no {shown(piece)}"
+                    f"{MERGES} joins {brief(left)} and {brief(right)}, and the vocabulary has no {brief(piece)}"
                 )
     return {
         "normalizer": None,
@@ -87,7 +86,7 @@ def from_metadata(metadata: Mapping[str, Any], tokens: list[str]) -> dict[str, A
 def _pair(merge: str, index: int) -> tuple[str, str]:
     left, space, right = merge[1:].partition(" ")  # a piece is never empty, so it may be a space
     if not space or not right:
-        raise ValueError(f"{MERGES}[{index}] is {shown(merge)}, which is not two pieces with a space between")
+        raise ValueError(f"{MERGES}[{index}] is {brief(merge)}, which is not two pieces with a space between")
     return merge[0] + left, right
 
 

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import tokenizers
 
+from .....core.spec import brief
 from .....data.tokenizers.pipelines import BYTES
 from .....data.tokenizers.safety_limits import check_charsmap
 from .....data.tokenizers.sentencepiece.model_file import ModelType, Piece, PieceKind, SentencePiece
 from .....data.tokenizers.sentencepiece.pipeline import merges_of, pipeline
-from ...values import shown
 from .vocabulary import (
     ADD_BOS,
     ADD_EOS,
@@ -61,7 +61,7 @@ def from_metadata(metadata: Mapping[str, Any], tokens: list[str]) -> dict[str, A
     kind = MODELS[metadata[MODEL]]
     characters = metadata.get(CHARACTERS, np.empty(0, np.uint8))
     if not isinstance(characters, np.ndarray) or characters.dtype.itemsize != 1:
-        raise ValueError(f"{CHARACTERS} must be an array of bytes, not {shown(characters)}")
+        raise ValueError(f"{CHARACTERS} must be an array of bytes, not {brief(characters)}")
     table = characters.tobytes()
     if table:
         check_charsmap(table)

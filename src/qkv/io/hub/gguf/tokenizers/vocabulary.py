@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from .....core.spec import brief
 from .....data.tokenizers.pipelines import BYTES
 from .....data.tokenizers.tokenizer import Tokenizer
-from ...values import shown
 
 PREFIX = "tokenizer.ggml."
 MODEL, PRE, TOKENS, TYPES = f"{PREFIX}model", f"{PREFIX}pre", f"{PREFIX}tokens", f"{PREFIX}token_type"
@@ -109,7 +109,7 @@ def read_tokens(metadata: Mapping[str, Any]) -> tuple[list[str], list[int]]:
     """The tokens and their types. Raises ValueError naming the key that is missing or of a wrong kind."""
     tokens, types = metadata.get(TOKENS), metadata.get(TYPES)
     if not isinstance(tokens, list) or not tokens:
-        raise ValueError(f"{TOKENS} must be a list of strings, not {shown(tokens)}")
+        raise ValueError(f"{TOKENS} must be a list of strings, not {brief(tokens)}")
     if types is None:
         return tokens, [int(Type.NORMAL)] * len(tokens)
     if not isinstance(types, np.ndarray) or types.dtype.kind not in "iu" or len(types) != len(tokens):
@@ -146,5 +146,5 @@ def special_ids(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def flag(metadata: Mapping[str, Any], key: str, usual: bool) -> bool:
     value = metadata.get(key, usual)
     if not isinstance(value, bool):
-        raise ValueError(f"{key} must be true or false, not {shown(value)}")
+        raise ValueError(f"{key} must be true or false, not {brief(value)}")
     return value
