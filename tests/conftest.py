@@ -23,9 +23,7 @@ from rank_pool import RankPool  # noqa: E402
 torch.set_num_threads(1)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it runs in the background
 settings.register_profile("all", deadline=None, derandomize=True, database=None)
-settings.register_profile(
-    "fast", settings.get_profile("all"), max_examples=40
-)  # where a test gives no number of its own
+settings.register_profile("fast", settings.get_profile("all"), max_examples=40)  # if a test gives no number
 on_cpu = not torch.cuda.is_available()
 os.fsync = lambda file: None  # what tests write need not outlast the machine, and each call waits for the disk
 gc.disable()  # until the tests are collected: what is made until then stays

@@ -145,7 +145,7 @@ NO_COMPARISONS = [argv for argv in commands(HISTORY, "qkv") if argv[:2] != ["tra
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("argv", fast(commands(HISTORY, "qkv"), *NO_COMPARISONS), ids=" ".join)
 def test_the_history_of_attentions_commands_run(argv: list[str], capsys: pytest.CaptureFixture[str]):
-    if argv[0] == "generate" and not Path(argv[1]).exists():  # where another process has run what makes it
+    if argv[0] == "generate" and not Path(argv[1]).exists():  # if another process has run what makes it
         (first,) = [made for made in commands(HISTORY, "qkv") if made[-1] == argv[1]]
         assert main(in_small(first)) == 0
     assert main(in_small(argv)) == 0, capsys.readouterr().err

@@ -50,7 +50,7 @@ def on_a_terminal(*arguments: str, folder: Path) -> tuple[int, str]:
         while True:
             try:
                 part = os.read(leader, 65536)
-            except OSError:  # Linux says so where the other end is closed
+            except OSError:  # Linux says so if the other end is closed
                 break
             if not part:
                 break

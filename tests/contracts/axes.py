@@ -216,7 +216,7 @@ def patterns() -> list[Example]:
     return _examples(Pattern, PATTERNS)
 
 
-# Two blocks that differ: the stack's scheme, then each block's, where None is the stack's.
+# Two blocks that differ: the stack's scheme, then each block's; None is the stack's.
 MIXED: Mapping[str, tuple[Position | None, ...]] = {
     "mixed-bases": (Rotary(), None, Rotary(base=50.0)),
     "mixed-kinds": (Learned(), T5Buckets(buckets=8, max_distance=10), XPos(scale_base=16.0)),
@@ -235,7 +235,7 @@ def biases() -> list[Example]:
 
 
 # Backends that serve some requests only, or some machines: tests/nn/kernels tests them separately. `flash` takes part
-# where Triton runs, on a GPU or with TRITON_INTERPRET=1.
+# if Triton runs, on a GPU or with TRITON_INTERPRET=1.
 PARTIAL = (
     "flex",
     "capped",

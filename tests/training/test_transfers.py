@@ -15,7 +15,7 @@ from qkv.runs.train.prepare import use_of
 from qkv.training.step import Stepper
 
 LABELS = "losses.py:_linear_cross_entropy: nonzero"  # which tokens have a label
-MOVES = "clipping.py:move: __bool__"  # whether to update, where no fused kernel reads that on the device
+MOVES = "clipping.py:move: __bool__"  # whether to update, if no fused kernel reads that on the device
 
 
 def waits(family: str, optimizer: str) -> list[str]:

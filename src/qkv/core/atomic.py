@@ -102,8 +102,8 @@ def claim(path: str | Path, overwrite: bool = False) -> None:
 
 
 def _rename_to_free(new: Path, path: Path) -> None:
-    """Rename a file in one operation that fails if `path` exists. Where the system or the file system has none, a hard link
-    is made instead; where there are no links either (FAT on macOS, for example), the check comes just before the rename."""
+    """Rename a file in one operation that fails if `path` exists. If the system or the file system has none, a hard link
+    is made instead; if there are no links either (FAT on macOS, for example), the check comes just before the rename."""
     try:
         if sys.platform == "win32":
             new.rename(path)

@@ -70,8 +70,8 @@ class Layout:
         one_segment: no row holds two segments.
         sequential:  between real tokens of one segment, the distance of positions is the distance of indices.
         start:       the position of the first token when it is the same known number in every row, else None.
-        lengths:     real tokens in each row, where the maker knew them.
-        n_global:    the most tokens of a row that have the role GLOBAL, where the maker knew it.
+        lengths:     real tokens in each row, if the maker knew them.
+        n_global:    the most tokens of a row that have the role GLOBAL, if the maker knew it.
         grid:        the grid of an image's patches; its axes are the token's number in the grid, row and column (−1, −1
                      where a token has no place).
     """

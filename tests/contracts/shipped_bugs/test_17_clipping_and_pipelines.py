@@ -27,4 +27,4 @@ def test_bug_17_the_norm_is_global_and_accumulated_gradients_are_weighed_once(
     """The norm that is clipped is that of all ranks' gradients, and three microbatches weigh as much as on one rank."""
     results, one = two.run(take_steps, "decoder", scale, settings), alone("decoder", settings)
     compare(results, one)
-    assert min(one.norms) > 0.05  # clipped, where it is
+    assert min(one.norms) > 0.05  # clipped, if at all

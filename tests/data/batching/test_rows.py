@@ -109,7 +109,7 @@ def test_windows_are_full_and_every_label_is_the_next_token(texts: list[str], co
     assert "".join(labels for _, labels in in_order) == stream[1:]
     drawn = made(window_rows, examples, context, Random(seed))
     inputs, labels = ("".join(side) for side in zip(*drawn, strict=True))
-    places = [at for at in range(len(stream)) if stream.startswith(inputs, at)]  # several where texts repeat
+    places = [at for at in range(len(stream)) if stream.startswith(inputs, at)]  # several if texts repeat
     places = [at for at in places if stream[at + 1 : at + 1 + len(labels)] == labels]
     assert places
     if len(stream) > context:

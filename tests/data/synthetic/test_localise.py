@@ -76,7 +76,7 @@ def check(source: str) -> str | None:
         unit, sign = found[3], 1 if found[1] else -1 if found[4] else 0
         if sign == 0:
             said = units.format_unit(int(found[2]), f"duration-{unit}", locale=language)
-            if "duration" not in said:  # Babel's answer where the locale has no long form
+            if "duration" not in said:  # Babel's answer if the locale has no long form
                 return said
             return units.format_unit(int(found[2]), f"duration-{unit}", "short", locale=language)
         span = int(found[2]) * dict(dates.TIMEDELTA_UNITS)[unit]

@@ -23,7 +23,7 @@ def small(seed: int, **sizes: Any) -> Any:
 
 
 def test_a_perfect_draft_is_accepted_always() -> None:
-    """Also if rows have fewer tokens left than the draft proposes, and in sampling, where q is p."""
+    """Also if rows have fewer tokens left than the draft proposes, and in sampling if q is p."""
     model = small(0)
     for sampling in ({}, {"temperature": 1.3, "top_k": 6, "seed": 2}):
         out = generate(model, PROMPTS, draft=model, max_new_tokens=19, **sampling)

@@ -48,7 +48,7 @@ def check(model: torch.nn.Module, options: dict[str, Any], drafts: list[Any]) ->
         assert out.acceptance is not None and plain.acceptance is None
         for sequences, counts in zip(out.sequences, out.acceptance, strict=True):
             for tokens, count in zip(sequences, counts, strict=True):
-                rest = count.passes + count.accepted - len(tokens)  # 1 where an accepted token ends the row
+                rest = count.passes + count.accepted - len(tokens)  # 1 if an accepted token ends the row
                 assert rest in (0, 1) and count.accepted <= count.proposed
 
 

@@ -31,7 +31,7 @@ def test_global_tokens_are_a_role_besides_others() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["longformer", "big-bird"])
 def test_compiled_they_are_one_graph_and_a_width_that_was_seen_needs_no_other(name: str) -> None:
-    """In training, where random blocks are drawn, with dropout off."""
+    """In training, which draws random blocks, with dropout off."""
     torch.compiler.reset()
     both = pair(name)
     quiet = {

@@ -44,7 +44,10 @@ def test_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path):
             "teacher forcing",
             ["run     qkv tour encoder-decoder", "expect  six predictions, at once and one by one: True"],
         ),
-        ("Elbow", ["The elbow (elbow, elbow threshold,", "yours   qkv prune RUN --until 5%", "more    docs/pruning.md"]),
+        (
+            "Elbow",
+            ["The elbow (elbow, elbow threshold,", "yours   qkv prune RUN --until 5%", "more    docs/pruning.md"],
+        ),
     ],
 )
 def test_a_word_without_an_explanation_is_answered_with_its_place(

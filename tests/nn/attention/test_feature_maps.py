@@ -28,7 +28,7 @@ def test_fixed_maps() -> None:
     x = vectors(20, 3.0)
     torch.testing.assert_close(Elu1().features(x).values, F.elu(x) + 1)
     torch.testing.assert_close(Relu().features(x).values, x.clamp(min=0))
-    assert float(Elu1().features(torch.tensor(-40.0)).values) > 0  # where elu(x) + 1 has rounded to 0
+    assert float(Elu1().features(torch.tensor(-40.0)).values) > 0  # although elu(x) + 1 rounds to 0
 
 
 @pytest.mark.parametrize("orthogonal", [True, False])

@@ -1,4 +1,4 @@
-"""Derivatives that go forward are those that go backward, or refused: never 0 where an operator doesn't know them."""
+"""Forward-mode derivatives equal reverse-mode ones or are refused: never 0 if an operator doesn't know them."""
 
 from __future__ import annotations
 

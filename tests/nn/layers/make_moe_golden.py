@@ -43,7 +43,7 @@ def blocks() -> dict[str, nn.Module]:
 
 
 def result(block: nn.Module) -> dict[str, Any]:
-    """Output and gradients, where every parameter and buffer is a wave seeded by its number."""
+    """Output and gradients; every parameter and buffer is a wave seeded by its number."""
     block.double().eval()
     with torch.no_grad():
         for i, (_, value) in enumerate(block.state_dict().items()):

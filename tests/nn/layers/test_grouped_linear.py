@@ -21,7 +21,7 @@ def looped(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
 
 
 def results(f: Callable[..., Tensor], dtype: torch.dtype, ends: list[int]) -> list[Tensor]:
-    """Output and gradients, where what stands after the last end is not a number."""
+    """Output and gradients if what stands after the last end is not a number."""
     generator = torch.Generator().manual_seed(0)
     x, weight, grad = (torch.randn(*s, generator=generator).to(dtype) for s in ((12, 16), (4, 8, 16), (12, 8)))
     x[ends[-1] :] = float("nan")

@@ -114,7 +114,7 @@ def test_only_what_is_trained_gets_a_gradient() -> None:
 def test_gradients_that_nothing_asks_for_are_not_computed(
     monkeypatch: pytest.MonkeyPatch, trained: set[str], compiled: bool
 ) -> None:
-    """As in LoRA, where the output matrix is frozen: its gradient would cost a product and its size in memory."""
+    """As in LoRA, which freezes the output matrix: its gradient would cost a product and its size in memory."""
     hidden, weight, bias, labels = problem(torch.float32)
     assert bias is not None
     leaves = {"hidden": hidden, "weight": weight, "bias": bias}

@@ -62,7 +62,7 @@ def test_as_pytorch():
     for number in (1, 2, 3, 4):
         step(model, optimizer, number)
         step(other, theirs, number)
-    # PyTorch bounds the finished product by ε, the paper the squares in it; seen where a gradient is 0, and nothing moves.
+    # PyTorch bounds the finished product by ε, the paper the squares in it; seen if a gradient is 0, and nothing moves.
     torch.testing.assert_close(model.matrix, other.matrix)
     torch.testing.assert_close(model.vector, other.vector)
 

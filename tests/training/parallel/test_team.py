@@ -39,7 +39,7 @@ def test_axes_that_need_more_ranks_are_refused_with_the_option_that_starts_them(
 
 
 class Two:
-    """Two ranks, seen from one of them, where the other's values are changed."""
+    """Two ranks, seen from one of them; the other's values are changed."""
 
     size = 2
 

@@ -64,7 +64,7 @@ _DEFAULTS = {"words": ("words", "tokens"), "tags": ("tags", "ner_tags")}  # colu
 _FILES = ("image", "mask", "audio", "video")  # fields that may be the path of a file
 _LIST = TypeAdapter(list[Any])
 _LONGEST = 500  # characters of what Python says of a value, which it quotes whole
-_SETTINGS = {"words": "word", "tags": "tag"}  # by field, where the names differ
+_SETTINGS = {"words": "word", "tags": "tag"}  # by field, if the names differ
 
 
 class RowSource(HoldOutSource):

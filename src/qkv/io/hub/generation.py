@@ -81,7 +81,7 @@ class Ids:
     forced: the second token of a sequence, so the first that an encoder–decoder generates, and the last when the length
             runs out.
     banned: sequences of tokens that are never generated.
-    whole:  the most and the fewest tokens of a decoder's sequence, its prompt included, where the new tokens have no
+    whole:  the most and the fewest tokens of a decoder's sequence, its prompt included, if the new tokens have no
             bound.
     """
 

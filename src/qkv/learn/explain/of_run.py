@@ -19,7 +19,7 @@ from . import registry
 from .explanation import Explanation
 from .subject import Subject
 
-WRITTEN = 24  # tokens of a translation that are explained, where no target was given
+WRITTEN = 24  # tokens of a translation that are explained if no target was given
 
 
 def explain(

@@ -250,7 +250,7 @@ class GaussianModule(KeepsDtype, ScoreModule):
             constant = torch.full((n_heads, 1), self.start, dtype=exact)
             self.register_buffer("log_sigma", constant, persistent=False)
 
-    exact: ClassVar[tuple[str, ...]] = ("log_sigma",)  # a constant, where it is not learned
+    exact: ClassVar[tuple[str, ...]] = ("log_sigma",)  # a constant, unless it is learned
     log_sigma: Tensor
 
     def initial(self, name: str) -> float:

@@ -5,7 +5,7 @@ Every line has a `type` and the `step` it belongs to:
     train   loss, nll, lr, grad_norm, tokens, tokens_per_s, mfu, elapsed; means over the steps since the last such line
     eval    the evaluation's metrics, elapsed
     event   event: "started", "resumed", "bad step", "empty step", "overflow", "not saved", "interrupted", "ended" …
-    final   the evaluation of the weights that the run delivers, where they were not evaluated on the way
+    final   the evaluation of the weights that the run delivers, if they were not evaluated on the way
 
 JSON has no word for a number that isn't one: NaN and the infinities are written as the strings "NaN", "Infinity" and
 "-Infinity", which Python's `float` reads back; nothing is hidden. `null` means that nothing was measured.

@@ -1,4 +1,4 @@
-"""What the tests of the Triton kernels share: the limits of errors, and a skip where Triton is missing."""
+"""What the tests of the Triton kernels share: the limits of errors, and a skip if Triton is missing."""
 
 from __future__ import annotations
 

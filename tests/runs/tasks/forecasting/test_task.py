@@ -33,7 +33,7 @@ def test_each_column_is_normalized_by_its_own_history() -> None:
 
 
 def test_a_flat_history_weighs_no_more_than_another() -> None:
-    """The loss is in the units of the training split, where a history's own deviation may be 0."""
+    """The loss is in the units of the training split: a history's own deviation may be 0."""
     past, future = np.random.default_rng(0).normal(size=(16, 1)), np.array([[1.0], [2.0], [3.0]])
     examples = [
         {"history": history.astype(np.float32), "future": future.astype(np.float32), "names": ("a",), "where": ""}

@@ -45,7 +45,7 @@ def test_labels_are_the_difference_to_the_clean_picture() -> None:
     clean = denormalized(batch.arrays["ids"] + batch.labels, task.mean, task.std)
     np.testing.assert_array_equal(clean[0], PICTURE)
     corrupted = denormalized(batch.arrays["ids"], task.mean, task.std)
-    assert 19 < psnr(corrupted[0], PICTURE) < 22  # 20 dB, and a bit more where noise is clipped
+    assert 19 < psnr(corrupted[0], PICTURE) < 22  # 20 dB, and a bit more if noise is clipped
     assert (batch.counts, batch.tokens, task.tokens) == ({"loss": 4 * 64}, 4 * 65, 65)
 
 

@@ -38,7 +38,7 @@ def most_frequent(confusions: Sequence[tuple[str, str, int]]) -> Baseline:
 
 
 class ClassMetric(Metric):
-    """Measures classification, where the predicted class is the one with the highest score."""
+    """Measures classification; the predicted class is the one with the highest score."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
