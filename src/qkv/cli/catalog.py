@@ -28,7 +28,8 @@ def list_(
             metavar="WHAT",
             help="recipes, presets or metrics; parts of models: patterns, positions, scalings, scores, weightings, "
             "mechanisms, feedforwards, norms, placements, inputs, heads, caches, speculations; of training: objectives, "
-            "rewards, optimizers, schedules, averages, adapters; of data: sources, tasks, tokenizers, augmentations, mixings.",
+            "rewards, optimizers, schedules, averages, adapters; of data: sources, tasks, tokenizers, augmentations, "
+            "mixings.",
             autocompletion=lambda incomplete: [name for name in LISTS if name.startswith(incomplete)],
         ),
     ] = None,
