@@ -48,6 +48,13 @@ def predict(
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of sampling, for music. [default: 0]")] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Settings by which a forecast reads its file, such as `gaps=fill`; repeatable. [default: the run's]",
+        ),
+    ] = None,
     ensemble_weights: EnsembleWeights = None,
     ensemble_mode: EnsembleMode = None,
     json: JsonLines = False,
@@ -64,8 +71,8 @@ def predict(
     from ..runs.inference.uses import reads_text
 
     loaded, inputs = load_runs(run, inputs, "predict", device, ensemble_weights, ensemble_mode)
-    warn_of_settings(inputs, "`qkv predict` uses the run's settings, leave it out")
-    given: dict[str, Any] = {"threshold": threshold, "seed": seed}
+    warn_of_settings(inputs, "`qkv predict` uses the run's settings, leave it out (or, to forecast, --data)")
+    given: dict[str, Any] = {"threshold": threshold, "seed": seed, "data": data or None}
     options = {name: value for name, value in given.items() if value is not None}
     check_options(loaded, options)
     answers: Iterable[tuple[str, Iterable[Prediction] | None]]

@@ -202,7 +202,7 @@ def asked(
         raise ValueError("--overwrite replaces the file of --out; give --out too")
     files, table = reads_files(run), None
     own = files_of(run)[0] if files else frozenset()
-    read = [path for path in existing if path.is_file() and tables.is_table(path) and path.suffix.lower() not in own]
+    read = [path for path in existing if path.is_file() and tables.is_table(path) and not tables.ends_in(path, own)]
     folders = [path for path in existing if path.is_dir()] if files else []
     if (read or folders) and len(texts or ()) > 1:
         raise ValueError(
@@ -213,6 +213,8 @@ def asked(
     elif folders:
         table = tables.read_folder(folders[0], run)
     elif columns:
+        if run.trained_on is not None and run.trained_on.kind == "forecast":
+            raise ValueError("--column is for tables of inputs; choose a series' columns by --data columns=[NAME,…]")
         raise ValueError("--column names a column of a table; give a file such as in.csv too")
     elif not files and existing and not _lines_of(existing, texts or ()):
         pass

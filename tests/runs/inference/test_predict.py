@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import io
 import json
+import math
 import re
 import sys
 import wave as wavefile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -328,6 +331,58 @@ def test_a_forecast_is_in_the_files_units_whatever_these_are(trained: Train, tmp
         run.predict([table(tmp_path / "short.csv", names, values[:50])])
     with pytest.raises(ValueError, match=r"there is no file 'no\.csv'"):
         run.predict(["no.csv"])
+
+
+def hourly(path: Path, names: Sequence[str], hours: int = 1, rows: int = 130, gap: bool = False) -> Path:
+    """A table of waves with a time every few hours; the ending tells the form."""
+    begin = datetime(2024, 3, 1)
+    table = {
+        "time": [begin + timedelta(hours=hours * i) for i in range(rows)],
+        **{name: [math.sin(i / 5 + j) for i in range(rows)] for j, name in enumerate(names)},
+    }
+    if path.suffix == ".parquet":
+        arrow = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(arrow.table(table), path)
+        return path
+    lines = [f"time,{','.join(names)}", *(",".join(map(str, row)) for row in zip(*table.values(), strict=True))]
+    if gap:
+        lines[12] = f"{lines[12].split(',')[0]},,0"
+    text = "\n".join(lines) + "\n"
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+def test_a_forecast_reads_what_training_reads_and_tells_what_is_unlike(
+    trained: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = hourly(tmp_path / "known.csv", ["load", "temp"], rows=600)
+    run = trained("forecast", f"data={{kind: series, path: {known}}}", "data.stride=24")
+    assert run.recipe is not None and run.recipe.task is not None and getattr(run.recipe.task, "step", None) == 3600
+
+    def said(name: str, names: Sequence[str], *more: str, hours: int = 1, gap: bool = False) -> tuple[int, str, str]:
+        status = main(["predict", str(run.path), str(hourly(tmp_path / name, names, hours, gap=gap)), *more])
+        return status, *capsys.readouterr()
+
+    same = said("same.csv", ["load", "temp"])
+    assert same[0] == 0 and not same[2] and len(same[1].splitlines()) == 25
+    for name in ("a.parquet", "b.csv.gz"):
+        assert said(name, ["load", "temp"]) == same
+    with pytest.warns(UserWarning, match="its rows are 2:00:00 apart, and those of the training 1:00:00"):
+        assert run.predict(hourly(tmp_path / "slow.csv", ["load", "temp"], 2)).text + "\n" == same[1]
+    with pytest.warns(UserWarning, match=r"training had no column Load, Temp \(but load, temp\)"):
+        run.predict(hourly(tmp_path / "case.csv", ["Load", "Temp"]))
+    status, _, err = said("gap.csv", ["load", "temp"], gap=True)
+    assert status == 2 and "for a forecast such settings are given as --data gaps=fill" in err
+    assert said("gap.csv", ["load", "temp"], "--data", "gaps=fill", gap=True) == same
+    assert said("gap.csv", ["load", "temp"], "--data", "data.columns=[temp]", gap=True)[1].splitlines()[0] == "temp"
+    assert run.predict(tmp_path / "gap.csv", data="gaps=fill").text + "\n" == same[1]
+    status, _, err = said("a.parquet", ["load", "temp"], "--column", "load")
+    assert status == 2 and "choose a series' columns by --data columns=[NAME,…]" in err
+    lines = (tmp_path / "same.csv").read_text().splitlines()[1:]
+    rows = [dict(zip(("time", "load", "temp"), line.split(","), strict=True)) for line in lines]
+    numbers = [{**row, "load": float(row["load"]), "temp": float(row["temp"])} for row in rows]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in numbers))
+    assert run.predict(tmp_path / "x.jsonl").text + "\n" == same[1]
 
 
 # -- music ---------------------------------------------------------------------------------------------------------

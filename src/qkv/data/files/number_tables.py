@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...core.spec import brief, counted
 from .csv_header import short
-from .timestamps import calendar_columns, is_clock, is_date, joined_times, leaps, names_time
+from .timestamps import calendar_columns, is_clock, is_date, joined_times, names_time, order
 
 Numbers = NDArray[np.float32]
 DecimalMark = Literal[".", ","]
@@ -87,13 +87,14 @@ class NumberFormat:
 
 class NumberTable(NamedTuple):
     """The numbers of a table (n, columns), the names of their columns and of those that are left out, and notes; `times` are
-    the notes on the times of the rows."""
+    the notes on the times of the rows, and `step` the median seconds between two of them, None if unknown."""
 
     values: Numbers
     names: tuple[str, ...]
     notes: tuple[str, ...]
     left_out: tuple[str, ...] = ()
     times: tuple[str, ...] = ()
+    step: float | None = None
 
 
 def number_table(
@@ -121,10 +122,10 @@ def number_table(
                 filled.append((i + first_row, column))
             values[i, j] = values[i - 1, j] if number is None else number
     joined = joined_times(rows, [names[i] for i in times], times)
-    notes = _times(where, joined, first_row, how.date_format) if times else ()
+    notes, step = _times(where, joined, first_row, how.date_format) if times else ((), None)
     left_out = tuple(names[column] for column in range(len(names)) if column not in chosen)
     gaps = _filled(rows, names, filled, first_row, values.size)
-    return NumberTable(values, tuple(names[column] for column in chosen), (*notes, *gaps), left_out, notes)
+    return NumberTable(values, tuple(names[column] for column in chosen), (*notes, *gaps), left_out, notes, step)
 
 
 def _filled(
@@ -211,9 +212,11 @@ def _no_number(cell: Any, how: NumberFormat) -> str:
     return f"{text[:40]!r} is no {what_not(cell)}; {filled}, and data.columns chooses columns"
 
 
-def _times(where: str, cells: list[Any], first_row: int, date_format: str | None) -> tuple[str, ...]:
+def _times(
+    where: str, cells: list[Any], first_row: int, date_format: str | None
+) -> tuple[tuple[str, ...], float | None]:
     try:
-        return leaps(cells, first_row, date_format)
+        return order(cells, first_row, date_format)
     except ValueError as error:
         raise ValueError(f"{where}, {error}") from None
 

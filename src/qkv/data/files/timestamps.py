@@ -87,20 +87,26 @@ def leaps(cells: Sequence[Any], first_row: int, date_format: str | None = None) 
     Raises ValueError if time goes backwards, as in files with the newest row first, or with one series below another, or
     if a cell is not in the `date_format`.
     """
+    return order(cells, first_row, date_format)[0]
+
+
+def order(cells: Sequence[Any], first_row: int, date_format: str | None = None) -> tuple[tuple[str, ...], float | None]:
+    """The notes of `leaps`, and the median step in seconds, None if it is unknown."""
     if date_format is not None and not isinstance(cells[0], date | np.datetime64):
         readings = [list(_parsed([str(cell) for cell in cells], first_row, date_format))]
     else:
         readings = _readings(cells)
     if not readings:
         example = next((cell for cell in cells if not _readings([cell])), cells[0])
-        return (
+        note = (
             f"the order of the rows is not checked: {brief(str(example))} is no date in a format that is known "
-            "(data.date_format gives it); the oldest row has to be first",
+            "(data.date_format gives it); the oldest row has to be first"
         )
+        return (note,), None
     try:
         steps = [np.array([_seconds(after, before) for before, after in pairwise(times)]) for times in readings]
     except TypeError:
-        return ("the order of the rows is not checked: only some of the times have a time zone",)
+        return ("the order of the rows is not checked: only some of the times have a time zone",), None
     numbers = not isinstance(readings[0][0], datetime)
     kept = [one for one in steps if not (one < -_allowed(one, numbers)).any()]
     if not kept:
@@ -111,7 +117,9 @@ def leaps(cells: Sequence[Any], first_row: int, date_format: str | None = None) 
             "rows from the oldest to the newest, and put several series into columns"
         )
     best = min(kept, key=lambda one: len(_odd(one)))
-    return _uneven(best, len(cells), first_row, _unit(readings[0]) if numbers else 1.0)
+    unit = _unit(readings[0]) if numbers else 1.0
+    usual = float(np.median(best)) if len(best) else 0.0
+    return _uneven(best, len(cells), first_row, unit), usual * unit if unit and usual else None
 
 
 def _allowed(steps: np.ndarray, numbers: bool) -> float:

@@ -75,6 +75,10 @@ class SeriesSource(Source):
         """All rows (n, columns), and the columns' names."""
         raise NotImplementedError
 
+    def step(self) -> float | None:
+        """The median seconds between two rows; None if unknown."""
+        return None
+
     def edges(self, n: int) -> list[int]:
         """Where each split begins, and where the last ends."""
         return [int(n * round(sum(self.shares[:k]), 9)) for k in range(4)]
@@ -165,6 +169,9 @@ class TimeSeries(SeriesSource, kind="series"):
 
     def notes(self) -> tuple[str, ...]:
         return self.described(self._read())
+
+    def step(self) -> float | None:
+        return self._read().step
 
     def times(self) -> tuple[str, ...]:
         """Notes on the times of the rows."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...core import several
 from ..tasks.prediction import Line, Prediction
 from .loaded import LoadedModel
 from .uses import advice
@@ -20,7 +22,13 @@ __all__ = ["Prediction", "predict", "predicts_without_input"]
 
 
 @torch.inference_mode()
-def predict(run: LoadedModel, inputs: Sequence[str | Path | tuple[str, ...]], **options: float) -> Iterator[Prediction]:
+def predict(
+    run: LoadedModel,
+    inputs: Sequence[str | Path | tuple[str, ...]],
+    *,
+    data: str | Sequence[str] = (),
+    **options: float,
+) -> Iterator[Prediction]:
     """Predict on each input by the run's task, or by the head of a Hub model. Inputs are texts, or the paths of pictures,
     videos, series, sounds and music. Texts that belong together are one input: a tuple of them, or one text with tabs
     between them.
@@ -29,10 +37,14 @@ def predict(run: LoadedModel, inputs: Sequence[str | Path | tuple[str, ...]], **
 
     threshold: the lowest probability of an object that a detector reports.
     seed:      for random sampling (music).
+    data:      settings of how a series is read, such as `["gaps=fill"]` (forecasts).
 
     Raises ValueError if an input can't be read, the run's task does not predict, or it does not use an option.
     """
-    check_options(run, options)
+    check_options(run, {**options, **({"data": data} if data else {})})
+    if data and run.recipe is not None:
+        changes = [f"data.{one.removeprefix('data.')}" for one in several.texts(data, "data")]
+        run = replace(run, recipe=run.recipe.change(changes))
     texts = [Line(one) if isinstance(one, tuple) else one if isinstance(one, str) else str(one) for one in inputs]
     for number, text in enumerate(texts, 1):
         if not text.strip():
@@ -66,8 +78,12 @@ def check_options(run: LoadedModel, options: Mapping[str, Any]) -> None:
         used = task.predict_options
     else:  # `predict` says so
         return
+    if task is not None and task.kind == "forecast":
+        used = {*used, "data"}
     if unused := [name for name in options if name not in used]:
-        users = {"threshold": "detectors use it", "seed": "music uses it"}.get(unused[0], "no task uses it")
+        users = {"threshold": "detectors use it", "seed": "music uses it", "data": "forecasts use it"}.get(
+            unused[0], "no task uses it"
+        )
         raise ValueError(f"{run.name} predicts without a {unused[0]}; leave it out ({users})")
 
 

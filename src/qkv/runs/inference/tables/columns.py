@@ -8,6 +8,7 @@ from typing import Any
 
 from ....core.spec import brief, nearest
 from ....data.files.csv_header import short
+from ....data.files.records import FORMATS
 from ....data.media.image_files import SUFFIXES as IMAGES
 from ....data.media.video import SUFFIXES as VIDEOS
 from ....data.readers.audio import SUFFIXES as SOUNDS
@@ -40,7 +41,7 @@ _FILES = {
     "sound": ("audio", SOUNDS, "sound"),
     "video-classify": ("video", VIDEOS | {".gif"}, "video"),
     "music": ("image", frozenset({".mid", ".midi"}), "MIDI file"),
-    "forecast": ("image", frozenset({".csv"}), "series"),
+    "forecast": ("image", frozenset({*FORMATS, ".txt", ".text"}), "series"),
 }
 
 

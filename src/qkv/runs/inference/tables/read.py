@@ -5,7 +5,7 @@ A file is read with all of its columns; some of them are the inputs, and the res
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -76,12 +76,17 @@ def is_table(path: Path) -> bool:
     return Path(bare_name(path)).suffix.lower() in (*FORMATS, *LINES)
 
 
+def ends_in(path: Path, suffixes: Collection[str]) -> bool:
+    """Whether a file has one of the suffixes, plain or, for tables, compressed."""
+    return path.suffix.lower() in suffixes or (is_table(path) and Path(bare_name(path)).suffix.lower() in suffixes)
+
+
 def read_folder(folder: Path, run: LoadedModel) -> FileTable:
     """The pictures, sounds or videos below a folder as a table of one column. Raises ValueError if there are none."""
     suffixes, noun = files_of(run)
     below = [file for file in sorted(folder.rglob("*")) if file.is_file()]
     below = [file for file in below if not any(part.startswith(".") for part in file.relative_to(folder).parts)]
-    files = [file for file in below if file.suffix.lower() in suffixes]
+    files = [file for file in below if ends_in(file, suffixes)]
     if not files:
         raise ValueError(f"there is no {noun} in {brief(folder)}; this run reads {', '.join(sorted(suffixes))}")
     names = [str(file) for file in files]

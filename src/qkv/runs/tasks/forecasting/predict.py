@@ -6,6 +6,7 @@ import csv
 import io
 import warnings
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....core.spec import brief
+from ....data.files.csv_header import short
 from ....data.readers.time_series import Numbers, TimeSeries
 from ....data.source import Source
 from ..prediction import Prediction, TrainedModel
@@ -30,14 +32,15 @@ def predict(task: Forecast, trained: TrainedModel, paths: Sequence[str], **_: An
 
 
 def forecast(task: Forecast, trained: TrainedModel, path: str) -> Prediction:
-    """Forecast the next values (horizon, columns) of a CSV file with one row per time step, the oldest first. Output file:
-    the values as CSV.
+    """Forecast the next values (horizon, columns) of a CSV, TSV, JSON Lines or Parquet file with one row per time step, the
+    oldest first. Output file: the values as CSV.
 
     The file is read and scaled as the training data were (`columns`, `gaps`); a new column is scaled by its own history.
+    Warns of new columns, and of rows at other distances than in training.
 
     Raises ValueError if the file is no such table, or shorter than the history that a forecast needs.
     """
-    series, names = _read(trained.source, path)
+    series, names = _read(task, trained.source, path)
     if len(series) < task.history:
         raise ValueError(f"{path} has {len(series):,} rows, and a forecast looks back on {task.history:,}; give more")
     past = series[-task.history :]
@@ -51,13 +54,32 @@ def forecast(task: Forecast, trained: TrainedModel, path: str) -> Prediction:
     return Prediction(path, values, table, fields, Path(path).stem, lambda: {".forecast.csv": f"{table}\n".encode()})
 
 
-def _read(source: Source | None, path: str) -> tuple[Numbers, tuple[str, ...]]:
+def _read(task: Forecast, source: Source | None, path: str) -> tuple[Numbers, tuple[str, ...]]:
     if not Path(path).expanduser().is_file():
-        raise ValueError(f"there is no file {brief(path)}; give a CSV file of numbers with one row a time")
-    reader = source.replace({"path": path}) if isinstance(source, TimeSeries) else TimeSeries(path=path)
-    for note in reader.times():
+        raise ValueError(
+            f"there is no file {brief(path)}; give a CSV, TSV, JSON Lines or Parquet file of numbers with one row a time"
+        )
+    try:
+        reader = source.replace({"path": path}) if isinstance(source, TimeSeries) else TimeSeries(path=path)
+        values, names = reader.values()
+    except ValueError as error:
+        if "data." not in str(error):
+            raise
+        raise ValueError(
+            f"{error}; for a forecast such settings are given as --data gaps=fill (data=['gaps=fill'])"
+        ) from None
+    notes = list(reader.times())
+    if (step := reader.step()) is not None and task.step is not None and not 0.9 < step / task.step < 1.1:
+        apart, before = timedelta(seconds=step), timedelta(seconds=task.step)
+        notes.append(
+            f"its rows are {apart} apart, and those of the training {before}; it forecasts as if they were alike"
+        )
+    if task.columns and (new := [name for name in names if name not in task.columns]) and task.normalized:
+        known = ", ".join(short(task.columns))
+        notes.append(f"training had no column {', '.join(short(new))} (but {known}); each is scaled by its own history")
+    for note in notes:
         warnings.warn(f"{path}: {note}", stacklevel=2)
-    return reader.values()
+    return values, names
 
 
 def _scaling(task: Forecast, path: str, names: Sequence[str], past: Numbers) -> tuple[Numbers, Numbers]:

@@ -34,7 +34,8 @@ class Forecast(Task, kind="forecast"):
     others. So labels are (2, horizon), the values and the deviation that they were divided by.
 
     The other fields come from the data: `history` and `horizon`, and for each of the `columns` the mean and the standard
-    deviation in the training split, `center` and `spread`, by which the source has scaled it.
+    deviation in the training split, `center` and `spread`, by which the source has scaled it; `step`, the median seconds
+    between two rows.
     """
 
     fields = ("history", "future")
@@ -48,6 +49,7 @@ class Forecast(Task, kind="forecast"):
     columns: tuple[str, ...] = ()
     center: tuple[float, ...] = ()
     spread: tuple[float, ...] = ()
+    step: float | None = None
 
     def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
         if not isinstance(source, SeriesSource):
@@ -60,7 +62,7 @@ class Forecast(Task, kind="forecast"):
                 f"model.image=[1,{source.history}], model.channels=1 and patches one high, such as model.patch=[1,8]"
             )
         center, spread = (tuple(one.tolist()) for one in source.scaling())
-        scaled = {"columns": source.values()[1], "center": center, "spread": spread}
+        scaled = {"columns": source.values()[1], "center": center, "spread": spread, "step": source.step()}
         sizes = {"history": source.history, "horizon": source.horizon, "tokens": inputs.grid.tokens}
         return self.replace({**sizes, **scaled})
 
