@@ -11,10 +11,12 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, get_args
+from types import UnionType
+from typing import Any, ClassVar, Literal, Protocol, Union, get_args, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationInfo, field_validator
 
 from ..core import several
 from ..core.shuffle import Shuffle, mix
@@ -128,6 +130,14 @@ def check_split(split: object) -> None:
         raise ValueError(f"a split is {', '.join(SPLITS[:-1])} or {SPLITS[-1]}, not {several.shown(split)}")
 
 
+def _is_list(annotation: Any) -> bool:
+    """Whether a setting is a list of texts or numbers, of any length, and neither of these alone."""
+    kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    lists = [kind for kind in kinds if get_origin(kind) is tuple and get_args(kind)[-1:] == (Ellipsis,)]
+    items = {item for kind in lists for one in get_args(kind)[:1] for item in (get_args(one) or (one,))}
+    return bool(items) and items <= {str, int, float} and not {str, int, float} & set(kinds)
+
+
 class Source(Spec, role="source"):
     """A data source. A new one is a subclass with a `kind` and a `table`.
 
@@ -141,6 +151,14 @@ class Source(Spec, role="source"):
 
     path_fields: ClassVar[tuple[str, ...]] = ("path", "validation_path", "test_path")
     on_hub: ClassVar[bool] = False
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: Any, info: ValidationInfo) -> Any:
+        """One text or number for a list of them is a list of one."""
+        if not isinstance(value, str | int) or isinstance(value, bool) or info.field_name is None:
+            return value
+        return (value,) if _is_list(cls.model_fields[info.field_name].annotation) else value
 
     @property
     def fixed(self) -> bool:

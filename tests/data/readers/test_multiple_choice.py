@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from qkv.data.readers.multiple_choice import Choices
+from qkv.data.readers.text import Text
+from qkv.data.readers.time_series import TimeSeries
 from qkv.data.source import Source
 
 
@@ -20,6 +22,23 @@ def written(path: Path, text: str, encoding: str = "utf-8") -> str:
     data = text.encode(encoding)
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     return str(path)
+
+
+def test_one_column_needs_no_list(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.jsonl", json.dumps({"q": "a", "options": ["x", "y"], "answer": 1}))
+    (found,) = entries(Choices.from_dict({"path": path, "text": "q", "choices": "options"}))
+    assert found["choices"] == ["x", "y"]
+    assert Choices.from_dict({"choices": "options"}) == Choices(choices=("options",))
+    assert Choices.from_dict({"missing": "?"}).missing == ("?",)
+    assert TimeSeries.from_dict({"columns": "load"}).columns == ("load",)
+    assert TimeSeries.from_dict({"columns": 2}).columns == (2,)
+    assert Text.from_dict({"suffixes": ".md", "path": "a"}) == Text(suffixes=(".md",), path="a")
+
+
+def test_candidates_that_are_objects_are_told(tmp_path: Path) -> None:
+    options = [{"id": "pos", "text": "pos"}, {"id": "neg", "text": "neg"}]
+    path = written(tmp_path / "x.jsonl", json.dumps({"text": "a", "choices": options, "answer": "pos"}))
+    assert entries(Choices(path=path)) == ["with candidates that are no texts but objects"]
 
 
 def test_choices_and_their_answers(tmp_path: Path) -> None:

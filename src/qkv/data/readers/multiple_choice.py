@@ -46,6 +46,8 @@ class Choices(RecordFiles, kind="choices"):
 
 def choice_example(text: str, candidates: Sequence[object], answer: object, where: str) -> Example | Skipped:
     """A question with its candidates and the number of the right one; skipped if one of these is missing or empty."""
+    if (odd := next((item for item in candidates if isinstance(item, dict | list)), None)) is not None:
+        return Skipped(f"with candidates that are no texts but {'objects' if isinstance(odd, dict) else 'lists'}")
     texts = [item.strip() for item in candidates if isinstance(item, str) and item.strip()]
     if len(texts) < len(candidates) or len(texts) < 2:
         return Skipped("without two candidates, or with an empty one")

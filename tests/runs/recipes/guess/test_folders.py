@@ -12,8 +12,9 @@ import pytest
 from PIL import Image
 
 from qkv.data.files.records import RecordFormat
-from qkv.runs.recipes.guess import Guess
+from qkv.runs.recipes.guess import Guess, guess
 from qkv.runs.recipes.guess.folders import Listing, _classes, _names, is_archive, of_folder
+from qkv.runs.recipes.recipe import Recipe
 
 
 def coco(root: Path, *names: str, width: int = 32) -> None:
@@ -51,6 +52,24 @@ def test_a_coco_file_for_each_split_is_read_as_that_split(tmp_path: Path, names:
     for prefix, name in zip(("test_", "", "validation_"), names, strict=True):
         assert f"data.{prefix}path={tmp_path / name}" in found.settings
         assert f"data.{prefix}images={(tmp_path / name).parent}" in found.settings
+
+
+@pytest.mark.parametrize("splits", [("train", "validation"), ()])
+def test_what_the_library_datasets_saved_is_read_by_it(tmp_path: Path, splits: tuple[str, ...]) -> None:
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features(
+        {"review": datasets.Value("string"), "stars": datasets.ClassLabel(names=["bad", "good"])}
+    )
+    one = datasets.Dataset.from_dict({"review": [f"a {i}" for i in range(60)], "stars": [0, 1] * 30}, features)
+    (datasets.DatasetDict(dict.fromkeys(splits, one)) if splits else one).save_to_disk(tmp_path / "saved")
+    found = guess(tmp_path / "saved")
+    assert found.recipe == "classify" and "data.kind=datasets" in found.settings
+    example = next(Recipe.load(found.recipe, found.settings).data.examples("train"))
+    assert example["label"] == ("bad", "good")[int(example["text"].split()[1]) % 2]
+    alone = datasets.Dataset.from_dict({"a": [1], "b": [2.5]})
+    alone.save_to_disk(tmp_path / "numbers")
+    with pytest.raises(ValueError, match=r"datasets saved; its columns are a, b; data\.kind=datasets data\.path="):
+        guess(tmp_path / "numbers")
 
 
 def folder_of(root: Path, *names: str) -> Path:

@@ -383,3 +383,18 @@ def test_what_an_annotator_rejected_is_told_with_pandas_line_that_leaves_it_out(
     found = guess("accepted.jsonl")
     said = "".join(found.seen)
     assert found.recipe == "classify" and "POS (24)" in said and "NEG (24)" in said
+
+
+def test_options_of_an_annotator_are_no_candidates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = [{"id": "pos", "text": "pos"}, {"id": "neg", "text": "neg"}]
+    rows = [{"text": f"a film number {i}", "options": options, "accept": [options[i % 2]["id"]]} for i in range(30)]
+    path = tmp_path / "prodigy.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(ValueError, match="those that were chosen in the field accept, as Prodigy exports them") as told:
+        guess(path)
+    monkeypatch.chdir(tmp_path)
+    exec(str(told.value).partition("`")[2].partition("`")[0], {"pandas": pandas})  # the advice works
+    assert "data.label=label" in guess(tmp_path / "chosen.jsonl").settings
+    path.write_text("\n".join(json.dumps({"text": "a b", "choices": options, "answer": 0}) for _ in range(30)))
+    with pytest.raises(ValueError, match="the candidates in 'choices' are objects; write a list of their texts"):
+        guess(path)

@@ -17,6 +17,7 @@ from PIL import Image
 
 from ....core.spec import counted
 from ....data.files.compressed import bare_name, open_bytes, open_tar
+from ....data.files.json_lines import json_file
 from ....data.files.records import FORMATS, RecordFormat
 from ....data.media.audio import duration
 from ....data.media.exif import ORIENTATION, SWAPPED, UPRIGHT
@@ -26,7 +27,9 @@ from ....data.media.video import SUFFIXES as VIDEOS
 from ....data.readers.audio import SUFFIXES as SOUNDS
 from ....data.source import SPLITS as SOURCE_SPLITS
 from ....data.source import Split
+from .column import LABELS
 from .files import of_file
+from .records import CONVERSATIONS
 from .result import Guess, setting
 from .several import of_files, split_of
 
@@ -75,7 +78,7 @@ def of_folder(path: Path, how: RecordFormat) -> Guess | str:
     """Guess a recipe for a folder or an archive, or return what was seen if nothing fits."""
     listing = Listing(path, tuple(_names(path)))
     of_tables = partial(_tables, how=how)
-    for kind in (_idx, _voc, _coco, _masks, _videos, _images, _sounds, _music, of_tables, _texts):
+    for kind in (_saved, _idx, _voc, _coco, _masks, _videos, _images, _sounds, _music, of_tables, _texts):
         found = kind(listing)
         if found is not None:
             return found
@@ -126,6 +129,34 @@ def _idx(listing: Listing) -> Guess | None:
         "batching.tokens=3200",
     )
     return Guess("vit", settings, ("images and labels in MNIST's IDX format",))
+
+
+def _saved(listing: Listing) -> Guess | str | None:
+    """A recipe for a directory that the library datasets saved, by the features of its columns."""
+    tops = {str(name) for name in listing.names}
+    if not listing.place.is_dir() or not ("dataset_dict.json" in tops or {"dataset_info.json", "state.json"} <= tops):
+        return None
+    infos = [name for name in listing.names if name.name == "dataset_info.json"]
+    info = next((name for name in infos if split_of(Path(name.parent.name)) == "train"), infos[0] if infos else None)
+    about = json_file(listing.place / info) if info else {}
+    features = about.get("features") if isinstance(about, dict) else None
+    features = features if isinstance(features, dict) else {}
+    splits = [name.parent.name for name in infos if name.parent.name]
+    parts = f", with the splits {', '.join(splits)}" if splits else ""
+    seen = (f"a directory that the library datasets saved{parts}; its columns are {', '.join(features)}",)
+    place = ("data.kind=datasets", setting("data.path", listing.place))
+    kinds = {name: feature if isinstance(feature, dict) else {} for name, feature in features.items()}
+    labels = [name for name, one in kinds.items() if one.get("_type") == "ClassLabel" or name.lower() in LABELS]
+    texts = [name for name, one in kinds.items() if one.get("dtype") == "string" and name not in labels]
+    if len(labels) == 1 and len(texts) in (1, 2):
+        pair = (setting("data.pair", texts[1]),) if texts[1:] else ()
+        columns = (setting("data.text", texts[0]), *pair, setting("data.label", labels[0]))
+        return Guess("classify", (*place, *columns), (*seen, f"{labels[0]} is the class"))
+    if talks := next((name for name in CONVERSATIONS if name in features), None):
+        return Guess("chat", (*place, setting("data.messages", talks)), (*seen, f"{talks} holds conversations"))
+    if len(features) == len(texts) == 1:
+        return Guess("lm", (*place, setting("data.text", texts[0])), seen)
+    return f"it is {seen[0]}; {' '.join(place)} reads it with the settings of columns, such as data.text, and a recipe"
 
 
 def _voc(listing: Listing) -> Guess | None:

@@ -60,6 +60,14 @@ def _prodigy(path: Path, fields: Fields) -> str | None:
     judged = bool(answers) and answers.keys() <= {"accept", "reject", "ignore"}
     options = [one for value in fields.get("options", ()) if isinstance(value, list) for one in value]
     chosen = "accept" in fields and bool(options) and all(isinstance(one, dict) and "id" in one for one in options)
+    if chosen and not answers:
+        return (
+            "it holds the options that an annotator had for each text, and those that were chosen in the field accept, as "
+            "Prodigy exports them; keep the chosen one, with pandas as "
+            f"`frame = pandas.read_json({str(path)!r}, lines=True); "
+            "frame['label'] = frame['accept'].str[0]; frame[['text', 'label']].to_json('chosen.jsonl', orient='records', "
+            "lines=True)`"
+        )
     if not judged or not (chosen or len(answers) > 1 or "accept" not in answers):
         return None
     which = "; ".join(f"{name}: {n:,}" for name, n in answers.most_common())
@@ -113,10 +121,14 @@ def _questions(path: Path, fields: Fields, count: int) -> Guess | str:
     return Guess("answer", settings, (f"{counted(count, 'question')} about texts, with their answers",))
 
 
-def _candidates(path: Path, fields: Fields, count: int) -> Guess | None:
+def _candidates(path: Path, fields: Fields, count: int) -> Guess | str | None:
     lists = [name for name, values in fields.items() if values and all(isinstance(value, list) for value in values)]
     if not lists or "answer" not in fields:
         return None
+    first = next((value[0] for value in fields[lists[0]] if value), None)
+    if isinstance(first, dict | list):
+        kind = "objects" if isinstance(first, dict) else "lists"
+        return f"the candidates in {brief(lists[0])} are {kind}; write a list of their texts"
     text = next((name for name in fields if name not in (lists[0], "answer")), "text")
     fields_ = setting("data.text", text), setting("data.choices", [lists[0]])
     settings = ("data.kind=choices", setting("data.path", path), *fields_)
