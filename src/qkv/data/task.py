@@ -94,6 +94,7 @@ class Task(Spec, role="task"):
     needs_tokenizer: whether it reads text.
     recipe_defaults: the "head", "objective" and "training" that replace a recipe's own when it switches to this task.
     roles: the control tokens that its tokenizer needs, such as "mask"; a newly trained tokenizer gets them.
+    corrupts: whether training and evaluation read inputs that are corrupted, and prediction reads them as they are.
     tells_classes: whether each prediction is a class, so `qkv classify` works with its runs.
     outputs: the field that names the head's outputs in their order, if they are found by their names.
     from_data: fields with the scaling of numbers, which `resolve` takes from the training data if nothing gives them.
@@ -104,6 +105,7 @@ class Task(Spec, role="task"):
     needs_tokenizer: ClassVar[bool] = True
     recipe_defaults: ClassVar[dict[str, dict[str, Any]]] = {}
     roles: ClassVar[tuple[str, ...]] = ()
+    corrupts: ClassVar[bool] = False
     tells_classes: ClassVar[bool] = False
     outputs: ClassVar[str] = ""
     from_data: ClassVar[tuple[str, ...]] = ()

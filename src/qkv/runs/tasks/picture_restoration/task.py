@@ -34,6 +34,7 @@ class RestorationTask(AugmentedTask):
     anew in each epoch; in evaluation always in the same way, by a seed computed from its pixels.
     """
 
+    corrupts: ClassVar[bool] = True
     made: ClassVar[str]  # an adjective for the result
 
     grid: Grid | None = None
