@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 import qkv.look
-import qkv.runs.tasks  # registers the kinds of pictures
 from qkv.look.pictures import draw
+from qkv.runs.tasks import import_all
 
+import_all()  # registers the kinds of pictures
 ONE = "iVBORw0KGgo="
 
 

@@ -125,7 +125,7 @@ def _half(spec: Transformer, shape: BatchShape) -> BatchShape:
 class _OwnLoss:
     """An objective outside the registry: the loss of the model's head, or the sum of its outputs if it has none."""
 
-    kind = "own loss"
+    kind, single_pass, generates = "own loss", True, False
 
     def __call__(self, model: nn.Module, batch: Batch) -> Terms:
         return {"loss": Term(own_loss(model, batch), batch.counts["loss"])}
