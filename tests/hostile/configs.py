@@ -106,10 +106,11 @@ def base(name: str, rope: dict[str, Any] | None = None) -> dict[str, Any]:
     if name == "falcon":
         config["new_decoder_architecture"] = True
     if rope is not None and "rope_scaling" in {key for field in family.fields for key in field.keys}:
-        config["rope_parameters" if "rope_type" in rope else "rope_scaling"] = copy.deepcopy(rope)
-        if (
-            name in ("gemma3_text", "modernbert") and "rope_parameters" in config
-        ):  # as transformers writes it: one for each kind of layer
+        rope, by_layer = copy.deepcopy(rope), name in ("gemma3_text", "modernbert")
+        if by_layer and "type" in rope:  # transformers adds the rest to rope_type=default
+            rope["rope_type"] = rope.pop("type")
+        config["rope_parameters" if "rope_type" in rope else "rope_scaling"] = rope
+        if by_layer and "rope_parameters" in config:  # as transformers writes it: one for each kind of layer
             local = {"rope_type": "default", "rope_theta": 1000.0}
             config["rope_parameters"] = {"full_attention": config["rope_parameters"], "sliding_attention": local}
     return config

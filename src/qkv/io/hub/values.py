@@ -199,7 +199,7 @@ KINDS: dict[str, ValueKind] = {
         "relative_attention_num_buckets",
     ),
     **_each(Whole(0, 4096), "max_window_layers", "num_random_blocks", "num_detection_tokens", "type_vocab_size"),
-    **_each(Whole(1, 1 << 16), "block_size", "num_channels"),
+    **_each(Whole(1, 1 << 16), "block_size", "num_channels", "pretraining_tp"),
     **_each(Whole(1, 2), "num_ln_in_parallel_attn"),
     **_each(Whole(0, LABELS), "num_labels"),
     **_each(Whole(0, 1 << 26), "pad_token_id"),
@@ -234,7 +234,7 @@ KINDS: dict[str, ValueKind] = {
     **_each(Flag(), "alibi", "attention_bias", "bias", "is_gated_act", "mlp_bias", "multi_query", "norm_pix_loss"),
     **_each(Flag(), "new_decoder_architecture", "norm_topk_prob", "parallel_attn", "qkv_bias", "rescale_embeddings"),
     **_each(Flag(), "scale_decoder_outputs", "scale_embedding", "tie_word_embeddings", "use_bias"),
-    **_each(Flag(), "norm_bias", "classifier_bias", "decoder_bias"),
+    **_each(Flag(), "norm_bias", "classifier_bias", "decoder_bias", "slow_but_exact"),
     **_each(Flag(), "use_mid_position_embeddings", "use_parallel_residual", "use_sliding_window"),
 }
 """By key of the Hub; a key means the same in every family that claims it."""
