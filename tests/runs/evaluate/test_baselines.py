@@ -131,7 +131,7 @@ def test_retrieval_by_words_beside_pairs_without_scores() -> None:
     found = with_baselines(poor, unscored, "test", None)
     (cosine,) = found.baselines
     assert cosine["name"] == "cosine of words" and cosine["metrics"]["mrr"] == 1  # the numbers occur in one pair each
-    assert found.notes[0].startswith("cosine of words has 1 in mrr on these examples, and the model 0.2; try")
+    assert found.notes[0].startswith("cosine of words has 1 in MRR on these examples, and the model 0.2; try")
     assert (
         Similarity().baselines(source(train, test), [{"text": text} for text in texts]) == []
     )  # paired with themselves

@@ -50,5 +50,6 @@ def advice(recipe: Recipe, baselines: Sequence[Baseline], metrics: Mapping[str, 
     tries.append("more steps (training.max_steps)")
     longest = getattr(recipe.task, "longest", None)
     tries += [f"longer texts (task.longest, now {longest})"] if longest and cut else []
-    name, other = display_of(metric).title.lower(), " or ".join(filter(None, (", ".join(tries[:-1]), tries[-1])))
+    title, other = display_of(metric).title, " or ".join(filter(None, (", ".join(tries[:-1]), tries[-1])))
+    name = title if title[:2].isupper() else title.lower()  # BLEU and PSNR are written so
     yield f"{best.name} has {best.metrics[metric]:.4g} in {name} on these examples, and the model {value:.4g}; try {other}"
