@@ -49,9 +49,9 @@ def load_runs(
     weights: str | None = None,
     mode: str | None = None,
 ) -> tuple[Run, list[str] | None]:
-    """Load the run that a command uses, or the ensemble of it and of the runs that the first texts name.
+    """Load a run. If the first texts name further runs, load the ensemble of all of them.
 
-    Also returns the other texts, or None if there are none. `weights` and `mode` are the ensemble's.
+    Also returns the remaining texts, or None if there are none. `weights` and `mode` are the ensemble's.
     """
     more = list(itertools.takewhile(names_a_run, texts or ()))
     check_several(1 + len(more), weights, mode)

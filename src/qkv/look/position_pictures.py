@@ -1,4 +1,4 @@
-"""Pictures of position schemes: values by position, and dot products or biases by distance, with where they rise."""
+"""Pictures of position schemes: values by position, and dot products or biases by distance. Marks show where they rise."""
 
 from __future__ import annotations
 

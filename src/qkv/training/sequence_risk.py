@@ -195,7 +195,7 @@ class Reinforce(SequenceObjective, kind="reinforce"):
 def _log_p(
     model: nn.Module, source: Tensor, layout: Layout | None, outputs: list[list[int]], bos: int, each: int
 ) -> Tensor:
-    """log p of each output, (B, each), for outputs in the order of their sources."""
+    """Return log p of each output, (B, each). Outputs are in the order of their sources."""
     fed, lengths = padded([[bos, *output[:-1]] for output in outputs], source.device)
     labels, _ = padded(outputs, source.device)
     rows = torch.arange(len(source), device=source.device).repeat_interleave(each)

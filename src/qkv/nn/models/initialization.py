@@ -116,7 +116,8 @@ class Normal(Initialization, kind="normal"):
 
 
 class LeCun(Initialization, kind="lecun"):
-    """N(0, 1/fan_in) for matrices (LeCun et al. 1998), N(0, 1) for embeddings: PaLM's (Chowdhery et al. 2022, §5)."""
+    """PaLM's initialization (Chowdhery et al. 2022, §5): N(0, 1/fan_in) for matrices (LeCun et al. 1998), N(0, 1) for
+    embeddings."""
 
     factor: float = Field(default=1.0, gt=0)
 

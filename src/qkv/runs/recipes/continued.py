@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,8 +25,8 @@ _LISTED = 6
 
 def with_scaling(task: T, directory: str) -> T:
     """The task with the scaling of inputs and scores that the model in a directory was trained with, unless it is given."""
-    known = _scaling(task, directory)
     left_out = [name for name in type(task).from_data if name not in task.model_fields_set]
+    known = _scaling(task, directory) if left_out else {}
     return task.replace({name: known[name] for name in left_out if known.get(name) is not None})
 
 
@@ -52,7 +53,7 @@ def names_of(task: Task, directory: str) -> tuple[str, ...]:
     names: Sequence[Any] = ()
     if is_hub(folder):
         named = read_json(folder / CONFIG).get("id2label") or {}
-        names = [str(name) for _, name in sorted(named.items(), key=lambda item: int(item[0]))]
+        names = [str(named[str(i)]) for i in range(labels) if str(i) in named]
     elif (before := _task_in(folder, task)) is not None:
         names = getattr(before, task.outputs, ())
     distinct = len(set(names)) == len(names) == labels
@@ -65,7 +66,8 @@ def notes(given: Task, resolved: Task, directory: str) -> Iterator[str]:
     found = tuple(getattr(resolved, resolved.outputs, ()))
     if names and found:
         yield from _on_classes(names, found, directory, f"task.{resolved.outputs}")
-    kept = [n for n in type(resolved).from_data if n not in given.model_fields_set and n in _scaling(given, directory)]
+    known = _scaling(resolved, directory)
+    kept = [n for n in type(resolved).from_data if n not in given.model_fields_set and known.get(n) is not None]
     if kept:
         values = ", ".join(f"{name}={_shown(getattr(resolved, name))}" for name in kept)
         yield f"Numbers are scaled as {directory} was trained with them: {values} (task.{kept[0]} changes it)."
@@ -90,7 +92,10 @@ def _on_classes(names: Sequence[str], found: Sequence[str], directory: str, key:
         pairs = ", ".join(
             f"{brief(new)} that of {brief(old)}" for new, old in zip(found, names, strict=True) if new != old
         )
-        yield (f"Warning: {directory} X; outputs of classes that the data lack are trained for them: {pairs}.")
+        yield (
+            f"Warning: {directory} does not know all classes of the data; each new class takes the output of a class that "
+            f"the data lack: {pairs}."
+        )
 
 
 def _numbered(found: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
@@ -114,8 +119,11 @@ def _scaling(task: Task, directory: str) -> Mapping[str, Any]:
         return {}
     known: dict[str, Any] = {}
     if isinstance(spec.output.embedding, Patches) and (folder / FILE).is_file():
-        how = Preprocessor.of(folder, spec)
-        known |= {"mean": how.mean, "std": how.std}
+        try:
+            how = Preprocessor.of(folder, spec)
+            known |= {"mean": how.mean, "std": how.std}
+        except ValueError as error:
+            warnings.warn(f"{error}; pictures are scaled by mean and deviation of the training pictures", stacklevel=2)
     if getattr(spec.head, "n_labels", None) == 1:  # the scores of a regression, as they are
         known |= {"center": 0.0, "spread": 1.0}
     return known

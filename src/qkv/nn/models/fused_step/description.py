@@ -63,7 +63,7 @@ class Description:
         self._places = [tensor.data_ptr() for tensor in self.known.tensors]
 
     def layers(self) -> ctypes.Array[LayerStruct]:
-        """A copy of the layers' descriptions, to which a caller adds what changes from call to call."""
+        """Return a copy of the layers' descriptions. The caller adds what changes between calls."""
         return type(self._layers).from_buffer_copy(self._layers)
 
     def is_in_place(self) -> bool:
@@ -71,7 +71,7 @@ class Description:
         return [tensor.data_ptr() for tensor in self.known.tensors] == self._places
 
     def is_watched(self) -> bool:
-        """Whether a hook watches a module, or a method was replaced, in a class or by an attribute of a module."""
+        """Whether a module has a hook, or a method was replaced on a class or on a module."""
         return any(self._hooks) or sum(map(len, self._settings)) != self._size or not are_original()
 
 

@@ -26,7 +26,7 @@ _NAMED = 3  # words in a fact
 
 @dataclass(frozen=True, eq=False)
 class WordComparison:
-    """A word in several contexts: one for each place where it occurs in the texts.
+    """A word in its contexts, one for each occurrence in the texts.
 
     names:  of the contexts: the number of the text, and after a point that of the place if there are several.
     texts:  of the contexts, by index of the given texts.
