@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...core.layout import Grid
+from ...core.layout import Grid, Layout
 from ...core.spec import Cost, Spec
 from .dropout import dropout
 from .linear import Linear
@@ -37,6 +37,10 @@ class Input(Spec, role="embedding"):
         """Number of parameters of the token table, which other stacks and the head may share."""
         return 0
 
+    def tokens_of(self, length: int) -> int:
+        """Number of tokens of an input of this length: of ids, of samples or frames of a sound."""
+        return length
+
     @property
     def grid(self) -> Grid | None:
         """The grid of patches of images of the default size; None if inputs are no images."""
@@ -48,9 +52,23 @@ class Input(Spec, role="embedding"):
 
 
 class InputModule(nn.Module):
-    """The module of an `Input`."""
+    """The module of an `Input`.
+
+    Inputs that are no token ids, such as pixels or sound, are given to `lay` first, if `lays` is true. A module with
+    `takes_layout` is called with the layout of its tokens too, `module(inputs, position, token_types, layout=layout)`.
+    """
+
+    lays: ClassVar[bool] = False
+    takes_layout: ClassVar[bool] = False
 
     weight: nn.Parameter
+
+    def lay(self, inputs: Tensor, layout: Layout | None, mask: Tensor | None = None) -> tuple[Tensor, Layout]:
+        """Return what `forward` reads, and the layout of its tokens; `layout`, if given, is already that of the tokens.
+
+        `mask` is true at real inputs, in the inputs' own resolution. Raises ValueError for inputs of another shape.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no layout of its inputs")
 
 
 class Embedding(Input, kind="embedding"):

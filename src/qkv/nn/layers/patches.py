@@ -106,6 +106,8 @@ class Patches(Input, kind="patches"):
 class PatchEmbedding(InputModule):
     """The module of `Patches`. It reads patches, which `lay` cuts from pixels, or with a stem the pixels."""
 
+    lays = True
+
     def __init__(self, spec: Patches, d_model: int) -> None:
         super().__init__()
         self.spec, self.dropout = spec, spec.dropout
@@ -120,12 +122,18 @@ class PatchEmbedding(InputModule):
         return self.project.weight
 
     def lay(
-        self, pixels: Float[Tensor, "B C H W"] | Float[Tensor, "B N P"], layout: Layout | None
+        self,
+        pixels: Float[Tensor, "B C H W"] | Float[Tensor, "B N P"],
+        layout: Layout | None,
+        mask: Tensor | None = None,
     ) -> tuple[Float[Tensor, "B N P"] | Float[Tensor, "B C H W"], Layout]:
         """Return the patches of a layout, by default all, and the layout. With a stem, return the pixels of whole patches.
 
-        Raises ValueError for pixels of another shape, number of channels or grid, and for patches hidden from a stem.
+        Raises ValueError for pixels of another shape, number of channels or grid, for patches hidden from a stem, and for a
+        mask.
         """
+        if mask is not None:
+            raise ValueError("images have no attention mask; a layout says which patches are shown (masked_layout)")
         if pixels.ndim == 3 and layout is not None and self.stem is None:
             return pixels, layout
         if pixels.ndim != 4 or pixels.shape[1] != self.spec.channels:

@@ -347,7 +347,8 @@ class StackModule(nn.Module):
         if part is not None and part.is_later:
             part.hand_over([memory], extras)
         if part is None or part.begins:
-            x = self.embedding(ids, self.position.embed(layout), token_types)
+            own = {"layout": layout} if self.embedding.takes_layout else {}
+            x = self.embedding(ids, self.position.embed(layout), token_types, **own)
             x = x if split is None else split.own(x)
             x = self.placement.enter(x) if self.placement.streams > 1 else x
         else:

@@ -20,7 +20,6 @@ from ..kv_cache.cache import Cache
 from ..kv_cache.kinds import CacheKind, named
 from ..layers.embedding import Embedding
 from ..layers.losses import LossSums
-from ..layers.patches import PatchEmbedding
 from ..positions.absolute import Learned
 from .base import ModelSpec
 from .heads import pixel_masks, series, vision  # noqa: F401  # registers their heads
@@ -356,14 +355,14 @@ class TransformerModel(nn.Module):
         return self.classification_head, self.hidden(ids, layout=layout, **inputs), layout
 
     def _laid(self, ids: Tensor, layout: Layout | None, mask: Tensor | None) -> tuple[Tensor, Layout]:
-        """What the first stack reads, and its layout: patches instead of pixels."""
+        """What the first stack reads, and the layout of its tokens: patches instead of pixels, for example."""
         first = self.encoder if self.encoder is not None else self.decoder
         assert first is not None
-        if not isinstance(first.embedding, PatchEmbedding):
+        if not first.embedding.lays:
             return ids, self._layout(ids, layout, mask)
-        if mask is not None:
-            raise ValueError("images have no attention mask; a layout says which patches are shown (masked_layout)")
-        return first.embedding.lay(ids, layout)
+        if layout is not None and mask is not None:
+            raise ValueError("give a layout or an attention mask, not both: a layout says what a mask does, and more")
+        return first.embedding.lay(ids, layout, mask)
 
     def _layout(self, ids: Tensor, layout: Layout | None, mask: Tensor | None) -> Layout:
         if not isinstance(ids, Tensor) or ids.ndim != 2:
