@@ -7,6 +7,7 @@ import math
 import re
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -30,6 +31,9 @@ _UNKNOWN = 0x7FFF_F000  # a chunk of this size or more was written to a pipe, wh
 _CUT = re.compile(r"(?:data|SSND|Riff size|riff) *: (\d+) \(should be (\d+)\)")
 _NOTHING = Skipped("without sound")
 _FLOOR = 1e-10  # of a power, before its logarithm
+_CROSSINGS, _MOST_TAPS = 64, 1 << 23  # zero crossings of a filter's sinc on each side, and its most taps
+_KAISER = 10.06  # the window's β for a stopband 100 dB down, half as wide as _TRANSITION / _CROSSINGS of the passband
+_TRANSITION = 3.21
 
 
 def decode(data: bytes) -> tuple[Wave, int] | Skipped:
@@ -109,34 +113,62 @@ def encode(samples: Wave, rate: int) -> bytes:
 
 
 def resampled(samples: Wave, rate: int, wanted: int) -> Wave:
-    """Resample a waveform with a polyphase filter."""
+    """Resample a waveform with a polyphase filter: flat to 0.91 of the lower Nyquist frequency, and 100 dB down above it."""
     if rate == wanted:
         return samples
     from scipy.signal import resample_poly
 
     common = math.gcd(rate, wanted)
-    return np.asarray(resample_poly(samples, wanted // common, rate // common), np.float32)
+    up, down = wanted // common, rate // common
+    return np.asarray(resample_poly(samples, up, down, window=_low_pass(max(up, down))), np.float32)
 
 
 @lru_cache(maxsize=16)
-def mel_filters(n_mels: int, n_fft: int, rate: int) -> Float[Tensor, "mels bins"]:
-    """A mel filter bank: triangles over the bins of a spectrum, evenly spaced on the mel scale from 0 to rate/2 Hz:
+def _low_pass(factor: int) -> NDArray[np.float32]:
+    """The taps of a low-pass filter at 1/factor of the Nyquist frequency: a sinc under a Kaiser window. Rates without a
+    common divisor, of which the factor is huge, get a shorter one."""
+    from scipy.signal import firwin
 
-    mel(f) = 2595 log₁₀(1 + f/700)                               (O'Shaughnessy 1987)
+    crossings = max(min(_CROSSINGS, _MOST_TAPS // factor), 16)
+    cutoff = (1 - _TRANSITION / crossings) / factor
+    return np.asarray(firwin(2 * crossings * factor + 1, cutoff, window=("kaiser", _KAISER)), np.float32)
+
+
+Scale = Literal["htk", "slaney"]
+
+
+@lru_cache(maxsize=16)
+def mel_filters(n_mels: int, n_fft: int, rate: int, scale: Scale = "htk") -> Float[Tensor, "mels bins"]:
+    """A mel filter bank: triangles over the bins of a spectrum, evenly spaced on the mel scale from 0 to rate/2 Hz.
+
+    "htk":    mel(f) = 2595 log₁₀(1 + f/700) (O'Shaughnessy 1987), each triangle 1 high.
+    "slaney": mel(f) = 3f/200 below 1 kHz and 15 + 27 log₆.₄(f/1000) above (Slaney 1998, Auditory Toolbox; librosa,
+              Whisper), each triangle of area 1 Hz.
     """
     bins = torch.linspace(0, rate / 2, n_fft // 2 + 1, dtype=torch.float64)
-    mels = torch.linspace(0, 2595 * math.log10(1 + rate / 1400), n_mels + 2, dtype=torch.float64)
-    corners = 700 * (10 ** (mels / 2595) - 1)
+    corners = _corners(n_mels, rate / 2, scale)
     low, middle, high = (corners[i : i + n_mels, None] for i in range(3))
     rising, falling = (bins - low) / (middle - low), (high - bins) / (high - middle)
-    return torch.minimum(rising, falling).clamp(min=0).float()
+    filters = torch.minimum(rising, falling).clamp(min=0)
+    return (filters if scale == "htk" else filters * 2 / (high - low)).float()
+
+
+def _corners(n_mels: int, highest: float, scale: Scale) -> Float[Tensor, " mels+2"]:
+    """The frequencies in Hz where the triangles begin, peak and end."""
+    if scale == "htk":
+        mels = torch.linspace(0, 2595 * math.log10(1 + highest / 700), n_mels + 2, dtype=torch.float64)
+        return 700 * (10 ** (mels / 2595) - 1)
+    step = math.log(6.4) / 27
+    top = highest * 3 / 200 if highest < 1000 else 15 + math.log(highest / 1000) / step
+    mels = torch.linspace(0, top, n_mels + 2, dtype=torch.float64)
+    return torch.where(mels < 15, mels * 200 / 3, 1000 * torch.exp(step * (mels - 15)))
 
 
 def log_mel(
-    samples: Float[Tensor, "B n"], rate: int, *, n_mels: int = 64, n_fft: int = 512, hop: int = 160
+    samples: Float[Tensor, "B n"], rate: int, *, n_mels: int = 64, n_fft: int = 512, hop: int = 160, scale: Scale = "htk"
 ) -> Float[Tensor, "B mels frames"]:
     """The log-mel spectrogram: log₁₀ of the power in each mel band, in ⌊n / hop⌋ frames of n_fft samples under a Hann
-    window, one every `hop` samples.
+    window, one every `hop` samples. `scale` is as in `mel_filters`.
 
     Frames are centered, with the sound mirrored at both ends. Powers are clamped to 1e-10 or more. Raises ValueError for a
     sound shorter than half a frame.
@@ -149,8 +181,15 @@ def log_mel(
     spectrum = torch.stft(samples, n_fft, hop, window=window, center=True, pad_mode="reflect", return_complex=True)
     frames = spectrum[..., : samples.shape[-1] // hop].mT  # as they lie in memory
     power = frames.real.square() + frames.imag.square()
-    mels = power @ mel_filters(n_mels, n_fft, rate).to(power.device).T
+    mels = power @ mel_filters(n_mels, n_fft, rate, scale).to(power.device).T
     return mels.clamp_(min=_FLOOR).log10_().mT.contiguous()
+
+
+def compressed(mels: Float[Tensor, "B mels frames"]) -> Float[Tensor, "B mels frames"]:
+    """Log-mel spectrograms as Whisper reads them: (max(x, m − 8) + 4) / 4, m being the largest value of each sound
+    (Radford et al. 2022)."""
+    loudest = mels.amax((1, 2), keepdim=True)
+    return (torch.maximum(mels, loudest - 8) + 4) / 4
 
 
 @lru_cache(maxsize=16)

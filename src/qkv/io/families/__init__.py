@@ -27,6 +27,7 @@ ENCODER_DECODERS: dict[str, tuple[str, ...]] = {
     "marian": ("marian",),
     "pegasus": ("pegasus",),
     "t5": ("t5", "mt5"),
+    "whisper": ("whisper",),
 }
 MODULES: dict[str, tuple[str, ...]] = {
     "vanilla": (),

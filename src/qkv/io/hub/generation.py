@@ -43,8 +43,6 @@ UNBUILT: dict[str, Any] = {
     "encoder_repetition_penalty": 1.0,
     "encoder_no_repeat_ngram_size": 0,
     "exponential_decay_length_penalty": None,
-    "suppress_tokens": None,
-    "begin_suppress_tokens": None,
     "sequence_bias": None,
     "guidance_scale": 1.0,
     "constraints": None,
@@ -68,6 +66,7 @@ KINDS: dict[str, ValueKind] = {
     "do_sample": Flag(),
     "early_stopping": Either(Flag(), StringKind()),
     **dict.fromkeys((*IDS, "forced_bos_token_id", "forced_eos_token_id"), _TOKENS),
+    **dict.fromkeys(("suppress_tokens", "begin_suppress_tokens"), List(_TOKEN, 1 << 16)),
     "bad_words_ids": List(List(Whole(0, 1 << 30), 256, 1), 4096),
 }
 
@@ -81,6 +80,7 @@ class Ids:
     forced: the second token of a sequence, so the first that an encoder–decoder generates, and the last when the length
             runs out.
     banned: sequences of tokens that are never generated.
+    first:  tokens that are not generated first.
     whole:  the most and the fewest tokens of a decoder's sequence, its prompt included, if the new tokens have no
             bound.
     """
@@ -90,6 +90,7 @@ class Ids:
     pad: int | None = None
     forced: tuple[int | None, int | None] = (None, None)
     banned: tuple[tuple[int, ...], ...] = ()
+    first: tuple[int, ...] = ()
     whole: tuple[int | None, int | None] = (None, None)
 
     @property
@@ -115,9 +116,12 @@ class Ids:
             )
         return settings.replace(bounds) if bounds else settings
 
-    def processors(self, width: int, max_new_tokens: int) -> list[Forced | Banned]:
+    def processors(self, width: int, max_new_tokens: int) -> list[Processor]:
         """What changes logits, for prompts of a width."""
-        processors: list[Forced | Banned] = [Banned(self.banned)] if self.banned else []
+        processors: list[Processor] = [Banned(self.banned)] if self.banned else []
+        if self.first:
+            begins = width + (width == 1 and self.forced[0] is not None)
+            processors.append(BannedFirst(self.first, begins))
         places = (1, width + max_new_tokens - 1)
         forced = {place: token for place, token in zip(places, self.forced, strict=True) if token is not None}
         return [*processors, Forced(forced)] if forced else processors
@@ -146,13 +150,32 @@ class Banned:
 
     def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
         logits = logits.clone()
+        logits[:, [word[0] for word in self.words if len(word) == 1]] = -torch.inf
         for *before, last in self.words:
             n = len(before)
-            if n <= ids.shape[1]:
+            if 0 < n <= ids.shape[1]:
                 tail = ids[:, ids.shape[1] - n :]
                 hit = (tail == torch.tensor(before, dtype=ids.dtype, device=ids.device)).all(1)
                 logits[:, last] = logits[:, last].masked_fill(hit, -torch.inf)
         return logits
+
+
+@dataclass(frozen=True)
+class BannedFirst:
+    """At one width of `ids`, that of the prompt, some tokens are not chosen."""
+
+    tokens: tuple[int, ...]
+    width: int
+
+    def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
+        if ids.shape[1] != self.width:
+            return logits
+        logits = logits.clone()
+        logits[:, list(self.tokens)] = -torch.inf
+        return logits
+
+
+Processor = Forced | Banned | BannedFirst
 
 
 def read(
@@ -230,11 +253,16 @@ def _ids(both: Config, generation: Config, is_encoder_decoder: bool, vocab_size:
         ends=tuple(token for token in (eos if isinstance(eos, list) else [eos]) if token is not None and token >= 0),
         pad=_token(both, "pad_token_id"),
         forced=(_token(generation, "forced_bos_token_id"), _token(generation, "forced_eos_token_id")),
-        banned=tuple(tuple(words) for words in generation.get("bad_words_ids") or ()),
+        banned=(
+            *(tuple(words) for words in generation.get("bad_words_ids") or ()),
+            *((token,) for token in generation.get("suppress_tokens") or () if token >= 0),
+        ),
+        first=tuple(token for token in generation.get("begin_suppress_tokens") or () if token >= 0),
         whole=(None, None) if is_encoder_decoder else _whole(generation),
     )
     used: dict[str, tuple[int | None, ...]] = {"a forced token's id": ids.forced}
-    used["bad_words_ids"] = tuple(token for words in ids.banned for token in words)
+    used["bad_words_ids"] = tuple(token for words in generation.get("bad_words_ids") or () for token in words)
+    used |= {key: tuple(generation.get(key) or ()) for key in ("suppress_tokens", "begin_suppress_tokens")}
     for key, tokens in used.items():
         unknown = [token for token in tokens if token is not None and vocab_size and token >= vocab_size]
         if unknown and vocab_size:

@@ -188,7 +188,9 @@ KINDS: dict[str, ValueKind] = {
     **_each(HEADS, "encoder_attention_heads", "decoder_attention_heads", "decoder_num_attention_heads"),
     **_each(VOCABULARY, "vocab_size", "decoder_vocab_size"),
     **_each(LENGTH, "max_position_embeddings", "n_positions", "max_seq_len", "original_max_position_embeddings"),
-    **_each(LENGTH, "relative_attention_max_distance"),
+    **_each(LENGTH, "relative_attention_max_distance", "max_target_positions"),
+    **_each(Whole(1, 1 << 20), "max_source_positions"),
+    **_each(Whole(1, 4096), "num_mel_bins"),
     **_each(EXPERTS, "num_experts", "num_local_experts", "num_experts_per_tok"),
     **_each(
         Whole(1, 4096),

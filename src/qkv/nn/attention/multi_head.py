@@ -31,7 +31,8 @@ class Attention(Mixer, kind="attention"):
     """softmax(scale · QKᵀ + bias) V for each head, concatenated and projected (Vaswani et al. 2017, §3.2).
 
     `n_kv_heads` below `n_heads` is grouped-query attention, 1 multi-query. `d_head` is d_model / n_heads by default;
-    `d_value`, the width of values, is d_head. `scale` is 1/√d_head by default (T5: 1). `qk_norm` normalizes each head's
+    `d_value`, the width of values, is d_head. `bias` gives projections a bias; `out_bias` and `key_bias` decide for two
+    of them (Whisper's keys have none). `scale` is 1/√d_head by default (T5: 1). `qk_norm` normalizes each head's
     queries and keys; with `qk_norm_over` "all", it normalizes all heads together (OLMo 2). `score` is another
     comparison of queries and keys (`attention.scores`); positions apply to the projections it compares. `weighting`
     turns scores into weights in place of the soft-max (`attention.weighting`). `sink` adds one logit whose share goes
@@ -51,6 +52,7 @@ class Attention(Mixer, kind="attention"):
     d_value: int | None = Field(default=None, gt=0)
     bias: bool = True
     out_bias: bool | None = None
+    key_bias: bool | None = None
     pattern: Pattern = Full()
     dropout: float = Field(default=0.0, ge=0, lt=1)
     scale: float | None = Field(default=None, gt=0)
@@ -174,11 +176,15 @@ class Attention(Mixer, kind="attention"):
         ranks = self.low_rank
         queries, out = matrix_size(d_model, h * d, ranks.q), matrix_size(h * e, d_model, ranks.out)
         keys = matrix_size(d_model, k * d, ranks.k) + matrix_size(d_model, k * e, ranks.v)
-        biases = (h * d + k * (d + e)) * self.bias + d_model * self._out_bias
+        biases = (h * d + k * e) * self.bias + k * d * self._key_bias + d_model * self._out_bias
         flops = 2 * ((queries + out) * tokens + keys * (memory or tokens)) + 2 * pairs * h * (self.score.width(d) + e)
         normed = (h * d, k * d) if self.qk_norm_over == "all" else (d, d)
         more = sum(self.qk_norm.cost(width).parameters for width in normed) + h * (self.sink == "learned")
         return Cost(queries + keys + out + biases + more, flops) + self.score.cost(d, d, h, k, tokens, memory or tokens)
+
+    @property
+    def _key_bias(self) -> bool:
+        return self.bias if self.key_bias is None else self.key_bias
 
     @property
     def _out_bias(self) -> bool:
@@ -221,7 +227,7 @@ class MultiHeadAttention(nn.Module):
             self.register_buffer("sinks", None if spec.sink == "none" else torch.zeros(h), persistent=False)
         ranks = spec.low_rank
         self.q = linear(d_model, h * d, spec.bias, ranks.q, into_scores=d)
-        self.k = linear(d_model, kv * d, spec.bias, ranks.k)
+        self.k = linear(d_model, kv * d, spec._key_bias, ranks.k)
         self.v = linear(d_model, kv * e, spec.bias, ranks.v)
         self.out = linear(h * e, d_model, spec._out_bias, ranks.out, into_residual=True)
         self.norms_all = spec.qk_norm_over == "all"

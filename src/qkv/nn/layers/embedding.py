@@ -20,7 +20,8 @@ from .quantized import QuantizedMatrix
 
 
 class Input(Spec, role="embedding"):
-    """Base class of input embeddings: tokens (`Embedding`), patches of images (`Patches`), or vectors (`States`).
+    """Base class of input embeddings: tokens (`Embedding`), patches of images (`Patches`), frames of sound (`Frames`), or
+    vectors (`States`).
 
     For another modality, define a subclass whose `module` maps (inputs, position, token_types) to (B, T, d_model);
     `position` is the positional encoding that the stack adds to its input, or None.

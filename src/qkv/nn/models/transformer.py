@@ -251,7 +251,8 @@ class TransformerModel(nn.Module):
     ) -> Float[Tensor, "B T M"]:
         """The last hidden states: the decoder's when there are both stacks. `extras` collects what its layers say.
 
-        Where the first stack reads patches, `ids` are pixels, and a layout names the patches that are shown.
+        Where the first stack reads patches, `ids` are pixels, and a layout names the patches that are shown; where it reads
+        frames of sound, `ids` are (B, mels, frames).
         """
         ids, layout = self._laid(ids, layout, attention_mask)
         if self.encoder is None or self.decoder is None:

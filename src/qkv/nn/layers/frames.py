@@ -1,0 +1,123 @@
+"""Frames of sound as the input of a stack: convolutions over time make tokens of log-mel spectrograms (Whisper)."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, ClassVar
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ...core.layout import Layout
+from ...core.spec import Cost
+from ..kernels.gelu import gelu
+from .dropout import dropout
+from .embedding import Input, InputModule
+
+WIDTH = 3  # frames that a convolution reads
+
+
+class Frames(Input, kind="frames"):
+    """x₀ = features, xᵢ = gelu(Wᵢ ∗ xᵢ₋₁ + bᵢ): one convolution of 3 frames for each of the `strides`, the first from `mels`
+    bands to d_model (Radford et al. 2022). Their product is the number of frames for each token.
+
+    Inputs are (B, mels, frames) with at most `frames` frames. A layout is of the tokens. Padding is zeroed before each
+    convolution, so a padded sound gives what it gives alone.
+    """
+
+    mels: int = Field(default=80, gt=0)
+    frames: int = Field(default=3000, gt=0)
+    strides: tuple[Annotated[int, Field(gt=0)], ...] = Field(default=(1, 2), min_length=1)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+
+    def tokens_of(self, frames: int) -> int:
+        """The number of tokens of a sound."""
+        return math.ceil(frames / math.prod(self.strides))
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens of the longest sound."""
+        return self.tokens_of(self.frames)
+
+    def module(self, vocab_size: int, d_model: int) -> FrameEmbedding:
+        return FrameEmbedding(self, d_model)
+
+    def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
+        total, frames = Cost(), tokens * math.prod(self.strides)
+        for i, stride in enumerate(self.strides):
+            weights = (d_model if i else self.mels) * d_model * WIDTH
+            frames //= stride
+            total += Cost(weights + d_model, 2 * weights * frames)
+        return total
+
+
+class FrameConvolution(nn.Module):
+    """gelu(W ∗ x + b) at every `stride`-th frame; W is a matrix (d_out, 3 · d_in), as initializations and optimizers expect."""
+
+    def __init__(self, d_in: int, d_out: int, stride: int) -> None:
+        super().__init__()
+        self.d_in, self.stride = d_in, stride
+        self.weight = nn.Parameter(torch.empty(d_out, d_in * WIDTH))
+        self.bias = nn.Parameter(torch.empty(d_out))
+
+    def forward(self, x: Float[Tensor, "B C T"]) -> Float[Tensor, "B D S"]:
+        weight = self.weight.unflatten(1, (self.d_in, WIDTH))
+        return gelu(F.conv1d(x, weight, self.bias, stride=self.stride, padding=WIDTH // 2))
+
+
+class FrameEmbedding(InputModule):
+    """The module of `Frames`."""
+
+    lays: ClassVar[bool] = True
+    takes_layout: ClassVar[bool] = True
+
+    def __init__(self, spec: Frames, d_model: int) -> None:
+        super().__init__()
+        self.spec, self.dropout = spec, spec.dropout
+        widths = (spec.mels, *(d_model for _ in spec.strides))
+        self.convolutions = nn.ModuleList(
+            FrameConvolution(d_in, d_model, stride) for d_in, stride in zip(widths, spec.strides, strict=False)
+        )
+
+    @property
+    def weight(self) -> nn.Parameter:  # type: ignore[override]
+        weight: nn.Parameter = self.convolutions[0].weight  # type: ignore[assignment]
+        return weight
+
+    def lay(self, features: Tensor, layout: Layout | None) -> tuple[Float[Tensor, "B mels frames"], Layout]:
+        """Return the features and the layout of their tokens, by default of all.
+
+        Raises ValueError for features of another shape or of too many frames, and for a layout of other tokens.
+        """
+        mels, most = self.spec.mels, self.spec.frames
+        if not isinstance(features, Tensor) or features.ndim != 3 or features.shape[1] != mels:
+            shape = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+            raise ValueError(f"sounds are (batch, {mels} mel bands, frames), not {shape}")
+        frames = features.shape[2]
+        if not 0 < frames <= most:
+            raise ValueError(f"a sound of {frames:,} frames doesn't fit: this model reads 1 to {most:,}; cut it")
+        tokens = self.spec.tokens_of(frames)
+        layout = Layout.full(tokens, device=features.device) if layout is None else layout
+        if layout.shape[1] != tokens:
+            raise ValueError(f"{frames:,} frames make {tokens:,} tokens, and the layout has {layout.shape[1]:,}")
+        return features, layout
+
+    def forward(
+        self,
+        features: Float[Tensor, "B mels frames"],
+        position: Float[Tensor, "B T M"] | None,
+        token_types: Tensor | None = None,
+        layout: Layout | None = None,
+    ) -> Float[Tensor, "B T M"]:
+        x = features.to(self.weight.dtype)
+        hidden = None if layout is None or layout.padding == "none" else ~layout.valid
+        stride = math.prod(self.spec.strides)
+        for convolution, by in zip(self.convolutions, self.spec.strides, strict=True):
+            if hidden is not None:
+                x = x.masked_fill(hidden.repeat_interleave(stride, 1)[:, None, : x.shape[2]], 0.0)
+            x, stride = convolution(x), stride // by
+        x = x.mT if position is None else x.mT + position.to(x.dtype)
+        return dropout(x, self.dropout, self.training)
