@@ -11,7 +11,7 @@ import pytest
 import soundfile
 import torch
 
-from qkv.data.media.audio import MOST_SAMPLES, decode, encode, log_mel, mel_filters, resampled
+from qkv.data.media.audio import MOST_SAMPLES, compressed, decode, encode, log_mel, mel_filters, resampled
 from qkv.data.source import Skipped
 
 TONE = (0.5 * np.sin(2 * np.pi * 440 * np.arange(800) / 8000)).astype(np.float32)
@@ -189,3 +189,31 @@ def test_an_ogg_file_that_ends_early_is_truncated(subtype: str) -> None:
     for size in (last, last + 10, last + 40, len(data) - 1, len(data) // 2):
         assert isinstance(decode(data[:size]), Skipped), size
     assert decode(data[:last]) == "truncated"
+
+
+@pytest.mark.parametrize("mels", [80, 128])
+def test_features_are_whispers(mels: int) -> None:
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.WhisperFeatureExtractor(feature_size=mels, chunk_length=2)
+    np.testing.assert_allclose(theirs.mel_filters.T, mel_filters(mels, 400, 16_000, "slaney"), atol=1e-8)
+    noise = np.random.default_rng(0).normal(0, 0.1, 21_000).astype(np.float32)
+    noise[4000:9000] = 0
+    whole = np.pad(noise, (0, 32_000 - len(noise)))
+    ours = compressed(log_mel(torch.from_numpy(whole)[None], 16_000, n_mels=mels, n_fft=400, hop=160, scale="slaney"))
+    wanted = theirs(noise, sampling_rate=16_000, return_tensors="np").input_features
+    np.testing.assert_allclose(ours, wanted, atol=1e-5)
+    exact = theirs._np_extract_fbank_features(whole[None].astype(np.float64), "cpu")
+    np.testing.assert_allclose(ours, exact, atol=1e-5)
+
+
+@pytest.mark.parametrize("rate", [48_000, 44_100, 22_050])
+def test_resampling_keeps_the_passband_and_loses_what_would_alias(rate: int) -> None:
+    time, wanted = np.arange(rate) / rate, 16_000
+    inner = slice(wanted // 10, -wanted // 10)
+    for frequency in (100, 3000, 7200):
+        tone = np.sin(2 * np.pi * frequency * time).astype(np.float32)
+        exact = np.sin(2 * np.pi * frequency * np.arange(wanted) / wanted)
+        assert np.abs(resampled(tone, rate, wanted) - exact)[inner].max() < 1e-4
+    for frequency in (8020, 9000, 10_900):
+        tone = np.sin(2 * np.pi * frequency * time).astype(np.float32)
+        assert np.abs(resampled(tone, rate, wanted))[inner].max() < 1e-4, frequency  # −80 dB

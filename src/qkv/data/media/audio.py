@@ -165,7 +165,13 @@ def _corners(n_mels: int, highest: float, scale: Scale) -> Float[Tensor, " mels+
 
 
 def log_mel(
-    samples: Float[Tensor, "B n"], rate: int, *, n_mels: int = 64, n_fft: int = 512, hop: int = 160, scale: Scale = "htk"
+    samples: Float[Tensor, "B n"],
+    rate: int,
+    *,
+    n_mels: int = 64,
+    n_fft: int = 512,
+    hop: int = 160,
+    scale: Scale = "htk",
 ) -> Float[Tensor, "B mels frames"]:
     """The log-mel spectrogram: log₁₀ of the power in each mel band, in ⌊n / hop⌋ frames of n_fft samples under a Hann
     window, one every `hop` samples. `scale` is as in `mel_filters`.

@@ -207,7 +207,9 @@ FAMILY = Family(
         "use_weighted_layer_sum": ANY,  # of a classifier of sounds, as the next
         "classifier_proj_size": ANY,
         "apply_spec_augment": ANY,  # sounds that are masked in training, as all that follow
-        **dict.fromkeys((f"mask_{axis}_{what}" for axis in ("time", "feature") for what in ("prob", "length", "min_masks")), ANY),
+        **dict.fromkeys(
+            (f"mask_{axis}_{what}" for axis in ("time", "feature") for what in ("prob", "length", "min_masks")), ANY
+        ),
         "median_filter_width": ANY,  # of the times of words
         "forced_decoder_ids": ANY,  # settings of generation
     },

@@ -310,7 +310,11 @@ def _spelled_out(spec: Spec, d_model: int, path: str) -> dict[str, Any]:
     if isinstance(spec, Attention):
         d_head = spec.d_head or d_model // spec.n_heads
         implied = {"n_kv_heads": spec.n_heads, "d_head": d_head, "d_value": d_head}
-        implied |= {"scale": d_head**-0.5 if d_head else 0.0, "out_bias": spec.bias, "key_bias": spec.bias}  # a candidate may have no width
+        implied |= {
+            "scale": d_head**-0.5 if d_head else 0.0,
+            "out_bias": spec.bias,
+            "key_bias": spec.bias,
+        }  # a candidate may have no width
     elif isinstance(spec, Embedding):
         implied = {"width": d_model}
     elif isinstance(spec, T5Buckets):

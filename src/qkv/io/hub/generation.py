@@ -255,19 +255,23 @@ def _ids(both: Config, generation: Config, is_encoder_decoder: bool, vocab_size:
         forced=(_token(generation, "forced_bos_token_id"), _token(generation, "forced_eos_token_id")),
         banned=(
             *(tuple(words) for words in generation.get("bad_words_ids") or ()),
-            *((token,) for token in generation.get("suppress_tokens") or () if token >= 0),
+            *((token,) for token in _suppressed(generation, "suppress_tokens", vocab_size)),
         ),
-        first=tuple(token for token in generation.get("begin_suppress_tokens") or () if token >= 0),
+        first=_suppressed(generation, "begin_suppress_tokens", vocab_size),
         whole=(None, None) if is_encoder_decoder else _whole(generation),
     )
     used: dict[str, tuple[int | None, ...]] = {"a forced token's id": ids.forced}
     used["bad_words_ids"] = tuple(token for words in generation.get("bad_words_ids") or () for token in words)
-    used |= {key: tuple(generation.get(key) or ()) for key in ("suppress_tokens", "begin_suppress_tokens")}
     for key, tokens in used.items():
         unknown = [token for token in tokens if token is not None and vocab_size and token >= vocab_size]
         if unknown and vocab_size:
             raise ValueError(f"{key} is {unknown[0]}, and the model's vocabulary ends at {vocab_size - 1}")
     return ids
+
+
+def _suppressed(generation: Config, key: str, vocab_size: int | None) -> tuple[int, ...]:
+    """The tokens of a setting that are in the vocabulary: files of small models keep those of large ones."""
+    return tuple(token for token in generation.get(key) or () if 0 <= token < (vocab_size or token + 1))
 
 
 def write(fields: Mapping[str, Any], origin: Config, config: Config, samples: bool) -> dict[str, Any]:

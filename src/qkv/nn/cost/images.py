@@ -1,4 +1,4 @@
-"""Tokens of an image, and made-up batches of images, for cost predictions."""
+"""Tokens of an image or a sound, and made-up batches of them, for cost predictions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ...core.batch import Batch
+from ..layers.frames import Frames
 from ..layers.patches import Patches, masked_layout
 from ..models.base import ModelSpec
 from ..models.heads.pixel_masks import PixelMasks
@@ -15,34 +16,40 @@ from ..models.heads.vision import ImageClassifier, MaskTokens, PixelDecoder
 from ..models.transformer import Transformer
 
 
-def patches_of(spec: ModelSpec) -> Patches | None:
-    """Return the patches that a model cuts images into; None for a model of tokens."""
+def patches_of(spec: ModelSpec) -> Patches | Frames | None:
+    """Return the patches that a model cuts images into, or the frames of sound that it reads; None for a model of tokens."""
     encoder = spec.encoder if isinstance(spec, Transformer) else None
     embedding = None if encoder is None else encoder.embedding
-    return embedding if isinstance(embedding, Patches) else None
+    return embedding if isinstance(embedding, Patches | Frames) else None
 
 
 def image_tokens(spec: ModelSpec) -> int | None:
-    """Return the number of tokens of one image that a stack reads in training, without masked ones; None for text."""
+    """Return the number of tokens of one image that a stack reads in training, without masked ones, or of the longest
+    sound; None for text."""
     patches = patches_of(spec)
     if patches is None:
         return None
+    if isinstance(patches, Frames):
+        return patches.tokens
     grid = patches.grid
     return grid.tokens - grid.patches + int(grid.patches * (1 - _masked(spec)))
 
 
 def image_batch(spec: ModelSpec, rows: int, length: int = 1) -> Batch:
-    """Make a batch of blank images, with labels of the head's shape, or None for a head without its own loss.
+    """Make a batch of blank images or sounds, with labels of the head's shape, or None for a head without its own loss.
 
     An encoder–decoder gets a text of `length` tokens for each image.
     """
     patches = patches_of(spec)
     assert patches is not None
-    pixels = torch.zeros(rows, patches.channels, *patches.image)
+    if isinstance(patches, Frames):
+        pixels = torch.zeros(rows, patches.mels, patches.frames)
+    else:
+        pixels = torch.zeros(rows, patches.channels, *patches.image)
     inputs: dict[str, Any] = {"ids": pixels}
-    if _masked(spec):
+    if isinstance(patches, Patches) and _masked(spec):
         inputs["layout"] = masked_layout(patches.grid, torch.zeros(rows, patches.grid.patches), _masked(spec))
-    labels = _labels(spec, pixels)
+    labels = _labels(spec, pixels) if pixels.ndim == 4 else None
     tokens = rows * (image_tokens(spec) or 0)
     if spec.is_encoder_decoder:
         labels = inputs["target"] = torch.zeros(rows, length, dtype=torch.int64)

@@ -55,7 +55,7 @@ class Frames(Input, kind="frames"):
 
 
 class FrameConvolution(nn.Module):
-    """gelu(W ∗ x + b) at every `stride`-th frame; W is a matrix (d_out, 3 · d_in), as initializations and optimizers expect."""
+    """gelu(W ∗ x + b) at every `stride`-th frame; W is a matrix (d_out, 3 · d_in), as initializations expect."""
 
     def __init__(self, d_in: int, d_out: int, stride: int) -> None:
         super().__init__()

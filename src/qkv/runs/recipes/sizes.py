@@ -11,6 +11,7 @@ from typing import Any
 from ...core.spec import Spec, brief
 from ...io import families
 from ...nn.cost.images import patches_of
+from ...nn.layers.frames import Frames
 from ...nn.models.transformer import Transformer
 from .synonyms import elsewhere
 
@@ -30,6 +31,8 @@ def recipe_of_preset(name: str) -> str | None:
         return None
     spec = families.preset(name)
     pairs, decodes = spec.is_encoder_decoder, not isinstance(spec, Transformer) or spec.decoder is not None
+    if isinstance(patches_of(spec), Frames):
+        return None  # no recipe reads frames of sound
     if name.startswith("electra"):
         recipe = "electra"
     elif patches_of(spec) is not None:
