@@ -64,5 +64,10 @@ def test_other_inputs_are_refused_in_one_sentence(shape: tuple[int, ...], messag
         model(torch.zeros(shape), torch.zeros(1, 2, dtype=torch.int64))
     with pytest.raises(ValueError, match="24 frames make 12 tokens, and the layout has 24"):
         model(torch.zeros(1, 5, 24), torch.zeros(1, 2, dtype=torch.int64), layout=Layout.full(24))
-    with pytest.raises(ValueError, match="sounds have no attention mask"):
-        model(torch.zeros(1, 5, 24), torch.zeros(1, 2, dtype=torch.int64), attention_mask=torch.ones(1, 12))
+
+
+def test_a_mask_of_frames_is_a_layout_of_tokens() -> None:
+    model, ids = qkv.build(whisper(**SIZES)), torch.zeros(2, 2, dtype=torch.int64)
+    features, mask = torch.randn(2, 5, 24), torch.arange(24) < torch.tensor([[24], [9]])
+    wanted = model(features, ids, layout=Layout.from_lengths([12, 5]))
+    torch.testing.assert_close(model(features, ids, attention_mask=mask), wanted)

@@ -33,9 +33,8 @@ class Frames(Input, kind="frames"):
     strides: tuple[Annotated[int, Field(gt=0)], ...] = Field(default=(1, 2), min_length=1)
     dropout: float = Field(default=0.0, ge=0, lt=1)
 
-    def tokens_of(self, frames: int) -> int:
-        """The number of tokens of a sound."""
-        return math.ceil(frames / math.prod(self.strides))
+    def tokens_of(self, length: int) -> int:
+        return math.ceil(length / math.prod(self.strides))
 
     @property
     def tokens(self) -> int:
@@ -87,8 +86,10 @@ class FrameEmbedding(InputModule):
         weight: nn.Parameter = self.convolutions[0].weight  # type: ignore[assignment]
         return weight
 
-    def lay(self, features: Tensor, layout: Layout | None) -> tuple[Float[Tensor, "B mels frames"], Layout]:
-        """Return the features and the layout of their tokens, by default of all.
+    def lay(
+        self, features: Tensor, layout: Layout | None, mask: Tensor | None = None
+    ) -> tuple[Float[Tensor, "B mels frames"], Layout]:
+        """Return the features and the layout of their tokens, by default of all, or of those that the mask of frames leaves.
 
         Raises ValueError for features of another shape or of too many frames, and for a layout of other tokens.
         """
@@ -100,6 +101,10 @@ class FrameEmbedding(InputModule):
         if not 0 < frames <= most:
             raise ValueError(f"a sound of {frames:,} frames doesn't fit: this model reads 1 to {most:,}; cut it")
         tokens = self.spec.tokens_of(frames)
+        if layout is None and mask is not None:
+            layout = Layout.from_lengths(
+                [self.spec.tokens_of(n) for n in mask.sum(1).tolist()], tokens, device=features.device
+            )
         layout = Layout.full(tokens, device=features.device) if layout is None else layout
         if layout.shape[1] != tokens:
             raise ValueError(f"{frames:,} frames make {tokens:,} tokens, and the layout has {layout.shape[1]:,}")
