@@ -1,1 +1,2 @@
-"""Layers without attention: linear, norm, feed-forward, mixture of experts, embeddings, patches, LoRA, RNNs, losses."""
+"""Layers without attention, one kind a file: linear, norm, feed-forward, mixture of experts, embeddings, patches, frames of
+sound, LoRA, RNNs, losses."""
