@@ -24,6 +24,7 @@ torch.set_num_threads(1)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it runs in the background
 settings.register_profile("all", deadline=None, derandomize=True, database=None)
 settings.register_profile("fast", settings.get_profile("all"), max_examples=40)  # if a test gives no number
+POOLS: list[RankPool] = []
 on_cpu = not torch.cuda.is_available()
 os.fsync = lambda file: None  # what tests write need not outlast the machine, and each call waits for the disk
 gc.disable()  # until the tests are collected: what is made until then stays
@@ -77,18 +78,24 @@ def heeds_hangup() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def two() -> Iterator[RankPool]:
+def two() -> RankPool:
     """Two processes that form a group. Tests with them are marked `xdist_group("ranks")`, so there is one such pool."""
-    pool = RankPool(2)
-    yield pool
-    pool.close()
+    POOLS.append(RankPool(2))
+    return POOLS[-1]
 
 
 @pytest.fixture(scope="session")
-def four() -> Iterator[RankPool]:
-    pool = RankPool(4)
-    yield pool
-    pool.close()
+def four() -> RankPool:
+    POOLS.append(RankPool(4))
+    return POOLS[-1]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """The processes of ranks end after the last test of ranks: while they wait, their threads wake a hundred times a second."""
+    if nextitem is None or nextitem.get_closest_marker("xdist_group") is None:
+        for pool in POOLS:
+            pool.close()
 
 
 @pytest.fixture(scope="module")

@@ -15,23 +15,32 @@ TIMEOUT = 240.0  # seconds that a function may take, and 30 more for each rank, 
 
 
 class RankPool:
-    """`size` ranks. `run` calls a function of a module on all of them, and returns their results in order."""
+    """`size` ranks. `run` calls a function of a module on all of them, and returns their results in order.
+
+    The processes start with the first function, and again with the first after `close`.
+    """
 
     def __init__(self, size: int) -> None:
+        self.size = size
         self.timeout = TIMEOUT + 30.0 * size
+        self.pipes: list[Any] = []
+        self.processes: list[Any] = []
+
+    def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             port = listener.getsockname()[1]
-        self.pipes, self.processes = [], []
-        for rank in range(size):
+        for rank in range(self.size):
             mine, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(theirs, rank, size, port, list(sys.path)), daemon=True)
+            process = context.Process(target=_work, args=(theirs, rank, self.size, port, list(sys.path)), daemon=True)
             process.start()
             self.pipes.append(mine)
             self.processes.append(process)
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        if not self.processes:
+            self._start()
         for pipe in self.pipes:
             pipe.send((function, arguments))
         results = []
@@ -49,6 +58,7 @@ class RankPool:
             process.join(5)
             if process.is_alive():
                 process.kill()
+        self.pipes, self.processes = [], []
 
 
 def _work(pipe: Any, rank: int, size: int, port: int, path: list[str]) -> None:
@@ -84,6 +94,7 @@ def _destroy_subgroups() -> None:
     import torch.distributed as dist
 
     gc.collect()  # modules with hooks are in cycles
+    gc.freeze()  # what is left, such as imported modules, stays: the next collection need not visit it
     for group in list(dist.distributed_c10d._world.pg_map):
         if group is not dist.group.WORLD:
             dist.destroy_process_group(group)
