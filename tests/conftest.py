@@ -92,7 +92,7 @@ def four() -> RankPool:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """The processes of ranks end after the last test of ranks: while they wait, their threads wake a hundred times a second."""
+    """The ranks end after the last test of ranks: while they wait, their threads wake a hundred times a second."""
     if nextitem is None or nextitem.get_closest_marker("xdist_group") is None:
         for pool in POOLS:
             pool.close()
@@ -110,6 +110,14 @@ def sixteen() -> Iterator[RankPool]:
     pool = RankPool(16)
     yield pool
     pool.close()
+
+
+@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.slow)], ids=["eager", "compiled"])
+def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether `qkv.testing.check` compiles the model too, which takes most of its time: in the slow tests only."""
+    if not request.param:
+        monkeypatch.setattr("qkv.testing.models.ModelChecks.compiled", lambda self: None)
+    return bool(request.param)
 
 
 @pytest.fixture

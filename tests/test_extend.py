@@ -133,7 +133,7 @@ EXAMPLES = {
 
 
 @pytest.mark.parametrize("part", EXAMPLES)
-def test_a_part_of_the_page_passes_its_checks(part: str) -> None:
+def test_a_part_of_the_page_passes_its_checks(part: str, compiled: bool) -> None:
     report = check(EXAMPLES[part])
     report.raise_for_failures()
     assert sum(check.outcome == "passed" for check in report.checks) > 1, report

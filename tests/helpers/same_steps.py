@@ -38,14 +38,15 @@ STEPS = 3
 SMALL = ("model.d_model=16", "model.n_heads=4", "model.n_layers=2", "training.precision=fp32", "training.compile=false")
 MOE = "{kind: moe, n_experts: 4, top_k: 2, d_ff: 32, balance: mixtral, bias_rate: 0.01, router_z: 0.001}"
 FEW = ("data.train=200", "data.validation=8", "data.test=8")  # a few batches, more than are taken
+REVERSED = "data={kind: reverse, train: 200, validation: 8, test: 8}"
 FAMILIES = {
     "encoder-decoder": ("reverse", *SMALL, *FEW, "model.dropout=0", "batching.tokens=300"),
-    "decoder": ("nanogpt", *SMALL, "data={kind: reverse, train: 200, validation: 8, test: 8}", "tokenizer={kind: char}", "model.max_positions=64",
+    "decoder": ("nanogpt", *SMALL, REVERSED, "tokenizer={kind: char}", "model.max_positions=64",
                 "batching.context=64", "batching.tokens=200"),
     "encoder": ("tag", *SMALL, *FEW, "model.dropout=0", "batching.tokens=300"),
     "moe": ("reverse", *SMALL, *FEW, "model.dropout=0", "batching.tokens=300",
             "model.replace={'*.blocks.*.feedforward': " + MOE + "}"),
-    "window": ("nanogpt", *SMALL, "data={kind: reverse, train: 200, validation: 8, test: 8}", "tokenizer={kind: char}", "model.max_positions=64",
+    "window": ("nanogpt", *SMALL, REVERSED, "tokenizer={kind: char}", "model.max_positions=64",
                "batching.context=64", "batching.tokens=200",
                "model.replace={decoder.position: rotary, '*.blocks.*.attention.n_kv_heads': 2, "
                "'*.blocks.*.attention.pattern': {kind: window, size: 7, ahead: 1}}"),

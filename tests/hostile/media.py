@@ -278,11 +278,12 @@ def _try(folder: str, first: int) -> None:
         print(json.dumps([how, time.monotonic() - start]), flush=True)
 
 
-def wrong(files: list[File]) -> list[str]:
+def wrong(files: list[File], found: list[tuple[str, float]]) -> list[str]:
     """Those that are neither read nor refused in time, and what came of them."""
-    found = zip(files, check(files), strict=True)
     return [
-        f"{file.name}: {how} after {seconds:.1f} s" for file, (how, seconds) in found if "crash" in how or seconds > 10
+        f"{file.name}: {how} after {seconds:.1f} s"
+        for file, (how, seconds) in zip(files, found, strict=True)
+        if "crash" in how or seconds > 10
     ]
 
 
@@ -291,7 +292,7 @@ def main(arguments: list[str]) -> None:
         return _try(arguments[1], int(arguments[2]))
     count, seed = int(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 0
     files = [*bombs(), *mutants(seed, count)]
-    bad = wrong(files)
+    bad = wrong(files, check(files))
     print("\n".join([*bad, f"{len(files):,} files, {len(bad):,} neither read nor refused in time"]))
     return None
 

@@ -34,7 +34,7 @@ OWN = {
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_own_models_pass(name: str) -> None:
+def test_own_models_pass(name: str, compiled: bool) -> None:
     report = check(OWN[name])
     report.raise_for_failures()
     for one in ("batched = alone", "no later tokens", "cached = one pass", "gradients"):
@@ -84,6 +84,6 @@ class Frozen(qkv.Norm, kind="mutant-frozen"):
     ],
     ids=["encoder reads padding", "decoder leaks", "untrained norm"],
 )
-def test_wrong_parts_fail(spec: ModelSpec, failures: set[str]) -> None:
+def test_wrong_parts_fail(spec: ModelSpec, failures: set[str], compiled: bool) -> None:
     report = check(spec)
     assert {failure.name for failure in report.failures} == failures, report

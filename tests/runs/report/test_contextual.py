@@ -15,20 +15,25 @@ from qkv.runs.report.story import Story
 from qkv.runs.train.train import train
 
 SMALL = (
-    *("data.words=[bank,seal]", "model.n_layers=2", "training.max_steps=150"),
-    *("training.eval_every=150", "training.save_every=150", "evaluation.test_examples=8", "evaluation.examples=8"),
+    *("data.words=[bank,seal]", "model.n_layers=2"),
+    *("evaluation.test_examples=8", "evaluation.examples=8"),
 )
+
+
+def trained(folder: Path, steps: int) -> Path:
+    every = [f"training.{name}={steps}" for name in ("max_steps", "eval_every", "save_every")]
+    train(Recipe.load("contextual", [*SMALL, *every]), folder, device="cpu")
+    return folder
 
 
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("contextual") / "run"
-    train(Recipe.load("contextual", SMALL), folder, device="cpu")
-    return folder
+    return trained(tmp_path_factory.mktemp("contextual") / "run", steps=3)
 
 
 @pytest.mark.slow
-def test_meanings_part_after_a_layer_and_only_by_training(run_dir: Path) -> None:
+def test_meanings_part_after_a_layer_and_only_by_training(tmp_path: Path) -> None:
+    run_dir = trained(tmp_path / "run", steps=150)
     found = json.loads((run_dir / contextual.SENSES).read_text())
     assert set(found) == {"trained", "untrained"} and set(found["trained"]) == {"bank", "seal"}
     for word, layers in found["trained"].items():
