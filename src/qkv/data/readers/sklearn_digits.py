@@ -38,7 +38,7 @@ def _digits() -> ArrayStore:
 
 
 def _table() -> np.ndarray:
-    """A row of 64 gray values and a class for each digit, read from scikit-learn's file: importing the library takes seconds."""
+    """A row of 64 gray values and a class for each digit, from scikit-learn's file: importing the library takes seconds."""
     library = find_spec("sklearn")
     if library is not None and library.origin is not None:
         path = Path(library.origin).parent / "datasets" / "data" / "digits.csv.gz"

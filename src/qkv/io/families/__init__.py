@@ -128,25 +128,33 @@ def family_of(spec: ModelSpec, first: str | None = None) -> Family:
     """
     if not isinstance(spec, Transformer):
         raise ValueError(f"no Hub family matches a model of the kind {spec.kind}")
-    refusals: list[tuple[tuple[int, bool], Family, list[str]]] = []
-    for family in sorted(FAMILIES.values(), key=lambda family: family.model_type != first):
+    found = _family_or_reason(spec, first, tuple(FAMILIES.values()))
+    if isinstance(found, str):
+        raise ValueError(found)
+    return found
+
+
+@lru_cache(maxsize=16)  # to save a model, its family is asked for several times
+def _family_or_reason(spec: Transformer, first: str | None, families: tuple[Family, ...]) -> Family | str:
+    """The family of `families` that can express a spec, or a sentence why none can."""
+    refusals: list[tuple[tuple[int, bool], Family, dict[str, tuple[Any, Any]], list[str]]] = []
+    for family in sorted(families, key=lambda family: family.model_type != first):
         try:
             _, sizes, differences = family.nearest(spec)
         except (ValueError, TypeError):
             continue  # it doesn't even have the same parts
         unwritable = family.unwritable(sizes)
-        obstacles = [*_obstacles(differences), *unwritable]
-        if not obstacles:
+        if not differences and not unwritable:
             return family
         only_head = not unwritable and all(path.startswith("head.") for path in differences)
-        refusals.append(((_distance(differences) + len(unwritable), not only_head), family, obstacles))
+        refusals.append(((_distance(differences) + len(unwritable), not only_head), family, differences, unwritable))
     if not refusals:
-        raise ValueError("no Hub family matches this model: none has the same parts")
-    _, family, obstacles = min(refusals, key=lambda refusal: (refusal[1].model_type != first, refusal[0]))
-    reasons = "; ".join(obstacles)
+        return "no Hub family matches this model: none has the same parts"
+    _, family, differences, unwritable = min(refusals, key=lambda refusal: (refusal[1].model_type != first, refusal[0]))
+    reasons = "; ".join([*_obstacles(differences), *unwritable])
     settings = _overrides(family, spec)
     advice = f"; a model trained with {settings} can be saved" if settings else ""
-    raise ValueError(f"no Hub family matches this model; {family.model_type} comes nearest: {reasons}{advice}")
+    return f"no Hub family matches this model; {family.model_type} comes nearest: {reasons}{advice}"
 
 
 def _overrides(family: Family, spec: Transformer) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from torch import Tensor
@@ -58,7 +58,7 @@ class Class:
         return _labels(spec) if own or isinstance(spec.head, SequenceClassifier) else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Family:
     """The tables of one family.
 
@@ -190,7 +190,7 @@ class Family:
             for name, cls in self.classes.items()
             for decided in cls.variants
         ]
-        wanted = dict(_leaves(spec, spec.d_model, BESIDE))
+        wanted = _wanted(spec)
         candidates = [(name, _differing(dict(_leaves(one, one.d_model, BESIDE)), wanted)) for name, one in made]
         cls, differences = min(candidates, key=lambda candidate: len(candidate[1]))
         return cls, sizes, differences
@@ -279,6 +279,12 @@ def difference(a: Transformer, b: Transformer, beside: frozenset[str] = BESIDE) 
     Defaults that follow from other fields count as what they are; fields in `beside` don't count.
     """
     return _differing(dict(_leaves(a, a.d_model, beside)), dict(_leaves(b, b.d_model, beside)))
+
+
+@lru_cache(maxsize=2)
+def _wanted(spec: Transformer) -> dict[str, Any]:
+    """The values of a spec that every family is compared with."""
+    return dict(_leaves(spec, spec.d_model, BESIDE))
 
 
 def _differing(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
