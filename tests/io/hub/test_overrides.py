@@ -63,4 +63,4 @@ def test_changes_are_of_whole_parts_and_of_all_blocks() -> None:
     assert found == {
         "decoder.position": {"kind": "learned", "offset": 0},
         "decoder.blocks.*.attention.bias": True,
-    } | {key: value for key, value in found.items() if key.endswith("out_bias")}
+    } | {key: value for key, value in found.items() if key.endswith(("out_bias", "key_bias"))}
