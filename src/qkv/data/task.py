@@ -148,6 +148,11 @@ class Task(Spec, role="task"):
                 check_classes(source, split, getattr(self, "classes", ()))
         return []
 
+    def check_inputs(self, source: Source, tokenizer: Encoder | None) -> list[str]:
+        """Check, before training, what else can be wrong with the training data. Returns sentences for the user on what is
+        changed or skipped."""
+        return []
+
     def with_global_tokens(self) -> Self:
         """The task for a model with global tokens, with its default choice of which tokens of a row are global. By
         default none, or those that the task has anyway."""

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...core.spec import brief
-from ..source import Skipped
+from ..source import Example, Skipped
 from .audio_length import TRUNCATED, ogg_streams, with_length
+from .image_files import content_of
 from .images import content
 
 Wave = NDArray[np.float32]
@@ -101,6 +102,23 @@ def read(path: str | Path) -> tuple[Wave, int]:
     if isinstance(sound, Skipped):
         raise ValueError(f"{brief(path)} can't be read as a sound: it is {sound}")
     return sound
+
+
+def wave_of(example: Example, rate: int | None = None) -> tuple[Wave, int] | Skipped:
+    """The sound of an example, whose "audio" is a file, its bytes or a waveform of the "rate", resampled to `rate` unless
+    that is None; or why it is skipped."""
+    sound = example["audio"]
+    if isinstance(sound, Path):
+        sound = content_of(sound)
+    sound = (
+        decode(sound) if isinstance(sound, bytes) else sound if isinstance(sound, Skipped) else (sound, example["rate"])
+    )
+    if isinstance(sound, Skipped) or rate is None:
+        return sound
+    samples, own = sound
+    if len(samples) * rate > MOST_SAMPLES * own:
+        return Skipped(f"longer than {MOST_SAMPLES:,} samples at {rate:,} Hz")
+    return resampled(samples, own, rate), rate
 
 
 def encode(samples: Wave, rate: int) -> bytes:

@@ -69,6 +69,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "rnnsearch": (),
     "convolutional": (),
     "captioner": (),
+    "speech_encoder": (),
 }
 # fmt: on
 """The modules of this package that define models, each with its model types on the Hub; a new family is added here.

@@ -63,13 +63,14 @@ def small_splits(recipe: Recipe) -> Iterator[str]:
             yield f"Warning: the {split} split has {counted(size, 'example')}; {effect}."
 
 
-def of_the_task(recipe: Recipe, example: Example) -> Iterator[str]:
+def of_the_task(recipe: Recipe, example: Example, tokenizer: Tokenizer | None) -> Iterator[str]:
     """Notes on how examples are read, and on classes that differ only in spelling. Raises ValueError if the validation or
     test split has labels that the training data rule out."""
     task = recipe.task
     if task is None:
         return
     yield from (f"Note: {note}." for note in task.check_labels(recipe.data))
+    yield from (f"Note: {note}." for note in task.check_inputs(recipe.data, tokenizer))
     yield from (f"Task: {note}." for note in task.notes(example))
     for group in spellings(getattr(task, "classes", ()) or getattr(task, "tags", ())):
         yield f"Warning: {different(group)}."

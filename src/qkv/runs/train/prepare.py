@@ -136,7 +136,7 @@ def read(recipe: Recipe, out: Path, members: Team, resume: bool, console: Consol
         notes += sentence_transformers.of_a_tuned_model(locate(recipe.model.directory), getattr(spec, "head", None))
     recipe = recipe.resolve(spec.vocab_size)
     notes += small
-    notes += of_the_task(recipe, example)
+    notes += of_the_task(recipe, example, tokenizer)
     seen = first_seen(example, recipe, tokenizer, use == "translate")
     fields = ", ".join(name for name in example if name not in ("where", "piece"))
     counts = sizes(recipe.data, recipe.seed)

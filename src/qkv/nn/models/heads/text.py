@@ -60,6 +60,7 @@ class Head(Spec, role="head"):
         """Raise ValueError if the head can't read a stack whose input layer is `seen`."""
 
 
+Head.kinds.later("ctc", "qkv.nn.models.heads.ctc")
 Head.kinds.later("replaced-tokens", "qkv.nn.models.electra")  # which holds two models
 
 

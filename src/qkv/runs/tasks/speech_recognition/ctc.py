@@ -1,0 +1,93 @@
+"""The task `recognize-ctc`: speech recognition by an encoder whose frames are symbols or blanks, and its prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import torch
+
+from ....core.batch import IGNORE
+from ....core.metrics.base import Metric
+from ....core.spec import counted
+from ....data.batching.numpy_batch import Array
+from ....data.source import Example, Skipped, Source
+from ....data.task import Item, RandomContext
+from ....data.tokenizers.protocol import Encoder
+from ....generation.ctc import greedy
+from ....nn.models.heads.ctc import CTCHead, frames_needed, frames_of
+from ..prediction import TrainedModel
+from ..prediction_batches import predict_examples
+from .metric import SpeechMetric
+from .task import SpeechRecognition, predict
+
+_CHECKED = 500  # training sounds whose lengths are compared with their texts
+
+
+class RecognizeCTC(SpeechRecognition, kind="recognize-ctc"):
+    """The text of a sound, by connectionist temporal classification (Graves et al. 2006).
+
+    Each token of the encoder gives a symbol or the blank, which is the tokenizer's padding token. A text longer than its
+    sound has tokens, with a blank between equal symbols, can't be learned: training skips and counts it.
+    """
+
+    recipe_defaults: ClassVar[dict[str, dict[str, Any]]] = {"head": {"kind": "ctc"}, "objective": {"kind": "ctc"}}
+
+    def items(
+        self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
+    ) -> list[Item | Skipped]:
+        assert tokenizer is not None
+        texts = tokenizer.encode_batch([example["text"] for example in examples])
+        return [self._item(*pair, tokenizer, randomness) for pair in zip(examples, texts, strict=True)]
+
+    def _item(
+        self, example: Example, text: Sequence[int], tokenizer: Encoder, randomness: RandomContext
+    ) -> Item | Skipped:
+        item = self.inputs(example, tokenizer, randomness)
+        if isinstance(item, Skipped):
+            return item
+        assert item.tokens is not None
+        if randomness.training and frames_needed(list(text)) > item.tokens:
+            return Skipped("with a text longer than the sound's tokens", example.get("where", ""))
+        return Item(item.arrays, np.array(text, np.int64), tokens=item.tokens, example=item.example)
+
+    def counts(self, labels: Array | None, targets: dict[str, Any]) -> dict[str, int]:
+        return {} if labels is None else {"loss": int((labels != IGNORE).sum(1).clip(1).sum())}
+
+    def check_inputs(self, source: Source, tokenizer: Encoder | None) -> list[str]:
+        notes = super().check_inputs(source, tokenizer)
+        if tokenizer is None:
+            return notes
+        randomness = RandomContext(np.random.default_rng(0), training=False)
+        examples = list(islice(source.examples("train", shuffle=True), _CHECKED))
+        items = self.items(examples, tokenizer, randomness)
+        pairs = [(list(map(int, one.labels)), one.tokens or 0) for one in items if isinstance(one, Item)]  # type: ignore[arg-type]
+        long = [(text, tokens) for text, tokens in pairs if frames_needed(text) > tokens]
+        if not long:
+            return notes
+        text, tokens = max(long, key=lambda pair: frames_needed(pair[0]) - pair[1])
+        return [
+            *notes,
+            f"{len(long):,} of {counted(len(pairs), 'training text')} that were looked at are longer than their sounds, and "
+            f"are skipped: one needs {frames_needed(text):,} tokens, and its sound has {tokens:,}; smaller strides of the "
+            "model's input or a smaller task.hop give more",
+        ]
+
+    def metric(self, tokenizer: Encoder | None) -> Metric:
+        return SpeechMetric(self, tokenizer)
+
+    def texts_of(self, model: Any, outputs: torch.Tensor, batch: Any, tokenizer: Any) -> list[str]:
+        """The texts of a model's outputs (B, T, V), decoded greedily."""
+        head = cast(CTCHead, model.head)
+        lengths = frames_of(batch.inputs["layout"], *outputs.shape[:2])
+        return [tokenizer.decode(row) for row in greedy(outputs, lengths, head.blank)]
+
+    def transcribed(self, trained: TrainedModel, examples: Sequence[Example]) -> list[str]:
+        return predict_examples(
+            trained, self, examples, lambda outputs, batch: self.texts_of(trained.model, outputs, batch, trained.words)
+        )
+
+
+RecognizeCTC.predicts(predict)
