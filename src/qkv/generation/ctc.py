@@ -89,8 +89,10 @@ def prefix_beam_search(
             if last is not None:
                 own[1] = _added(own[1], ends_symbol + row[last])
             for symbol, p in chosen:
-                longer = grown[(*prefix, symbol)]
-                longer[1] = _added(longer[1], (ends_blank if symbol == last else whole) + p)
+                before = ends_blank if symbol == last else whole
+                if before > -math.inf:  # a repeat needs a blank before it
+                    longer = grown[(*prefix, symbol)]
+                    longer[1] = _added(longer[1], before + p)
         ranked = sorted(grown.items(), key=lambda item: -(_added(*item[1]) + bonus(item[0], False)))
         kept = {prefix: (a, b) for prefix, (a, b) in ranked[:beams]}
     found = [
@@ -107,8 +109,8 @@ def _added(a: float, b: float) -> float:
 
 
 class WordFusion:
-    """A language model of words in prefix beam search (Hannun et al. 2014): α log p(words) + β |words|, of the complete words:
-    all but the last of a prefix, all of a whole text.
+    """A language model of words in prefix beam search (Hannun et al. 2014): α log p(words) + β |words|, of the complete
+    words: all but the last of a prefix, all of a whole text.
 
     decode:  the text of symbols.
     log_p:   log p of the words of a text, in nats; whether it has ended.
