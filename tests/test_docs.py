@@ -44,6 +44,7 @@ TINY = [
     *("evaluation.test_examples=4", "model.d_model=16", "model.d_ff=32", "model.n_layers=1", "model.n_heads=2"),
     *("tokenizer.vocab_size=300", "batching.tokens=512", "generation.max_new_tokens=4", "generation.num_beams=1"),
 ]
+FEW = ["data.train=500", "data.validation=20", "data.test=20"]
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -68,7 +69,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / "reviews.csv").write_text("text,label\n" + "".join(reviews), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        assert main(["train", "localise", "data.train=500", *TINY, "--out", "runs/localise"]) == 0
+        assert main(["train", "localise", *FEW, *TINY, "--out", "runs/localise"]) == 0
         yield folder
 
 
@@ -86,7 +87,10 @@ def test_the_readmes_python_runs(capsys: pytest.CaptureFixture[str]):
 @pytest.mark.parametrize("argv", commands(README, "qkv"), ids=" ".join)
 def test_the_readmes_commands_run(argv: list[str], capsys: pytest.CaptureFixture[str]):
     shrinks = argv[0] in ("train", "ablate")
-    small = [*TINY, *(["data.train=500"] if "localise" in argv else [])] if shrinks else []
+    small = [*TINY, *(FEW if "localise" in argv else [])] if shrinks else []
+    small += ["data.languages=[de]"] * (
+        "localise" in argv and shrinks and not any("languages" in word for word in argv)
+    )
     if "reviews.csv" in argv:
         small = [*(setting for setting in TINY if not setting.startswith("generation")), "--yes"]
     assert main([*argv[:2], *small, *argv[2:]]) == 0, capsys.readouterr().err

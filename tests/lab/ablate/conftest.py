@@ -9,7 +9,14 @@ import yaml
 from small_comparison import SMALL
 
 PAIRS = [
-    *("model.d_model=16", "model.n_layers=1", "model.d_ff=16", "model.n_heads=2", "data.train=60"),
+    *(
+        "model.d_model=16",
+        "model.n_layers=1",
+        "model.d_ff=16",
+        "model.n_heads=2",
+        "data.train=60",
+        "data.languages=[de]",
+    ),
     *("data.validation=8", "data.test=12", "tokenizer.vocab_size=300", "batching.tokens=512", "batching.workers=0"),
     *("training.max_steps=2", "training.eval_every=1", "training.save_every=null", "evaluation.examples=4"),
     *("generation.max_new_tokens=4", "training.precision=fp32", "training.compile=false"),

@@ -24,6 +24,7 @@ def test_the_commands_of_the_page(
     argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(tmp_path)
-    small = ["n_layers=1"] if argv[1] != "localise" else [text for text in TINY if not text.startswith("data.l")]
+    of_data = [*(text for text in TINY if not text.startswith("data.l")), "data.languages=[de]"]
+    small = of_data if argv[1] == "localise" else ["n_layers=1"]
     assert main([*argv[:2], *small, *argv[2:]]) == 0, capsys.readouterr().err
     assert capsys.readouterr().out

@@ -20,7 +20,7 @@ def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for line in "".join(blocks).splitlines():
         _, *argv = shlex.split(line, comments=True)
         if argv[0] == "train":
-            argv += [text for text in TINY if not text.startswith("data.l")]
+            argv += [*(text for text in TINY if not text.startswith("data.l")), "data.languages=[de]"]
         argv = ["2" if argument == "2m" else argument for argument in argv]  # steps in place of minutes
         argv += ["--examples", "16", "--no-curve"] if argv[0] == "prune" else []
         assert main(argv) == 0, capsys.readouterr().err
