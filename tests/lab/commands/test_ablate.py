@@ -12,7 +12,8 @@ from qkv.cli import main
 
 TINY = shlex.split(
     "model.d_model=16 model.n_layers=1 model.d_ff=16 model.n_heads=2 data.train=60 data.validation=8 data.test=8 "
-    "data.languages=[de] tokenizer.vocab_size=300 batching.tokens=512 batching.workers=0 training.max_steps=2 training.eval_every=null "
+    "data.languages=[de] tokenizer.vocab_size=300 batching.tokens=512 batching.workers=0 "
+    "training.max_steps=2 training.eval_every=null "
     "training.save_every=null evaluation.examples=4 generation.max_new_tokens=2 training.precision=fp32"
 )
 
