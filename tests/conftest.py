@@ -23,7 +23,7 @@ from rank_pool import RankPool  # noqa: E402
 torch.set_num_threads(1)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it runs in the background
 settings.register_profile("all", deadline=None, derandomize=True, database=None)
-settings.register_profile("fast", settings.get_profile("all"), max_examples=40)  # if a test gives no number
+settings.register_profile("fast", settings.get_profile("all"), max_examples=25)  # if a test gives no number
 POOLS: list[RankPool] = []
 on_cpu = not torch.cuda.is_available()
 os.fsync = lambda file: None  # what tests write need not outlast the machine, and each call waits for the disk
@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Garbage collections leave the million objects of modules and tests alone."""
     gc.freeze()
-    gc.set_threshold(5_000, 10, 10)
+    gc.set_threshold(20_000, 10, 10)
     gc.enable()
 
 

@@ -93,6 +93,8 @@ def test_the_readmes_commands_run(argv: list[str], capsys: pytest.CaptureFixture
     )
     if "reviews.csv" in argv:
         small = [*(setting for setting in TINY if not setting.startswith("generation")), "--yes"]
+    if "--seeds" in argv:
+        argv = [*argv[: argv.index("--seeds") + 1], "1"]
     assert main([*argv[:2], *small, *argv[2:]]) == 0, capsys.readouterr().err
     assert capsys.readouterr().out
 

@@ -203,7 +203,7 @@ def train(case: Combination, out: Path, kill_at: int | None = None, resume: bool
     return made
 
 
-@pytest.mark.contract(Contract(AXES, fast=1))
+@pytest.mark.contract(Contract(AXES, fast=0, share=3))
 def test_a_resumed_training_is_the_uninterrupted_one(case: Combination, tmp_path: Path) -> None:
     whole = train(case, tmp_path / "whole")
     with pytest.raises(Killed):

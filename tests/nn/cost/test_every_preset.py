@@ -82,15 +82,10 @@ class Norms:
 
 FAST = (
     "transformer",
-    "gpt2",
-    "llama",
     "gemma-2-2b",
     "bytenet",
     "convs2s",
-    "bert-base",
-    "t5-small",
     "bart-base",
-    "vit-base-16",
     "yolos-tiny",
 )
 

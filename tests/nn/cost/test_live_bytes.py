@@ -64,7 +64,10 @@ def allocated(spec: ModelSpec, shape: BatchShape, plan: MemorySettings) -> int:
 
 
 # Without instructions for it, bf16 takes seconds on a CPU.
-FAST = [("llama", torch.bfloat16), *((name, None) for name in CASES if name != "llama")]
+FAST = [
+    ("llama", torch.bfloat16),
+    *((name, None) for name in ("gpt2", "mixtral-8x7b", "transformer-base", "vit-base-16")),
+]
 
 
 @pytest.mark.parametrize("case", fast([(name, dtype) for name in CASES for dtype in (None, torch.bfloat16)], *FAST))

@@ -71,7 +71,7 @@ def test_a_recurrence_is_one(pattern: Pattern, n: int) -> None:
             causal() & strided(316),
             lambda n: n + sum(range(n - 316, n)) + sum(range(n - 2 * 316, 0, -316)),
         ),
-        (fixed(500, 3), lambda n: n * 500 + n * 3 * (n // 500 - 1)),
+        pytest.param(fixed(500, 3), lambda n: n * 500 + n * 3 * (n // 500 - 1), marks=pytest.mark.slow),
         (causal() & fixed(500, part="local"), lambda n: n // 500 * 500 * 501 // 2),
         (chunks(1000, back=1), lambda n: n * 2000 - 1000 * 1000),
         (by_head(causal(), window(1)), lambda n: (n * (n + 1) // 2 + n) // 2),
