@@ -135,7 +135,7 @@ def test_a_directory_without_permission_is_named_before_anything_is_computed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)  # root may write everywhere
-    for check in (atomic.claim, atomic.check_replaceable):
+    for check in (atomic.claim, atomic.check_replaceable, atomic.check_folder):
         with pytest.raises(ValueError, match="this user may not write into"):
             check(tmp_path / "new" / "a")
 

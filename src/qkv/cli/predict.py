@@ -65,7 +65,7 @@ def predict(
     `qkv predict RUN in.csv --out out.csv` keeps the columns of the file and adds the predictions. A blank line gives a blank
     line.
     """
-    from ..io.directories.layout import check_beside
+    from ..io.directories.layout import claim_folder
     from ..runs.inference.predict import check_options, predict, predicts_without_input
     from ..runs.inference.tables.write import is_output
     from ..runs.inference.uses import reads_text
@@ -78,7 +78,7 @@ def predict(
     answers: Iterable[tuple[str, Iterable[Prediction] | None]]
     table = out is not None and is_output(out)
     if out is not None and not table:
-        check_beside(out, filter(None, map(existing_path, inputs or ())))
+        claim_folder(out, None, filter(None, map(existing_path, inputs or ())))
     question = asked(inputs, loaded, "predict", out if table else None, column, overwrite and table)
     if table or question.table is not None:
         _answer_rows(

@@ -152,20 +152,28 @@ def check_above(path: Path) -> None:
         raise WrongPlace(errno.ENOTDIR, f"{above} is a file, so {path} can't be written; choose another place")
 
 
-def _check_writable(path: Path) -> None:
-    """Raise WrongPlace if this user may not write into the directory of `path`."""
-    above = next((folder for folder in real(path).parents if folder.exists()), None)
+def _check_writable(path: Path, folder: bool = False) -> None:
+    """Raise WrongPlace if this user may not write into the directory of `path`, or into `path` if it is a `folder`."""
+    place = real(path)
+    above = next((one for one in ((place, *place.parents) if folder else place.parents) if one.exists()), None)
     if above is not None and not os.access(above, os.W_OK):
         raise WrongPlace(
             errno.EACCES, f"{path} can't be written: this user may not write into {above}; choose another one"
         )
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder, and those above it, if they are missing. Raises WrongPlace if one of them is a file."""
+def check_folder(path: Path, *, writable: bool = True) -> None:
+    """Raise WrongPlace if there can be no folder `path`, or if this user may not write into it."""
     check_above(path)
     if path.is_file():
         raise WrongPlace(errno.ENOTDIR, f"{path} is a file, and a directory is needed there; choose another place")
+    if writable:
+        _check_writable(path, folder=True)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, if they are missing. Raises WrongPlace if one of them is a file."""
+    check_folder(path, writable=False)  # its files are pipes, for example
     real(path).mkdir(parents=True, exist_ok=True)  # a link to what is missing gets it
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from qkv.io.directories import layout as directory
-from qkv.io.directories.layout import RunState, check_beside, claim_output, claim_page
+from qkv.io.directories.layout import Contents, RunState, claim_folder, claim_output, claim_page
 
 LEFT = (".tmp-recipe.yaml", ".tokenizer.json.4711", ".chat_template.jinja.12")
 
@@ -65,10 +65,24 @@ def test_results_are_not_written_among_inputs_or_into_a_run(tmp_path: Path) -> N
     for folder in (pictures, run):
         folder.mkdir()
     (run / "recipe.yaml").touch()
+    masks = Contents("the masks", ("*.mask.png",))
     for folder, how in ((pictures, "is"), (pictures / "masks", "lies in")):
-        with pytest.raises(ValueError, match=f"{how} the folder of the input"):
-            check_beside(folder, [pictures])
-    with pytest.raises(ValueError, match="is a run, and results are no part of it"):
-        check_beside(run, [pictures / "0.png"])
-    check_beside(out, [pictures])
-    check_beside(pictures, [pictures / "0.png"])
+        for contents in (None, masks):
+            with pytest.raises(ValueError, match=f"{how} the directory of the input"):
+                claim_folder(folder, contents, [pictures])
+    with pytest.raises(ValueError, match="is a run, and no other files are written into it"):
+        claim_folder(run, None, [pictures / "0.png"])
+    (pictures / "0.png").touch()
+    with pytest.raises(ValueError, match="is the directory of the input"):
+        claim_folder(pictures, None, [pictures / "0.png"])
+    claim_folder(pictures / "masks", masks, [pictures / "0.png"])
+    claim_folder(out, None, [pictures])
+    assert not out.exists()
+    claim_folder(out, masks, [pictures])
+    for name in (".hidden", "0.mask.png"):
+        (out / name).touch()
+    claim_folder(out, masks, [pictures])
+    (out / "mine.txt").touch()
+    claim_folder(out, None, [pictures])
+    with pytest.raises(ValueError, match=r"mine\.txt is not one of the masks"):
+        claim_folder(out, masks, [pictures])

@@ -208,10 +208,10 @@ def test_a_picture_with_its_boxes_is_a_file(trained: Train, tmp_path: Path, caps
         assert len(drawn.findall("{http://www.w3.org/2000/svg}rect")) == len(line["objects"])
     before = sorted(tmp_path.rglob("*"))
     for read, written, said in (
-        (paths[0].parent, paths[0].parent, "is the folder of the input, which would mix both; choose another folder"),
-        (paths[0].parent, paths[0].parent / "new", "lies in the folder of the input"),
+        (paths[0].parent, paths[0].parent, "is the directory of the input, which stays as it is"),
+        (paths[0].parent, paths[0].parent / "new", "lies in the directory of the input"),
         (paths[0], paths[0].parent, "is the directory of the input, which stays as it is"),
-        (paths[0], run.path, "is a run, and results are no part of it"),
+        (paths[0], run.path, "is a run, and no other files are written into it"),
     ):
         assert main(["predict", str(run.path), str(read), "--out", str(written), "--overwrite"]) == 2
         assert said in capsys.readouterr().err

@@ -296,41 +296,34 @@ def claim_output(path: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> No
     atomic.claim(path, overwrite)
 
 
-def check_beside(folder: Path, inputs: Iterable[Path]) -> None:
-    """Raise ValueError if a folder into which a command writes files is, or lies in, a folder of its inputs, or is a model's
-    or a run's directory."""
-    target = atomic.real(folder)
-    for one in inputs:
-        if one.is_dir() and target.is_relative_to(atomic.real(one)):
-            how = "is" if target == atomic.real(one) else "lies in"
-            raise ValueError(f"{folder} {how} the folder of the input, which would mix both; choose another folder")
-    for contents in (RUN, MODEL):
-        if (folder / contents.needs).is_file():
-            raise ValueError(f"{folder} is {contents.what}, and results are no part of it; choose another folder")
-
-
 def claim_page(path: Path) -> None:
     """`claim_output` for a page or picture, which replaces an older one."""
     claim_output(path, overwrite=path.exists())
 
 
-def claim_folder(folder: Path, contents: Contents, inputs: Iterable[Path] = ()) -> None:
+def claim_folder(folder: Path, contents: Contents | None, inputs: Iterable[Path] = ()) -> None:
     """Make the directory into which a command writes files of `contents`, or check the one that is there. Such files never
-    come among others.
+    come among others. Contents of None only check: a command calls this first if it does not know its files yet.
 
-    Raises ValueError if the directory is a run, a model or an input, or holds an input or any other file. Hidden files don't
-    count.
+    Raises ValueError if the directory is a run or a model, is or lies in a directory of the inputs, or holds one of them or
+    any other file (hidden files don't count), or if this user may not write there.
     """
-    advice = "choose an empty directory, or a new name"
-    if folder.is_dir():
-        if kind := next((kind for kind in (RUN, MODEL) if (folder / kind.needs).is_file()), None):
-            raise ValueError(f"{folder} is {kind.what}, and no other files are written into it; {advice}")
-        if any(path.exists() and folder.samefile(path if path.is_dir() else path.parent) for path in inputs):
+    atomic.check_folder(folder)
+    advice, target = "choose an empty directory, or a new name", atomic.real(folder)
+    if kind := next((kind for kind in (RUN, MODEL) if (folder / kind.needs).is_file()), None):
+        raise ValueError(f"{folder} is {kind.what}, and no other files are written into it; {advice}")
+    for one in inputs:
+        home = atomic.real(one if one.is_dir() else one.parent)
+        if one.exists() and target == home:
             raise ValueError(f"{folder} is the directory of the input, which stays as it is; {advice}")
-        for path in sorted(folder.iterdir()):
-            name = PurePath(path.name)
-            if not path.name.startswith(".") and not (contents.allows(name) and is_written(path, name)):
-                raise ValueError(f"{path} is not one of {contents.what}, which are not mixed with others; {advice}")
+        if one.is_dir() and target.is_relative_to(home):
+            raise ValueError(f"{folder} lies in the directory of the input, which stays as it is; {advice}")
+    if contents is None:
+        return
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        name = PurePath(path.name)
+        if not path.name.startswith(".") and not (contents.allows(name) and is_written(path, name)):
+            raise ValueError(f"{path} is not one of {contents.what}, which are not mixed with others; {advice}")
     atomic.make_folder(folder)
 
 
