@@ -11,6 +11,8 @@ from typing import Any
 import numpy
 import pytest
 import torch
+from public_parts import WRONG as WRONG_PARTS
+from public_parts import parts
 from run_untrained import TINY, bert, of, vit, words
 
 import qkv
@@ -231,6 +233,24 @@ def test_an_argument_of_a_wrong_type_is_a_value_error(
                 refused += 1
                 assert str(error).strip() and len(str(error)) < 1000, (argument, wrong)
     assert refused
+
+
+@pytest.mark.parametrize("name", parts())
+@pytest.mark.filterwarnings("ignore")
+def test_a_function_of_values_says_which_argument_is_wrong(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    function, given = parts()[name]
+    function(**given)
+    for argument in given:
+        for wrong in WRONG_PARTS:
+            try:
+                function(**{**given, argument: wrong})
+            except ValueError as error:
+                assert str(error).strip() and len(str(error)) < 1000, (argument, wrong)
+            except OverflowError:
+                assert name == "attend" and wrong == 10**30  # a kernel's own words
 
 
 @pytest.mark.parametrize("name", sorted(PATTERNS - {"causal", "documents", "full"}))

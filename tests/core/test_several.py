@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas
 import pytest
+import torch
 
 from qkv.core import several
 
@@ -58,3 +59,61 @@ def test_numbers_that_are_right_or_missing_pass() -> None:
     several.whole_numbers(1, a=None, b=np.int64(1))
     several.flags(a=True, b=False)
     assert several.path(Path("a")) == Path("a")
+
+
+@several.worded
+def counted_words(
+    texts: Sequence[str],
+    size: int = 1,
+    how: Literal["a", "b"] = "a",
+    weights: Mapping[str, float] | None = None,
+    device: torch.device | str | None = None,
+) -> float:
+    """A public function that fails inside if an argument is of a wrong type."""
+    torch.zeros(size, device=device)
+    return sum(len(text.split()) * (weights or {}).get(how, 1.0) for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"texts": 3}, "texts of counted_words has to be a list of strings, not 3, an int"),
+        ({"texts": ["a", 3]}, "texts of counted_words has to be a list of strings, not"),
+        ({"texts": torch.zeros(2)}, "texts of counted_words has to be a list of strings, not tensor"),
+        ({"size": 1.5}, "size of counted_words has to be a whole number, not 1.5, a float"),
+        ({"size": -1}, "size of counted_words is -1, which is out of range: Trying to create tensor"),
+        ({"size": 10**30}, "size of counted_words is 10*, which is out of range"),
+        ({"how": ["a"], "weights": {"a": 1}}, r"how of counted_words has to be 'a' or 'b', not \['a'\], a list"),
+        ({"weights": [3]}, r"weights of counted_words has to be a dictionary or None, not \[3\], a list"),
+        ({"device": 2.5}, "device of counted_words has to be a device or a string or None, not 2.5, a float"),
+        ({"device": "tpux"}, "device of counted_words is 'tpux'; give a device, such as 'cpu' or 'cuda'"),
+    ],
+)
+def test_an_argument_that_does_not_fit_its_annotation_is_named(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{said}"):
+        counted_words(**{"texts": ["a b"], **given})
+
+
+def test_other_errors_stay_as_they_are() -> None:
+    @several.worded
+    def fails(how: str) -> None:
+        if how == "meant":
+            raise ValueError("mine")
+        raise KeyError(how)
+
+    with pytest.raises(KeyError):
+        fails("bug")
+    with pytest.raises(ValueError, match=r"^mine$"):
+        fails("meant")
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        fails()  # type: ignore[call-arg]
+    assert counted_words(["a b", "c"], 1, "a", {"a": 2.0}) == 6.0
+    assert counted_words.__name__ == "counted_words"
+
+
+def test_lists_that_belong_together_have_equal_lengths() -> None:
+    several.beside(outputs=["a"], references=["b"])
+    with pytest.raises(ValueError, match="belong together one by one, and there are 1 outputs and 2 references"):
+        several.beside(outputs=["a"], references=["b", "c"])
+    with pytest.raises(ValueError, match="there are no outputs and references; give at least one of each"):
+        several.beside(outputs=[], references=[])

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree
 
+from . import several
 from .spec import brief
 
 IGNORE = -100  # label of positions that the loss ignores
@@ -59,8 +60,11 @@ class Batch:
     idle: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.inputs, dict) or not isinstance(self.counts, dict):
+            raise several.in_words(TypeError(), Batch, self.inputs, self.labels, self.counts)
         object.__setattr__(self, "counts", LabelCounts(self.counts))
 
+    @several.worded
     def to(self, device: torch.device | str) -> Batch:
         """Move to a device. For a GPU the tensors are pinned first, so the copy is asynchronous."""
         target = torch.device(device)

@@ -17,6 +17,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.utils import _pytree
 
+from . import several
+
 Maybe = TypeVar("Maybe", Tensor, Tensor | None)
 Padding = Literal["none", "right", "left", "mixed"]
 
@@ -88,7 +90,11 @@ class Layout:
     n_global: int | None = None
 
     def __post_init__(self) -> None:
-        if self.positions.ndim == 2:
+        try:
+            flat = self.positions.ndim == 2
+        except AttributeError as error:
+            raise several.in_words(error, Layout, self.positions) from None
+        if flat:
             object.__setattr__(self, "positions", self.positions.unsqueeze(-1))
 
     # -- makers -------------------------------------------------------------------------------------------------
@@ -96,10 +102,14 @@ class Layout:
     @classmethod
     def full(cls, length: int, start: int = 0, device: torch.device | str | None = None) -> Layout:
         """Unpadded rows at positions start … start + length − 1."""
-        positions = torch.arange(start, start + length, device=device)[None, :, None]
+        try:
+            positions = torch.arange(start, start + length, device=device)[None, :, None]
+        except (TypeError, RuntimeError, OverflowError) as error:
+            raise several.in_words(error, Layout.full, length, start, device) from None
         return cls(positions, padding="none", sequential=True, start=start)
 
     @classmethod
+    @several.worded
     def from_lengths(
         cls,
         lengths: Sequence[int],
@@ -122,6 +132,7 @@ class Layout:
         return cls(positions.to(device), padding=side, sequential=True, start=start, lengths=tuple(lengths))
 
     @classmethod
+    @several.worded
     def from_mask(cls, mask: Bool[Tensor, "B T"]) -> Layout:
         """From an attention mask, True (or 1) at real tokens. Reads the mask once on the host.
 
@@ -147,6 +158,7 @@ class Layout:
         return cls(positions.to(mask.device), padding="mixed", sequential=False, lengths=tuple(lengths))
 
     @classmethod
+    @several.worded
     def packed(
         cls, rows: Sequence[Sequence[int]], width: int | None = None, device: torch.device | str | None = None
     ) -> Layout:
@@ -204,12 +216,14 @@ class Layout:
 
     # -- other layouts from it ----------------------------------------------------------------------------------
 
+    @several.worded
     def to(self, device: torch.device | str | None) -> Layout:
         def move(t: Maybe) -> Maybe:
             return t if t is None else t.to(device, non_blocking=True)
 
         return replace(self, positions=move(self.positions), segments=move(self.segments), roles=move(self.roles))
 
+    @several.worded
     def select(self, rows: Int[Tensor, " N"]) -> Layout:
         """The layout of the given rows, in their order (for beams and for batching)."""
         if all(t is None or len(t) == 1 for t in (self.positions, self.segments, self.roles)):
@@ -226,6 +240,7 @@ class Layout:
             lengths=None,
         )
 
+    @several.worded
     def slice(self, start: int, stop: int) -> Layout:
         """Tokens start … stop − 1 of each row."""
 
@@ -241,9 +256,11 @@ class Layout:
             lengths=None,
         )
 
+    @several.worded
     def with_roles(self, roles: Int[Tensor, "B T"]) -> Layout:
         return replace(self, roles=roles, n_global=None)
 
+    @several.worded
     def with_global(self, mask: Bool[Tensor, "B T"]) -> Layout:
         """With the tokens that a mask marks (True or 1) global besides what they are: Longformer's see all and are seen by
         all (Beltagy et al. 2020, §3.1). Reads the mask once on the host."""

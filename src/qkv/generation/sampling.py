@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ..core.several import worded
+
 BLOCK = 128  # numbers taken from a generator at a time
 
 
@@ -81,6 +83,7 @@ def likeliest(logits: Float[Tensor, "N V"]) -> Int[Tensor, " N"]:
     return logits.max(-1).indices
 
 
+@worded
 def row_seed(seed: int, row: int) -> int:
     """The seed of one row of a batch, or one sample of a prompt: `seed` mixed with the row's number."""
     return int(np.random.SeedSequence((seed, row)).generate_state(1, np.uint64)[0])

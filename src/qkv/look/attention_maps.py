@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ..core.several import worded
 from ..nn.attention import tap
 from ..nn.kernels.request import Request
 
@@ -41,6 +42,7 @@ def own(request: Request) -> bool:
     return not cross(request)
 
 
+@worded
 def attention(
     model: nn.Module,
     *args: Any,

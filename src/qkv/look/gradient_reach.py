@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ..core.layout import Layout
+from ..core.several import worded
 from ..nn.attention.own_calls import hooked
 from ..nn.models.recurrent.model import RecurrentModel
 from ..nn.models.stack import StackModule
@@ -15,6 +16,7 @@ from ..nn.models.transformer import TransformerModel
 PROBES = 8
 
 
+@worded
 def reach(model: nn.Module, ids: Int[Tensor, "B S"], seed: int = 0) -> list[float]:
     """Return ‖∂h_S / ∂x_{S−n}‖ for n = 0 … S − 1: last state by embedding of each token, root mean square over rows.
 

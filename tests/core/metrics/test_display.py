@@ -2,7 +2,8 @@
 
 import pytest
 
-import qkv.runs.tasks  # noqa: F401  (registers the metrics)
+import qkv.runs.tasks.forecasting.metric
+import qkv.runs.tasks.music.metric  # noqa: F401  (registers its metrics)
 from qkv.core.metrics.display import display_of, errors, qualities, register
 
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF, TER
 
+from qkv.core.metrics import text
 from qkv.core.metrics.text import (
     _common,
     bits_per_byte,
@@ -141,3 +142,19 @@ def test_metrics_by_name_of_single_sentences() -> None:
     assert found["bleu"].value == pytest.approx(
         BLEU(effective_order=True).sentence_score("a dog", ["a dog", "x"]).score
     )
+
+
+@pytest.mark.parametrize("name", text.OUTPUT_METRICS)
+def test_outputs_and_references_belong_together_one_by_one(name: str) -> None:
+    for outputs, references in ((["a b c d", "e"], ["a b c d"]), (["a b c d"], ["a b c d", "e"])):
+        with pytest.raises(ValueError, match="belong together one by one, and there are"):
+            text.OUTPUT_METRICS[name](outputs, references)
+    with pytest.raises(ValueError, match="there are no outputs and references"):
+        text.OUTPUT_METRICS[name]([], [])
+
+
+def test_names_that_a_library_does_not_know_are_refused() -> None:
+    with pytest.raises(ValueError, match="sacreBLEU has no tokenizer '13b'; did you mean '13a'"):
+        text.bleu(["a"], ["a"], tokenize="13b")
+    with pytest.raises(ValueError, match="there is no ROUGE 'rouge3'"):
+        text.rouge(["a"], ["a"], "rouge3")

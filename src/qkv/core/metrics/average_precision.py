@@ -6,12 +6,14 @@ import contextlib
 import io
 from typing import Any
 
+from ..several import worded
 from .display import register
 
 register("map", "Mean AP", "fraction", higher_is_better=True)
 register("map50", "AP at IoU 0.5", "fraction", higher_is_better=True)
 
 
+@worded
 def average_precision(
     images: list[dict[str, Any]], truths: list[dict[str, Any]], detections: list[dict[str, Any]], classes: int
 ) -> tuple[float, float]:

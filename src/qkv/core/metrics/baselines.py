@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..several import worded
 from .retrieval import ROWS, metrics_of, ranks_of
 
 Label = TypeVar("Label", bound=Hashable)
@@ -33,6 +34,7 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
+@worded
 def naive_bayes(texts: Sequence[str], labels: Sequence[Label], new: Iterable[str]) -> list[Label]:
     """The labels of new texts by multinomial naive Bayes, with one added to every count (McCallum and Nigam 1998):
     argmax_c log P(c) + Σ_w log (n(w, c) + 1) / (n(c) + V). Unknown words are left out."""
@@ -78,6 +80,7 @@ class TfIdf:
         return csr_matrix((np.concatenate([[], *data]), np.concatenate([[], *columns]).astype(int), starts), shape)
 
 
+@worded
 def ridge(texts: Sequence[str], numbers: Sequence[float], new: Sequence[str]) -> NDArray[Any]:
     """Numbers for new texts by ridge regression on `TfIdf` vectors: argmin_w Σ (y − mean − w·x)² + ‖w‖²."""
     from scipy.sparse.linalg import lsqr
@@ -88,6 +91,7 @@ def ridge(texts: Sequence[str], numbers: Sequence[float], new: Sequence[str]) ->
     return predicted
 
 
+@worded
 def word_cosines(texts: Sequence[str], first: Sequence[str], second: Sequence[str]) -> NDArray[Any]:
     """The cosine of the `TfIdf` vectors of two texts each, with the weights of training texts."""
     vectors = TfIdf(texts)
@@ -95,6 +99,7 @@ def word_cosines(texts: Sequence[str], first: Sequence[str], second: Sequence[st
     return cosines
 
 
+@worded
 def word_retrieval(texts: Sequence[str], queries: Sequence[str], documents: Sequence[str]) -> dict[str, float]:
     """The metrics of `Retrieval` if documents are ranked by the cosine of `TfIdf` vectors, with the weights of training
     texts. Document i is relevant to query i; equal texts are one query or document."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..several import worded
 from .text import Reference, exact_match, sacre_bleu, texts_of
 
 SAMPLES = 1000
@@ -31,6 +32,7 @@ class Difference:
     p: float
 
 
+@worded
 def paired_bootstrap(
     metric: str,
     outputs: Sequence[Sequence[str]],

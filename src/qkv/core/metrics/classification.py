@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..several import worded
 from .display import register
 
 register("accuracy", scale="fraction", higher_is_better=True)
@@ -19,6 +20,7 @@ register("mcc", "Matthews correlation", "correlation", higher_is_better=True)
 Array = NDArray[Any]
 
 
+@worded
 def f1(table: Array) -> Array:
     """F1 = 2 · right / (true + predicted) of each class, from a confusion matrix (true × predicted); NaN for a class that
     occurs in neither."""
@@ -27,6 +29,7 @@ def f1(table: Array) -> Array:
     return scores
 
 
+@worded
 def mcc(table: Array) -> float:
     """Matthews' correlation, −1 to 1, for any number of classes (Gorodkin 2004, R_K); 0 if all true or all predicted classes
     are the same."""

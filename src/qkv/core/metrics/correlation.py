@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..several import worded
 from .base import MetricValue
 from .display import register
 
@@ -19,10 +20,15 @@ register("pearson", scale="correlation", higher_is_better=True)
 Array = NDArray[Any]
 
 
+@worded
 def correlations(truth: Sequence[float], predicted: Sequence[float]) -> dict[str, MetricValue]:
     """Correlations of ranks (Spearman) and of values (Pearson), −1 to 1: 0 if all values of a side are equal, NaN if there
     are no values, or one is NaN or infinite."""
     a, b = np.asarray(truth, float), np.asarray(predicted, float)
+    if a.shape != b.shape or a.ndim != 1:
+        raise ValueError(
+            f"true and predicted values are lists of equal lengths, and their shapes are {a.shape} and {b.shape}"
+        )
     if not len(a) or not (np.isfinite(a).all() and np.isfinite(b).all()):
         return {name: MetricValue(math.nan) for name in ("spearman", "pearson")}
     return {"spearman": MetricValue(pearson(ranks(a), ranks(b))), "pearson": MetricValue(pearson(a, b))}

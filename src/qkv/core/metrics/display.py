@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ..several import worded
 from ..spec import brief
 
 Scale = Literal["fraction", "correlation", "points", "number"]
@@ -35,6 +36,7 @@ class Display:
 DISPLAYS: dict[str, Display] = {}
 
 
+@worded
 def register(
     name: str,
     title: str = "",
@@ -50,6 +52,7 @@ def register(
         raise ValueError(f"the metric {brief(name)} is already registered as {DISPLAYS[name]}; choose another name")
 
 
+@worded
 def display_of(name: str) -> Display:
     """Return how a metric is displayed; as a plain number if it is not registered."""
     return DISPLAYS.get(name) or Display(name.replace("_", " ").capitalize())

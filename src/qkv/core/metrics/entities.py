@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from ..several import worded
 from ..spec import brief
 
 Scheme = Literal["iob2", "iobes", "bilou", "iob1", "conll", "plain"]
@@ -34,6 +35,7 @@ class Entity(NamedTuple):
     stop: int
 
 
+@worded
 def scheme_of(tags: Iterable[str], sentences: Iterable[Sequence[str]] = ()) -> Scheme:
     """Recognize the scheme of a set of tags; iob1 from iob2 by `sentences`, in which entities begin with I."""
     inside = {tag for tag in tags if tag not in _OUTSIDE}
@@ -74,6 +76,7 @@ def misfit(scheme: Scheme, tags: Iterable[str]) -> str | None:
     return None
 
 
+@worded
 def entities(tags: Sequence[str], scheme: Scheme) -> list[Entity]:
     """Return the entities in the tags of a sentence, from left to right."""
     if scheme == "plain":
@@ -158,6 +161,7 @@ class Agreement(NamedTuple):
         return 2 * self.right / (self.predicted + self.true) if self.predicted + self.true else 0.0
 
 
+@worded
 def agreement(predicted: Iterable[Sequence[str]], true: Iterable[Sequence[str]], scheme: Scheme) -> Agreement:
     """Count the entities in the predicted and the true tags of sentences, and how many agree."""
     right = n_predicted = n_true = 0

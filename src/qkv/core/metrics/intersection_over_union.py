@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..several import worded
 from .display import register
 
 register("miou", "Mean IoU", "fraction", higher_is_better=True)
 register("pixel_accuracy", scale="fraction", higher_is_better=True)
 
 
+@worded
 def ious(confusion: NDArray[np.int64]) -> NDArray[np.float64]:
     """The IoU of each class, from a confusion matrix; NaN for a class that is in neither truth nor prediction."""
     both = np.diag(confusion).astype(float)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..several import worded
 from .display import register
 
 register("psnr", "PSNR, dB", higher_is_better=True, about="peak signal-to-noise ratio, the mean over pictures")
@@ -18,6 +19,7 @@ _SIGMA, _WIDTH = 1.5, 11  # of the Gaussian window, in pixels
 _C1, _C2 = (0.01 * PEAK) ** 2, (0.03 * PEAK) ** 2
 
 
+@worded
 def psnr(made: NDArray[Any], truth: NDArray[Any]) -> float:
     """10 log10(255² / MSE) in decibels, of pictures (C, H, W) of 0 … 255.
 
@@ -28,6 +30,7 @@ def psnr(made: NDArray[Any], truth: NDArray[Any]) -> float:
     return 10 * math.log10(PEAK**2 * made.size / max(squares, 1.0))
 
 
+@worded
 def ssim(made: NDArray[Any], truth: NDArray[Any]) -> float:
     """The structural similarity of pictures (C, H, W) of 0 … 255 (Wang et al. 2004, eq. 13), −1 … 1; 1 for equal ones.
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..several import worded
 from .base import MetricValue
 from .display import register
 
@@ -64,6 +65,7 @@ class Retrieval:
         return ranks_of((part @ documents.T for part in queries.split(ROWS)), relevant)
 
 
+@worded
 def ranks_of(blocks: Iterable[Tensor], relevant: Sequence[Sequence[int]]) -> list[list[int]]:
     """The ranks of each query's relevant documents, from 1, ascending. `blocks` are rows of scores (queries, documents), a
     part of the queries each; `relevant` has the indices of each query's documents."""
@@ -77,6 +79,7 @@ def ranks_of(blocks: Iterable[Tensor], relevant: Sequence[Sequence[int]]) -> lis
     return ranks
 
 
+@worded
 def metrics_of(ranks: Sequence[Sequence[int]], documents: int) -> dict[str, MetricValue]:
     """The metrics of `Retrieval` from the ranks of each query's relevant ones among so many documents."""
     scores = {

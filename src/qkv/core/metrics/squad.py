@@ -7,6 +7,7 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
+from ..several import worded
 from .display import register
 
 register("token_f1", "F1 of tokens", "fraction", higher_is_better=True)
@@ -15,17 +16,20 @@ register("exact", "Exact match", "fraction", higher_is_better=True)
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
+@worded
 def normalized(answer: str) -> str:
     """Normalize an answer as SQuAD's script does: lower case, single spaces, no punctuation and no articles."""
     bare = answer.lower().translate(_PUNCTUATION)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
 
 
+@worded
 def exact(answer: str, truths: Sequence[str]) -> float:
     """1 if the normalized answer is one of the normalized truths, else 0. "" stands for no answer."""
     return float(any(normalized(answer) == truth for truth in _normalized(truths)))
 
 
+@worded
 def token_f1(answer: str, truths: Sequence[str]) -> float:
     """The highest F1 with a truth, 2 · shared words / (words of both), after normalization; 1 if both are ""."""
     return max(_f1(normalized(answer).split(), truth.split()) for truth in _normalized(truths))

@@ -13,6 +13,8 @@ from functools import lru_cache, partial
 from itertools import zip_longest
 from typing import Any
 
+from ..several import beside, worded
+from ..spec import brief, nearest
 from .base import MetricValue
 from .display import register
 
@@ -46,13 +48,16 @@ def texts_of(reference: Reference) -> Sequence[str]:
     return [reference] if isinstance(reference, str) else reference
 
 
+@worded
 def exact_match(outputs: Sequence[str], references: Sequence[Reference]) -> MetricValue:
     """The fraction, 0 to 1, of outputs that equal a reference, ignoring white space around them."""
+    beside(outputs=outputs, references=references)
     every = list(map(texts_of, references))
     right = sum(a.strip() in {b.strip() for b in texts} for a, texts in zip(outputs, every, strict=True))
     return MetricValue(right / len(every), f"nrefs:{max(map(len, every))}|n:{len(every)}|strip:yes")
 
 
+@worded
 def bleu(
     outputs: Sequence[str], references: Sequence[Reference], tokenize: str = "13a", sentence: bool = False
 ) -> MetricValue:
@@ -70,6 +75,10 @@ def sacre_bleu(tokenize: str, effective_order: bool = False) -> Any:
     extra = TOKENIZER_EXTRAS.get(tokenize)
     try:
         return BLEU(tokenize=tokenize, effective_order=effective_order)
+    except KeyError:
+        raise ValueError(
+            f"sacreBLEU has no tokenizer {brief(tokenize)}; {nearest(tokenize, BLEU.TOKENIZERS)}"
+        ) from None
     except (ImportError, RuntimeError) as error:
         if extra is None:
             raise
@@ -83,6 +92,7 @@ def sacre_bleu(tokenize: str, effective_order: bool = False) -> Any:
         ) from error
 
 
+@worded
 def chrf(outputs: Sequence[str], references: Sequence[Reference]) -> MetricValue:
     """Corpus chrF2, 0 to 100 (Popović 2015), by sacreBLEU."""
     from sacrebleu.metrics import CHRF
@@ -90,6 +100,7 @@ def chrf(outputs: Sequence[str], references: Sequence[Reference]) -> MetricValue
     return _sacre(CHRF(), outputs, references)
 
 
+@worded
 def chrf_plus_plus(outputs: Sequence[str], references: Sequence[Reference]) -> MetricValue:
     """Corpus chrF2++, 0 to 100: chrF2 with unigrams and bigrams of words (Popović 2017), by sacreBLEU."""
     from sacrebleu.metrics import CHRF
@@ -97,6 +108,7 @@ def chrf_plus_plus(outputs: Sequence[str], references: Sequence[Reference]) -> M
     return _sacre(CHRF(word_order=2), outputs, references)
 
 
+@worded
 def ter(outputs: Sequence[str], references: Sequence[Reference]) -> MetricValue:
     """Translation edit rate: insertions, deletions, substitutions and shifts for 100 words of the references (Snover et al.
     2006), by sacreBLEU. 0 is best."""
@@ -105,19 +117,23 @@ def ter(outputs: Sequence[str], references: Sequence[Reference]) -> MetricValue:
     return _sacre(TER(), outputs, references)
 
 
+@worded
 def word_error_rate(outputs: Sequence[str], references: Sequence[Reference]) -> MetricValue:
     """WER: words to substitute, insert and delete in all outputs, divided by the words of all references, by jiwer. 0 is
     best; it may exceed 1 if outputs are longer than the references. Of several references, the first counts. NaN if no
     reference has a word."""
     import jiwer
 
+    beside(outputs=outputs, references=references)
     return _error_rate(jiwer.process_words([texts_of(texts)[0] for texts in references], list(outputs)), "words")
 
 
+@worded
 def character_error_rate(outputs: Sequence[str], references: Sequence[Reference]) -> MetricValue:
     """CER: like WER, for characters, including spaces between words."""
     import jiwer
 
+    beside(outputs=outputs, references=references)
     firsts = [texts_of(texts)[0] for texts in references]
     return _error_rate(jiwer.process_characters(firsts, list(outputs)), "characters")
 
@@ -128,6 +144,10 @@ def _error_rate(alignment: Any, unit: str) -> MetricValue:
     return MetricValue(edits / size if size else math.nan, f"jiwer|edits:{edits}|{unit}:{size}|case:as it is")
 
 
+ROUGE = ("rouge1", "rouge2", "rougeL")
+
+
+@worded
 def rouge(outputs: Sequence[str], references: Sequence[Reference], what: str) -> MetricValue:
     """ROUGE, 0 to 100 (Lin 2004): the mean over the texts of the F1 of words (`what` is "rouge1"), of pairs of words
     ("rouge2"), or of the longest common subsequence of words ("rougeL"). Of several references, the best one counts.
@@ -135,6 +155,9 @@ def rouge(outputs: Sequence[str], references: Sequence[Reference], what: str) ->
     Words are runs of a–z and 0–9 in lower case, without stemming, as in Google's `rouge-score`. Texts in other scripts have
     no words, and so score 0.
     """
+    beside(outputs=outputs, references=references)
+    if what not in ROUGE:
+        raise ValueError(f"there is no ROUGE {brief(what)}; {nearest(what, ROUGE)}")
     shares = [
         max(_rouge_f1(_words(output), _words(text), what) for text in texts_of(texts))
         for output, texts in zip(outputs, references, strict=True)
@@ -166,18 +189,21 @@ def _words(text: str) -> list[str]:
     return re.findall("[a-z0-9]+", text.lower())
 
 
+@worded
 def perplexity(nll: float, count: int) -> float:
     """exp of the mean negative log-likelihood (nats) per token; infinite if that overflows, NaN without tokens."""
     mean = nll / count if count else math.nan
     return math.inf if mean >= 700 else math.exp(mean)
 
 
+@worded
 def bits_per_byte(nll: float, size: int) -> float:
     """Negative log-likelihood in bits per UTF-8 byte of the text, which is comparable between tokenizers."""
     return nll / (math.log(2) * size)
 
 
 def _sacre(metric: Any, outputs: Sequence[str], references: Sequence[Reference]) -> MetricValue:
+    beside(outputs=outputs, references=references)
     streams = list(zip_longest(*map(texts_of, references)))  # None stands for a missing reference
     score = metric.corpus_score(list(outputs), streams)
     return MetricValue(float(score.score), str(metric.get_signature()))
@@ -191,7 +217,7 @@ OUTPUT_METRICS: dict[str, Callable[..., MetricValue]] = {
     "ter": ter,
     "wer": word_error_rate,
     "cer": character_error_rate,
-    **{name: partial(rouge, what=name) for name in ("rouge1", "rouge2", "rougeL")},
+    **{name: partial(rouge, what=name) for name in ROUGE},
 }
 """Metrics that compare outputs with references, by their names in recipes."""
 

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from ...core.batch import Batch
+from ...core.several import checked, whole_numbers
 from ..batching.numpy_batch import NumpyBatch
 from ..batching.rows import OVER_LONG
 from ..batching.settings import Batching
@@ -24,6 +25,7 @@ from .pools import Pool, Pools
 from .workers import build_in_processes, build_in_thread
 
 
+@checked
 def stream(
     source: Source,
     tokenizer: Encoder | None,
@@ -52,6 +54,7 @@ def stream(
     Passing the `position` of any batch resumes with the batch after it, bit for bit. Raises ValueError if the data are
     missing or broken, if no example is left after filtering, or if the data had another size at that position.
     """
+    whole_numbers(0, epochs=epochs, length=length)
     if task is None or isinstance(task, TextTask):
         batching.check(seq2seq and task is None)
     last = epochs if epochs is not None or split == "train" else 1

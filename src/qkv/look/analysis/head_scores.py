@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ...core.several import worded
 from ...nn.attention import tap
 from ...nn.kernels.request import Request
 from ...nn.models.transformer import TransformerModel
@@ -41,6 +42,7 @@ class HeadScores:
     induction: float | None = None
 
 
+@worded
 def head_scores(model: nn.Module, *args: Any, **inputs: Any) -> list[HeadScores]:
     """Run `model(*args, **inputs)` once and return the scores of every head, layer by layer, over its real tokens.
 
@@ -49,6 +51,7 @@ def head_scores(model: nn.Module, *args: Any, **inputs: Any) -> list[HeadScores]
     return scores_of(_requests(model, *args, **inputs))
 
 
+@worded
 def scores_of(requests: Sequence[Request]) -> list[HeadScores]:
     """Return the scores of every head of recorded requests (`qkv.record_attention`), in their order."""
     return [
@@ -58,6 +61,7 @@ def scores_of(requests: Sequence[Request]) -> list[HeadScores]:
     ]
 
 
+@worded
 def induction_scores(model: nn.Module, length: int = 32, batch: int = 8, seed: int = 0) -> dict[tuple[str, int], float]:
     """Return the induction score of every self-attention head of a decoder, by (name, head).
 

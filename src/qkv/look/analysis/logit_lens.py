@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ...core.several import worded
 from ...nn.activations import record
 from ...nn.attention.own_calls import hooked
 from ...nn.models.transformer import TransformerModel
@@ -36,6 +37,7 @@ class LayerPrediction:
 
 
 @torch.no_grad()
+@worded
 def logit_lens(
     model: nn.Module, *args: Any, top_k: int = 5, positions: Sequence[int] | None = None, **inputs: Any
 ) -> list[LayerPrediction]:

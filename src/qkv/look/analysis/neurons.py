@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ...core.layout import Layout
+from ...core.several import worded
 from ...nn.activations import record
 
 
@@ -28,6 +29,7 @@ class Excitation:
 
 
 @torch.no_grad()
+@worded
 def top_texts(
     model: nn.Module,
     batches: Iterable[tuple[Int[Tensor, "B T"], Layout | None]],

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ...core.several import checked, worded
+from ...core.spec import brief
 from ...nn.activations import intervene, record, sites
 from ...nn.activations.sites import select
 
@@ -34,6 +36,7 @@ class Patching:
 
 
 @torch.no_grad()
+@worded
 def activation_patching(
     model: nn.Module,
     clean: Sequence[Int[Tensor, "1 T"]],
@@ -72,9 +75,22 @@ def activation_patching(
         model.train(training)
 
 
+@checked
 def logit_difference(answer: int, other: int, position: int = -1) -> Metric:
     """A metric: the logit of one token less that of another, at a position."""
-    return lambda logits: (logits[:, position, answer] - logits[:, position, other]).float()
+
+    def difference(logits: Tensor) -> Tensor:
+        sizes = {
+            "position": (position, logits.shape[1]),
+            "answer": (answer, logits.shape[2]),
+            "other": (other, logits.shape[2]),
+        }
+        for what, (index, size) in sizes.items():
+            if not -size <= index < size:
+                raise ValueError(f"{what} is {brief(index)}, and the logits have {size:,} of them, numbered from 0")
+        return (logits[:, position, answer] - logits[:, position, other]).float()
+
+    return difference
 
 
 def _of_layer(

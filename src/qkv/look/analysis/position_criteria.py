@@ -10,9 +10,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from ...core.layout import Grid, Layout
+from ...core.several import worded
 from ...nn.layers.patches import image_layout
 from ...nn.positions.base import Position, PositionModule, Widths
 
@@ -42,6 +44,7 @@ class PositionCriteria(NamedTuple):
         return ", ".join(f"{name}: {'yes' if holds else 'no'}" for name, holds in self._asdict().items())
 
 
+@worded
 def position_criteria(scheme: Position) -> PositionCriteria:
     """Compute the criteria. Parameters are drawn from a normal distribution. Raises ValueError for a scheme that needs more
     than the widths of a stack."""
@@ -66,6 +69,7 @@ def drawn_module(scheme: Position, seed: int) -> PositionModule:
     return module
 
 
+@worded
 def by_distance(scheme: Position) -> Tensor | None:
     """Return what a scheme gives a pair of tokens by their distance 0 … NEAR − 1, (NEAR,); None without positions.
 
@@ -85,7 +89,8 @@ def by_distance(scheme: Position) -> Tensor | None:
     return None if bias is None else bias(layout.queries(), layout.keys())[0, 0, -1].flip(-1).float()
 
 
-def rises(values: Tensor | Sequence[float], tolerance: float = 1e-6) -> list[tuple[int, int]]:
+@worded
+def rises(values: Float[Tensor, " N"] | Sequence[float], tolerance: float = 1e-6) -> list[tuple[int, int]]:
     """The stretches (first, last) of indices between which values rise from each index to the next.
 
     `rises([3, 1, 2, 4, 0])` is [(1, 3)].

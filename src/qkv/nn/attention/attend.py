@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ...core.layout import Layout
+from ...core.several import in_words
 from ...core.spec import brief
 from ..kernels import backends, quantized_kv, reference
 from ..kernels.plain import in_forward_mode
@@ -125,15 +126,21 @@ def attend(
     check_tensors(q, k, v, by_layer=plan is not None)
     layout, kv_layout = layouts_of(q, k, pattern, layout, kv_layout, bias)
     check_layouts(q, k, layout, kv_layout)
-    check_options(q, k, bias, scale, dropout, softcap)
+    try:
+        check_options(q, k, bias, scale, dropout, softcap)
+        lse = return_lse or sinks is not None
+    except (TypeError, RuntimeError) as error:
+        given = {"bias": bias, "scale": scale, "dropout": dropout, "softcap": softcap, "return_lse": return_lse}
+        raise in_words(error, attend, q, k, v, **given) from None
     if weighting is not None or sinks is not None:
         check_weighting(weighting, sinks, return_lse, q.shape[2])
     pattern = _sized(pattern, q, k) if pattern.unsized else pattern
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    lse = return_lse or sinks is not None
     plan = plan or Plan()
     options = (pattern, layout, kv_layout, bias, scale, dropout, softcap, lse, plan, name, score, weighting, sinks)
     plain = score is None and weighting is None and observe is None
+    if not plain:
+        _check_functions(score=score, observe=observe)
     may_stay = backend == "auto" and clean and plain and not tap.recording() and not in_forward_mode(q)
     result: Result | None = _over_quantized(q, k, v, options) if may_stay else None
     if result is None:
@@ -358,6 +365,12 @@ def check_options(
         raise ValueError(f"dropout is a probability in [0, 1), not {dropout}")
     if softcap is not None and not (softcap > 0 and math.isfinite(softcap)):
         raise ValueError(f"softcap is a positive number, not {softcap}")
+
+
+def _check_functions(**named: object) -> None:
+    for name, function in named.items():
+        if function is not None and not callable(function):
+            raise ValueError(f"{name} is a function, not {brief(function)}")
 
 
 def check_weighting(weighting: WeightFunction | None, sinks: Tensor | None, return_lse: bool, n_heads: int) -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ...core.layout import View
+from ...core.several import worded
 from ..kernels.request import Edits, Request
 from .own_calls import own_calls
 
@@ -83,6 +84,7 @@ def offer(request: Request) -> Request:
     return request
 
 
+@worded
 def weights(request: Request, heads: Sequence[int] | None = None, rows: Sequence[int] | None = None) -> Tensor:
     """The attention weights (B, heads, rows, S) of a recorded request, for some heads and query rows (None: all)."""
     from ..kernels import reference

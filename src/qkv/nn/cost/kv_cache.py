@@ -7,12 +7,14 @@ from typing import Any
 
 import torch
 
+from ...core.several import worded
 from ..attention.multi_head import Attention
 from ..kv_cache.full import CrossState
 from ..kv_cache.kinds import CacheKind, named
 from ..models.transformer import Transformer
 
 
+@worded
 def cache_parts(
     spec: Transformer,
     tokens: int,
@@ -58,6 +60,7 @@ def cache_parts(
     return total
 
 
+@worded
 def cache_bytes(
     spec: Transformer,
     tokens: int,

@@ -51,8 +51,8 @@ def run(request: Request, backend: str = "auto") -> Result:
 def choose(request: Request, backend: str = "auto") -> str:
     """The name of the backend that serves a request. Raises ValueError, with the reason, if the named one can't."""
     if backend != "auto":
-        if backend not in BACKENDS:
-            raise ValueError(f"there is no backend {brief(backend)}; {nearest(backend, ['auto', *BACKENDS])}")
+        if not isinstance(backend, str) or backend not in BACKENDS:
+            raise ValueError(f"there is no backend {brief(backend)}; {nearest(str(backend), ['auto', *BACKENDS])}")
         reason = None if backend == "reference" else _needs_reference(request)
         reason = reason or BACKENDS[backend].refuses(request)
         if reason is not None:

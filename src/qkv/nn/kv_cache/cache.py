@@ -14,6 +14,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from ...core.layout import Layout
+from ...core.several import in_words, worded
 from .full import CrossState, KeyValueState, LayerState, Serializable
 from .slot_table import SlotTable, SlotTables
 
@@ -136,13 +137,17 @@ class Cache:
 
         `cross=False` leaves the encoder's keys unchanged, for rows that keep their source (beams of one sentence).
         """
-        for state in self._states() if cross else self.layers:
-            state.reorder(rows)
-        for table in self.slot_tables.values():
-            table.reorder(rows)
-        self._next = None if self._next is None else self._next.index_select(0, rows)
-        self.batch_size = len(rows)
+        try:
+            for state in self._states() if cross else self.layers:
+                state.reorder(rows)
+            for table in self.slot_tables.values():
+                table.reorder(rows)
+            self._next = None if self._next is None else self._next.index_select(0, rows)
+            self.batch_size = len(rows)
+        except (TypeError, AttributeError, RuntimeError) as error:
+            raise in_words(error, Cache.reorder, self, rows, cross) from None
 
+    @worded
     def fork(self, rows: Int[Tensor, " N"] | None = None) -> Cache:
         """A second cache that continues from these rows (all by default). Pages are shared; other kinds are copied."""
         twin = copy.deepcopy(self)
@@ -154,11 +159,14 @@ class Cache:
         """Remove the last n tokens of every row. Raises ValueError if a window no longer has the tokens before them."""
         tables = list(self.slot_tables.values())
         both: list[SlotTable | LayerState] = [*tables, *self.layers]
-        for each in both:
-            each.check_rewind(n)
-        for each in both:
-            each.rewind(n)
-        self.length -= n
+        try:
+            for each in both:
+                each.check_rewind(n)
+            for each in both:
+                each.rewind(n)
+            self.length -= n
+        except (TypeError, AttributeError, RuntimeError) as error:
+            raise in_words(error, Cache.rewind, self, n) from None
         self._longest = max(self._longest - n, 0)
         if self._next is not None:
             self._next = tables[0].next_positions(self.batch_size) if self.length else None
@@ -191,6 +199,7 @@ class Cache:
         for table in self.slot_tables.values():
             table.check_hide()
 
+    @worded
     def crop(self, n: int) -> None:
         """Keep the first n tokens of every row, including padding on the left."""
         if not 0 <= n <= self.length:
@@ -199,6 +208,7 @@ class Cache:
             )
         self.rewind(self.length - n)
 
+    @worded
     def save(self, path: str | Path) -> None:
         """Write the cache to a safetensors file, which `load` reads into a new cache of the same model.
 
@@ -230,6 +240,7 @@ class Cache:
         }
         io.write(path, facts, tensors)
 
+    @worded
     def load(self, path: str | Path) -> None:
         """Fill this new cache from a file. Raises ValueError, and changes nothing, for another model or kind of cache."""
         from . import io

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...core.layout import Grid, Layout, Role
+from ...core.several import worded
 from ...core.spec import Cost
 from ..positions.base import Position, PositionModule, Widths
 from .convolution import Stem
@@ -212,6 +213,7 @@ def image_layout(grid: Grid, device: torch.device | str | None = None) -> Layout
     return Layout(positions, roles=roles, padding="none", sequential=True, grid=grid)
 
 
+@worded
 def masked_layout(grid: Grid, noise: Float[Tensor, "B N"], masked: float = 0.75) -> Layout:
     """Return the layout of images without a random share of their patches, for masked autoencoders (He et al. 2022).
 

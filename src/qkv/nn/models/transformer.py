@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ...core.extras import Extras
 from ...core.layout import Layout
+from ...core.several import shown, worded
 from ...core.spec import Cost
 from ..attention.mixer import Mixer
 from ..attention.multi_head import Attention, MultiHeadAttention
@@ -375,7 +376,11 @@ class TransformerModel(nn.Module):
             layout = Layout.from_mask(mask)
         if layout is None:
             layout = Layout.full(ids.shape[1], device=ids.device)
-        if self.max_positions is not None and ids.shape[1] + (layout.start or 0) > self.max_positions:
+        try:
+            start = layout.start or 0
+        except AttributeError:
+            raise ValueError(f"the layout has to be a Layout, not {shown(layout)}") from None
+        if self.max_positions is not None and ids.shape[1] + start > self.max_positions:
             self._check_context(layout, self.max_positions)
         return layout
 
@@ -393,6 +398,7 @@ class TransformerModel(nn.Module):
 
     # -- decoding -----------------------------------------------------------------------------------------------
 
+    @worded
     def start(
         self,
         batch_size: int | None = None,
