@@ -81,7 +81,7 @@ def counted_words(
         ({"texts": ["a", 3]}, "texts of counted_words has to be a list of strings, not"),
         ({"texts": torch.zeros(2)}, "texts of counted_words has to be a list of strings, not tensor"),
         ({"size": 1.5}, "size of counted_words has to be a whole number, not 1.5, a float"),
-        ({"size": -1}, "size of counted_words is -1, which is out of range: Trying to create tensor"),
+        ({"size": -1}, "size of counted_words is -1, which is out of range: "),
         ({"size": 10**30}, "size of counted_words is 10*, which is out of range"),
         ({"how": ["a"], "weights": {"a": 1}}, r"how of counted_words has to be 'a' or 'b', not \['a'\], a list"),
         ({"weights": [3]}, r"weights of counted_words has to be a dictionary or None, not \[3\], a list"),
