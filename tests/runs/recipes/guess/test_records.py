@@ -198,6 +198,13 @@ def test_text_that_looks_like_a_table_without_names_stays_text_with_a_note(tmp_p
     prose = tmp_path / "prose.txt"
     prose.write_text("".join(f"{text}{', then' * (i % 3)}.\n" for i, text in enumerate(TEXTS)))
     assert guess(prose).seen == ("plain text, 40 lines",)
+    numbers = tmp_path / "flowers.data"
+    numbers.write_text("".join(f"{i % 7}.{i % 10},3.{i % 9},{'setosa' if i % 2 else 'virginica'}\n" for i in range(60)))
+    found = guess(numbers)
+    (said,) = [
+        line for line in found.seen if "look like rows of 3 cells, separated by commas, for which nothing is" in line
+    ]
+    assert found.recipe == "lm" and "that is neither pairs, labels, scores nor numbers" in said
 
 
 @pytest.mark.parametrize("sep", [",", ";", "|"])

@@ -307,7 +307,8 @@ def _text(path: Path, how: RecordFormat) -> Guess | str:
 
 def _table_inside(path: Path, some: Sequence[str], how: RecordFormat) -> Guess | str | tuple[str, ...]:
     """The guess for a table in a file whose name does not say that it is one: its lines have tabs, or numbers between
-    commas, or a separator divides them alike and the first has names. Without names, a note with the command."""
+    commas, or a separator divides them alike and the first has names. Without names, or if nothing reads such a table, a
+    note."""
     if "\t" in some[0] and sum("\t" in line for line in some) > _ALIKE * len(some):
         form: Form = "tsv"
     elif (
@@ -320,10 +321,13 @@ def _table_inside(path: Path, some: Sequence[str], how: RecordFormat) -> Guess |
         drawn = drawn_table(path, "\n".join(some[:3]).encode() + b"\n")
         return () if drawn is None else (drawn,)
     found = _table(path, form, how)
-    if not isinstance(found, Guess):
-        return found if form == "tsv" else ()
     cells = how.cells(path, form)
     rows = f"{cells.width} cells, separated by {named(cells.delimiter)}"
+    if not isinstance(found, Guess):
+        as_cells = f"its lines look like rows of {rows}, for which nothing is guessed: {found}"
+        return (
+            found if form == "tsv" else (f"{as_cells}; `qkv list recipes` shows what reads tables (data.format=csv)",)
+        )
     numbers = all(finite(cell) is not None for line in some for cell in line.split(cells.delimiter))
     if form == "tsv" or numbers or (cells.heading.names and not cells.heading.unsure):
         as_text = Guess("lm", (setting("data.path", path),), ()).command()
