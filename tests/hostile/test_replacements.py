@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,21 +14,44 @@ SCRIPT = Path(__file__).with_name("replacements.py")
 FILES = ("shards", "one-file", "qkv", "adapter", "safetensors", "gguf", "tokenizer")
 
 
+SAVES = ("save-model", "save-folded", "save-merged", "save-lora", "save-vocabulary")
+COMMANDS = (
+    "convert-hub",
+    "convert-qkv",
+    "convert-gguf",
+    "convert-lora",
+    "tokenizer-train",
+    "tokenizer-convert",
+    "score",
+)
+IS_ROOT = sys.platform == "linux" and os.geteuid() == 0
+slow = pytest.mark.slow
+
+
 @pytest.mark.parametrize(
-    ("every", "programs"),
+    ("how", "programs"),
     [
-        (29, ("hub",)),
-        pytest.param(3, FILES, marks=pytest.mark.slow),
-        pytest.param(5, ("quantize", "prune"), marks=pytest.mark.slow),
-        pytest.param(23, ("train",), marks=pytest.mark.slow),
-        pytest.param(7, ("onnx", "torch-export"), marks=pytest.mark.slow),
+        (("--every", "29"), ("hub",)),
+        pytest.param(("--every", "3"), FILES, marks=slow),
+        pytest.param(("--every", "9"), SAVES, marks=slow),
+        pytest.param(("--every", "11"), COMMANDS, marks=slow),
+        pytest.param(("--every", "5"), ("quantize", "prune"), marks=slow),
+        pytest.param(("--every", "23"), ("train",), marks=slow),
+        pytest.param(("--every", "60"), ("ablate", "tune", "scaling"), marks=slow),
+        pytest.param(("--every", "7"), ("onnx", "torch-export"), marks=slow),
+        pytest.param(("--moments", "4"), ("convert-hub", "convert-shards", "command-prune"), marks=slow),
+        pytest.param(
+            ("--disks", "6"),
+            ("convert-hub", "convert-gguf", "save-lora", "adapter", "tokenizer-convert"),
+            marks=[slow, pytest.mark.skipif(not IS_ROOT, reason="mounts small disks, which takes root on Linux")],
+        ),
     ],
 )
-def test_stopped_at_a_file_operation_the_old_or_the_new_one_is_there(
-    tmp_path: Path, every: int, programs: tuple[str, ...]
+def test_stopped_while_it_writes_the_old_or_the_new_one_is_there(
+    tmp_path: Path, how: tuple[str, ...], programs: tuple[str, ...]
 ) -> None:
-    command = [sys.executable, str(SCRIPT), str(tmp_path), "--every", str(every), "--only", *programs]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    command = [sys.executable, str(SCRIPT), str(tmp_path), *how, "--only", *programs]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=580)
     assert done.stdout, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["wrong"] == [] and found["kills"] >= 2 * len(programs)
+    assert found["wrong"] == [] and found["kills"] >= len(programs) * (2 if "--every" in how else 1)

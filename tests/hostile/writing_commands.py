@@ -197,5 +197,5 @@ def lab(home: Path) -> dict[str, Program]:
         ),
         "ablate": program("ablate", ("--drop", "scale", "--seeds", 1), ("--vary", "model.n_heads=1,2", "--seeds", 1)),
         "tune": program("tune", (*rates, 2), (*rates, 3)),
-        "scaling": program("scaling", ("--hold-out", "largest"), ("--hold-out", "none")),
+        "scaling": program("scaling", ("--sizes", "8x1,12x1,16x1,24x1"), ("--sizes", "8x1,12x1,16x1,20x1")),
     }
