@@ -213,7 +213,7 @@ def operations(trial: Trial, figures: Figures, every: int, seed: int) -> None:
             end = ended(lambda: trial.program.new(target), Writes(n, full).install)  # noqa: B023
             trial.check(target, end, figures)
             shutil.rmtree(target.parent)
-            n += every
+            n += every * trial.program.every
 
 
 def disks(trial: Trial, figures: Figures, count: int, seed: int) -> None:

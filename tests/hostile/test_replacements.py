@@ -37,7 +37,7 @@ slow = pytest.mark.slow
         pytest.param(("--every", "11"), COMMANDS, marks=slow),
         pytest.param(("--every", "5"), ("quantize", "prune"), marks=slow),
         pytest.param(("--every", "23"), ("train",), marks=slow),
-        pytest.param(("--every", "60"), ("ablate", "tune", "scaling"), marks=slow),
+        pytest.param(("--every", "5"), ("ablate", "tune", "scaling"), marks=slow),
         pytest.param(("--every", "7"), ("onnx", "torch-export"), marks=slow),
         pytest.param(("--moments", "4"), ("convert-hub", "convert-shards", "command-prune"), marks=slow),
         pytest.param(

@@ -34,13 +34,14 @@ STUDY_FILES = r".*\.(html|json|jsonl|yaml|csv|tex|md|db)|optimizer.*"
 @dataclass(frozen=True)
 class Program:
     """`old` writes what `new` replaces at a path. `varying` files are not the same each time. `long`: the old one is kept
-    aside until the new one is finished."""
+    aside until the new one is finished. `every`: of how many operations one is tried, because there are many."""
 
     old: Callable[[Path], object]
     new: Callable[[Path], object]
     name: str = "out"
     varying: str = "$."
     long: bool = False
+    every: int = 1
 
 
 def command(*arguments: object) -> None:
@@ -178,7 +179,9 @@ def lab(home: Path) -> dict[str, Program]:
         )
 
     def program(name: str, first: tuple[object, ...], second: tuple[object, ...]) -> Program:
-        return Program(study(name, *first), study(name, *second, "--overwrite"), varying=STUDY_FILES, long=True)
+        return Program(
+            study(name, *first), study(name, *second, "--overwrite"), varying=STUDY_FILES, long=True, every=12
+        )
 
     def shrunk(name: str, *options: object) -> Callable[[Path], None]:
         return lambda path: command(name, sources(home) / "reverse", *options, "--out", path, "--device", "cpu")
