@@ -37,7 +37,7 @@ slow = pytest.mark.slow
         pytest.param(("--every", "11"), COMMANDS, marks=slow),
         pytest.param(("--every", "5"), ("quantize", "prune"), marks=slow),
         pytest.param(("--every", "23"), ("train",), marks=slow),
-        pytest.param(("--every", "5"), ("ablate", "tune", "scaling"), marks=slow),
+        *(pytest.param(("--every", "10"), (study,), marks=slow) for study in ("ablate", "tune", "scaling")),
         pytest.param(("--every", "7"), ("onnx", "torch-export"), marks=slow),
         pytest.param(("--moments", "4"), ("convert-hub", "convert-shards", "command-prune"), marks=slow),
         pytest.param(
@@ -51,7 +51,7 @@ def test_stopped_while_it_writes_the_old_or_the_new_one_is_there(
     tmp_path: Path, how: tuple[str, ...], programs: tuple[str, ...]
 ) -> None:
     command = [sys.executable, str(SCRIPT), str(tmp_path), *how, "--only", *programs]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=580)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
     assert done.stdout, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["wrong"] == [] and found["kills"] >= len(programs) * (2 if "--every" in how else 1)
