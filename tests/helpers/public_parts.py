@@ -28,7 +28,7 @@ from qkv.core.metrics import (
     squad,
     text,
 )
-from qkv.generation import row_seed
+from qkv.generation import generate, row_seed, score
 from qkv.look import attention_maps
 from qkv.look.analysis import head_scores, logit_lens, neurons, patching, position_criteria
 from qkv.look.gradient_reach import reach
@@ -60,6 +60,10 @@ def layouts() -> dict[str, Call]:
     layout = Layout.full(3)
     return {
         "Layout": (Layout, {"positions": torch.zeros(1, 3, 1, dtype=torch.long)}),
+        "Layout, used": (
+            lambda **given: Layout(**given).keys(),
+            {"positions": torch.zeros(1, 3, dtype=torch.long), "segments": None, "roles": None},
+        ),
         "Layout.full": (Layout.full, {"length": 3, "start": 0, "device": "cpu"}),
         "Layout.from_lengths": (Layout.from_lengths, {"lengths": [1, 2], "width": 3, "side": "left", "device": "cpu"}),
         "Layout.from_mask": (Layout.from_mask, {"mask": torch.ones(1, 3)}),
@@ -178,6 +182,28 @@ def others() -> dict[str, Call]:
             {"path": "cache.safetensors"},
         ),
         "Cache.fork": (lambda rows: cache().fork(rows), {"rows": torch.tensor([0])}),
+        "generate": (
+            lambda **given: generate(model(), **given),
+            {
+                "ids": [[3, 4]],
+                "max_new_tokens": 1,
+                "layout": None,
+                "attention_mask": None,
+                "settings": None,
+                "bos_id": None,
+                "eos_id": None,
+                "stop": None,
+                "stream": None,
+                "processors": (),
+                "seeds": None,
+            },
+        ),
+        "score": (lambda ids: score(model(), ids), {"ids": [[3, 4]]}),
+        "Spec.replace": (lambda changes: model().spec.replace(changes), {"changes": {}}),
+        "Spec.diff": (model().spec.diff, {"other": model().spec}),
+        "Spec.from_dict": (type(model().spec).from_dict, {"data": model().spec.to_dict()}),
+        "Spec.from_json": (type(model().spec).from_json, {"text": model().spec.to_json()}),
+        "Pattern.save_picture": (qkv.causal().save_picture, {"path": "x.svg", "n": 2, "cell": 2}),
         "row_seed": (row_seed, {"seed": 1, "row": 2}),
         "build, seed": (lambda seed: qkv.build(model().spec, seed=seed), {"seed": 0}),
         "weights": (lambda request: qkv.weights(request), {"request": recorded()}),

@@ -91,11 +91,14 @@ class Layout:
 
     def __post_init__(self) -> None:
         try:
-            flat = self.positions.ndim == 2
+            axes = self.positions.ndim
         except AttributeError as error:
             raise several.in_words(error, Layout, self.positions) from None
-        if flat:
+        if axes == 2:
             object.__setattr__(self, "positions", self.positions.unsqueeze(-1))
+        elif axes != 3:
+            shape = tuple(self.positions.shape)
+            raise ValueError(f"positions are (batch, length) or (batch, length, axes), not {shape}")
 
     # -- makers -------------------------------------------------------------------------------------------------
 
@@ -199,10 +202,22 @@ class Layout:
     def device(self) -> torch.device:
         return self.positions.device
 
+    def longest(self) -> int:
+        """The tokens of the longest sequence, by its last position, which a model's context has to hold. Reads the device if
+        the host does not know it."""
+        if self.start is not None and self.one_segment and self.lengths is None:
+            return self.start + self.shape[1]
+        if self.lengths is not None and self.one_segment:
+            return max(self.lengths, default=0)
+        return int(self.positions.max()) + 1
+
     def _view(self, axis: int) -> View:
         zero = self.positions.new_zeros(()) if self.segments is None or self.roles is None else None
-        segment = zero if self.segments is None else self.segments.unsqueeze(axis)
-        role = zero if self.roles is None else self.roles.unsqueeze(axis)
+        try:
+            segment = zero if self.segments is None else self.segments.unsqueeze(axis)
+            role = zero if self.roles is None else self.roles.unsqueeze(axis)
+        except (AttributeError, IndexError) as error:
+            raise several.in_words(error, Layout, self.positions, self.segments, self.roles) from None
         axes = self.positions.unsqueeze(axis)
         return View(axes[..., 0], segment, role, axes)  # type: ignore[arg-type]
 

@@ -239,7 +239,7 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, Integral if kind is int else Real) and not isinstance(value, bool)
     if getattr(kind, "_is_protocol", False):
         named = (name for one in kind.__mro__ if getattr(one, "_is_protocol", False) for name in vars(one))
-        return all(hasattr(value, name) for name in named if not name.startswith("_"))
+        return all(hasattr(value, name) for name in named if name == "__call__" or not name.startswith("_"))
     if (
         isinstance(value, str | bytes | Mapping)
         and kind.__module__ == "collections.abc"

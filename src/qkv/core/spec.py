@@ -136,6 +136,8 @@ class Spec(BaseModel):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Validate plain data. Raises ValueError with one sentence that names the field."""
+        if not isinstance(data, Mapping):
+            raise ValueError(f"{with_article(cls.role or 'spec')} is read from a dictionary, not {brief(data)}")
         data = dict(data)
         schema = data.pop("schema", SCHEMA)
         if schema != SCHEMA:
@@ -151,7 +153,7 @@ class Spec(BaseModel):
             data = json.loads(text)
         except RecursionError:
             raise ValueError("not valid JSON: it is nested too deep") from None
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise ValueError(f"not valid JSON: {error}") from None
         if not isinstance(data, dict):
             raise ValueError(f"{with_article(cls.role or 'spec')} is a JSON object, not {type(data).__name__}")
@@ -179,7 +181,9 @@ class Spec(BaseModel):
         `spec.replace({"decoder.position": ALiBi(), "decoder.blocks.*.attention.n_kv_heads": 4})`. All changes are made
         before the result is validated. Raises ValueError that says what exists if a path leaves the tree.
         """
-        split = {tuple(path.split(".")): value for path, value in {**(changes or {}), **fields}.items()}
+        if changes is not None and not isinstance(changes, Mapping):
+            raise ValueError(f"changes are a dictionary of values by path, not {brief(changes)}")
+        split = {tuple(str(path).split(".")): value for path, value in {**(changes or {}), **fields}.items()}
         try:
             return _replaced(self, split, "")
         except ValidationError as error:
@@ -187,6 +191,8 @@ class Spec(BaseModel):
 
     def diff(self, other: Spec) -> dict[str, tuple[Any, Any]]:
         """The dotted paths at which two specs differ, each with both values."""
+        if not isinstance(other, Spec):
+            raise ValueError(f"a spec differs from another spec, and this is {brief(other)}")
         mine, theirs = dict(_leaves(self.to_dict())), dict(_leaves(other.to_dict()))
         paths = list(dict.fromkeys([*mine, *theirs]))
         return {p: (mine.get(p), theirs.get(p)) for p in paths if mine.get(p) != theirs.get(p)}

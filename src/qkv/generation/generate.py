@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..core.layout import Layout
+from ..core.several import worded
 from .beam_search import beam_search
 from .greedy_search import Stream, search
 from .logits_processors import Processor, processors_for
@@ -23,6 +24,7 @@ from .speculative.start import speculative_search
 from .stopping import SearchOptions, Stop
 
 
+@worded
 def generate(
     model: DecodingModel,
     ids: Ids,

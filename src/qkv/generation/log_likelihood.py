@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..core.layout import Layout
+from ..core.several import worded
 from .model_interface import DecodingModel, check_predicts, evaluating
 from .prompts import length_groups, padded
 
@@ -50,6 +51,7 @@ class Scores:
         return perplexity(-math.fsum(self.totals), count)
 
 
+@worded
 def score(
     model: Scorer,
     ids: Sequence[Sequence[int]],

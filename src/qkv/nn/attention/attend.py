@@ -219,12 +219,15 @@ def merge(
     lse = log(e^lse1 + e^lse2), out = e^(lse1−lse) out1 + e^(lse2−lse) out2: the online soft-max (Milakov & Gimelshein
     2018), exact and associative. A side without keys (lse = −∞) contributes nothing.
     """
-    top = torch.maximum(lse1, lse2).detach()
-    dead = top == float("-inf")
-    top = top.masked_fill(dead, 0.0)
-    w1, w2 = (lse1 - top).exp(), (lse2 - top).exp()
-    total = (w1 + w2).masked_fill(dead, 1.0)
-    out1, out2 = (out * (w / total).transpose(1, 2).unsqueeze(-1) for out, w in ((out1, w1), (out2, w2)))
+    try:
+        top = torch.maximum(lse1, lse2).detach()
+        dead = top == float("-inf")
+        top = top.masked_fill(dead, 0.0)
+        w1, w2 = (lse1 - top).exp(), (lse2 - top).exp()
+        total = (w1 + w2).masked_fill(dead, 1.0)
+        out1, out2 = (out * (w / total).transpose(1, 2).unsqueeze(-1) for out, w in ((out1, w1), (out2, w2)))
+    except (TypeError, AttributeError) as error:
+        raise in_words(error, merge, out1, lse1, out2, lse2) from None
     return (out1 + out2).to(out1.dtype), (top + total.log()).masked_fill(dead, float("-inf"))
 
 

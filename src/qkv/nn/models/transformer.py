@@ -374,27 +374,20 @@ class TransformerModel(nn.Module):
             raise ValueError("give a layout or an attention mask, not both: a layout says what a mask does, and more")
         if mask is not None:
             layout = Layout.from_mask(mask)
+            if layout.shape[1] != ids.shape[1]:
+                raise ValueError(
+                    f"the attention mask is for {layout.shape[1]} tokens a row, and ids have {ids.shape[1]}"
+                )
         if layout is None:
             layout = Layout.full(ids.shape[1], device=ids.device)
         try:
             start = layout.start or 0
         except AttributeError:
             raise ValueError(f"the layout has to be a Layout, not {shown(layout)}") from None
-        if self.max_positions is not None and ids.shape[1] + start > self.max_positions:
-            self._check_context(layout, self.max_positions)
+        context = self.max_positions
+        if context is not None and ids.shape[1] + start > context and (longest := layout.longest()) > context:
+            raise ValueError(f"{longest} tokens are more than this model's context of {context}; shorten or split them")
         return layout
-
-    @staticmethod
-    def _check_context(layout: Layout, allowed: int) -> None:
-        """Rows wider than the context are fine as long as no sequence in them is."""
-        if layout.start is not None and layout.one_segment and layout.lengths is None:
-            longest = layout.start + layout.shape[1]
-        elif layout.lengths is not None and layout.one_segment:
-            longest = max(layout.lengths, default=0)
-        else:
-            longest = int(layout.positions.max()) + 1
-        if longest > allowed:
-            raise ValueError(f"{longest} tokens are more than this model's context of {allowed}; shorten or split them")
 
     # -- decoding -----------------------------------------------------------------------------------------------
 

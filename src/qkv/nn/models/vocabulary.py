@@ -8,6 +8,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from ...core.several import worded
 from ..layers.quantized import check_not_quantized
 from .build import build
 from .initialization import Values
@@ -17,6 +18,7 @@ Model = TypeVar("Model", bound=TransformerModel)
 
 
 @torch.no_grad()
+@worded
 def resize_vocabulary(model: Model, vocab_size: int) -> Model:
     """Return a model with this many tokens; the given model is unchanged.
 
@@ -69,6 +71,7 @@ def _grown(old: Tensor, shape: torch.Size) -> Tensor:
     return torch.cat([old, new])
 
 
+@worded
 def grown_spec(spec: Transformer, vocab_size: int) -> Transformer:
     """The spec of a model with this many tokens. Raises ValueError for fewer than it has."""
     if vocab_size < spec.vocab_size:

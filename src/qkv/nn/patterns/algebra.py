@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ...core.atomic import write_file
 from ...core.layout import Layout, View
+from ...core.several import worded
 from ...core.spec import Spec, brief
 from . import counts, pictures
 from .intervals import BlockMask, Interval, both, either
@@ -166,6 +167,7 @@ class Pattern(Spec, role="pattern"):
         mask = self.mask(n)
         return pictures.svg(mask, str(self), cell) if format == "svg" else pictures.png(mask, cell)
 
+    @worded
     def save_picture(self, path: str | Path, n: int | Layout = 32, cell: int = 8) -> None:
         """Write the picture to a file, as SVG or PNG by its suffix. Raises ValueError for other suffixes."""
         ending = Path(path).suffix.lower()
