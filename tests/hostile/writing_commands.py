@@ -111,7 +111,7 @@ def saves(home: Path) -> dict[str, Program]:
     from qkv.nn.layers.lora import LoRA, adapt
 
     one, other = of("gpt2", words(CHAT), "continue"), of("gpt2", words(), "continue", n_layers=2)
-    adapted = [adapt(of("gpt2", None, "continue").model, LoRA(rank=rank)) for rank in (2, 3)]
+    adapted = [adapt(of("gpt2", None, "continue", n_layers=n).model, LoRA(rank=2)) for n in (1, 2)]
 
     def lora(path: Path, **options: Any) -> None:
         qkv.load(sources(home) / "lora", device="cpu").save(path, **options)
