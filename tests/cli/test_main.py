@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
-import shutil
-import signal
 import sys
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-from run_tiny import TINY
 
 from qkv.cli import main
-from qkv.training.step import Stepper
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
-
-
-def feed(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
 
 
 # -- mistakes: one sentence, status 2, nothing written -------------------------------------------------------------
@@ -154,177 +143,6 @@ def test_a_working_directory_that_was_deleted_is_named(
 # -- work -------------------------------------------------------------------------------------------------------
 
 
-def test_train_and_repeat(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    small = [text for text in TINY if not text.startswith("training.max_steps")]
-    assert (
-        main(["train", "reverse", *small, "--max-steps", "2", "--seed", "3", "--max-time", "5m", "--no-compile"]) == 0
-    )
-    printed = capsys.readouterr().out
-    assert "exact match" in printed and "reference" in printed and "runs/reverse/report.html" in printed
-    saved = (tmp_path / "runs/reverse/recipe.yaml").read_text()
-    assert "seed: 3" in saved and "max_time: 300.0" in saved
-    assert main(["train", "reverse", *small]) == 2
-    assert "continue it with --resume, replace it with --overwrite" in capsys.readouterr().err
-    assert main(["train", "runs/reverse", "--resume", "training.max_steps=3"]) == 0
-    assert "Resumed after step 2" in capsys.readouterr().out
-
-
-def test_ctrl_c_saves_and_says_how_to_continue(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    take, calls = Stepper.take, iter(range(1000))
-
-    def interrupted(self: Any, *args: Any, **options: Any) -> Any:
-        if next(calls) == 1:
-            signal.raise_signal(signal.SIGINT)
-        return take(self, *args, **options)
-
-    monkeypatch.setattr(Stepper, "take", interrupted)
-    assert main(["train", "reverse", *TINY, "--out", "run"]) == 130
-    said = capsys.readouterr()
-    assert "Continue with: qkv train run --resume" in said.out and "interrupted" in said.err
-    assert main(["train", "run", "--resume"]) == 0
-    assert "Resumed after step 2" in capsys.readouterr().out
-
-
-def test_demo_twice(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qkv.cli.train.DEMO", "reverse")
-    assert main(["demo", *TINY]) == 0
-    before = (tmp_path / "runs/reverse/model.safetensors").stat().st_mtime_ns
-    capsys.readouterr()
-    assert main(["demo"]) == 0
-    said = capsys.readouterr().out
-    assert "The demo is finished: the run is in runs/reverse;" in said and "--overwrite" in said and "--resume" in said
-    assert (tmp_path / "runs/reverse/model.safetensors").stat().st_mtime_ns == before
-    (tmp_path / "runs/reverse/evaluation.json").unlink()
-    assert main(["demo", *TINY]) == 2
-    assert "an unfinished run; continue it with --resume" in capsys.readouterr().err
-
-
-def test_translate_lines_of_standard_input(
-    trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["translate", str(trained), "a b", "c"]) == 0
-    given = capsys.readouterr().out
-    feed(monkeypatch, b"a b\r\n\nc")
-    assert main(["translate", str(trained)]) == 0
-    read = capsys.readouterr().out.split("\n")
-    assert read == [given.split("\n")[0], "", *given.split("\n")[1:]]
-    feed(monkeypatch, b"a\n\xff\n")
-    assert main(["translate", str(trained)]) == 2
-    assert "standard input, line 2 is not UTF-8" in capsys.readouterr().err
-
-
-def test_options_of_generation(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = str(trained)
-    assert main(["generate", run, "a b", "--num-beams", "2", "--num-samples", "2", "--scores"]) == 0
-    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert len(lines) == 2 and float(lines[0][0]) >= float(lines[1][0])
-    assert main(["generate", run, "a b", "c", "--json", "--temperature", "1.5", "--seed", "1"]) == 0
-    first, second = map(json.loads, capsys.readouterr().out.splitlines())
-    assert (first["text"], second["text"]) == ("a b", "c")
-    assert len(first["outputs"][0]["tokens"]) == len(first["outputs"][0]["log_probs"])
-    assert main(["generate", run, "a b"]) == main(["generate", run, "a b", "--stream"]) == 0
-    plain, streamed = capsys.readouterr().out.splitlines()
-    assert plain == streamed
-    for options, said in (
-        (["--num-beams", "0"], "num_beams"),
-        (["--top-p", "2"], "top_p"),
-        (["--stream", "--json"], "--stream"),
-        (["--num-beams", "2", "--temperature", "1"], "beam search"),
-        (["--device", "gpu"], "no device 'gpu'"),
-    ):
-        assert main(["generate", run, "a", *options]) == 2
-        assert said in capsys.readouterr().err
-
-
-def test_speculative_decoding(
-    trained: Path, trained_lm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Outputs stay the same, and what was accepted is shown."""
-    for run, command in ((str(trained_lm), "generate"), (str(trained), "translate")):
-        texts = [command, run, "the cat is the cat", "a b", "--max-new-tokens", "12"]
-        assert main(texts) == 0
-        plain = capsys.readouterr().out
-        for options in (["--speculate", "lookup"], ["--draft", run], ["--draft", run, "--stream"]):
-            assert main([*texts, *options, "--verbose"]) == 0
-            out, err = capsys.readouterr()
-            assert out == plain
-            assert "proposed tokens accepted" in err and "tokens in each pass of the model" in err
-            assert "first token after" in err and "tokens/s" in err and "after the start of the process" in err
-        assert main([*texts, "--draft", run, "--json"]) == 0
-        (output,) = json.loads(capsys.readouterr().out.splitlines()[0])["outputs"]
-        assert set(output["acceptance"]) == {"passes", "proposed", "accepted"}
-    assert main([*texts, "--verbose"]) == 0
-    assert "no speculative decoding; choose it with --speculate or --draft" in capsys.readouterr().err
-    other = shutil.copytree(trained_lm, tmp_path / "other")
-    tokenizer = json.loads((other / "tokenizer.json").read_text())
-    vocab = tokenizer["model"]["vocab"]
-    last, before = sorted(vocab, key=vocab.get)[-1:-3:-1]
-    vocab[last], vocab[before] = vocab[before], vocab[last]
-    (other / "tokenizer.json").write_text(json.dumps(tokenizer))
-    for options, message in (
-        (["--draft", str(other)], "has another tokenizer than"),
-        (["--draft", str(trained)], "has another tokenizer than"),
-        (["--draft", str(trained_lm), "--num-beams", "2"], "not for a beam search"),
-        (["--draft", str(trained_lm), "--speculate", "lookup"], "uses no draft model"),
-        (["--speculate", "draft"], "there is no draft model; give one (draft=…, --draft RUN)"),
-        (["--speculate", "early-exit:9"], "early exit after 9 of 1 decoder layers"),
-        (["--speculate", "luck"], "there is no speculation 'luck'"),
-        (["--speculate", "lookup", "--set", "cache=sinks"], "which the cache 'sinks' can't do"),
-        (["--draft", "nowhere"], "there is no run directory"),
-    ):
-        assert main(["generate", str(trained_lm), "the cat", *options]) == 2
-        error = capsys.readouterr().err
-        assert message in error and len(error.splitlines()) == 1, error
-
-
-def test_a_language_model_generates_and_does_not_translate(
-    trained_lm: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = str(trained_lm)
-    assert main(["generate", run, "the cat"]) == 0
-    capsys.readouterr()
-    assert main(["translate", run, "the cat"]) == 2
-    assert "use `qkv generate`" in capsys.readouterr().err
-    assert main(["generate", run, "the cat " * 400]) == 2
-    assert "context of 256" in capsys.readouterr().err
-    assert main(["score", run, "the cat is", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["log_likelihood"] == pytest.approx(sum(found["log_probs"]))
-    assert main(["score", run, "the cat is", "--target", "x"]) == 2
-
-
-def test_score_pairs(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = str(trained)
-    assert main(["score", run, "a b\tb a"]) == 0
-    tab = capsys.readouterr().out
-    assert main(["score", run, "a b", "--target", "b a"]) == 0
-    assert capsys.readouterr().out == tab
-    assert "</s>:" in tab and "perplexity" in tab and tab.splitlines()[-1].startswith("all: ")
-    assert main(["score", run, "a b"]) == 2
-    assert "is not SOURCE<tab>TARGET" in capsys.readouterr().err
-    assert main(["score", run, "a", "b", "--target", "x"]) == 2
-    assert "2 texts and 1 targets" in capsys.readouterr().err
-
-
-def test_embed(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = str(trained)
-    assert main(["embed", run, "a b", "c"]) == 0
-    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert main(["embed", run, "a b", "c", "--out", "x.npy"]) == 0
-    assert np.load(tmp_path / "x.npy") == pytest.approx(np.array(printed), abs=1e-6)
-    assert main(["embed", run, "a b", "c", "--out", "y.npy", "--pooling", "none"]) == 0
-    assert capsys.readouterr().out.split() == ["3", "2"]
-    assert np.load(tmp_path / "y.npy").shape == (5, 16)
-    assert main(["embed", run, "a b", "c", "--out", "z.npy", "--normalize", "--pooling", "weighted-mean"]) == 0
-    assert np.linalg.norm(np.load(tmp_path / "z.npy"), axis=1) == pytest.approx(1, abs=1e-6)
-    assert main(["embed", run, "a", "--prompt", "query"]) == 2
-    assert "has no prompt 'query'; it has no prompts" in capsys.readouterr().err
-    assert main(["embed", run, "a", "--pooling", "maximal"]) == 2
-    assert main(["embed", run, "a", "--out", "x.doc"]) == 2
-
-
 def test_eval(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eval", str(trained), "--json", "--max-examples", "7"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -342,13 +160,3 @@ def test_eval(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "validation, 20 examples" in capsys.readouterr().out
     assert main(["eval", str(trained), "--data", "validatoin"]) == 2
     assert "did you mean 'validation'" in capsys.readouterr().err
-
-
-def test_a_bare_number_of_a_time_is_seconds_and_that_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["train", "reverse", *TINY, "--max-time", "65", "--out", str(tmp_path / "run")]) == 0
-    said = capsys.readouterr()
-    assert "Training stops after 1m05s at the latest." in " ".join((said.out + said.err).split())
-    assert main(["train", "--help"]) == 0
-    assert "or a number of seconds" in " ".join(capsys.readouterr().out.replace("│", " ").split())

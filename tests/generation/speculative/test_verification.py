@@ -103,12 +103,3 @@ def test_a_token_is_accepted_with_probability_p_over_q() -> None:
     expected = 0.4 * torch.tensor([1.0, 0, 0]) + 0.6 * rest
     assert frequencies.tolist() == pytest.approx(expected.tolist(), abs=0.03)
     assert checked(p, q, [1])[1] == 1.0
-
-
-def test_rows_may_have_fewer_proposals() -> None:
-    p = torch.tensor([0.0, 1.0, 0.0])
-    q = torch.tensor([0.0, 1.0, 0.0]).double()
-    rows = [Continuation(i, (), 9) for i in range(3)]
-    proposals = Proposals([[1, 1], [1], []], q.expand(3, 2, -1))
-    results = verify(p.log().expand(3, 3, -1), proposals, rows, Randomness([1, 2, 3], torch.device("cpu")))
-    assert [(result.tokens, result.accepted) for result in results] == [([1, 1, 1], 2), ([1, 1], 1), ([1], 0)]

@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from qkv.lab.ablate.ablation import Ablation, as_budget
-from qkv.lab.ablate.drops import PARTS
 
 POSITIONS = "decoder.position=rotary,alibi"
 RATES = "training.optimizer.lr=1e-3,3e-3"
@@ -36,19 +35,6 @@ def test_one_at_a_time_keeps_the_recipe_as_it_is() -> None:
     ablation = Ablation.load("localise", vary=[POSITIONS, RATES], alone=True)
     assert _labels(ablation) == ["baseline", "position=rotary", "position=alibi", "lr=1e-3", "lr=3e-3"]
     assert ablation.baseline == "baseline"
-
-
-def test_every_part_is_removed_by_default() -> None:
-    ablation = Ablation.load("localise")
-    assert _labels(ablation) == ["baseline", *(f"without {part}" for part in PARTS)]
-    assert len(ablation.seeds) == 3
-    spec = ablation.variant("without-residual").spec()
-    assert {block.residual for stack in (spec.encoder, spec.decoder) for block in stack.blocks} == {"none"}
-    assert ablation.variant("without-scale").spec().decoder.blocks[0].cross.scale == 1
-    assert ablation.variant("without-heads").spec().encoder.blocks[0].attention.n_heads == 1
-    assert (
-        ablation.variant("without-feedforward").spec().n_parameters < ablation.variant("baseline").spec().n_parameters
-    )
 
 
 def test_the_recipe_says_what_to_vary(text_recipe: Path) -> None:

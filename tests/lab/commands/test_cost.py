@@ -90,13 +90,6 @@ def test_steps_and_precision_of_a_whole_training(capsys: pytest.CaptureFixture[s
     assert slower["generation"]["precision"] == "fp32" and slower["roofline"][0]["mfu"] < 1
 
 
-def test_the_roofline_is_readable_in_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["cost", "gpt2", "n_layers=1", "--roofline", "--hardware", "h100"]) == 0
-    printed = capsys.readouterr().out
-    assert "in bf16 (295 FLOPs in the time of a byte)" in printed and "…" not in printed
-    assert "scores, tiled" in printed and "scores, materialized" in printed
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [

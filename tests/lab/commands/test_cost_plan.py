@@ -24,13 +24,6 @@ def test_a_plan_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)
 
 
-def test_the_published_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["cost", "--published", "--markdown"]) == 0
-    printed = capsys.readouterr().out
-    page = (Path(__file__).parents[3] / "docs" / "scale.md").read_text(encoding="utf-8")
-    assert printed.strip() in page, "write it again: qkv cost --published --markdown"
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -51,14 +44,6 @@ def test_mixtures_encoder_decoders_and_images_are_planned(
     found = json.loads(capsys.readouterr().out)
     assert found["plans"] and found["plans"][0]["memory"]["needed"] <= 80e9
     assert "that fit into memory" in found["why"][1] and any(line.startswith("Predicted: ") for line in found["why"])
-
-
-@pytest.mark.slow
-def test_a_simulation_is_drawn(tmp_path: Path) -> None:
-    out = tmp_path / "growth.html"
-    words = ["cost", "gpt2", "--simulate", "--hardware", "h100", "--length", "256", "--out", str(out)]
-    assert main(words) == 0
-    assert "<svg" in out.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,10 @@ import pytest
 import torch
 
 import qkv
-from qkv.lab.prune import PruningResult, prune
+from qkv.lab.prune import prune
 from qkv.lab.prune.examples import loss_over
-from qkv.lab.prune.page import write_page
 from qkv.nn.activations import Zero, intervene
 from qkv.nn.pruning.low_rank import factorize
-from qkv.nn.pruning.redundancy import Redundancy
 from qkv.nn.pruning.units import attention_layers
 from qkv.runs.inference.held_out import batches, recipe_of
 from qkv.runs.recipes.recipe import Recipe
@@ -112,27 +110,6 @@ def test_heads_are_removed_until_the_loss_grows(trained: Path, tmp_path: Path):
     assert stored["until"] == 0.02 and stored["elbows"] == result.elbows
     page = (result.folder / "pruning.html").read_text()
     assert "2.0% more" in page and "Redundancy between heads" in page and "of the decoder" in page
-
-
-def test_the_elbow_is_marked_on_each_curve(tmp_path: Path):
-    curve = [(0.0, {"loss": 1.0}), (0.5, {"loss": 1.1}), (0.9, {"loss": 3.0})]
-    measured = ({"before": {"loss": 1.0}}, 10, {"before": 1.0, "after": 1.0})
-    result = PruningResult("run", tmp_path, "gradient", {}, {}, {}, {}, curve, (2, 1), *measured)
-    assert result.elbows == {"loss": 0.5}
-    assert "elbow: 50 %" in write_page(result, {}, tmp_path).read_text()
-
-
-@pytest.mark.parametrize(("heads", "drawn"), [(4, "0.1 → 0.0"), (60, "heat small"), (240, "59 → 59")], ids=str)
-def test_the_matrix_of_many_heads_has_less_detail(heads: int, drawn: str, tmp_path: Path):
-    names = [f"{i // 4}.{i % 4}" for i in range(heads)]
-    same = [[float(i == j) for j in range(heads)] for i in range(heads)]
-    found = Redundancy(names, same, [(i + 1) / heads for i in range(heads)], 50)
-    measured = ({"before": {"loss": 1.0}}, 10, {"before": 1.0, "after": 1.0})
-    empty = ({}, {}, {}, {}, [], (2, 1))
-    result = PruningResult("run", tmp_path, "gradient", *empty, *measured, redundancy={"decoder": found})
-    page = write_page(result, {}, tmp_path).read_text()
-    assert drawn in page and len(page) < 600_000
-    assert f"similarity of the {heads} heads of the decoder" in page
 
 
 @pytest.mark.parametrize("by", ["ablation", "gates"])

@@ -9,14 +9,13 @@ from typing import Any
 
 import optuna
 import pytest
-import yaml
 
 from qkv.lab.tune import study as module
-from qkv.lab.tune.storage import NAME, _pruner
+from qkv.lab.tune.storage import NAME
 from qkv.lab.tune.study import tune
 from qkv.lab.tune.trial import TrialResult
 from qkv.lab.tune.tuning import Tuning
-from qkv.runs.recipes.recipe import Recipe, tree
+from qkv.runs.recipes.recipe import Recipe
 
 SPACE = ["training.optimizer.lr=1e-4..1e-2,log", "n_heads=1,2"]
 
@@ -117,35 +116,3 @@ def test_missing_data_leave_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^no training data: give data\.source"):
         tune(Tuning.load("translate", space=SPACE[:1]), tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_recipe_declares_a_space(pairs: list[str], tmp_path: Path) -> None:
-    declared = {"space": {"training.optimizer.lr": "1e-4..1e-2, log", "n_heads": [1, 2]}, "trials": 3, "pruner": "none"}
-    (tmp_path / "my.yaml").write_text(yaml.safe_dump({**tree("localise"), "tune": declared}, sort_keys=False))
-    tuning = Tuning.load(tmp_path / "my.yaml", pairs)
-    assert tuning.trials == 3 and tuning.pruner == "none" and [one.key for one in tuning.space][1] == "model.n_heads"
-    assert Recipe.load(tmp_path / "my.yaml").name == "localise"  # `qkv train` reads it too
-
-
-@pytest.mark.parametrize(
-    ("space", "settings", "message"),
-    [
-        ([], [], "declares no space to search; give --space"),
-        (["decoder.positio=rotary,none"], [], "did you mean 'position'"),
-        (["position=rotari,none"], [], "there is no position 'rotari'"),
-        (["lr=1..2"], [], "there is no 'lr'"),
-        (["training.optimizer.lr=0.1,0.10"], [], "changes nothing"),
-        (["n_heads=1,2", "n_heads=1,4"], [], "given twice"),
-        (["n_heads=1,2"], ["training.eval_every=null"], "give training.eval_every=N"),
-    ],
-)
-def test_mistakes(space: list[str], settings: list[str], message: str, pairs: list[str]) -> None:
-    with pytest.raises(ValueError, match=message):
-        Tuning.load("localise", [*pairs, *settings], space=space)
-
-
-def test_pruners_begin_with_the_first_evaluation() -> None:
-    recipe = Recipe.load("localise", ["training.eval_every=50", "training.max_steps=400"])
-    hyperband = _pruner(optuna, recipe, "hyperband")
-    assert (hyperband._min_resource, hyperband._max_resource) == (50, 400)
-    assert isinstance(_pruner(optuna, recipe, "none"), optuna.pruners.NopPruner)

@@ -85,12 +85,3 @@ def test_what_shares_no_memory_is_not() -> None:
 def test_steps_of_no_rows_or_of_layers_that_are_not_there_are_refused(arguments: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="of some rows and up to 1 layers"):
         step(*arguments)
-
-
-def test_a_mask_is_boolean_and_a_chunk_has_tokens() -> None:
-    with pytest.raises(ValueError, match="a mask is boolean"):
-        decoding.attend(Q, Q, Q, 1.0, torch.ones(1, 1, 2, 2, dtype=torch.long))
-    with pytest.raises(ValueError, match="at least one token, not 0"):
-        ranking.rank(WIDE, 0)
-    with pytest.raises(ValueError, match="contiguous tensors of one shape"):
-        gelu.run(WIDE, WIDE.T, False)

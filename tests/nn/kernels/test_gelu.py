@@ -56,11 +56,3 @@ def test_gradients_of_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
         (first,) = torch.autograd.grad(function(x).square().sum(), x, create_graph=True)
         found.append(torch.autograd.grad(first.square().sum(), x)[0])
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
-
-
-def test_what_goes_to_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LEAST", 16)
-    monkeypatch.setattr(native, "run", lambda *_: pytest.fail("the kernel was called"))
-    for x in (torch.randn(8), torch.randn(32).double(), torch.randn(32).bfloat16(), torch.randn(8, 8).T):
-        torch.testing.assert_close(gelu(x), F.gelu(x))
-    torch.func.vmap(gelu)(torch.randn(4, 16))

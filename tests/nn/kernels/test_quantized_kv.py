@@ -130,15 +130,6 @@ def test_what_a_matrix_unit_does_not_take_is_read_as_before(unit: None, rows: in
         assert (found - wanted).norm() < 1e-5 * wanted.norm()
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_what_is_no_number_stays_in_its_row(unit: None, bad: float) -> None:
-    codes = quantize(torch.randn(1, 1, 128, 64), 4, "channel", 128)
-    q, found = torch.randn(1, 1, 4, 64), torch.empty(1, 1, 4, 128)
-    q[0, 0, 1, 3] = bad
-    native.scores(q, codes, found)
-    assert not found[0, 0, 1].isfinite().any() and found[0, 0, [0, 2, 3]].isfinite().all()
-
-
 def test_every_thread_has_a_matrix_unit(unit: None) -> None:
     before = torch.get_num_threads()
     try:

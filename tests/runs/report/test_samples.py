@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from qkv.runs.report.samples import best_and_worst, samples
 from qkv.runs.report.story import Story
@@ -81,19 +78,6 @@ def test_long_texts_are_folded_and_very_long_ones_cut() -> None:
 def test_an_output_that_begins_with_many_spaces_is_folded_too() -> None:
     section = samples(Story(RUN, samples=[{"source": "a", "output": "\n" * 1000 + "end"}]))
     assert section is not None and "<summary>Show all 1,003 characters</summary>" in section.body
-
-
-@pytest.mark.parametrize("content", ['{"by": "chrf", "best": 1, "worst": []}', '{"by": "chrf", "best": []}', "[1]"])
-def test_a_malformed_file_is_named(tmp_path: Path, content: str) -> None:
-    (tmp_path / "extremes.json").write_text(content)
-    with pytest.raises(ValueError, match=r"extremes\.json (does not hold|holds a list)"):
-        Story.read(tmp_path)
-
-
-def test_the_files_of_a_run_are_read(tmp_path: Path) -> None:
-    extremes = {"by": "chrf", "best": [example("a", "b", 3.5)], "worst": []}
-    (tmp_path / "extremes.json").write_text(json.dumps(extremes))
-    assert Story.read(tmp_path).extremes == extremes
 
 
 def test_a_wrong_class_is_marked_as_a_whole() -> None:

@@ -14,10 +14,8 @@ import ast
 from pathlib import Path
 
 import pytest
-import torch
 
 import qkv.training.parallel
-from qkv.training.parallel.model_parallel import pipeline
 
 FORBIDDEN = {"barrier", "monitored_barrier", "new_subgroups", "AVG", "PREMUL_SUM", "BAND", "BOR", "BXOR"}
 KEYWORDS = {"tag", "device_id", "src", "dst"}
@@ -59,10 +57,3 @@ def test_nothing_that_does_not_work_on_nccl_is_called(file: Path) -> None:
 )
 def test_the_rules_find_what_they_forbid(source: str, offense: str) -> None:
     assert offenses(source, "other.py") == [offense]
-
-
-def test_pipelines_send_dtypes_that_nccl_has() -> None:
-    """`ncclDataType` of PyTorch's ProcessGroupNCCL.cpp: 16-bit and unsigned integers, and complex numbers, are missing."""
-    of_nccl = {torch.int8, torch.uint8, torch.int32, torch.int64, torch.bool}
-    of_nccl |= {torch.float16, torch.bfloat16, torch.float32, torch.float64}
-    assert of_nccl.issuperset(pipeline._DTYPES)

@@ -22,7 +22,6 @@ import qkv
 from qkv.cli import main
 from qkv.nn.models.heads.sequence import SequenceClassifier
 from qkv.nn.models.heads.text import Span, TokenClassifier
-from qkv.runs.inference.tables.columns import USUAL, fields_of
 from qkv.runs.inference.tables.read import read_table
 
 TEXTS = ["good film", "bad\nfilm", "", 'a "fine" film, really', "tab\there"]
@@ -282,18 +281,6 @@ def test_texts_and_standard_input_can_be_written_too(runs: Path, monkeypatch: py
     first, second = read_back("a.csv"), read_back("b.csv")
     assert [row["text"] for row in second] == ["ab", "", "cd"]
     assert [row["prediction"] for row in second] == [first[0]["prediction"], "", first[1]["prediction"]]
-
-
-def test_columns_of_the_training_data_come_first(tmp_path: Path) -> None:
-    run = bert(SequenceClassifier(labels=2))
-    settings = ["data.kind=labelled", "data.path=x.csv", "data.text=body", "data.label=class"]
-    object.__setattr__(run, "recipe", qkv.Recipe.load("classify", settings))
-    with Path("in.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([["text", "body"], ["headline", "the words"]])
-    table = read_table(Path("in.csv"), run, "predict")
-    assert table.columns == ("body",) and list(table.inputs) == ["the words"]
-    assert read_table(Path("in.csv"), run, "predict", ["text"]).inputs == ["headline"]
-    assert set(fields_of(run, "predict")) <= set(USUAL)
 
 
 @pytest.mark.parametrize("numbered", [False, True])
