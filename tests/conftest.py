@@ -39,7 +39,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of ranks come first, together: one worker takes them all, so their processes start once."""
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    items.sort(key=lambda item: not _of_ranks(item))
+
+
+def _of_ranks(item: pytest.Item) -> bool:
+    marked = item.get_closest_marker("xdist_group") is not None
+    return marked or not {"two", "four", "eight", "sixteen"}.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 def pytest_collection_finish() -> None:
@@ -93,7 +98,7 @@ def four() -> RankPool:
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """The ranks end after the last test of ranks: while they wait, their threads wake a hundred times a second."""
-    if nextitem is None or nextitem.get_closest_marker("xdist_group") is None:
+    if nextitem is None or not _of_ranks(nextitem):
         for pool in POOLS:
             pool.close()
 
