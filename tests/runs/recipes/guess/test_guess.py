@@ -15,36 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas
 import pytest
+from guessable_files import conversations, labelled_lines, pairs_tsv, plain, reviews_csv, series, tagged, texts, write
 from PIL import Image
 
 from qkv.cli import main
 from qkv.runs.recipes.guess import guess
 from qkv.runs.recipes.recipe import Recipe
-
-WORDS = ("the", "a", "red", "blue", "old", "dog", "cat", "house", "tree", "river", "sees", "likes", "finds", "today")
-
-
-def texts(n: int, seed: int = 0) -> list[str]:
-    draw = random.Random(seed)
-    return [" ".join(draw.choices(WORDS, k=draw.randint(4, 9))) for _ in range(n)]
-
-
-def write(path: Path, content: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content, encoding="utf-8")
-    return path
-
-
-def pairs_tsv(folder: Path) -> Path:
-    rows = zip(texts(200), texts(200, 1), strict=True)
-    return write(folder / "pairs.tsv", "english\tgerman\n" + "".join(f"{a}\t{b}\n" for a, b in rows))
-
-
-def reviews_csv(folder: Path) -> Path:
-    rows = (f"{i},{text},{'good' if i % 3 else 'bad'}\n" for i, text in enumerate(texts(200)))
-    return write(folder / "reviews.csv", "id,text,sentiment\n" + "".join(rows))
 
 
 def pairs_with_labels(folder: Path) -> Path:
@@ -62,13 +39,6 @@ def scored_pairs(folder: Path) -> Path:
 def ratings(folder: Path) -> Path:
     rows = (f"{text}\t{len(text) / 7:.3f}\n" for text in texts(200))
     return write(folder / "price.tsv", "text\tscore\n" + "".join(rows))
-
-
-def conversations(folder: Path) -> Path:
-    turns = (
-        [{"role": r, "content": t} for r, t in zip(("user", "assistant"), texts(2, i), strict=True)] for i in range(60)
-    )
-    return write(folder / "chats.jsonl", "".join(json.dumps({"conversation": turn}) + "\n" for turn in turns))
 
 
 def questions(folder: Path) -> Path:
@@ -94,30 +64,10 @@ def choices(folder: Path) -> Path:
     return write(folder / "quiz.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
 
-def tagged(folder: Path) -> Path:
-    lines = ("".join(f"{w} {'B-COL' if w in ('red', 'blue') else 'O'}\n" for w in t.split()) for t in texts(200))
-    return write(folder / "colors.txt", "\n".join(lines))
-
-
-def labelled_lines(folder: Path) -> Path:
-    return write(folder / "train.txt", "".join(f"{len(text) % 2} {text}\n" for text in texts(200)))
-
-
-def plain(folder: Path) -> Path:
-    return write(folder / "book.txt", "".join(f"{text}.\n" for text in texts(400)))
-
-
 def text_folder(folder: Path) -> Path:
     for i in range(30):
         write(folder / "notes" / f"{i}.md", "\n".join(texts(20, i)))
     return folder / "notes"
-
-
-def series(folder: Path) -> Path:
-    rows = (
-        f"2024-01-{1 + i // 24:02}T{i % 24:02}:00,{math.sin(i / 4):.4f},{math.cos(i / 7):.4f}\n" for i in range(600)
-    )
-    return write(folder / "sensors.csv", "when,inside,outside\n" + "".join(rows))
 
 
 def compressed_pairs(folder: Path) -> Path:
@@ -338,52 +288,6 @@ def test_a_path_of_any_characters_is_read_back(make: Callable[[Path], Path], tmp
     )
 
 
-@pytest.mark.parametrize(
-    "name", ["true", "null", "12", "a: b", "[x]", "a, b", "#", "it's", 'say ""x""', "- x", "~", "1e3"]
-)
-def test_a_column_of_any_name_is_read_back(name: str, tmp_path: Path) -> None:
-    rows = (f"{text},{'good' if i % 3 else 'bad'}\n" for i, text in enumerate(texts(200)))
-    path = write(tmp_path / "x.csv", f'"{name}",label\n' + "".join(rows))
-    command = shlex.split(guess(path, settings=["data.header=true"]).command())
-    data: Any = Recipe.load(command[2], command[3:]).data
-    assert data.text == name.replace('""', '"')
-    assert {example["label"] for example in data.examples("train")} == {"good", "bad"}
-
-
-@pytest.mark.parametrize("header", ["text,text,label", ",,label"])
-def test_columns_whose_names_are_missing_or_equal_are_numbered(header: str, tmp_path: Path) -> None:
-    rows = (f"{text},{text},{'good' if i % 3 else 'bad'}\n" for i, text in enumerate(texts(200)))
-    found = guess(write(tmp_path / "x.csv", header + "\n" + "".join(rows)))
-    assert {"data.text=0", "data.label=2", "data.header=true"} <= set(found.settings)
-    data = Recipe.load(found.recipe, found.settings).data
-    assert {example["label"] for example in data.examples("train")} == {"good", "bad"}
-
-
-def test_the_index_of_a_data_frame_is_no_class_and_columns_keep_their_names(tmp_path: Path) -> None:
-    frame = pandas.DataFrame({"review": texts(200), "stars": [1 + 4 * (i % 2) for i in range(200)]})
-    for name, table in (("a.csv", frame), ("b.csv", frame.set_index(pandas.Index([i // 100 for i in range(200)])))):
-        table.to_csv(tmp_path / name)
-        found = guess(tmp_path / name)
-        assert {"data.text=review", "data.label=stars"} <= set(found.settings)
-        assert "(no name) ('0'), review (" in found.seen[0] and found.seen[1].startswith("stars is the class")
-        assert next(Recipe.load(found.recipe, [*found.settings, "data.label=stars"]).data.examples("train"))
-
-
-def test_commas_that_are_read_as_decimal_points_are_told(tmp_path: Path) -> None:
-    def seen(cell: str) -> str:
-        rows = "".join(f"{text};{i % 9 + 1},{cell}\n" for i, text in enumerate(texts(60)))
-        return "\n".join(guess(write(tmp_path / "x.csv", "text;score\n" + rows)).seen)
-
-    assert "commas in score are decimal points: 1,25 is 1.25\n" in seen("25")
-    assert "1,250 is 1.250; if they separate thousands" in seen("250")
-
-
-def test_a_column_of_one_class_is_told(tmp_path: Path) -> None:
-    rows = "".join(f"{text},good\n" for text in texts(60))
-    found = guess(write(tmp_path / "x.csv", "text,label\n" + rows))
-    assert found.recipe == "lm" and "label is not used: its only class is 'good'" in found.seen
-
-
 def test_the_other_direction_of_a_folder_is_a_command_that_works(tmp_path: Path) -> None:
     for name in ("t.de", "t.en"):
         write(tmp_path / name, "".join(f"{text}\n" for text in texts(60)))
@@ -392,27 +296,6 @@ def test_the_other_direction_of_a_folder_is_a_command_that_works(tmp_path: Path)
         f"data.source={tmp_path / 't.en'}",
         f"data.target={tmp_path / 't.de'}",
     )
-
-
-def test_the_decision_on_a_header_is_seen_and_overruled(tmp_path: Path) -> None:
-    path = reviews_csv(tmp_path)
-    assert any(
-        "read as names, id, text, sentiment" in line and "data.header=false" in line for line in guess(path).seen
-    )
-    found = guess(path, settings=["data.header=false"])
-    assert {"data.text=1", "data.label=2"} <= set(found.settings)
-    bare = write(tmp_path / "bare.csv", path.read_text().partition("\n")[2])
-    found = guess(bare)
-    assert any("read as data" in line and "data.header=true" in line for line in found.seen)
-    assert {"data.text=1", "data.label=2"} <= set(found.settings)
-
-
-@pytest.mark.parametrize("make", [reviews_csv, series, pairs_tsv, tagged, plain, labelled_lines, conversations])
-def test_what_is_not_utf_8_is_read_as_it_is_guessed(make: Callable[[Path], Path], tmp_path: Path) -> None:
-    path = make(tmp_path)
-    path.write_bytes(path.read_text().replace("dog", "b\u00e4r").replace("inside", "d\u00e4r").encode("latin-1"))
-    found = guess(path)
-    assert next(Recipe.load(found.recipe, found.settings).data.examples("train"))
 
 
 # -- several files --------------------------------------------------------------------------------------------------
@@ -467,21 +350,6 @@ def test_what_is_guessed_trains(
     assert status == 0, capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("empty.txt", "\n\n", "it is empty"),
-        ("what.csv", "a,b\nx1,y1\nx2,y2\nx3,y3\n", "that is neither pairs, labels, scores nor numbers"),
-        ("settings.json", '{"a": 1}', "it is JSON in no format that is known"),
-        ("one.fasta", ">a\nMKV\n", "it is FASTA, whose labels are in another file"),
-    ],
-)
-def test_what_fits_nothing_is_said_with_what_was_seen(name: str, content: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="can't tell what to train on") as caught:
-        guess(write(tmp_path / name, content))
-    assert said in str(caught.value) and "folders of images, videos or sounds by class" in str(caught.value)
-
-
 def test_a_folder_of_something_else_says_what_it_holds(tmp_path: Path) -> None:
     write(tmp_path / "all" / "a.xyz", "x")
     write(tmp_path / "all" / "b.xyz", "x")
@@ -490,47 +358,6 @@ def test_a_folder_of_something_else_says_what_it_holds(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     with pytest.raises(ValueError, match="it holds no files"):
         guess(tmp_path / "none")
-
-
-def test_a_text_in_latin_1_is_read_as_such(tmp_path: Path) -> None:
-    path = tmp_path / "reviews.tsv"
-    path.write_bytes(reviews_csv(tmp_path).read_text().replace("dog", "bär").replace(",", "\t").encode("latin-1"))
-    assert "data.encoding=latin-1" in guess(path).settings
-
-
-@pytest.mark.parametrize("make", [reviews_csv, pairs_tsv, plain, conversations])
-def test_a_text_in_cp1252_keeps_its_quotation_marks(make: Callable[[Path], Path], tmp_path: Path) -> None:
-    path = make(tmp_path)
-    path.write_bytes(path.read_text().replace("dog", "„Bär“ €").replace("inside", "„d“").encode("cp1252"))
-    found = guess(path)
-    assert "data.encoding=cp1252" in found.settings
-    read = "".join(map(str, Recipe.load(found.recipe, found.settings).data.examples("train")))
-    assert "„" in read and "\x84" not in read
-
-
-def test_files_given_together_have_one_encoding(tmp_path: Path) -> None:
-    latin, utf8, quoted, plain_ascii = (tmp_path / name for name in ("a.de", "b.de", "c.de", "d.en"))
-    latin.write_bytes("schön\n".encode("latin-1") * 9)
-    utf8.write_bytes("schön\n".encode() * 9)
-    quoted.write_bytes("„schön“\n".encode("cp1252") * 9)
-    plain_ascii.write_bytes(b"nice\n" * 9)
-    assert not [one for one in guess(utf8, plain_ascii).settings if "encoding" in one]
-    assert "data.encoding=latin-1" in guess(plain_ascii, latin).settings
-    assert "data.encoding=cp1252" in guess(latin, quoted).settings
-    with pytest.raises(ValueError, match=r"a\.de is in latin-1, and b\.de in utf-8; save all in UTF-8"):
-        guess(latin, utf8)
-    train, dev = tmp_path / "train.csv", tmp_path / "dev.csv"
-    train.write_text("text,label\n" + "".join(f"a long review {i},{i % 2}\n" for i in range(60)))
-    dev.write_bytes("text,label\na „schön“ review,1\n".encode("cp1252"))
-    assert "data.encoding=cp1252" in guess(train, dev).settings
-
-
-def test_a_parquet_file(tmp_path: Path) -> None:
-    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    rows = [{"review": f"a long review of film {i}", "stars": i % 3} for i in range(60)]
-    pytest.importorskip("pyarrow.parquet").write_table(arrow.Table.from_pylist(rows), tmp_path / "a.parquet")
-    guessed = guess(tmp_path / "a.parquet")
-    assert guessed.recipe == "classify" and {"data.text=review", "data.label=stars"} <= set(guessed.settings)
 
 
 def test_a_table_of_pictures_is_no_table_of_texts(tmp_path: Path) -> None:
@@ -555,17 +382,3 @@ def test_a_table_of_pictures_is_no_table_of_texts(tmp_path: Path) -> None:
 def test_nothing_to_guess_from_is_said() -> None:
     with pytest.raises(ValueError, match="give the data: a file, a folder or an archive"):
         guess()
-
-
-def test_numbers_with_decimal_commas_are_scores(tmp_path: Path) -> None:
-    rows = "".join(f"this is the text {i};{i % 7},{i % 10}\n" for i in range(80))
-    found = guess(write(tmp_path / "a.csv", f"text;score\n{rows}"))
-    assert {"task=regress", "data.score=score", "data.decimal=','"} <= set(found.settings)
-    source = Recipe.load(found.recipe, found.settings).data
-    assert all(float(example["score"]) < 7 for example in source.examples("train"))
-
-
-def test_why_no_row_of_a_table_can_be_read_is_said(tmp_path: Path) -> None:
-    rows = "".join(f'"a \\"text", {i}",x\n' for i in range(40))
-    with pytest.raises(ValueError, match=r"no row can be read \(.*line 2, is not valid CSV"):
-        guess(write(tmp_path / "a.csv", f"text,label\n{rows}"))

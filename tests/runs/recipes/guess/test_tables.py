@@ -1,0 +1,50 @@
+"""What is guessed for the columns of a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas
+import pytest
+from guessable_files import reviews_csv, texts, write
+
+from qkv.runs.recipes.guess import guess
+from qkv.runs.recipes.recipe import Recipe
+
+
+@pytest.mark.parametrize("header", ["text,text,label", ",,label"])
+def test_columns_whose_names_are_missing_or_equal_are_numbered(header: str, tmp_path: Path) -> None:
+    rows = (f"{text},{text},{'good' if i % 3 else 'bad'}\n" for i, text in enumerate(texts(200)))
+    found = guess(write(tmp_path / "x.csv", header + "\n" + "".join(rows)))
+    assert {"data.text=0", "data.label=2", "data.header=true"} <= set(found.settings)
+    data = Recipe.load(found.recipe, found.settings).data
+    assert {example["label"] for example in data.examples("train")} == {"good", "bad"}
+
+
+def test_the_index_of_a_data_frame_is_no_class_and_columns_keep_their_names(tmp_path: Path) -> None:
+    frame = pandas.DataFrame({"review": texts(200), "stars": [1 + 4 * (i % 2) for i in range(200)]})
+    for name, table in (("a.csv", frame), ("b.csv", frame.set_index(pandas.Index([i // 100 for i in range(200)])))):
+        table.to_csv(tmp_path / name)
+        found = guess(tmp_path / name)
+        assert {"data.text=review", "data.label=stars"} <= set(found.settings)
+        assert "(no name) ('0'), review (" in found.seen[0] and found.seen[1].startswith("stars is the class")
+        assert next(Recipe.load(found.recipe, [*found.settings, "data.label=stars"]).data.examples("train"))
+
+
+def test_the_decision_on_a_header_is_seen_and_overruled(tmp_path: Path) -> None:
+    path = reviews_csv(tmp_path)
+    assert any(
+        "read as names, id, text, sentiment" in line and "data.header=false" in line for line in guess(path).seen
+    )
+    found = guess(path, settings=["data.header=false"])
+    assert {"data.text=1", "data.label=2"} <= set(found.settings)
+    bare = write(tmp_path / "bare.csv", path.read_text().partition("\n")[2])
+    found = guess(bare)
+    assert any("read as data" in line and "data.header=true" in line for line in found.seen)
+    assert {"data.text=1", "data.label=2"} <= set(found.settings)
+
+
+def test_why_no_row_of_a_table_can_be_read_is_said(tmp_path: Path) -> None:
+    rows = "".join(f'"a \\"text", {i}",x\n' for i in range(40))
+    with pytest.raises(ValueError, match=r"no row can be read \(.*line 2, is not valid CSV"):
+        guess(write(tmp_path / "a.csv", f"text,label\n{rows}"))
