@@ -14,9 +14,9 @@ _HOME = {
     "nn.attention.attend": ["attend", "merge"],
     "core.layout": ["Layout", "Role"],
     "nn.patterns.basic": [
-        *["Pattern", "full", "causal", "window", "sinks", "prefix", "documents", "global_tokens"],
+        *["Pattern", "full", "causal", "window", "sinks", "prefix", "documents", "global_tokens", "media"],
         *["dilated", "strided", "fixed", "chunks", "blocks", "random_blocks", "neighborhood", "axial", "by_head"],
-        *["Full", "Causal", "Window", "Sinks", "Prefix", "Documents", "Global", "Dilated", "Strided", "Fixed"],
+        *["Full", "Causal", "Window", "Sinks", "Prefix", "Documents", "Global", "Media", "Dilated", "Strided", "Fixed"],
         *["Chunks", "RandomBlocks", "Neighborhood", "Axial", "ByHead"],
     ],
     "nn.patterns.bigbird": ["BigBird"],
@@ -70,6 +70,7 @@ _HOME = {
     "nn.attention.performer": ["Performer"],
     "nn.models.placement": ["Placement", "DeepNorm", "Norms"],
     "nn.models.replace": ["replace"],
+    "nn.models.joint": ["Joint", "Medium", "Tower", "Projector", "with_media"],
     "nn.models.stack": ["Stack"],
     "nn.models.transformer": ["Transformer", "TransformerModel"],
     "nn.models.heads.vision": ["ImageClassifier", "PixelDecoder", "MaskTokens", "Detector"],
@@ -196,6 +197,11 @@ if TYPE_CHECKING:  # `as` marks a name as exported
     from .nn.models.initialization import Initialization as Initialization
     from .nn.models.initialization import Normal as Normal
     from .nn.models.initialization import T5Normal as T5Normal
+    from .nn.models.joint import Joint as Joint
+    from .nn.models.joint import Medium as Medium
+    from .nn.models.joint import Projector as Projector
+    from .nn.models.joint import Tower as Tower
+    from .nn.models.joint import with_media as with_media
     from .nn.models.placement import DeepNorm as DeepNorm
     from .nn.models.placement import Norms as Norms
     from .nn.models.placement import Placement as Placement
@@ -212,6 +218,7 @@ if TYPE_CHECKING:  # `as` marks a name as exported
     from .nn.patterns.basic import Fixed as Fixed
     from .nn.patterns.basic import Full as Full
     from .nn.patterns.basic import Global as Global
+    from .nn.patterns.basic import Media as Media
     from .nn.patterns.basic import Neighborhood as Neighborhood
     from .nn.patterns.basic import Pattern as Pattern
     from .nn.patterns.basic import Prefix as Prefix
@@ -229,6 +236,7 @@ if TYPE_CHECKING:  # `as` marks a name as exported
     from .nn.patterns.basic import fixed as fixed
     from .nn.patterns.basic import full as full
     from .nn.patterns.basic import global_tokens as global_tokens
+    from .nn.patterns.basic import media as media
     from .nn.patterns.basic import neighborhood as neighborhood
     from .nn.patterns.basic import prefix as prefix
     from .nn.patterns.basic import random_blocks as random_blocks

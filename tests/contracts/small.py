@@ -88,9 +88,11 @@ def randn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Ten
 
 
 def with_prefix(layout: Layout) -> Layout:
-    """The first tokens of every sequence or document carry the role PREFIX, for patterns that ask for it."""
+    """The first tokens of every sequence or document carry the role PREFIX, and those but the first are one medium, for
+    patterns that ask for it."""
     first = layout.positions[..., 0]
-    return layout.with_roles(torch.where((first >= 0) & (first < PREFIXED), int(Role.PREFIX), 0))
+    prefixed = layout.with_roles(torch.where((first >= 0) & (first < PREFIXED), int(Role.PREFIX), 0))
+    return prefixed.with_media(((first > 0) & (first < PREFIXED)).long())
 
 
 def alone(length: int, start: int = 0) -> Layout:

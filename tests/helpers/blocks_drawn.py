@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from hypothesis import strategies as st
 
-from qkv.core.layout import Layout, Role
-from qkv.nn.patterns.basic import causal, documents, full, prefix, sinks, window
+from qkv.core.layout import MEDIUM_BIT, Layout, Role
+from qkv.nn.patterns.basic import causal, documents, full, media, prefix, sinks, window
 
 PATTERNS = [
     full(),
@@ -15,6 +15,8 @@ PATTERNS = [
     ~causal(),
     causal() & window(2) | sinks(2),
     causal() | prefix(),
+    causal() | media(),
+    ~media() & causal(),
     documents() & ~window(2),
 ]
 
@@ -31,6 +33,12 @@ def layouts(draw: st.DrawFn) -> Layout:
     mask = draw(st.lists(st.lists(st.booleans(), min_size=width, max_size=width), min_size=1, max_size=2))
     layout = Layout.from_mask(torch.tensor(mask))
     if kind == "roles":
-        bits = draw(st.lists(st.sampled_from([0, 1, int(Role.PREFIX)]), min_size=width, max_size=width))
+        bits = draw(
+            st.lists(
+                st.sampled_from([0, 1, int(Role.PREFIX), Role.MEDIUM | 1 << MEDIUM_BIT, Role.MEDIUM | 2 << MEDIUM_BIT]),
+                min_size=width,
+                max_size=width,
+            )
+        )
         layout = layout.with_roles(torch.tensor([bits]).expand(layout.shape[0], -1))
     return layout

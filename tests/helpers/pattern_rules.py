@@ -6,7 +6,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from qkv.core.layout import Layout, Role
+from qkv.core.layout import MEDIUM_BIT, Layout, Role
 from qkv.nn.patterns import counts
 from qkv.nn.patterns.basic import (
     And,
@@ -19,6 +19,7 @@ from qkv.nn.patterns.basic import (
     Full,
     Global,
     Interval,
+    Media,
     Not,
     Or,
     Pattern,
@@ -34,6 +35,7 @@ from qkv.nn.patterns.basic import (
     fixed,
     full,
     global_tokens,
+    media,
     prefix,
     sinks,
     strided,
@@ -50,6 +52,7 @@ leaves = st.one_of(
     st.builds(window, st.integers(1, 6), st.none() | st.integers(1, 6)),
     st.builds(sinks, st.integers(1, 5)),
     st.builds(prefix, st.none() | st.integers(1, 5)),
+    st.just(media()),
     st.builds(global_tokens, st.none() | st.integers(1, 5)),
     st.builds(dilated, st.integers(1, 4), st.integers(1, 4), st.none() | st.integers(1, 3)),
     st.builds(strided, st.integers(1, 5), st.sampled_from(["both", "local", "far"])),
@@ -72,7 +75,8 @@ patterns = st.recursive(
 )
 
 
-roles = st.sampled_from([0, int(Role.PREFIX), int(Role.CLASS), int(Role.GLOBAL), int(Role.PREFIX | Role.GLOBAL)])
+flags = [0, int(Role.PREFIX), int(Role.CLASS), int(Role.GLOBAL), int(Role.PREFIX | Role.GLOBAL)]
+roles = st.sampled_from([*flags, *(int(Role.MEDIUM) | number << MEDIUM_BIT for number in (1, 2, 3))])
 
 
 tokens = st.tuples(st.integers(0, 12), st.integers(0, 2), roles)
@@ -100,6 +104,8 @@ def holds(pattern: Pattern, q: Token, k: Token, head: int = 0) -> bool:
             return bool((q[2] | k[2]) & Role.GLOBAL)
         case Global(first=first):
             return min(q[0], k[0]) < first  # type: ignore[operator]
+        case Media():
+            return k[2] >> MEDIUM_BIT == q[2] >> MEDIUM_BIT > 0
         case Documents():
             return q[1] == k[1]
         case Dilated(size=size, dilation=step, ahead=ahead):

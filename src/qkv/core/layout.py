@@ -24,12 +24,19 @@ Padding = Literal["none", "right", "left", "mixed"]
 
 
 class Role(IntFlag):
-    """What a token is besides its place; bits, so a token can be several."""
+    """What a token is besides its place; bits, so a token can be several.
+
+    A token of a picture, a sound or another medium has the role MEDIUM, and the medium's number from `MEDIUM_BIT` on.
+    """
 
     PLAIN = 0
     GLOBAL = 1
     CLASS = 2
     PREFIX = 4
+    MEDIUM = 8
+
+
+MEDIUM_BIT = 8  # the first bit of the number of a token's medium, counted from 1 within a batch
 
 
 class Grid(NamedTuple):
@@ -199,6 +206,11 @@ class Layout:
         return self.positions[..., 0] >= 0
 
     @property
+    def media(self) -> Int[Tensor, "B T"] | None:
+        """The number of each token's medium, 0 for text; None if no token has roles."""
+        return None if self.roles is None else self.roles >> MEDIUM_BIT
+
+    @property
     def device(self) -> torch.device:
         return self.positions.device
 
@@ -274,6 +286,15 @@ class Layout:
     @several.worded
     def with_roles(self, roles: Int[Tensor, "B T"]) -> Layout:
         return replace(self, roles=roles, n_global=None)
+
+    def with_media(self, numbers: Int[Tensor, "B T"]) -> Layout:
+        """With tokens of media, besides what they are: tokens of one medium have its number, from 1; 0 is none."""
+        media = (numbers << MEDIUM_BIT) | ((numbers > 0) * int(Role.MEDIUM))
+        return replace(
+            self,
+            positions=self.positions.expand(len(numbers), -1, -1),
+            roles=media if self.roles is None else self.roles | media,
+        )
 
     @several.worded
     def with_global(self, mask: Bool[Tensor, "B T"]) -> Layout:

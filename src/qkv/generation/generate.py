@@ -15,7 +15,7 @@ from .beam_search import beam_search
 from .greedy_search import Stream, search
 from .logits_processors import Processor, processors_for
 from .model_interface import DecodingModel, check_predicts, evaluating
-from .prompts import Ids, Prompts, prepare
+from .prompts import Ids, Media, Prompts, prepare
 from .result import Generated, Hypothesis
 from .sampling import row_seed
 from .settings import Generation, GenerationOptions
@@ -33,6 +33,7 @@ def generate(
     attention_mask: Tensor | None = None,
     target: Ids | None = None,
     target_layout: Layout | None = None,
+    media: Media | None = None,
     settings: Generation | None = None,
     bos_id: int | None = None,
     eos_id: int | Sequence[int] | None = None,
@@ -49,6 +50,7 @@ def generate(
     ids:       (B, T) prompts, padded on either side as `layout` or `attention_mask` says, or a list of rows of any
                lengths. For an encoder–decoder this is the source, which may be pixels (B, C, H, W) where its encoder
                reads patches, and the decoder starts from `target` or `bos_id`.
+    media:     pictures, sounds … by name, in the order of their placeholder tokens in the prompts, row by row.
     settings:  a `Generation`; `options` replace its fields by name (`num_beams=4`).
     eos_id:    the token, or tokens, that end a sequence. It may be the padding token too: the layout marks padding.
     stop:      called with a row's new tokens; True ends the row there.
@@ -86,6 +88,7 @@ def generate(
             bos_id=bos_id,
             max_new_tokens=settings.max_new_tokens,
             cache=settings.cache,
+            media=media,
         )
         chain = processors_for(settings, sorted(eos), prompts.ids.shape[1], processors)
         rules = SearchOptions(settings, chain, eos, stop, scores)

@@ -12,7 +12,7 @@ from .generate import generate
 from .greedy_search import Stream
 from .logits_processors import Processor
 from .model_interface import DecodingModel
-from .prompts import Ids
+from .prompts import Ids, Media
 from .settings import Generation, GenerationOptions
 from .stopping import Stop
 
@@ -22,6 +22,7 @@ class ModelOptions(GenerationOptions, total=False):
 
     target: Ids | None
     target_layout: Layout | None
+    media: Media | None
     settings: Generation | None
     stop: Stop | None
     stream: Stream | None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from .model_interface import DecodingCache, DecodingModel
 ROOM = 512  # new tokens that a cache is allocated for at first; it grows by itself after that
 
 Ids = Tensor | Sequence[Sequence[int]]  # (B, T), or a list of rows of any lengths
+Media = Mapping[str, Tensor | Sequence[Tensor]]  # inputs by the names of their media, see `nn.models.joint`
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +30,7 @@ class Prompts:
     limits:  the most new tokens of each row: max_new_tokens, or fewer where the model's context ends.
     cache:   the kind of KV cache.
     source, source_layout: the encoder's input, for an encoder–decoder: tokens, or pixels (B, C, H, W).
+    media:   pictures, sounds … in the places of placeholder tokens, by name.
     """
 
     ids: Tensor
@@ -37,6 +40,7 @@ class Prompts:
     cache: CacheKind | None = None
     source: Tensor | None = None
     source_layout: Layout | None = None
+    media: Media | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -44,7 +48,12 @@ class Prompts:
     def prefill(self, model: DecodingModel) -> tuple[Any, Tensor]:
         """Return a cache that holds the prompts, and the (B, V) logits of their next tokens."""
         cache = self.start(model)
-        return cache, model.step(self.ids, cache, self.layout)
+        return cache, self.read(model, cache)
+
+    def read(self, model: DecodingModel, cache: DecodingCache) -> Tensor:
+        """Feed the prompts to a model: the (B, V) logits of their next tokens."""
+        options: dict[str, Any] = {} if self.media is None else {"media": self.media}
+        return model.step(self.ids, cache, self.layout, **options)
 
     def start(self, model: DecodingModel) -> DecodingCache:
         """Return an empty cache for the prompts."""
@@ -70,8 +79,11 @@ def prepare(
     bos_id: int | None,
     max_new_tokens: int,
     cache: CacheKind | None = None,
+    media: Media | None = None,
 ) -> Prompts:
     """Check the prompts and pad them on the left. An encoder–decoder's prompt is `target`, or `bos_id` alone."""
+    if media is not None and (model.is_encoder_decoder or "media" not in inspect.signature(model.step).parameters):
+        raise ValueError("only a decoder with a joint input (nn.models.joint) generates from media; leave media out")
     source: Tensor | None = None
     source_layout: Layout | None = None
     if model.is_encoder_decoder:
@@ -94,7 +106,7 @@ def prepare(
     _check_vocabulary(rows, model.vocab_size)
     context = None if cache is not None and cache.endless else model.max_positions
     limits = tuple(_room(i, len(row), max_new_tokens, context) for i, row in enumerate(rows))
-    return Prompts(prompt, prompt_layout, rows, limits, cache, source, source_layout)
+    return Prompts(prompt, prompt_layout, rows, limits, cache, source, source_layout, media)
 
 
 def _source(

@@ -47,7 +47,7 @@ def speculative_search(
         random = Randomness([row_seed(seed, i) for seed in seeds for i in range(n)], model.device)
     processed = Processed(rules.processors, prompts, n)
     proposer = _proposer(verifier, cache, prompts, rules, draft, processed, random)
-    logits = verifier.step(prompts.ids, cache, prompts.layout)
+    logits = prompts.read(verifier, cache)
     rows = [Continuation(i, prompts.rows[i // n], prompts.limits[i // n]) for i in range(len(prompts) * n)]
     if n > 1:
         cache.reorder(_repeated(prompts, n))
@@ -78,7 +78,7 @@ def _proposer(
     _check_draft(model, draft, prompts)
     drafting = _parallel(draft)
     drafts = _start(drafting, prompts)
-    drafting.step(prompts.ids, drafts, prompts.layout)
+    prompts.read(drafting, drafts)
     if n > 1:
         drafts.reorder(_repeated(prompts, n))
     return DraftProposer(kind, drafting, drafts, processed, random)

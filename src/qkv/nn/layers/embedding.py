@@ -20,8 +20,8 @@ from .quantized import QuantizedMatrix
 
 
 class Input(Spec, role="embedding"):
-    """Base class of input embeddings: tokens (`Embedding`), patches of images (`Patches`), frames of sound (`Frames`), or
-    vectors (`States`).
+    """Base class of input embeddings: tokens (`Embedding`), patches of images (`Patches`), frames of sound (`Frames`),
+    vectors (`States`), or tokens with media between them (`Joint`).
 
     For another modality, define a subclass whose `module` maps (inputs, position, token_types) to (B, T, d_model);
     `position` is the positional encoding that the stack adds to its input, or None.
@@ -46,6 +46,11 @@ class Input(Spec, role="embedding"):
     def grid(self) -> Grid | None:
         """The grid of patches of images of the default size; None if inputs are no images."""
         return None
+
+    @property
+    def n_tokens(self) -> int | None:
+        """The number of tokens of an input of the default size; None if there is no such size."""
+        return None if self.grid is None else self.grid.tokens
 
     def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
         """Cost of `tokens` tokens, without the token table, which the model counts."""
@@ -119,17 +124,25 @@ class TokenEmbedding(InputModule):
         position: Float[Tensor, "B T W"] | None,
         token_types: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T M"]:
+        return self.finished(self.scaled(ids), position, token_types)
+
+    def scaled(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T W"]:
+        """The rows of the table at `ids`, times the scale."""
         x = self.rows(ids)
-        if self.scale != 1.0:
-            x = x * self.scale
+        return x if self.scale == 1.0 else x * self.scale
+
+    def finished(
+        self, x: Float[Tensor, "B T W"], position: Float[Tensor, "B T W"] | None, token_types: Int[Tensor, "B T"] | None
+    ) -> Float[Tensor, "B T M"]:
+        """Add positions and types to the vectors, then norm, dropout and projection."""
         if position is not None:
             x = x + position.to(x.dtype)
         if self.types is not None:
             if token_types is None or len(self.types) == 1:
                 x = x + self.types[0]
-            elif token_types.shape[-1] != ids.shape[-1]:
+            elif token_types.shape[-1] != x.shape[-2]:
                 raise ValueError(
-                    f"token types have the shape {tuple(token_types.shape)} and the ids {tuple(ids.shape)}; "
+                    f"token types have the shape {tuple(token_types.shape)} and the ids {tuple(x.shape[:-1])}; "
                     "give each token one"
                 )
             else:

@@ -41,6 +41,10 @@ class Frames(Input, kind="frames"):
         """The number of tokens of the longest sound."""
         return self.tokens_of(self.frames)
 
+    @property
+    def n_tokens(self) -> int:
+        return self.tokens
+
     def module(self, vocab_size: int, d_model: int) -> FrameEmbedding:
         return FrameEmbedding(self, d_model)
 

@@ -20,6 +20,7 @@ from ...core.layout import Layout
 from ...core.ranks import BeginSplit, StackPart, TokenSplit
 from ...core.spec import Cost, Spec, brief
 from ..attention.mixer import Mixer, Pass
+from ..attention.multi_head import Attention
 from ..kernels.plan import Plan
 from ..kv_cache.cache import Cache
 from ..kv_cache.kinds import CacheKind
@@ -220,6 +221,19 @@ def pairs(mixer: Mixer, tokens: int) -> int:
     return pattern.pairs(tokens) if pattern is not None and tokens else 0
 
 
+def about_cache(stack: Stack, d_model: int, how: CacheKind, dtype: torch.dtype, cross: bool) -> dict[str, Any]:
+    """What a cache is of, for a file to agree with."""
+    layers = [_about_layer(block.attention, d_model) for block in stack.layers]
+    return {"layers": layers, "cache": how.to_dict(), "dtype": str(dtype).removeprefix("torch."), "cross": cross}
+
+
+def _about_layer(mixer: Mixer, d_model: int) -> dict[str, Any]:
+    if not isinstance(mixer, Attention):
+        return {"mixer": mixer.to_dict()}
+    _, heads, d_key, d_value = mixer.widths(d_model)
+    return {"mixer": mixer.kind, "heads": heads, "d_key": d_key, "d_value": d_value, "window": mixer.remembers()}
+
+
 def _heads(blocks: Sequence[Block], d_model: int) -> set[tuple[int, int]]:
     """Every (number, width) of heads among the blocks."""
     return {heads for block in blocks if (heads := block.attention.heads(d_model)) is not None}
@@ -321,6 +335,8 @@ class StackModule(nn.Module):
 
     def tie(self) -> None:
         """Share the attention parameters that blocks have in common. Call it again after parameters were replaced."""
+        if hasattr(self.embedding, "tie"):
+            self.embedding.tie()
         for name, (first, *others) in self.shared.items():
             for i in others:
                 setattr(self.block(i).attention, name, getattr(self.block(first).attention, name))

@@ -15,8 +15,7 @@ from ...core.extras import Extras
 from ...core.layout import Layout
 from ...core.several import shown, worded
 from ...core.spec import Cost
-from ..attention.mixer import Mixer
-from ..attention.multi_head import Attention, MultiHeadAttention
+from ..attention.multi_head import MultiHeadAttention
 from ..kv_cache.cache import Cache
 from ..kv_cache.kinds import CacheKind, named
 from ..layers.embedding import Embedding
@@ -27,7 +26,8 @@ from .heads import pixel_masks, series, vision  # noqa: F401  # registers their 
 from .heads.sequence import SequenceClassifier, SequenceClassifierHead
 from .heads.text import Head, HeadModule, LanguageModel
 from .initialization import Glorot, Initialization
-from .stack import Recompute, Stack, StackModule
+from .joint import Joint, JointEmbedding, JointIds, Media
+from .stack import Recompute, Stack, StackModule, about_cache
 
 
 class Transformer(ModelSpec, kind="transformer"):
@@ -60,6 +60,10 @@ class Transformer(ModelSpec, kind="transformer"):
         if self.head is not None:
             self.head.check(self.output.embedding)
         for name, stack in self.stacks():
+            if isinstance(stack.embedding, Joint) and name == "decoder" and self.encoder is not None:
+                raise ValueError(
+                    "decoder.embedding: an encoder–decoder reads media in its encoder; make that one joint"
+                )
             if isinstance(stack.position, Learned) and self.max_positions is None:
                 raise ValueError(f"{name}.position: learned positions need max_positions, the most tokens of an input")
             for i, block in enumerate(stack.blocks):
@@ -248,14 +252,16 @@ class TransformerModel(nn.Module):
         attention_mask: Tensor | None = None,
         target_mask: Tensor | None = None,
         token_types: Int[Tensor, "B S"] | None = None,
+        media: Media | None = None,
         extras: Extras | None = None,
     ) -> Float[Tensor, "B T M"]:
         """The last hidden states: the decoder's when there are both stacks. `extras` collects what its layers say.
 
         Where the first stack reads patches, `ids` are pixels, and a layout names the patches that are shown; where it reads
-        frames of sound, `ids` are (B, mels, frames).
+        frames of sound, `ids` are (B, mels, frames). Where it is joint, `media` are the pictures, sounds … in the places of
+        placeholder tokens, by name (`nn.models.joint`).
         """
-        ids, layout = self._laid(ids, layout, attention_mask)
+        ids, layout = self._laid(ids, layout, attention_mask, media)
         if self.encoder is None or self.decoder is None:
             if target is not None:
                 raise ValueError("a target is for encoder–decoders; this model has one stack and takes ids alone")
@@ -276,6 +282,7 @@ class TransformerModel(nn.Module):
         attention_mask: Tensor | None = None,
         target_mask: Tensor | None = None,
         token_types: Int[Tensor, "B S"] | None = None,
+        media: Media | None = None,
         labels: Int[Tensor, "B T"] | None = None,
         classes: Int[Tensor, " B"] | None = None,
         label_smoothing: float = 0.0,
@@ -291,8 +298,8 @@ class TransformerModel(nn.Module):
                 raise ValueError(
                     "classes of sequences need labels of tokens too, and a model with a classification_head"
                 )
-            ids, layout = self._laid(ids, layout, attention_mask)
-            attention_mask = None
+            ids, layout = self._laid(ids, layout, attention_mask, media)
+            attention_mask = media = None
         extras = Extras() if self.training and labels is not None else None
         inputs: dict[str, Any] = {}
         if self.head is not None and self.head.takes_layout:
@@ -301,8 +308,8 @@ class TransformerModel(nn.Module):
                 inputs = {"layout": target_layout}
             else:
                 pixels = {"pixels": ids} if self.head.takes_pixels else {}
-                ids, layout = self._laid(ids, layout, attention_mask)
-                attention_mask, inputs = None, {"layout": layout, **pixels}
+                ids, layout = self._laid(ids, layout, attention_mask, media)
+                attention_mask, media, inputs = None, None, {"layout": layout, **pixels}
         hidden = self.hidden(
             ids,
             target,
@@ -311,6 +318,7 @@ class TransformerModel(nn.Module):
             attention_mask=attention_mask,
             target_mask=target_mask,
             token_types=token_types,
+            media=media,
             extras=extras,
         )
         if self.head is None:
@@ -345,7 +353,13 @@ class TransformerModel(nn.Module):
         return head(hidden, layout)
 
     def _sequences(
-        self, ids: Tensor, *, layout: Layout | None = None, attention_mask: Tensor | None = None, **inputs: Any
+        self,
+        ids: Tensor,
+        *,
+        layout: Layout | None = None,
+        attention_mask: Tensor | None = None,
+        media: Media | None = None,
+        **inputs: Any,
     ) -> tuple[SequenceClassifierHead, Tensor, Layout]:
         """The classification head, and the hidden states and the layout that it reads."""
         if self.classification_head is None:
@@ -353,13 +367,20 @@ class TransformerModel(nn.Module):
                 "this model has no classification head; give the spec one: "
                 "classification_head=SequenceClassifier(labels=None), without labels to pool alone"
             )
-        ids, layout = self._laid(ids, layout, attention_mask)
+        ids, layout = self._laid(ids, layout, attention_mask, media)
         return self.classification_head, self.hidden(ids, layout=layout, **inputs), layout
 
-    def _laid(self, ids: Tensor, layout: Layout | None, mask: Tensor | None) -> tuple[Tensor, Layout]:
-        """What the first stack reads, and the layout of its tokens: patches instead of pixels, for example."""
+    def _laid(
+        self, ids: Any, layout: Layout | None, mask: Tensor | None, media: Media | None = None
+    ) -> tuple[Any, Layout]:
+        """What the first stack reads, and its layout: patches instead of pixels, ids with media in their places."""
         first = self.encoder if self.encoder is not None else self.decoder
         assert first is not None
+        if isinstance(first.embedding, JointEmbedding):
+            tokens = ids.ids if isinstance(ids, JointIds) else ids
+            return first.embedding.lay_media(ids, self._layout(tokens, layout, mask), media)
+        if media is not None:
+            raise ValueError("this model reads no media: its embedding is not joint (nn.models.joint); leave media out")
         if not first.embedding.lays:
             return ids, self._layout(ids, layout, mask)
         if layout is not None and mask is not None:
@@ -421,7 +442,7 @@ class TransformerModel(nn.Module):
         rows, how = len(source) if source is not None else (batch_size or 1), named(cache)
         self.decoder.check_cache(how, self.max_positions)
         states = [partial(block.attention.held, how) for block in self.spec.decoder.layers]
-        about = partial(_about, self.spec, how, self.dtype)
+        about = partial(about_cache, self.spec.decoder, self.spec.d_model, how, self.dtype, self.is_encoder_decoder)
         started = Cache(rows, states, self.is_encoder_decoder, self.max_positions, capacity, about, self.device)
         if source is not None:
             self._read(started, source, source_layout)
@@ -456,38 +477,26 @@ class TransformerModel(nn.Module):
         layout: Layout | None = None,
         all_positions: bool = False,
         layers: int | None = None,
+        media: Media | None = None,
     ) -> Tensor:
         """Feed the next T tokens of every row: logits of the last column (B, V), or of all (B, T, V).
 
         With `layers`, only that many run before the head; remove the tokens (`Cache.rewind`) before a step of all layers.
         Without a layout each row continues at its own next position. Prompts of unequal length are padded on the left.
+        `media` are in the places of placeholder tokens, as in `hidden`.
         """
         assert self.decoder is not None
         if self.head is None or self.head.takes_layout:
             raise ValueError("this model has no head that predicts a next token; give it a language-model head")
         if len(ids) != cache.batch_size:
             raise ValueError(f"the cache holds {cache.batch_size} rows, and {len(ids)} were fed to it")
+        fed: Any = ids
+        if media is not None or (cache.length == 0 and isinstance(self.decoder.embedding, JointEmbedding)):
+            layout = cache.continued([ids.shape[1]] * len(ids), ids.device) if layout is None else layout
+            fed, layout = self._laid(ids, layout, None, media)
         layout = cache.admit(layout, ids.shape[1], ids.device)
-        hidden = self.decoder(ids, layout, cache=cache, layers=layers)
+        hidden = self.decoder(fed, layout, cache=cache, layers=layers)
         return self.head(hidden) if all_positions else self.head(hidden[:, -1:]).squeeze(1)
-
-
-def _about(spec: Transformer, how: CacheKind, dtype: torch.dtype) -> dict[str, Any]:
-    """What a cache is of, for a file to agree with."""
-    assert spec.decoder is not None
-    return {
-        "layers": [_about_layer(block.attention, spec.d_model) for block in spec.decoder.layers],
-        "cache": how.to_dict(),
-        "dtype": str(dtype).removeprefix("torch."),
-        "cross": spec.is_encoder_decoder,
-    }
-
-
-def _about_layer(mixer: Mixer, d_model: int) -> dict[str, Any]:
-    if not isinstance(mixer, Attention):
-        return {"mixer": mixer.to_dict()}
-    _, heads, d_key, d_value = mixer.widths(d_model)
-    return {"mixer": mixer.kind, "heads": heads, "d_key": d_key, "d_value": d_value, "window": mixer.remembers()}
 
 
 def _tie_again(model: TransformerModel, keys: object) -> None:

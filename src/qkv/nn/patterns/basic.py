@@ -1,4 +1,4 @@
-"""Basic attention patterns (causal, window, sinks, prefix, global tokens, documents), and the names of all others.
+"""Basic attention patterns (causal, window, sinks, prefix, global tokens, documents, media), and the names of all others.
 
 Patterns combine with `&`, `|` and `~`, as in `causal() & window(256) | sinks(4)`.
 """
@@ -10,7 +10,7 @@ from typing import ClassVar
 from pydantic import Field
 from torch import Tensor
 
-from ...core.layout import Role, View
+from ...core.layout import MEDIUM_BIT, Role, View
 from .algebra import And, ByHead, Full, Not, Or, Pattern, by_head, full
 from .bigbird import BigBird
 from .grids import Axial, Neighborhood, axial, neighborhood
@@ -43,6 +43,7 @@ __all__ = [
     "Full",
     "Global",
     "Interval",
+    "Media",
     "Neighborhood",
     "Not",
     "Or",
@@ -62,6 +63,7 @@ __all__ = [
     "fixed",
     "full",
     "global_tokens",
+    "media",
     "neighborhood",
     "prefix",
     "random_blocks",
@@ -197,6 +199,26 @@ class Documents(Pattern, kind="documents"):
         return maybe, maybe & surely
 
 
+class Media(Pattern, kind="media"):
+    """Tokens of one medium, such as a picture, see each other; other tokens see nothing. The layout says which these are.
+
+    `causal() | media()` is the pattern of Gemma 3: bidirectional within a picture, causal elsewhere (Gemma Team 2025).
+    """
+
+    period: ClassVar[tuple[int, int]] = (1, 0)
+
+    def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
+        of_q, of_k = q.role >> MEDIUM_BIT, k.role >> MEDIUM_BIT
+        return (of_q == of_k) & (of_k != 0)
+
+    def block(self, q: Interval, k: Interval) -> BlockMask:
+        """A number that both blocks may have has all bits that every token has, and no bit that no token has."""
+        some, every = q.any_role & k.any_role, q.all_role | k.all_role
+        differing = (q.any_role & ~q.all_role) | (k.any_role & ~k.all_role)
+        maybe = ((every & ~some) >> MEDIUM_BIT == 0) & (some >> MEDIUM_BIT != 0)
+        return maybe, maybe & (differing >> MEDIUM_BIT == 0)
+
+
 _CAUSAL = Causal()
 
 
@@ -222,3 +244,7 @@ def global_tokens(first: int | None = None) -> Pattern:
 
 def documents() -> Pattern:
     return Documents()
+
+
+def media() -> Pattern:
+    return Media()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .algebra import Pattern, by_head, full
-from .basic import causal, documents, global_tokens, prefix, sinks, window
+from .basic import causal, documents, global_tokens, media, prefix, sinks, window
 from .bigbird import BigBird
 from .grids import axial, neighborhood
 from .sparse import blocks, chunks, dilated, fixed, random_blocks, strided
@@ -60,6 +60,12 @@ GALLERY: tuple[Example, ...] = (
         _LONGFORMER,
     ),
     Example("causal() & documents()", causal() & documents(), "The past of its own document.", "Krell et al. 2021"),
+    Example(
+        "causal() | media()",
+        causal() | media(),
+        "The past, and the whole picture that it is part of; here without pictures.",
+        "Gemma Team 2025, Gemma 3",
+    ),
     Example("neighborhood(3)", neighborhood(3), "3 × 3 places of an image.", "Ramachandran et al. 2019"),
     Example("axial()", axial(), "Its row and its column of an image.", "Ho et al. 2019"),
     Example(

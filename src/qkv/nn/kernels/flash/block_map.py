@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ....core.graphs import constant, operator
-from ....core.layout import Layout, Role
+from ....core.layout import Layout
 from ...patterns.basic import Interval, Pattern
 from ..plan import allowed_by_head
 from .boxes import boxes
@@ -158,11 +158,10 @@ class _Side:
 def _bits(roles: Tensor, valid: Tensor) -> list[Tensor]:
     """The role bits that some, and that all, real tokens of each tile have."""
     some = every = torch.zeros_like(roles[..., 0])
-    for bit in Role:
-        if bit:
-            has = (roles & bit) != 0
-            some = some | (has & valid).any(2) * int(bit)
-            every = every | (has | ~valid).all(2) * int(bit)
+    for bit in range(int(roles.max()).bit_length()):
+        has = (roles >> bit & 1) != 0
+        some = some | (has & valid).any(2).long() << bit
+        every = every | (has | ~valid).all(2).long() << bit
     return [some, every]
 
 
