@@ -82,6 +82,10 @@ def calls(place: Path) -> dict[str, Call]:
         "preset": (qkv.preset, {"name": "gpt2", "n_layers": 1}),
         "prune": (qkv.prune, {"run": str(new), "out": str(new), "device": "cpu"}),
         "quantize": (qkv.quantize, {"run": str(new), "weights": "int8", "device": "cpu"}),
+        "with_media": (
+            lambda model, medium: qkv.with_media(model, medium),
+            {"model": gpt.model.spec, "medium": qkv.Medium(name="image", token=0, reads=qkv.Patches())},
+        ),
         "replace": (qkv.replace, {"model": gpt.model, "changes": {}}),
         "train": (qkv.train, {"recipe": "there-is-none", "out": str(new), "changes": {}, "data": str(new)}),
         "Recipe.load": (qkv.Recipe.load, {"name": "gpt", "settings": ()}),
@@ -204,7 +208,7 @@ NAMES = sorted(calls(Path()))
 TENSORS = {"attend", "merge", "masked_layout", "weights"}  # PyTorch names the type itself
 PATTERNS = {
     *("axial", "blocks", "by_head", "causal", "chunks", "dilated", "documents", "fixed", "full", "global_tokens"),
-    *("neighborhood", "prefix", "random_blocks", "sinks", "strided", "window"),
+    *("media", "neighborhood", "prefix", "random_blocks", "sinks", "strided", "window"),
 }
 OTHER = {"record_attention", "Run.dequantize"}  # without an argument
 
@@ -253,7 +257,7 @@ def test_a_function_of_values_says_which_argument_is_wrong(
                 assert name == "attend" and wrong == 10**30  # a kernel's own words
 
 
-@pytest.mark.parametrize("name", sorted(PATTERNS - {"causal", "documents", "full"}))
+@pytest.mark.parametrize("name", sorted(PATTERNS - {"causal", "documents", "full", "media"}))
 def test_a_pattern_refuses_a_wrong_size(name: str) -> None:
     function = getattr(qkv, name)
     parameters = inspect.signature(function).parameters

@@ -32,6 +32,7 @@ REGRESSION = ["task.kind=regress", "head.kind=sequence-classifier", "head.pool=f
 RECIPES: dict[str, tuple[str, list[str]]] = {
     "answer": ("answer", [*WORDS, "task.longest=40", "task.overlap=8"]),
     "caption": ("caption", FEW),
+    "see": ("see", FEW),
     "choice": ("choose", PIECES),
     "classify": ("classify", PIECES),
     "denoising": ("bart", PRETRAINING),

@@ -53,6 +53,7 @@ class Item:
     targets: what else the objective needs, by name.
     tokens:  how many the model sees of it: by default the lengths of `ids` and `target`.
     example: the example behind it.
+    media:   pictures, sounds … in the places of placeholder tokens, by name: (n, …) for n of one size.
     """
 
     arrays: dict[str, Array]
@@ -60,6 +61,7 @@ class Item:
     targets: dict[str, Any] = field(default_factory=dict)
     tokens: int | None = None
     example: Example = field(default_factory=dict)
+    media: dict[str, Array] = field(default_factory=dict)
 
     @property
     def cut(self) -> bool:
@@ -152,6 +154,10 @@ class Task(Spec, role="task"):
         """Check, before training, what else can be wrong with the training data. Returns sentences for the user on what is
         changed or skipped."""
         return []
+
+    def model_changes(self, tokenizer: Encoder | None) -> dict[str, Any]:
+        """Changes to the model's spec that follow from the tokenizer, such as the placeholder token of pictures."""
+        return {}
 
     def with_global_tokens(self) -> Self:
         """The task for a model with global tokens, with its default choice of which tokens of a row are global. By
@@ -274,6 +280,7 @@ class Task(Spec, role="task"):
             tokens=sum(map(sum, lengths)),
             slots=len(items) * sum(map(max, zip(*lengths, strict=True))),
             texts=tuple(item.example for item in items),
+            media=_media(items),
         )
 
     def counts(self, labels: Array | None, targets: dict[str, Any]) -> dict[str, int]:
@@ -294,7 +301,7 @@ class Task(Spec, role="task"):
         """One row of a batch as named lines of text, for `qkv show RECIPE --data`; images and series are drawn."""
         lines = []
         for name, value in (*batch.inputs.items(), ("label", batch.labels), *batch.targets.items()):
-            if name not in LAYOUTS.values() and value is not None:
+            if name not in (*LAYOUTS.values(), "media") and value is not None:
                 at = LAYOUTS.get(name) if name != "label" else None
                 real = batch.inputs[at].lengths if at and at in batch.inputs else None
                 own = value[row][: real[row]] if real else value[row]
@@ -320,6 +327,16 @@ class TextTask(Task):
     ) -> Rows:
         """The rows of a pool's documents, see `data.batching.rows`."""
         raise NotImplementedError(f"{type(self).__name__} does not define the rows of running text")
+
+
+def _media(items: Sequence[Item]) -> dict[str, Array | list[Array]]:
+    """The media of all items, by name."""
+    media: dict[str, Array | list[Array]] = {}
+    for name in dict.fromkeys(name for item in items for name in item.media):
+        parts = [item.media[name] for item in items if name in item.media]
+        alike = len({part.shape[1:] for part in parts}) == 1
+        media[name] = np.concatenate(parts) if alike else [one for part in parts for one in part]
+    return media
 
 
 def joined(parts: list[Array], name: str, pad: int) -> Array:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,6 +78,15 @@ def batch(side: Any) -> tuple[Tensor, Layout]:
 @torch.no_grad()
 def alone(model: TransformerModel, values: Mapping[str, Tensor]) -> list[Tensor]:
     return [model(torch.tensor([row]), media=of_row(values, i))[0] for i, row in enumerate(ROWS)]
+
+
+def test_the_pages_python_runs() -> None:
+    page = Path(__file__).parents[3] / "docs" / "modalities.md"
+    section = page.read_text(encoding="utf-8").split("## Joint sequences")[1].split("\n## ")[0]
+    names: dict[str, Any] = {}
+    for block in re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL):
+        exec(compile(block, str(page), "exec"), names)
+    assert isinstance(names["model"].spec.decoder.embedding, Joint)
 
 
 def test_gpt2_that_reads_pictures_is_a_value() -> None:

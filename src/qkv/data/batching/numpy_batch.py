@@ -66,6 +66,7 @@ class NumpyBatch:
 
     arrays:  the model inputs by argument name: `ids`, `target`, `token_types` …, (B, …).
     placed:  the layouts of `ids` and `target`, if they have one.
+    media:   media of all rows one after the other, by name: (N, …), or a list if their sizes differ.
     labels, targets, counts, tokens, slots, texts, idle: as in `Batch`.
     """
 
@@ -78,11 +79,14 @@ class NumpyBatch:
     slots: int = 0
     texts: tuple[Example, ...] = ()
     idle: bool = False
+    media: dict[str, Array | list[Array]] = field(default_factory=dict)
 
     def batch(self, position: dict[str, Any]) -> Batch:
         inputs: dict[str, Any] = {name: torch.from_numpy(array) for name, array in self.arrays.items()}
         for name, placed in self.placed.items():
             inputs[LAYOUTS[name]] = placed.layout(inputs[name].shape[1])
+        if self.media:
+            inputs["media"] = _pytree.tree_map_only(np.ndarray, torch.from_numpy, self.media)
         return Batch(
             inputs,
             labels=None if self.labels is None else torch.from_numpy(self.labels),

@@ -1,4 +1,5 @@
-"""Captioner: a ViT reads a picture, and a decoder writes of it, or answers a question that it begins with.
+"""Captioner: a ViT reads a picture, and a decoder writes of it, or answers a question that it begins with. Joint: one
+decoder reads the picture and the question.
 
 The Transformer of Vaswani et al. 2017, pre-norm, with patches (Dosovitskiy et al. 2021) for its source.
 """
@@ -10,6 +11,7 @@ from typing import Any
 from ...nn.layers.embedding import Embedding
 from ...nn.models.heads.text import LanguageModel
 from ...nn.models.initialization import Glorot
+from ...nn.models.joint import Medium, Tower, with_media
 from ...nn.models.stack import Stack
 from ...nn.models.transformer import Transformer
 from ...nn.patterns.basic import causal
@@ -58,6 +60,52 @@ def captioner(
     )
 
 
+@based_on(
+    vit,
+    without=("attention_bias", "eps", "before", "after", "stem", "labels", "head", "distilled", "pooler"),
+    d_model=384,
+    n_layers=6,
+    n_heads=6,
+    d_ff=1536,
+    dropout=0.1,
+)
+def joint(
+    *,
+    vocab_size: int = 30000,
+    token: int = 0,
+    position: Position | None = None,
+    tower_layers: int = 0,
+    bidirectional: bool = True,
+    max_positions: int | None = None,
+    **sizes: Any,
+) -> Transformer:
+    """A pre-norm decoder of tokens that reads pictures in the places of the placeholder `token`: patches with learned
+    positions, or the states of a ViT of `tower_layers` as wide as the decoder, through a linear projector. `position` is the
+    decoder's. If `bidirectional`, the tokens of a picture attend to each other in both directions."""
+    layers = sizes.pop("n_layers")
+    vision = vit(**sizes, n_layers=max(tower_layers, 1), before=0, head=False).output
+    block = vision.blocks[0].replace({"attention.pattern": causal()})
+    text = Transformer(
+        vocab_size=vocab_size,
+        d_model=sizes["d_model"],
+        max_positions=max_positions,
+        decoder=Stack(
+            embedding=Embedding(scale="sqrt", dropout=sizes["dropout"]),
+            position=position or Sinusoidal(),
+            blocks=(block,) * layers,
+            norm=vision.norm,
+        ),
+        head=LanguageModel(),
+        initialization=Glorot(),
+    )
+    seen = (
+        Medium(name="image", token=token, reads=Tower(stack=vision, width=sizes["d_model"]))
+        if tower_layers
+        else Medium(name="image", token=token, reads=vision.embedding, position=vision.position)
+    )
+    return with_media(text, seen, bidirectional=bidirectional)
+
+
 SIZES: dict[str, dict[str, Any]] = {"captioner": {}}
 
-PRESETS = [(captioner, SIZES)]
+PRESETS = [(captioner, SIZES), (joint, {"joint": {}})]

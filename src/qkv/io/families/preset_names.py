@@ -124,6 +124,7 @@ TransformerName = Literal[
     "bytenet",
     "convs2s",
     "captioner",
+    "joint",
     "speech-encoder",
 ]
 RecurrentName = Literal[
@@ -262,5 +263,6 @@ HOMES: dict[str, str] = {
     "bytenet": "convolutional",
     "convs2s": "convolutional",
     "captioner": "captioner",
+    "joint": "captioner",
     "speech-encoder": "speech_encoder",
 }

@@ -11,8 +11,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
+from torch._subclasses import FakeTensor
 
 from ...core.layout import Grid, Layout
+from ...core.several import shown
 from ...core.spec import Cost, Spec, brief, counted, nearest
 from ..layers.embedding import Embedding, Input, InputModule, TokenEmbedding
 from ..layers.feedforward import ACTIVATIONS, Activation
@@ -164,9 +166,7 @@ class TowerModule(InputModule):
         """Share the parameters that blocks have in common."""
         self.stack.tie()
 
-    def lay(
-        self, values: Tensor, layout: Layout | None = None, mask: Tensor | None = None
-    ) -> tuple[Tensor, Layout]:
+    def lay(self, values: Tensor, layout: Layout | None = None, mask: Tensor | None = None) -> tuple[Tensor, Layout]:
         values, layout = laid(self.stack.embedding, values)
         read = cast(Tensor, _Laid(values, layout))
         if layout.grid is None:
@@ -258,6 +258,8 @@ def with_media(model: Model, *media: Medium, bidirectional: bool = False) -> Mod
     With `bidirectional` the tokens of a medium attend to each other in both directions: `pattern | media()`.
     Raises ValueError for a model that reads no tokens.
     """
+    if not isinstance(model, ModelSpec):
+        raise ValueError(f"a spec is that of a model, such as qkv.preset('gpt2'), not {shown(model)}")
     name, stack = next(iter(model.stacks()), ("model", None))
     embedding = getattr(stack, "embedding", None)
     if stack is None or not isinstance(embedding, Embedding):
@@ -363,7 +365,7 @@ class JointEmbedding(TokenEmbedding):
             groups = module.groups(media.get(name, ()), ids.device)
             places = (ids == token) & layout.valid
             sizes = dict(pair for g in groups for pair in ((i, g.layout.shape[1]) for i in g.numbers))
-            if not torch.compiler.is_compiling():
+            if not (torch.compiler.is_compiling() or ids.is_meta or isinstance(ids, FakeTensor)):
                 _check(name, token, places, [sizes[i] for i in range(len(sizes))])
             if groups:
                 counts = torch.tensor([sizes[i] for i in range(len(sizes))], device=ids.device)

@@ -50,6 +50,7 @@ from .vectors import StaticVectors
 _OF_ONE_STACK = (SequenceClassifier, TokenClassifier, Span, SentenceVector)  # heads for a single stack
 LENGTHS = ("max_steps", "max_epochs")  # an override of one replaces the other
 FROM_DATA = ("head", "source_vocab_size", "tie_embeddings")  # changes to the model that `resolve_data` makes
+MEDIA = "decoder.embedding.media."  # what those of media begin with
 COMPARE, MEASURE = "compare", "measure"  # keys that turn a recipe into a comparison, see `Comparison`
 ABLATE = "ablate"  # the variants that `qkv ablate` trains by default, see `Ablation`
 SCALING = "scaling"  # the ladder that `qkv scaling` trains, see `Study`
@@ -240,6 +241,7 @@ class Recipe(Spec):
             raise ValueError(f"training.metric is {brief(metric)}, but {why}")
         training = self.training.model_copy(update={"metric": metric})
         recipe = self.model_copy(update={"task": task, "training": training})
+        recipe = recipe._with_model(changes={**self.model.changes, **task.model_changes(tokenizer)})
         head, n = _pooling_last(self.head, spec) or spec.head, task.n_labels
         if n is not None and head is not None and "labels" in type(head).model_fields:
             if self.head is not None and "labels" in self.head.model_fields_set and self.head.n_labels != n:
@@ -275,6 +277,7 @@ class Recipe(Spec):
                 changes[name] = mine.replace({key: getattr(theirs, key) for key in unset})
         names = FROM_DATA if self.source_tokenizer is not None else ("head",)
         theirs = other.model.changes
+        names = (*names, *(name for name in theirs if name.startswith(MEDIA)))
         adopted = {name: theirs[name] for name in names if name in theirs and name not in self.model.changes}
         if "head" in adopted:
             changes["head"] = other.head

@@ -16,7 +16,7 @@ class _Kinds(NamedTuple):
 
 
 FOLDERS: dict[str, _Kinds] = {
-    "captioning": _Kinds(("caption",)),
+    "captioning": _Kinds(("caption", "see")),
     "denoising": _Kinds(("span-corruption", "denoising"), ("span-corruption", "denoising")),
     "detection": _Kinds(("detect",), ("detection",)),
     "forecasting": _Kinds(("forecast",)),

@@ -13,8 +13,9 @@ from qkv.data.tokenizers.training.words_chars_bytes import Word
 from qkv.generation import generate
 from qkv.look.pictures import draw
 from qkv.runs.tasks.captioning.metric import CaptionMetric
+from qkv.runs.tasks.captioning.task import Caption
 
-PLAIN = (0.0,) * 3, (1.0,) * 3
+TASK = Caption(mean=(0.0,) * 3, std=(1.0,) * 3)
 WORDS = train(Word(), ["how many ?", "a red circle", "two"])
 END = WORDS.eos_id
 
@@ -55,7 +56,7 @@ class Echo:
 
 def test_captions_and_answers_are_compared_with_the_truth() -> None:
     texts = [("", "a red circle"), ("how many ?", "two"), ("how many ?", "a")]
-    model, metric = Echo(["a red circle", "two", "two"]), CaptionMetric(WORDS, 20, *PLAIN)
+    model, metric = Echo(["a red circle", "two", "two"]), CaptionMetric(WORDS, TASK.replace({"max_length": 20}))
     metric.evaluate(model, batch_of(texts))
     assert model.asked == [[END], [END, *WORDS.encode("how many ?"), END], [END, *WORDS.encode("how many ?"), END]]
     found = {name: one.value for name, one in metric.compute().items()}
@@ -82,7 +83,10 @@ def test_a_model_writes_from_pixels_what_it_says_step_by_step() -> None:
         d_ff=16,
     )
     model = qkv.build(spec).eval()
-    batch, metric = batch_of([("", "a red circle"), ("how many ?", "two")]), CaptionMetric(WORDS, 12, *PLAIN)
+    batch, metric = (
+        batch_of([("", "a red circle"), ("how many ?", "two")]),
+        CaptionMetric(WORDS, TASK.replace({"max_length": 12})),
+    )
     metric.evaluate(model, batch)
     pixels, prompts = batch.inputs["ids"], [[END], [END, *WORDS.encode("how many ?"), END]]
     made = generate(model, pixels, target=prompts, eos_id=END, max_new_tokens=5)

@@ -23,8 +23,10 @@ from ....look.view.panels import Panel
 from ....nn.attention.own_calls import hooked
 from ....nn.layers.patches import PatchEmbedding, unpatchify
 from ....nn.models.heads.text import LanguageModel
+from ....nn.models.joint import JointIds
 from ....nn.models.stack import StackModule
-from ....nn.models.transformer import Transformer
+from ....nn.models.transformer import Transformer, TransformerModel
+from ...tasks.prediction import parts_of
 from .. import unknown_words
 from ..classify import inputs_of
 from ..fill import fill, rows_with_masks
@@ -35,6 +37,7 @@ from ..uses import advice, commands, fills, kind_of, reads_text
 from .trace_panels import ENDINGS, search_panels
 
 if TYPE_CHECKING:
+    from ...tasks.captioning.joint import See
     from ...tasks.captioning.task import Caption
 
 MOST_GENERATED = 64  # tokens of an output that is generated to be looked at
@@ -243,10 +246,13 @@ class _Call:
 
 def _predicted(run: LoadedModel, text: str) -> ForwardPass:
     """What a task's model reads for an input, recorded while it predicts: the first call of each stack."""
+    from ...tasks.captioning.joint import See
     from ...tasks.captioning.task import Caption  # imported here: a report that draws attention does without
 
     with recorded_calls(run.model) as calls:
         (prediction, *_) = predict(run, [text])
+    if isinstance(run.trained_on, See):
+        return _seen(run, run.trained_on, str(prediction.fields["output"]), text)
     if not calls:
         raise ValueError(f"{run.name} is {kind_of(run)} without Transformer layers to look into")
     sequences = {name: sequence_of(run, call) for name, call in calls.items()}
@@ -287,6 +293,20 @@ def _captioned(run: LoadedModel, task: Caption, call: _Call, output: str, line: 
     return ForwardPass(again, sequences, (("output", output),), _head(run))
 
 
+def _seen(run: LoadedModel, task: See, output: str, line: str) -> ForwardPass:
+    """A picture and a question, which a decoder read as one sequence, and the text that it generated."""
+    tokenizer, model = run.words, cast(TransformerModel, run.model)
+    path, *question = parts_of(line)
+    asked = " ".join(question).strip()
+    ids = [*task.prompt(tokenizer.encode(asked) if asked else [], tokenizer), *tokenizer.encode(output)]
+    read, picture = _ids(run, ids), task.normalize(task.resize(task.read(path)))
+    media = {"image": torch.from_numpy(picture)[None].to(read.device)}
+    sequence = TokenSequence("text", len(ids), tuple(ids), tokenizer)
+    return ForwardPass(
+        lambda: model.hidden(read, media=media), {"decoder": sequence}, (("output", output),), _head(run)
+    )
+
+
 @contextmanager
 def recorded_calls(model: nn.Module) -> Iterator[dict[str, _Call]]:
     """Record the first call without a cache of each stack of a model inside the block."""
@@ -318,6 +338,7 @@ def sequence_of(run: LoadedModel, call: _Call) -> TokenSequence:
         name = reads if reads in ("sound", "video") else "picture"
         picture = None if whole is None else _picture(inputs[:1], whole, embedding)
         return TokenSequence(name, total, grid=whole, picture=picture)
+    inputs = inputs.ids if isinstance(inputs, JointIds) else inputs
     if inputs.dtype == torch.int64 and inputs.ndim == 2 and run.tokenizer is not None:
         name = "output" if call.name == "decoder" and run.model.is_encoder_decoder else "text"
         return TokenSequence(name, total, tuple(inputs[0, :total].tolist()), run.reader)

@@ -63,7 +63,7 @@ def fields_of(run: LoadedModel, command: str) -> dict[str, bool]:
     kind = None if task is None else task.kind
     if reads_files(run):
         field = _FILES.get(kind or "", ("image", IMAGES, ""))[0]
-        return {field: True, **({"question": False} if kind == "caption" else {})}
+        return {field: True, **({"question": False} if kind in ("caption", "see") else {})}
     if command in ("translate", "generate", "score"):
         encoder_decoder = run.model.is_encoder_decoder
         first = "source" if encoder_decoder else "text"

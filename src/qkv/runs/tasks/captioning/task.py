@@ -8,17 +8,18 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from pydantic import Field
+from torch import Tensor
 
-from ....core.batch import IGNORE
-from ....core.metrics.base import Metric
+from ....core.batch import IGNORE, Batch
+from ....core.metrics.base import MeasuredModel, Metric
 from ....data.batching.numpy_batch import Array
 from ....data.source import Example, Skipped
 from ....data.task import Item, RandomContext
-from ....data.tokenizers.protocol import Encoder
+from ....data.tokenizers.protocol import Encoder, TextDecoder
 from ..pictures import PictureTask
 from ..prediction import Prediction, TrainedModel, parts_of
 from ..prediction_batches import in_parts
-from .metric import CaptionMetric, written
+from .metric import CaptionMetric
 
 
 class Caption(PictureTask, kind="caption"):
@@ -54,18 +55,53 @@ class Caption(PictureTask, kind="caption"):
     ) -> Item | Skipped:
         prompt = self.prompt(question, tokenizer)
         ids = [*prompt, *answer, tokenizer.eos_id]
-        if len(ids) > self.max_length:
+        if len(ids) > self.longest:
             return Skipped("over-long")
         if not len(answer):
             return Skipped("with an empty answer")
         pixels = self.pixels(example)
         if isinstance(pixels, Skipped):
             return pixels
-        labels = np.array([IGNORE] * (len(prompt) - 1) + ids[len(prompt) :], np.int64)
-        picture = self.normalize(self.resize(pixels))
-        arrays: dict[str, Array] = {"ids": picture, "target": np.array(ids[:-1], np.int64)}
         about = {name: example.get(name, "") for name in ("where", "question", "answer")}
+        return self.item_of(self.normalize(self.resize(pixels)), ids, len(prompt), about)
+
+    @property
+    def longest(self) -> int:
+        """The most tokens of what the decoder reads and writes."""
+        return self.max_length
+
+    def item_of(self, picture: Array, ids: Sequence[int], prompt: int, about: Example) -> Item:
+        """The item of a picture and of the decoder's tokens, of which the first are the prompt."""
+        labels = np.array([IGNORE] * (prompt - 1) + [*ids[prompt:]], np.int64)
+        arrays: dict[str, Array] = {"ids": picture, "target": np.array(ids[:-1], np.int64)}
         return Item(arrays, labels, tokens=self.tokens, example=about)
+
+    def written(
+        self, model: MeasuredModel, pictures: Tensor, prompts: Sequence[list[int]], tokenizer: TextDecoder
+    ) -> list[str]:
+        """Generate a text for each picture (B, C, H, W) and prompt, greedily: at most `longest` tokens with the prompt,
+        whatever the length of the other prompts."""
+        width, end = max(map(len, prompts)), tokenizer.eos_id
+        limits = [max(self.longest - len(prompt), 1) for prompt in prompts]
+        ids = self.generated(model, pictures, prompts, eos_id=end, pad_id=end, max_new_tokens=max(limits))
+        rows = (row[:n] for row, n in zip(ids[:, width:].tolist(), limits, strict=True))
+        return [tokenizer.decode(row[: row.index(end)] if end in row else row) for row in rows]
+
+    def generated(self, model: MeasuredModel, pictures: Tensor, prompts: Sequence[list[int]], **options: Any) -> Tensor:
+        """The decoder's prompts, and what the model generates after them."""
+        ids: Tensor = model.generate(pictures, target=prompts, **options)
+        return ids
+
+    def pictures_of(self, batch: Batch) -> Tensor:
+        """The pictures of a batch (B, C, H, W)."""
+        pictures: Tensor = batch.inputs["ids"]
+        return pictures
+
+    def prompts_of(self, batch: Batch) -> list[list[int]]:
+        """The decoder's tokens of each row before its answer."""
+        assert batch.labels is not None
+        first = (batch.labels != IGNORE).to(torch.int8).argmax(1).tolist()
+        return [row[: n + 1] for row, n in zip(batch.inputs["target"].tolist(), first, strict=True)]
 
     def prompt(self, question: Sequence[int], tokenizer: Encoder) -> list[int]:
         """Return what the decoder reads before the answer. Raises ValueError if the tokenizer has no end token."""
@@ -75,8 +111,17 @@ class Caption(PictureTask, kind="caption"):
         start = end if tokenizer.bos_id is None else tokenizer.bos_id
         return [start, *question, end] if len(question) else [start]
 
+    def check_room(self, question: str, prompt: Sequence[int]) -> None:
+        """Raise ValueError if a question leaves no room for an answer."""
+        if len(prompt) >= self.longest:
+            room = self.longest - self.max_length
+            raise ValueError(
+                f"the question {question[:60]!r} has {len(prompt) - room} tokens with special tokens, and question and "
+                f"answer have room for {self.max_length}; ask a shorter one"
+            )
+
     def metric(self, tokenizer: Encoder | None) -> Metric:
-        return CaptionMetric(tokenizer, self.max_length, self.mean, self.std)
+        return CaptionMetric(tokenizer, self)
 
 
 @Caption.predicts
@@ -91,13 +136,9 @@ def predict(task: Caption, trained: TrainedModel, lines: Sequence[str], **option
         questions = tokenizer.encode_batch([question for _, question in split])
         prompts = [task.prompt(ids, tokenizer) for ids in questions]
         for (_, question), prompt in zip(split, prompts, strict=True):
-            if len(prompt) >= task.max_length:
-                raise ValueError(
-                    f"the question {question[:60]!r} has {len(prompt)} tokens with special tokens, and question and "
-                    f"answer have room for {task.max_length}; ask a shorter one"
-                )
+            task.check_room(question, prompt)
         pictures = np.stack([task.normalize(task.resize(task.read(path))) for path, _ in split])
         on_device = torch.from_numpy(pictures).to(trained.model.device)
-        texts = written(trained.model, on_device, prompts, tokenizer, task.max_length)
+        texts = task.written(trained.model, on_device, prompts, tokenizer)
         for line, (path, question), text in zip(part, split, texts, strict=True):
             yield Prediction(line, text, f"{path}: {text}", {"question": question, "output": text})
