@@ -24,6 +24,8 @@ from qkv.io.hub.keys import BOOKKEEPING
 SECONDS = 2.0  # of CPU time for one configuration, so a busy machine does not count; a healthy one takes milliseconds
 
 SMALL: dict[str, Any] = {
+    "text_config": {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2},
+    "vision_config": {"image_size": 8, "patch_size": 2, "hidden_size": 8, "num_attention_heads": 2},
     **dict.fromkeys(("d_model", "hidden_size", "n_embd", "dim"), 32),
     **dict.fromkeys(("d_ff", "intermediate_size", "n_inner", "hidden_dim", "ffn_hidden_size"), 48),
     **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim", "moe_intermediate_size", "decoder_intermediate_size"), 40),

@@ -65,6 +65,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "deit": ("deit",),
     "vit_mae": ("vit_mae",),
     "yolos": ("yolos",),
+    "idefics3": ("idefics3", "smolvlm"),
     "segmenter": (),
     "rnnsearch": (),
     "convolutional": (),

@@ -219,6 +219,9 @@ KINDS: dict[str, ValueKind] = {
     **_each(FRACTION, "partial_rotary_factor", "rotary_pct"),
     **_each(Maybe(ROPES), "rope_parameters", "rope_scaling"),
     **_each(Maybe(ATTENTION), "attn_config"),
+    **_each(Maybe(ObjectKind(most=512)), "text_config", "vision_config"),
+    **_each(Whole(0, 1 << 26), "image_token_id", "image_token_index"),
+    **_each(Whole(1, 64), "scale_factor"),
     **_each(Maybe(ObjectKind(most=LABELS)), "id2label", "label2id"),
     **_each(StringKind(), "activation", "afn", "activation_function", "hidden_act", "hidden_activation"),
     **_each(

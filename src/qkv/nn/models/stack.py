@@ -335,8 +335,8 @@ class StackModule(nn.Module):
 
     def tie(self) -> None:
         """Share the attention parameters that blocks have in common. Call it again after parameters were replaced."""
-        if hasattr(self.embedding, "tie"):
-            self.embedding.tie()
+        if callable(tie := getattr(self.embedding, "tie", None)):
+            tie()
         for name, (first, *others) in self.shared.items():
             for i in others:
                 setattr(self.block(i).attention, name, getattr(self.block(first).attention, name))

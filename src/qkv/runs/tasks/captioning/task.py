@@ -54,6 +54,7 @@ class Caption(PictureTask, kind="caption"):
         self, example: Example, question: Sequence[int], answer: Sequence[int], tokenizer: Encoder
     ) -> Item | Skipped:
         prompt = self.prompt(question, tokenizer)
+        assert tokenizer.eos_id is not None
         ids = [*prompt, *answer, tokenizer.eos_id]
         if len(ids) > self.longest:
             return Skipped("over-long")
