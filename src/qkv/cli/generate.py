@@ -15,6 +15,7 @@ from .options import (
     Device,
     EnsembleMode,
     EnsembleWeights,
+    ImageFiles,
     JsonLines,
     OutTable,
     Overwrite,
@@ -109,6 +110,7 @@ def generate(
     system: System = None,
     draft: Draft = None,
     speculate: Speculate = None,
+    image: ImageFiles = None,
     ensemble_weights: EnsembleWeights = None,
     ensemble_mode: EnsembleMode = None,
     verbose: Verbose = False,
@@ -138,6 +140,9 @@ def generate(
     settings = _speculating(settings, loaded, drafting, chosen=speculate is not None)
     model = _Replies(loaded, system, drafting) if chat else loaded
     options: dict[str, Any] = {"stop": stop or ()} | ({} if chat or drafting is None else {"draft": drafting})
+    if image and (chat or stream):
+        raise ValueError("--image is for questions, each answered at once; leave out --chat and --stream")
+    options |= {"image": image} if image else {}
     question = asked(texts, loaded, context.info_name or "generate", out, column, overwrite)
     every: list[Output] = []
     with watched() as pace:

@@ -55,6 +55,14 @@ EnsembleWeights = Annotated[
         help="Several runs: how much each counts, such as `2,1,1`. [default: all alike]",
     ),
 ]
+ImageFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--image",
+        metavar="FILE",
+        help="The picture that the texts ask about; several, in the order of the texts, if each asks about its own.",
+    ),
+]
 EnsembleMode = Annotated[
     str | None,
     typer.Option(

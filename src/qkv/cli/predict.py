@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import MORE_RUNS, Column, Device, EnsembleMode, EnsembleWeights, JsonLines, Overwrite, RunPath
+from .options import MORE_RUNS, Column, Device, EnsembleMode, EnsembleWeights, ImageFiles, JsonLines, Overwrite, RunPath
 from .say import echo
 from .texts import CHUNK, Asked, asked, dumps, each, existing_path, load_runs, one_line, warn_of_settings
 
@@ -55,6 +55,7 @@ def predict(
             help="Settings by which a forecast reads its file, such as `gaps=fill`; repeatable. [default: the run's]",
         ),
     ] = None,
+    image: ImageFiles = None,
     ensemble_weights: EnsembleWeights = None,
     ensemble_mode: EnsembleMode = None,
     json: JsonLines = False,
@@ -72,6 +73,7 @@ def predict(
 
     loaded, inputs = load_runs(run, inputs, "predict", device, ensemble_weights, ensemble_mode)
     warn_of_settings(inputs, "`qkv predict` uses the run's settings, leave it out (or, to forecast, --data)")
+    inputs = _about(image, inputs) if image else inputs
     given: dict[str, Any] = {"threshold": threshold, "seed": seed, "data": data or None}
     options = {name: value for name, value in given.items() if value is not None}
     check_options(loaded, options)
@@ -100,6 +102,18 @@ def predict(
             if out is not None:
                 _write(prediction, out, names, overwrite)
             echo(_shown(prediction, json, reads_text(loaded)))
+
+
+def _about(images: list[str], questions: list[str] | None) -> list[str]:
+    """Inputs of questions about one picture, or each about its own; of pictures alone without questions."""
+    if not questions:
+        return images
+    pictures = images * len(questions) if len(images) == 1 else images
+    if len(pictures) != len(questions):
+        raise ValueError(
+            f"--image is given {len(images)} times for {len(questions)} texts; give one for all, or one for each"
+        )
+    return [f"{picture}\t{question}" for picture, question in zip(pictures, questions, strict=True)]
 
 
 def _answer_rows(

@@ -27,6 +27,16 @@ def texts(value: object, what: str = "texts") -> list[str]:
     return _items(value, what, str, "a text")
 
 
+def beside(texts_given: object, others: object, name: str) -> list[str] | None:
+    """The texts that go with others, as a list. Raises ValueError if one is a single text and the other a list."""
+    if others is None:
+        return None
+    listed = texts(others, name)
+    if isinstance(texts_given, str) != isinstance(others, str):
+        raise ValueError(f"give the texts and {name} both as single texts or both as lists")
+    return listed
+
+
 def paths(value: object, what: str = "paths", named: str = "a path") -> list[str]:
     """One path, or several, as a list of strings. Raises ValueError as `texts` does."""
     return [os.fspath(item) for item in _items(value, what, (str, os.PathLike), named)]

@@ -5,7 +5,7 @@ It generates texts from texts of any lengths, in batches or as a stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from ...core import several
 from ...data.tokenizers.tokenizer import Tokenizer
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from ...data.source import Source
     from ...data.task import Task
     from ..recipes.recipe import Recipe
+
+
+Pictures = str | Path | Sequence[str | Path]
+"""The file of a picture, or of several."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -149,6 +154,18 @@ class LoadedModel:
         bos = self.task != "translate" and tokenizer.bos_id is not None
         return tokenizer.encode(text, bos=bos, eos=self.task != "continue")
 
+    def _pictured(
+        self, texts: Sequence[str], image: Pictures
+    ) -> tuple[list[list[int]], Sequence[Mapping[str, Tensor]]]:
+        """The ids of each text and its media. Raises ValueError for a run that reads no pictures beside text."""
+        about = getattr(self.trained_on, "prompts_about", None)
+        if about is None:
+            raise ValueError(
+                f"{self.name} was not trained on questions about pictures (qkv train see); leave image out"
+            )
+        prompts, media = about(several.texts(texts), image, self.words)
+        return prompts, media
+
     def outputs_of(
         self,
         prompts: Sequence[Sequence[int]],
@@ -159,6 +176,7 @@ class LoadedModel:
         numbers: Sequence[int] | None = None,
         ends: Sequence[int] = (),
         draft: AnyModel | None = None,
+        media: Sequence[Mapping[str, Tensor]] = (),
     ) -> list[list[Output]]:
         """Return `settings.num_samples` outputs for each prompt of ids. Prompts of similar lengths are decoded together.
 
@@ -167,6 +185,7 @@ class LoadedModel:
         numbers: of the prompts among more of them, on which the seeds of samples depend.
         ends:    tokens that end an output, in addition to the model's.
         draft:   a smaller model with the same tokenizer, for speculative decoding.
+        media:   of each prompt, by name: the pictures in the places of its placeholder tokens.
         """
         stop = several.texts(stop, "stop strings")
         seed = settings.seed if settings.seed is not None else int(torch.randint(2**62, ()))
@@ -177,7 +196,14 @@ class LoadedModel:
         for group in length_groups(lengths, SLOTS // rows, padded=not alike):
             seeds = [row_seed(seed, i if numbers is None else numbers[i]) for i in group] if settings.samples else None
             generated = self.generated(
-                [prompts[i] for i in group], settings, stop, seeds=seeds, scores=scores, ends=ends, draft=draft
+                [prompts[i] for i in group],
+                settings,
+                stop,
+                seeds=seeds,
+                scores=scores,
+                ends=ends,
+                draft=draft,
+                media=_together([media[i] for i in group]) if media else None,
             )
             for place, i in enumerate(group):
                 outputs[i] = self._outputs_at(place, generated, prompts[i], stop)
@@ -226,6 +252,7 @@ class LoadedModel:
         stream: Callable[[int, int], None] | None = None,
         ends: Sequence[int] = (),
         draft: AnyModel | None = None,
+        media: Mapping[str, Tensor] | None = None,
     ) -> Generated:
         """Generate ids for prompts of ids that are decoded together."""
         if self.ids is not None and self.task != "translate":
@@ -242,6 +269,7 @@ class LoadedModel:
             seeds=seeds,
             scores=scores,
             draft=draft,
+            media=media,
         )
 
     def processors(self, prompts: Sequence[Sequence[int]], settings: Generation) -> Sequence[Processor]:
@@ -274,3 +302,9 @@ class LoadedModel:
             )
             for n, ids in enumerate(generated.sequences[place])
         ]
+
+
+def _together(media: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The media of several prompts, one prompt's after the other's."""
+    names = dict.fromkeys(name for one in media for name in one)
+    return {name: torch.cat([one[name] for one in media if name in one]) for name in names}

@@ -38,7 +38,7 @@ from ...io.hub.quantized.config import quantization_of
 from ..recipes import imports as recipe_imports
 from . import unknown_words
 from .drafts import draft_for
-from .loaded import LoadedModel
+from .loaded import LoadedModel, Pictures
 
 if TYPE_CHECKING:  # methods import what they need when they are called
     from ...data.tokenizers.chat.messages import Messages, Tools
@@ -71,6 +71,7 @@ class Run(LoadedModel):
         *,
         stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
+        image: Pictures | None = None,
         num_samples: None = None,
         **options: Unpack[SingleOutputOptions],
     ) -> str: ...
@@ -81,6 +82,7 @@ class Run(LoadedModel):
         *,
         stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
+        image: Pictures | None = None,
         num_samples: None = None,
         **options: Unpack[SingleOutputOptions],
     ) -> list[str]: ...
@@ -91,6 +93,7 @@ class Run(LoadedModel):
         *,
         stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
+        image: Pictures | None = None,
         num_samples: int,
         **options: Unpack[SingleOutputOptions],
     ) -> str | list[str]: ...
@@ -101,6 +104,7 @@ class Run(LoadedModel):
         *,
         stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
+        image: Pictures | None = None,
         num_samples: int,
         **options: Unpack[SingleOutputOptions],
     ) -> list[str] | list[list[str]]: ...
@@ -110,6 +114,7 @@ class Run(LoadedModel):
         *,
         stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
+        image: Pictures | None = None,
         **options: Any,
     ) -> str | list[str] | list[list[str]]:
         """Return the output for one text, or a list of outputs for a list of texts.
@@ -117,11 +122,12 @@ class Run(LoadedModel):
         With `num_samples` of more than 1, each output is a list of samples. An encoder–decoder translates; a language model
         continues the text, which is not part of the output. Options are the fields of `Generation`; an output ends before
         the first `stop` string in it. `draft` is a smaller run with the same tokenizer that proposes tokens; other forms of
-        speculation are the option `speculate`.
+        speculation are the option `speculate`. `image` is the file of a picture that each text is about, or one for each
+        text, for a run that reads both.
         """
         options = {name: value for name, value in options.items() if name != "num_samples" or value is not None}
         settings = self.settings(**options)
-        results = self.outputs(several.texts(texts), settings, stop=stop, draft=draft)
+        results = self.outputs(several.texts(texts), settings, stop=stop, draft=draft, image=image)
         outputs = [[output.text for output in samples] for samples in results]
         return _one_or_all(texts, outputs if settings.num_samples > 1 else [samples[0] for samples in outputs])
 
@@ -133,10 +139,12 @@ class Run(LoadedModel):
         stop: str | Sequence[str] = (),
         scores: bool = False,
         draft: LoadedModel | None = None,
+        image: Pictures | None = None,
     ) -> list[list[Output]]:
         """As `generate`, with tokens, the reason why each output ended and, with `scores`, log-probabilities."""
-        prompts, other = self._encoded(texts), draft_for(self, draft)
-        return self.outputs_of(prompts, settings or self.generation, stop=stop, scores=scores, draft=other)
+        prompts, media = (self._encoded(texts), ()) if image is None else self._pictured(texts, image)
+        other = draft_for(self, draft)
+        return self.outputs_of(prompts, settings or self.generation, stop=stop, scores=scores, draft=other, media=media)
 
     def stream(
         self,
@@ -177,7 +185,7 @@ class Run(LoadedModel):
         from .score import score
 
         rows = self._encoded(several.texts(texts))
-        return _one_or_all(texts, score(self, rows, _beside(texts, targets, "targets")))
+        return _one_or_all(texts, score(self, rows, several.beside(texts, targets, "targets")))
 
     @overload
     def embed(  # type: ignore[overload-overlap]
@@ -229,7 +237,7 @@ class Run(LoadedModel):
         """Classify each text, or each pair of texts, with the probability of every class."""
         from .classify import classify
 
-        return _one_or_all(texts, classify(self, several.texts(texts), _beside(texts, pairs, "pairs")))
+        return _one_or_all(texts, classify(self, several.texts(texts), several.beside(texts, pairs, "pairs")))
 
     @overload
     def classify_files(self, paths: str | Path) -> Classified: ...  # type: ignore[overload-overlap]
@@ -261,7 +269,7 @@ class Run(LoadedModel):
         """Return the similarity of two texts, or of a[i] and b[i], see `qkv.runs.inference.classify.similarity`."""
         from .classify import similarity
 
-        return _one_or_all(a, similarity(self, several.texts(a, "a"), _beside(a, b, "b") or []))
+        return _one_or_all(a, similarity(self, several.texts(a, "a"), several.beside(a, b, "b") or []))
 
     def quantize(self, weights: Weights | Scheme, **options: Any) -> Self:
         """Return the run with quantized weights, which generates, evaluates and saves like this one; this run is unchanged.
@@ -486,13 +494,3 @@ def _has_tokenizer(folder: Path) -> bool:
 def _one_or_all(inputs: Any, results: list[Any]) -> Any:
     """The only result if a single input was given, else all results."""
     return results[0] if isinstance(inputs, str | Path) else results
-
-
-def _beside(texts: str | Sequence[str], others: str | Sequence[str] | None, name: str) -> list[str] | None:
-    """The texts that go with `texts`, as a list. Raises ValueError if one is a single text and the other a list."""
-    if others is None:
-        return None
-    listed = several.texts(others, name)
-    if isinstance(texts, str) != isinstance(others, str):
-        raise ValueError(f"give the texts and {name} both as single texts or both as lists")
-    return listed

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import torch
 from pydantic import Field
 from torch import Tensor
 
+from ....core import several
 from ....core.batch import IGNORE, Batch
 from ....core.metrics.base import MeasuredModel
 from ....data.batching.numpy_batch import Array
@@ -76,6 +79,26 @@ class See(Caption, kind="see"):
         whole = [*question[:at], *[place] * self.tokens, *question[at + len(marks) :]]
         start, *rest = super().prompt(question, tokenizer)
         return [start, *whole, *rest[-1:]]
+
+    def prompts_about(
+        self, questions: Sequence[str], images: str | Path | Sequence[str | Path], tokenizer: Tokenizer
+    ) -> tuple[list[list[int]], list[dict[str, Tensor]]]:
+        """The prompts of questions about one picture, or each about its own, and the pictures of each prompt.
+
+        Raises ValueError if there are fewer or more pictures than questions, for a file without a picture, and for a
+        question that leaves no room for an answer.
+        """
+        paths = several.paths(images, "images")
+        paths = paths * len(questions) if len(paths) == 1 else paths
+        if len(paths) != len(questions):
+            raise ValueError(
+                f"there are {len(paths)} images for {len(questions)} texts; give one for all, or one for each"
+            )
+        prompts = [self.prompt(ids, tokenizer) for ids in tokenizer.encode_batch(list(questions))]
+        for question, prompt in zip(questions, prompts, strict=True):
+            self.check_room(question, prompt)
+        pictures = {path: self.normalize(self.resize(self.read(path))) for path in dict.fromkeys(paths)}
+        return prompts, [{NAME: torch.from_numpy(pictures[path])[None]} for path in paths]
 
     def item_of(self, picture: Array, ids: Sequence[int], prompt: int, about: Example) -> Item:
         learned = [IGNORE if token == self.place else token for token in ids[1:]]
