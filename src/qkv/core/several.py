@@ -27,7 +27,7 @@ def texts(value: object, what: str = "texts") -> list[str]:
     return _items(value, what, str, "a text")
 
 
-def beside(texts_given: object, others: object, name: str) -> list[str] | None:
+def texts_beside(texts_given: object, others: object, name: str) -> list[str] | None:
     """The texts that go with others, as a list. Raises ValueError if one is a single text and the other a list."""
     if others is None:
         return None

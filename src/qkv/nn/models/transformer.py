@@ -61,9 +61,7 @@ class Transformer(ModelSpec, kind="transformer"):
             self.head.check(self.output.embedding)
         for name, stack in self.stacks():
             if isinstance(stack.embedding, Joint) and name == "decoder" and self.encoder is not None:
-                raise ValueError(
-                    "decoder.embedding: an encoder–decoder reads media in its encoder; make that one joint"
-                )
+                raise ValueError("decoder.embedding: an encoder–decoder reads media in its encoder; make that joint")
             if isinstance(stack.position, Learned) and self.max_positions is None:
                 raise ValueError(f"{name}.position: learned positions need max_positions, the most tokens of an input")
             for i, block in enumerate(stack.blocks):
@@ -353,13 +351,7 @@ class TransformerModel(nn.Module):
         return head(hidden, layout)
 
     def _sequences(
-        self,
-        ids: Tensor,
-        *,
-        layout: Layout | None = None,
-        attention_mask: Tensor | None = None,
-        media: Media | None = None,
-        **inputs: Any,
+        self, ids: Tensor, *, layout: Layout | None = None, attention_mask: Tensor | None = None, **inputs: Any
     ) -> tuple[SequenceClassifierHead, Tensor, Layout]:
         """The classification head, and the hidden states and the layout that it reads."""
         if self.classification_head is None:
@@ -367,7 +359,7 @@ class TransformerModel(nn.Module):
                 "this model has no classification head; give the spec one: "
                 "classification_head=SequenceClassifier(labels=None), without labels to pool alone"
             )
-        ids, layout = self._laid(ids, layout, attention_mask, media)
+        ids, layout = self._laid(ids, layout, attention_mask, inputs.pop("media", None))
         return self.classification_head, self.hidden(ids, layout=layout, **inputs), layout
 
     def _laid(

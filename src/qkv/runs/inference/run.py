@@ -185,7 +185,7 @@ class Run(LoadedModel):
         from .score import score
 
         rows = self._encoded(several.texts(texts))
-        return _one_or_all(texts, score(self, rows, several.beside(texts, targets, "targets")))
+        return _one_or_all(texts, score(self, rows, several.texts_beside(texts, targets, "targets")))
 
     @overload
     def embed(  # type: ignore[overload-overlap]
@@ -237,7 +237,7 @@ class Run(LoadedModel):
         """Classify each text, or each pair of texts, with the probability of every class."""
         from .classify import classify
 
-        return _one_or_all(texts, classify(self, several.texts(texts), several.beside(texts, pairs, "pairs")))
+        return _one_or_all(texts, classify(self, several.texts(texts), several.texts_beside(texts, pairs, "pairs")))
 
     @overload
     def classify_files(self, paths: str | Path) -> Classified: ...  # type: ignore[overload-overlap]
@@ -269,7 +269,7 @@ class Run(LoadedModel):
         """Return the similarity of two texts, or of a[i] and b[i], see `qkv.runs.inference.classify.similarity`."""
         from .classify import similarity
 
-        return _one_or_all(a, similarity(self, several.texts(a, "a"), several.beside(a, b, "b") or []))
+        return _one_or_all(a, similarity(self, several.texts(a, "a"), several.texts_beside(a, b, "b") or []))
 
     def quantize(self, weights: Weights | Scheme, **options: Any) -> Self:
         """Return the run with quantized weights, which generates, evaluates and saves like this one; this run is unchanged.
