@@ -403,3 +403,25 @@ def test_a_full_disk_is_said_in_the_users_names_and_in_bytes(tmp_path: Path, mon
     with pytest.raises(OSError) as raised, atomic.replacing_folder(tmp_path / "q") as folder:
         raise OSError(errno.ENOSPC, "No space left on device", str(folder / "model.safetensors"))
     assert raised.value.filename == str(tmp_path / "q" / "model.safetensors") and not list(tmp_path.iterdir())
+
+
+def test_of_several_files_none_is_replaced_or_deleted_if_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b, c = (tmp_path / name for name in "abc")
+    for path in (a, b, c):
+        path.write_bytes(b"old")
+    real, synced = atomic.sync_file, list[Path]()
+
+    def full(path: Path) -> None:
+        synced.append(path)
+        if len(synced) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        real(path)
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="space"):
+        patched.setattr(atomic, "sync_file", full)
+        atomic.write_files({a: b"new", b: b"new"}, [c])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == dict.fromkeys("abc", b"old")
+    atomic.write_files({a: b"new", b: b"new"}, [c])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == dict.fromkeys("ab", b"new")

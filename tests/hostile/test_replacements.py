@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).with_name("replacements.py")
 FILES = ("shards", "one-file", "qkv", "adapter", "safetensors", "gguf", "tokenizer")
 
 
-SAVES = ("save-model", "save-folded", "save-merged", "save-lora", "save-vocabulary")
+SAVES = ("save-model", "save-folded", "save-merged", "save-lora")
 COMMANDS = (
     "convert-hub",
     "convert-qkv",

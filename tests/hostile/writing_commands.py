@@ -130,9 +130,6 @@ def saves(home: Path) -> dict[str, Program]:
             lambda path: qkv.load(sources(home) / "reverse", device="cpu").save(path),
             lambda path: lora(path, overwrite=True),
         ),
-        "save-vocabulary": Program(
-            lambda path: words(CHAT).save(path / "tokenizer.json"), lambda path: words().save(path / "tokenizer.json")
-        ),
     }
 
 

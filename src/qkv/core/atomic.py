@@ -25,7 +25,7 @@ import secrets
 import shutil
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -181,6 +181,18 @@ def write_file(path: Path, content: bytes) -> None:
     """Write a file atomically."""
     with replacing(path) as beside:
         beside.write_bytes(content)
+
+
+def write_files(contents: Mapping[Path, bytes], stale: Iterable[Path] = ()) -> None:
+    """Replace several files in their order, after `stale` ones are deleted. All new ones are synced to disk before anything
+    is replaced or deleted, so a full disk leaves the old ones."""
+    with contextlib.ExitStack() as stack:
+        for path, content in reversed(list(contents.items())):  # the first one that is entered is replaced last
+            beside = stack.enter_context(replacing(path))
+            beside.write_bytes(content)
+            sync_file(beside)
+        for path in stale:
+            remove(path)
 
 
 def sync_file(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -16,9 +17,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from made_tokenizers import LOSSLESS, NEVER_UNKNOWN, SPECS, TEXTS, anything, hostile, made
+from run_untrained import words
 from tokenizers import Tokenizer as Raw
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
+from qkv.core import atomic
 from qkv.data.tokenizer_training import train_from_files
 from qkv.data.tokenizers.tokenizer import Tokenizer, train
 from qkv.data.tokenizers.tokenizer_json import ROLES
@@ -292,3 +295,19 @@ def test_a_notebook_shows_kind_size_and_special_tokens_as_text(name: str) -> Non
     page = tokenizer._repr_html_()
     assert f">{tokenizer.kind}<" in page and f">{tokenizer.vocab_size:,}<" in page
     assert all(f"{token}".replace("<", "&lt;").replace(">", "&gt;") in page for token in tokenizer.controls)
+
+
+def test_on_a_full_disk_a_tokenizer_keeps_its_chat_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words("{{ messages[0].content }}").save(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert "chat_template.jinja" in before
+
+    def full(path: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="space"):
+        patched.setattr(atomic, "sync_file", full)
+        words().save(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    words().save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["tokenizer.json"]

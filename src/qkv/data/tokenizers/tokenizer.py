@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import tokenizers
 from tokenizers import models, processors
 
-from ...core.atomic import remove
+from ...core.atomic import make_folder, write_files
 from ...core.several import instance, shown
 from ...core.several import text as text_of
 from ...core.spec import brief, nearest
@@ -180,16 +180,20 @@ class Tokenizer:
     def save(self, path: str | Path) -> Path:
         """Write `tokenizer.json` into a folder, or to a path that ends in .json, atomically. Returns the path.
 
-        A chat template is also written to `chat_template.jinja` beside a `tokenizer.json`, where other libraries read it. An
-        earlier tokenizer's is deleted first, so no tokenizer is ever there with the template of another.
+        A chat template is also written to `chat_template.jinja` beside a `tokenizer.json`, where other libraries read it.
+        An earlier tokenizer's is deleted once the new files are on disk, so a full disk loses nothing; a kill at this
+        moment leaves the earlier tokenizer without that file, never with another's.
         """
         place, template = tokenizer_json.place(path), self.config.get("chat_template")
-        beside = place.with_name(tokenizer_json.CHAT_TEMPLATE) if place.name == tokenizer_json.FILE else None
-        if beside is not None:
-            remove(beside)
-        tokenizer_json.write(path, self.to_json())
-        if beside is not None and isinstance(template, str):
-            tokenizer_json.write_text(beside, template)
+        contents, stale = {place: self.to_json().encode()}, list[Path]()
+        if place.name == tokenizer_json.FILE:
+            beside = place.with_name(tokenizer_json.CHAT_TEMPLATE)
+            if isinstance(template, str):
+                contents[beside] = template.encode()
+            if beside.is_file() and beside.read_bytes() != contents.get(beside):
+                stale.append(beside)
+        make_folder(place.parent)
+        write_files(contents, stale)
         return place
 
     def to_json(self) -> str:

@@ -203,11 +203,6 @@ def place(path: str | Path) -> Path:
     return path if path.suffix == ".json" else path / FILE
 
 
-def write(path: str | Path, text: str) -> Path:
-    """Write a tokenizer.json to `place(path)` atomically, and return that path."""
-    return write_text(place(path), text)
-
-
 def write_text(path: Path, text: str) -> Path:
     """Write a text file atomically; create its folder if needed."""
     return write_bytes(path, text.encode("utf-8"))

@@ -38,7 +38,7 @@ def _write_truncation(run: Run, folder: Path) -> None:
     content = json.loads(run.tokenizer.templated().to_json() if cuts else path.read_text("utf-8"))
     direction = "Left" if not cuts and cuts_left(run) else "Right"
     content["truncation"] = {"direction": direction, "max_length": longest, "strategy": "LongestFirst", "stride": 0}
-    tokenizer_json.write(path, json.dumps(content, ensure_ascii=False))
+    tokenizer_json.write_text(tokenizer_json.place(path), json.dumps(content, ensure_ascii=False))
     if (config := folder / TOKENIZER_CONFIG).is_file():
         write_json(config, {**read_json(config), "model_max_length": longest})
 

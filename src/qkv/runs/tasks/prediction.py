@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 from typing import Any, Protocol, Self
 
 from ...core import several
-from ...core.atomic import claim, write_file
+from ...core.atomic import claim, write_files
 from ...data.batching.settings import Batching
 from ...data.source import Source
 from ...data.tokenizers.tokenizer import Tokenizer
@@ -106,8 +106,7 @@ class Prediction:
         contents = {folder / name: content for name, (_, content) in drawn.items()}
         for path in contents:
             claim(path, overwrite)
-        for path, content in contents.items():
-            write_file(path, content)
+        write_files(contents)
         return list(contents)
 
 
