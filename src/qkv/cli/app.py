@@ -30,6 +30,7 @@ OWN = {
     "Use": {
         "predict": ("predict", "predict"),
         "classify": ("classify", "classify"),
+        "transcribe": ("transcribe", "transcribe"),
         "generate": ("generate", "generate"),
         "translate": ("generate", "generate"),
         "chat": ("chat", "chat"),
@@ -87,8 +88,10 @@ MEANINGS = {
     "`qkv generate RUN TEXT` continues texts",
     "nbest n-best beam sample sampling complete completion continue-text": "`qkv generate RUN TEXT --num-beams N "
     "--num-samples N --scores` gives several outputs with their scores",
-    "tag ner label sentiment answer qa detect segment caption forecast transcribe": "`qkv predict RUN INPUT` does what the "
+    "tag ner label sentiment answer qa detect segment caption forecast": "`qkv predict RUN INPUT` does what the "
     "run was trained for",
+    "asr stt speech speech-to-text subtitles subtitle captions whisper listen recognize": "`qkv transcribe RUN FILE` writes "
+    "what is said in a sound, and `--srt` subtitles",
     "summarize summarise paraphrase": "`qkv generate RUN TEXT` writes what an encoder–decoder was trained to write",
     "ask talk dialog converse shell repl interactive": "`qkv chat RUN` answers messages",
     "perplexity ppl loglikelihood logprob logprobs": "`qkv score RUN TEXT` gives log-likelihoods and perplexity",

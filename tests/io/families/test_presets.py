@@ -121,6 +121,12 @@ COUNTS = {
     "yolos-tiny": 6_488_736,
     "yolos-small": 30_684_768,
     "yolos-base": 127_798_368,
+    "whisper-tiny": 37_184_640,  # without the encoder's positions, which are fixed
+    "whisper-base": 71_825_920,
+    "whisper-small": 240_582_912,
+    "whisper-medium": 762_321_920,
+    "whisper-large-v3": 1_541_570_560,
+    "whisper-large-v3-turbo": 806_958_080,
     "segmenter-tiny": 6_713_388,
     "segmenter-small": 26_033_964,
     "segmenter-base": 102_497_580,

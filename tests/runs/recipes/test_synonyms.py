@@ -75,7 +75,7 @@ def test_the_advice_works_when_followed() -> None:
 def test_a_preset_is_led_to_a_recipe_that_trains_it() -> None:
     with pytest.raises(ValueError, match=r"gpt2 is a preset, a model without data, .*`qkv train lm model.preset=gpt2`"):
         Recipe.load("gpt2")
-    for name in {*PRESETS} - {*packaged()}:
+    for name in {*PRESETS} - {*packaged()} - {name for name in PRESETS if name.startswith("whisper")}:
         advice = recipe_of_preset(name)
         assert advice is not None
         recipe, setting = advice.rpartition("`qkv train ")[2].rstrip("`").split()

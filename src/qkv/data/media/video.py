@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from ...core.spec import brief
 from ..optional_libraries import optional_library
 from ..source import Skipped
+from .audio import MOST_SAMPLES, Wave
 from .audio_length import TRUNCATED, ogg_streams
 from .images import MOST_PIXELS, Color, Fit, Pixels, Size, content, fitted, pages
 
@@ -57,7 +59,7 @@ def decode_frames(
     Of a video with more than `most` pixels in all, every second, fourth … frame is kept. Raises ValueError if PyAV is needed
     and not installed.
     """
-    if _is_container(data):
+    if is_container(data):
         return _decode_container(data, color, most, where)
     frames = pages(data, color, most, bits, where)
     if isinstance(frames, Skipped):
@@ -67,7 +69,7 @@ def decode_frames(
     return np.stack(frames)
 
 
-def _is_container(data: bytes) -> bool:
+def is_container(data: bytes) -> bool:
     """Whether data are a video container: MP4, MOV, WebM, Matroska, AVI, MPEG, FLV or Ogg; AVIF is a picture."""
     if data[4:8] == b"ftyp":
         return data[8:12] not in (b"avif", b"avis", b"mif1", b"heic", b"heix")
@@ -148,6 +150,31 @@ def _decode_container(data: bytes, color: Color, most: int, where: str) -> Frame
     if len({frame.shape for frame in frames}) != 1:
         return Skipped("of frames that differ in size" if frames else "without a frame")
     return np.stack(frames)
+
+
+def sound_of(data: bytes, where: str = "a video") -> tuple[Wave, int] | Skipped:
+    """Decode the first sound track of a container, with PyAV: the waveform and its sample rate, or why it is skipped.
+    Channels are averaged. Raises ValueError if PyAV is needed and not installed."""
+    av = optional_library("video", f"reading the sound of {brief(where)}", "av")
+    if is_cut(data):
+        return TRUNCATED
+    parts: list[Wave] = []
+    length = 0
+    try:
+        with av.open(io.BytesIO(data)) as file:
+            if not file.streams.audio:
+                return Skipped("a video without sound")
+            rate: int = file.streams.audio[0].rate
+            to_floats = av.AudioResampler(format="fltp", rate=rate)
+            for frame in itertools.chain(file.decode(audio=0), [None]):
+                new = [part.to_ndarray().mean(0) for part in to_floats.resample(frame)]
+                parts, length = parts + new, length + sum(map(len, new))
+                if length > MOST_SAMPLES:
+                    return Skipped(f"longer than {MOST_SAMPLES:,} samples")
+    except (av.FFmpegError, ValueError, MemoryError) as error:
+        return Skipped(f"no sound that can be read ({str(error).rpartition('] ')[2].split(':')[0] or 'damaged'})")
+    wave = np.concatenate(parts).astype(np.float32) if parts else np.zeros(0, np.float32)
+    return (wave, rate) if len(wave) else Skipped("without sound")
 
 
 def read(path: str | Path, color: Color = "rgb", most: int = MOST_PIXELS, bits: int = 16) -> Frames:

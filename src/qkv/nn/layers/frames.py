@@ -128,5 +128,6 @@ class FrameEmbedding(InputModule):
             if hidden is not None:
                 x = x.masked_fill(hidden.repeat_interleave(stride, 1)[:, None, : x.shape[2]], 0.0)
             x, stride = convolution(x), stride // by
-        x = x.mT if position is None else x.mT + position.to(x.dtype)
+        x = x.mT.contiguous()  # as the kernels of stacks read it
+        x = x if position is None else x + position.to(x.dtype)
         return dropout(x, self.dropout, self.training)

@@ -261,6 +261,12 @@ class Run(LoadedModel):
 
         return _one_or_all(inputs, list(predict(self, several.inputs(inputs), **options)))
 
+    def transcribe(self, sounds: Any, **options: Any) -> Any:
+        """Return the `Transcript` of a sound, or of each in a list, see `qkv.runs.inference.transcribe.transcribe`."""
+        from .transcribe import transcribe
+
+        return transcribe(self, sounds, **options)
+
     @overload
     def similarity(self, a: str, b: str) -> float: ...  # type: ignore[overload-overlap]
     @overload

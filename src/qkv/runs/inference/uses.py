@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...nn.layers.embedding import Embedding
+from ...nn.layers.frames import Frames
 from ...nn.models.heads.sequence import SequenceClassifier
 from ...nn.models.heads.text import LanguageModel
 from ...nn.models.heads.vision import ImageClassifier
@@ -18,6 +19,7 @@ NEEDS = {
     "score": "a model that generates texts",
     "embed": "a model that reads texts",
     "classify": "a classifier",
+    "transcribe": "a model of speech, such as Whisper",
     "fill": "a masked language model",
     "predict": "a run trained to predict (tags, classes, boxes, numbers …), or a Hub model with such a head",
     "eval": "a run that `qkv train` made",
@@ -33,6 +35,8 @@ def commands(run: LoadedModel) -> tuple[str, ...]:
     if _generates_text(run):
         names += ["translate", "generate"] if run.model.is_encoder_decoder else ["generate", *_chats(run)]
         names += ["score"]
+    if transcribes(run):
+        names += ["transcribe"]
     if fills(run):
         names += ["fill"]
     if reads_text(run):
@@ -84,6 +88,19 @@ def fills(run: LoadedModel) -> bool:
     """Whether the run is a masked language model with a mask token."""
     masked = isinstance(_head(run), LanguageModel) and not _has_decoder(run)
     return masked and reads_text(run) and run.tokenizer is not None and run.tokenizer.mask_id is not None
+
+
+def hears(run: LoadedModel) -> bool:
+    """Whether the model is an encoder–decoder from frames of sound to a tokenizer's tokens."""
+    spec = run.model.spec
+    if not isinstance(spec, Transformer) or spec.encoder is None or spec.decoder is None or run.tokenizer is None:
+        return False
+    return isinstance(spec.encoder.embedding, Frames) and isinstance(spec.head, LanguageModel)
+
+
+def transcribes(run: LoadedModel) -> bool:
+    """Whether a run writes what is said in a sound: Whisper, or a run of speech recognition."""
+    return (hears(run) and run.ids is not None) or hasattr(run.trained_on, "transcribed")
 
 
 def _generates_text(run: LoadedModel) -> bool:

@@ -1,0 +1,78 @@
+"""Runs of speech recognition that qkv trained: their task writes what is said in pieces that the model has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ....data.media.audio import Wave
+from ....data.source import Example
+from ....nn.layers.frames import Frames
+from ....nn.models.transformer import Transformer
+from ...tasks.speech_recognition.task import SpeechRecognition
+from ..loaded import LoadedModel
+from .reading import Sound, read
+from .settings import TranscribeSettings
+from .transcript import SpokenSegment, TimedWord, Transcript
+
+_FRAME = 0.02  # seconds, whose loudness is compared
+_LATEST = 0.75  # of a piece, where the search for a quiet place begins
+
+
+def recognized(run: LoadedModel, sounds: Sequence[Sound], settings: TranscribeSettings) -> Iterator[Transcript]:
+    """Transcribe sounds with a run's own task. Raises ValueError for options that only Whisper has."""
+    task = run.trained_on
+    assert isinstance(task, SpeechRecognition)
+    if settings.language is not None or settings.task != "transcribe":
+        raise ValueError(
+            f"{run.name} transcribes the language that it was trained on; leave out the language and the task"
+        )
+    timed = getattr(task, "heard_words", None)
+    if settings.words and timed is None:
+        raise ValueError(
+            f"{run.name}, of the task {task.kind!r}, gives no times of words; Whisper does, and runs of recognize-ctc do"
+        )
+    rate = task.sampled_at
+    for sound in sounds:
+        name, wave = read(sound, rate)
+        parts = pieces_of(wave, rate, _longest(run, task))
+        examples: list[Example] = [{"audio": wave[b:e], "rate": rate, "where": name, "text": ""} for b, e in parts]
+        texts = task.transcribed(run, examples)
+        words = (
+            timed(run, [example["audio"] for example in examples])
+            if settings.words and timed is not None
+            else [[] for _ in parts]
+        )
+        segments = []
+        for (begin, end), text, spoken in zip(parts, texts, words, strict=True):
+            start = begin / rate
+            inside = tuple(TimedWord(f" {word.text}", start + word.start, start + word.end) for word in spoken)
+            segments.append(SpokenSegment(start, end / rate, text, words=inside))
+        kept = tuple(segment for segment in segments if segment.text.strip())
+        yield Transcript(" ".join(segment.text for segment in kept), kept, len(wave) / rate, name)
+
+
+def _longest(run: LoadedModel, task: SpeechRecognition) -> int:
+    """The most samples that a run's model reads at once."""
+    seconds = task.longest
+    spec = run.model.spec
+    embedding = spec.encoder.embedding if isinstance(spec, Transformer) and spec.encoder is not None else None
+    if isinstance(embedding, Frames):
+        seconds = min(seconds, embedding.frames * task.hop)
+    return int(seconds * task.sampled_at)
+
+
+def pieces_of(wave: Wave, rate: int, longest: int) -> list[tuple[int, int]]:
+    """Where to cut a waveform into pieces of at most `longest` samples: where the last quarter of each is quietest."""
+    parts, begin = [], 0
+    while len(wave) - begin > longest:
+        size = max(int(rate * _FRAME), 1)
+        first = begin + int(longest * _LATEST)
+        search = wave[first : begin + longest]
+        count = len(search) // size
+        power = np.square(search[: count * size]).reshape(count, size).sum(1) if count else np.zeros(1)
+        cut = min(first + int(power.argmin()) * size + size // 2, begin + longest)
+        parts.append((begin, cut))
+        begin = cut
+    return [*parts, (begin, len(wave))]
