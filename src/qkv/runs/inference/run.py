@@ -380,14 +380,11 @@ def load(
     """Load a run directory, a directory in the format of the Hub, a GGUF file, or a model by its name on the Hub.
 
     "small-english" is a small language model of English books that comes with the package.
-
     Weights keep the file's `dtype` by default. With `weights`, the weights of linear layers are rounded to int8, int4,
     nf4, fp8 or mxfp4, or by a `Scheme`; `Run.quantize` has methods that lose less. `revision` is a branch, tag or
     commit of a model on the Hub. Pickled weights are read only with `allow_pickle`, and then nothing but tensors. With
     `imports`, the modules that a run with parts from outside qkv names are imported; otherwise no code of a directory
-    runs.
-
-    Raises ValueError, with the file's name, if the directory holds no model or an unfinished run, a file is damaged or
+    runs. Raises ValueError, with the file's name, if the directory holds no model or an unfinished run, a file is damaged or
     a pickle, or the configuration has an unknown key that matters. Also raises it if the weights don't match the
     model's spec (checked before anything is allocated), or the tokenizer doesn't match the model.
     """
