@@ -8,6 +8,8 @@ from pathlib import Path
 import qkv
 from qkv.io.families import MODULES
 from qkv.io.families.named import Preset, presets_in
+from qkv.nn.models.dual_encoder import DualEncoder
+from qkv.nn.models.recurrent.model import Recurrent
 
 PATH = Path(qkv.__file__).parent / "io" / "families" / "preset_names.py"
 BEGINNING = '''"""Names of the presets: as types, for editors and type checkers, and with the modules that define them.
@@ -25,10 +27,10 @@ from typing import Literal
 def text() -> str:
     """What the file should hold."""
     homes = _homes()
-    transformers = [name for name, module in homes.items() if isinstance(_spec(module, name), qkv.Transformer)]
-    recurrent = [name for name in homes if name not in transformers]
+    kinds = {name: type(_spec(module, name)) for name, module in homes.items()}
     entries = "".join(f'    "{name}": "{module}",\n' for name, module in homes.items())
-    types = _literal("TransformerName", transformers) + _literal("RecurrentName", recurrent)
+    literals = {"TransformerName": qkv.Transformer, "RecurrentName": Recurrent, "DualEncoderName": DualEncoder}
+    types = "".join(_literal(name, [one for one in homes if kinds[one] is kind]) for name, kind in literals.items())
     return f"{BEGINNING}{types}\nHOMES: dict[str, str] = {{\n{entries}}}\n"
 
 

@@ -54,6 +54,14 @@ FAMILIES = {
     "contrastive": ("similarity", *SMALL, *FEW, "objective={kind: contrastive, both: true}", "batching.tokens=200"),
 }  # fmt: skip
 
+TOWERS = {
+    kind: ("clip", "model.d_model=16", "model.n_layers=2", "model.d_ff=32", "model.text_d_model=16", "model.text_layers=1",
+           "model.text_d_ff=32", "model.width=8", "data.size=[16,16]", "model.image=[16,16]", "model.patch=[8,8]",
+           "training.precision=fp32", "training.compile=false", "batching.tokens=160", f"objective={kind}",
+           "model.bias=-3")
+    for kind in ("clip", "siglip")
+}  # fmt: skip
+
 
 class Steps(NamedTuple):
     """What steps gave, on each rank."""
@@ -69,7 +77,7 @@ class Steps(NamedTuple):
 
 @cache
 def _prepared(family: str, settings: tuple[str, ...]) -> tuple[Recipe, Any, Any]:
-    name, *own = FAMILIES[family]
+    name, *own = {**FAMILIES, **TOWERS}[family]
     recipe = Recipe.load(name, [*own, *settings])
     tokenizer = make(recipe, False)
     recipe = recipe.resolve_data(tokenizer)

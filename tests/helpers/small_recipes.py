@@ -22,6 +22,13 @@ SMALL = [
 ]
 FEW = ["data.train=24", "data.validation=4", "data.test=4"]
 NARROW_DECODER = ["model.decoder_width=16", "model.decoder_heads=2", "model.decoder_d_ff=16"]
+NARROW_TEXT = [
+    "model.text_d_model=16",
+    "model.text_layers=1",
+    "model.text_heads=2",
+    "model.text_d_ff=16",
+    "model.width=8",
+]
 WORDS = ["data.train=60", "data.validation=6", "data.test=6", "batching.tokens=1024"]
 PIECES = [*WORDS, "tokenizer.vocab_size=300"]
 TEXT = ["data={kind: text, path: TEXT, documents: block, shares: [0.4, 0.3, 0.3]}", "tokenizer.vocab_size=300"]
@@ -46,6 +53,7 @@ RECIPES: dict[str, tuple[str, list[str]]] = {
     "regress": ("similarity", [*PIECES, *REGRESSION]),
     "replaced-tokens": ("electra", [*PRETRAINING, "model.embedding_size=12", "head.generator=0.5"]),
     "restore": ("restore", [*FEW, *NARROW_DECODER]),
+    "retrieve": ("clip", [*FEW, *NARROW_TEXT]),
     "segment": ("segment", FEW),
     "similarity": ("similarity", PIECES),
     "sound": ("speech", FEW),

@@ -23,7 +23,7 @@ OF_PAIRS = ("sequence-to-sequence", "minimum-risk", "reinforce")
 
 def test_each_objective_has_a_case() -> None:
     own = {kind for kind, cls in Objective.kinds.items() if cls.__module__.startswith("qkv.")}
-    assert own == {prepared(kind).recipe.objective.kind for kind in RECIPES} | {*OF_PAIRS, "contrastive"}
+    assert own == {prepared(kind).recipe.objective.kind for kind in RECIPES} | {*OF_PAIRS, "contrastive", "siglip"}
 
 
 @pytest.mark.parametrize("task", RECIPES)
@@ -32,6 +32,12 @@ def test_own_objectives_pass(task: str) -> None:
     report = check(recipe.objective, model=model, batches=batches)
     report.raise_for_failures()
     assert outcomes(report)["terms"] == outcomes(report)["gradients"] == "passed"
+
+
+def test_the_sigmoid_loss_of_pairs_passes() -> None:
+    _, _, model, batches = prepared("retrieve")
+    report = check(Objective.from_dict({"kind": "siglip"}), model=model, batches=batches)
+    report.raise_for_failures()
 
 
 @pytest.mark.parametrize("kind", OF_PAIRS)

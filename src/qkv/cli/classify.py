@@ -26,6 +26,21 @@ def classify(
             "of standard input.",
         ),
     ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME…",
+            help="A dual encoder such as CLIP: the classes to choose among, by their names (zero-shot classification).",
+        ),
+    ] = None,
+    template: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT",
+            help="A text with `{}` for the name of a class; repeatable, the vectors are averaged. [default: of the run's "
+            "training, or `a photo of a {}`]",
+        ),
+    ] = None,
     out: OutTable = None,
     column: Column = None,
     overwrite: Overwrite = False,
@@ -36,18 +51,25 @@ def classify(
 ) -> None:
     """Classify texts, images, sounds or videos, as `qkv predict` does for every task: the classes by probability.
 
-    A blank line gives a blank line.
+    A blank line gives a blank line. A dual encoder chooses among --classes that it was never trained for.
     """
+    from ..runs.inference.tables.columns import reads_files as takes_files
     from ..runs.inference.tables.write import class_columns
     from ..runs.tasks.classes import likeliest, split_pairs
 
     loaded, texts = load_runs(run, texts, "classify", device, ensemble_weights, ensemble_mode)
     warn_of_settings(texts, "`qkv classify` has no settings, leave it out")
 
-    reads_files = loaded.tokenizer is None
+    reads_files = takes_files(loaded, "classify")
+    if (classes or template) and not reads_files:
+        raise ValueError(
+            f"{loaded.name} classifies texts by the classes of its training; leave out --classes and --template"
+        )
 
     def answer(inputs: list[str]) -> list[Classified]:
-        return loaded.classify_files(inputs) if reads_files else loaded.classify(*split_pairs(inputs))
+        if not reads_files:
+            return loaded.classify(*split_pairs(inputs))
+        return loaded.classify_files(inputs, classes or (), template or ())
 
     def show(text: str, result: Classified | None) -> None:
         if json:

@@ -205,7 +205,7 @@ def _speculating(settings: Generation, run: Run, draft: Run | None, chosen: bool
     Raises ValueError for a draft with another tokenizer, and if draft and settings contradict each other.
     """
     from ..generation.speculation import DraftModel, check_draft
-    from ..runs.inference.drafts import draft_for
+    from ..runs.inference.loaded import draft_for
 
     if draft is not None and not (chosen or isinstance(settings.speculate, DraftModel)):
         settings = settings.replace(speculate="draft")
@@ -225,7 +225,7 @@ class _Replies:
 
     def __init__(self, run: Run, system: str | None, draft: Run | None) -> None:
         from ..runs.inference.chat import check_replies, replies, stream_reply
-        from ..runs.inference.drafts import draft_for
+        from ..runs.inference.loaded import draft_for
 
         draft_model = draft_for(run, draft)
         check_replies(run)

@@ -136,6 +136,7 @@ def look(
     from ..look.view.figure import check_suffix
     from ..runs.inference.look.live import changed_look
     from ..runs.inference.run import load
+    from ..runs.inference.towers import has_towers
     from ..runs.inference.uses import reads_text
 
     _check_together(serve, out, json, score, port, compare)
@@ -158,7 +159,7 @@ def look(
     chosen |= {"target": target, "generate": generate, "word": word}
     chosen |= {"kind": kind, "neuron": neuron, "texts": _texts(texts, neuron), "patch": patch}
     chosen |= {"compare": compare}
-    note_files(inputs or () if reads_text(loaded) else (), "; look takes texts")
+    note_files(inputs or () if reads_text(loaded) and not has_towers(loaded) else (), "; look takes texts")
     items = inputs or ([] if neuron is not None and not serve else _lines(loaded))
     changes = _switched_off(loaded, off)
     if serve:

@@ -48,6 +48,17 @@ def predict(
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of sampling, for music. [default: 0]")] = None,
+    among: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR|FILE",
+            help="A dual encoder such as CLIP: show which of the pictures in DIR, or of the lines of FILE, are nearest to "
+            "each text or picture.",
+        ),
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="How many of --among to show. [default: 5]")
+    ] = None,
     data: Annotated[
         list[str] | None,
         typer.Option(
@@ -61,7 +72,8 @@ def predict(
     json: JsonLines = False,
     device: Device = "auto",
 ) -> None:
-    """Predict with a trained run: classes, tags, answers, choices, masks, boxes, captions, forecasts or music.
+    """Predict with a trained run: classes, tags, answers, choices, masks, boxes, captions, forecasts, music or what is
+    nearest.
 
     `qkv predict RUN in.csv --out out.csv` keeps the columns of the file and adds the predictions. A blank line gives a blank
     line.
@@ -74,7 +86,13 @@ def predict(
     loaded, inputs = load_runs(run, inputs, "predict", device, ensemble_weights, ensemble_mode)
     warn_of_settings(inputs, "`qkv predict` uses the run's settings, leave it out (or, to forecast, --data)")
     inputs = _about(image, inputs) if image else inputs
-    given: dict[str, Any] = {"threshold": threshold, "seed": seed, "data": data or None}
+    given: dict[str, Any] = {
+        "threshold": threshold,
+        "seed": seed,
+        "among": among,
+        "top": top,
+        "data": data or None,
+    }
     options = {name: value for name, value in given.items() if value is not None}
     check_options(loaded, options)
     answers: Iterable[tuple[str, Iterable[Prediction] | None]]

@@ -168,7 +168,8 @@ def embed(
     overwrite: Overwrite = False,
     device: Device = "auto",
 ) -> None:
-    """Embed texts: the last layer's hidden states (of an encoder–decoder, the encoder's), pooled or one per token.
+    """Embed texts: the last layer's hidden states (of an encoder–decoder, the encoder's), pooled or one per token. A dual
+    encoder such as CLIP embeds texts and picture files into one space.
 
     Prints one JSON array per text, or writes a file. With `--pooling none`, an `.npy` file has the tokens of all texts one
     after another, and the number of tokens of each text is printed. A blank text gives `null`, or in a file a row of NaN or
@@ -186,6 +187,10 @@ def embed(
     question = asked(texts, loaded, "embed", None if array else out, column, overwrite and not array)
 
     def answer(chunk: list[str]) -> Iterable[Tensor]:
+        from ..runs.inference.towers import has_towers, towers_of
+
+        if has_towers(loaded) and pool is None and prompt is None:
+            return towers_of(loaded).vectors(chunk, normalize is not False)
         return loaded.embed(chunk, pool, normalize, prompt)
 
     if out is None or not array:

@@ -190,7 +190,9 @@ def asked(
     from ..runs.inference.tables import read as tables
     from ..runs.inference.tables.columns import files_of, reads_files
     from ..runs.inference.tables.write import check_output
+    from ..runs.inference.towers import has_towers
 
+    towers = has_towers(run)
     existing = [path for text in texts or () if (path := existing_path(text)) is not None]
     if missing := [text for text in texts or () if existing_path(text) is None and _names_a_file(text)]:
         raise ValueError(
@@ -200,7 +202,7 @@ def asked(
         check_output(out, existing, overwrite)
     elif overwrite:
         raise ValueError("--overwrite replaces the file of --out; give --out too")
-    files, table = reads_files(run), None
+    files, table = reads_files(run, command) or towers, None
     own = files_of(run)[0] if files else frozenset()
     read = [path for path in existing if path.is_file() and tables.is_table(path) and not tables.ends_in(path, own)]
     folders = [path for path in existing if path.is_dir()] if files else []

@@ -121,6 +121,11 @@ def current() -> Ranks:
     return _current.peers
 
 
+def current_rows() -> Ranks:
+    """The ranks that have different rows of the current batch."""
+    return _current.rows
+
+
 def idle() -> bool:
     """Whether this rank has no rows of the current batch, and computes another rank's for nothing."""
     return _current.idle

@@ -16,6 +16,7 @@ from ..core.metrics.base import Metric
 from ..core.metrics.baselines import Baseline
 from ..core.spec import Spec
 from ..nn.layers.embedding import Input
+from ..nn.models.base import ModelSpec
 from . import ascii_art
 from .batching.encoded import Encoded
 from .batching.numpy_batch import LAYOUTS, Array, NumpyBatch, PaddedLayout, count_labels
@@ -101,6 +102,7 @@ class Task(Spec, role="task"):
     outputs: the field that names the head's outputs in their order, if they are found by their names.
     from_data: fields with the scaling of numbers, which `resolve` takes from the training data if nothing gives them.
     predicts_without_input: whether `predict` works without an input.
+    pairs_towers: whether it is for dual encoders, which read images and texts.
     """
 
     pool: ClassVar[int] = 1024
@@ -112,6 +114,7 @@ class Task(Spec, role="task"):
     outputs: ClassVar[str] = ""
     from_data: ClassVar[tuple[str, ...]] = ()
     predicts_without_input: ClassVar[bool] = False
+    pairs_towers: ClassVar[bool] = False
     fields: ClassVar[tuple[str, ...]] = ()  # that every example must have
     _predict: ClassVar[Callable[..., Iterable[Any]] | None] = None
 
@@ -119,6 +122,10 @@ class Task(Spec, role="task"):
     def special(self) -> tuple[str, ...]:
         """Tokens that its tokenizer needs, such as the sentinels of span corruption."""
         return ()
+
+    def of_model(self, spec: ModelSpec) -> Self:
+        """The task for a model, before `resolve`: what depends on more of the model than its input layer."""
+        return self
 
     def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
         """Fill in what depends on data and model: the classes in the training data, the size of the images that the model

@@ -22,6 +22,7 @@ from .gradients.accumulation import Totals, over_labels, reported, weighed
 from .gradients.clipping import update
 from .mixed_precision import MixedPrecision, autocast_dtype
 from .objective import Objective, terms_of
+from .pairs import PairObjective, cached
 from .settings import Training
 from .strategy import Strategy
 
@@ -92,7 +93,7 @@ class Stepper:
         if isinstance(counted, tuple) and not counted[0]:
             nothing = torch.zeros((), device=self.device)
             return StepResult(counted, nothing, nothing, nothing, {})
-        loss, values = self._backward(batches, totals)
+        loss, values = self._backward(self._with_pairs(batches), totals)
         clips = self.training.clip_norm, self.training.clip_value
         empty = counted[0] == 0 if isinstance(counted, Tensor) else None
         done = update(self.optimizer, loss, self.mixed, self.strategy, *clips, empty=empty)
@@ -105,19 +106,41 @@ class Stepper:
         counts = self.objective.counts(batch)
         if not any(counts.values()):
             return
-        loads = [module.load for module in self.balanced]
-        kept = [buffer.clone() for buffer in self.model.buffers()]
-        with rng.preserved(), self._splitting(batch):
-            for module in self.balanced:
-                module.load = None
+        with rng.preserved(), self._keeping_state(), self._splitting(batch):
             loss, _ = self._loss(batch, counts, counts)
             loss.backward()
         self.optimizer.zero_grad(set_to_none=True)
+
+    @contextmanager
+    def _keeping_state(self) -> Iterator[None]:
+        """Undo what forward passes inside the block do to buffers and to the loads of experts."""
+        loads = [module.load for module in self.balanced]
+        kept = [buffer.clone() for buffer in self.model.buffers()]
+        for module in self.balanced:
+            module.load = None
+        yield
         with torch.no_grad():
             for buffer, before in zip(self.model.buffers(), kept, strict=True):
                 buffer.copy_(before)
         for module, load in zip(self.balanced, loads, strict=True):
             module.load = load
+
+    def _with_pairs(self, batches: list[Batch]) -> list[Batch]:
+        """The batches; if the objective compares the pairs of several, with the vectors of all of them."""
+        if not isinstance(self.objective, PairObjective) or len(batches) == 1:
+            return batches
+
+        @contextmanager
+        def entering(batch: Batch) -> Iterator[None]:
+            with self._splitting(batch), self.mixed.autocast():
+                yield
+
+        counts = [self.objective.counts(batch) for batch in batches]
+        counted = [i for i, n in enumerate(counts) if self.ranks.size > 1 or any(n.values())]
+        with self._keeping_state():
+            made = cached(self.objective, self.model, [batches[i] for i in counted], self.device, entering)
+        whole = dict(zip(counted, made, strict=True))
+        return [whole.get(i, batch) for i, batch in enumerate(batches)]
 
     def _set_lr(self, lr: float) -> None:
         """Set the learning rate; groups that learn at a share of it keep theirs."""

@@ -38,7 +38,14 @@ LABELS = {
     "video-classify": ("label",),
 }
 KINDS = sorted(kind for kind, task in Task.kinds.items() if task.__module__.startswith(f"{qkv.runs.tasks.__name__}."))
-READS_FILES = {"caption", "music", "restore", "see", "upscale"}  # predict from files alone, without examples
+READS_FILES = {
+    "caption",
+    "music",
+    "restore",
+    "retrieve",
+    "see",
+    "upscale",
+}  # predict from files alone, without examples
 
 Trained = Callable[[str], tuple[Run, list[dict[str, Any]]]]
 

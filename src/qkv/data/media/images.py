@@ -243,6 +243,22 @@ def fitted(pixels: Pixels, size: Size, fit: Fit = "crop", filter: Filter = "bili
     return out
 
 
+def narrow(shape: Size, size: Size) -> bool:
+    """Whether a picture is so long and narrow that, enlarged until its shorter side fills a size, it exceeds
+    `MOST_PIXELS`."""
+    ratio = max(size[0] / shape[0], size[1] / shape[1])
+    return shape[0] * shape[1] * ratio**2 > MOST_PIXELS
+
+
+def check_ratio(shape: Size, size: Size, where: str) -> None:
+    """Raise ValueError, naming the picture, if it is too `narrow` to be enlarged to a size."""
+    if narrow(shape, size):
+        raise ValueError(
+            f"{where} has {shape[0]:,} × {shape[1]:,} pixels, which is too long and narrow to be enlarged to {size[0]} × "
+            f"{size[1]}; cut a piece from it"
+        )
+
+
 # -- normalization -----------------------------------------------------------------------------------------------------
 
 

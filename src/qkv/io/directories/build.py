@@ -14,6 +14,7 @@ from ...generation.generation_mixin import GenerationMixin
 from ...nn.models.base import ModelModule, ModelSpec
 from ...nn.models.build import build as build_module
 from ...nn.models.build import outline as outline_module
+from ...nn.models.dual_encoder import DualEncoder, DualEncoderModel
 from ...nn.models.initialization import Draws
 from ...nn.models.recurrent.model import Recurrent, RecurrentModel
 from ...nn.models.transformer import Transformer, TransformerModel
@@ -44,11 +45,19 @@ class RecurrentGenerator(RecurrentModel, GenerationMixin, Saves):
     """A recurrent model that also generates, and can be saved."""
 
 
+class SavableDualEncoder(DualEncoderModel, Saves):
+    """A dual encoder that can be saved."""
+
+
 class GenerativeModel(ModelModule, GenerationMixin, Saves):
     """Base class of model modules defined outside qkv. With `forward`, `start` and `step` it generates, and can be saved."""
 
 
-_CLASSES = {Transformer: Model, Recurrent: RecurrentGenerator}  # any other spec: the class of `spec.module()`
+_CLASSES = {
+    Transformer: Model,
+    Recurrent: RecurrentGenerator,
+    DualEncoder: SavableDualEncoder,
+}  # any other spec: the class of `spec.module()`
 
 
 @overload
@@ -69,6 +78,15 @@ def build(
     seed: int = ...,
     initialized: bool = ...,
 ) -> RecurrentGenerator: ...
+@overload
+def build(
+    spec: DualEncoder,
+    *,
+    device: torch.device | str = ...,
+    dtype: torch.dtype = ...,
+    seed: int = ...,
+    initialized: bool = ...,
+) -> SavableDualEncoder: ...
 @overload
 def build(
     spec: ModelSpec,

@@ -71,6 +71,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "convolutional": (),
     "captioner": (),
     "speech_encoder": (),
+    "clip": (),
 }
 # fmt: on
 """The modules of this package that define models, each with its model types on the Hub; a new family is added here.

@@ -13,11 +13,12 @@ from typing import Any, overload
 from ...core.registry import LazyTable
 from ...core.spec import brief, nearest
 from ...nn.models.base import ModelSpec
+from ...nn.models.dual_encoder import DualEncoder
 from ...nn.models.recurrent.model import Recurrent
 from ...nn.models.transformer import Transformer
 from ...nn.positions.base import Position
 from . import MODULES
-from .preset_names import HOMES, RecurrentName, TransformerName
+from .preset_names import HOMES, DualEncoderName, RecurrentName, TransformerName
 
 Factory = Callable[..., Any]  # a Transformer's spec, or another model's
 
@@ -55,6 +56,8 @@ def presets() -> Mapping[str, Preset]:
 def preset(name: TransformerName, **sizes: Any) -> Transformer: ...
 @overload
 def preset(name: RecurrentName, **sizes: Any) -> Recurrent: ...
+@overload
+def preset(name: DualEncoderName, **sizes: Any) -> DualEncoder: ...
 @overload
 def preset(name: str, **sizes: Any) -> Any: ...
 def preset(name: str, **sizes: Any) -> ModelSpec:

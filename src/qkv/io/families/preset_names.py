@@ -137,6 +137,13 @@ RecurrentName = Literal[
     "luong-local-m",
     "luong-local-p",
 ]
+DualEncoderName = Literal[
+    "clip",
+    "clip-vit-base-32",
+    "clip-vit-base-16",
+    "clip-vit-large-14",
+    "clip-vit-large-14-336",
+]
 
 HOMES: dict[str, str] = {
     "transformer": "vanilla",
@@ -265,4 +272,9 @@ HOMES: dict[str, str] = {
     "captioner": "captioner",
     "joint": "captioner",
     "speech-encoder": "speech_encoder",
+    "clip": "clip",
+    "clip-vit-base-32": "clip",
+    "clip-vit-base-16": "clip",
+    "clip-vit-large-14": "clip",
+    "clip-vit-large-14-336": "clip",
 }

@@ -52,7 +52,8 @@ class Patches(Input, kind="patches"):
 
     Dosovitskiy et al. 2021 (ViT) have one class token before, Touvron et al. 2021 (DeiT) also a distillation token, and
     Fang et al. 2021 (YOLOS) detection tokens after. `image` is the size (height, width) that positions are made for; images
-    of other sizes are read too, with positions resized (`GridPosition`).
+    of other sizes are read too, with positions resized (`GridPosition`). Without `bias` there is no b, and `norm` is that of
+    the embedded tokens (CLIP has a layer norm there).
 
     stem: widths of 3 × 3 convolutions of stride 2, as many as reduce a patch to one pixel, which W reads instead of the
           patch. Models then learn faster from few images (Xiao et al. 2021, with batch norm; here with the norm of
@@ -64,6 +65,7 @@ class Patches(Input, kind="patches"):
     channels: int = Field(default=3, gt=0)
     before: int = Field(default=1, ge=0)
     after: int = Field(default=0, ge=0)
+    bias: bool = True
     norm: Norm = NoNorm()
     dropout: float = Field(default=0.0, ge=0, lt=1)
     stem: tuple[Annotated[int, Field(gt=0)], ...] = ()
@@ -100,7 +102,7 @@ class Patches(Input, kind="patches"):
         extra = self.before + self.after
         patches = max(tokens - extra, 0)
         read = self.stem[-1] if self.stem else self.pixels
-        own = Cost((read + 1 + extra) * d_model, 2 * read * d_model * patches) + self.norm.cost(d_model, tokens)
+        own = Cost((read + self.bias + extra) * d_model, 2 * read * d_model * patches) + self.norm.cost(d_model, tokens)
         return own + Stem.cost(self.channels, self.stem, patches)
 
 
@@ -113,7 +115,7 @@ class PatchEmbedding(InputModule):
         super().__init__()
         self.spec, self.dropout = spec, spec.dropout
         self.stem = Stem(spec.channels, spec.stem) if spec.stem else None
-        self.project = Linear(spec.stem[-1] if spec.stem else spec.pixels, d_model)
+        self.project = Linear(spec.stem[-1] if spec.stem else spec.pixels, d_model, bias=spec.bias)
         self.before = nn.Parameter(torch.empty(spec.before, d_model)) if spec.before else None
         self.after = nn.Parameter(torch.empty(spec.after, d_model)) if spec.after else None
         self.norm = spec.norm.module(d_model)

@@ -17,10 +17,13 @@ from .initialization import Initialization
 class ModelSpec(Spec, role="model"):
     """Base class of model configurations. qkv has the kinds `transformer` and `recurrent`; subclass it to add another."""
 
-    vocab_size: int
     initialization: Initialization
 
     if TYPE_CHECKING:  # subclasses define these as fields or as properties
+
+        @property
+        def vocab_size(self) -> int:
+            """The size of the vocabulary; 0 for a model that reads no tokens."""
 
         @property
         def d_model(self) -> int:
@@ -57,6 +60,10 @@ class ModelSpec(Spec, role="model"):
     def token_types(self) -> int:
         """How many kinds of segments (BERT's sentences A and B) the model tells apart; 0 for none."""
         return 0
+
+    def with_vocabulary(self, size: int) -> Self:
+        """The model with a vocabulary of another size."""
+        return self.replace({"vocab_size": size})
 
     def stacks(self) -> list[tuple[str, Any]]:
         """Names and stacks of blocks; empty for a model without blocks."""

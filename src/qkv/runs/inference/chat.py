@@ -9,8 +9,7 @@ from typing import Any, Unpack
 from ...data.tokenizers.chat.messages import Messages, Tools
 from ...generation import Generation
 from ...generation.settings import GenerationOptions
-from .drafts import draft_for
-from .loaded import LoadedModel
+from .loaded import LoadedModel, draft_for
 from .output import Output
 from .uses import advice, kind_of
 

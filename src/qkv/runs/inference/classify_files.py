@@ -1,4 +1,4 @@
-"""Classification of picture, sound and video files by a trained run or a Hub model."""
+"""Classification of picture, sound and video files by a run or a Hub model."""
 
 from __future__ import annotations
 
@@ -9,22 +9,37 @@ import numpy as np
 import torch
 
 from ...io.directories.preprocessor import Preprocessor
+from ...nn.models.dual_encoder import DualEncoder
 from ...nn.models.heads.vision import ImageClassifier
 from ...nn.models.transformer import Transformer
 from ..tasks.classes import Classified
 from .classify import labels_of, ranked
 from .loaded import LoadedModel
+from .towers import zero_shot
 
 _AT_ONCE = 64  # files in a batch
 
 
 @torch.inference_mode()
-def classify_files(run: LoadedModel, paths: Sequence[str | Path]) -> list[Classified]:
+def classify_files(
+    run: LoadedModel,
+    paths: Sequence[str | Path],
+    classes: str | Sequence[str] = (),
+    templates: str | Sequence[str] = (),
+) -> list[Classified]:
     """Classify the picture, sound or video in each file, resized and normalized as in training, or for a Hub model as its
-    `preprocessor_config.json` says.
+    `preprocessor_config.json` says. A dual encoder chooses among `classes`, see `zero_shot`.
 
     Raises ValueError if the run does not classify such files, or a file holds none.
     """
+    if isinstance(run.model.spec, DualEncoder):
+        if not classes:
+            raise ValueError(f"{run.name} compares pictures with names of classes; name them: --classes cat,dog")
+        return zero_shot(run, paths, classes, templates)
+    if classes or templates:
+        raise ValueError(
+            f"{run.name} knows its classes from training, and chooses among no others; leave out classes and templates"
+        )
     task, head = run.trained_on, run.model.spec.head
     if task is not None and task.tells_classes and not task.needs_tokenizer:
         return [one.value for one in task.predict(run, [str(path) for path in paths])]

@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast, get_args
 
 import numpy as np
@@ -19,6 +20,7 @@ from ...core.spec import brief, nearest
 from ...generation.prompts import length_groups, padded
 from ...io.directories import sentence_transformers
 from ...io.directories.sentence_transformers import Pooling, SentenceSettings, pooling_of
+from ...nn.models.dual_encoder import DualEncoder
 from ...nn.models.heads.sequence import SentenceVector
 from ...nn.models.long_texts import reads_unpadded
 from ...nn.models.recurrent.model import RecurrentModel
@@ -54,8 +56,10 @@ def embed(
 
     The files of sentence-transformers may also truncate texts, with a warning, add dense layers, and keep only the first
     components of a vector (`truncate_dim`). An explicit `pooling` leaves all of this out. Encoder–decoders embed by their
-    encoder. Raises ValueError for a text without tokens.
+    encoder, dual encoders by their tower of texts. Raises ValueError for a text without tokens.
     """
+    if isinstance(run.model.spec, DualEncoder):
+        return _by_tower(run, texts, pooling, normalize, prompt)
     settings = _settings(run, pooling)
     poolings = settings.poolings if pooling is None else (as_pooling(pooling),)
     text_before = _prompt(settings, prompt, run.name)
@@ -72,6 +76,26 @@ def embed(
             states = states[: len(rows[i])].float().cpu()
             vectors[i] = torch.cat([_pooled(states, name, start) for name in poolings], -1)
     return [_after_pooling(vector, settings, normalize) for vector in vectors]
+
+
+def embed_images(run: LoadedModel, paths: Sequence[str | Path], normalize: bool | None = None) -> list[Tensor]:
+    """Return a vector (M,) for each picture file, by the tower of images of a dual encoder; of length 1 unless `normalize`
+    is false. Raises ValueError for another model."""
+    from .towers import towers_of
+
+    return list(towers_of(run).images([str(path) for path in paths], normalize is not False))
+
+
+def _by_tower(
+    run: LoadedModel, texts: Sequence[str], pooling: Pooling | None, normalize: bool | None, prompt: str | None
+) -> list[Tensor]:
+    """The vectors of a dual encoder's tower of texts. Raises ValueError for options that it has no use for."""
+    from .towers import towers_of
+
+    if pooling is not None or prompt is not None:
+        unused = "pooling" if pooling is not None else "prompt"
+        raise ValueError(f"{run.name} embeds texts by its tower, which has its own head; leave out {unused}")
+    return list(towers_of(run).texts(texts, normalize is not False))
 
 
 def embed_array(run: LoadedModel, texts: Sequence[str], **options: Any) -> NDArray[np.float32]:

@@ -15,7 +15,7 @@ from ...nn.layers.patches import Patches
 from ...nn.models.ensemble import EnsembleModel, Mode
 from ...nn.models.transformer import Transformer
 from .classify import is_multi_label, labels_of
-from .drafts import difference
+from .loaded import difference
 from .run import Run
 
 

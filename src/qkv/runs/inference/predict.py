@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...core import several
+from ...nn.models.dual_encoder import DualEncoder
 from ..tasks.prediction import Line, Prediction
 from .loaded import LoadedModel
 from .uses import advice
@@ -27,7 +28,7 @@ def predict(
     inputs: Sequence[str | Path | tuple[str, ...]],
     *,
     data: str | Sequence[str] = (),
-    **options: float,
+    **options: Any,
 ) -> Iterator[Prediction]:
     """Predict on each input by the run's task, or by the head of a Hub model. Inputs are texts, or the paths of pictures,
     videos, series, sounds and music. Texts that belong together are one input: a tuple of them, or one text with tabs
@@ -38,6 +39,8 @@ def predict(
     threshold: the lowest probability of an object that a detector reports.
     seed:      for random sampling (music).
     data:      settings of how a series is read, such as `["gaps=fill"]` (forecasts).
+    among:     a folder of pictures, a file of lines, or a list of both, in which a dual encoder finds the nearest ones.
+    top:       how many of them, by default 5.
 
     Raises ValueError if an input can't be read, the run's task does not predict, or it does not use an option.
     """
@@ -68,6 +71,14 @@ def predict(
         yield from run.recipe.task.predict(run, texts, **options)
 
 
+_USERS = {
+    "threshold": "detectors use it",
+    "seed": "music uses it",
+    "data": "forecasts use it",
+    **dict.fromkeys(("among", "top"), "dual encoders of pictures and texts use it"),
+}
+
+
 def check_options(run: LoadedModel, options: Mapping[str, Any]) -> None:
     """Check that the run's task, or its head, uses these options of `predict`. Raises ValueError."""
     task = None if run.recipe is None else run.recipe.task
@@ -81,9 +92,7 @@ def check_options(run: LoadedModel, options: Mapping[str, Any]) -> None:
     if task is not None and task.kind == "forecast":
         used = {*used, "data"}
     if unused := [name for name in options if name not in used]:
-        users = {"threshold": "detectors use it", "seed": "music uses it", "data": "forecasts use it"}.get(
-            unused[0], "no task uses it"
-        )
+        users = _USERS.get(unused[0], "no task uses it")
         raise ValueError(f"{run.name} predicts without a {unused[0]}; leave it out ({users})")
 
 
@@ -91,7 +100,8 @@ def _by_head(run: LoadedModel) -> tuple[Any, HeadPrediction | None]:
     """The head of a model without a recipe, and how it predicts."""
     from .predict_by_head import prediction_of_head  # imported here: it imports many tasks
 
-    head = getattr(run.model.spec, "head", None)
+    spec = run.model.spec
+    head = spec if isinstance(spec, DualEncoder) else getattr(spec, "head", None)
     return head, prediction_of_head(head)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +17,7 @@ from ...core.metrics.base import model_outputs
 from ...core.metrics.entities import scheme_of
 from ...data.source import Example
 from ...io.directories.preprocessor import Preprocessor
+from ...nn.models.dual_encoder import DualEncoder
 from ...nn.models.heads.sequence import SequenceClassifier
 from ...nn.models.heads.text import Head, Span, TokenClassifier
 from ...nn.models.heads.vision import Detector, ImageClassifier
@@ -30,6 +32,7 @@ from ..tasks.tagging.task import Tag
 from .classify import chooses_global, classify, labels_of, numbers
 from .classify_files import classify_files
 from .loaded import LoadedModel
+from .towers import predict_by_towers
 
 _LONGEST = 384  # tokens in a row, or fewer if the model's context is shorter
 
@@ -44,11 +47,11 @@ class HeadPrediction(NamedTuple):
     labels: int
 
 
-_BY_HEAD: dict[type[Head], HeadPrediction] = {}
+_BY_HEAD: dict[type[Head] | type[DualEncoder], HeadPrediction] = {}
 
 
 def predicts_head(
-    head: type[Head], reads_text: bool = False, labels: int = 1
+    head: type[Head] | type[DualEncoder], reads_text: bool = False, labels: int = 1
 ) -> Callable[[PredictByHead], PredictByHead]:
     """A decorator for the prediction of models with a head, `function(run, inputs, **options)`."""
 
@@ -59,7 +62,7 @@ def predicts_head(
     return register
 
 
-def prediction_of_head(head: Head | None) -> HeadPrediction | None:
+def prediction_of_head(head: Head | DualEncoder | None) -> HeadPrediction | None:
     """Return how models with this head predict, or None if they don't."""
     prediction = next((_BY_HEAD[base] for base in type(head).__mro__ if base in _BY_HEAD), None)
     labels = getattr(head, "labels", 1) or 0
@@ -111,6 +114,18 @@ def _objects(run: LoadedModel, paths: Sequence[str], *, threshold: float = SHOWN
         (detected,) = detections(model_outputs(run.model, Batch({"ids": ids}).to(run.model.device)))
         objects = detected.surer(threshold).surest_first()
         yield detection_prediction(classes, processor.read, path, pixels.shape[1:], objects)
+
+
+@predicts_head(DualEncoder, reads_text=True)
+def _similar(
+    run: LoadedModel,
+    lines: Sequence[str],
+    *,
+    among: str | Path | Sequence[str] | None = None,
+    top: int = 5,
+    **_: Any,
+) -> Iterable[Prediction]:
+    return predict_by_towers(run, lines, among=among, top=top)
 
 
 def _labels(run: LoadedModel) -> int:

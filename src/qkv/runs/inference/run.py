@@ -37,8 +37,7 @@ from ...io.hub.gguf.container import is_gguf
 from ...io.hub.quantized.config import quantization_of
 from ..recipes import imports as recipe_imports
 from . import unknown_words
-from .drafts import draft_for
-from .loaded import LoadedModel, Pictures
+from .loaded import LoadedModel, Pictures, draft_for
 
 if TYPE_CHECKING:  # methods import what they need when they are called
     from ...data.tokenizers.chat.messages import Messages, Tools
@@ -188,28 +187,28 @@ class Run(LoadedModel):
         return _one_or_all(texts, score(self, rows, several.texts_beside(texts, targets, "targets")))
 
     @overload
-    def embed(  # type: ignore[overload-overlap]
-        self, texts: str, pooling: Pooling | None = None, normalize: bool | None = None, prompt: str | None = None
-    ) -> Tensor: ...
+    def embed(self, texts: str, *options: Any, **named: Any) -> Tensor: ...  # type: ignore[overload-overlap]
     @overload
+    def embed(self, texts: Sequence[str], *options: Any, **named: Any) -> list[Tensor]: ...
+    @overload
+    def embed(self, *, images: str | Path | Sequence[str | Path], normalize: bool | None = None) -> Any: ...
     def embed(
         self,
-        texts: Sequence[str],
+        texts: str | Sequence[str] | None = None,
         pooling: Pooling | None = None,
         normalize: bool | None = None,
         prompt: str | None = None,
-    ) -> list[Tensor]: ...
-    def embed(
-        self,
-        texts: str | Sequence[str],
-        pooling: Pooling | None = None,
-        normalize: bool | None = None,
-        prompt: str | None = None,
+        *,
+        images: str | Path | Sequence[str | Path] | None = None,
     ) -> Tensor | list[Tensor]:
-        """Return embeddings, see `qkv.runs.inference.embed.embed`: (M,) per text, or (T, M) if pooling is "none"."""
-        from .embed import embed
+        """Return embeddings, see `qkv.runs.inference.embed.embed`; a dual encoder's also of `images`, picture files."""
+        from .embed import embed, embed_images
 
-        return _one_or_all(texts, embed(self, several.texts(texts), pooling, normalize, prompt))
+        if texts is not None and images is None:
+            return _one_or_all(texts, embed(self, several.texts(texts), pooling, normalize, prompt))
+        if images is not None and texts is None:
+            return _one_or_all(images, embed_images(self, several.paths(images, "images"), normalize))
+        raise ValueError("give texts or images, and call embed twice for both; their vectors are in one space")
 
     def embed_array(self, texts: Sequence[str], **options: Any) -> NDArray[np.float32]:
         """Return the embeddings of all texts as one NumPy array (texts, M), with the options of `embed`."""
@@ -240,14 +239,16 @@ class Run(LoadedModel):
         return _one_or_all(texts, classify(self, several.texts(texts), several.texts_beside(texts, pairs, "pairs")))
 
     @overload
-    def classify_files(self, paths: str | Path) -> Classified: ...  # type: ignore[overload-overlap]
+    def classify_files(self, paths: str | Path, *options: Any) -> Classified: ...  # type: ignore[overload-overlap]
     @overload
-    def classify_files(self, paths: Sequence[str | Path]) -> list[Classified]: ...
-    def classify_files(self, paths: str | Path | Sequence[str | Path]) -> Classified | list[Classified]:
-        """Classify the picture, sound or video in each file, with the probability of every class."""
+    def classify_files(self, paths: Sequence[str | Path], *options: Any) -> list[Classified]: ...
+    def classify_files(
+        self, paths: str | Path | Sequence[str | Path], classes: str | Sequence[str] = (), templates: Sequence[str] = ()
+    ) -> Classified | list[Classified]:
+        """Classify the picture, sound or video in each file; dual encoders (CLIP) by names of `classes` in `templates`."""
         from .classify_files import classify_files
 
-        return _one_or_all(paths, classify_files(self, several.paths(paths, "paths")))
+        return _one_or_all(paths, classify_files(self, several.paths(paths, "paths"), classes, templates))
 
     @overload
     def predict(self, inputs: str | Path, **options: Any) -> Prediction: ...

@@ -95,7 +95,7 @@ class ModelChoice(Spec):
         """The model's spec, for a tokenizer of this size. Raises ValueError for an unknown name or a wrong value."""
         if self.directory:
             spec = spec_of(self.directory)
-            return spec.replace({"vocab_size": max(vocab_size or 0, spec.vocab_size)}).replace(self.changes)
+            return spec.with_vocabulary(max(vocab_size or 0, spec.vocab_size)).replace(self.changes)
         check_sizes(self.preset, self.sizes)
         takes_vocabulary = self.preset not in families.presets() or "vocab_size" in sizes_of(self.preset)
         sizes = ({} if vocab_size is None or not takes_vocabulary else {"vocab_size": vocab_size}) | self.sizes

@@ -27,10 +27,12 @@ from ...io import families
 from ...io.directories.layout import RECIPE, read_text
 from ...nn.layers.lora import Adapter
 from ...nn.models.base import ModelSpec
+from ...nn.models.dual_encoder import DualEncoder
 from ...nn.models.heads.sequence import SentenceVector, SequenceClassifier
 from ...nn.models.heads.series import Forecaster
 from ...nn.models.heads.text import Head, Span, TokenClassifier
 from ...nn.models.long_texts import has_global_tokens
+from ...nn.models.stack import Stack
 from ...nn.models.transformer import Transformer
 from ...training.objective import Objective, SequenceToSequence
 from ...training.parallel.scale import Scale
@@ -224,15 +226,10 @@ class Recipe(Spec):
             )
         if self.task is None:
             return self if self.head is None else self._with_head(self.head)
-        if not isinstance(spec, Transformer):
-            raise ValueError(
-                f"the task {self.task.kind} needs a Transformer, and this model is {spec.kind}; leave it out"
-            )
-        self._check_stacks(self.task, spec)
-        first = spec.encoder or spec.output
+        first = self._first_stack(self.task, spec)
         directory = self.model.directory
         given = self.task if directory is None else continued.with_scaling(self.task, directory)
-        task = given.resolve(self.data, tokenizer, first.embedding)
+        task = given.of_model(spec).resolve(self.data, tokenizer, first.embedding)
         if directory is not None and not getattr(self.task, task.outputs, ()):
             task = continued.with_numbering(task, directory)
         task = task.with_global_tokens() if has_global_tokens(first) else task
@@ -241,6 +238,8 @@ class Recipe(Spec):
             raise ValueError(f"training.metric is {brief(metric)}, but {why}")
         training = self.training.model_copy(update={"metric": metric})
         recipe = self.model_copy(update={"task": task, "training": training})
+        if not isinstance(spec, Transformer):
+            return recipe
         recipe = recipe._with_model(changes={**self.model.changes, **task.model_changes(tokenizer)})
         head, n = _pooling_last(self.head, spec) or spec.head, task.n_labels
         if n is not None and head is not None and "labels" in type(head).model_fields:
@@ -252,6 +251,23 @@ class Recipe(Spec):
                 counts["patches"] = first.embedding.grid.patches
             return recipe._with_head(head.replace(counts))
         return recipe if self.head is None or head is None else recipe._with_head(head)
+
+    def _first_stack(self, task: Task, spec: ModelSpec) -> Stack:
+        """The stack that reads what the task makes of an example. Raises ValueError if the model is none for the task."""
+        if isinstance(spec, DualEncoder):
+            if not task.pairs_towers or self.head is not None:
+                what = (
+                    f"the task {task.kind} needs a Transformer" if self.head is None else f"the head {self.head.kind}"
+                )
+                raise ValueError(
+                    f"{what}, and this model is a {spec.kind} of two; give it the task retrieve and no head"
+                )
+            return spec.image.output
+        if task.pairs_towers or not isinstance(spec, Transformer):
+            needs = "a dual-encoder (model=clip)" if task.pairs_towers else "a Transformer"
+            raise ValueError(f"the task {task.kind} needs {needs}, and this model is a {spec.kind}; choose another")
+        self._check_stacks(task, spec)
+        return spec.encoder or spec.output
 
     def _check_stacks(self, task: Task, spec: Transformer) -> None:
         """Raise ValueError if the model lacks what the head or the task needs."""

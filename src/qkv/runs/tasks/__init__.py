@@ -21,6 +21,7 @@ FOLDERS: dict[str, _Kinds] = {
     "detection": _Kinds(("detect",), ("detection",)),
     "forecasting": _Kinds(("forecast",)),
     "image_classification": _Kinds(("image-classify",)),
+    "image_text_retrieval": _Kinds(("retrieve",), ("clip", "siglip")),
     "masked_images": _Kinds(("masked-patches",)),
     "masked_language_modeling": _Kinds(("masked-language-model",), ("masked-language-model",)),
     "multiple_choice": _Kinds(("choice",), ("choice",)),

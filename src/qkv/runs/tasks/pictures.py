@@ -15,7 +15,20 @@ from ...core.spec import counted
 from ...data.media.augment import Augmentation, RandomResizedCrop
 from ...data.media.exif import UPRIGHT, orientation, turns_annotations
 from ...data.media.image_files import content_of
-from ...data.media.images import Color, Fit, Pixels, Size, decode, depth, fitted, normalized, read, resized, statistics
+from ...data.media.images import (
+    Color,
+    Fit,
+    Pixels,
+    Size,
+    decode,
+    depth,
+    fitted,
+    narrow,
+    normalized,
+    read,
+    resized,
+    statistics,
+)
 from ...data.source import Example, Skipped, Source
 from ...data.task import Item, RandomContext, Task
 from ...data.tokenizers.protocol import Encoder
@@ -215,6 +228,8 @@ class AugmentedTask(PictureTask):
         crop = changes[0] if changes and isinstance(changes[0], RandomResizedCrop) else None
         for i, example in enumerate(examples):
             pixels = self.pixels(example)
+            if not isinstance(pixels, Skipped) and self.fit == "crop" and narrow(pixels.shape[1:], self.size):
+                pixels = Skipped("whose picture is too long and narrow", str(examples[i].get("where", "")))
             if isinstance(pixels, Skipped):
                 skipped[i] = pixels
                 continue

@@ -47,7 +47,7 @@ def test_a_text_is_told_from_all_others_of_the_batch(both: bool) -> None:
         one = -float(torch.stack(like).log_softmax(0)[i])
         expected += (one - float(torch.stack(back).log_softmax(0)[i])) / 2 if both else one
     assert float(term.sum) == pytest.approx(expected, rel=1e-5) and term.count == 4
-    assert Contrastive.scope == "micro-batch"
+    assert Contrastive.scope == "step"
 
 
 def test_a_model_that_gives_something_else_is_told_what_head_to_take() -> None:

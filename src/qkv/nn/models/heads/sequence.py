@@ -52,6 +52,9 @@ class SequenceClassifier(Head, kind="sequence-classifier"):
     def module(self, d_model: int, vocab_size: int = 0) -> SequenceClassifierHead:
         return SequenceClassifierHead(self, d_model)
 
+    def vector(self, d_model: int) -> int | None:
+        return d_model if self.labels is None else None
+
     def cost(self, d_model: int, vocab_size: int = 0, tokens: int = 0) -> Cost:
         """Parameters alone. FLOPs are left out: they are constant, however long the sequence."""
         dense = 0 if self.activation is None else d_model * d_model + d_model * self.dense_bias
@@ -116,6 +119,46 @@ class SentenceVector(Head, kind="sentence-vector"):
 
     def module(self, d_model: int, vocab_size: int) -> SequenceClassifierHead:
         return SequenceClassifier(labels=None, activation=None, pool=self.pool).module(d_model)
+
+    def vector(self, d_model: int) -> int:
+        return d_model
+
+
+class Projection(Head, kind="projection"):
+    """W p + b of width `width`, where p is the state of the `first` or `last` real token, or the `mean` or `max` of all: a
+    vector in the space of another model's vectors (CLIP, Radford et al. 2021, §2.4). It has no loss: train it by an
+    objective that compares vectors.
+    """
+
+    labels_sequences: ClassVar[bool] = True
+
+    width: int = Field(default=512, gt=0)
+    pool: Pooling = "first"
+    bias: bool = False
+
+    def module(self, d_model: int, vocab_size: int = 0) -> ProjectionHead:
+        return ProjectionHead(self, d_model)
+
+    def vector(self, d_model: int) -> int:
+        return self.width
+
+    def cost(self, d_model: int, vocab_size: int = 0, tokens: int = 0) -> Cost:
+        matrix = d_model * self.width
+        return Cost(matrix + self.width * self.bias, 2 * matrix * bool(tokens))
+
+
+class ProjectionHead(HeadModule):
+    """The module of `Projection`."""
+
+    takes_layout = True
+
+    def __init__(self, spec: Projection, d_model: int) -> None:
+        super().__init__()
+        self.pool = spec.pool
+        self.out = Linear(d_model, spec.width, bias=spec.bias)
+
+    def forward(self, hidden: Float[Tensor, "B T M"], layout: Layout) -> Float[Tensor, "B width"]:
+        return self.out(pool(hidden, layout, self.pool))
 
 
 def pool(hidden: Float[Tensor, "B T M"], layout: Layout, method: str) -> Float[Tensor, "B M"]:

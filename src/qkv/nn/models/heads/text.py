@@ -52,6 +52,10 @@ class Head(Spec, role="head"):
     def cost_for(self, model: Any, tokens: int = 0) -> Cost:
         return self.cost(model.d_model, model.vocab_size, tokens)
 
+    def vector(self, d_model: int) -> int | None:
+        """The width of the one vector that it gives a sequence; None if its outputs are something else."""
+        return None
+
     def kept(self) -> Head:
         """The head to save for other libraries, without the parts that only its own training needs."""
         return self
@@ -62,6 +66,7 @@ class Head(Spec, role="head"):
 
 Head.kinds.later("ctc", "qkv.nn.models.heads.ctc")
 Head.kinds.later("replaced-tokens", "qkv.nn.models.electra")  # which holds two models
+Head.kinds.later("attention-pooling", "qkv.nn.models.heads.attention_pooling")
 
 
 class HeadModule(nn.Module):

@@ -34,7 +34,7 @@ from ..loaded import LoadedModel
 from .comparing import compare as compare_word
 from .comparing import with_comparison
 from .neurons import neuron_panel
-from .passes import ForwardPass, TokenSequence, forward_pass, recorded_calls, sequence_of
+from .passes import ForwardPass, TokenSequence, recorded_calls, sequence_of, tower_of
 from .patching import patching_panel
 
 __all__ = ["Figure", "look", "recorded_attention"]
@@ -86,6 +86,7 @@ def look(
         raise ValueError(
             f"activations are patched between two texts: give one input besides the other, not {len(items)}"
         )
+    run, passing = tower_of(run, items)
     compared = None
     if compare:
         with intervene(run.model, changes) if changes else nullcontext():
@@ -94,7 +95,7 @@ def look(
     options = {"target": target, "generate": generate, "settings": settings}
     with intervene(run.model, changes) if changes else nullcontext():
         views = tuple(
-            _view(run, str(item), forward_pass(run, item, **options), tokens, layers, heads, word)  # type: ignore[arg-type]
+            _view(run, str(item), passing(run, item, **options), tokens, layers, heads, word)  # type: ignore[arg-type]
             for item in items
         )
         if compared is not None:

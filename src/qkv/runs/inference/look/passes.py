@@ -26,6 +26,7 @@ from ....nn.models.heads.text import LanguageModel
 from ....nn.models.joint import JointIds
 from ....nn.models.stack import StackModule
 from ....nn.models.transformer import Transformer, TransformerModel
+from ...tasks.image_text_retrieval.towers import is_picture
 from ...tasks.prediction import parts_of
 from .. import unknown_words
 from ..classify import inputs_of
@@ -33,6 +34,7 @@ from ..fill import fill, rows_with_masks
 from ..loaded import LoadedModel
 from ..predict import predict
 from ..score import target_ids
+from ..towers import has_towers, of_image, of_text, towers_of
 from ..uses import advice, commands, fills, kind_of, reads_text
 from .trace_panels import ENDINGS, search_panels
 
@@ -229,6 +231,34 @@ def _head(run: LoadedModel) -> Callable[[Tensor], Tensor] | None:
     if not isinstance(getattr(model.spec, "head", None), LanguageModel) or not hasattr(model, "hidden"):
         return None
     return cast(Callable[[Tensor], Tensor], model.head)
+
+
+def tower_of(run: LoadedModel, items: Sequence[str | Path]) -> tuple[LoadedModel, Callable[..., ForwardPass]]:
+    """The run and the function that gives its forward passes. Of a dual encoder it is the tower that reads the inputs.
+
+    Raises ValueError for texts and pictures at once, which two towers read.
+    """
+    if not has_towers(run):
+        return run, forward_pass
+    pictures = [is_picture(str(item)) for item in items]
+    if not any(pictures):
+        return of_text(run), forward_pass
+    if not all(pictures):
+        raise ValueError(f"{run.name} reads pictures and texts by two towers; look at one kind at a time")
+    towers, tower = towers_of(run), of_image(run)
+
+    def seen(_: LoadedModel, item: str | Path, **options: Any) -> ForwardPass:
+        if any(options.values()):
+            raise ValueError(
+                f"a target and generate are for models that write, and {run.name} does not; leave them out"
+            )
+        pixels = torch.from_numpy(towers.picture(str(item)))[None].to(tower.model.device)
+        with recorded_calls(tower.model) as calls:
+            tower.model.hidden(pixels)
+        sequence = sequence_of(tower, next(iter(calls.values())))
+        return ForwardPass(lambda: _hidden(tower, pixels), _both(sequence))
+
+    return tower, seen
 
 
 # -- what tasks read ---------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from ....data.files.records import FORMATS
 from ....data.media.image_files import SUFFIXES as IMAGES
 from ....data.media.video import SUFFIXES as VIDEOS
 from ....data.readers.audio import SUFFIXES as SOUNDS
+from ....nn.models.dual_encoder import DualEncoder
 from ....nn.models.heads.text import Span
 from ..loaded import LoadedModel
 from ..uses import reads_text
@@ -45,9 +46,10 @@ _FILES = {
 }
 
 
-def reads_files(run: LoadedModel) -> bool:
-    """Whether the inputs of a run are files: pictures, sounds, videos, series or music."""
-    return not reads_text(run)
+def reads_files(run: LoadedModel, command: str = "") -> bool:
+    """Whether the inputs of a run are files: pictures, sounds, videos, series or music. A dual encoder classifies pictures,
+    and takes texts and pictures otherwise."""
+    return not reads_text(run) or (command == "classify" and isinstance(run.model.spec, DualEncoder))
 
 
 def files_of(run: LoadedModel) -> tuple[frozenset[str], str]:
@@ -61,7 +63,7 @@ def fields_of(run: LoadedModel, command: str) -> dict[str, bool]:
     """The inputs that a command reads for a run, in its order, and whether each has to be there."""
     task = run.trained_on
     kind = None if task is None else task.kind
-    if reads_files(run):
+    if reads_files(run, command):
         field = _FILES.get(kind or "", ("image", IMAGES, ""))[0]
         return {field: True, **({"question": False} if kind in ("caption", "see") else {})}
     if command in ("translate", "generate", "score"):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-import torch
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ....core.batch import Batch, Term, Terms
-from ....core.ranks import concatenate
 from ....core.spec import brief
 from ....nn.layers.losses import at_least_fp32
 from ....training.objective import Objective
+from ....training.pairs import PairObjective, PairVectors, pair_numbers
 
 
 class CosineObjective(Objective, kind="cosine"):
@@ -28,28 +27,26 @@ class CosineObjective(Objective, kind="cosine"):
         return {"loss": Term(error, len(batch.labels))}
 
 
-class Contrastive(Objective, kind="contrastive"):
-    """−log exp(cos(u_i, v_i)/τ) / Σ_j exp(cos(u_i, v_j)/τ): each text identifies its own pair among all pairs of the batch
+class Contrastive(PairObjective, kind="contrastive"):
+    """−log exp(cos(u_i, v_i)/τ) / Σ_j exp(cos(u_i, v_j)/τ): each text identifies its own pair among all pairs of the step
     (InfoNCE; Henderson et al. 2017; Gao et al. 2021). `both` adds the same for each v among all u, and halves the sum.
 
-    Negatives are the pairs of the same micro-batch, of all ranks, which is the term's `scope`: accumulating micro-batches is
-    not the same as a larger batch, though each pair has the same weight. The value is in nats per pair;
-    chance is the logarithm of the number of pairs in a batch.
+    Negatives are the pairs of all accumulated batches and all ranks, see `PairObjective`. The value is in nats per pair;
+    chance is the logarithm of the number of pairs in a step.
     """
-
-    scope: ClassVar[str] = "micro-batch"
 
     temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.05
     both: bool = False
 
-    def __call__(self, model: nn.Module, batch: Batch) -> Terms:
-        u, v = _pairs(model, batch, self.kind)
-        (all_u, start), (all_v, _) = concatenate(u), concatenate(v)
-        labels = torch.arange(start, start + len(u), device=u.device).clamp(max=len(all_u) - 1)
-        loss = F.cross_entropy(u @ all_v.T / self.temperature, labels, reduction="sum")
+    def vectors(self, model: nn.Module, batch: Batch) -> PairVectors:
+        return PairVectors(*_pairs(model, batch, self.kind), {})
+
+    def loss(self, own: PairVectors, u: Float[Tensor, "N M"], v: Float[Tensor, "N M"], start: int) -> Tensor:
+        labels = pair_numbers(own, u, start)
+        loss = F.cross_entropy(own.u @ v.T / self.temperature, labels, reduction="sum")
         if self.both:
-            loss = (loss + F.cross_entropy(v @ all_u.T / self.temperature, labels, reduction="sum")) / 2
-        return {"loss": Term(loss, len(u))}
+            loss = (loss + F.cross_entropy(own.v @ u.T / self.temperature, labels, reduction="sum")) / 2
+        return loss
 
 
 def _pairs(model: nn.Module, batch: Batch, kind: str) -> tuple[Float[Tensor, "B M"], Float[Tensor, "B M"]]:

@@ -1,0 +1,134 @@
+"""`Towers`: vectors of picture files and texts by a dual encoder, zero-shot classes, and what is nearest."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ....core.spec import counted
+from ....data.batching.numpy_batch import Array
+from ....data.media.image_files import SUFFIXES
+from ....generation.prompts import padded
+from ....nn.models.dual_encoder import DualEncoderModel, unit
+from ..classes import Classified, classified
+from .templates import prompts
+
+_PICTURES, _TEXTS = 32, 256  # in a batch
+
+
+@dataclass(frozen=True)
+class Towers:
+    """A dual encoder, and how it reads.
+
+    picture: the tower's input (C, H, W) for a picture file.
+    rows:    for each text its tokens and how many were cut off; `longest` is the most that there are.
+    """
+
+    model: DualEncoderModel
+    picture: Callable[[str], NDArray[np.float32]]
+    rows: Callable[[Sequence[str]], list[tuple[Array, int]]]
+    longest: int | None = None
+
+    @torch.inference_mode()
+    def images(self, paths: Sequence[str], normalize: bool = True) -> Float[Tensor, "N M"]:
+        """The vectors of picture files, on the CPU in fp32. Raises ValueError if one can't be read."""
+        parts = []
+        for start in range(0, len(paths), _PICTURES):
+            pixels = torch.from_numpy(np.stack([self.picture(path) for path in paths[start : start + _PICTURES]]))
+            parts.append(self.model.encode_image(pixels.to(self.model.device)).float().cpu())
+        return self._joined(parts, normalize)
+
+    @torch.inference_mode()
+    def texts(self, texts: Sequence[str], normalize: bool = True) -> Float[Tensor, "B M"]:
+        """The vectors of texts. Warns of texts that are cut. Raises ValueError for an empty one."""
+        empty = next((i for i, text in enumerate(texts, 1) if not text.strip()), None)
+        if empty is not None:
+            raise ValueError(f"text {empty} is empty, so there is nothing to embed")
+        rows, parts = self.rows(texts), []
+        if cut := sum(lost > 0 for _, lost in rows):
+            what = f"{counted(cut, 'text')} {'is' if cut == 1 else 'are'}"
+            warnings.warn(
+                f"{what} longer than the {self.longest} tokens that the model reads, and cut there", stacklevel=3
+            )
+        for start in range(0, len(rows), _TEXTS):
+            ids, layout = padded([row.tolist() for row, _ in rows[start : start + _TEXTS]], self.model.device)
+            parts.append(self.model.encode_text(ids, layout).float().cpu())
+        return self._joined(parts, normalize)
+
+    def vectors(self, inputs: Sequence[str], normalize: bool = True) -> Float[Tensor, "N M"]:
+        """The vectors of picture files and texts together, in their order."""
+        found = torch.empty(len(inputs), self.model.spec.d_model)
+        for of_pictures, encode in ((True, self.images), (False, self.texts)):
+            if numbers := [i for i, one in enumerate(inputs) if is_picture(one) is of_pictures]:
+                found[numbers] = encode([inputs[i] for i in numbers], normalize)
+        return found
+
+    def classify(self, paths: Sequence[str], classes: Sequence[str], templates: Sequence[str]) -> list[Classified]:
+        """Zero-shot classification: the classes by the score of a picture with the mean of a class's prompts, as vectors of
+        length 1 (Radford et al. 2021, §3.1). With SigLIP's bias, each class has a probability of its own.
+
+        Raises ValueError for fewer than two classes, and for templates without {}.
+        """
+        names, asked = [name.strip() for name in classes], prompts(classes, templates)
+        flat = self.texts([prompt for prompts_ in asked for prompt in prompts_])
+        of_class = unit(flat.unflatten(0, (len(names), -1)).mean(1))
+        with torch.no_grad():
+            scale = self.model.logit_scale.float().exp().cpu()
+            bias = self.model.logit_bias
+            scores = scale * self.images(paths) @ of_class.mT + (0.0 if bias is None else bias.float().cpu())
+        return classified(names, scores, bias is not None)
+
+    def nearest(self, queries: Sequence[str], among: Sequence[str], top: int) -> list[list[tuple[str, float]]]:
+        """For each query, a text or a picture file, the `top` candidates of the highest cosine."""
+        scores = self.vectors(queries) @ self.vectors(among).mT
+        best = scores.topk(min(top, len(among)))
+        rows = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        return [[(among[i], value) for value, i in zip(*row, strict=True)] for row in rows]
+
+    def _joined(self, parts: list[Tensor], normalize: bool) -> Tensor:
+        vectors = torch.cat(parts) if parts else torch.empty(0, self.model.spec.d_model)
+        return unit(vectors) if normalize else vectors
+
+
+def is_picture(text: str) -> bool:
+    """Whether a text is the name of a picture file that exists."""
+    try:
+        return Path(text).suffix.lower() in SUFFIXES and Path(text).expanduser().is_file()
+    except (OSError, ValueError, RuntimeError):  # no text that a name can be
+        return False
+
+
+def candidates(among: str | Path | Sequence[str]) -> list[str]:
+    """Candidates of a search: the pictures in a folder, the lines of a text file, or a list as it is.
+
+    Raises ValueError if there are none.
+    """
+    if not isinstance(among, str | Path):
+        found, what = [str(one) for one in among], "the list of candidates"
+    else:
+        path, what = Path(among).expanduser(), str(among)
+        if path.is_dir():
+            found = sorted(str(one) for one in path.rglob("*") if one.suffix.lower() in SUFFIXES and one.is_file())
+        elif path.is_file() and path.suffix.lower() not in SUFFIXES:
+            found = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        else:
+            raise ValueError(
+                f"there is no folder or file of lines {what}; name one with pictures or texts to search among"
+            )
+    if not found:
+        raise ValueError(f"{what} holds no pictures and no lines, so there is nothing to search among")
+    return found
+
+
+def options_of(value: Any) -> list[str]:
+    """Names separated by commas, or a list of names."""
+    return value.split(",") if isinstance(value, str) else [str(one) for one in value]
