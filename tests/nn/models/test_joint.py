@@ -15,11 +15,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import qkv
 from qkv.core.layout import Layout, Role
+from qkv.nn.cost.plan.layout import RankLayout, check_model
+from qkv.nn.cost.plan.work import work
 from qkv.nn.layers.norm import LayerNorm, RMSNorm
 from qkv.nn.layers.patches import GridPosition, Patches, States
 from qkv.nn.models.joint import Joint, JointEmbedding, Medium, Projector, Tower, with_media
 from qkv.nn.models.transformer import Transformer, TransformerModel
 from qkv.nn.patterns.basic import causal, media
+from qkv.runs.export.support import check
 
 IMAGE, SOUND = 9, 8  # placeholder tokens
 SIZES: dict[str, Any] = {"d_model": 24, "n_layers": 2, "n_heads": 2, "d_ff": 32}
@@ -300,6 +303,15 @@ def test_other_models_refuse_media(values: dict[str, Tensor]) -> None:
         model(torch.tensor([[1, 2]]), media=values)
     with pytest.raises(ValueError, match="reads no media"):
         model.generate([[1, 2]], media=values)
+
+
+def test_what_is_not_built_for_media_is_refused() -> None:
+    spec = reader("gpt2")
+    for layout in (RankLayout(tensor=2), RankLayout(context=2), RankLayout(pipeline=2)):
+        with pytest.raises(ValueError, match="can't divide a model that reads media beside tokens"):
+            check_model(layout, work("reader", spec, 16))
+    with pytest.raises(ValueError, match=r"ONNX can't say decoder\.embedding, joint"):
+        check(qkv.build(spec), "ONNX")
 
 
 def test_specs_that_make_no_sense_are_refused() -> None:

@@ -17,6 +17,7 @@ from ...nn.layers.embedding import Embedding
 from ...nn.layers.patches import Patches
 from ...nn.models.block import Block
 from ...nn.models.build import AnyModel
+from ...nn.models.joint import Joint
 from ...nn.models.recurrent.deep import BottomAttention
 from ...nn.models.recurrent.model import RecurrentModel
 from ...nn.models.stack import Stack
@@ -44,7 +45,7 @@ def check(model: AnyModel, form: str) -> TransformerModel | RecurrentModel:
             f"{spec.kind!r}; use it with qkv (qkv.load)"
         )
     for name, stack in spec.stacks():
-        if not isinstance(stack.embedding, Embedding | Patches):
+        if not isinstance(stack.embedding, Embedding | Patches) or isinstance(stack.embedding, Joint):
             raise ValueError(
                 f"{form} can't say {name}.embedding, {stack.embedding.kind}: there is no name for its input"
             )

@@ -100,6 +100,14 @@ def check_tokens(tensor: int, context: int, model: str, stacks: bool, drops_path
         )
 
 
+def check_media(tensor: int, context: int, pipeline: int, joint: bool) -> None:
+    """Check that no axis divides a model that reads media beside tokens."""
+    sizes = {"tensor": tensor, "context": context, "pipeline": pipeline}
+    axis = next((name for name, size in sizes.items() if size > 1), None)
+    if joint and axis is not None:
+        raise ValueError(f"scale.{axis} can't divide a model that reads media beside tokens; use data and shard")
+
+
 def check_heads(tensor: int, heads: int, kv_heads: int, name: str) -> None:
     """Check that `tensor` divides the heads, and that it divides the key-value heads or is a multiple of their number."""
     allowed = [n for n in divisors(heads) if kv_heads % n == 0 or n % kv_heads == 0]

@@ -19,6 +19,7 @@ from ...attention.scores import ScaledDot
 from ...attention.weighting import Softmax
 from ...layers.moe import MixtureOfExperts
 from ...models.base import ModelSpec
+from ...models.joint import Joint
 from ...models.stack import Stack, pairs
 from ...models.transformer import Transformer
 from ..flops import TRAINING, BatchShape, token_tables, training_flops
@@ -93,6 +94,7 @@ class ModelWork:
     outputs:   numbers of a token's logits.
     flops:     model FLOPs of a training step of a row, without recomputation.
     transformer, reversible, drops_path: whether the model is a Transformer, has reversible layers, or stochastic depth.
+    joint:     whether it reads media beside tokens.
     heads:     (heads, key-value heads) of every attention whose heads can be divided.
     kept:      factors that scale activations to their counted size, by kind of recomputation (`tracked.py`).
     """
@@ -114,6 +116,7 @@ class ModelWork:
     transformer: bool = True
     reversible: bool = False
     drops_path: bool = False
+    joint: bool = False
     heads: tuple[tuple[int, int], ...] = ()
     trained_by: TrainedBy = field(default_factory=TrainedBy)
     kept: Mapping[str, float] = field(default_factory=dict)
@@ -201,6 +204,7 @@ def work(name: str, spec: ModelSpec, length: int, source: int = 0) -> ModelWork:
         kind=spec.kind,
         reversible=any(stack.is_reversible for _, stack in spec.stacks()),
         drops_path=any(stack.drop_path or any(b.drop_path for b in stack.blocks) for _, stack in spec.stacks()),
+        joint=any(isinstance(stack.embedding, Joint) for _, stack in spec.stacks()),
         heads=tuple(dict.fromkeys(pair for _, stack in spec.stacks() for pair in _heads(stack, spec.d_model))),
     )
 

@@ -7,9 +7,10 @@ from functools import partial
 
 from torch import nn
 
-from ....nn.cost.plan.rules import ContextAttention, check_tokens
+from ....nn.cost.plan.rules import ContextAttention, check_media, check_tokens
 from ....nn.layers.linear import Linear
 from ....nn.models.block import BlockModule
+from ....nn.models.joint import JointEmbedding
 from ....nn.models.stack import StackModule
 from ..mesh import Mesh
 from ..scale import Scale
@@ -25,6 +26,8 @@ def divided(model: nn.Module, mesh: Mesh, scale: Scale) -> Division:
 
     Raises ValueError if it can't be divided so.
     """
+    joint = any(isinstance(module, JointEmbedding) for module in model.modules())
+    check_media(mesh.size("tensor"), mesh.size("context"), mesh.size("pipeline"), joint)
     division = Division(model, mesh)
     if mesh.size("expert") > 1:
         divide_experts(model, mesh, division)
