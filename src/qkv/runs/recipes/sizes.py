@@ -12,6 +12,7 @@ from ...core.spec import Spec, brief
 from ...io import families
 from ...nn.cost.images import patches_of
 from ...nn.layers.frames import Frames
+from ...nn.models.joint import Joint
 from ...nn.models.transformer import Transformer
 from .synonyms import elsewhere
 
@@ -35,6 +36,8 @@ def recipe_of_preset(name: str) -> str | None:
         return None  # no recipe reads frames of sound
     if name.startswith("electra"):
         recipe = "electra"
+    elif any(isinstance(stack.embedding, Joint) for _, stack in spec.stacks()):
+        recipe = "see"
     elif patches_of(spec) is not None:
         recipe = "caption" if pairs else "vit"
     else:
