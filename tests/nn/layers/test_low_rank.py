@@ -74,7 +74,7 @@ def test_a_rank_above_that_of_the_matrix() -> None:
 def test_a_layer_computes_what_its_full_matrix_does() -> None:
     low, x = layer(), torch.randn(4, 3, 6)
     full = low.plain()
-    assert type(full) is Linear and (full.d_in, full.d_out) == (6, 9)
+    assert type(full) is Linear and (full.in_features, full.out_features) == (6, 9)
     assert_close(full(x), low(x))
     assert sum(p.numel() for p in low.parameters()) == matrix_size(6, 9, 2) + 9
     assert plain(full) is full

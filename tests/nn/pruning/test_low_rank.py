@@ -28,7 +28,7 @@ def spec_of(name: str) -> qkv.Transformer:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_full_rank_changes_nothing(name: str) -> None:
     model = stirred(spec_of(name))
-    ranks = {path: min(layer.d_in, layer.d_out) for path, layer in matrices(model).items()}
+    ranks = {path: min(layer.in_features, layer.out_features) for path, layer in matrices(model).items()}
     low = factorize(model, ranks)
     assert all(isinstance(layer, LowRankLinear) for layer in matrices(low).values())
     assert_close(low(*inputs(model)), model(*inputs(model)), rtol=1e-6, atol=1e-6)

@@ -10,30 +10,47 @@ from ..kernels.products.dense import dense_product
 from ..kernels.products.several import products
 
 
-class Linear(nn.Module):
-    """y = x Wᵀ + b, W of shape (d_out, d_in). `weight` is a parameter, or a `QuantizedMatrix`.
+class Linear(nn.Linear):
+    """y = x Wᵀ + b, W of shape (out_features, in_features). `weight` is a parameter, or a `QuantizedMatrix`.
 
-    For initialization: `into_residual` marks layers that write to the residual stream, `into_scores` is the head width of
-    layers that make queries, else 0. `factor_of` is the size of the product (d_in, rank, d_out) that its matrix is a factor
+    A `torch.nn.Linear`, so other libraries find and replace it; unlike PyTorch's it starts without numbers, which a model's
+    `Initialization` draws. `into_residual` marks layers that write to the residual stream, `into_scores` is the head width
+    of layers that make queries, else 0. `factor_of` is the size of the product (in, rank, out) that its matrix is a factor
     of, if it is one.
     """
 
+    weight: nn.Parameter
+    bias: nn.Parameter | None  # type: ignore[assignment]
     factor_of: tuple[int, int, int] | None = None
 
     def __init__(
-        self, d_in: int, d_out: int, bias: bool = True, into_residual: bool = False, into_scores: int = 0
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        into_residual: bool = False,
+        into_scores: int = 0,
     ) -> None:
-        super().__init__()
-        self.d_in, self.d_out, self.into_residual, self.into_scores = d_in, d_out, into_residual, into_scores
-        self.weight = nn.Parameter(torch.empty(d_out, d_in))
-        self.bias = nn.Parameter(torch.empty(d_out)) if bias else None
+        nn.Module.__init__(self)  # `nn.Linear` would draw random numbers
+        self.in_features, self.out_features = in_features, out_features
+        self.into_residual, self.into_scores = into_residual, into_scores
+        self.weight = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
+        self.bias = nn.Parameter(torch.empty(out_features, device=device, dtype=dtype)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         weight = self.weight
         return dense_product(x, weight, self.bias) if isinstance(weight, Tensor) else weight(x, self.bias)
 
-    def extra_repr(self) -> str:
-        return f"{self.d_in} → {self.d_out}, bias={self.bias is not None}"
+
+def with_weight(layer: Linear, weight: nn.Parameter, bias: nn.Parameter | None) -> Linear:
+    """Return a plain linear layer with this weight and bias in the place of another layer."""
+    out, width = weight.shape
+    made = Linear(width, out, False, "meta", into_residual=layer.into_residual, into_scores=layer.into_scores)
+    made.weight, made.bias = weight, bias
+    return made.train(layer.training)
 
 
 def product(x: Tensor, weight: Tensor | nn.Module, bias: Tensor | None = None) -> Tensor:

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from ...core.several import shown
 from ...core.spec import Spec, brief, nearest
 from .dropout import dropout
-from .linear import Linear, product
+from .linear import Linear, product, with_weight
 from .quantized import QuantizedMatrix, dense, quantized
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -76,14 +76,14 @@ class LoRALinear(Linear):
 
     def __init__(self, base: Linear, size: AdapterSize, dropped: float = 0.0) -> None:
         nn.Module.__init__(self)
-        self.d_in, self.d_out = base.d_in, base.d_out
+        self.in_features, self.out_features = base.in_features, base.out_features
         self.into_residual, self.into_scores = base.into_residual, base.into_scores
         self.weight, self.bias = base.weight, base.bias
         self.rank, self.scale = size
         self.dropout, self.merged = dropped, False
         device, dtype = self.weight.device, self.weight.dtype
-        self.lora_a = nn.Parameter(torch.empty(self.rank, self.d_in, device=device, dtype=dtype))
-        self.lora_b = nn.Parameter(torch.zeros(self.d_out, self.rank, device=device, dtype=dtype))
+        self.lora_a = nn.Parameter(torch.empty(self.rank, self.in_features, device=device, dtype=dtype))
+        self.lora_b = nn.Parameter(torch.zeros(self.out_features, self.rank, device=device, dtype=dtype))
         self.train(base.training)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ class LoRALinear(Linear):
             return product(x, self.weight, self.bias)
         low = F.linear(dropout(x, self.dropout, self.training), self.lora_a)
         y = product(x, self.weight, self.bias)
-        out = torch.addmm(y.reshape(-1, self.d_out), low.reshape(-1, self.rank), self.lora_b.T, alpha=self.scale)
+        out = torch.addmm(y.reshape(-1, self.out_features), low.reshape(-1, self.rank), self.lora_b.T, alpha=self.scale)
         return out.view_as(y)
 
     @torch.no_grad()
@@ -102,12 +102,8 @@ class LoRALinear(Linear):
     @torch.no_grad()
     def plain(self) -> Linear:
         """Return a plain linear layer that computes the same, with the weight W + s · B A; a quantized W is dequantized."""
-        with torch.device("meta"):
-            layer = Linear(self.d_in, self.d_out, False, self.into_residual, self.into_scores)
         base = dense(self.weight).detach()
-        weight = base if self.merged else _sum(base, self.delta())
-        layer.weight, layer.bias = nn.Parameter(weight), self.bias
-        return layer.train(self.training)
+        return with_weight(self, nn.Parameter(base if self.merged else _sum(base, self.delta())), self.bias)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, rank={self.rank}, scale={self.scale:g}"
@@ -169,9 +165,9 @@ def initial_factors(model: nn.Module, names: Iterable[str], seed: int = 0) -> It
     for name in names:
         layer = model.get_submodule(name)
         assert isinstance(layer, LoRALinear)
-        bound = layer.d_in**-0.5
-        yield f"{name}.lora_a", torch.empty(layer.rank, layer.d_in).uniform_(-bound, bound, generator=generator)
-        yield f"{name}.lora_b", torch.zeros(layer.d_out, layer.rank)
+        bound = layer.in_features**-0.5
+        yield f"{name}.lora_a", torch.empty(layer.rank, layer.in_features).uniform_(-bound, bound, generator=generator)
+        yield f"{name}.lora_b", torch.zeros(layer.out_features, layer.rank)
 
 
 def matching(model: nn.Module, patterns: Iterable[str]) -> list[str]:

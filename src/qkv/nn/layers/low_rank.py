@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ...core.spec import Spec
-from .linear import Linear
+from .linear import Linear, with_weight
 from .lora import LoRALinear
 from .quantized import QuantizedMatrix
 
@@ -39,9 +39,9 @@ class LowRankLinear(nn.Module):
         self, d_in: int, d_out: int, rank: int, bias: bool = True, into_residual: bool = False, into_scores: int = 0
     ) -> None:
         super().__init__()
-        self.d_in, self.d_out, self.rank = d_in, d_out, rank
+        self.in_features, self.out_features, self.rank = d_in, d_out, rank
         self.reduce = Linear(d_in, rank, bias=False, into_residual=into_residual)
-        self.expand = Linear(rank, d_out, bias, into_residual, into_scores)
+        self.expand = Linear(rank, d_out, bias, into_residual=into_residual, into_scores=into_scores)
         self.reduce.factor_of = self.expand.factor_of = (d_in, rank, d_out)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -51,14 +51,11 @@ class LowRankLinear(nn.Module):
     @torch.no_grad()
     def plain(self) -> Linear:
         """Return a linear layer that computes the same, with the full matrix U V."""
-        with torch.device("meta"):
-            layer = Linear(self.d_in, self.d_out, False, self.expand.into_residual, self.expand.into_scores)
         product = plain(self.expand).weight.double() @ plain(self.reduce).weight.double()
-        layer.weight, layer.bias = nn.Parameter(product.to(self.expand.weight.dtype)), self.expand.bias
-        return layer.train(self.training)
+        return with_weight(self.expand, nn.Parameter(product.to(self.expand.weight.dtype)), self.expand.bias)
 
     def extra_repr(self) -> str:
-        return f"{self.d_in} → {self.rank} → {self.d_out}"
+        return f"{self.in_features} → {self.rank} → {self.out_features}"
 
 
 def linear(
@@ -66,7 +63,7 @@ def linear(
 ) -> Linear | LowRankLinear:
     """Return a linear layer with a full matrix, or with one of low rank if `rank` is not None."""
     if rank is None:
-        return Linear(d_in, d_out, bias, into_residual, into_scores)
+        return Linear(d_in, d_out, bias, into_residual=into_residual, into_scores=into_scores)
     return LowRankLinear(d_in, d_out, rank, bias, into_residual, into_scores)
 
 
@@ -77,10 +74,7 @@ def plain(layer: Linear | LowRankLinear) -> Linear:
         return layer.plain()
     if not isinstance(layer.weight, QuantizedMatrix):
         return layer
-    with torch.device("meta"):
-        full = Linear(layer.d_in, layer.d_out, False, layer.into_residual, layer.into_scores)
-    full.weight, full.bias = nn.Parameter(layer.weight.dense(), requires_grad=False), layer.bias
-    return full.train(layer.training)
+    return with_weight(layer, nn.Parameter(layer.weight.dense(), requires_grad=False), layer.bias)
 
 
 def matrix_size(d_in: int, d_out: int, rank: int | None) -> int:

@@ -51,16 +51,18 @@ class RMSNorm(Norm, kind="rmsnorm"):
     offset: float = 0.0
 
     def module(self, d: int) -> nn.Module:
-        return RMSNormalize(self, d)
+        return OffsetRMSNormalize(self, d) if self.offset else RMSNormalize(self, d)
 
     def cost(self, d: int, tokens: int = 0) -> Cost:
         return Cost(d, 4 * d * tokens)
 
 
-class LayerNormalize(nn.Module):
+class LayerNormalize(nn.LayerNorm):
+    bias: nn.Parameter | None  # type: ignore[assignment]
+
     def __init__(self, spec: LayerNorm, d: int) -> None:
-        super().__init__()
-        self.d, self.eps = d, spec.eps
+        nn.Module.__init__(self)  # `nn.LayerNorm` would fill its parameters, which are drawn or read
+        self.normalized_shape, self.eps, self.elementwise_affine = (d,), spec.eps, True
         self.weight = nn.Parameter(torch.empty(d))
         self.bias = nn.Parameter(torch.empty(d)) if spec.bias else None
 
@@ -68,20 +70,44 @@ class LayerNormalize(nn.Module):
         return 1.0 if name == "weight" else 0.0
 
     def forward(self, x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
-        return F.layer_norm(x, (self.d,), self.weight, self.bias, self.eps)
+        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
 
 
-class RMSNormalize(nn.Module):
+class RMSNormalize(nn.RMSNorm):
+    """The module of `RMSNorm` without an offset."""
+
+    eps: float
+    offset = 0.0
+
+    def __init__(self, spec: RMSNorm, d: int) -> None:
+        nn.Module.__init__(self)
+        self.normalized_shape, self.eps, self.elementwise_affine = (d,), spec.eps, True
+        self.weight = nn.Parameter(torch.empty(d))
+
+    def initial(self, name: str) -> float:
+        return 1.0
+
+    def forward(self, x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
+        return _rms_norm(x, self.weight, self.eps)
+
+
+class OffsetRMSNormalize(nn.Module):
+    """The module of `RMSNorm` with an offset, which `torch.nn.RMSNorm` does not have."""
+
     def __init__(self, spec: RMSNorm, d: int) -> None:
         super().__init__()
-        self.d, self.eps, self.offset = d, spec.eps, spec.offset
+        self.eps, self.offset = spec.eps, spec.offset
         self.weight = nn.Parameter(torch.empty(d))
 
     def initial(self, name: str) -> float:
         return 1.0 - self.offset
 
     def forward(self, x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
-        wide = x if x.dtype == torch.float64 else x.float()
-        weight = self.weight.to(wide.dtype)
-        weight = weight + self.offset if self.offset else weight
-        return F.rms_norm(wide, (self.d,), weight, self.eps).to(x.dtype)
+        return _rms_norm(x, self.weight, self.eps, self.offset)
+
+
+def _rms_norm(x: Tensor, weight: Tensor, eps: float | None, offset: float = 0.0) -> Tensor:
+    """Rounded once, at the end."""
+    wide = x if x.dtype == torch.float64 else x.float()
+    gain = weight.to(wide.dtype)
+    return F.rms_norm(wide, weight.shape, gain + offset if offset else gain, eps).to(x.dtype)

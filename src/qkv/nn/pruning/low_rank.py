@@ -62,13 +62,13 @@ def ranks_of(model: TransformerModel, rank: Rank) -> dict[str, int]:
 def _rank(layer: Matrix, rank: Rank) -> int:
     if isinstance(rank, int):
         return rank
-    return max(1, math.floor(rank * layer.d_in * layer.d_out / (layer.d_in + layer.d_out)))
+    return max(1, math.floor(rank * layer.in_features * layer.out_features / (layer.in_features + layer.out_features)))
 
 
 def _smaller(layer: Matrix) -> int:
     """The largest rank at which a product has fewer parameters than the layer has now; 0 if there is none."""
     rank = layer.rank if isinstance(layer, LowRankLinear) else None
-    return (matrix_size(layer.d_in, layer.d_out, rank) - 1) // (layer.d_in + layer.d_out)
+    return (matrix_size(layer.in_features, layer.out_features, rank) - 1) // (layer.in_features + layer.out_features)
 
 
 def factorize(
@@ -138,7 +138,7 @@ def input_covariances(
 ) -> dict[str, Tensor]:
     """Return E[x xᵀ] over the inputs x of some layers, by their paths, in passes that compute `loss` of each batch."""
     layers = matrices(model)
-    sums = {path: _Covariance(layers[path].d_in, model.device) for path in paths}
+    sums = {path: _Covariance(layers[path].in_features, model.device) for path in paths}
     training = model.training
     with running_passes(model) as running, ExitStack() as hooks:
         for path, covariance in sums.items():

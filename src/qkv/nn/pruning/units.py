@@ -66,7 +66,7 @@ def feedforward_layers(model: nn.Module) -> dict[str, int]:
     spec_of(model)
     modules = dict(model.named_modules())
     return {
-        name.removesuffix(".feedforward"): module.up.d_out
+        name.removesuffix(".feedforward"): module.up.out_features
         for name, module in modules.items()
         if isinstance(module, FeedForwardNet) and re.fullmatch(r"(encoder|decoder)\.blocks\.\d+\.feedforward", name)
     }

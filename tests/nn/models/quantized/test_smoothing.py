@@ -21,7 +21,7 @@ def test_smoothing_changes_nothing(name: str) -> None:
     model = stirred(FAMILIES[name][0])
     exact, places = model(*inputs(model)), 0
     for place in smoothings(model):
-        size = model.get_submodule(place.readers[0]).d_in
+        size = model.get_submodule(place.readers[0]).in_features
         s = torch.rand(size, generator=torch.Generator().manual_seed(places)).double() + 0.5
         place.divide(s)
         for path in place.readers:

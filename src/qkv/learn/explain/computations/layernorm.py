@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ....nn.attention.own_calls import hooked
-from ....nn.layers.norm import LayerNorm, LayerNormalize, RMSNorm, RMSNormalize
+from ....nn.layers.norm import LayerNorm, LayerNormalize, OffsetRMSNormalize, RMSNorm, RMSNormalize
 from ..explanation import Explanation
 from ..steps import Step, listing, number
 from ..subject import Subject
@@ -17,7 +17,7 @@ from ..subject import Subject
 TITLE = "LayerNorm: every token's vector gets mean 0 and variance 1"
 X, GAIN, BIAS = (2.0, 4.0, 4.0, 6.0), (1.0, 2.0, 1.0, 0.5), (0.0, 0.0, 1.0, 0.0)
 
-Normalize = LayerNormalize | RMSNormalize
+Normalize = LayerNormalize | RMSNormalize | OffsetRMSNormalize
 
 
 def example() -> Explanation:
@@ -119,7 +119,7 @@ def _layer_norm(x: Tensor, norm: LayerNormalize) -> tuple[Step, ...]:
 
 
 @torch.no_grad()
-def _rms_norm(x: Tensor, norm: RMSNormalize) -> tuple[Step, ...]:
+def _rms_norm(x: Tensor, norm: RMSNormalize | OffsetRMSNormalize) -> tuple[Step, ...]:
     root = (x.square().mean() + norm.eps).sqrt()
     gain = norm.weight.float() + norm.offset
     columns = {"x": x, "x / rms": x / root, "gain g": gain, "y": norm(x.to(norm.weight.dtype)).float()}

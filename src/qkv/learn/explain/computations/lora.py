@@ -52,9 +52,9 @@ def _steps(layer: LoRALinear, x: Tensor, word: str) -> tuple[Step, ...]:
     delta, plain = layer.delta().float(), layer.plain()
     weight = plain.weight.float() - delta
     low = a @ x
-    outputs = [str(i + 1) for i in range(layer.d_out)]
+    outputs = [str(i + 1) for i in range(layer.out_features)]
     ranks = [f"rank {i + 1}" for i in range(rank)]
-    bias = torch.zeros(layer.d_out) if layer.bias is None else layer.bias.float()
+    bias = torch.zeros(layer.out_features) if layer.bias is None else layer.bias.float()
     frozen = weight @ x + bias
     columns = {"W x + b": frozen, "s · B (A x)": scale * (b @ low), "y": layer(x.to(layer.weight.dtype)).float()}
     merged = torch.stack([columns["y"], plain(x.to(plain.weight.dtype)).float()])
@@ -63,8 +63,8 @@ def _steps(layer: LoRALinear, x: Tensor, word: str) -> tuple[Step, ...]:
     return (
         Step(
             "The matrices",
-            f"W ({layer.d_out} × {layer.d_in}) stays as it is. Only A ({rank} × {layer.d_in}) and B ({layer.d_out} "
-            f"× {rank}) are trained.",
+            f"W ({layer.out_features} × {layer.in_features}) stays as it is. Only A ({rank} × {layer.in_features}) and B "
+            f"({layer.out_features} × {rank}) are trained.",
             "y = W x + s · B (A x) + b",
             (f"s = α / r = {number(scale)}",),
             (

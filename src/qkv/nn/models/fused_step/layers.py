@@ -18,7 +18,7 @@ from ...kernels.native.structures import AttentionStruct, LayerStruct, NormStruc
 from ...kernels.products.integers import has_integer_products, matrix_of
 from ...layers.feedforward import ACTIVATIONS, FeedForwardNet
 from ...layers.linear import Linear
-from ...layers.norm import LayerNormalize, RMSNormalize
+from ...layers.norm import LayerNormalize, OffsetRMSNormalize, RMSNormalize
 from ...layers.quantized import QuantizedMatrix
 from ...positions.base import PositionModule
 from ...positions.rotary import RotaryTurn
@@ -40,6 +40,7 @@ _CLASSES = (
     Linear,
     LayerNormalize,
     RMSNormalize,
+    OffsetRMSNormalize,
     RotaryTurn,
     PositionModule,
 )
@@ -67,7 +68,7 @@ class Described:
     def norm(self, module: nn.Module) -> NormStruct:
         if type(module) is nn.Identity:
             return NormStruct()
-        if type(module) not in (LayerNormalize, RMSNormalize):
+        if type(module) not in (LayerNormalize, RMSNormalize, OffsetRMSNormalize):
             raise Unfit
         weight, bias = module.weight, getattr(module, "bias", None)
         assert isinstance(weight, Tensor)

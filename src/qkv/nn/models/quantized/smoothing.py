@@ -21,7 +21,7 @@ from ...layers.feedforward import FeedForwardNet
 from ...layers.grouped_linear import GroupedLinear
 from ...layers.linear import Linear
 from ...layers.moe import Mixture
-from ...layers.norm import LayerNormalize, RMSNormalize
+from ...layers.norm import LayerNormalize, OffsetRMSNormalize, RMSNormalize
 from ..block import BlockModule
 
 
@@ -48,7 +48,7 @@ def _of_norms(name: str, block: BlockModule) -> Iterator[Smoothing]:
     for sublayer, norm in block.norm.items():
         served = [sublayer] if len(block.norm) == len(block.sublayers) else block.sublayers
         readers = [_readers(f"{name}.{part}", getattr(block, part)) for part in served]
-        if isinstance(norm, LayerNormalize | RMSNormalize) and all(readers):
+        if isinstance(norm, LayerNormalize | RMSNormalize | OffsetRMSNormalize) and all(readers):
             routers = [part.router.weight for name in served if isinstance(part := getattr(block, name), Mixture)]
             yield Smoothing(tuple(path for some in readers for path in some), _divides_norm(norm, routers))
 
@@ -93,13 +93,15 @@ def _divided(parameter: Tensor, s: Tensor, offset: float = 0.0) -> None:
     parameter.copy_((parameter.float() + offset) / s - offset)
 
 
-def _divides_norm(norm: LayerNormalize | RMSNormalize, routers: Sequence[Tensor] = ()) -> Callable[[Tensor], None]:
+def _divides_norm(
+    norm: LayerNormalize | RMSNormalize | OffsetRMSNormalize, routers: Sequence[Tensor] = ()
+) -> Callable[[Tensor], None]:
     """`routers` read the norm's output too, and stay as they are but for the factors."""
 
     def divide(s: Tensor) -> None:
         for router in routers:
             _divided(router, 1 / s)
-        _divided(norm.weight, s, norm.offset if isinstance(norm, RMSNormalize) else 0.0)
+        _divided(norm.weight, s, 0.0 if isinstance(norm, LayerNormalize) else norm.offset)
         if isinstance(norm, LayerNormalize) and norm.bias is not None:
             _divided(norm.bias, s)
 
