@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from ...core.layout import Layout
 from ...core.spec import Cost
 from ..kv_cache.full import KeyValueState, SlotTables
-from ..layers.linear import Linear
-from ..layers.low_rank import plain as plain_layer
+from ..layers.linear import Linear, matrix
 from ..layers.norm import Norm, RMSNorm
 from ..patterns.basic import Pattern, causal
 from .mixer import Mixer, Pass, refuse_crossing
@@ -159,9 +158,9 @@ class MultiHeadLatentAttention(nn.Module):
     def absorbed(self, q: Queries, latent: Latents, run: Pass, kv_layout: Layout, clean: bool = False) -> Outputs:
         """The same result, with W_uk absorbed into the queries and W_uv into the output."""
         plain, turned = q.split([self.d_head, self.d_rotary], -1)
-        into = torch.einsum("bthd,hdc->bthc", plain, _matrix(self.k_up).unflatten(0, (self.n_heads, -1)))
+        into = torch.einsum("bthd,hdc->bthc", plain, matrix(self.k_up).unflatten(0, (self.n_heads, -1)))
         seen = self._attend(torch.cat([into, turned], -1), latent, latent[..., : self.d_latent], run, kv_layout, clean)
-        return torch.einsum("bthc,hec->bthe", seen, _matrix(self.v_up).unflatten(0, (self.n_heads, -1)))
+        return torch.einsum("bthc,hec->bthe", seen, matrix(self.v_up).unflatten(0, (self.n_heads, -1)))
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, run: Pass, kv_layout: Layout, clean: bool) -> Tensor:
         return run.attend(
@@ -179,8 +178,3 @@ class MultiHeadLatentAttention(nn.Module):
             clean=clean,
             name=self.name,
         )
-
-
-def _matrix(layer: Linear) -> Float[Tensor, "out in"]:
-    """A layer's weight, including its adapter, or dequantized."""
-    return plain_layer(layer).weight

@@ -302,7 +302,7 @@ class MultiHeadAttention(nn.Module):
         """Projected keys and values, split into heads; keys normalized, and as the score compares them."""
         k = self.normed(k, self.k_norm)
         k = k if self.score is None else self.score.keys(k)
-        return k, v.unflatten(-1, (self.n_kv_heads, self.d_value))
+        return k, v.unflatten(-1, (-1, self.d_value))
 
     def _memory(self, run: Pass, state: AttentionState | CrossState | None) -> tuple[Tensor, Tensor, Layout]:
         """The encoder's keys and values: from the state if there is one, else projected here."""

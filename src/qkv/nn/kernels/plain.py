@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-_PLAIN = frozenset({Tensor, torch.nn.Parameter, torch.nn.Buffer})
+PLAIN = frozenset({Tensor, torch.nn.Parameter, torch.nn.Buffer})
 
 
 def is_plain(*tensors: Tensor) -> bool:
@@ -28,7 +28,7 @@ def is_unwatched(*tensors: Tensor) -> bool:
         or forward_ad._current_level >= 0
         or torch._C._get_tracing_state() is not None
         or torch.is_autocast_enabled("cpu")
-    ) and _PLAIN.issuperset(map(type, tensors))
+    ) and PLAIN.issuperset(map(type, tensors))
 
 
 def in_forward_mode(*tensors: Tensor | None) -> bool:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..kernels.plain import is_plain
 from ..kernels.products.dense import dense_product
 from ..kernels.products.several import products
+from .quantized.matrix import dense
 
 
 class Linear(nn.Linear):
@@ -68,10 +72,24 @@ def together(x: Tensor, *layers: nn.Module) -> list[Tensor]:
     return [layer(x) for layer in layers]
 
 
+def matrix(layer: nn.Module) -> Float[Tensor, "out in"]:
+    """Return W of a layer y = x Wᵀ, for callers that apply it in parts.
+
+    A layer with an adapter, factors or hooks, or another in its place, is applied to the unit vectors.
+    """
+    if _is_original(layer):
+        return dense(layer.weight)
+    like = next(p for p in layer.parameters() if p.is_floating_point())
+    columns: Tensor = layer(torch.eye(int(layer.in_features), device=like.device, dtype=like.dtype))  # type: ignore[arg-type]
+    return columns.mT
+
+
+def _is_original(layer: nn.Module) -> TypeGuard[Linear]:
+    """Whether a layer computes x Wᵀ + b and nothing else: no adapter, no hooks, nothing in its place."""
+    watched = layer._forward_hooks or layer._forward_pre_hooks or "forward" in vars(layer)
+    return type(layer) is Linear and not watched
+
+
 def _is_bare(layer: nn.Module) -> bool:
-    """Whether a layer computes x Wᵀ + b and nothing else: no adapter, no hooks, nothing in the place of its parts."""
-    return (
-        type(layer) is Linear
-        and isinstance(layer.weight, Tensor)
-        and not (layer._forward_hooks or layer._forward_pre_hooks or "forward" in vars(layer))
-    )
+    """Whether a layer is an original one with a weight that is not quantized."""
+    return _is_original(layer) and isinstance(layer.weight, Tensor)

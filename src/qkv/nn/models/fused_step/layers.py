@@ -15,6 +15,7 @@ from ...kernels.native import decoding
 from ...kernels.native import layers as native
 from ...kernels.native.products import Matrix
 from ...kernels.native.structures import AttentionStruct, LayerStruct, NormStruct, Product
+from ...kernels.plain import PLAIN
 from ...kernels.products.integers import has_integer_products, matrix_of
 from ...layers.feedforward import ACTIVATIONS, FeedForwardNet
 from ...layers.linear import Linear
@@ -115,7 +116,7 @@ class Described:
         return matrix.codes.dtype, matrix.codes.shape[1], matrix.scales is not None and matrix.scales.shape[1]
 
     def _place(self, tensor: Tensor) -> int:
-        if tensor.dtype not in _DTYPES:
+        if tensor.dtype not in _DTYPES or type(tensor) not in PLAIN:
             raise Unfit
         return self._keep(tensor)
 

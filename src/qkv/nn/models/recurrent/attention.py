@@ -23,7 +23,7 @@ from ...attention import tap
 from ...attention.scores import Additive, ExactMatch, General, Score
 from ...kernels.plan import Plan
 from ...kernels.request import Request
-from ...layers.linear import Linear
+from ...layers.linear import Linear, matrix
 from ...layers.rnn import GATES, PaddedRows, Recurrence, States
 from ...layers.shared_matrix import Shared
 from ...patterns.basic import Full
@@ -277,7 +277,7 @@ class LuongDecoder(AttentiveDecoder):
         self.d_m = w.d_m
 
     def project(self, states: Float[Tensor, "B S M"]) -> Float[Tensor, "B S G"]:
-        return F.linear(states, self.combine.weight[:, : self.d_m])
+        return F.linear(states, matrix(self.combine)[:, : self.d_m])
 
     def begin(self, memory: EncodedSource) -> DecoderState:
         state = super().begin(memory)
@@ -299,7 +299,7 @@ class LuongDecoder(AttentiveDecoder):
             s, a, out, after = self._by_steps(x, rows if finals else None, memory, state, position)
         else:
             s, last = self.layers(x, rows, recurrent_states(state), finals)
-            a, w_s = self.align(s, memory, position=position), self.combine.weight[:, self.d_m :]
+            a, w_s = self.align(s, memory, position=position), matrix(self.combine)[:, self.d_m :]
             c = torch.bmm(a.to(memory.projected.dtype), memory.projected)
             out, after = torch.tanh(c + F.linear(s, w_s)), as_state(last)
         self._report(s, a, rows, memory)
@@ -314,7 +314,7 @@ class LuongDecoder(AttentiveDecoder):
         """Return states, weights and s̃ of all steps, each of which reads the previous s̃, and the state after them."""
         assert memory.projected is not None
         contexts, project_query = Shared(memory.projected), self.align.query_projection()
-        combine = Shared(self.combine.weight[:, self.d_m :].mT)
+        combine = Shared(matrix(self.combine)[:, self.d_m :].mT)
         feed = Shared(self.layers.columns(x.shape[-1]).mT)
         steps, fed = RecurrenceSteps(self.layers, state, rows, x.shape[1]), state["fed"][0]
         tops, weights, outs = [], [], []
