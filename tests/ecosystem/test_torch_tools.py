@@ -51,7 +51,7 @@ def replaced(model: nn.Module) -> None:
     old = model.get_submodule("decoder.blocks.0.feedforward.up")
     assert isinstance(old, nn.Linear)
     new = nn.Linear(old.in_features, old.out_features, old.bias is not None)
-    setattr(model.get_submodule("decoder.blocks.0.feedforward"), "up", new)
+    model.get_submodule("decoder.blocks.0.feedforward").up = new
 
 
 CHANGES: list[Callable[[nn.Module], None]] = [parametrized, pruned, hooked, normalized_by_weight, replaced]
