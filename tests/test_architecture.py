@@ -25,7 +25,7 @@ ORDER = ("lab", "learn", "cli", "testing", "runs", "io", "training", "generation
 LEFT_OUT = ("lab", "learn")
 WITHIN = {
     "runs": ("compare", "train", "planning", "report", "evaluate", "export", "inference", "recipes", "tasks"),
-    "io": ("directories", "families", "hub"),
+    "io": ("transformers", "directories", "families", "hub"),
     "nn": (
         *("pruning", "activations", "cost", "models", "attention", "layers", "quantization"),
         *("kernels", "kv_cache", "positions", "patterns"),
@@ -83,7 +83,7 @@ def edges() -> list[tuple[str, str, str]]:
     return [
         (dotted(path), name, f"{_named(path)}:{line}")
         for path in MODULES
-        if dotted(path) not in ("qkv", "qkv.__main__")
+        if dotted(path) not in ("qkv", "qkv.__main__", "qkv.transformers")  # doors: they import what they open
         for line, name in imports(path)
         if name in NAMES
     ]

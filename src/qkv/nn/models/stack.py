@@ -20,7 +20,7 @@ from ...core.layout import Layout
 from ...core.ranks import BeginSplit, StackPart, TokenSplit
 from ...core.spec import Cost, Spec, brief
 from ..attention.mixer import Mixer, Pass
-from ..attention.multi_head import Attention
+from ..attention.multi_head import Attention, MultiHeadAttention
 from ..kernels.plan import Plan
 from ..kv_cache.cache import Cache
 from ..kv_cache.kinds import CacheKind
@@ -422,6 +422,17 @@ class StackModule(nn.Module):
     def positions(self) -> list[PositionModule]:
         """The modules of the distinct position schemes, as `Stack.positions`."""
         return [self.position, *cast(Iterable[PositionModule], self.block_positions)]
+
+    def remember(self, memory: Float[Tensor, "B S M"], layout: Layout, cache: Cache) -> None:
+        """Let every layer's cross-attention remember an encoder's output. Raises ValueError for a layer that can't."""
+        for i, block, state in zip(self.block_of, self.layers, cache.cross, strict=True):
+            if isinstance(block.cross, MultiHeadAttention):
+                block.cross.remember(memory, layout, state)
+            elif "cross" in block.sublayers:
+                raise ValueError(
+                    f"decoder.blocks.{i}.cross is a {type(block.cross).__name__}, which keeps no keys and values of the "
+                    "source, so it can't be stepped through; only attention decodes across two sequences"
+                )
 
     def check_cache(self, how: CacheKind, max_positions: int | None) -> None:
         """Raise ValueError if the positions don't work with a kind of cache; biases count if a layer uses them."""

@@ -15,7 +15,6 @@ from ...core.extras import Extras
 from ...core.layout import Layout
 from ...core.several import shown, worded
 from ...core.spec import Cost
-from ..attention.multi_head import MultiHeadAttention
 from ..kv_cache.cache import Cache
 from ..kv_cache.kinds import CacheKind, named
 from ..layers.embedding import Embedding
@@ -430,29 +429,33 @@ class TransformerModel(nn.Module):
             raise ValueError("an encoder alone does not decode: it has no causal stack to step through")
         if self.is_encoder_decoder != (source is not None):
             raise ValueError("an encoder–decoder starts from source ids; a decoder alone from a batch size")
-        assert self.spec.decoder is not None
-        rows, how = len(source) if source is not None else (batch_size or 1), named(cache)
+        rows = len(source) if source is not None else (batch_size or 1)
+        started = self._empty(rows, capacity, named(cache))
+        if source is not None and self.encoder is not None:
+            source, layout = self._laid(source, source_layout, None)
+            self.decoder.remember(self.encoder(source, layout), layout, started)
+        return started
+
+    def start_from(
+        self,
+        memory: Float[Tensor, "B S M"],
+        layout: Layout,
+        *,
+        cache: CacheKind | Mapping[str, Any] | str | None = None,
+    ) -> Cache:
+        """An empty cache of an encoder–decoder to `step` with, whose source is in the encoder's output `memory`."""
+        if not self.is_encoder_decoder or self.decoder is None:
+            raise ValueError("only an encoder–decoder starts from the output of an encoder; call `start`")
+        started = self._empty(len(memory), None, named(cache))
+        self.decoder.remember(memory, layout, started)
+        return started
+
+    def _empty(self, rows: int, capacity: int | None, how: CacheKind) -> Cache:
+        assert self.decoder is not None and self.spec.decoder is not None
         self.decoder.check_cache(how, self.max_positions)
         states = [partial(block.attention.held, how) for block in self.spec.decoder.layers]
         about = partial(about_cache, self.spec.decoder, self.spec.d_model, how, self.dtype, self.is_encoder_decoder)
-        started = Cache(rows, states, self.is_encoder_decoder, self.max_positions, capacity, about, self.device)
-        if source is not None:
-            self._read(started, source, source_layout)
-        return started
-
-    def _read(self, cache: Cache, source: Tensor, source_layout: Layout | None) -> None:
-        """Let every layer's cross-attention remember the source."""
-        assert self.encoder is not None and self.decoder is not None
-        source, layout = self._laid(source, source_layout, None)
-        memory = self.encoder(source, layout)
-        for i, block, state in zip(self.decoder.block_of, self.decoder.layers, cache.cross, strict=True):
-            if isinstance(block.cross, MultiHeadAttention):
-                block.cross.remember(memory, layout, state)
-            elif "cross" in block.sublayers:
-                raise ValueError(
-                    f"decoder.blocks.{i}.cross is a {type(block.cross).__name__}, which keeps no keys and values of the "
-                    "source, so it can't be stepped through; only attention decodes across two sequences"
-                )
+        return Cache(rows, states, self.is_encoder_decoder, self.max_positions, capacity, about, self.device)
 
     @staticmethod
     def _continuing(prefix: Cache, rows: int, more: bool) -> Cache:

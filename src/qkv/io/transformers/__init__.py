@@ -1,0 +1,1 @@
+"""Any qkv model behind the classes of the library transformers (`qkv.transformers`)."""

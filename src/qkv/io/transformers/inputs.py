@@ -1,0 +1,71 @@
+"""What transformers gives to a forward pass, as qkv's layouts, and what it gives that is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ...core.layout import Layout
+from ...core.spec import brief
+
+
+def layout_of(ids: Tensor, mask: Tensor | None, positions: Tensor | None, before: int = 0) -> Layout | None:
+    """The layout of the last tokens of rows, of which `before` are in a cache. None if they continue the rows.
+
+    Positions that start again within a row, without a mask, divide it into documents that don't see one another.
+    Raises ValueError for a mask of more than two axes, or of another length.
+    """
+    if mask is not None and mask.ndim != 2:
+        raise ValueError(
+            f"an attention mask is (batch, length) here, not {tuple(mask.shape)}; the spec's patterns say who sees whom"
+        )
+    width = ids.shape[1]
+    if mask is not None and mask.shape[1] not in (width, before + width):
+        raise ValueError(f"the attention mask has {mask.shape[1]} columns for {before} + {width} tokens")
+    if before:
+        if mask is None or mask.shape[1] == width or bool(mask[:, -width:].all()):
+            return None
+        real = mask.bool()
+        return Layout(torch.where(real, real.long().cumsum(1) - 1, -1)[:, -width:])
+    if positions is not None and mask is None:
+        positions = positions.expand(len(ids), -1)
+        if bool((positions.diff(dim=1) != 1).any()):
+            segments = F.pad((positions.diff(dim=1) != 1).long().cumsum(1), (1, 0))
+            return Layout(positions, segments, padding="none", one_segment=False, sequential=True)
+        return Layout(positions, padding="none", sequential=True)
+    if mask is None:
+        return Layout.full(width, device=ids.device)
+    layout = Layout.from_mask(mask)
+    if positions is None or torch.equal(torch.where(layout.valid, positions, -1), layout.positions[..., 0]):
+        return layout
+    shown = torch.where(layout.valid, positions.expand(len(ids), -1), -1)
+    return replace(layout, positions=shown[..., None], sequential=False, start=None)
+
+
+_KNOWN = {"return_dict", "use_cache", "cache_position", "num_items_in_batch", "logits_to_keep"}
+# What generate and trainers pass on, and has no effect if a forward pass has no use for it.
+_PACKED = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "seq_idx"}  # the same as position_ids say
+
+
+def refuse_others(options: Mapping[str, Any], positions: Tensor | None = None) -> None:
+    """Raise ValueError for an argument that would be ignored."""
+    unknown = [name for name, value in options.items() if value is not None and name not in _KNOWN]
+    unknown = [name for name in unknown if positions is None or name not in _PACKED]
+    if "inputs_embeds" in unknown:
+        raise ValueError("inputs_embeds are not taken; give input_ids")
+    if _PACKED.intersection(unknown):
+        raise ValueError(f"{brief(unknown[0])} needs position_ids, which start again with each text of a packed row")
+    if unknown:
+        raise ValueError(f"a qkv model takes no {brief(unknown[0])} in transformers")
+
+
+def token_loss(logits: Tensor, labels: Tensor, items: Tensor | int | None = None) -> Tensor:
+    """Mean cross-entropy over labels other than −100, or their sum divided by `items`, the labels of all micro-batches."""
+    flat, wanted = logits.float().reshape(-1, logits.shape[-1]), labels.reshape(-1).to(logits.device)
+    total = F.cross_entropy(flat, wanted, ignore_index=-100, reduction="sum")
+    return total / ((wanted != -100).sum() if items is None else items)

@@ -1,0 +1,354 @@
+"""Any spec behind transformers' Auto classes: saved, loaded, generating, trained by its Trainer and PEFT, in pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import qkv
+from qkv.nn.models.transformer import Transformer
+
+pytestmark = pytest.mark.slow  # importing transformers' models takes seconds
+
+SIZES: dict[str, Any] = {"d_model": 32, "n_layers": 2, "n_heads": 2, "d_ff": 64, "vocab_size": 48}
+IDS = torch.tensor([[5, 6, 7, 8, 9, 10, 11], [12, 13, 14, 15, 16, 17, 18], [20, 21, 22, 23, 24, 25, 26]])
+MASK = torch.tensor([[0, 0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1], [0, 1, 1, 1, 1, 1, 1]])
+
+
+def llama(**changes: Any) -> Transformer:
+    return qkv.preset("llama", max_positions=64, **SIZES).replace({k.replace("__", "."): v for k, v in changes.items()})
+
+
+def bert(**changes: Any) -> Transformer:
+    return qkv.preset("bert-base", max_positions=64, **SIZES).replace(
+        {k.replace("__", "."): v for k, v in changes.items()}
+    )
+
+
+DECODERS: dict[str, Callable[[], Transformer]] = {
+    "ALiBi Llama": lambda: llama(decoder__position=qkv.ALiBi()),
+    "tied GPT-2": lambda: qkv.preset("gpt2", max_positions=64, **{k: v for k, v in SIZES.items() if k != "d_ff"}),
+    "window": lambda: llama(**{"decoder__blocks__*__attention__pattern": qkv.Causal() & qkv.Window(size=3)}),
+    "mixture": lambda: qkv.preset("mixtral-8x7b", n_experts=4, n_kv_heads=2, max_positions=64, **SIZES),
+    "latent attention": lambda: llama(
+        **{"decoder__blocks__*__attention": qkv.LatentAttention(n_heads=2, d_latent=16, d_head=16, d_rotary=8)}
+    ),
+}
+
+
+def config(spec: Transformer, **options: Any) -> Any:
+    from qkv.transformers import QkvConfig
+
+    return QkvConfig(spec=spec, pad_token_id=0, bos_token_id=1, eos_token_id=2, **options)
+
+
+def loaded_again(auto: Any, model: Any, path: Path) -> Any:
+    model.save_pretrained(path)
+    again, told = auto.from_pretrained(path, output_loading_info=True)
+    assert not (told["missing_keys"] or told["unexpected_keys"] or told["mismatched_keys"])
+    return again.eval()
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_decoders_are_saved_loaded_and_generate_as_by_qkv_alone(name: str, tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    spec = DECODERS[name]()
+    alone = qkv.build(spec, seed=0).eval()
+    model = loaded_again(AutoModelForCausalLM, AutoModelForCausalLM.from_config(config(spec)), tmp_path)
+    with torch.no_grad():
+        assert torch.equal(model(IDS, attention_mask=MASK).logits, alone(IDS, attention_mask=MASK))
+        for beams in (1, 3):
+            theirs = model.generate(IDS, attention_mask=MASK, max_new_tokens=8, num_beams=beams, do_sample=False)
+            plain = model.generate(
+                IDS, attention_mask=MASK, max_new_tokens=8, num_beams=beams, do_sample=False, use_cache=False
+            )
+            ours = alone.generate(IDS, attention_mask=MASK, max_new_tokens=8, num_beams=beams, eos_id=2)
+            for row, (one, other) in enumerate(zip(theirs.tolist(), plain.tolist(), strict=True)):
+                assert one == other, row
+            if beams == 1:
+                assert until_end(theirs[:, 7:]) == until_end(ours[:, 7:])
+
+
+def until_end(rows: Tensor) -> list[list[int]]:
+    return [row[: row.index(2) + 1] if 2 in row else row for row in rows.tolist()]
+
+
+def test_encoders_and_encoder_decoders_compute_as_by_qkv_alone(tmp_path: Path) -> None:
+    from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
+
+    spec = bert(**{"encoder__blocks__*__attention": qkv.Performer(n_heads=2)})
+    alone = qkv.build(spec, seed=0).eval()
+    model = loaded_again(AutoModelForMaskedLM, AutoModelForMaskedLM.from_config(config(spec)), tmp_path / "masked")
+    with torch.no_grad():
+        torch.testing.assert_close(model(IDS, attention_mask=MASK).logits, alone(IDS, attention_mask=MASK))
+        headless = AutoModel.from_pretrained(tmp_path / "masked").eval()
+        hidden = headless(IDS, attention_mask=MASK, output_hidden_states=True)
+        torch.testing.assert_close(hidden.last_hidden_state, alone.hidden(IDS, attention_mask=MASK))
+        assert len(hidden.hidden_states) == 3 and torch.equal(hidden.hidden_states[-1], hidden.last_hidden_state)
+    spec = qkv.preset("transformer-base", **SIZES)
+    alone = qkv.build(spec, seed=0).eval()
+    auto: Any = AutoModelForSeq2SeqLM
+    model = loaded_again(auto, auto.from_config(config(spec, decoder_start_token_id=1)), tmp_path / "translation")
+    with torch.no_grad():
+        logits = model(input_ids=IDS, attention_mask=MASK, decoder_input_ids=IDS[:, :4], output_attentions=True)
+        torch.testing.assert_close(logits.logits, alone(IDS, IDS[:, :4], attention_mask=MASK))
+        assert [len(logits[f"{part}_attentions"]) for part in ("encoder", "decoder", "cross")] == [2, 2, 2]
+        theirs = model.generate(IDS, attention_mask=MASK, max_new_tokens=8, do_sample=False)
+        ours = alone.generate(IDS, attention_mask=MASK, max_new_tokens=8, bos_id=1, eos_id=2)
+        assert until_end(theirs[:, 1:]) == until_end(ours[:, 1:])
+
+
+def test_weights_are_those_of_the_layers() -> None:
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_config(config(llama())).eval()
+    seen = model(IDS, output_attentions=True).attentions
+    assert len(seen) == 2 and seen[0].shape == (3, 2, 7, 7)
+    torch.testing.assert_close(seen[0].sum(-1), torch.ones(3, 2, 7))
+    assert not seen[1].triu(1).any()
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_the_trainer_of_transformers_trains_as_a_loop_of_torch(accumulate: int, tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+    rows = [{"input_ids": row, "labels": row} for row in torch.randint(3, 48, (16, 7), generator=torch.manual_seed(0))]
+    model = AutoModelForCausalLM.from_config(config(llama()))
+    arguments = TrainingArguments(
+        tmp_path,
+        per_device_train_batch_size=4 // accumulate,
+        gradient_accumulation_steps=accumulate,
+        max_steps=4,
+        learning_rate=1e-2,
+        lr_scheduler_type="constant",
+        logging_steps=1,
+        report_to=[],
+        save_strategy="no",
+        use_cpu=True,
+        dataloader_drop_last=True,
+    )
+    trainer = Trainer(model, arguments, train_dataset=rows)
+    trainer._get_train_sampler = lambda *args: None  # type: ignore[method-assign]  # in their order
+    trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    alone = qkv.build(llama(), seed=0).train()
+    optimizer = torch.optim.AdamW(alone.parameters(), 1e-2, weight_decay=0.0)
+    expected = []
+    for i in range(4):
+        ids = torch.stack([row["input_ids"] for row in rows[4 * i : 4 * i + 4]])
+        loss = nn.functional.cross_entropy(alone(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+        loss.backward()
+        nn.utils.clip_grad_norm_(alone.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        expected.append(float(loss))
+    assert losses == pytest.approx(expected, abs=2e-4)  # the log is rounded
+
+
+def test_peft_trains_the_facade_with_its_task_type(tmp_path: Path) -> None:
+    import peft
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_config(config(llama()))
+    lora = peft.LoraConfig(task_type="CAUSAL_LM", target_modules=["q", "v"], r=2, init_lora_weights=False)
+    adapted: Any = peft.get_peft_model(model, lora)
+    adapted(IDS, labels=IDS).loss.backward()
+    assert all((p.grad is not None) == ("lora" in name) for name, p in adapted.named_parameters())
+    adapted.eval()
+    expected = adapted.generate(input_ids=IDS, max_new_tokens=5, do_sample=False)
+    adapted.save_pretrained(tmp_path)
+    again = peft.PeftModel.from_pretrained(AutoModelForCausalLM.from_config(config(llama())), tmp_path).eval()
+    assert torch.equal(again.generate(input_ids=IDS, max_new_tokens=5, do_sample=False), expected)
+    merged = adapted.merge_and_unload()
+    assert torch.equal(merged.generate(input_ids=IDS, max_new_tokens=5, do_sample=False), expected)
+
+
+def test_other_classes_have_their_heads_and_losses(tmp_path: Path) -> None:
+    import transformers
+
+    import qkv.transformers
+
+    transformers.AutoModelForMaskedLM.from_config(config(bert())).save_pretrained(tmp_path)
+    labels = torch.tensor([0, 2, 1])
+    classes: Any = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path, num_labels=3)
+    out = classes(IDS, attention_mask=MASK, labels=labels)
+    torch.testing.assert_close(out.loss, nn.functional.cross_entropy(out.logits, labels))
+    tags: Any = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path, num_labels=5)
+    assert tags(IDS).logits.shape == (3, 7, 5)
+    spans: Any = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path)
+    out = spans(IDS, start_positions=labels, end_positions=labels + 1)
+    assert out.start_logits.shape == (3, 7) and out.loss > 0
+    vit = qkv.preset("vit-base-16", image=(16, 16), patch=(8, 8), labels=4, d_model=32, n_layers=1, n_heads=2, d_ff=64)
+    images: Any = transformers.AutoModelForImageClassification.from_config(config(vit)).eval()
+    pixels = torch.randn(2, 3, 16, 16)
+    torch.testing.assert_close(images(pixels).logits, qkv.build(vit, seed=0).eval()(pixels))
+    assert isinstance(images, qkv.transformers.QkvForImageClassification) and images.config.num_labels == 4
+
+
+def test_other_conveniences_of_transformers_work(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_config(config(llama())).eval()
+    before = model(IDS).logits
+    model.resize_token_embeddings(50)
+    assert model.config.vocab_size == 50 and torch.allclose(model(IDS).logits[..., :48], before)
+    again = loaded_again(AutoModelForCausalLM, model, tmp_path)
+    assert torch.equal(again(IDS).logits, model(IDS).logits)
+    half = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16, device_map="cpu")
+    assert half.dtype == torch.bfloat16 and half(IDS).logits.dtype == torch.bfloat16
+    model.train()
+    loss = model(IDS, labels=IDS).loss
+    model.gradient_checkpointing_enable()
+    assert model.is_gradient_checkpointing
+    torch.testing.assert_close(model(IDS, labels=IDS).loss, loss)
+    model.gradient_checkpointing_disable()
+    with pytest.raises(ValueError, match="past_key_values of a qkv model are a QkvCache, not a DynamicCache"):
+        from transformers import DynamicCache
+
+        model(IDS, past_key_values=DynamicCache())
+
+
+def words() -> Any:
+    """A tokenizer of transformers with 48 words."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    known = ["[PAD]", "[BOS]", "[EOS]", "[UNK]", "[MASK]", *(f"w{i}" for i in range(43))]
+    made = Tokenizer(models.WordLevel({word: i for i, word in enumerate(known)}, unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    names = {"pad_token": "[PAD]", "bos_token": "[BOS]", "eos_token": "[EOS]", "mask_token": "[MASK]"}
+    return PreTrainedTokenizerFast(tokenizer_object=made, unk_token="[UNK]", **names)
+
+
+def test_pipelines_take_the_models(tmp_path: Path) -> None:
+    import transformers
+
+    tokenizer = words()
+    decoder = transformers.AutoModelForCausalLM.from_config(config(llama()))
+    told = transformers.pipeline("text-generation", decoder, tokenizer=tokenizer)(
+        "w1 w2", max_new_tokens=4, do_sample=False, return_full_text=False
+    )
+    ids = qkv.build(llama(), seed=0).generate(torch.tensor([[6, 7]]), max_new_tokens=4, eos_id=2)[0, 2:]
+    assert told[0]["generated_text"].split() == tokenizer.decode(ids, skip_special_tokens=True).split()
+    masked = transformers.AutoModelForMaskedLM.from_config(config(bert()))
+    assert len(transformers.pipeline("fill-mask", masked, tokenizer=tokenizer)("w1 [MASK] w2", top_k=3)) == 3
+    classifier = transformers.AutoModelForSequenceClassification.from_config(config(bert(), num_labels=3))
+    assert transformers.pipeline("text-classification", classifier, tokenizer=tokenizer)("w1 w2")[0]["score"] > 0
+    tagger = transformers.AutoModelForTokenClassification.from_config(config(bert(), num_labels=3))
+    assert len(transformers.pipeline("token-classification", tagger, tokenizer=tokenizer)("w1 w2")) == 2
+    features = transformers.pipeline(
+        "feature-extraction", transformers.AutoModel.from_config(config(bert())), tokenizer=tokenizer
+    )
+    assert torch.tensor(features("w1 w2")).shape == (1, 2, 32)
+
+
+def trl_settings(path: Path) -> dict[str, Any]:
+    settings = {"max_steps": 3, "per_device_train_batch_size": 4, "learning_rate": 1e-2, "logging_steps": 1}
+    settings |= {
+        "lr_scheduler_type": "constant",
+        "report_to": [],
+        "save_strategy": "no",
+        "use_cpu": True,
+        "bf16": False,
+    }
+    return {"output_dir": str(path), **settings}
+
+
+def losses_of(trainer: Any) -> list[float]:
+    trainer._get_train_sampler = lambda *args: None  # in the data's order
+    trainer.train()
+    return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+
+
+def by_hand(loss_of: Callable[[Any, int], Tensor]) -> list[float]:
+    """The losses of three steps of AdamW on qkv's model."""
+    model, losses = qkv.build(llama(), seed=0).train(), []
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-2, weight_decay=0.0)
+    for step in range(3):
+        loss = loss_of(model, step)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(float(loss.detach()))
+    return losses
+
+
+def test_trl_tunes_on_texts_as_a_loop_of_torch(tmp_path: Path) -> None:
+    trl = pytest.importorskip("trl")
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM
+
+    tokenizer, texts = words(), [f"w{i} w{i + 1} w{i + 2} w{i + 3}" for i in range(12)]
+    data = Dataset.from_list([{"text": text} for text in texts])
+    for packed in (False, True):
+        options = {"packing": True, "max_length": 16} if packed else {}
+        settings = trl.SFTConfig(**trl_settings(tmp_path), **options)
+        model = AutoModelForCausalLM.from_config(config(llama()))
+        losses = losses_of(trl.SFTTrainer(model, args=settings, train_dataset=data, processing_class=tokenizer))
+        assert len(losses) == 3 and all(loss > 0 for loss in losses)
+        if not packed:
+
+            def loss_of(model: Any, step: int) -> Tensor:
+                ids = torch.tensor([[*tokenizer(text)["input_ids"], 2] for text in texts[4 * step : 4 * step + 4]])
+                return nn.functional.cross_entropy(model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+
+            assert losses == pytest.approx(by_hand(loss_of), abs=2e-4)
+
+
+def test_trl_prefers_as_its_paper_says(tmp_path: Path) -> None:
+    """DPO (Rafailov et al. 2023): −log σ(β (Δ log p(chosen) − Δ log p(rejected)))."""
+    trl = pytest.importorskip("trl")
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM
+
+    rows = [(5 + i, 6 + i, 10 + i) for i in range(12)]
+    data = Dataset.from_list(
+        [{"prompt": f"w{p - 5}", "chosen": f" w{c - 5}", "rejected": f" w{r - 5}"} for p, c, r in rows]
+    )
+    models = [AutoModelForCausalLM.from_config(config(llama())) for _ in range(2)]
+    settings = trl.DPOConfig(**trl_settings(tmp_path), beta=0.5)
+    trainer = trl.DPOTrainer(
+        models[0], ref_model=models[1], args=settings, train_dataset=data, processing_class=words()
+    )
+    losses, reference = losses_of(trainer), qkv.build(llama(), seed=0).eval()
+
+    def loss_of(model: Any, step: int) -> Tensor:
+        part = rows[4 * step : 4 * step + 4]
+
+        def gains(index: int) -> Tensor:
+            ids = torch.tensor([[row[0], row[index], 2] for row in part])
+            now, then = (
+                each(ids).log_softmax(-1)[:, :-1].gather(2, ids[:, 1:, None]).sum((1, 2)) for each in (model, reference)
+            )
+            return now - then.detach()
+
+        return -nn.functional.logsigmoid(0.5 * (gains(1) - gains(2))).mean()
+
+    assert losses == pytest.approx(by_hand(loss_of), abs=2e-4)
+
+
+def test_trl_rewards_what_the_model_generates(tmp_path: Path) -> None:
+    trl = pytest.importorskip("trl")
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM
+
+    seen: list[str] = []
+
+    def reward(completions: list[str], **about: Any) -> list[float]:
+        seen.extend(completions)
+        return [float(text.count("w1")) for text in completions]
+
+    model = AutoModelForCausalLM.from_config(config(llama()))
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    data = Dataset.from_list([{"prompt": f"w{i} w{i + 1}"} for i in range(12)])
+    settings = trl.GRPOConfig(**trl_settings(tmp_path), num_generations=4, max_completion_length=6)
+    trainer = trl.GRPOTrainer(model, reward_funcs=reward, args=settings, train_dataset=data, processing_class=words())
+    assert losses_of(trainer) == pytest.approx([0, 0, 0], abs=1e-5)  # with one update for each batch, its value is 0
+    assert len(seen) == 12 and any(not torch.equal(p, before[name]) for name, p in model.named_parameters())
