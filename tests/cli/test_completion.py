@@ -42,7 +42,7 @@ def test_bash_completes_commands_options_recipes_and_lists(tmp_path: Path) -> No
         ["adafactor", "adagrad", "adamw", "adamw-8bit", "lion", "muon", "sgd"],
         ["adafactor", "adagrad", "adamw", "adamw-8bit"],
         ["data.color=", "data.cache="],
-        ["train", "translate"],
+        ["train", "transcribe", "translate"],
         ["localise", "local-recipe.yaml"],
         ["--max-time", "--max-steps", "--max-epochs"],
         ["cpu", "cuda"],
