@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas
 import pytest
 
+from qkv.data.files.timestamps import leaps
 from qkv.data.readers.time_series import TimeSeries
 
 
@@ -24,7 +25,7 @@ def test_time_passes(tmp_path: Path) -> None:
         assert header.startswith("the first line of 'a.csv' is read as names, date, load")
     note, *_ = dated(tmp_path / "b.csv", [*days[:10], *days[13:20], *days[24:]]).notes()
     assert note.startswith(
-        "2 of 24 rows come at another time than 1 day, 0:00:00 after the one before (row 12, is the first)"
+        "2 of 24 rows come at another time than 1 day, 0:00:00 after the one before (row 12 is the first)"
     )
     hours = [f"2024-01-01 {hour:02}:00" for hour in range(24)]
     for name, times, row in (("c", days[::-1], 3), ("d", days[:20] * 2, 22), ("e", hours[::-1], 3)):
@@ -61,7 +62,7 @@ def test_dates_in_other_formats_are_in_order(tmp_path: Path, form: str) -> None:
     with pytest.raises(ValueError, match=r"row 3 is of .*, before the row above it"):
         dated(tmp_path / "b.csv", texts[::-1]).values()
     (note,) = dated(tmp_path / "c.csv", texts[:40] + texts[50:]).times()
-    assert "1 of 80 rows come at another time than 1 day" in note and "row 42 alone" in note
+    assert "1 of 80 rows comes at another time than 1 day" in note and "row 42 alone" in note
 
 
 def test_the_order_of_rows_tells_days_from_months(tmp_path: Path) -> None:
@@ -145,7 +146,7 @@ def test_times_in_several_columns_are_joined(tmp_path: Path, header: str, form: 
     source = read("a.csv", hours)
     assert source._read().left_out == left_out and source.values()[1] == ("load",) and source.times() == ()
     (note,) = read("b.csv", hours[:50] + hours[60:]).times()
-    assert "1 of 290 rows come at another time than 1:00:00" in note
+    assert "1 of 290 rows comes at another time than 1:00:00" in note
     with pytest.raises(ValueError, match=r"row 3 is of .*, before the row above it"):
         read("c.csv", hours[::-1]).values()
 
@@ -165,3 +166,12 @@ def test_a_forecast_of_reversed_rows_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("d,x\n" + "".join(f"{12 - i:02}/25/2024,{i}\n" for i in range(12)))
     with pytest.raises(ValueError, match=r"row 3 is of 11/25/2024, before the row above it"):
         TimeSeries(path=str(tmp_path / "a.csv")).values()
+
+
+def test_a_time_given_twice_and_a_short_step_are_told() -> None:
+    hours = [f"2024-10-27 {hour:02}:00" for hour in (0, 1, 2, 2, 3, 4, 5)]  # the clock goes back at three
+    assert leaps(hours, 2) == (
+        "1 of 7 rows comes at another time than 1:00:00 after the one before (row 5 alone), and is read as if it did not",
+    )
+    assert leaps([*hours[:3], "2024-10-27 02:30", *hours[4:]], 2)[0].startswith("2 of 7 rows come")
+    assert not leaps([f"2024-{month:02}-01" for month in range(1, 13)], 1)

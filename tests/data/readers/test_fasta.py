@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.data.readers.fasta import Fasta
+from qkv.data.readers.fasta import Fasta, records
 from qkv.data.source import Counts, read
 
 SEQUENCES = ">a\nMKT\nAYI\n>b\nGG\n>c\nAAAA\n>d\nM\n"
@@ -81,3 +81,39 @@ def test_what_is_wrong_is_named(tmp_path: Path, files: dict[str, str], said: str
 def test_a_mask_needs_labels() -> None:
     with pytest.raises(ValueError, match="give labels too"):
         Fasta(path="a", mask="b")
+
+
+def test_comments_blanks_and_encodings_of_descriptions_leave_the_symbols_alone(tmp_path: Path) -> None:
+    for content in (
+        b"; a comment\n>a\n; taxid 9606\nMKT AYI\n>b\nGG\n",
+        b"\xef\xbb\xbf>a\r\nMKT\r\nAYI\r\n>b\r\nGG\r\n",
+        ">a β-lactamase\nMKTAYI\n>b\nGG\n".encode(),
+        ">a caf\xe9\nMKTAYI\n>b\nGG\n".encode("latin-1"),
+    ):
+        (tmp_path / "a.fasta").write_bytes(content)
+        assert [record.symbols for record in records(str(tmp_path / "a.fasta")).values()] == ["MKTAYI", "GG"]
+        (tmp_path / "a.fasta").unlink()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b">a\n1 MKTAYI\n", "line 2 begins with a number"),
+        (b">a\nMK\0T\n", "line 2: symbols of FASTA are ASCII"),
+        (">a\nMKT\n".encode("utf-16"), "is UTF-16"),
+        (b"\x1f\x8b\x08\x00", "compressed|gzip"),
+        (b"PK\x03\x04", "is compressed"),
+    ],
+)
+def test_what_is_no_fasta_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "a.fasta").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        records(str(tmp_path / "a.fasta"))
+
+
+def test_all_spellings_of_a_split_are_known_and_others_refused(tmp_path: Path) -> None:
+    text = "".join(f">{i} SET={name}\nMKT\n" for i, name in enumerate(("train", "dev", "validation", "test")))
+    source = Fasta(**write(tmp_path, path=text))
+    assert [len(source.table(split)) for split in ("train", "validation", "test")] == [1, 2, 1]
+    with pytest.raises(ValueError, match=r"1 header with an unknown split, first line 9 \(x\): SET=tset"):
+        Fasta(**write(tmp_path, path=text + ">x SET=tset\nMKT\n")).table("train")

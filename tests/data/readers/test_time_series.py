@@ -166,3 +166,22 @@ def test_a_title_and_names_again_are_left_out_and_said(tmp_path: Path) -> None:
     assert found == ("load", "price") and values[:, 0].tolist() == [*range(40), *range(40)]
     notes = " ".join(source.notes())
     assert "line 1 ('Sensor 7')" in notes and "1 row with the column names again left out" in notes
+
+
+def test_large_numbers_keep_their_differences(tmp_path: Path) -> None:
+    (tmp_path / "meter.csv").write_text("meter,load\n" + "".join(f"{10**15 + i},{i % 7}\n" for i in range(100)))
+    source = TimeSeries(path=str(tmp_path / "meter.csv"), history=4, horizon=2)
+    meter = source.table("train")[0]["history"][:, 0]
+    assert meter.dtype == np.float32 and np.diff(meter) == pytest.approx(1 / np.std(np.arange(70)), rel=1e-5)
+    assert not any("constant" in note for note in source.notes())
+
+
+def test_two_columns_of_one_name_and_none_of_numbers_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "two.csv").write_text("load,load\n" + "".join(f"{i},{i % 7}\n" for i in range(100)))
+    with pytest.raises(ValueError, match="has two columns 'load'"):
+        TimeSeries(path=str(tmp_path / "two.csv")).values()
+    assert TimeSeries(path=str(tmp_path / "two.csv"), columns=[1]).values()[0][1, 0] == 1
+    days = "".join(f"2024-01-{i:02},{i}.5\n" for i in range(1, 29))
+    (tmp_path / "commas.csv").write_text("day,load\n" + days)
+    with pytest.raises(ValueError, match="has no column of numbers, only day,load"):
+        TimeSeries(path=str(tmp_path / "commas.csv"), decimal=",").values()

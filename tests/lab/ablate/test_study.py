@@ -144,3 +144,21 @@ def test_a_time_budget_needs_a_time(text_recipe: Path) -> None:
     timed = Ablation.load(text_recipe, ["training.max_time=10m"], parts=["norm"], seeds=1, budget="time")
     recipes = study.make_plan(timed, "cpu").recipes.values()
     assert all(recipe.training.max_steps is None and recipe.training.max_time == 600 for recipe in recipes)
+
+
+def test_resuming_never_drops_finished_runs_from_the_tables(text_recipe: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = Ablation.load(text_recipe, vary=["position=rotary,alibi"], seeds=2)
+    out.mkdir()
+    (out / study.SETTINGS).write_text(first.to_yaml())
+    for variant, seed in first.runs:
+        folder = out / variant / f"seed-{seed}"
+        folder.mkdir(parents=True)
+        (folder / "recipe.yaml").write_text("data: {}\n")
+        (folder / RESULT).write_text('{"status": "finished"}')
+    other = Ablation.load(text_recipe, vary=["position=rotary,none"], seeds=2)
+    with pytest.raises(ValueError, match="would lose 2 finished runs, of variant position=alibi; give all variants"):
+        run_ablation(other, out, resume=True)
+    fewer = Ablation.load(text_recipe, vary=["position=rotary,alibi"], seeds=1)
+    with pytest.raises(ValueError, match="would lose 2 finished runs, of seed 1"):
+        run_ablation(fewer, out, resume=True)

@@ -127,3 +127,9 @@ def test_a_setting_that_is_given_twice_is_told_once() -> None:
     with pytest.warns(UserWarning) as told:
         apply({}, ["data.text=a", "data.text=b"])
     assert len(told) == 1
+
+
+@pytest.mark.parametrize("mark", [*",;|#-:&"])
+def test_a_single_mark_is_itself_without_the_quotes_that_a_shell_removes(mark: str) -> None:
+    assert parse(f"data.sep={mark}") == ("data.sep", mark)
+    assert parse("data.sep=~") == ("data.sep", None) and parse("n=3") == ("n", 3) and parse("x=_")[1] == "_"

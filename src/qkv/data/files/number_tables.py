@@ -14,7 +14,7 @@ from ...core.spec import brief, counted
 from .csv_header import short
 from .timestamps import calendar_columns, is_clock, is_date, joined_times, names_time, order
 
-Numbers = NDArray[np.float32]
+Numbers = NDArray[np.float64]
 DecimalMark = Literal[".", ","]
 
 FLAGS = {"true": 1.0, "false": 0.0}
@@ -108,8 +108,13 @@ def number_table(
     times, count = _time_columns(rows, named, how), _is_count(rows, named, how)
     chosen = _chosen(where, names, {*times, *([0] if count else [])}, how.columns)
     filled = list[tuple[int, int]]()
+    if not chosen:
+        raise ValueError(
+            f"{where} has no column of numbers, only {', '.join(short(names))}; data.sep=comma, semicolon or tab says what "
+            "separates its cells"
+        )
     flags = {column for column in chosen if _is_flag(rows, column)}
-    values = np.empty((len(rows), len(chosen)), np.float32)
+    values = np.empty((len(rows), len(chosen)))  # in float64: only what is scaled fits float32
     for i, row in enumerate(rows):
         if len(row) != len(names):
             raise ValueError(f"{where}, row {i + first_row}: {len(row)} cells, and {len(names)} in the first row")
@@ -121,6 +126,7 @@ def number_table(
             if number is None:
                 filled.append((i + first_row, column))
             values[i, j] = values[i - 1, j] if number is None else number
+    _check_names([names[column] for column in chosen], where)
     joined = joined_times(rows, [names[i] for i in times], times)
     notes, step = _times(where, joined, first_row, how.date_format) if times else ((), None)
     left_out = tuple(names[column] for column in range(len(names)) if column not in chosen)
@@ -141,7 +147,7 @@ def _filled(
     row, column = next((one for one in cells if not _is_empty(rows[one[0] - first_row][one[1]])), cells[0])
     cell = rows[row - first_row][column]
     example = "" if _is_empty(cell) else f": {str(cell).strip()[:40]!r}"
-    have, which = ("has", "") if len(cells) == 1 else ("have", ", for example")
+    have, which = ("has", ":") if len(cells) == 1 else ("have", ", for example")
     return (
         f"{len(cells):,} of {counted(count, 'cell')} {have} no number and repeat{'s' * (len(cells) == 1)} the value above "
         f"(data.gaps=fill){which} row {row:,}, {names[column][:60]}{example}",
@@ -181,6 +187,16 @@ def _is_flag(rows: Sequence[Sequence[Any]], column: int) -> bool:
     """Whether a column holds the texts true and false alone, and perhaps empty cells."""
     cells = (row[column] for row in rows if column < len(row))
     return all(isinstance(cell, str) and cell.strip().lower() in ("", *FLAGS) for cell in cells)
+
+
+def _check_names(names: Sequence[str], where: str) -> None:
+    """Raise ValueError if two columns have one name: scales and forecasts are kept by name."""
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise ValueError(
+            f"{where} has two columns {brief(twice)}; rename one of them, or choose one by its number, such as "
+            "data.columns=[1]"
+        )
 
 
 def _is_empty(cell: Any) -> bool:

@@ -128,9 +128,9 @@ def _allowed(steps: np.ndarray, numbers: bool) -> float:
 
 
 def _odd(steps: np.ndarray) -> np.ndarray:
-    """The steps that are longer than usual or go backwards."""
+    """The steps that are longer or shorter than usual: rows left out, rows given twice, and clocks that go back."""
     usual = float(np.median(steps)) if len(steps) else 0.0
-    return np.flatnonzero((steps > _MORE * usual) | (steps < 0))
+    return np.flatnonzero((steps > _MORE * usual) | (_MORE * steps < usual))
 
 
 def _uneven(steps: np.ndarray, rows: int, first_row: int, unit: float | None) -> tuple[str, ...]:
@@ -142,11 +142,12 @@ def _uneven(steps: np.ndarray, rows: int, first_row: int, unit: float | None) ->
         )
     if not len(odd):
         return ()
-    where = f"row {first_row + odd[0] + 1:,}" + (" alone" if len(odd) == 1 else ", is the first")
+    come = "comes" if len(odd) == 1 else "come"
+    where = f"row {first_row + odd[0] + 1:,}" + (" alone" if len(odd) == 1 else " is the first")
     step = f"{usual:g}" if unit is None else timedelta(seconds=usual * unit)
     return (
-        f"{len(odd):,} of {rows:,} rows come at another time than {step} after the one before ({where}), and are read as if "
-        "they did not",
+        f"{len(odd):,} of {rows:,} rows {come} at another time than {step} after the one before ({where}), and "
+        f"{'is' if len(odd) == 1 else 'are'} read as if {'it' if len(odd) == 1 else 'they'} did not",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Hashable
 from functools import lru_cache
@@ -10,13 +11,20 @@ from typing import ClassVar, NamedTuple, Self
 
 from pydantic import model_validator
 
-from ...core.spec import brief
+from ...core.spec import brief, counted
 from ..files.compressed import open_bytes
 from ..holdout import HoldOutSource
 from ..source import SPLITS, Example, Skipped, Split, Table
 
 _LARGEST = 1 << 30  # bytes of a file in an archive; a larger one has to be unpacked, so it is memory-mapped
 _COUNTED, _HIDDEN = "1", "0"
+_NUMBERED = re.compile(r"\s*\d+\s+[^\W\d]")
+_SETS: dict[str, Split] = {
+    "TRAIN": "train",
+    "TRAINING": "train",
+    "TEST": "test",
+    **dict.fromkeys(("VALIDATION", "VALID", "VAL", "DEV"), "validation"),
+}
 
 
 class Fasta(HoldOutSource, kind="fasta"):
@@ -27,9 +35,11 @@ class Fasta(HoldOutSource, kind="fasta"):
             could resolve).
     shortest: minimum number of symbols in a sequence; shorter ones are skipped.
 
-    `SET=train`, `SET=test` and `VALIDATION=True` in a header of the labels (of the sequences, without labels) assign a
-    sequence to a split (FLIP, Dallago et al. 2021). A split that no header names is held out. A file may be in an archive:
-    `splits.zip/splits/sequences.fasta`.
+    Blanks between symbols and comments (lines that begin with `;`) are left out.
+
+    `SET=train`, `SET=validation`, `SET=test` and `VALIDATION=True` in a header of the labels (of the sequences, without
+    labels) assign a sequence to a split (FLIP, Dallago et al. 2021). A split that no header names is held out. A file may
+    be in an archive: `splits.zip/splits/sequences.fasta`.
     """
 
     path_fields: ClassVar[tuple[str, ...]] = ("path", "labels", "mask")
@@ -88,19 +98,13 @@ def records(name: str) -> dict[str, Record]:
 @lru_cache(maxsize=8)
 def _records(path: Path, member: str, size: int, mtime_ns: int) -> dict[str, Record]:
     where = repr(str(path / member))
-    try:
-        lines = _content(path, member).decode("ascii").splitlines()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{where} is not FASTA, which is ASCII: {error}") from None
+    lines = _lines(_content(path, member), where)
     records: dict[str, Record] = {}
     header, at, symbols = "", 0, list[str]()
     for n, line in enumerate([*lines, ">"], 1):
         if not line.startswith(">"):
-            if line.strip() and not at:
-                raise ValueError(
-                    f"{where}, line {n:,}: a FASTA file begins with a header, >name, not with {line[:40]!r}"
-                )
-            symbols.append(line.strip())
+            if not line.startswith(";"):  # a comment
+                symbols.append(_symbols(line, f"{where}, line {n:,}", at > 0))
             continue
         if at:
             name, *about = header.split() or [""]
@@ -112,6 +116,34 @@ def _records(path: Path, member: str, size: int, mtime_ns: int) -> dict[str, Rec
     if not records:
         raise ValueError(f"{where} has no sequence")
     return records
+
+
+def _lines(content: bytes, where: str) -> list[str]:
+    """The lines of a file: UTF-8, or Latin-1 in descriptions that are not."""
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise ValueError(f"{where} is UTF-16, and FASTA is read as UTF-8; convert it: iconv -f utf-16 -t utf-8")
+    if content.startswith((b"PK\x03\x04", b"\x1f\x8b")):
+        raise ValueError(f"{where} is compressed; name a file in a .zip as ARCHIVE.zip/FILE, or unpack it")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = content.decode("latin-1")
+    return re.split(r"\r\n|\r|\n", text)
+
+
+def _symbols(line: str, where: str, after_header: bool) -> str:
+    """The symbols of a line without the blanks between them."""
+    symbols = "".join(line.split())
+    if symbols and not after_header:
+        raise ValueError(f"{where}: a FASTA file begins with a header, >name, not with {line[:40]!r}")
+    if not symbols.isascii() or "\0" in symbols:
+        raise ValueError(f"{where}: symbols of FASTA are ASCII, and this line has {line[:40]!r}")
+    if _NUMBERED.match(line):
+        raise ValueError(
+            f"{where} begins with a number, as lines of GenBank's files do: {line[:40]!r}; FASTA has symbols alone, so "
+            "remove the numbers"
+        )
+    return symbols
 
 
 def _file(name: str) -> tuple[Path, str]:
@@ -143,11 +175,21 @@ def _content(path: Path, member: str) -> bytes:
 
 
 def _split(records: dict[str, Record]) -> dict[Split, tuple[str, ...]]:
-    """The names of the records of each split."""
+    """The names of the records of each split. Raises ValueError for an unknown `SET=` beside known ones."""
     members: dict[Split, list[str]] = {split: [] for split in SPLITS}
+    unknown: list[str] = []
     for name, record in records.items():
         about = {word.upper() for word in record.about}
-        members["test" if "SET=TEST" in about else "validation" if "VALIDATION=TRUE" in about else "train"].append(name)
+        said = next((word[4:] for word in about if word.startswith("SET=")), "TRAIN")
+        split = _SETS.get(said)
+        if split is None:
+            unknown.append(f"line {record.line:,} ({name}): SET={said.lower()}")
+        members["validation" if split != "test" and "VALIDATION=TRUE" in about else split or "train"].append(name)
+    if unknown and (members["test"] or members["validation"]):
+        raise ValueError(
+            f"{counted(len(unknown), 'header')} with an unknown split, first {unknown[0]}; known are SET=train, "
+            "SET=validation and SET=test"
+        )
     return {split: tuple(names) for split, names in members.items()}
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from ...core.spec import counted
@@ -30,7 +31,9 @@ _BEGINNING = 50  # lines that show the separator
 class SeriesWindows:
     """Windows of `history + horizon` rows, one every `stride` rows, from part of a series."""
 
-    def __init__(self, values: Numbers, spec: SeriesSource, begin: int, end: int, names: tuple[str, ...]) -> None:
+    def __init__(
+        self, values: NDArray[np.float32], spec: SeriesSource, begin: int, end: int, names: tuple[str, ...]
+    ) -> None:
         self._values, self._spec, self._begin, self._names = values, spec, begin, names
         self._count = max(0, (end - begin - spec.history - spec.horizon) // spec.stride + 1)
 
@@ -86,9 +89,10 @@ class SeriesSource(Source):
     def scaling(self) -> tuple[Numbers, Numbers]:
         """The mean of each column in the training split, and its standard deviation there, 1 in place of 0."""
         values, _ = self.values()
-        trained = values[: self.edges(len(values))[1]]
+        first = values[:1].sum(0)  # subtracted, so counters of 1e15 keep their last digits
+        trained = values[: self.edges(len(values))[1]] - first
         deviation = trained.std(0)
-        return trained.mean(0), np.where(deviation > 0, deviation, 1)
+        return first + trained.mean(0), np.where(deviation > 0, deviation, 1)
 
     def described(self, table: NumberTable) -> tuple[str, ...]:
         """Notes on a table: its times, the columns that are forecast, and which of them are constant."""
@@ -109,7 +113,7 @@ class SeriesSource(Source):
         edges, number = self.edges(len(values)), SPLITS.index(split)
         begin, end = max(0, edges[number] - (self.history if number else 0)), edges[number + 1]
         center, spread = self.scaling()
-        windows = SeriesWindows((values - center) / spread, self, begin, end, names)
+        windows = SeriesWindows(((values - center) / spread).astype(np.float32), self, begin, end, names)
         if not len(windows):
             raise ValueError(
                 f"the {split} split has {end - begin:,} rows, fewer than a history of {self.history} and a horizon of "

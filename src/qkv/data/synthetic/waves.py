@@ -29,4 +29,4 @@ class Waves(SeriesSource, kind="waves"):
         drift = np.cumsum(random.normal(0, 0.02, (self.length, self.width)), 0)
         values = np.sin(2 * np.pi * time / fast + phases[0]) + np.sin(2 * np.pi * time / slow + phases[1])
         values += drift + random.normal(0, self.noise, values.shape)
-        return values.astype(np.float32), tuple(f"wave {i + 1}" for i in range(self.width))
+        return values.astype(np.float32).astype(np.float64), tuple(f"wave {i + 1}" for i in range(self.width))

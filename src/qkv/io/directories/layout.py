@@ -181,6 +181,7 @@ _ALL: dict[str, tuple[str, ...]] = {
     "quantization.json": ("source", "folder"),
     "adapter_config.json": ("peft_type",),
     "state.json": ("state",),
+    "data.json": ("checksums",),
 }
 """Keys of JSON objects. A file has all of its keys."""
 _ENTRIES: dict[str, tuple[str, ...]] = {

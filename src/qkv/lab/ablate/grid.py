@@ -85,7 +85,9 @@ def full_key(key: str, recipe: Recipe, option: str) -> str:
     sizes = sizes_of(recipe.model.preset) if recipe.model.preset else ()
     of_model = [*type(recipe.spec()).model_fields, *sizes]
     if key == "seed":
-        raise ValueError(f"{option} seed is not possible: every variant is trained with the same seeds; give --seeds N")
+        raise ValueError(
+            f"{option} seed is not possible: all are trained with the same seeds; give --seeds N to qkv ablate, or seed=N"
+        )
     if first in Recipe.model_fields:
         return key
     if first == "*" or first in of_model:

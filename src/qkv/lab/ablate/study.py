@@ -16,7 +16,7 @@ from ...core.spec import counted
 from ...io.directories import layout
 from ...io.directories.layout import RunState
 from ...look.output_diff import duration
-from ...runs.compare.study_directory import begun, check_contents, needs_resume, saved_study
+from ...runs.compare.study_directory import begun, check_contents, data_of, needs_resume, saved_study
 from ...runs.recipes.recipe import Recipe
 from ..studies.data import check_data
 from ..studies.processes import do_all
@@ -25,7 +25,7 @@ from .budget import equalized
 from .forecast import CostForecast, costs_of, forecast, slowdown_of
 from .live import AblationProgress
 from .page import write_page
-from .single_run import RunResult, StudyRun, train_run
+from .single_run import RESULT, RunResult, StudyRun, train_run
 from .summary import AblationSummary, summarize
 from .tables import FILES, write_tables
 
@@ -85,10 +85,11 @@ def run_ablation(
     several.numbers(0, limit=limit)
     console, out, _ = console or Console(quiet=True), several.path(out, "out"), choose(device)
     _admit(ablation, out, resume, overwrite)
-    check_data({variant.label: ablation.variant(name) for name, variant in ablation.variants.items()})
+    recipes = {variant.label: ablation.variant(name) for name, variant in ablation.variants.items()}
+    check_data(recipes)
     plan = make_plan(ablation, device, measure=limit is not None)
     _check_time(ablation, plan, limit, jobs)
-    with begun(out, SETTINGS, ablation.to_yaml(), console, overwrite):
+    with begun(out, SETTINGS, ablation.to_yaml(), console, overwrite, data_of(recipes)):
         return _run(ablation, plan, out, jobs, device, console)
 
 
@@ -162,7 +163,7 @@ def _admit(ablation: Ablation, out: Path, resume: bool, overwrite: bool) -> None
         return
     if overwrite:
         files = (layout.REPORT, *FILES)
-        check_contents(out, files, SETTINGS, "an ablation", [_folder(out, *run) for run in old.runs])
+        check_contents(out, files, SETTINGS, "an ablation", out.glob("*/seed-[0-9]*"))
         return
     if not any(RunState.of(_folder(out, *run)) is not RunState.FREE for run in (*old.runs, *ablation.runs)):
         return
@@ -173,6 +174,24 @@ def _admit(ablation: Ablation, out: Path, resume: bool, overwrite: bool) -> None
             f"the ablation in {out} has other settings, and runs of different recipes are not comparable; resume it with "
             "its own settings, or replace it with --overwrite"
         )
+    _check_none_lost(old, ablation, out)
+
+
+def _check_none_lost(old: Ablation, new: Ablation, out: Path) -> None:
+    """Raise ValueError if runs that are done would vanish from the tables and the report, which are written anew."""
+    kept = set(new.runs)
+    lost = [run for run in old.runs if run not in kept and (_folder(out, *run) / RESULT).is_file()]
+    if not lost:
+        return
+    variants = list(dict.fromkeys(old.variants[name].label for name, _ in lost if name not in new.variants))
+    seeds = list(dict.fromkeys(str(seed) for _, seed in lost if seed not in new.seeds))
+    what = f"variant {variants[0]}" if variants else f"seed {seeds[0]}"
+    more = len(variants or seeds) - 1
+    others = f" and {more} more" if more else ""
+    raise ValueError(
+        f"the tables in {out} would lose {counted(len(lost), 'finished run')}, of {what}{others}; give all variants and "
+        "seeds of the ablation, old and new, delete the directories of those runs, or choose another directory with --out"
+    )
 
 
 def _comparable(old: Ablation, new: Ablation) -> bool:

@@ -18,7 +18,7 @@ from ...core.device import choose
 from ...core.spec import counted
 from ...io.directories import layout
 from ...nn.kernels.threads import set_threads
-from ...runs.compare.study_directory import begun, check_contents, needs_resume, saved_study
+from ...runs.compare.study_directory import begun, check_contents, data_of, needs_resume, saved_study
 from ...runs.train.prepare import tell
 from ...training.logging.progress_bar import span
 from ..laws.chinchilla import check
@@ -87,7 +87,8 @@ def scale(
     if plan:
         console.print(table(rungs, {}))
         return Scaled(out)
-    with begun(out, SETTINGS, study.to_yaml(), console, overwrite):
+    data = data_of({study.name: rungs[0].recipe})
+    with begun(out, SETTINGS, study.to_yaml(), console, overwrite, data):
         complete = _train(rungs, left, outcomes, out, jobs, device, console)
     if not complete:
         return Scaled(out, outcomes)

@@ -15,7 +15,7 @@ from ...core.atomic import drop_old
 from ...core.device import choose
 from ...core.spec import counted
 from ...io.directories import layout
-from ...runs.compare.study_directory import begun, check_contents, needs_resume, saved_study
+from ...runs.compare.study_directory import begun, check_contents, data_of, needs_resume, saved_study
 from ..studies.data import check_data
 from ..studies.processes import do_all
 from .live import TuningProgress
@@ -69,9 +69,11 @@ def tune(
     console, out, _ = console or Console(quiet=True), several.path(out, "out"), choose(device)
     optuna()
     _admit(tuning, out, resume, overwrite)
+    data: dict[str, str] = {}
     if not any(one.key.split(".")[0] == "data" for one in tuning.space):
         check_data({tuning.name: tuning.base})
-    with begun(out, SETTINGS, tuning.to_yaml(), console, overwrite):
+        data = data_of({tuning.name: tuning.base})
+    with begun(out, SETTINGS, tuning.to_yaml(), console, overwrite, data):
         return _run(tuning, out, recipe or tuning.name, settings, jobs, limit, device, console)
 
 

@@ -23,7 +23,7 @@ from .comparison import Comparison
 from .costs import VariantCosts, costs
 from .measures import Curve, Measure, Measurement
 from .page import write_page
-from .study_directory import begun, check_contents
+from .study_directory import begun, check_contents, data_of
 
 RESULTS = "comparison.json"
 SETTINGS = "comparison.yaml"
@@ -67,7 +67,7 @@ def compare(
     console, out, _ = console or Console(quiet=True), several.path(out, "out"), choose(device)
     recipes = {name: comparison.variant(name) for name in comparison.variants}
     _admit(comparison, out, resume, overwrite)
-    with begun(out, SETTINGS, comparison.to_yaml(), console, overwrite):
+    with begun(out, SETTINGS, comparison.to_yaml(), console, overwrite, data_of(recipes)):
         return _train_all(comparison, recipes, out, resume, device, console)
 
 

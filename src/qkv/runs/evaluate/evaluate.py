@@ -21,7 +21,7 @@ from ...core.ranks import ALONE, Ranks, in_turns
 from ...core.spec import brief, counted, nearest
 from ...data.batching.settings import Batching
 from ...data.loader.stream import Stream, stream
-from ...data.source import SPLITS, Example, Source, Split, Table, new_notes
+from ...data.source import SPLITS, Example, Source, Split, Table
 from ...data.task import Task, TextTask
 from ...data.tokenizers.chat.messages import last_reply, text_of
 from ...data.tokenizers.tokenizer import Tokenizer
@@ -37,6 +37,7 @@ from ..tasks.samples import evenly
 from .baselines import advice, baselines_of
 from .example_counts import Clock, first, goods, up_to
 from .likelihood import Likelihood, TermSums, TermValue, values_of
+from .other_data import check_changed, notes_on_other
 
 if TYPE_CHECKING:
     from ..inference.run import Run
@@ -476,19 +477,12 @@ def evaluate_run(
     changes = [f"data.{item.removeprefix('data.')}" for item in several.texts(data, "data")]
     changes += [f"evaluation.{item.removeprefix('evaluation.')}" for item in several.texts(evaluation, "evaluation")]
     recipe = run.recipe.change(changes)
-    evaluator = Evaluator(
-        recipe.data,
-        run.tokenizer,
-        recipe.batching,
-        recipe.evaluation,
-        run.generation,
-        recipe.objective,
-        recipe.seed,
-        recipe.task,
-    )
+    settings = (recipe.batching, recipe.evaluation, run.generation, recipe.objective, recipe.seed, recipe.task)
+    evaluator = Evaluator(recipe.data, run.tokenizer, *settings)
     chosen = next((name for name in SPLITS if name == split), None)
     if chosen is None:
         raise ValueError(f"there is no split {brief(split)}; {nearest(split, SPLITS)}")
+    check_changed(recipe.data, chosen, several.texts(data, "data"))
     most = recipe.evaluation.test_examples if max_examples is None else max_examples
     limit = None if most == "all" else most
     generation = run.generation if num_beams is None else run.settings(num_beams=num_beams)
@@ -496,5 +490,5 @@ def evaluate_run(
         recipe.task.check_fields(next(recipe.data.examples(chosen, shuffle=False), {}), recipe.data)
     result = evaluator(run.model, chosen, limit, generation, score_each=score_each)
     if data:
-        result = replace(result, notes=[*new_notes(recipe.data, run.recipe.data), *result.notes])
+        result = replace(result, notes=[*notes_on_other(recipe.data, run.recipe.data, chosen), *result.notes])
     return with_baselines(result, recipe, chosen, limit) if baselines else result

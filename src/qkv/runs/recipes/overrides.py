@@ -13,13 +13,16 @@ from ...core.spec import brief
 
 
 def parse(text: str) -> tuple[str, Any]:
-    """`training.max_steps=100` → ("training.max_steps", 100). The value is YAML: `[de, pl]`, `1e-3`, `{kind: cosine}`."""
+    """`training.max_steps=100` → ("training.max_steps", 100). The value is YAML: `[de, pl]`, `1e-3`, `{kind: cosine}`. A
+    single mark such as `,` or `|` stands for itself: a shell removes the quotes that YAML would need."""
     key, equals, value = text.partition("=")
     key = key.strip()
     if not equals or not key or not all(key.split(".")):
         exists = not equals and Path(text).exists()
         file = f" (a file of data is given first, in place of a recipe, or as data.path={text})" if exists else ""
         raise ValueError(f"{brief(text)} is not a setting; write key=value, for example training.max_steps=100{file}")
+    if len(value) == 1 and value.strip(" ~") and not value.isalnum():
+        return key, value
     return key, yamls.load(value, name=f"the value of {key}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -45,11 +46,11 @@ def forecast(task: Forecast, trained: TrainedModel, path: str) -> Prediction:
         raise ValueError(f"{path} has {len(series):,} rows, and a forecast looks back on {task.history:,}; give more")
     past = series[-task.history :]
     center, spread = _scaling(task, path, names, past)
-    scaled = (past - center) / spread
+    scaled = ((past - center) / spread).astype(np.float32)
     examples = [{"history": scaled[:, j : j + 1], "names": (name,), "where": path} for j, name in enumerate(names)]
     forecasts = np.array(predict_examples(trained, task, examples, restored), np.float64)
     values: Values = forecasts.T * spread + center
-    table = _table(names, values)
+    table = _table(names, values, spread)
     fields = {"columns": list(names), "values": values.tolist()}
     return Prediction(path, values, table, fields, Path(path).stem, lambda: {".forecast.csv": f"{table}\n".encode()})
 
@@ -92,14 +93,16 @@ def _scaling(task: Forecast, path: str, names: Sequence[str], past: Numbers) -> 
         )
     own = zip(past.mean(0).tolist(), past.std(0).tolist(), strict=True)
     pairs: Any = [known.get(name, (mean, deviation or 1.0)) for name, (mean, deviation) in zip(names, own, strict=True)]
-    center, spread = np.array(pairs, np.float32).T
+    center, spread = np.array(pairs, np.float64).T
     return center, spread
 
 
-def _table(names: Sequence[str], values: Values) -> str:
-    """Format values as CSV, to six significant digits."""
+def _table(names: Sequence[str], values: Values, spread: Numbers) -> str:
+    """Format values as CSV, to six significant digits, more for columns whose values are large beside their `spread`."""
+    largest = np.abs(values).max(0, initial=0) / spread
+    digits = [6 + max(0, math.ceil(math.log10(ratio))) if 0 < ratio < math.inf else 6 for ratio in largest.tolist()]
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(names)
-    writer.writerows([f"{value:.6g}" for value in row] for row in values.tolist())
+    writer.writerows([f"{value:.{n}g}" for value, n in zip(row, digits, strict=True)] for row in values.tolist())
     return file.getvalue().rstrip("\n")
