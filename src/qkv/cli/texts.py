@@ -218,13 +218,16 @@ def asked(
         if run.trained_on is not None and run.trained_on.kind == "forecast":
             raise ValueError("--column is for tables of inputs; choose a series' columns by --data columns=[NAME,…]")
         raise ValueError("--column names a column of a table; give a file such as in.csv too")
-    elif not files and existing and not _lines_of(existing, texts or ()):
-        pass
-    elif not files and existing:
+    elif not files and existing and not _reads_pieces(run, command) and _lines_of(existing, texts or ()):
         table = tables.read_lines(existing[0])
     for note in table.notes if table else ():
         echo(f"Read: {note}.", err=True)
     return Asked(None if table else texts, table, out)
+
+
+def _reads_pieces(run: Run, command: str) -> bool:
+    """Whether a command reads files of music, which the texts name."""
+    return command == "predict" and run.trained_on is not None and run.trained_on.kind == "music"
 
 
 def existing_path(text: str) -> Path | None:

@@ -64,7 +64,7 @@ def test_rows_that_lack_something_are_counted(tmp_path: Path) -> None:
         ("x.csv", 'text,label\n"a,1\nb,2\n', {}, r"line 2, is not valid CSV"),
         ("x.jsonl", '{"text": 1}\n[]\n', {}, r"line 2, is not a JSON object but '\[\]'"),
         ("x.jsonl", "{\n", {}, "line 1, is not valid JSON"),
-        ("x.txt", "1 caf\xe9\n", {}, "line 1, is not valid UTF-8; set its encoding, such as data.encoding=cp1252"),
+        ("x.txt", "1 caf\xe9\n", {}, "line 1, is not valid UTF-8; convert .* encoding, such as data.encoding=cp1252"),
         ("x.csv", "", {}, "is empty"),
     ],
 )

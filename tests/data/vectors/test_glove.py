@@ -67,3 +67,8 @@ def test_a_step_is_adagrad_on_the_weighted_squares() -> None:
 def test_lines_of_one_word_give_nothing_to_count() -> None:
     with pytest.raises(ValueError, match="no line of the text has two of the words"):
         GloVe().train(VectorCorpus.of(["a", "b"], min_count=1))
+
+
+def test_a_text_may_be_shorter_than_the_window() -> None:
+    found = cooccurrences(VectorCorpus.of(["a", "a b"], min_count=1), 10)
+    assert found.words.tolist() == [0, 1] and found.contexts.tolist() == [1, 0] and found.counts.tolist() == [1, 1]

@@ -78,3 +78,10 @@ def test_the_seed_decides(chosen: VectorMethod) -> None:
     corpus = VectorCorpus.of(topics(60))
     first, again, other = (chosen.train(corpus, seed=seed).array for seed in (3, 3, 4))
     assert np.array_equal(first, again) and not np.array_equal(first, other)
+
+
+def test_a_setting_of_another_method_is_named_with_the_settings_there_are() -> None:
+    with pytest.raises(ValueError, match=r"glove has no negatives; its settings are .*x_max"):
+        method("glove", negatives=3)
+    with pytest.raises(ValueError, match=r"skipgram has no x_max; its settings are .*negatives"):
+        method("skipgram", x_max=3.0, width=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -155,3 +156,17 @@ def test_numbers_whose_bytes_are_letters_are_binary(tmp_path: Path) -> None:
     """3.3 is `33S@` in memory."""
     vectors = Vectors(("0",), np.array([[3.3, 3.3]], np.float32))
     assert np.array_equal(read(write(vectors, tmp_path / "v.bin")).array, vectors.array)
+
+
+def test_archives_and_other_compressions_are_named(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "glove.zip", "w") as archive:
+        archive.writestr("glove.txt", "the 1 2\n")
+    (tmp_path / "packed.txt").write_bytes(gzip.compress(b"the 1 2\n"))
+    with pytest.raises(ValueError, match=r"glove.zip is a zip archive; unpack it; it holds 'glove.txt'"):
+        read(tmp_path / "glove.zip")
+    with pytest.raises(ValueError, match=r"packed.txt is compressed with gzip"):
+        read(tmp_path / "packed.txt")
+    (tmp_path / "glove.txt").write_text("the 1 2\n")
+    with pytest.raises(ValueError, match=r"a.txt.zst ends in .zst; choose a name that ends in .gz"):
+        write(read(tmp_path / "glove.txt"), tmp_path / "a.txt.zst")
+    assert not (tmp_path / "a.txt.zst").exists()

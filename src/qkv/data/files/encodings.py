@@ -220,6 +220,6 @@ def _check_is_text(data: Bytes, path: Path) -> None:
 
 def not_utf8(path: Path, line: int) -> ValueError:
     return ValueError(
-        f"{str(path)!r}, line {line:,}, is not valid UTF-8; set its encoding, such as data.encoding=cp1252, or convert the "
-        "file first (iconv -f cp1252 -t utf-8)"
+        f"{str(path)!r}, line {line:,}, is not valid UTF-8; convert the file first (iconv -f cp1252 -t utf-8, if it is of "
+        "Windows), or, in a recipe, give its encoding, such as data.encoding=cp1252"
     )

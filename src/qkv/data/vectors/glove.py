@@ -87,7 +87,7 @@ def _counted(corpus: VectorCorpus, window: int) -> Iterator[tuple[NDArray[np.int
         sentences = corpus.sentences[begin : begin + _WORDS + window]
         keys_of_distances = []
         for d in range(1, window + 1):
-            stop = min(_WORDS, len(ids) - d)
+            stop = max(0, min(_WORDS, len(ids) - d))
             a, b = ids[:stop], ids[d : d + stop]
             same = sentences[:stop] == sentences[d : d + stop]
             keys = np.minimum(a, b) * size + np.maximum(a, b)

@@ -93,5 +93,9 @@ class VectorMethod(Spec, role="vector method"):
 
 
 def method(kind: str, **settings: Any) -> VectorMethod:
-    """A method by its kind, with the settings that are not None."""
-    return VectorMethod.from_dict({"kind": kind} | {k: v for k, v in settings.items() if v is not None})
+    """A method by its kind, with the settings that are not None. Raises ValueError for a setting of another method."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    known = type(VectorMethod.from_dict({"kind": kind})).model_fields
+    if others := [name for name in given if name not in known]:
+        raise ValueError(f"{kind} has no {others[0]}; its settings are {', '.join(known)}")
+    return VectorMethod.from_dict({"kind": kind, **given})

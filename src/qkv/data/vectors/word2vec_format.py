@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ...core import atomic, several
 from ...core.spec import brief, nearest
+from ..file_kinds import other_kind
 from ..files.cache import Bytes
 from ..files.compressed import open_bytes
 from .word_vectors import Vectors
@@ -29,6 +30,7 @@ Form = Literal["word2vec", "binary", "glove"]
 _PRINTABLE = bytes(range(0x20, 0x7F)) + b"\t\r"  # the only bytes in a line of written numbers
 _LONGEST_LINE = 1 << 10  # bytes of a line that are inspected
 _LONGEST_WORD = 1 << 12  # bytes
+_NOT_WRITTEN = (".zst", ".xz", ".bz2", ".zip")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -47,6 +49,8 @@ def read(path: str | Path, *, encoding: str = "utf-8", keep_first: bool = False)
     data = open_bytes(path)
     if data[:2] in _UTF16:
         raise ValueError(f"{brief(path)} is UTF-16, which is not supported; convert it: iconv -f utf-16 -t utf-8")
+    if (kind := other_kind(path, data)) is not None:
+        raise ValueError(kind)
     header = _header(data)
     rows = _Rows(path, encoding, keep_first)
     if header is not None and not (header.words and 0 < header.width <= len(data)):
@@ -72,6 +76,11 @@ def write(vectors: Vectors, path: str | Path, form: Form | None = None) -> Path:
     Raises ValueError for a word that the format can't store: with a space in a binary file, with a line end, or empty.
     """
     path = Path(path)
+    if path.suffix in _NOT_WRITTEN:
+        raise ValueError(
+            f"vectors are written plain or compressed with gzip, and {path.name} ends in {path.suffix}; choose a name that "
+            "ends in .gz, or one without a suffix of compression"
+        )
     form = as_form(form or ("binary" if path.name.removesuffix(".gz").endswith(".bin") else "word2vec"))
     for word in vectors.words:
         if not word or "\n" in word or word != word.strip(" \r\t") or (form == "binary" and " " in word):

@@ -116,7 +116,7 @@ def test_columns_without_values_and_texts_that_are_empty_are_said(tmp_path: Path
     lines = [f"the dog sees house {i},{i % 2}," if i % 10 else f",{i % 2}," for i in range(80)]
     (tmp_path / "t.csv").write_text("\n".join(["text,label,note", *lines]))
     found = guess(tmp_path / "t.csv")
-    assert "without a value in the rows that were looked at: note" in found.seen
+    assert "without a text or number in the rows that were looked at: note" in found.seen
     assert "8 of 80 cells of text that were looked at hold no text (empty); their rows are skipped" in found.seen
 
 

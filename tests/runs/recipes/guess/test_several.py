@@ -60,3 +60,5 @@ def test_what_is_not_read_together_is_said(tmp_path: Path) -> None:
     assert of_files(dev, how) == "none of dev.txt, test.txt is for training by its name"
     many = [written(tmp_path / f"{i}.txt", 1) for i in range(7)]
     assert "0.txt, 1.txt, 2.txt, 3.txt, 4.txt, 5.txt … are 7 files" in str(of_files(many, how))
+    fasta = written(tmp_path / "a.fasta", 2), written(tmp_path / "labels.fasta", 2)
+    assert "a.fasta is FASTA, whose labels are in another file" in str(of_files(fasta, how))

@@ -33,6 +33,8 @@ from .result import Guess, setting
 from .tables import ROWS, of_columns
 
 PIECES = re.compile(rb'\s*(\{\s*"\w+"\s*:\s*)?\[\s*\[\s*\[')  # of music: lists of lists of chords
+FASTA = (".fasta", ".fa", ".faa", ".fna")
+WHAT_FASTA = "FASTA, whose labels are in another file (qkv train protein data.kind=fasta data.path=… data.labels=…)"
 _ALIKE = 0.9  # of the lines that a separator divides into equally many cells
 _CONTROL = np.array([byte for byte in range(32) if byte not in b"\t\n\r\f\x1b"], np.uint8)
 _MOST_CONTROL = 0.02  # of a text's bytes
@@ -115,8 +117,8 @@ def _in_encoding(path: Path, how: RecordFormat) -> Guess | str:
         return _saying(_json(path, how), f"{path.name} holds JSON, whatever its name says, and is read as such")
     if suffix in (".csv", ".tsv"):
         return _table(path, "tsv" if suffix == ".tsv" else "csv", how)
-    if suffix in (".fasta", ".fa", ".faa"):
-        return "it is FASTA, whose labels are in another file (qkv train protein data.kind=fasta data.labels=…)"
+    if suffix in FASTA:
+        return f"it is {WHAT_FASTA}"
     if suffix in (".conll", ".conllu", ".bio", ".iob"):
         return _tags(path, "a file of words and tags", how.encoding)
     return _text(path, how)

@@ -16,7 +16,7 @@ from ....data.files.parquet import SUFFIX
 from ....data.files.records import FORMATS, RecordFormat
 from ....data.media.image_files import ARCHIVES
 from ....data.source import SPLITS, Split
-from .files import encoding_of, in_another, is_text, of_file
+from .files import FASTA, WHAT_FASTA, encoding_of, in_another, is_text, of_file
 from .result import Guess, setting
 
 NAMES: dict[str, Split] = {
@@ -41,6 +41,8 @@ def split_of(path: Path) -> Split | None:
 def of_files(paths: Sequence[Path], how: RecordFormat) -> Guess | str:
     """Guess a recipe for files, in the order given: the source first. Or return what was seen if nothing fits."""
     for path in paths:
+        if Path(bare_name(path)).suffix.lower() in FASTA:
+            return f"{path.name} is {WHAT_FASTA}"
         if path.is_dir() or path.name.lower().endswith(ARCHIVES):
             return f"{path.name} is a folder or an archive, which is read alone; or {HOW}"
     if len({path.resolve() for path in paths}) < len(paths):

@@ -29,7 +29,9 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
     listed = ", ".join(map(str, columns[:8])) + (" …" if len(columns) > 8 else "")
     seen: tuple[str, ...] = (f"{counted(rows, 'row')} of {counted(len(columns), 'column')}: {listed}",)
     if empty:
-        seen += (f"without a value in the rows that were looked at: {', '.join(empty[:8])}{' …' if empty[8:] else ''}",)
+        seen += (
+            f"without a text or number in the rows that were looked at: {', '.join(empty[:8])}{' …' if empty[8:] else ''}",
+        )
     texts = [column for column in columns if column.is_text]
     place = setting("data.path", path)
     if not texts and (series := _series(place, columns, rows, seen, more)):

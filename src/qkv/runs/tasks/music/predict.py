@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ....data.media.midi import to_midi
+from ....data.media.midi import read, to_midi
 from ....data.media.note_names import Frame, frames_to_text
 from ....data.readers.midi_scores import MidiScores
 from ....data.source import Skipped
@@ -54,7 +54,9 @@ def _pieces(path: str, steps: int) -> Iterator[MusicPiece]:
     for number in range(len(table)):
         example = table[number]
         if example is None or isinstance(example, Skipped):
-            raise ValueError(f"{path}, piece {number + 1:,}, cannot be continued: it is {example}")
+            if example is not None and example.where:
+                read(Path(example.where), steps)  # raises the error for which it was skipped
+            raise ValueError(f"{path}, piece {number + 1:,}, has no notes, so there is nothing to continue")
         alone, stem = len(table) == 1, Path(path).stem
         yield MusicPiece(
             example["frames"],
