@@ -105,7 +105,8 @@ def test_steps_and_precision_of_a_whole_training(capsys: pytest.CaptureFixture[s
         (["--flops=-1e19"], "--flops is a number above 0, not -1e+19"),
         (["--days", "nan"], "--days is a number above 0, not nan"),
         (["--context", "4096"], "a context of 4,096 tokens is longer than the model's 1,024"),
-        (["--tokens", "-5"], "a training has at least 1 token, not -5"),
+        (["--tokens", "-5"], "a training has a finite number of tokens, at least 1, not -5"),
+        (["--tokens", "1e400"], "a training has a finite number of tokens, at least 1, not inf"),
         (["--devices", "4"], "--devices is for a whole training; give --tokens, --steps, --flops or --days"),
         (
             ["--utilization", "0.3"],

@@ -13,10 +13,12 @@ from run_untrained import TINY, bert, of, vit, words
 
 import qkv
 from qkv.cli import main
+from qkv.data.tokenizers.tokenizer import Tokenizer
 from qkv.generation import generate
 from qkv.nn.models.ensemble import EnsembleModel
 from qkv.nn.models.heads.sequence import SequenceClassifier
 from qkv.nn.models.heads.text import TokenClassifier
+from qkv.runs.inference.ensemble import _difference
 from qkv.runs.inference.run import Run
 
 
@@ -179,3 +181,19 @@ def test_different_architectures_translate_together() -> None:
     recurrent = qkv.preset("rnnsearch", vocab_size=tokenizer.vocab_size, d_e=8, d_h=8, d_s=8)
     runs = [Run(qkv.build(spec).eval(), tokenizer, task="translate") for spec in (deep, recurrent)]
     assert isinstance(qkv.ensemble(runs).generate("ab", max_new_tokens=4, num_beams=2), str)
+
+
+def test_what_tokenizers_add_to_a_text_is_no_rule_of_splitting() -> None:
+    mine = words()
+    raw = json.loads(mine.to_json())
+    single, pair = (
+        [{"Sequence": {"id": "A", "type_id": 0}}],
+        [{"Sequence": {"id": name, "type_id": 0}} for name in "AB"],
+    )
+    raw["post_processor"] = {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": {}}
+    exported = Tokenizer.from_json(json.dumps(raw))
+    assert _difference(mine, exported) is None and _difference(exported, mine) is None
+    raw["normalizer"] = {"type": "Lowercase"}
+    assert _difference(mine, Tokenizer.from_json(json.dumps(raw))) == (
+        "it has the same tokens but splits texts by other rules"
+    )

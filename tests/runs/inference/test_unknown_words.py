@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -14,7 +15,7 @@ from qkv.data.tokenizers.tokenizer import Tokenizer
 from qkv.data.tokenizers.tokenizer import train as train_tokenizer
 from qkv.data.tokenizers.tokenizer_json import encoding_errors
 from qkv.runs.inference.run import Run, load
-from qkv.runs.inference.unknown_words import Unseen, unknown_tags, unknown_words
+from qkv.runs.inference.unknown_words import Unseen, unknown_tags, unknown_words, warn_of_inputs
 from qkv.runs.recipes.recipe import Recipe
 from qkv.runs.train.train import train
 
@@ -134,3 +135,12 @@ def test_training_says_how_much_of_the_validation_split_is_unknown(tmp_path: Pat
 def test_a_tokenizer_without_an_unknown_token_knows_all() -> None:
     tokenizer = Tokenizer.from_json(train_tokenizer("byte", ["a"]).without("unk").to_json())
     assert tokenizer.unknown(["한"]) == (0, [])
+
+
+def test_inputs_of_predict_are_warned_about_once(translator: Run) -> None:
+    translator = replace(translator)
+    with pytest.warns(Unseen, match="unknown to the tokenizer.*: 'zebra'"):
+        warn_of_inputs(translator, ["the zebra sat"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_inputs(translator, ["the zebra and the gnu sat"])

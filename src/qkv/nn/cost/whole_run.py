@@ -47,8 +47,8 @@ def whole_run(
         raise ValueError(f"utilization is a share of the peak above 0, at most 1, not {utilization}")
     if devices < 1:
         raise ValueError(f"a training has at least 1 device, not {devices}")
-    if tokens < 1:
-        raise ValueError(f"a training has at least 1 token, not {tokens:g}")
+    if not 1 <= tokens < math.inf:
+        raise ValueError(f"a training has a finite number of tokens, at least 1, not {tokens:g}")
     flops, peak = flops_per_token * tokens, hardware.peak(precision)
     seconds = flops / (peak * utilization * devices)
     hours = seconds / 3600 * devices

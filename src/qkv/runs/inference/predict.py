@@ -13,6 +13,7 @@ import torch
 from ...core import several
 from ...nn.models.dual_encoder import DualEncoder
 from ..tasks.prediction import Line, Prediction
+from . import unknown_words
 from .loaded import LoadedModel
 from .uses import advice
 
@@ -69,6 +70,7 @@ def predict(
         raise ValueError(f"{run.name} was trained on {data}, which leaves nothing to predict; {advice(run)}")
     else:
         yield from run.recipe.task.predict(run, texts, **options)
+    unknown_words.warn_of_inputs(run, texts)
 
 
 _USERS = {

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from ...core.spec import brief
 from ...data.tokenizers.tokenizer import Tokenizer
 from .loaded import LoadedModel
+from .uses import reads_text
 
 SHOWN = 8  # names in a sentence
 _TAG = re.compile(r"<\w[\w-]{0,15}>|>>\w[\w-]{0,15}<<")
@@ -29,6 +30,17 @@ def warn(run: LoadedModel, texts: Sequence[str], rows: Sequence[Sequence[int]]) 
         _warn_once(run, {("word", word) for word in unknown}, _words_message(reader, count, unknown))
     tags = _wrong_tags(run, texts)
     _warn_once(run, {("tag", tag) for tag in tags}, _tags_message(run, tags))
+
+
+def warn_of_inputs(run: LoadedModel, texts: Sequence[str]) -> None:
+    """Warn about the first unknown words in the inputs of `predict`, if these are texts and not the names of files."""
+    task = run.trained_on
+    if not texts or not reads_text(run) or (task is not None and task.kind == "music"):
+        return
+    if any(what == "word" for what, _ in run.warned_about):
+        return
+    count, unknown = run.reader.unknown(texts)
+    _warn_once(run, {("word", word) for word in unknown}, _words_message(run.reader, count, unknown))
 
 
 def _warn_once(run: LoadedModel, unseen: set[tuple[str, str]], message: str) -> None:
