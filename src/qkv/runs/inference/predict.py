@@ -15,7 +15,7 @@ from ...nn.models.dual_encoder import DualEncoder
 from ..tasks.prediction import Line, Prediction
 from . import unknown_words
 from .loaded import LoadedModel
-from .uses import advice
+from .uses import advice, reads_text
 
 if TYPE_CHECKING:
     from .predict_by_head import HeadPrediction
@@ -70,7 +70,8 @@ def predict(
         raise ValueError(f"{run.name} was trained on {data}, which leaves nothing to predict; {advice(run)}")
     else:
         yield from run.recipe.task.predict(run, texts, **options)
-    unknown_words.warn_of_inputs(run, texts)
+    if reads_text(run):
+        unknown_words.warn_of_inputs(run, texts)
 
 
 _USERS = {

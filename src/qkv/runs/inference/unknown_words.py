@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from ...core.spec import brief
 from ...data.tokenizers.tokenizer import Tokenizer
 from .loaded import LoadedModel
-from .uses import reads_text
 
 SHOWN = 8  # names in a sentence
 _TAG = re.compile(r"<\w[\w-]{0,15}>|>>\w[\w-]{0,15}<<")
@@ -33,9 +32,9 @@ def warn(run: LoadedModel, texts: Sequence[str], rows: Sequence[Sequence[int]]) 
 
 
 def warn_of_inputs(run: LoadedModel, texts: Sequence[str]) -> None:
-    """Warn about the first unknown words in the inputs of `predict`, if these are texts and not the names of files."""
+    """Warn about the first unknown words in the inputs of `predict`; not for music, whose inputs are the names of files."""
     task = run.trained_on
-    if not texts or not reads_text(run) or (task is not None and task.kind == "music"):
+    if not texts or (task is not None and task.kind == "music"):
         return
     if any(what == "word" for what, _ in run.warned_about):
         return
