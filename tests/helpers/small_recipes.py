@@ -50,6 +50,7 @@ RECIPES: dict[str, tuple[str, list[str]]] = {
     "masked-patches": ("mae", []),
     "music": ("music", ["data.train=60", "task.prompt=6", "task.goes_on=5"]),
     "prefix-language-model": ("prefix", PRETRAINING),
+    "recognize-ctc": ("recognize-ctc", [*FEW, "model.mels=8", "data.longest=2"]),
     "regress": ("similarity", [*PIECES, *REGRESSION]),
     "replaced-tokens": ("electra", [*PRETRAINING, "model.embedding_size=12", "head.generator=0.5"]),
     "restore": ("restore", [*FEW, *NARROW_DECODER]),

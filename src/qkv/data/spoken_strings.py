@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from functools import lru_cache
+from collections.abc import Hashable, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -78,15 +78,18 @@ class SpokenStrings(Source, kind="spoken-strings"):
         chosen = [
             sounds[i] for i in random.integers(len(sounds), size=random.integers(self.shortest, self.longest + 1))
         ]
-        rate = chosen[0]["rate"]
+        text, seed = " ".join(one["label"] for one in chosen), int(random.integers(1 << 62))
+        return {"audio": partial(self.joined, chosen, seed), "rate": chosen[0]["rate"], "text": text, "where": where}
+
+    def joined(self, sounds: Sequence[Example], seed: int) -> Wave:
+        """Sounds in a row, with pauses drawn by the seed."""
+        random, rate = np.random.default_rng(seed), sounds[0]["rate"]
         parts: list[Wave] = []
-        for number, pause in enumerate(random.uniform(0, self.pause, len(chosen) + 1)):
+        for number, pause in enumerate(random.uniform(0, self.pause, len(sounds) + 1)):
             parts.append(np.zeros(int(pause * rate), np.float32))
-            parts += [chosen[number]["audio"]] if number < len(chosen) else []
+            parts += [sounds[number]["audio"]] if number < len(sounds) else []
         wave = np.concatenate(parts)
-        if self.noise:
-            wave = (wave + self.noise * random.normal(0, 1, len(wave))).astype(np.float32)
-        return {"audio": wave, "rate": rate, "text": " ".join(one["label"] for one in chosen), "where": where}
+        return (wave + self.noise * random.normal(0, 1, len(wave))).astype(np.float32) if self.noise else wave
 
 
 @lru_cache(maxsize=16)

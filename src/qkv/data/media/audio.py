@@ -105,11 +105,13 @@ def read(path: str | Path) -> tuple[Wave, int]:
 
 
 def wave_of(example: Example, rate: int | None = None) -> tuple[Wave, int] | Skipped:
-    """The sound of an example, whose "audio" is a file, its bytes or a waveform of the "rate", resampled to `rate` unless
-    that is None; or why it is skipped."""
+    """The sound of an example, whose "audio" is a file, its bytes, a waveform of the "rate" or a function that makes one,
+    resampled to `rate` unless that is None; or why it is skipped."""
     sound = example["audio"]
     if isinstance(sound, Path):
         sound = content_of(sound)
+    elif callable(sound):
+        sound = sound()
     sound = (
         decode(sound) if isinstance(sound, bytes) else sound if isinstance(sound, Skipped) else (sound, example["rate"])
     )

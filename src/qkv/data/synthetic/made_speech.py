@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,21 +38,26 @@ class MadeSpeech(Source, kind="made-speech"):
         return ComputedTable(getattr(self, split), lambda i: self.draw(np.random.default_rng(mix(*start, i)), i))
 
     def draw(self, random: np.random.Generator, i: int) -> Example:
-        """Draw a string and speak it."""
+        """Draw a string, which is spoken when its sound is read."""
         count = random.integers(self.shortest, max(self.longest, self.shortest) + 1)
         words = [WORDS[k] for k in random.integers(len(WORDS), size=count)]
+        seed = int(random.integers(1 << 62))
+        return {
+            "audio": partial(self.spoken, words, seed),
+            "rate": self.rate,
+            "text": " ".join(words),
+            "where": f"made string {i + 1:,}",
+        }
+
+    def spoken(self, words: Sequence[str], seed: int) -> Wave:
+        """Speak words in a voice drawn by the seed."""
+        random = np.random.default_rng(seed)
         voice = _Voice(self.rate, random)
         parts = [voice.pause()]
         for word in words:
             parts += [*(voice.letter(letter) for letter in word), voice.pause()]
         wave = np.concatenate(parts) * random.uniform(0.3, 0.9)
-        noisy = wave + self.noise * random.normal(0, 1, len(wave))
-        return {
-            "audio": noisy.astype(np.float32),
-            "rate": self.rate,
-            "text": " ".join(words),
-            "where": f"made string {i + 1:,}",
-        }
+        return (wave + self.noise * random.normal(0, 1, len(wave))).astype(np.float32)
 
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")

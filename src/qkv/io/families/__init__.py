@@ -66,6 +66,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "vit_mae": ("vit_mae",),
     "yolos": ("yolos",),
     "idefics3": ("idefics3", "smolvlm"),
+    "wav2vec2": ("wav2vec2", "hubert"),
     "segmenter": (),
     "rnnsearch": (),
     "convolutional": (),

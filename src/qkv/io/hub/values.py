@@ -190,7 +190,11 @@ KINDS: dict[str, ValueKind] = {
     **_each(LENGTH, "max_position_embeddings", "n_positions", "max_seq_len", "original_max_position_embeddings"),
     **_each(LENGTH, "relative_attention_max_distance", "max_target_positions"),
     **_each(Whole(1, 1 << 20), "max_source_positions"),
-    **_each(Whole(1, 4096), "num_mel_bins"),
+    **_each(Whole(1, 4096), "num_mel_bins", "num_conv_pos_embeddings", "num_conv_pos_embedding_groups"),
+    **_each(List(Whole(1, 1 << 16), 64, 1), "conv_dim", "conv_kernel", "conv_stride"),
+    **_each(PROBABILITY, "feat_proj_dropout", "final_dropout"),
+    **_each(StringKind(), "feat_extract_norm", "feat_extract_activation"),
+    **_each(Flag(), "conv_bias", "do_stable_layer_norm", "ctc_zero_infinity", "feat_proj_layer_norm"),
     **_each(EXPERTS, "num_experts", "num_local_experts", "num_experts_per_tok"),
     **_each(
         Whole(1, 4096),

@@ -10,17 +10,21 @@ from torch import Tensor
 from ...core.batch import Batch
 from ..layers.frames import Frames
 from ..layers.patches import Patches, masked_layout
+from ..layers.waveform import Waveform
 from ..models.base import ModelSpec
 from ..models.heads.pixel_masks import PixelMasks
 from ..models.heads.vision import ImageClassifier, MaskTokens, PixelDecoder
 from ..models.transformer import Transformer
 
+_SAMPLES = 160_000  # of a sound for a model that reads samples: ten seconds at 16 kHz
 
-def patches_of(spec: ModelSpec) -> Patches | Frames | None:
-    """Return the patches that a model cuts images into, or the frames of sound that it reads; None for a model of tokens."""
+
+def patches_of(spec: ModelSpec) -> Patches | Frames | Waveform | None:
+    """Return the patches that a model cuts images into, or the frames or samples of sound that it reads; None for a model of
+    tokens."""
     encoder = spec.encoder if isinstance(spec, Transformer) else None
     embedding = None if encoder is None else encoder.embedding
-    return embedding if isinstance(embedding, Patches | Frames) else None
+    return embedding if isinstance(embedding, Patches | Frames | Waveform) else None
 
 
 def image_tokens(spec: ModelSpec) -> int | None:
@@ -31,6 +35,8 @@ def image_tokens(spec: ModelSpec) -> int | None:
         return None
     if isinstance(patches, Frames):
         return patches.tokens
+    if isinstance(patches, Waveform):
+        return patches.tokens_of(_samples(patches))
     grid = patches.grid
     return grid.tokens - grid.patches + int(grid.patches * (1 - _masked(spec)))
 
@@ -44,6 +50,8 @@ def image_batch(spec: ModelSpec, rows: int, length: int = 1) -> Batch:
     assert patches is not None
     if isinstance(patches, Frames):
         pixels = torch.zeros(rows, patches.mels, patches.frames)
+    elif isinstance(patches, Waveform):
+        pixels = torch.zeros(rows, 1, _samples(patches))
     else:
         pixels = torch.zeros(rows, patches.channels, *patches.image)
     inputs: dict[str, Any] = {"ids": pixels}
@@ -55,6 +63,10 @@ def image_batch(spec: ModelSpec, rows: int, length: int = 1) -> Batch:
         labels = inputs["target"] = torch.zeros(rows, length, dtype=torch.int64)
         tokens += rows * length
     return Batch(inputs, labels, {"loss": rows}, tokens, tokens)
+
+
+def _samples(waveform: Waveform) -> int:
+    return max(_SAMPLES, waveform.shortest)
 
 
 def _masked(spec: ModelSpec) -> float:

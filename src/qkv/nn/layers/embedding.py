@@ -57,6 +57,10 @@ class Input(Spec, role="embedding"):
         return Cost()
 
 
+for _kind in ("frames", "waveform"):
+    Input.kinds.later(_kind, f"qkv.nn.layers.{_kind}")
+
+
 class InputModule(nn.Module):
     """The module of an `Input`.
 

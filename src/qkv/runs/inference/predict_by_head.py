@@ -5,7 +5,7 @@ Decorate a function of a run, its inputs and options with `@predicts_head(MyHead
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +16,11 @@ from ...core.batch import Batch
 from ...core.metrics.base import model_outputs
 from ...core.metrics.entities import scheme_of
 from ...data.source import Example
-from ...io.directories.preprocessor import Preprocessor
+from ...io.directories.layout import read_json
+from ...io.directories.preprocessor import FILE, Preprocessor
+from ...nn.layers.waveform import Waveform
 from ...nn.models.dual_encoder import DualEncoder
+from ...nn.models.heads.ctc import CTC
 from ...nn.models.heads.sequence import SequenceClassifier
 from ...nn.models.heads.text import Head, Span, TokenClassifier
 from ...nn.models.heads.vision import Detector, ImageClassifier
@@ -28,6 +31,7 @@ from ..tasks.detection.predict import check_threshold, detection_prediction
 from ..tasks.pieces import visible
 from ..tasks.prediction import Prediction
 from ..tasks.question_answering.task import Answer
+from ..tasks.speech_recognition.ctc import RecognizeCTC
 from ..tasks.tagging.task import Tag
 from .classify import chooses_global, classify, labels_of, numbers
 from .classify_files import classify_files
@@ -98,6 +102,35 @@ def _classes(run: LoadedModel, lines: Sequence[str], **_: Any) -> Iterable[Predi
 @predicts_head(ImageClassifier)
 def _image_classes(run: LoadedModel, paths: Sequence[str], **_: Any) -> Iterable[Prediction]:
     return predictions(paths, classify_files(run, paths))
+
+
+@predicts_head(CTC)
+def _speech(run: LoadedModel, paths: Sequence[str], **_: Any) -> Iterable[Prediction]:
+    """Write down what is said in each file, read as `preprocessor_config.json` says."""
+    return recognition_of(run).predict(run, paths)
+
+
+def recognition_of(run: LoadedModel) -> RecognizeCTC:
+    """The task of a CTC model of the Hub. Raises ValueError if its directory doesn't say how sounds are read."""
+    spec = run.model.spec
+    assert isinstance(spec, Transformer) and run.path is not None
+    config = _sounds_of(run.path)
+    rate = config.get("sampling_rate")
+    if not isinstance(spec.output.embedding, Waveform) or not isinstance(rate, int) or rate < 1:
+        raise ValueError(
+            f"{run.path} doesn't say how sounds are read; put the model's own {FILE} there, with its sampling_rate"
+        )
+    return RecognizeCTC(front=spec.output.embedding, rate=rate, standardize=bool(config.get("do_normalize", True)))
+
+
+def _sounds_of(folder: Path) -> Mapping[str, Any]:
+    """How a directory says that sounds are read: in a file of its own, or since transformers 5 in one with the tokenizer."""
+    for name, part in ((FILE, None), ("processor_config.json", "feature_extractor")):
+        if (folder / name).is_file():
+            config = read_json(folder / name)
+            config = config if part is None else config.get(part)
+            return config if isinstance(config, dict) else {}
+    return {}
 
 
 @predicts_head(Detector)

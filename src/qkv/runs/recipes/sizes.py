@@ -12,6 +12,7 @@ from ...core.spec import Spec, brief
 from ...io import families
 from ...nn.cost.images import patches_of
 from ...nn.layers.frames import Frames
+from ...nn.layers.waveform import Waveform
 from ...nn.models.joint import Joint
 from ...nn.models.transformer import Transformer
 from .synonyms import elsewhere
@@ -32,7 +33,7 @@ def recipe_of_preset(name: str) -> str | None:
         return None
     spec = families.preset(name)
     pairs, decodes = spec.is_encoder_decoder, not isinstance(spec, Transformer) or spec.decoder is not None
-    if isinstance(patches_of(spec), Frames):
+    if isinstance(patches_of(spec), Frames | Waveform):
         if pairs:
             return None  # no recipe trains a decoder that attends to sound
         recipe = "recognize-ctc"

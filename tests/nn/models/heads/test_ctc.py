@@ -35,12 +35,12 @@ def exhaustive(log_probs: torch.Tensor, text: list[int], blank: int = 0) -> floa
     return -math.log(total) if total else math.inf
 
 
-@pytest.mark.parametrize("text", [[], [1], [1, 2], [2, 2], [1, 2, 1]])
+@pytest.mark.parametrize("text", [[1], [1, 2], [2, 2], [1, 2, 1]])
 def test_loss_is_the_sum_over_all_alignments(text: list[int]) -> None:
     module, hidden = head(), torch.randn(1, 4, WIDTH, dtype=torch.float64)
     sums = module.loss(hidden, torch.tensor([text], dtype=torch.int64).reshape(1, -1), layout=Layout.full(4))
     assert sums.loss.item() == pytest.approx(exhaustive(module(hidden)[0].log_softmax(-1), text), abs=1e-9)
-    assert sums.n_labels.item() == max(len(text), 1)
+    assert sums.n_labels.item() == len(text)
 
 
 def test_a_padded_batch_has_the_loss_of_its_rows_alone() -> None:
@@ -54,6 +54,15 @@ def test_a_padded_batch_has_the_loss_of_its_rows_alone() -> None:
     masked = module.loss(hidden, labels, layout=Layout.from_mask(torch.tensor([[1] * 5, [1, 1, 0, 0, 0]]))).loss
     torch.testing.assert_close(batch, alone[0] + alone[1])
     torch.testing.assert_close(masked, batch)
+
+
+def test_rows_without_symbols_are_ignored() -> None:
+    module, hidden = head(), torch.randn(2, 4, WIDTH, dtype=torch.float64)
+    both = module.loss(hidden, torch.tensor([[1, 2], [-100, -100]]), layout=Layout.full(4))
+    one = module.loss(hidden[:1], torch.tensor([[1, 2]]), layout=Layout.full(4))
+    torch.testing.assert_close(both.loss, one.loss)
+    none = module.loss(hidden, torch.full((2, 2), -100), layout=Layout.full(4))
+    assert (none.loss.item(), none.n_labels.item(), both.n_labels.item()) == (0, 0, 2)
 
 
 def test_texts_longer_than_their_frames_cost_nothing_or_infinitely_much() -> None:

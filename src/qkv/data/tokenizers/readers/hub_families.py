@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Files = Literal["vocab.txt", "merges", "sentencepiece"]
+Files = Literal["vocab.txt", "merges", "sentencepiece", "characters"]
 Template = Literal["cls-sep", "roberta", "bos-eos", "flags"]
 
 GENERIC = ("PreTrainedTokenizer", "TokenizersBackend", "Tokenizer", "")
@@ -89,6 +89,8 @@ XLM_ROBERTA = TokenizerFamily(
 _ALBERT_ROLES = {"bos": "[CLS]", "eos": "[SEP]", "unk": "<unk>", "pad": "<pad>", **_CLS_SEP_MASK}
 ALBERT = TokenizerFamily("albert", "sentencepiece", ("AlbertTokenizer",), ("albert",), _ALBERT_ROLES, "cls-sep")
 
-FAMILIES = (BERT, GPT2, ROBERTA, CLIP, QWEN2, T5, LLAMA, GEMMA, BIG_BIRD, MARIAN, XLM_ROBERTA, ALBERT)
+WAV2VEC2 = TokenizerFamily("wav2vec2", "characters", ("Wav2Vec2CTCTokenizer",), ("wav2vec2", "hubert"), _SLASHED)
+
+FAMILIES = (BERT, GPT2, ROBERTA, CLIP, QWEN2, T5, LLAMA, GEMMA, BIG_BIRD, MARIAN, XLM_ROBERTA, ALBERT, WAV2VEC2)
 BY_CLASS = {name: family for family in FAMILIES for name in family.classes}
 BY_MODEL_TYPE = {name: family for family in FAMILIES for name in family.model_types}

@@ -23,7 +23,7 @@ from ..sentencepiece.pipeline import pipeline
 from ..tokenizer_json import ALL_ROLES, Parts, TokenizerExtra, checked, library_errors
 from . import tiktoken, vocab_files
 from .hub_config import CONFIG, HubConfig, put_template, with_config
-from .hub_families import ALBERT, BERT, CLIP, MARIAN, QWEN2, XLM_ROBERTA, TokenizerFamily
+from .hub_families import ALBERT, BERT, CLIP, MARIAN, QWEN2, WAV2VEC2, XLM_ROBERTA, TokenizerFamily
 from .marian import SOURCE, TARGET, VOCABULARY, marian
 from .xlm_roberta_albert import albert, xlm_roberta
 
@@ -80,6 +80,7 @@ def _find_file(folder: Path) -> Path:
     files = {
         "sentencepiece": models[:1],
         "merges": [folder / name for name in MERGES_OF],
+        "characters": [folder / next(iter(MERGES_OF))],
         "vocab.txt": [folder / "vocab.txt"],
         "tiktoken": sorted(folder.glob(f"*{tiktoken.SUFFIX}"))[:1],
     }
@@ -164,6 +165,12 @@ def _from_vocab_txt(path: Path) -> Parts:
 def _from_merges(path: Path) -> Parts:
     config = HubConfig.read(path.parent)
     merges_path = path.with_name(MERGES_OF[path.name])
+    if config.family is WAV2VEC2:
+        raw = vocab_files.characters(vocab_files.read_vocab_json(path), config, WAV2VEC2.roles)
+        parts = _finished(raw, config, WAV2VEC2)
+        control = (parts.extra.roles or WAV2VEC2.roles).values()  # which files of transformers call ordinary
+        parts.raw.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in control])
+        return parts
     if not merges_path.is_file():
         raise ValueError(f"it needs a {merges_path.name} beside it, which is missing")
     vocabulary = vocab_files.read_vocab_json(path)

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import tokenizers
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
 from ....core.json_files import checked
 from ....core.spec import brief
 from ..pipelines import CONTINUES, LONGEST_WORD
+from ..tokenizer_json import ALL_ROLES
 from .hub_config import IDS, HubConfig, unwritable
 
 LARGEST_FILE = 64 << 20  # bytes
@@ -150,3 +151,29 @@ def word_ends() -> decoders.Decoder:
     """Return the decoder that replaces `</w>` by a space after the bytes are decoded, except after the last word."""
     last, others = decoders.Replace(Regex(rf"{END_OF_WORD}\z"), ""), decoders.Replace(END_OF_WORD, " ")
     return decoders.Sequence([decoders.ByteLevel(), last, others])
+
+
+# -- characters -------------------------------------------------------------------------------------------------------
+
+
+def characters(vocabulary: Vocabulary, config: HubConfig, roles: Mapping[str, str]) -> tokenizers.Tokenizer:
+    """The tokenizer of a CTC model (wav2vec 2.0): characters, with a delimiter in place of spaces, `|` by default. Pieces of
+    several characters are matched as a whole. With `do_lower_case`, the vocabulary has capitals, and texts small letters."""
+    unk = config.token("unk")
+    name = unk.content if unk is not None else "<unk>"
+    delimiter = config.values.get("word_delimiter_token") or "|"
+    if not isinstance(delimiter, str) or delimiter not in vocabulary:
+        raise ValueError(f"word_delimiter_token is {brief(delimiter)}, which the vocabulary lacks")
+    space = config.values.get("replace_word_delimiter_char")
+    raw = tokenizers.Tokenizer(models.BPE(vocabulary, [], unk_token=name if name in vocabulary else None))
+    capitals = {c: c.lower() for c in vocabulary if len(c) == 1 and c.lower() != c}
+    folded = capitals if config.flag("do_lower_case", False) else {}
+    small = [normalizers.Replace(letter, capital) for capital, letter in folded.items()]
+    raw.normalizer = normalizers.Sequence([*small, normalizers.Replace(" ", delimiter)])
+    large = [decoders.Replace(capital, letter) for capital, letter in folded.items()]
+    spaces = decoders.Replace(delimiter, space if isinstance(space, str) else " ")
+    raw.decoder = decoders.Sequence([decoders.Fuse(), *large, spaces])
+    control = {token.content for role in ALL_ROLES if (token := config.token(role)) is not None} | {*roles.values()}
+    whole = [piece for piece in vocabulary if len(piece) > 1 and piece not in control]
+    raw.add_tokens([AddedToken(piece, normalized=False) for piece in whole])
+    return raw

@@ -96,7 +96,7 @@ class FusedEncoding:
     def _encoded(
         self, x: Float[Tensor, "B T M"], layout: Layout, runs: Sequence[Pass], count: int, cache: Cache | None
     ) -> Float[Tensor, "B T M"] | None:
-        packed = _Packed(x, layout)
+        packed = _Packed(x.contiguous(), layout)
         alive: list[Tensor] = []
         schemes = self.about.position_of
         for i in sorted(set(schemes)):

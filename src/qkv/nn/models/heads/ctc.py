@@ -64,7 +64,7 @@ class CTCHead(HeadModule):
         *,
         layout: Layout,
     ) -> LossSums:
-        """−Σ log p(y | x) over the rows. Labels are the symbols of each text, then −100; a text may be empty.
+        """−Σ log p(y | x) over the rows. Labels are the symbols of each text, then −100. A row without symbols is ignored.
 
         Raises ValueError for smoothing, a z-loss, labels that hold the blank, and a layout with padding on the left.
         """
@@ -76,6 +76,12 @@ class CTCHead(HeadModule):
             raise ValueError(
                 f"labels hold the blank, {self.blank}; give the head another blank, or the texts other ids"
             )
+        counted = [row for row, text in enumerate(texts) if text]
+        logits = logits if len(counted) == len(texts) else logits[counted]
+        texts, lengths = [texts[row] for row in counted], tuple(lengths[row] for row in counted)
+        count = torch.tensor(sum(map(len, texts)), device=logits.device)
+        if not counted:
+            return LossSums(logits.sum(), logits.detach().sum(), count)
         targets = torch.tensor([symbol for text in texts for symbol in text], dtype=torch.int64, device=logits.device)
         sums = F.ctc_loss(
             logits.log_softmax(-1).transpose(0, 1),
@@ -86,8 +92,7 @@ class CTCHead(HeadModule):
             reduction="sum",
             zero_infinity=self.zero_infinity,
         )
-        count = sum(max(len(text), 1) for text in texts)
-        return LossSums(sums, sums.detach(), torch.tensor(count, device=logits.device))
+        return LossSums(sums, sums.detach(), count)
 
 
 def frames_of(layout: Layout, rows: int, width: int) -> tuple[int, ...]:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
 
-from ....core.batch import IGNORE
+from ....core.batch import Batch
 from ....core.metrics.base import Metric
 from ....core.spec import counted
-from ....data.batching.numpy_batch import Array
+from ....data.media.audio import Wave
 from ....data.source import Example, Skipped, Source
 from ....data.task import Item, RandomContext
 from ....data.tokenizers.protocol import Encoder
-from ....generation.ctc import greedy
+from ....generation.ctc import Spelled, greedy, spelled
+from ....nn.layers.frames import Frames
 from ....nn.models.heads.ctc import CTCHead, frames_needed, frames_of
 from ..prediction import TrainedModel
 from ..prediction_batches import predict_examples
@@ -24,6 +26,14 @@ from .metric import SpeechMetric
 from .task import SpeechRecognition, predict
 
 _CHECKED = 500  # training sounds whose lengths are compared with their texts
+
+
+class SpokenWord(NamedTuple):
+    """A word, and where it starts and ends, in seconds."""
+
+    text: str
+    start: float
+    end: float
 
 
 class RecognizeCTC(SpeechRecognition, kind="recognize-ctc"):
@@ -49,12 +59,11 @@ class RecognizeCTC(SpeechRecognition, kind="recognize-ctc"):
         if isinstance(item, Skipped):
             return item
         assert item.tokens is not None
+        if randomness.training and not len(text):
+            return Skipped("with an empty transcript", example.get("where", ""))
         if randomness.training and frames_needed(list(text)) > item.tokens:
             return Skipped("with a text longer than the sound's tokens", example.get("where", ""))
         return Item(item.arrays, np.array(text, np.int64), tokens=item.tokens, example=item.example)
-
-    def counts(self, labels: Array | None, targets: dict[str, Any]) -> dict[str, int]:
-        return {} if labels is None else {"loss": int((labels != IGNORE).sum(1).clip(1).sum())}
 
     def check_inputs(self, source: Source, tokenizer: Encoder | None) -> list[str]:
         notes = super().check_inputs(source, tokenizer)
@@ -82,12 +91,41 @@ class RecognizeCTC(SpeechRecognition, kind="recognize-ctc"):
         """The texts of a model's outputs (B, T, V), decoded greedily."""
         head = cast(CTCHead, model.head)
         lengths = frames_of(batch.inputs["layout"], *outputs.shape[:2])
-        return [tokenizer.decode(row) for row in greedy(outputs, lengths, head.blank)]
+        return [tokenizer.decode(row, skip_special=False).strip() for row in greedy(outputs, lengths, head.blank)]
+
+    def heard_words(self, trained: TrainedModel, waves: Sequence[Wave]) -> list[list[SpokenWord]]:
+        """Return the words of each waveform at the rate `rate`, with their times by the likeliest alignment."""
+        front, head = self.front, cast(CTCHead, trained.model.head)
+        assert front is not None
+        hop = round(self.hop * self.sampled_at) if isinstance(front, Frames) else 1
+        seconds = math.prod(cast(Any, front).strides) * hop / self.sampled_at
+
+        def words(outputs: torch.Tensor, batch: Batch) -> list[list[SpokenWord]]:
+            lengths = frames_of(batch.inputs["layout"], *outputs.shape[:2])
+            paths = (row[:length] for row, length in zip(outputs.argmax(-1).tolist(), lengths, strict=True))
+            return [_words(spelled(path, head.blank), trained.words, seconds) for path in paths]
+
+        return predict_examples(trained, self, self.examples_of(waves), words)
 
     def transcribed(self, trained: TrainedModel, examples: Sequence[Example]) -> list[str]:
         return predict_examples(
             trained, self, examples, lambda outputs, batch: self.texts_of(trained.model, outputs, batch, trained.words)
         )
+
+
+def _words(symbols: Sequence[Spelled], tokenizer: Any, seconds: float) -> list[SpokenWord]:
+    """The words of an alignment; a token lasts for some seconds."""
+    found: list[SpokenWord] = []
+    before = ""
+    for i, one in enumerate(symbols):
+        text = tokenizer.decode([symbol.symbol for symbol in symbols[: i + 1]], skip_special=False)
+        added, before = text[len(before) :], text
+        if not added.strip():
+            continue
+        begins = not found or text[: len(text) - len(added)][-1:].isspace() or added[:1].isspace()
+        word, start = ("", one.first * seconds) if begins else (found.pop()[:2])
+        found.append(SpokenWord(word + added.strip(), start, (one.last + 1) * seconds))
+    return found
 
 
 RecognizeCTC.predicts(predict)

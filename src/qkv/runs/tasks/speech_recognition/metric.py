@@ -81,7 +81,7 @@ class SpeechMetric(Metric):
         return self._ranking.extremes()
 
     def _with_picture(self, sample: dict[str, Any], features: Tensor) -> dict[str, Any]:
-        if features.shape[0] == 1:  # a waveform
+        if features.shape[0] == 2:  # a waveform
             return sample
         values = np.round(features.float().cpu().numpy(), 2).tolist()
         return {**sample, "picture": {"kind": "spectrogram", "values": values}}

@@ -12,7 +12,7 @@ from ....training.objective import Objective
 
 class CTCObjective(Objective, kind="ctc"):
     """−log p(y | x), the sum over all alignments of a text y with the frames x (Graves et al. 2006), in nats for each symbol
-    of the texts; an empty text counts as one symbol. The head `ctc` computes it."""
+    of the texts. The head `ctc` computes it."""
 
     single_pass: ClassVar[bool] = True
 

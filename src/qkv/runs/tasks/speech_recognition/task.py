@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, ClassVar, Self
 
@@ -13,14 +13,16 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
+from ....core.batch import Batch
 from ....core.layout import Layout
 from ....core.metrics.normalizer import Normalizer
 from ....core.spec import brief, counted
+from ....data import ascii_art
 from ....data.batching.numpy_batch import NumpyBatch
 from ....data.media import audio
 from ....data.media.audio import Wave, log_mel, wave_of
 from ....data.source import Example, Skipped, Source
-from ....data.task import Item, RandomContext, Task
+from ....data.task import Item, RandomContext, Task, format_value
 from ....data.tokenizers.protocol import Encoder, TextDecoder
 from ....nn.layers.embedding import Input
 from ....nn.layers.frames import Frames
@@ -32,9 +34,10 @@ _CHECKED = 5000  # transcripts that are checked before training
 _NAMED = 8  # symbols named in a note
 _CLIPPED = 0.001  # share of samples at full scale from which a sound counts as clipped
 _FULL = 0.9995
+_WAVEFORM_ROWS = 2  # samples, and ones that tell them from padding
 
 Features = NDArray[np.float32]
-"""(mels, frames) of a spectrogram, or (1, samples) of a waveform."""
+"""(mels, frames) of a spectrogram, or (2, samples) of a waveform and ones."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class SpeechRecognition(Task):
 
     window, hop: seconds in a frame, and from one frame to the next.
     longest:     seconds of a sound at most; longer ones are skipped and counted.
+    standardize: whether the samples of a waveform are given mean 0 and deviation 1.
     normalize:   how texts are normalized before words and characters are compared, as Whisper's authors do: "english",
                  "basic" for any language, or "none".
     rate:        samples per second that the model reads; by default as in the training sounds.
@@ -72,6 +76,7 @@ class SpeechRecognition(Task):
     hop: float = Field(default=0.01, gt=0, le=1)
     mask: float = Field(default=0.2, ge=0, lt=1)
     longest: float = Field(default=30.0, gt=0)
+    standardize: bool = True
     normalize: Normalizer = "none"
     front: Input | None = None
     mean: float | None = None
@@ -142,10 +147,13 @@ class SpeechRecognition(Task):
         if isinstance(self.front, Frames):
             assert self.mean is not None and self.std is not None
             return (self.spectrogram(samples) - np.float32(self.mean)) / np.float32(self.std)
+        if not self.standardize:
+            return np.stack([samples, np.ones_like(samples)])
         exact = samples.astype(np.float64)
-        return ((exact - exact.mean()) / np.sqrt(exact.var() + 1e-7)).astype(np.float32)[None]
+        scaled = ((exact - exact.mean()) / np.sqrt(exact.var() + 1e-7)).astype(np.float32)
+        return np.stack([scaled, np.ones_like(scaled)])
 
-    def heard(self, example: Example, randomness: RandomContext) -> tuple[Features, int] | Skipped:
+    def read(self, example: Example, randomness: RandomContext) -> tuple[Features, int] | Skipped:
         """The features of an example's sound and its number of tokens; or why it is skipped."""
         sound = wave_of(example, self.sampled_at)
         if isinstance(sound, Skipped):
@@ -175,11 +183,11 @@ class SpeechRecognition(Task):
         return masked
 
     def inputs(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
-        heard = self.heard(example, randomness)
-        if isinstance(heard, Skipped):
-            return heard
+        sound = self.read(example, randomness)
+        if isinstance(sound, Skipped):
+            return sound
         about: Example = {name: example[name] for name in ("text", "where") if name in example}
-        return Item({"ids": heard[0]}, tokens=heard[1], example=about)
+        return Item({"ids": sound[0]}, tokens=sound[1], example=about)
 
     def collate(self, items: Sequence[Item], pad: int) -> NumpyBatch:
         """Pad sounds on the right with zeros, and texts as usual."""
@@ -198,15 +206,35 @@ class SpeechRecognition(Task):
         batch = super().collate(widened, pad)
         return NumpyBatch(**{**vars(batch), "placed": {**batch.placed, "ids": TokenLengths(lengths)}})
 
-    def preview(self, batch: Any, row: int, tokenizer: TextDecoder | None) -> list[tuple[str, str]]:
-        lines = super().preview(batch, row, tokenizer)
+    def preview(self, batch: Batch, row: int, tokenizer: TextDecoder | None) -> list[tuple[str, str]]:
+        """Return the spectrogram, high pitches above low ones, or the waveform, then the labels and the text."""
+        features = batch.inputs["ids"][row]
+        lines = [("sound", format_value(features, None, ""))]
+        if features.shape[0] == _WAVEFORM_ROWS:
+            lines.append(("", ascii_art.series(features[0])))
+        else:
+            lines += [("", line) for line in ascii_art.picture(features[None].flip(1))]
+        shown = replace(
+            batch, inputs={name: value for name, value in batch.inputs.items() if name not in ("ids", "layout")}
+        )
+        lines += super().preview(shown, row, tokenizer)
         return [*lines, ("text", batch.texts[row].get("text", ""))] if batch.texts else lines
 
     # -- texts of new sounds --------------------------------------------------------------------------------------
 
     def transcribed(self, trained: TrainedModel, examples: Sequence[Example]) -> list[str]:
-        """Return the text of each sound. Raises ValueError, naming the sound, if one can't be read."""
+        """Return the text of each sound. Raises ValueError, naming the sound by its "where", if one can't be read."""
         raise NotImplementedError(f"{type(self).__name__} does not define texts of sounds")
+
+    def heard(self, trained: TrainedModel, waves: Sequence[Wave]) -> list[str]:
+        """Return the text of each waveform at the rate `rate`."""
+        return self.transcribed(trained, self.examples_of(waves))
+
+    def examples_of(self, waves: Sequence[Wave]) -> list[Example]:
+        """Waveforms at the rate `rate` as examples."""
+        return [
+            {"audio": wave, "rate": self.sampled_at, "where": f"sound {number}"} for number, wave in enumerate(waves, 1)
+        ]
 
 
 def predict(task: SpeechRecognition, trained: TrainedModel, paths: Sequence[str], **_: Any) -> Iterator[Prediction]:
