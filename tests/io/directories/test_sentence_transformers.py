@@ -229,6 +229,26 @@ def test_dense_layers_and_norms_match_the_library(
     assert (lengths - 1).abs().max() > 0.01  # without the last normalization
 
 
+@pytest.mark.parametrize("name", ["cosine", "dot", "euclidean", "manhattan", None])
+def test_similarities_are_the_librarys(folder: Path, name: str | None) -> None:
+    settings = {"prompts": {"query": "q: "}, "default_prompt_name": "query", "similarity_fn_name": name}
+    run = load(laid_out(folder, steps=STEPS[:2], config_sentence_transformers=settings), "cpu")
+    library = pytest.importorskip("sentence_transformers").SentenceTransformer(str(folder), device="cpu")
+    expected = library.similarity_pairwise(library.encode(TEXTS), library.encode(TEXTS[::-1]))
+    torch.testing.assert_close(torch.tensor(run.similarity(TEXTS, TEXTS[::-1])), expected, rtol=1e-5, atol=2e-4)
+
+
+def test_an_unknown_similarity_is_refused_and_another_is_told_before_tuning(folder: Path) -> None:
+    laid_out(folder, config_sentence_transformers={"similarity_fn_name": "dot"})
+    notes = sentences.of_a_tuned_model(folder, SentenceVector())
+    assert any(
+        "compares texts by dot, as it does (similarity_fn_name); training by the cosine" in note for note in notes
+    )
+    laid_out(folder, config_sentence_transformers={"similarity_fn_name": "cosin"})
+    with pytest.raises(ValueError, match=r"similarity_fn_name is 'cosin'; did you mean 'cosine'"):
+        load(folder, "cpu").similarity("a", "b")
+
+
 def saved_by_the_library(folder: Path, target: Path, **settings: Any) -> Path:
     """The directory as the installed version of the library writes it, loaded with these settings."""
     library = pytest.importorskip("sentence_transformers").SentenceTransformer(

@@ -32,7 +32,7 @@ from qkv.runs.train.pretrained import check_trainable
 def test_there_and_back(name: str, tmp_path: Path) -> None:
     model = made(name)
     path = save(model, tmp_path / "m.gguf", "f32", origin=origin_of(name))
-    back, _, _, tokenizer = gguf_load.load(path, torch.device("cpu"))
+    back, _, tokenizer = gguf_load.load(path, torch.device("cpu"))
     assert tokenizer is None
     ids = torch.randint(96, (2, 20), generator=torch.Generator().manual_seed(1))
     ours, theirs = model(ids), back(ids)

@@ -30,8 +30,8 @@ EMBEDDING, OUTPUT = "token_embd.weight", "output.weight"
 
 def load(
     path: Path, device: torch.device, dtype: torch.dtype | None = None, scheme: Scheme | None = None
-) -> tuple[Model, Origin, dict[str, Any], Tokenizer | None]:
-    """The model in a GGUF file, what else the file says, its settings of generation, and its tokenizer.
+) -> tuple[Model, Origin, Tokenizer | None]:
+    """The model in a GGUF file, what else the file says, and its tokenizer.
 
     Raises ValueError in one sentence, before anything is allocated, if the file is damaged, or its architecture, a key,
     a tensor or the tokenizer is not known here.
@@ -45,10 +45,8 @@ def load(
     names = Names.of(architecture.rows(spec), model)
     tokenizer = _naming(path, lambda: read_tokenizer(file.metadata))
     place(model, names, weights, where=str(path), device=device, dtype=dtype, scheme=scheme)
-    known, _ = generation_file.without_unknown(config, spec.vocab_size)
-    fields, ids = _naming(path, lambda: generation_file.read({}, known, False, spec.vocab_size))
-    model.origin = Origin(config, None, ids, fields)
-    return model.eval(), model.origin, fields, tokenizer
+    model.origin = _origin(config, spec, path)
+    return model.eval(), model.origin, tokenizer
 
 
 def weights_of(path: Path) -> str | None:
@@ -60,6 +58,19 @@ def spec(path: Path) -> Transformer:
     """The spec of the model in a GGUF file."""
     file = container.read(path)
     return _spec(_config(file, GGUFWeights(file), path)[0], path)
+
+
+def origin(path: Path) -> Origin:
+    """What a GGUF file says besides its weights and its tokenizer."""
+    file = container.read(path)
+    config, _ = _config(file, GGUFWeights(file), path)
+    return _origin(config, _spec(config, path), path)
+
+
+def _origin(config: dict[str, Any], spec: Transformer, path: Path) -> Origin:
+    known, _ = generation_file.without_unknown(config, spec.vocab_size)
+    fields, ids = _naming(path, lambda: generation_file.read({}, known, False, spec.vocab_size))
+    return Origin(config, None, ids, fields)
 
 
 def _config(file: container.Tensors, weights: GGUFWeights, path: Path) -> tuple[dict[str, Any], Architecture]:

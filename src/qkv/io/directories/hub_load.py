@@ -12,14 +12,12 @@ from typing import Any, TypeVar
 import torch
 
 from ...core.spec import brief, nearest
+from ...nn.models.base import ModelSpec
 from ...nn.models.transformer import Transformer
 from ...nn.quantization.scheme import Scheme
 from ..families import FAMILIES
-from ..hub import generation as generation_file
 from ..hub.family import Family, difference
 from ..hub.files import WeightFiles, open_weights
-from ..hub.generation import Ids
-from ..hub.keys import Config
 from ..hub.names import Names, Reading, StoredPlace, listed
 from ..hub.quantized import QuantizedWeights, by_rows, layout_of, quantization_of
 from ..hub.values import Maybe, ObjectKind, StringKind
@@ -54,14 +52,13 @@ class Checked:
     """A Hub directory in which everything is known to fit, before any weight is allocated.
 
     model:  on the meta device; names: of its tensors in `weights`.
-    fields: the directory's settings as fields of `Generation`; origin: what else it says.
+    origin: what else the directory says.
     """
 
     folder: Path
     model: Model
     names: Names
     weights: WeightFiles
-    fields: dict[str, Any]
     origin: Origin
 
     def load(self, device: torch.device, dtype: torch.dtype | None = None, scheme: Scheme | None = None) -> Model:
@@ -94,39 +91,17 @@ def check(folder: Path, allow_pickle: bool = False) -> Checked:
     family = read_family(config, folder / CONFIG)
     weights = _opened(folder, config, allow_pickle)
     model, names = _fitting(family, config, weights, folder)
-    generation, fields, ids = _generation(folder, config, family, model.spec.vocab_size or None)
-    model.origin = Origin(config, generation, ids, fields)
-    return Checked(folder, model, names, weights, fields, model.origin)
+    model.origin = origin(folder, model.spec)
+    return Checked(folder, model, names, weights, model.origin)
 
 
-def _generation(
-    folder: Path, config: Config, family: Family, vocab_size: int | None
-) -> tuple[Config | None, dict[str, Any], Ids]:
-    """The generation settings of `generation_config.json`, or without one of the configuration: as written, as fields of
-    `Generation`, and the special token ids."""
+def origin(folder: Path, spec: ModelSpec) -> Origin:
+    """What a directory says besides its weights. `spec`: of its model, whose vocabulary has the tokens."""
     path = folder / GENERATION
     content = read_json(path) if path.is_file() else None
     if content is not None and not isinstance(content, dict):
         raise ValueError(f"{path} is not a JSON object")
-    config = _known(config, folder / CONFIG, vocab_size)
-    settings = config if content is None else _known(content, path, vocab_size)
-    try:
-        return content, *generation_file.read(settings, config, family.is_encoder_decoder, vocab_size)
-    except ValueError as error:
-        raise ValueError(f"{folder / CONFIG if content is None else path}: {error}") from None
-
-
-def _known(settings: Config, path: Path, vocab_size: int | None) -> Config:
-    """Settings without token ids outside the vocabulary; warns about each."""
-    if vocab_size is None:
-        return settings
-    kept, unknown = generation_file.without_unknown(settings, vocab_size)
-    for key, value in unknown.items():
-        warnings.warn(
-            f"{path}: {key} is {brief(value)}, outside the model's vocabulary of {vocab_size:,} tokens; it is ignored",
-            stacklevel=2,
-        )
-    return kept
+    return Origin.of(_config(folder), content, spec, folder / CONFIG, path)
 
 
 def spec(folder: Path) -> Transformer:

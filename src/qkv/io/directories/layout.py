@@ -21,6 +21,7 @@ from .lock import LOCK, OWNER
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 TOKENIZER = "tokenizer.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"  # transformers' settings of a tokenizer
 GENERATION = "generation_config.json"
 RECIPE = "recipe.yaml"
 METRICS = "metrics.jsonl"
@@ -32,6 +33,8 @@ REPORT = "report.html"
 ADAPTER = "adapter"
 MAX_SHARD_SIZE = "5GB"  # default size limit of a weight file in the Hub's format
 BASE = "base.json"  # what an adapter was trained over
+ORIGIN = "origin.json"  # what the Hub directory said from which the model comes
+PREPROCESSOR = "preprocessor_config.json"  # how pictures and sounds are read
 MODULES = "modules.json"  # the modules of a sentence-transformers model
 
 FOLDERS = (ADAPTER, CHECKPOINTS, "tensorboard", "wandb", "logs")
@@ -46,7 +49,7 @@ IN_FOLDERS = (
 )
 FILES = (
     EVALUATION, REPORT, "attention.json", "attention.html", "senses.json", "start.json", "machine.json",
-    SAMPLES, EXTREMES, WEIGHTS, *FOLDERS, BASE, METRICS, RUN_ID,
+    SAMPLES, EXTREMES, WEIGHTS, *FOLDERS, BASE, ORIGIN, PREPROCESSOR, METRICS, RUN_ID,
     GENERATION, TOKENIZER, CHAT_TEMPLATE, CONFIG, RECIPE,
 )
 # fmt: on
@@ -150,14 +153,14 @@ _ANY: dict[str, tuple[str, ...]] = {
         "max_new_tokens", "max_length", "num_beams", "do_sample", "bos_token_id", "eos_token_id", "pad_token_id",
         "decoder_start_token_id", "transformers_version", "_from_model_config",
     ),
-    "tokenizer_config.json": (
+    TOKENIZER_CONFIG: (
         "tokenizer_class",
         "model_max_length",
         "added_tokens_decoder",
         "clean_up_tokenization_spaces",
     ),
     "special_tokens_map.json": tuple(f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")),
-    "preprocessor_config.json": (
+    PREPROCESSOR: (
         "image_mean",
         "image_processor_type",
         "feature_extractor_type",
@@ -182,6 +185,7 @@ _ALL: dict[str, tuple[str, ...]] = {
     "adapter_config.json": ("peft_type",),
     "state.json": ("state",),
     "data.json": ("checksums",),
+    ORIGIN: ("config", "generation"),
 }
 """Keys of JSON objects. A file has all of its keys."""
 _ENTRIES: dict[str, tuple[str, ...]] = {
@@ -338,8 +342,8 @@ def _check_own(path: Path) -> None:
 
 # fmt: off
 SETTINGS_OF_MODELS = (
-    CONFIG, GENERATION, RECIPE, TOKENIZER, CHAT_TEMPLATE, "tokenizer_config.json", "special_tokens_map.json",
-    "added_tokens.json", "preprocessor_config.json", "source.spm", "target.spm", "vocab.json", *EMBEDDING,
+    CONFIG, GENERATION, ORIGIN, RECIPE, TOKENIZER, CHAT_TEMPLATE, TOKENIZER_CONFIG, "special_tokens_map.json",
+    "added_tokens.json", PREPROCESSOR, "source.spm", "target.spm", "vocab.json", *EMBEDDING,
 )
 MODEL = Contents(
     "a model's directory",
@@ -356,7 +360,7 @@ RUN = Contents(
 )
 TOKENIZER_FILES = Contents(
     "a tokenizer's directory",
-    (TOKENIZER, "tokenizer_config.json", CHAT_TEMPLATE, "source.spm", "target.spm", "vocab.json"),
+    (TOKENIZER, TOKENIZER_CONFIG, CHAT_TEMPLATE, "source.spm", "target.spm", "vocab.json"),
     needs=TOKENIZER,
 )
 SHRUNK = Contents("a pruned or quantized run", (*MODEL.files, *RESULTS, EVALUATION, REPORT), needs=CONFIG)

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from ...data.media.images import Color, Filter, Pixels, Size, normalized, read, resized
 from ...nn.layers.patches import Patches
 from ...nn.models.transformer import Transformer
-from .layout import read_json
+from .layout import PREPROCESSOR, read_json, write_json
 
-FILE = "preprocessor_config.json"
+FILE = PREPROCESSOR
 _FILTERS: dict[int, Filter] = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # by Pillow's numbers
 
 
@@ -84,6 +84,19 @@ class Preprocessor:
             return full
         top, left = ((have - want) // 2 for have, want in zip(size, self.crop, strict=True))
         return full[:, top : top + self.crop[0], left : left + self.crop[1]]
+
+
+def keep(folder: Path, target: Path, size: Size, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+    """Write the preprocessor of a model's directory into that of a model trained from it, which stretches pictures to a size
+    and normalizes them by a mean and a deviation."""
+    if not (folder / FILE).is_file() or not isinstance(config := read_json(folder / FILE), dict):
+        return
+    drawn = {"do_resize": True, "size": {"height": size[0], "width": size[1]}, "resample": 2}
+    scaled = {"do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True}
+    if any(config.get(key) for key in ("do_center_crop", "do_pad", "max_size")):
+        drawn |= {"do_center_crop": False, "do_pad": False, "max_size": None}
+    scaling = {**scaled, "image_mean": list(mean), "image_std": list(std)}
+    write_json(target / FILE, {**config, **drawn, **scaling})
 
 
 def _read(config: Mapping[str, Any], channels: int) -> Preprocessor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -24,7 +25,7 @@ from ..hub.files import open_weights
 from ..hub.quantized import stored
 from . import hub_save, sentence_transformers, sharded
 from .layout import MODEL, RECIPE, TOKENIZER, WEIGHTS, note_written, read_text, replaceable, write_text
-from .origin import MODEL_TYPE, Origin
+from .origin import MODEL_TYPE, Origin, keep
 from .run_config import Use, start_of, usual_task, write_settings
 
 Format = Literal["hub", "qkv"]
@@ -103,10 +104,8 @@ def save(
         check_room(target, sum(tensor.nbytes for tensor in model_tensors(model).values()))
     with replacing_folder(target, check) as folder:
         template = None if to == "qkv" else _template(model.spec, task, origin)
-        if longest is None and tokenizer is not None and origin is not None and not origin.is_ours:
-            said = tokenizer.config.get("model_max_length")
-            longest = said if isinstance(said, int) and said > 0 else None
-        _save_tokenizer(folder, tokenizer, model, template, longest)
+        segments = template == "both" and model.spec.token_types > 1
+        _save_tokenizer(folder, tokenizer, template, _longest(model, tokenizer, longest, origin), segments)
         if origin is not None and source is not None:
             _copy(source, folder, allow_pickle)
         elif source is not None and isinstance(getattr(model.spec, "head", None), SentenceVector):
@@ -117,12 +116,15 @@ def save(
             if with_weights:
                 replace_tensors(folder / WEIGHTS, tensors)
             write_settings(folder, model.spec, task, generation, written, tokenizer is not None, quantization)
+            if origin is not None:
+                keep(folder, origin)
         else:
             if written is not None:
                 write_text(folder / RECIPE, written)
             if isinstance(model.spec.head, SentenceVector) and not (folder / sentence_transformers.MODULES).is_file():
                 sentence_transformers.write(folder, model.spec.head, model.spec.d_model, model.max_positions)
-            origin = origin or _origin(model, tokenizer, task, labels)
+            if origin is None or origin.is_ours:
+                origin = _origin(model, tokenizer, task, labels, origin)
             hub_save.save(folder, model, generation.to_dict(), origin, size, with_weights)
         if with_weights:
             open_weights(folder)  # what was written can be read
@@ -160,13 +162,18 @@ def _refusal(model: Any, origin: Origin | None, to: str | None) -> str | None:
     return None
 
 
-def _origin(model: TransformerModel, tokenizer: Tokenizer | None, task: Use, labels: Sequence[str]) -> Origin:
-    """The parts of a new Hub configuration that are not of the model itself: its task, special tokens and labels."""
-    config: dict[str, Any] = {}
-    if tokenizer is not None:
+def _origin(
+    model: TransformerModel, tokenizer: Tokenizer | None, task: Use, labels: Sequence[str], before: Origin | None
+) -> Origin:
+    """The parts of the Hub configuration of a model trained here that are not of the model itself: its task, special tokens
+    and labels. `before` is what the directory said that it was trained from, and counts for the rest."""
+    config = {} if before is None else dict(before.config)
+    if tokenizer is not None and before is None:
         config = {f"{role}_token_id": getattr(tokenizer, f"{role}_id") for role in ("bos", "eos", "pad")}
         if model.is_encoder_decoder:
             config |= {"decoder_start_token_id": start_of(tokenizer, task), "forced_eos_token_id": None}
+    elif tokenizer is not None and tokenizer.pad_id is not None and model.head is not None and model.head.takes_layout:
+        config["pad_token_id"] = tokenizer.pad_id if config.get("pad_token_id") is None else config["pad_token_id"]
     number = None if model.spec.head is None else model.spec.head.n_labels
     if labels and number not in (None, len(labels)):
         warnings.warn(
@@ -176,7 +183,8 @@ def _origin(model: TransformerModel, tokenizer: Tokenizer | None, task: Use, lab
     if labels and number == len(labels):
         config["id2label"] = {str(i): name for i, name in enumerate(labels)}
         config["label2id"] = {name: i for i, name in enumerate(labels)}
-    return Origin({**config, "qkv": {"task": task}})
+    config["qkv"] = {**({} if before is None else before.own), "task": task}
+    return Origin(config) if before is None else replace(before, config=config)
 
 
 Template = Literal["none", "end", "both"]
@@ -192,8 +200,16 @@ def _template(spec: ModelSpec, task: Use, origin: Origin | None) -> Template:
     return "end" if task == "translate" else "none"
 
 
+def _longest(model: Any, tokenizer: Tokenizer | None, longest: int | None, origin: Origin | None) -> int | None:
+    """The most tokens of a text, for the tokenizer: `longest` within the context, or as the directory's tokenizer says."""
+    said = None if tokenizer is None or origin is None else tokenizer.config.get("model_max_length")
+    if longest is None and isinstance(said, int) and said > 0:
+        return said
+    return min((limit for limit in (model.max_positions, longest) if limit is not None), default=None)
+
+
 def _save_tokenizer(
-    folder: Path, tokenizer: Tokenizer | None, model: Any, template: Template | None, longest: int | None
+    folder: Path, tokenizer: Tokenizer | None, template: Template | None, longest: int | None, segments: bool
 ) -> None:
     """The tokenizer in our format, or, if `template` is not None, with the files that only other libraries read."""
     if tokenizer is None:
@@ -202,5 +218,4 @@ def _save_tokenizer(
         tokenizer.save(folder / TOKENIZER)
         return
     written = tokenizer if template == "none" else tokenizer.templated(bos=template == "both")
-    limits = [limit for limit in (model.max_positions, longest) if limit is not None]
-    save_for_hub(written, folder, min(limits, default=None), template == "both" and model.spec.token_types > 1)
+    save_for_hub(written, folder, longest, segments)

@@ -16,15 +16,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...core.spec import brief
+from ...core.spec import brief, nearest
 from ...nn.models.heads.sequence import SentenceVector
 from ...training.checkpoints.weights import replace_tensors
 from ..hub.files import PICKLE, open_weights
 from ..hub.values import Flag, List, Maybe, ObjectKind, StringKind, ValueKind, Whole
-from .layout import CONFIG, MODULES, WEIGHTS, read_json, write_json
+from .layout import CONFIG, MODULES, TOKENIZER_CONFIG, WEIGHTS, read_json, write_json
 
 SETTINGS = ("sentence_bert_config.json", "config_sentence_transformers.json")
-TOKENIZER_CONFIG = "tokenizer_config.json"
 OLDER = tuple(
     f"sentence_{name}_config.json" for name in ["roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"]
 )
@@ -65,6 +64,14 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "Sigmoid": torch.sigmoid,
 }
 """Activation functions of dense layers, by their class in `torch.nn`."""
+
+SIMILARITIES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "cosine": lambda u, v: F.cosine_similarity(u, v, dim=-1),
+    "dot": lambda u, v: (u * v).sum(-1),
+    "euclidean": lambda u, v: -(u - v).square().sum(-1).sqrt(),
+    "manhattan": lambda u, v: -(u - v).abs().sum(-1),
+}
+"""The library's similarities of vectors (…, M); of distances, the negative."""
 
 FILES = (CONFIG, WEIGHTS)
 """Files in the folder of a module after the Transformer."""
@@ -142,6 +149,19 @@ _SUPPORTED = (
 )
 
 
+def similarity_of(folder: Path | None) -> str:
+    """The name of the similarity of vectors that a directory chooses (`similarity_fn_name`), cosine by default.
+
+    Raises ValueError for one that is not among `SIMILARITIES`.
+    """
+    if folder is None or not (folder / MODULES).is_file():
+        return "cosine"
+    name = _object(folder / SETTINGS[1], {"similarity_fn_name": StringKind()}).get("similarity_fn_name")
+    if name is not None and name not in SIMILARITIES:
+        raise ValueError(f"{folder / SETTINGS[1]}: similarity_fn_name is {brief(name)}; {nearest(name, SIMILARITIES)}")
+    return name or "cosine"
+
+
 def copy(folder: Path, target: Path, allow_pickle: bool = False) -> None:
     """Copy the files of sentence-transformers from one directory to another, without the files of unsupported modules.
 
@@ -206,6 +226,10 @@ def of_a_tuned_model(folder: Path, head: object) -> list[str]:
     if default is not None:
         notes.append(
             f"Its default prompt {brief(prompts[default])} begins texts to embed, and none that are trained on."
+        )
+    if (similarity := similarity_of(folder)) != "cosine":
+        notes.append(
+            f"The trained model compares texts by {similarity}, as it does (similarity_fn_name); training by the cosine."
         )
     if reading.get("do_lower_case"):
         notes.append("It lower-cases texts to embed, and none that are trained on.")

@@ -116,6 +116,11 @@ class Ids:
             )
         return settings.replace(bounds) if bounds else settings
 
+    def unbounded(self, settings: Generation) -> Generation:
+        """Settings from a file that names all of them; bounds of whole sequences leave those of new tokens unset."""
+        names = {name for name, bound in zip(("max_new_tokens", "min_new_tokens"), self.whole, strict=True) if bound}
+        return type(settings).from_dict({k: v for k, v in settings.to_dict().items() if k not in names})
+
     def processors(self, width: int, max_new_tokens: int) -> list[Processor]:
         """What changes logits, for prompts of a width."""
         processors: list[Processor] = [Banned(self.banned)] if self.banned else []
@@ -282,6 +287,8 @@ def write(fields: Mapping[str, Any], origin: Config, config: Config, samples: bo
     ids come from the origin, or from the model's configuration.
     """
     settings = {key: config[key] for key in IDS if config.get(key) is not None} | dict(origin)
+    if not samples and settings.get("do_sample"):
+        settings = {key: value for key, value in settings.items() if key not in {theirs for theirs, _, _ in SAMPLING}}
     wanted = {theirs: fields[ours] for theirs, ours, _ in FIELDS} | {"do_sample": samples}
     usual = {theirs: default for theirs, _, default in (*FIELDS, *SAMPLING)}
     if samples:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -317,7 +318,7 @@ class _Job:
     def evaluated(self, run: Run) -> Evaluated:
         """The metrics of a run on the test split of the recipe."""
         self._tell("evaluating")
-        run = Run(run.model, run.tokenizer, run.generation, run.task, self.recipe, run.path)
+        run = replace(run, recipe=self.recipe)
         return evaluate_run(run, "test")
 
     def speeds(self, pruned: Run) -> dict[str, float]:
@@ -348,7 +349,7 @@ def _saved(run: Run, model: TransformerModel, beside: Path, folder: Path) -> Run
             **dict.fromkeys(("vectors", "adapter", "tokenizer", "source_tokenizer")),
         }
     )
-    Run(model, run.tokenizer, run.generation, run.task, own).save(beside, "qkv")
+    replace(run, model=model, recipe=own).save(beside, "qkv")
     return load(beside, model.device)
 
 

@@ -18,6 +18,8 @@ from ...core.atomic import check_replaceable, check_room, replacing_folder
 from ...core.spec import counted
 from ...data.source import SPLITS
 from ...io.directories.layout import EVALUATION, MODEL, REPORT, Contents, refuse, write_json, write_text
+from ...io.directories.locate import is_hub
+from ...io.hub.gguf.container import is_gguf
 from ...nn.layers.quantized import check_not_quantized
 from ...nn.models.heads.sequence import SentenceVector
 from ...nn.models.quantized import Quantized
@@ -196,7 +198,8 @@ def _save(source: Run, run: Run, beside: Path, folder: Path, quality: Quality | 
             }
         )
         run = replace(run, recipe=recipe)
-    run.save(beside, "qkv" if source.origin is None else None)
+    of_the_hub = source.path is not None and (is_gguf(source.path) or is_hub(source.path))
+    run.save(beside, None if of_the_hub else "qkv")
     if quality is not None and run.recipe is not None:
         about = {"split": "test", "examples": quality.examples, "metrics": quality.metrics}
         write_json(beside / EVALUATION, {**about, "signatures": {}, "samples": [], "notes": [], "seconds": 0.0})

@@ -30,7 +30,7 @@ from ...io.directories.run_config import Use
 from ...nn.models.build import AnyModel
 from ...training.objective import Objective, terms_of
 from ..inference.chat import replies
-from ..inference.loaded import LoadedModel
+from ..inference.loaded import LoadedModel, in_training
 from ..recipes.evaluation import TEXT_METRICS, USUAL, Evaluation, Metric
 from ..recipes.recipe import Recipe
 from ..tasks.samples import evenly
@@ -176,7 +176,7 @@ class Evaluator:
         likelihood, notes, _ = self._likelihood(model, split, FixedExamples(entries=tuple(examples)), None, clock)
         of_tokens = likelihood.results(wanted)
         decoded = examples if score_each or set(wanted) & set(TEXT_METRICS) else examples[:kept]
-        run = LoadedModel(model, self._words, task=task_of(model, pairs=True))
+        run = in_training(model, self._words, task_of(model, pairs=True))
         outputs, cut = self._outputs(run, decoded, self._decoding(generation))
         references = [example.get("references") or [example["target"]] for example in decoded]
         texts = [sample["output"] for sample in outputs]
@@ -212,7 +212,7 @@ class Evaluator:
         """Likelihood of running text, and the model's continuations of some of it."""
         wanted = self._wanted(pairs=False)
         likelihood, notes, left = self._likelihood(model, split, self.source, limit, clock)
-        run = LoadedModel(model, self._words, task=task_of(model, pairs=False))
+        run = in_training(model, self._words, task_of(model, pairs=False))
         samples = self._continued(run, examples[:kept], self._decoding(generation))
         rows, results = likelihood.rows, likelihood.results(wanted)
         evaluated = self._evaluated(split, rows, left, results, samples, kept, notes, clock)

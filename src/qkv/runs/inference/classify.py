@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from ...generation.prompts import length_groups, padded
+from ...io.directories.sentence_transformers import SIMILARITIES, similarity_of
 from ...nn.models.heads.sequence import SentenceVector, SequenceClassifier
 from ...nn.models.long_texts import has_global_attention, reads_unpadded
 from ...nn.models.transformer import Transformer
@@ -36,20 +36,23 @@ def classify(run: LoadedModel, texts: Sequence[str], pairs: Sequence[str] | None
 
 
 def similarity(run: LoadedModel, a: Sequence[str], b: Sequence[str]) -> list[float]:
-    """Return the similarity of a[i] and b[i]: the score of a model trained on pairs, else the cosine of two vectors.
+    """Return the similarity of a[i] and b[i]: the score of a model trained on pairs, else of two vectors.
 
-    The vectors come from the head `sentence-vector`, or without one from `embed`.
+    The vectors come from the head `sentence-vector`, or without one from `embed`. Their similarity is the cosine, or that
+    of `embed`'s vectors which a directory of sentence-transformers chooses: the dot product, or the negative of a distance.
     """
     if len(a) != len(b):
         raise ValueError(f"the two lists of texts differ in length ({len(a)} and {len(b)}); give pairs")
     head = run.model.spec.head
     if isinstance(head, SequenceClassifier) and head.labels == 1:
         return numbers(run, a, b)
-    if isinstance(head, SentenceVector) or (isinstance(head, SequenceClassifier) and head.labels is None):
+    vectors = isinstance(head, SentenceVector) or (isinstance(head, SequenceClassifier) and head.labels is None)
+    name = similarity_of(run.path)
+    if vectors and name == "cosine":
         first, second = _scores(run, a), _scores(run, b)
     else:
         first, second = (embed(run, texts) for texts in (a, b))
-    return [float(F.cosine_similarity(u, v, dim=-1)) for u, v in zip(first, second, strict=True)]
+    return [float(SIMILARITIES[name](u, v)) for u, v in zip(first, second, strict=True)]
 
 
 def numbers(run: LoadedModel, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[float]:

@@ -6,7 +6,7 @@ It generates texts from texts of any lengths, in batches or as a stream.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -128,6 +128,12 @@ class LoadedModel:
         return None if self.origin is None or self.origin.is_ours else self.origin.ids
 
     @property
+    def roles(self) -> Ids:
+        """The tokens that end outputs, are forced into them or banned, as the directory says, also if qkv trained its
+        model further."""
+        return Ids() if self.origin is None else self.origin.ids
+
+    @property
     def start(self) -> int | None:
         """The starting token of the decoder."""
         own = None if self.ids is None else self.ids.start
@@ -137,7 +143,7 @@ class LoadedModel:
     def ends(self) -> list[int]:
         """The tokens that end an output."""
         own = [] if self.words.eos_id is None else [self.words.eos_id]
-        return own if self.ids is None else sorted({*own, *self.ids.ends})
+        return own if self.origin is None else sorted({*own, *self.roles.ends})
 
     @property
     def reader(self) -> Tokenizer:
@@ -192,7 +198,7 @@ class LoadedModel:
         seed = settings.seed if settings.seed is not None else int(torch.randint(2**62, ()))
         rows = settings.num_beams if settings.num_beams > 1 else settings.num_samples
         outputs: list[list[Output]] = [[] for _ in prompts]
-        alike = self.ids is not None and self.ids.depend_on_length and self.task != "translate"
+        alike = self.roles.depend_on_length and self.task != "translate"
         lengths = [len(prompt) + settings.max_new_tokens for prompt in prompts]
         for group in length_groups(lengths, SLOTS // rows, padded=not alike):
             seeds = [row_seed(seed, i if numbers is None else numbers[i]) for i in group] if settings.samples else None
@@ -256,8 +262,8 @@ class LoadedModel:
         media: Mapping[str, Tensor] | None = None,
     ) -> Generated:
         """Generate ids for prompts of ids that are decoded together."""
-        if self.ids is not None and self.task != "translate":
-            settings = self.ids.bounded(settings, max(map(len, prompts)))
+        if self.task != "translate":
+            settings = self.roles.bounded(settings, max(map(len, prompts)))
         return generate(
             self.model,
             prompts,
@@ -278,10 +284,8 @@ class LoadedModel:
         processors."""
         size = self.words.vocab_size
         allowed: list[Processor] = [Known(size)] if size < self.model.vocab_size else []
-        if self.ids is None:
-            return allowed
         width = 1 if self.task == "translate" else max(map(len, prompts))
-        return [*allowed, *self.ids.processors(width, settings.max_new_tokens)]
+        return [*allowed, *self.roles.processors(width, settings.max_new_tokens)]
 
     def _text(self, prompt: Sequence[int], new: Sequence[int]) -> str:
         """The text of new tokens, as the continuation of the prompt's text: it may begin with a space."""
@@ -309,6 +313,16 @@ def _together(media: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """The media of several prompts, one prompt's after the other's."""
     names = dict.fromkeys(name for one in media for name in one)
     return {name: torch.cat([one[name] for one in media if name in one]) for name in names}
+
+
+def in_training(model: AnyModel, tokenizer: Tokenizer, task: Use) -> LoadedModel:
+    """A model during its training. If it comes from a Hub directory, its outputs end as that says, but for bounds of whole
+    sequences, since a prompt of the data may be longer."""
+    origin: Origin | None = getattr(model, "origin", None)
+    if origin is None or not origin.is_ours:
+        return LoadedModel(model, tokenizer, task=task)
+    unbounded = replace(origin, ids=replace(origin.ids, whole=(None, None)))
+    return LoadedModel(model, tokenizer, task=task, origin=unbounded)
 
 
 # -- draft models for speculative decoding ------------------------------------------------------------------------------

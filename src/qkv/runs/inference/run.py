@@ -19,7 +19,7 @@ from ...core.device import DTYPES, LONG_NAMES, choose, short_name
 from ...core.spec import brief, nearest
 from ...data.tokenizers.tokenizer import Tokenizer
 from ...generation import Generation
-from ...io.directories import hub_load
+from ...io.directories import hub_load, origin
 from ...io.directories import weights as weight_files
 from ...io.directories.layout import CONFIG, GENERATION, MAX_SHARD_SIZE, RECIPE, TOKENIZER, WEIGHTS, RunState, read_json
 from ...io.directories.locate import has_tokenizer, is_hub, locate, not_there
@@ -401,14 +401,14 @@ def load(
     if is_hub(folder):
         return _load_hub(folder, where, numbers, allow_pickle, scheme)
     check_complete(folder)
-    spec, task = read_config(folder / CONFIG)
+    (spec, task), recipe = read_config(folder / CONFIG), _recipe(folder)
     tokenizer = Tokenizer.load(folder / TOKENIZER) if _has_tokenizer(folder) else None
     if tokenizer is not None:
         check_fit(tokenizer, spec, str(folder))
-    recipe = _recipe(folder)
-    quantization = quantization_of(read_json(folder / CONFIG), folder)
+    quantization, said = quantization_of(read_json(folder / CONFIG), folder), origin.kept(folder, spec)
     model = weight_files.load(spec, folder / WEIGHTS, where, numbers, quantization, scheme)
-    return Run(model, tokenizer, read_generation(folder / GENERATION), task, recipe, folder)
+    model.origin, generation = said, read_generation(folder / GENERATION)
+    return Run(model, tokenizer, said.ids.unbounded(generation) if said else generation, task, recipe, folder, said)
 
 
 def _load_hub(
@@ -417,21 +417,21 @@ def _load_hub(
     found = hub_load.check(folder, allow_pickle)
     with ThreadPoolExecutor(1) as pool:  # the weights are copied meanwhile
         tokenizing = pool.submit(lambda: Tokenizer.load(folder) if has_tokenizer(folder) else None)
-        model, origin, tokenizer = found.load(device, dtype, scheme), found.origin, tokenizing.result()
+        model, said, tokenizer = found.load(device, dtype, scheme), found.origin, tokenizing.result()
     try:
-        generation = Generation.from_dict(found.fields)
+        generation = Generation.from_dict(dict(said.fields))
     except ValueError as error:
         raise ValueError(f"{folder / GENERATION}: {error}") from None
-    task = origin.own.get("task", usual_task(model.spec))
+    task = said.own.get("task", usual_task(model.spec))
     check_task(task, model.spec, folder / CONFIG)
-    return Run(model, tokenizer, generation, task, _recipe(folder), folder, origin, allow_pickle)
+    return Run(model, tokenizer, generation, task, _recipe(folder), folder, said, allow_pickle)
 
 
 def _load_gguf(path: Path, device: torch.device, dtype: torch.dtype | None, scheme: Scheme | None) -> Run:
     from ...io.directories import gguf_load
 
-    model, origin, fields, tokenizer = gguf_load.load(path, device, dtype, scheme)
-    return Run(model, tokenizer, Generation.from_dict(fields), usual_task(model.spec), None, path, origin)
+    model, said, tokenizer = gguf_load.load(path, device, dtype, scheme)
+    return Run(model, tokenizer, Generation.from_dict(dict(said.fields)), usual_task(model.spec), None, path, said)
 
 
 def _scheme(weights: str | Scheme | None) -> Scheme | None:

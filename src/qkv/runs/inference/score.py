@@ -45,7 +45,7 @@ def target_ids(run: LoadedModel, text: str) -> list[int]:
     if run.task != "translate":
         return run.words.encode(text, eos=run.task != "continue")
     ids = run.encode(text, run.words.targets)
-    first = None if run.ids is None else run.ids.forced[0]
+    first = run.roles.forced[0]
     return ids if first is None or ids[:1] == [first] else [first, *ids]
 
 

@@ -11,14 +11,18 @@ from typing import Any, TypeVar
 from ...core import yamls
 from ...core.spec import brief
 from ...data.task import Task
-from ...io.directories.layout import CONFIG, RECIPE, read_json, read_text
+from ...data.tokenizers.protocol import Encoder
+from ...io.directories.layout import CONFIG, RECIPE, TOKENIZER_CONFIG, read_json, read_text
 from ...io.directories.locate import is_hub, locate
 from ...io.directories.preprocessor import FILE, Preprocessor
 from ...io.directories.spec import spec_of
 from ...nn.layers.patches import Patches
+from ...nn.models.heads.sequence import SequenceClassifier
+from ...nn.models.heads.text import Head
 from ...nn.models.transformer import Transformer
 
 T = TypeVar("T", bound=Task)
+H = TypeVar("H", bound=Head)
 _PLACEHOLDER = re.compile(r"LABEL_\d+")
 _LISTED = 6
 
@@ -28,6 +32,66 @@ def with_scaling(task: T, directory: str) -> T:
     left_out = [name for name in type(task).from_data if name not in task.model_fields_set]
     known = _scaling(task, directory) if left_out else {}
     return task.replace({name: known[name] for name in left_out if known.get(name) is not None})
+
+
+def with_length(task: T, tokenizer: Encoder | None) -> T:
+    """The task with the length that the tokenizer of a trained model's directory says (`model_max_length`), where it cuts
+    texts at more and the recipe does not say so."""
+    said = getattr(tokenizer, "config", {}).get("model_max_length")
+    if not {"longest", "over_long"} <= type(task).model_fields.keys() - task.model_fields_set or not isinstance(
+        said, int
+    ):
+        return task
+    return task.replace({"longest": max(said, 4)}) if 0 < said < getattr(task, "longest", 0) else task
+
+
+def in_tree(tree: dict[str, Any], directory: str, paths: list[list[str]]) -> dict[str, Any]:
+    """A recipe's tree into which settings at these paths put the trained model in a directory. Unless settings give them,
+    what the recipe says of a head is left out if the model has one of its kind, and texts are not longer than the
+    directory's tokenizer says. An error is left to validation."""
+    return _head_in_tree(_length_in_tree(tree, directory, paths), directory, paths)
+
+
+def _length_in_tree(tree: dict[str, Any], directory: str, paths: list[list[str]]) -> dict[str, Any]:
+    own, path = tree.get("task"), locate(directory) / TOKENIZER_CONFIG
+    if not isinstance(own, dict) or ["task"] in paths or ["task", "longest"] in paths or not path.is_file():
+        return tree
+    said, longest = read_json(path), own.get("longest")
+    most = said.get("model_max_length") if isinstance(said, dict) else None
+    if not isinstance(most, int) or not isinstance(longest, int) or not 0 < most < longest:
+        return tree
+    return {**tree, "task": {**own, "longest": max(most, 4)}}
+
+
+def _head_in_tree(tree: dict[str, Any], directory: str, paths: list[list[str]]) -> dict[str, Any]:
+    own = tree.get("head")
+    if not isinstance(own, dict) or ["head"] in paths:
+        return tree
+    try:
+        trained = getattr(spec_of(directory), "head", None)
+    except (ValueError, OSError):  # left to validation
+        return tree
+    if trained is None or own.get("kind") != trained.kind:
+        return tree
+    kept = {"kind", *(path[1] for path in paths if path[0] == "head")}
+    return {**tree, "head": {key: value for key, value in own.items() if key in kept}}
+
+
+def with_its_settings(head: H, trained: Head | None) -> H:
+    """The head of a recipe with the settings that it leaves out of the trained model's head, if that is of the same kind,
+    but for the number of labels."""
+    if type(trained) is not type(head):
+        return head
+    unset = type(head).model_fields.keys() - head.model_fields_set - {"labels"}
+    return head.replace({name: getattr(trained, name) for name in unset})
+
+
+def pooling_last(head: Head | None, spec: Transformer, directory: str | None) -> Head | None:
+    """The head of a recipe, with the settings of a trained model's; otherwise, a sequence classifier on a decoder pools the
+    last token by default, since the first sees only itself."""
+    own = head if head is None or directory is None else with_its_settings(head, spec.head)
+    by_default = isinstance(own, SequenceClassifier) and "pool" not in own.model_fields_set
+    return own.replace({"pool": "last"}) if own is not None and by_default and spec.encoder is None else own
 
 
 def with_numbering(task: T, directory: str) -> T:

@@ -38,7 +38,7 @@ from ...training.objective import Objective, SequenceToSequence
 from ...training.parallel.scale import Scale
 from ...training.settings import Training
 from .. import tasks  # noqa: F401  (tasks registers the kinds of data, tasks and objectives)
-from . import continued, overrides, places
+from . import continued, continued_generation, overrides, places
 from . import imports as recipe_imports
 from .evaluation import Evaluation
 from .imports import import_named, imports_of
@@ -174,6 +174,8 @@ class Recipe(Spec):
         if self.model.directory:
             path = Path(self.model.directory).expanduser()
             recipe = recipe._with_model(directory=str(path.resolve()) if path.is_dir() else self.model.directory)
+            generation = continued_generation.completed(recipe.generation, self.model.directory, recipe.name)
+            recipe = recipe.model_copy(update={"generation": generation})
             return recipe._with_tuning_rate() if self.tunes_by_default else recipe
         defaults = sizes_of(self.model.preset)
         vocabulary = {"vocab_size": vocab_size} if "vocab_size" in defaults else {}
@@ -211,7 +213,7 @@ class Recipe(Spec):
         return self._resolve_data(tokenizer)
 
     def _resolve_data(self, tokenizer: Encoder | None) -> Self:
-        spec = self.model.spec(self.vocab_size)
+        spec, directory = self.model.spec(self.vocab_size), self.model.directory
         if isinstance(self.objective, SequenceToSequence) and not spec.is_encoder_decoder:
             raise ValueError(
                 f"the objective {self.objective.kind!r} needs an encoder–decoder, which reads second texts as targets; for "
@@ -227,8 +229,9 @@ class Recipe(Spec):
         if self.task is None:
             return self if self.head is None else self._with_head(self.head)
         first = self._first_stack(self.task, spec)
-        directory = self.model.directory
-        given = self.task if directory is None else continued.with_scaling(self.task, directory)
+        given = self.task
+        if directory is not None:
+            given = continued.with_length(continued.with_scaling(given, directory), tokenizer)
         task = given.of_model(spec).resolve(self.data, tokenizer, first.embedding)
         if directory is not None and not getattr(self.task, task.outputs, ()):
             task = continued.with_numbering(task, directory)
@@ -241,7 +244,7 @@ class Recipe(Spec):
         if not isinstance(spec, Transformer):
             return recipe
         recipe = recipe._with_model(changes={**self.model.changes, **task.model_changes(tokenizer)})
-        head, n = _pooling_last(self.head, spec) or spec.head, task.n_labels
+        head, n = continued.pooling_last(self.head, spec, directory) or spec.head, task.n_labels
         if n is not None and head is not None and "labels" in type(head).model_fields:
             if self.head is not None and "labels" in self.head.model_fields_set and self.head.n_labels != n:
                 labels = counted(n, "label")
@@ -314,12 +317,6 @@ def _largest_vocabulary(tokenizer: TokenizerSpec | None) -> int:
     return int(getattr(tokenizer, "vocab_size", None) or 1000)
 
 
-def _pooling_last(head: Head | None, spec: Transformer) -> Head | None:
-    """The head; a sequence classifier on a decoder pools the last token by default, since the first sees only itself."""
-    by_default = isinstance(head, SequenceClassifier) and "pool" not in head.model_fields_set
-    return head.replace({"pool": "last"}) if head is not None and by_default and spec.encoder is None else head
-
-
 def _without_defaults(spec: Spec, tree: dict[str, Any]) -> dict[str, Any]:
     """A spec's tree with only the fields that were given, so `resolve_data` can fill in the others from new data."""
     if tree.keys() - {"kind"} != type(spec).model_fields.keys():  # a special form, as that of `ModelChoice`
@@ -385,14 +382,18 @@ def override(recipe: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
                 changed = overrides.without(changed, [*path, key])
     changed = _for_another_task(recipe, changed, paths)
     _warn_of_the_tokenizer(changed, settings)
-    if _is_trained(recipe.get("model")) or not _is_trained(changed.get("model")):
+    trained, directory = _directory(recipe), _directory(changed)
+    if directory is not None and directory != trained:
+        changed = continued.in_tree(changed, directory, paths)
+        changed = continued_generation.in_tree(changed, directory, paths)
+    if trained is not None or directory is None:
         return changed
     return _within_the_context(_for_a_trained_model(changed, paths), paths)
 
 
 def _warn_of_the_tokenizer(changed: dict[str, Any], settings: Iterable[str]) -> None:
     """Warn of settings of a tokenizer beside a trained model, which has its own."""
-    if not _is_trained(changed.get("model")):
+    if not _directory(changed):
         return
     parsed = [overrides.parse(setting) for setting in settings]
     unused = [
@@ -468,12 +469,12 @@ def _within_the_context(changed: dict[str, Any], paths: list[list[str]]) -> dict
     return {**changed, "batching": {**batching, name: longest}}
 
 
-def _is_trained(model: Any) -> bool:
-    """Whether the `model` of a tree is a trained one."""
+def _directory(tree: Any) -> str | None:
+    """The directory of the trained model of a recipe's tree; None if it has none."""
     try:
-        return ModelChoice.model_validate(model).directory is not None
+        return ModelChoice.model_validate(tree.get("model")).directory
     except ValidationError:
-        return False
+        return None
 
 
 def _without_other_length(recipe: dict[str, Any], paths: list[list[str]]) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def check_metric(model: AnyModel, prepared: Prepared) -> None:
     """Evaluate on a few examples to check that evaluations give `training.metric`. Raises ValueError, naming the metrics
     that they do give."""
     recipe = prepared.recipe
-    quick = recipe.generation.replace(num_beams=1, num_samples=1, max_new_tokens=1)
+    quick = recipe.generation.replace(num_beams=1, num_samples=1, min_new_tokens=0, max_new_tokens=1)
     evaluate = replace(evaluator(prepared), batching=recipe.batching.replace(pool=256), ranks=ALONE, together=False)
     training = model.training
     try:

@@ -8,15 +8,16 @@ from pathlib import Path
 from rich.console import Console
 
 from ...core.atomic import beginning, make_folder, old, remove
-from ...io.directories import sentence_transformers
-from ...io.directories.layout import EVALUATION, RECIPE, TOKENIZER, RunState, write_text
+from ...io.directories import origin as origins
+from ...io.directories import preprocessor, sentence_transformers
+from ...io.directories.layout import EVALUATION, ORIGIN, RECIPE, TOKENIZER, RunState, write_text
 from ...io.directories.locate import locate
 from ...io.directories.run_config import write_settings
 from ...nn.models.heads.sequence import SentenceVector
 from ...training.logging.progress_bar import span
 from ..report.start import START, note_start
 from .prepare import Prepared, tell
-from .pretrained import keep_base
+from .pretrained import keep_base, origin_after
 
 
 def write_first_files(
@@ -60,6 +61,11 @@ def _write(prepared: Prepared, out: Path) -> None:
         keep_base(out, directory)
     if prepared.tokenizer is not None:
         prepared.tokenizer.save(out / TOKENIZER)
+    if directory and not (out / ORIGIN).is_file() and (origin := origin_after(recipe, prepared.use)) is not None:
+        origins.keep(out, origin)
+    size, mean, std = (getattr(recipe.task, name, None) for name in ("image", "mean", "std"))
+    if directory and size and mean and std:
+        preprocessor.keep(locate(directory), out, size, mean, std)
     if directory and isinstance(getattr(spec, "head", None), SentenceVector):
         sentence_transformers.keep(locate(directory), out)
     write_settings(out, spec, prepared.use, recipe.generation, None, prepared.tokenizer is not None)

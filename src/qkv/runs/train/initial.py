@@ -16,7 +16,7 @@ from ...nn.models.replace import Replaced
 from ..recipes.vectors import load_vectors, token_tables
 from .notes import TEXTS
 from .prepare import Prepared, tell
-from .pretrained import model_of, note_of_untrained_tables, outline_of
+from .pretrained import model_of, note_of_untrained_tables, origin_after, outline_of
 
 
 def initial_model(prepared: Prepared, console: Console) -> tuple[Any, Values | None, list[str]]:
@@ -27,6 +27,8 @@ def initial_model(prepared: Prepared, console: Console) -> tuple[Any, Values | N
     """
     recipe, loaded = prepared.recipe, prepared.recipe.model.directory
     model, values = _outlined(prepared) or (_whole(prepared, console), None)
+    if loaded:
+        model.origin = origin_after(recipe, prepared.use)
     if values is None:
         notes = _begin_with_vectors(model, prepared)
     else:

@@ -24,7 +24,7 @@ from ...nn.models.base import ModelSpec
 from ...nn.models.transformer import Transformer
 from ...training.parallel.team import Team
 from ..planning.batch_shape import widest
-from ..recipes import continued
+from ..recipes import continued, continued_generation
 from ..recipes.recipe import Recipe
 from .admission import check_context, first_examples
 from .auto_settings import Chooser
@@ -133,6 +133,8 @@ def read(recipe: Recipe, out: Path, members: Team, resume: bool, console: Consol
     if recipe.model.directory:
         if task is not None and recipe.task is not None:
             notes += continued.notes(task, recipe.task, recipe.model.directory)
+        if recipe.task is None:
+            notes += continued_generation.notes(recipe.generation, recipe.model.directory, recipe.name)
         notes += sentence_transformers.of_a_tuned_model(locate(recipe.model.directory), getattr(spec, "head", None))
     recipe = recipe.resolve(spec.vocab_size)
     notes += small

@@ -18,10 +18,12 @@ from ...data.tokenizers.tokenizer import Tokenizer
 from ...data.tokenizers.tokenizer_json import ROLES
 from ...data.tokenizers.training.spec import TokenizerSpec
 from ...io.directories import hub_load, weights
-from ...io.directories.layout import BASE, CONFIG, GENERATION, WEIGHTS, read_json, write_json
+from ...io.directories.layout import BASE, CONFIG, WEIGHTS, read_json, write_json
 from ...io.directories.locate import has_tokenizer, is_hub, locate
 from ...io.directories.origin import Origin
-from ...io.directories.spec import spec_of
+from ...io.directories.run_config import Use
+from ...io.directories.spec import origin_of, spec_of
+from ...io.hub.gguf.container import is_gguf
 from ...nn.models.build import AnyModel
 from ...nn.models.initialization import Values
 from ...nn.models.quantized import quantize
@@ -31,6 +33,7 @@ from ...nn.models.vocabulary import resize_outline, resize_vocabulary
 from ...nn.quantization.scheme import scheme_of
 from ..inference.run import check_complete, load
 from ..recipes.model_choice import ModelChoice
+from ..recipes.recipe import Recipe
 
 
 def added_template(name: str, spec: TokenizerSpec | None) -> str | None:
@@ -63,7 +66,7 @@ def tokenizer_of(name: str, special: Sequence[str] = (), spec: TokenizerSpec | N
         }
         special = [*special, *spec.special]
     new = [marker for marker in dict.fromkeys(special) if tokenizer.raw.token_to_id(marker) is None]
-    start = _decoder_start(folder)
+    start = _decoder_start(name)
     if not new and start is None and template is None:
         return tokenizer
     raw, extra, _ = tokenizer_json.parse(tokenizer.to_json())
@@ -77,15 +80,42 @@ def tokenizer_of(name: str, special: Sequence[str] = (), spec: TokenizerSpec | N
     return Tokenizer(raw, extra)
 
 
-def _decoder_start(folder: Path) -> int | None:
+def origin_after(recipe: Recipe, use: Use) -> Origin | None:
+    """What the directory of a recipe's trained model says that still holds after the training; None if it says nothing.
+
+    The training's own are: what the model does with a text, that its classes exclude each other, and bounds of new tokens,
+    which the bounds of whole sequences would contradict.
+    """
+    assert recipe.model.directory is not None
+    origin = origin_of(recipe.model.directory)
+    if origin is None:
+        return None
+    own = {key: value for key, value in origin.own.items() if key != "spec"}
+    config: dict[str, Any] = {**origin.config, "qkv": {**own, "task": use}}
+    if recipe.task is not None and config.get("problem_type") is not None:
+        numbers = recipe.task.n_labels == 1
+        config["problem_type"] = "regression" if numbers else "single_label_classification"
+    given = recipe.generation.model_fields_set
+    bounds = {"max_length"} if "max_new_tokens" in given and origin.ids.whole[0] is not None else set()
+    bounds |= {"min_length"} if "min_new_tokens" in given and origin.ids.whole[1] is not None else set()
+    generation = origin.generation
+    if generation is None:
+        config = {key: value for key, value in config.items() if key not in bounds}
+    else:
+        generation = {key: value for key, value in generation.items() if key not in bounds}
+    return dataclasses.replace(origin, config=config, generation=generation)
+
+
+def _decoder_start(name: str) -> int | None:
     """The decoder's start token id of another library's encoder–decoder; None for any other model."""
-    if not is_hub(folder):
+    folder = locate(name)
+    if is_gguf(folder) or not spec_of(name).is_encoder_decoder:
         return None
-    config: dict[str, Any] = read_json(folder / CONFIG)
-    if not hub_load.read_family(config, folder / CONFIG).is_encoder_decoder or Origin(config).is_ours:
+    origin = origin_of(name)
+    if origin is None or origin.is_ours:
         return None
-    generation = read_json(folder / GENERATION) if (folder / GENERATION).is_file() else {}
-    start = next((s for c in (config, generation) if (s := c.get("decoder_start_token_id")) is not None), None)
+    said = (origin.config, origin.generation or {})
+    start = next((s for c in said if (s := c.get("decoder_start_token_id")) is not None), None)
     if start is None:
         raise ValueError(f"{folder / CONFIG} lacks decoder_start_token_id, the decoder's first token; add it")
     return int(start)
