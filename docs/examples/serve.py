@@ -26,7 +26,7 @@ class Handler(BaseHTTPRequestHandler):
     timeout = 10.0  # seconds that a connection may be silent
 
     def do_POST(self) -> None:
-        port = self.server.server_address[1]
+        port = self.connection.getsockname()[1]
         if self.headers.get("Host") not in [*HOSTS, *(f"{host}:{port}" for host in HOSTS)]:
             self.answer(403, {"error": f"the Host has to be {HOSTS[0]}:{port}"})
             return
