@@ -144,6 +144,11 @@ COUNTS = {
     "wav2vec2-large": 315_460_768,
     "wav2vec2-large-lv60": 315_470_496,
     "hubert-xlarge": 962_537_120,
+    "clip": 151_277_313,  # these as transformers' CLIPModel
+    "clip-vit-base-32": 151_277_313,
+    "clip-vit-base-16": 149_620_737,
+    "clip-vit-large-14": 427_616_513,
+    "clip-vit-large-14-336": 427_944_193,
 }
 
 
