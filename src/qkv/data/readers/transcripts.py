@@ -59,7 +59,7 @@ class Transcripts(NamedRecords, kind="transcripts"):
         folder = path.parent if self.sounds is None else Path(self.sounds).expanduser()
         return self.records(path, lambda record, where: self.example(record, folder, where))
 
-    def example(self, record: Any, folder: Path, where: str) -> Example | Skipped:
+    def example(self, record: object, folder: Path, where: str) -> Example | Skipped:
         """The example in a row, or why it is skipped. Raises ValueError if the columns are missing."""
         name = self._value(record, self.audio_field, _SOUNDS, "audio_field", where)
         text = self._value(record, self.text_field, _TEXTS, "text_field", where)

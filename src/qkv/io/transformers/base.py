@@ -91,7 +91,7 @@ class QkvPreTrainedModel(transformers.PreTrainedModel):
     def get_decoder(self) -> nn.Module:
         return self
 
-    def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs: Any = None, **options: Any) -> None:
+    def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs: object = None, **options: Any) -> None:
         """Keep each block's input only, and compute the block again in the backward pass."""
         self.model.recompute("blocks")
 

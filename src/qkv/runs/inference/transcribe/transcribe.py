@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, overload
 
 from ....nn.layers.frames import Frames
@@ -22,16 +21,16 @@ from .whisper import LongForm
 @overload
 def transcribe(run: LoadedModel, sounds: Sound, **options: Any) -> Transcript: ...
 @overload
-def transcribe(run: LoadedModel, sounds: list[Any], **options: Any) -> list[Transcript]: ...
-def transcribe(run: LoadedModel, sounds: Any, **options: Any) -> Transcript | list[Transcript]:
+def transcribe(run: LoadedModel, sounds: list[Sound], **options: Any) -> list[Transcript]: ...
+def transcribe(run: LoadedModel, sounds: Sound | list[Sound], **options: Any) -> Transcript | list[Transcript]:
     """Return the text of a sound, with its segments: of one file, or a list of them; also of the bytes of a file, or of a
     pair of a waveform and its rate. Options are the fields of `TranscribeSettings`, such as `language="de"`.
 
     Raises ValueError, naming the sound, for one that can't be read, and for a run that doesn't transcribe.
     """
-    alone = isinstance(sounds, str | Path | bytes | tuple)
-    found = list(transcripts(run, [sounds] if alone else list(sounds), TranscribeSettings.of(options)))
-    return found[0] if alone else found
+    several = sounds if isinstance(sounds, list) else [sounds]
+    found = list(transcripts(run, several, TranscribeSettings.of(options)))
+    return found if isinstance(sounds, list) else found[0]
 
 
 def transcripts(run: LoadedModel, sounds: Sequence[Sound], settings: TranscribeSettings) -> Iterator[Transcript]:

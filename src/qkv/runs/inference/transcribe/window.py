@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ....core.layout import Layout
 from ....generation import Generation, generate
 from ....generation.logits_processors import Processor
 from ....nn.kv_cache.cache import Cache
@@ -81,7 +82,7 @@ class HeardWindow:
         rows = len(source) if source is not None else batch_size or 1
         return self.heard.fork(torch.zeros(rows, dtype=torch.int64, device=self.device))
 
-    def step(self, ids: Tensor, cache: Any, layout: Any = None) -> Tensor:
+    def step(self, ids: Tensor, cache: Cache, layout: Layout | None = None) -> Tensor:
         return self.model.step(ids, cache, layout)
 
     def modules(self) -> Iterator[nn.Module]:

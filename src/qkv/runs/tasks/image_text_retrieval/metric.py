@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ....core.batch import Batch
-from ....core.metrics.base import Metric, MetricValue
+from ....core.metrics.base import MeasuredModel, Metric, MetricValue
 from ....core.metrics.display import register
 from ....core.metrics.extremes import Extremes, Ranking
 from ....core.metrics.retrieval import ranks_of
@@ -57,7 +57,7 @@ class RetrievalMetric(Metric):
         self._pairs: list[tuple[int, str]] = []  # the number of the image, and its text
         self._pictures: list[str] = []
 
-    def evaluate(self, model: Any, batch: Batch) -> None:
+    def evaluate(self, model: MeasuredModel, batch: Batch) -> None:
         super().evaluate(model, batch)
         for row in range(min(_KEPT - len(self._pictures), len(batch.texts))):
             pixels = batch.inputs["pixels"][row].float().cpu().numpy()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -129,6 +128,6 @@ def candidates(among: str | Path | Sequence[str]) -> list[str]:
     return found
 
 
-def options_of(value: Any) -> list[str]:
+def options_of(value: str | Iterable[object]) -> list[str]:
     """Names separated by commas, or a list of names."""
     return value.split(",") if isinstance(value, str) else [str(one) for one in value]

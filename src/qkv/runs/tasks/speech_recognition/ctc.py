@@ -11,12 +11,12 @@ import numpy as np
 import torch
 
 from ....core.batch import Batch
-from ....core.metrics.base import Metric
+from ....core.metrics.base import MeasuredModel, Metric
 from ....core.spec import counted
 from ....data.media.audio import Wave
 from ....data.source import Example, Skipped, Source
 from ....data.task import Item, RandomContext
-from ....data.tokenizers.protocol import Encoder
+from ....data.tokenizers.protocol import Encoder, TextDecoder
 from ....generation.ctc import Spelled, greedy, spelled
 from ....nn.layers.frames import Frames
 from ....nn.models.heads.ctc import CTCHead, frames_needed, frames_of
@@ -85,9 +85,9 @@ class RecognizeCTC(SpeechRecognition, kind="recognize-ctc"):
         ]
 
     def metric(self, tokenizer: Encoder | None) -> Metric:
-        return SpeechMetric(self, tokenizer)
+        return SpeechMetric(self, cast(TextDecoder, tokenizer))
 
-    def texts_of(self, model: Any, outputs: torch.Tensor, batch: Any, tokenizer: Any) -> list[str]:
+    def texts_of(self, model: MeasuredModel, outputs: torch.Tensor, batch: Batch, tokenizer: TextDecoder) -> list[str]:
         """The texts of a model's outputs (B, T, V), decoded greedily."""
         head = cast(CTCHead, model.head)
         lengths = frames_of(batch.inputs["layout"], *outputs.shape[:2])

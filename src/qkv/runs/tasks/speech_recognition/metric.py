@@ -15,6 +15,7 @@ from ....core.metrics.display import register
 from ....core.metrics.extremes import Extremes, Ranking
 from ....core.metrics.normalizer import Normalizer, normalizer
 from ....core.metrics.text import character_error_rate, exact_match, word_error_rate
+from ....data.tokenizers.protocol import TextDecoder
 from ..samples import evenly
 from ..sound_classification import metric as _spectrograms  # noqa: F401  # registers the picture
 
@@ -29,14 +30,14 @@ class Recognizer(Protocol):
     @property
     def normalize(self) -> Normalizer: ...
 
-    def texts_of(self, model: Any, outputs: Any, batch: Batch, tokenizer: Any) -> list[str]: ...
+    def texts_of(self, model: MeasuredModel, outputs: Tensor, batch: Batch, tokenizer: TextDecoder) -> list[str]: ...
 
 
 class SpeechMetric(Metric):
     """wer: word error rate; cer: character error rate; exact: the share of texts without an error. Outputs and texts are
     normalized first, as the task says."""
 
-    def __init__(self, task: Recognizer, tokenizer: Any) -> None:
+    def __init__(self, task: Recognizer, tokenizer: TextDecoder) -> None:
         self._task, self._tokenizer = task, tokenizer
         self._normalized = normalizer(task.normalize)
         self._outputs: list[str] = []
