@@ -18,7 +18,7 @@ import pytest
 import qkv
 from qkv.generation.settings import GenerationOptions
 from qkv.io.families import PRESETS
-from qkv.io.families.preset_names import RecurrentName, TransformerName
+from qkv.io.families.preset_names import DualEncoderName, RecurrentName, TransformerName
 from qkv.nn.attention.attend import AttendOptions, attend
 
 ROOT = Path(__file__).parents[1]
@@ -88,11 +88,12 @@ def test_a_checker_reports_the_mistakes_and_nothing_else(checker: str, request: 
 
 def test_presets_are_named_as_types() -> None:
     transformers, recurrent = set(get_args(TransformerName)), set(get_args(RecurrentName))
+    towers = set(get_args(DualEncoderName))
     assert preset_names.PATH.read_text(encoding="utf-8") == preset_names.text(), (
         "a preset is new or gone: run `python tests/helpers/preset_names.py`"
     )
-    assert transformers | recurrent == set(PRESETS)
-    assert not transformers & recurrent
+    assert transformers | recurrent | towers == set(PRESETS)
+    assert len(PRESETS) == len(transformers) + len(recurrent) + len(towers)
     assert isinstance(qkv.preset("gpt2"), qkv.Transformer)
     assert all(qkv.preset(name).kind == "recurrent" for name in recurrent)
 

@@ -101,6 +101,7 @@ def calls(place: Path) -> dict[str, Call]:
         "Run.classify": (classifier.classify, {"texts": "ab", "pairs": "ba"}),
         "Run.classify_files": (pictures.classify_files, {"paths": "x.png"}),
         "Run.predict": (classifier.predict, {"inputs": "ab"}),
+        "Run.transcribe": (gpt.transcribe, {"sounds": "x.wav"}),
         "Run.similarity": (gpt.similarity, {"a": "ab", "b": "ba"}),
         "Run.quantize": (gpt.quantize, {"weights": "int8", "keep": "*.down"}),
         "Run.record": (lambda names: gpt.record(names).__enter__(), {"names": "*"}),

@@ -27,7 +27,7 @@ from small import (
 from torch import Tensor
 
 import qkv
-from qkv.core.layout import Layout
+from qkv.core.layout import Layout, Role
 from qkv.nn.attention.attend import attend
 from qkv.nn.positions.base import Bias, Position, Widths
 
@@ -255,4 +255,5 @@ def test_the_longest_places_are_more_than_one_tile() -> None:
 
 
 def test_with_prefix_marks_the_first_tokens() -> None:
-    assert with_prefix(Layout.full(5)).roles.tolist() == [[4, 4, 4, 0, 0]]  # type: ignore[union-attr]
+    layout = with_prefix(Layout.full(5))
+    assert layout.roles is not None and (layout.roles & Role.PREFIX).tolist() == [[4, 4, 4, 0, 0]]

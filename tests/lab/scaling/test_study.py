@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from small_study import small_study, written_study
 
+import qkv
 from qkv.core import yamls
 from qkv.lab.scaling.study import LadderSize, ScalingStudy
 from qkv.runs.recipes.packaged import packaged
@@ -72,7 +73,9 @@ def test_recipes_that_cannot_be_scaled_are_refused(tmp_path: Path) -> None:
         ScalingStudy.load("stdlib")
     with pytest.raises(ValueError, match="extrapolate is a comparison of variants"):
         ScalingStudy.load("extrapolate", budgets=(1e12,))
+    spec = qkv.preset("gpt2", d_model=8, n_layers=1, n_heads=2, vocab_size=9, max_positions=8)
+    qkv.build(spec).save(tmp_path / "trained")
     with pytest.raises(ValueError, match="models from scratch"):
-        ScalingStudy.load("lm", ["model=gpt2/x"], budgets=(1e12,)).own_sizes()
+        ScalingStudy.load("lm", [f"model={tmp_path / 'trained'}"], budgets=(1e12,)).own_sizes()
     with pytest.raises(ValueError, match="can't be divided among heads of even width"):
         ScalingStudy.load("stdlib", budgets=(1e12,)).scaled(LadderSize(33, 1))

@@ -68,7 +68,7 @@ class Norms:
     def __init__(self, model: nn.Module) -> None:
         self.flops = 0
         for path, module in model.named_modules():
-            kind = type(module).__name__.lower()
+            kind = type(module).__name__.lower().removeprefix("offset")
             counted = not path.endswith((".q_norm", ".k_norm"))
             if counted and kind.startswith(("layernorm", "rmsnorm")):
                 module.register_forward_hook(self._hook(8 if kind.startswith("layernorm") else 4))

@@ -28,6 +28,7 @@ ASKED = {
     "fill": ["a<mask>"],
     "predict": ["ab"],
     "eval": [],
+    "transcribe": ["ab.wav"],
 }
 TEMPLATE = "{% for m in messages %}{{ m.content }}{% generation %}{% endgeneration %}{% endfor %}"
 

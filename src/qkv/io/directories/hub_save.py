@@ -42,7 +42,11 @@ DEFAULT_ROLES = {
         **dict.fromkeys(("eos_token_id", "sep_token_id"), 50282),
     },
     "big_bird": {"sep_token_id": 66},
-    "whisper": dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 50256),
+    "whisper": {
+        **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 50256),
+        "decoder_start_token_id": 50257,
+    },
+    **dict.fromkeys(("idefics3", "smolvlm"), {"pad_token_id": 128002}),
     "marian": {"pad_token_id": 58100},  # a null `decoder_start_token_id` is refused
 }
 """Tokens that transformers takes for roles that a configuration doesn't name, where a small vocabulary may lack them."""

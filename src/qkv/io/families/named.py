@@ -91,12 +91,12 @@ _MAY_BE_0 = ("token_types", "labels", "before", "after", "detections")
 
 
 def _check_size(preset: str, size: inspect.Parameter, value: Any) -> None:
-    """Check that integer sizes are integers above 0; those in `_MAY_BE_0` may be 0, optional ones None."""
+    """Check that integer sizes are integers above 0; those in `_MAY_BE_0`, or 0 by default, may be 0, optional ones None."""
     if size.annotation not in ("int", "int | None"):
         return
     if value is None and (size.annotation == "int | None" or size.name == "max_positions"):  # none, or no bound
         return
-    least = 0 if size.name in _MAY_BE_0 else 1
+    least = 0 if size.name in _MAY_BE_0 or size.default == 0 else 1
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(
             f"preset {brief(preset)}: {size.name} must be a whole number of at least {least}, not {brief(value)}"

@@ -38,7 +38,7 @@ def warn_of_inputs(run: LoadedModel, texts: Sequence[str]) -> None:
         return
     if any(what == "word" for what, _ in run.warned_about):
         return
-    count, unknown = run.reader.unknown(texts)
+    count, unknown = run.reader.unknown([part for text in texts for part in text.split("\t")])  # tabs separate pairs
     _warn_once(run, {("word", word) for word in unknown}, _words_message(run.reader, count, unknown))
 
 

@@ -116,18 +116,20 @@ def check_sizes(preset: str, sizes: Mapping[str, Any]) -> None:
     taken = inspect.signature(presets[preset][0]).parameters
     for name, value in sizes.items():
         if name in taken:
-            _check(name, value, str(taken[name].annotation))
+            _check(name, value, taken[name])
         elif (here := elsewhere(name)) is not None:
             raise ValueError(f"there is no 'model.{name}'; {here}")
 
 
-def _check(name: str, value: Any, annotation: str) -> None:
-    """Check a value against the annotation of its parameter, such as `int | None`."""
-    types = set(annotation.split(" | "))
+def _check(name: str, value: Any, parameter: inspect.Parameter) -> None:
+    """Check a value against the annotation of its parameter, such as `int | None`. A stack has a layer at least, unless
+    there is none by default."""
+    types = set(str(parameter.annotation).split(" | "))
     if value is None and ("None" in types or name == "max_positions"):
         return
     whole = isinstance(value, int) and not isinstance(value, bool)
     least, most = (1, MOST_LAYERS) if name.endswith("layers") else (0, LARGEST)
+    least = 0 if parameter.default == 0 else least
     if types <= {"int", "None"} and not (whole and least <= value <= most):
         raise ValueError(f"model.{name} is a whole number from {least} to {most:,}, not {brief(value)}")
     if types == {"bool"} and not isinstance(value, bool):
