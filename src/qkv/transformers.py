@@ -10,6 +10,8 @@ refused, since a spec's patterns say who sees whom.
 from __future__ import annotations
 
 import transformers as _transformers
+from transformers.conversion_mapping import register_checkpoint_conversion_mapping as _register_names
+from transformers.core_model_loading import WeightRenaming as _Renaming
 
 from .io.transformers.base import QkvModel, QkvPreTrainedModel
 from .io.transformers.cache import QkvCache
@@ -37,6 +39,8 @@ __all__ = [
     "QkvPreTrainedModel",
 ]
 
+# Files have the names of qkv's own directories; the modules stand below `model.`
+_register_names("qkv", [_Renaming(r"^(encoder|decoder|head|classification_head)\.", r"model.\1.")], overwrite=True)
 _transformers.AutoConfig.register(QkvConfig.model_type, QkvConfig, exist_ok=True)
 _transformers.AutoModel.register(QkvConfig, QkvModel, exist_ok=True)
 _transformers.AutoModelForCausalLM.register(QkvConfig, QkvForCausalLM, exist_ok=True)

@@ -226,6 +226,28 @@ def words() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=made, unk_token="[UNK]", **names)
 
 
+def test_directories_of_qkv_and_of_the_auto_classes_are_the_same(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+    import qkv.transformers  # registers the model type
+
+    spec = DECODERS["ALiBi Llama"]()
+    alone = qkv.build(spec, seed=3).eval()
+    alone.save(tmp_path / "ours", "qkv")
+    theirs: Any = AutoModelForCausalLM.from_pretrained(tmp_path / "ours").eval()
+    assert torch.equal(theirs(IDS).logits, alone(IDS))
+    theirs.save_pretrained(tmp_path / "theirs")
+    assert torch.equal(qkv.load(tmp_path / "theirs").model(IDS), alone(IDS))
+    words().save_pretrained(tmp_path / "theirs")
+    run = qkv.load(tmp_path / "theirs")
+    ids = theirs.generate(torch.tensor([[6, 7]]), max_new_tokens=5, do_sample=False)[0, 2:]
+    assert run.generate("w1 w2", max_new_tokens=5).split() == words().decode(ids).split()
+    spec = qkv.preset("transformer-base", **SIZES)
+    qkv.build(spec, seed=1).save(tmp_path / "pairs", "qkv")
+    pairs: Any = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "pairs").eval()
+    assert torch.equal(pairs(input_ids=IDS, decoder_input_ids=IDS).logits, qkv.build(spec, seed=1).eval()(IDS, IDS))
+
+
 def test_pipelines_take_the_models(tmp_path: Path) -> None:
     import transformers
 

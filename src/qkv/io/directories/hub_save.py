@@ -46,7 +46,8 @@ DEFAULT_ROLES = {
         **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 50256),
         "decoder_start_token_id": 50257,
     },
-    **dict.fromkeys(("idefics3", "smolvlm"), {"pad_token_id": 128002}),
+    "idefics3": {"pad_token_id": 128002},
+    "smolvlm": {"pad_token_id": 128002},
     "marian": {"pad_token_id": 58100},  # a null `decoder_start_token_id` is refused
 }
 """Tokens that transformers takes for roles that a configuration doesn't name, where a small vocabulary may lack them."""

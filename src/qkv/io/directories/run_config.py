@@ -12,8 +12,9 @@ from ...data.tokenizers.tokenizer import Tokenizer
 from ...generation import Generation
 from ...nn.models.base import ModelSpec
 from ...nn.models.transformer import Transformer
+from ..hub import generation as generation_file
 from ..hub.quantized.config import KEY
-from .layout import CONFIG, GENERATION, RECIPE, read_json, read_text, write_json, write_text
+from .layout import CONFIG, GENERATION, RECIPE, TOKENIZER, read_json, read_text, write_json, write_text
 from .origin import MODEL_TYPE
 
 Use = Literal["translate", "answer", "continue", "read"]
@@ -122,12 +123,25 @@ def check_fit(tokenizer: Tokenizer, spec: ModelSpec, where: str) -> None:
         )
 
 
+def expects_tokenizer(folder: Path) -> bool:
+    """Whether a run has a tokenizer: its configuration says so if it has none, but not one that transformers wrote."""
+    data = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+    if isinstance(data, dict) and BY_TRANSFORMERS in data:
+        return (folder / TOKENIZER).is_file()
+    return not (isinstance(data, dict) and "tokenizer" in data and data["tokenizer"] is None)
+
+
+BY_TRANSFORMERS = "transformers_version"  # a key of files that transformers writes (`qkv.transformers`)
+
+
 def read_generation(path: Path) -> Generation:
     """The settings in a `generation_config.json`; the defaults if there is no file."""
     if not path.is_file():
         return Generation()
     data = read_json(path)
     try:
+        if BY_TRANSFORMERS in data:
+            return Generation.from_dict(generation_file.read(data, {}, False)[0])
         return Generation.from_dict(data)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from None

@@ -95,7 +95,8 @@ def save(
     if to != "qkv" and (why := _refusal(model, origin, to)) is not None:
         if to == "hub":
             raise ValueError(why)
-        warnings.warn(f"{target} is saved under the model type {MODEL_TYPE!r}: {why}", stacklevel=3)
+        known = "which Auto classes know after `import qkv.transformers`"
+        warnings.warn(f"{target} is saved under the model type {MODEL_TYPE!r}, {known}: {why}", stacklevel=3)
         to = "qkv"
     if generation is None:
         generation = Generation.from_dict({} if origin is None else dict(origin.fields))

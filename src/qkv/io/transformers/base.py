@@ -11,6 +11,7 @@ import transformers
 from torch import Tensor, nn
 from transformers import modeling_outputs as outputs
 
+from ...core.spec import SCHEMA
 from ...nn.activations import record, sites
 from ...nn.models.build import outline
 from ...nn.models.heads.text import Head, LanguageModel
@@ -33,9 +34,8 @@ class QkvPreTrainedModel(transformers.PreTrainedModel):
 
     def __init__(self, config: QkvConfig) -> None:
         super().__init__(config)
-        spec = self.fitted(config.qkv_spec, config)
-        if spec.to_dict() != config.spec:
-            config.spec = spec.to_dict()
+        spec = self.fitted(config.spec, config)
+        config.qkv = {"schema": SCHEMA, **spec.to_dict()}
         self.model: Any = build(
             spec, initialized=False, device=torch.get_default_device(), dtype=torch.get_default_dtype()
         )
@@ -131,7 +131,7 @@ class QkvPreTrainedModel(transformers.PreTrainedModel):
                 new.copy_(old[name].float().mean(0).to(new.dtype).expand_as(new))
             new[:kept] = old[name][:kept]
         self.model, self._start = made.train(self.model.training), None
-        self.config.spec, self.config.vocab_size = spec.to_dict(), size
+        self.config.qkv, self.config.vocab_size = {"schema": SCHEMA, **spec.to_dict()}, size
         return self.get_input_embeddings()
 
     # -- running -------------------------------------------------------------------------------------------------

@@ -6,26 +6,29 @@ from typing import Any
 
 import transformers
 
+from ...core.spec import SCHEMA
 from ...nn.models.base import ModelSpec
 from ...nn.models.transformer import Transformer
+from ..directories.origin import MODEL_TYPE
 
 
 class QkvConfig(transformers.PreTrainedConfig):
     """The spec of a qkv model, and what transformers keeps beside it: token ids, names of classes, decoding.
 
-    `spec` is a `Transformer`, or its JSON form. Sizes such as `hidden_size` are read from it.
+    `spec` is a `Transformer`, or its JSON form, which stands under `qkv` as in directories of qkv. Sizes such as
+    `hidden_size` are read from it.
     """
 
-    model_type = "qkv"
+    model_type = MODEL_TYPE
 
-    spec: dict[str, Any] | None = None
+    qkv: dict[str, Any] | None = None
     seed: int = 0
 
-    def __post_init__(self, **kwargs: Any) -> None:
-        if isinstance(self.spec, ModelSpec):
-            self.spec = self.spec.to_dict()
-        if self.spec is not None:
-            known = self.qkv_spec
+    def __post_init__(self, spec: ModelSpec | dict[str, Any] | None = None, **kwargs: Any) -> None:
+        if spec is not None:
+            self.qkv = {"schema": SCHEMA, **(spec.to_dict() if isinstance(spec, ModelSpec) else spec)}
+        if self.qkv is not None:
+            known = self.spec
             first = known.output.blocks[0].attention
             self.vocab_size, self.hidden_size = known.vocab_size, known.d_model
             self.num_hidden_layers = known.output.n_layers
@@ -40,11 +43,11 @@ class QkvConfig(transformers.PreTrainedConfig):
         super().__post_init__(**kwargs)
 
     @property
-    def qkv_spec(self) -> Transformer:
+    def spec(self) -> Transformer:
         """The spec as a value. Raises ValueError for a configuration without one, or one that is no Transformer."""
-        if self.spec is None:
-            raise ValueError("a QkvConfig needs a spec: QkvConfig(qkv.preset('gpt2')), or the JSON form of one")
-        spec = ModelSpec.from_dict(self.spec)
+        if self.qkv is None:
+            raise ValueError("a QkvConfig needs a spec: QkvConfig(spec=qkv.preset('gpt2')), or the JSON form of one")
+        spec = ModelSpec.from_dict(self.qkv)
         if not isinstance(spec, Transformer):
             raise ValueError(f"transformers takes qkv's Transformers, not a {spec.kind}; use qkv.load and run.generate")
         return spec

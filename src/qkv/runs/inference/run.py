@@ -28,6 +28,7 @@ from ...io.directories.run_config import (
     advice_on_imports,
     check_fit,
     check_task,
+    expects_tokenizer,
     read_config,
     read_generation,
     read_imports,
@@ -402,7 +403,7 @@ def load(
         return _load_hub(folder, where, numbers, allow_pickle, scheme)
     check_complete(folder)
     (spec, task), recipe = read_config(folder / CONFIG), _recipe(folder)
-    tokenizer = Tokenizer.load(folder / TOKENIZER) if _has_tokenizer(folder) else None
+    tokenizer = Tokenizer.load(folder / TOKENIZER) if expects_tokenizer(folder) else None
     if tokenizer is not None:
         check_fit(tokenizer, spec, str(folder))
     quantization, said = quantization_of(read_json(folder / CONFIG), folder), origin.kept(folder, spec)
@@ -470,7 +471,7 @@ def check_complete(folder: Path) -> None:
         raise not_there(folder)
     if not folder.is_dir():
         raise ValueError(f"{folder} is a file, and no GGUF file; a run is a directory")
-    required = (CONFIG, TOKENIZER, WEIGHTS) if _has_tokenizer(folder) else (CONFIG, WEIGHTS)
+    required = (CONFIG, TOKENIZER, WEIGHTS) if expects_tokenizer(folder) else (CONFIG, WEIGHTS)
     missing = [name for name in required if not (folder / name).is_file()]
     if not missing:
         return
@@ -487,12 +488,6 @@ def check_complete(folder: Path) -> None:
     inside = next(folder.glob(f"*/{WEIGHTS}"), None)
     advice = f"name one inside it, such as {inside.parent}" if inside else "name one that `qkv train` wrote"
     raise ValueError(f"{folder} is not a run directory, because it has no {missing[0]}; {advice}")
-
-
-def _has_tokenizer(folder: Path) -> bool:
-    """Whether a run has a tokenizer: the configuration of a run without says so."""
-    data = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
-    return not (isinstance(data, dict) and "tokenizer" in data and data["tokenizer"] is None)
 
 
 def _one_or_all(inputs: Any, results: list[Any]) -> Any:
