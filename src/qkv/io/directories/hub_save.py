@@ -42,10 +42,7 @@ DEFAULT_ROLES = {
         **dict.fromkeys(("eos_token_id", "sep_token_id"), 50282),
     },
     "big_bird": {"sep_token_id": 66},
-    "whisper": {
-        **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 50256),
-        "decoder_start_token_id": 50257,
-    },
+    "whisper": dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 50256),
     "idefics3": {"pad_token_id": 128002},
     "smolvlm": {"pad_token_id": 128002},
     "marian": {"pad_token_id": 58100},  # a null `decoder_start_token_id` is refused
