@@ -134,9 +134,9 @@ def look(
     """
     from ..io.directories.layout import claim_page
     from ..look.view.figure import check_suffix
+    from ..runs.inference.loaded import has_towers
     from ..runs.inference.look.live import changed_look
     from ..runs.inference.run import load
-    from ..runs.inference.towers import has_towers
     from ..runs.inference.uses import reads_text
 
     _check_together(serve, out, json, score, port, compare)

@@ -187,7 +187,8 @@ def embed(
     question = asked(texts, loaded, "embed", None if array else out, column, overwrite and not array)
 
     def answer(chunk: list[str]) -> Iterable[Tensor]:
-        from ..runs.inference.towers import has_towers, towers_of
+        from ..runs.inference.loaded import has_towers
+        from ..runs.inference.towers import towers_of
 
         if has_towers(loaded) and pool is None and prompt is None:
             return towers_of(loaded).vectors(chunk, normalize is not False)

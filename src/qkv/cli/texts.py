@@ -187,10 +187,10 @@ def asked(
     Raises ValueError for options that don't fit, and before anything is computed if `out` can't be written.
     """
     from ..core.spec import brief
+    from ..runs.inference.loaded import has_towers
     from ..runs.inference.tables import read as tables
     from ..runs.inference.tables.columns import files_of, reads_files
     from ..runs.inference.tables.write import check_output
-    from ..runs.inference.towers import has_towers
 
     towers = has_towers(run)
     existing = [path for text in texts or () if (path := existing_path(text)) is not None]

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from ..core.layout import Layout
 from ..core.several import worded
+from ..nn.models.joint import MediaInputs
 from .beam_search import beam_search
 from .greedy_search import Stream, search
 from .logits_processors import Processor, processors_for
 from .model_interface import DecodingModel, check_predicts, evaluating
-from .prompts import Ids, Media, Prompts, prepare
+from .prompts import Ids, Prompts, prepare
 from .result import Generated, Hypothesis
 from .sampling import row_seed
 from .settings import Generation, GenerationOptions
@@ -33,7 +34,7 @@ def generate(
     attention_mask: Tensor | None = None,
     target: Ids | None = None,
     target_layout: Layout | None = None,
-    media: Media | None = None,
+    media: MediaInputs | None = None,
     settings: Generation | None = None,
     bos_id: int | None = None,
     eos_id: int | Sequence[int] | None = None,

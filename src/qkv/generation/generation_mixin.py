@@ -8,11 +8,12 @@ from typing import Unpack, cast
 from torch import Tensor
 
 from ..core.layout import Layout
+from ..nn.models.joint import MediaInputs
 from .generate import generate
 from .greedy_search import Stream
 from .logits_processors import Processor
 from .model_interface import DecodingModel
-from .prompts import Ids, Media
+from .prompts import Ids
 from .settings import Generation, GenerationOptions
 from .stopping import Stop
 
@@ -22,7 +23,7 @@ class ModelOptions(GenerationOptions, total=False):
 
     target: Ids | None
     target_layout: Layout | None
-    media: Media | None
+    media: MediaInputs | None
     settings: Generation | None
     stop: Stop | None
     stream: Stream | None

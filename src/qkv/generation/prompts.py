@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +12,12 @@ from torch import Tensor
 
 from ..core.layout import Layout
 from ..nn.kv_cache.kinds import CacheKind
+from ..nn.models.joint import MediaInputs
 from .model_interface import DecodingCache, DecodingModel
 
 ROOM = 512  # new tokens that a cache is allocated for at first; it grows by itself after that
 
 Ids = Tensor | Sequence[Sequence[int]]  # (B, T), or a list of rows of any lengths
-Media = Mapping[str, Tensor | Sequence[Tensor]]  # inputs by the names of their media, see `nn.models.joint`
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class Prompts:
     cache: CacheKind | None = None
     source: Tensor | None = None
     source_layout: Layout | None = None
-    media: Media | None = None
+    media: MediaInputs | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -79,7 +79,7 @@ def prepare(
     bos_id: int | None,
     max_new_tokens: int,
     cache: CacheKind | None = None,
-    media: Media | None = None,
+    media: MediaInputs | None = None,
 ) -> Prompts:
     """Check the prompts and pad them on the left. An encoder–decoder's prompt is `target`, or `bos_id` alone."""
     if media is not None and (model.is_encoder_decoder or "media" not in inspect.signature(model.step).parameters):

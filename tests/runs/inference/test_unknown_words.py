@@ -144,3 +144,11 @@ def test_inputs_of_predict_are_warned_about_once(translator: Run) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_of_inputs(translator, ["the zebra and the gnu sat"])
+
+
+def test_names_of_files_are_not_unknown_words(translator: Run, tmp_path: Path) -> None:
+    picture = tmp_path / "zebra.png"
+    picture.touch()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_inputs(replace(translator), [str(picture), f"the cat\t{picture}"])

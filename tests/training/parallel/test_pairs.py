@@ -22,7 +22,12 @@ def test_a_rank_without_pairs_changes_nothing(two, kind):
     compare(two.run(take_steps, kind, {}, settings), alone(kind, settings))
 
 
-@pytest.mark.parametrize("axis", ["tensor", "context", "pipeline"])
-def test_axes_that_divide_one_transformer_are_refused_in_one_sentence(two, axis):
+@pytest.mark.parametrize("axis", ["tensor", "context"])
+@pytest.mark.parametrize("kind", TOWERS)
+def test_towers_divided_over_ranks_train_as_on_one(two, kind, axis):
+    compare(two.run(take_steps, kind, {axis: 2}, ()), alone(kind, ()))
+
+
+def test_towers_are_not_divided_into_the_stages_of_a_pipeline(two):
     with pytest.raises(AssertionError, match=r"this model is a DualEncoderModel; use"):
-        two.run(take_steps, "clip", {axis: 2})
+        two.run(take_steps, "clip", {"pipeline": 2})

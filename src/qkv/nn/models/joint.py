@@ -30,7 +30,7 @@ from .stack import Stack, StackModule
 Values = Tensor | Sequence[Tensor]
 """Inputs of one kind: a tensor (N, …) if all have one size, or a sequence of N tensors (…) of any sizes."""
 
-Media = Mapping[str, Values]
+MediaInputs = Mapping[str, Values]
 """Inputs by the names of their media, in the order of their placeholder tokens, row by row."""
 
 
@@ -346,7 +346,7 @@ class JointEmbedding(TokenEmbedding):
                 medium.reader.tie()
 
     def lay_media(
-        self, ids: Tensor | JointIds, layout: Layout, media: Media | None
+        self, ids: Tensor | JointIds, layout: Layout, media: MediaInputs | None
     ) -> tuple[Tensor | JointIds, Layout]:
         """Return ids with the media in their places, and the layout with the numbers of the media.
 

@@ -25,7 +25,7 @@ from .heads import pixel_masks, series, vision  # noqa: F401  # registers their 
 from .heads.sequence import SequenceClassifier, SequenceClassifierHead
 from .heads.text import Head, HeadModule, LanguageModel
 from .initialization import Glorot, Initialization
-from .joint import Joint, JointEmbedding, JointIds, Media
+from .joint import Joint, JointEmbedding, JointIds, MediaInputs
 from .stack import Recompute, Stack, StackModule, about_cache
 
 
@@ -249,7 +249,7 @@ class TransformerModel(nn.Module):
         attention_mask: Tensor | None = None,
         target_mask: Tensor | None = None,
         token_types: Int[Tensor, "B S"] | None = None,
-        media: Media | None = None,
+        media: MediaInputs | None = None,
         extras: Extras | None = None,
     ) -> Float[Tensor, "B T M"]:
         """The last hidden states: the decoder's when there are both stacks. `extras` collects what its layers say.
@@ -279,7 +279,7 @@ class TransformerModel(nn.Module):
         attention_mask: Tensor | None = None,
         target_mask: Tensor | None = None,
         token_types: Int[Tensor, "B S"] | None = None,
-        media: Media | None = None,
+        media: MediaInputs | None = None,
         labels: Int[Tensor, "B T"] | None = None,
         classes: Int[Tensor, " B"] | None = None,
         label_smoothing: float = 0.0,
@@ -362,7 +362,7 @@ class TransformerModel(nn.Module):
         return self.classification_head, self.hidden(ids, layout=layout, **inputs), layout
 
     def _laid(
-        self, ids: Any, layout: Layout | None, mask: Tensor | None, media: Media | None = None
+        self, ids: Any, layout: Layout | None, mask: Tensor | None, media: MediaInputs | None = None
     ) -> tuple[Any, Layout]:
         """What the first stack reads, and its layout: patches instead of pixels, ids with media in their places."""
         first = self.encoder if self.encoder is not None else self.decoder
@@ -472,7 +472,7 @@ class TransformerModel(nn.Module):
         layout: Layout | None = None,
         all_positions: bool = False,
         layers: int | None = None,
-        media: Media | None = None,
+        media: MediaInputs | None = None,
     ) -> Tensor:
         """Feed the next T tokens of every row: logits of the last column (B, V), or of all (B, T, V).
 

@@ -9,12 +9,11 @@ import numpy as np
 import torch
 
 from ...io.directories.preprocessor import Preprocessor
-from ...nn.models.dual_encoder import DualEncoder
 from ...nn.models.heads.vision import ImageClassifier
 from ...nn.models.transformer import Transformer
 from ..tasks.classes import Classified
 from .classify import labels_of, ranked
-from .loaded import LoadedModel
+from .loaded import LoadedModel, has_towers
 from .towers import zero_shot
 
 _AT_ONCE = 64  # files in a batch
@@ -32,7 +31,7 @@ def classify_files(
 
     Raises ValueError if the run does not classify such files, or a file holds none.
     """
-    if isinstance(run.model.spec, DualEncoder):
+    if has_towers(run):
         if not classes:
             raise ValueError(f"{run.name} compares pictures with names of classes; name them: --classes cat,dog")
         return zero_shot(run, paths, classes, templates)

@@ -20,13 +20,12 @@ from ...core.spec import brief, nearest
 from ...generation.prompts import length_groups, padded
 from ...io.directories import sentence_transformers
 from ...io.directories.sentence_transformers import Pooling, SentenceSettings, pooling_of
-from ...nn.models.dual_encoder import DualEncoder
 from ...nn.models.heads.sequence import SentenceVector
 from ...nn.models.long_texts import reads_unpadded
 from ...nn.models.recurrent.model import RecurrentModel
 from ...nn.models.transformer import Transformer, TransformerModel
 from . import unknown_words
-from .loaded import LoadedModel
+from .loaded import LoadedModel, has_towers
 from .output import SLOTS
 
 
@@ -58,7 +57,7 @@ def embed(
     components of a vector (`truncate_dim`). An explicit `pooling` leaves all of this out. Encoder–decoders embed by their
     encoder, dual encoders by their tower of texts. Raises ValueError for a text without tokens.
     """
-    if isinstance(run.model.spec, DualEncoder):
+    if has_towers(run):
         return _by_tower(run, texts, pooling, normalize, prompt)
     settings = _settings(run, pooling)
     poolings = settings.poolings if pooling is None else (as_pooling(pooling),)

@@ -27,6 +27,7 @@ from ...io.directories.origin import Origin
 from ...io.directories.run_config import Use, check_fit, check_task, start_of, usual_task
 from ...io.hub.generation import Ids
 from ...nn.models.build import AnyModel
+from ...nn.models.dual_encoder import DualEncoder
 from .output import SLOTS, Known, Output
 
 if TYPE_CHECKING:
@@ -326,6 +327,11 @@ def in_training(model: AnyModel, tokenizer: Tokenizer, task: Use) -> LoadedModel
 
 
 # -- draft models for speculative decoding ------------------------------------------------------------------------------
+
+
+def has_towers(run: LoadedModel) -> bool:
+    """Whether a run is a dual encoder of pictures and texts."""
+    return isinstance(run.model.spec, DualEncoder)
 
 
 def draft_for(run: LoadedModel, draft: LoadedModel | None) -> AnyModel | None:

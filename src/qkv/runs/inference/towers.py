@@ -23,11 +23,6 @@ from .loaded import LoadedModel
 TEMPLATE, PLAIN = "a photo of a {}", "a {}"  # of models of the Hub, and of models trained here without templates
 
 
-def has_towers(run: LoadedModel) -> bool:
-    """Whether a run is a dual encoder of pictures and texts."""
-    return isinstance(run.model.spec, DualEncoder)
-
-
 def towers_of(run: LoadedModel) -> Towers:
     """The towers of a run, which read as its task does, or for a model of the Hub as its `preprocessor_config.json` and its
     tokenizer say. Raises ValueError for another model."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
 from ...core.spec import brief
 from ...data.tokenizers.tokenizer import Tokenizer
@@ -32,14 +33,23 @@ def warn(run: LoadedModel, texts: Sequence[str], rows: Sequence[Sequence[int]]) 
 
 
 def warn_of_inputs(run: LoadedModel, texts: Sequence[str]) -> None:
-    """Warn about the first unknown words in the inputs of `predict`; not for music, whose inputs are the names of files."""
+    """Warn about the first unknown words in the inputs of `predict`. Names of files are not words."""
     task = run.trained_on
-    if not texts or (task is not None and task.kind == "music"):
+    if (task is not None and task.kind == "music") or any(what == "word" for what, _ in run.warned_about):
         return
-    if any(what == "word" for what, _ in run.warned_about):
+    parts = [part for text in texts for part in text.split("\t")]  # tabs separate pairs
+    words = [part for part in parts if not _is_file(part)]
+    if not words:
         return
-    count, unknown = run.reader.unknown([part for text in texts for part in text.split("\t")])  # tabs separate pairs
+    count, unknown = run.reader.unknown(words)
     _warn_once(run, {("word", word) for word in unknown}, _words_message(run.reader, count, unknown))
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name, or with a NUL
+        return False
 
 
 def _warn_once(run: LoadedModel, unseen: set[tuple[str, str]], message: str) -> None:

@@ -6,12 +6,11 @@ from typing import Any
 
 from ...nn.layers.embedding import Embedding
 from ...nn.layers.frames import Frames
-from ...nn.models.dual_encoder import DualEncoder
 from ...nn.models.heads.sequence import SequenceClassifier
 from ...nn.models.heads.text import LanguageModel
 from ...nn.models.heads.vision import ImageClassifier
 from ...nn.models.transformer import Transformer
-from .loaded import LoadedModel
+from .loaded import LoadedModel, has_towers
 
 NEEDS = {
     "generate": "a model that generates texts",
@@ -31,7 +30,7 @@ NEEDS = {
 def commands(run: LoadedModel) -> tuple[str, ...]:
     """Return the commands that can use a run, the usual one first."""
     names = []
-    if isinstance(run.model.spec, DualEncoder):
+    if has_towers(run):
         return ("predict", "classify", "embed", *(["eval"] if run.recipe is not None else []))
     if _predicts(run):
         names += ["predict", *(["classify"] if _classifies(run) else [])]
@@ -67,7 +66,7 @@ def advice(run: LoadedModel) -> str:
 def kind_of(run: LoadedModel) -> str:
     """Describe the kind of a run in a few words."""
     task, head = run.trained_on, _head(run)
-    if isinstance(run.model.spec, DualEncoder):
+    if has_towers(run):
         return "a dual encoder of pictures and texts"
     words = "" if run.tokenizer is not None else " without a tokenizer"
     if task is not None and _predicts(run):

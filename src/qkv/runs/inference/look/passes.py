@@ -31,10 +31,10 @@ from ...tasks.prediction import parts_of
 from .. import unknown_words
 from ..classify import inputs_of
 from ..fill import fill, rows_with_masks
-from ..loaded import LoadedModel
+from ..loaded import LoadedModel, has_towers
 from ..predict import predict
 from ..score import target_ids
-from ..towers import has_towers, of_image, of_text, towers_of
+from ..towers import of_image, of_text, towers_of
 from ..uses import advice, commands, fills, kind_of, reads_text
 from .trace_panels import ENDINGS, search_panels
 

@@ -12,9 +12,8 @@ from ....data.files.records import FORMATS
 from ....data.media.image_files import SUFFIXES as IMAGES
 from ....data.media.video import SUFFIXES as VIDEOS
 from ....data.readers.audio import SUFFIXES as SOUNDS
-from ....nn.models.dual_encoder import DualEncoder
 from ....nn.models.heads.text import Span
-from ..loaded import LoadedModel
+from ..loaded import LoadedModel, has_towers
 from ..uses import reads_text
 
 # fmt: off
@@ -49,7 +48,7 @@ _FILES = {
 def reads_files(run: LoadedModel, command: str = "") -> bool:
     """Whether the inputs of a run are files: pictures, sounds, videos, series or music. A dual encoder classifies pictures,
     and takes texts and pictures otherwise."""
-    return not reads_text(run) or (command == "classify" and isinstance(run.model.spec, DualEncoder))
+    return not reads_text(run) or (command == "classify" and has_towers(run))
 
 
 def files_of(run: LoadedModel) -> tuple[frozenset[str], str]:

@@ -127,7 +127,7 @@ class RetrievalMetric(Metric):
             "cosines": [[round(value, 3) for value in row] for row in table.tolist()],
         }
         own = f"the own text of {right} of {len(rows)} is nearest"
-        return {"source": "cosines of images and texts", "output": own, "target": None, "picture": picture}
+        return {"source": "cosines of images and texts", "output": own, "picture": picture}
 
 
 def recalls(scores: Float[Tensor, "N N"], texts: list[str]) -> dict[str, MetricValue]:
