@@ -50,6 +50,13 @@ def test_subtitles_go_to_files(model: str, sounds: Path, tmp_path: Path, capsys:
     assert main(command) == 2 and "exists" in capsys.readouterr().err
 
 
+def test_files_are_not_written_into_a_model(model: str, sounds: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(Path(model).iterdir())
+    assert main(["transcribe", model, str(sounds / "a.wav"), "--out", model]) == 2
+    assert "and no other files are written into it" in capsys.readouterr().err
+    assert sorted(Path(model).iterdir()) == before
+
+
 def test_standard_input_is_a_sound(
     model: str, sounds: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -46,6 +46,11 @@ assert_type(run.generate(["<de> 3 days ago"], num_samples=2, top_k=5), list[str]
 assert_type(run.generate("<de> 3 days ago"), str)
 assert_type(run.generate(["<de> 3 days ago"])[0], str)
 assert_type(qkv.preset("rnnsearch"), Recurrent)
+recordings = ["a.wav", "b.wav"]
+assert_type(run.transcribe(recordings)[0].text, str)
+assert_type(run.transcribe("a.wav", words=True).words[0].start, float)
+assert_type(run.embed(images="a.png"), Tensor)
+assert_type(run.embed(images=["a.png"]), list[Tensor])
 settings: qkv.Generation = run.settings(max_new_tokens=3)
 recipe = qkv.Recipe.load("recipe.yaml")
 

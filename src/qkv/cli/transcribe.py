@@ -52,18 +52,19 @@ def transcribe(
     found = list(sounds_in(files))
     if kind in ("srt", "vtt") and len(found) > 1 and out is None:
         raise ValueError(f"subtitles are of one sound, and there are {len(found):,}; add --out DIR for a file of each")
+    writes = None if out is None else _claimed(out, found, kind, overwrite)
     loaded = load_run(run, "transcribe", device)
     task = "translate" if translate else "transcribe"
     options: dict[str, Any] = {"language": language, "task": task, "words": words, "num_beams": num_beams}
-    writes = None if out is None else _claimed(out, found, kind, overwrite)
     for name in found:
         heard = loaded.transcribe(sys.stdin.buffer.read() if name == "-" else name, **options)
         text = _shown(heard, name, kind, words, several=len(found) > 1 and out is None)
         if writes is None:
             echo(text)
         else:
-            from ..core.atomic import write_file
+            from ..core.atomic import make_folder, write_file
 
+            make_folder(writes[name].parent)
             write_file(writes[name], f"{text}\n".encode())
             echo(str(writes[name]))
 
@@ -98,10 +99,12 @@ def _shown(heard: Transcript, name: str, kind: str, words: bool, several: bool) 
 
 
 def _claimed(folder: Path, names: list[str], kind: str, overwrite: bool) -> dict[str, Path]:
-    """The output file of each sound, which must be free. Raises ValueError if two have one name."""
-    from ..core.atomic import claim, make_folder
+    """The output file of each sound, which must be free. Raises ValueError if two have one name, and for a folder that is a
+    run or a model."""
+    from ..core.atomic import claim
+    from ..io.directories.layout import claim_folder
 
-    make_folder(folder)
+    claim_folder(folder, None)
     paths = {name: folder / f"{'stdin' if name == '-' else Path(name).stem}.{kind}" for name in names}
     if len(set(paths.values())) < len(names):
         raise ValueError("two sounds have the same name; transcribe them one by one, each with its own --out")

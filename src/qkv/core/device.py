@@ -76,3 +76,13 @@ LONG_NAMES |= {"bfloat16": "bf16"}
 def short_name(dtype: T) -> T | str:
     """The short name of a dtype that is given by one of its names; anything else as it is."""
     return LONG_NAMES.get(dtype, dtype) if isinstance(dtype, str) else dtype
+
+
+def dtype_of(dtype: str | torch.dtype | None) -> torch.dtype | None:
+    """A dtype of weights, which may be given by name; None stays None. Raises ValueError for another name."""
+    if dtype is None or isinstance(dtype, torch.dtype):
+        return dtype
+    name = short_name(dtype)
+    if not isinstance(name, str) or name not in DTYPES:
+        raise ValueError(f"there is no dtype {brief(dtype)} for weights; {nearest(dtype, [*LONG_NAMES, *DTYPES])}")
+    return DTYPES[name]

@@ -15,6 +15,7 @@ from ..core.spec import brief
 from .media.audio import Wave
 from .readers.audio import Sounds
 from .source import SPLITS, Example, Source, Split, Table
+from .synthetic.base import check_range
 from .tables import ComputedTable
 
 
@@ -53,8 +54,7 @@ class SpokenStrings(Source, kind="spoken-strings"):
 
     @model_validator(mode="after")
     def _consistent(self) -> SpokenStrings:
-        if self.longest < self.shortest:
-            raise ValueError(f"longest is {self.longest}, fewer words than shortest, {self.shortest}")
+        check_range(self.shortest, self.longest)
         if self.held_out and self.speaker is None:
             raise ValueError("held_out names speakers, whom the setting speaker finds in file names; give it too")
         return self

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -134,9 +133,3 @@ class WordFusion:
         if key not in self._known:
             self._known[key] = self.weight * self._log_p(complete, ended) + self.bonus * len(complete)
         return self._known[key]
-
-
-def best_path(logits: Float[Tensor, "T V"]) -> list[int]:
-    """The likeliest symbol of each frame."""
-    path: list[int] = torch.argmax(logits, -1).tolist()
-    return path

@@ -32,6 +32,8 @@ _UNKNOWN = 0x7FFF_F000  # a chunk of this size or more was written to a pipe, wh
 _CUT = re.compile(r"(?:data|SSND|Riff size|riff) *: (\d+) \(should be (\d+)\)")
 _NOTHING = Skipped("without sound")
 _FLOOR = 1e-10  # of a power, before its logarithm
+CLIPPED = 1e-3  # share of samples, see `clipped`
+_FULL, _STRETCH = 0.98, 3
 _CROSSINGS, _MOST_TAPS = 64, 1 << 23  # zero crossings of a filter's sinc on each side, and its most taps
 _KAISER = 10.06  # the window's β for a stopband 100 dB down, half as wide as _TRANSITION / _CROSSINGS of the passband
 _TRANSITION = 3.21
@@ -121,6 +123,17 @@ def wave_of(example: Example, rate: int | None = None) -> tuple[Wave, int] | Ski
     if len(samples) * rate > MOST_SAMPLES * own:
         return Skipped(f"longer than {MOST_SAMPLES:,} samples at {rate:,} Hz")
     return resampled(samples, own, rate), rate
+
+
+def clipped(wave: Wave) -> float:
+    """The share of samples in stretches of three or more equal ones at full scale; a sound with more than `CLIPPED` counts
+    as clipped."""
+    loud = np.abs(wave) >= _FULL
+    if len(wave) < _STRETCH or not loud.any():
+        return 0.0
+    same = loud[1:] & (wave[1:] == wave[:-1])
+    stretches = np.convolve(same, np.ones(_STRETCH - 1), "valid") == _STRETCH - 1
+    return float(stretches.sum() / len(wave))
 
 
 def encode(samples: Wave, rate: int) -> bytes:

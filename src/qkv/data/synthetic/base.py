@@ -25,6 +25,14 @@ def hashed_split(text: str) -> Split:
     return "validation" if remainder == 0 else "test" if remainder == 1 else "train"
 
 
+def check_range(shortest: int, longest: int) -> None:
+    """Raise ValueError if `longest` is less than `shortest`."""
+    if longest < shortest:
+        raise ValueError(
+            f"longest ({longest}) is less than shortest ({shortest}); raise longest, or lower shortest as well"
+        )
+
+
 class HashSplitSource(Source):
     """Each epoch draws `train` new examples. The `validation` and `test` examples are always the same."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ..media.note_names import Frame, frame_of, frames_to_text
 from ..source import Example
-from .base import GeneratedSource
+from .base import GeneratedSource, check_range
 
 _SCALES = {"major": (0, 2, 4, 5, 7, 9, 11), "minor": (0, 2, 3, 5, 7, 8, 10)}
 _NEXT_DEGREES = {0: (3, 4, 5, 1), 1: (4,), 3: (4, 0, 1), 4: (0, 0, 5), 5: (3, 1)}  # degrees of the scale, from 0
@@ -21,13 +22,18 @@ class Progressions(GeneratedSource, kind="progressions"):
     as possible, and the soprano has a passing note between chords. A piece begins and ends on the first degree of its key.
     """
 
-    shortest: int = Field(default=6, ge=2)
-    longest: int = Field(default=12, ge=2)
+    shortest: int = Field(default=6, ge=3)
+    longest: int = Field(default=12, ge=3)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        check_range(self.shortest, self.longest)
+        return self
 
     def generate(self, random: Random) -> Example:
         key, scale = random.randrange(12), _SCALES[random.choice(list(_SCALES))]
         degrees = [0]
-        for _ in range(random.randint(self.shortest, max(self.shortest, self.longest)) - 3):
+        for _ in range(random.randint(self.shortest, self.longest) - 3):
             degrees.append(random.choice(_NEXT_DEGREES[degrees[-1]]))
         frames: list[Frame] = []
         voices = [center + random.randint(-3, 3) for center in (_TENOR, _ALTO, _SOPRANO)]

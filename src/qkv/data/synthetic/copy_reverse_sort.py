@@ -10,7 +10,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from ..source import Example, Split
-from .base import HashSplitSource, hashed_split
+from .base import HashSplitSource, check_range, hashed_split
 
 _SYMBOLS = {"letters": string.ascii_lowercase, "digits": string.digits}
 
@@ -31,8 +31,7 @@ class Toy(HashSplitSource):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        if self.longest < self.shortest:
-            raise ValueError(f"longest ({self.longest}) is less than shortest ({self.shortest})")
+        check_range(self.shortest, self.longest)
         if len(_SYMBOLS[self.symbols]) ** self.longest < 100:
             raise ValueError("there are too few such sequences to hold some out; raise longest")
         return self

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ..readers.squad import question_example
 from ..source import Example
-from .base import GeneratedSource
+from .base import GeneratedSource, check_range
 
 
 class _Kind(NamedTuple):
@@ -44,10 +44,15 @@ class Facts(GeneratedSource, kind="facts"):
     longest: int = Field(default=6, ge=2, le=7)
     unanswerable: float = Field(default=0.2, ge=0, lt=1)
 
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        check_range(self.shortest, self.longest)
+        return self
+
     def generate(self, random: Random) -> Example:
         kinds = random.sample(_KINDS, 2)
         pairs = [(who, kind) for who in random.sample(_PEOPLE, 4) for kind in kinds]
-        picked = random.sample(pairs, random.randint(self.shortest, max(self.shortest, self.longest)))
+        picked = random.sample(pairs, random.randint(self.shortest, self.longest))
         facts = [(who, kind, random.choice(kind.choices)) for who, kind in picked]
         context = " ".join(kind.statement.format(who=who, what=what) for who, kind, what in facts)
         if random.random() < self.unanswerable:

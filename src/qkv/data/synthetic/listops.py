@@ -15,7 +15,7 @@ from pydantic import Field, field_validator, model_validator
 
 from ...core.spec import brief, nearest
 from ..source import Example, Split
-from .base import HashSplitSource, hashed_split
+from .base import HashSplitSource, check_range, hashed_split
 
 Tree = int | tuple[str, list[Any]]  # a digit, or an operation on trees
 
@@ -67,8 +67,7 @@ class ListOps(HashSplitSource, kind="listops"):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        if self.longest < self.shortest:
-            raise ValueError(f"longest ({self.longest}) is less than shortest ({self.shortest})")
+        check_range(self.shortest, self.longest)
         most = self.arguments
         for _ in range(1, self.depth):
             if most + 2 >= self.shortest:  # enough; deeper expressions are longer, and the number grows exponentially

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ...core.shuffle import mix
 from ..media.audio import Wave
 from ..source import SPLITS, Example, Source, Split, Table
 from ..tables import ComputedTable
+from .base import check_range
 
 
 class MadeSpeech(Source, kind="made-speech"):
@@ -33,13 +34,18 @@ class MadeSpeech(Source, kind="made-speech"):
     validation: int = Field(default=100, gt=0)
     test: int = Field(default=200, gt=0)
 
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        check_range(self.shortest, self.longest)
+        return self
+
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
         start = (seed, epoch) if split == "train" else (SPLITS.index(split),)
         return ComputedTable(getattr(self, split), lambda i: self.draw(np.random.default_rng(mix(*start, i)), i))
 
     def draw(self, random: np.random.Generator, i: int) -> Example:
         """Draw a string, which is spoken when its sound is read."""
-        count = random.integers(self.shortest, max(self.longest, self.shortest) + 1)
+        count = random.integers(self.shortest, self.longest + 1)
         words = [WORDS[k] for k in random.integers(len(WORDS), size=count)]
         seed = int(random.integers(1 << 62))
         return {

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from random import Random
-from typing import ClassVar
+from typing import ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ..source import Example
-from .base import GeneratedSource
+from .base import GeneratedSource, check_range
 
 _LENGTHS = {"H": (8, 20), "E": (4, 9), "C": (3, 12)}
 _NEXT = {"H": "C", "E": "C", "C": "HHEEE"}
@@ -32,8 +32,13 @@ class Folds(GeneratedSource, kind="folds"):
     favor: float = Field(default=0.35, ge=0, le=1)
     """Probability that a residue is drawn from the residues that its state favors."""
 
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        check_range(self.shortest, self.longest)
+        return self
+
     def generate(self, random: Random) -> Example:
-        size = random.randint(self.shortest, max(self.shortest, self.longest))
+        size = random.randint(self.shortest, self.longest)
         state = random.choice("HEC")
         residues, labels = "", ""
         while len(labels) < size:

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...core import several
-from ...core.device import DTYPES, LONG_NAMES, choose, short_name
-from ...core.spec import brief, nearest
+from ...core.device import choose, dtype_of
 from ...data.tokenizers.tokenizer import Tokenizer
 from ...generation import Generation
 from ...io.directories import hub_load, origin
@@ -55,6 +54,7 @@ if TYPE_CHECKING:  # methods import what they need when they are called
     from .output import Output
     from .predict import Prediction
     from .score import TextScore
+    from .transcribe import Sound, SoundT, Transcript
 
 
 class Run(LoadedModel):
@@ -192,7 +192,9 @@ class Run(LoadedModel):
     @overload
     def embed(self, texts: Sequence[str], *options: Any, **named: Any) -> list[Tensor]: ...
     @overload
-    def embed(self, *, images: str | Path | Sequence[str | Path], normalize: bool | None = None) -> Any: ...
+    def embed(self, *, images: str | Path, normalize: bool | None = None) -> Tensor: ...  # type: ignore[overload-overlap]
+    @overload
+    def embed(self, *, images: Sequence[str | Path], normalize: bool | None = None) -> list[Tensor]: ...
     def embed(
         self,
         texts: str | Sequence[str] | None = None,
@@ -263,7 +265,11 @@ class Run(LoadedModel):
 
         return _one_or_all(inputs, list(predict(self, several.inputs(inputs), **options)))
 
-    def transcribe(self, sounds: Any, **options: Any) -> Any:
+    @overload
+    def transcribe(self, sounds: Sound, **options: Any) -> Transcript: ...
+    @overload
+    def transcribe(self, sounds: list[SoundT], **options: Any) -> list[Transcript]: ...
+    def transcribe(self, sounds: Sound | list[SoundT], **options: Any) -> Transcript | list[Transcript]:
         """Return the `Transcript` of a sound, or of each in a list, see `qkv.runs.inference.transcribe.transcribe`."""
         from .transcribe import transcribe
 
@@ -391,7 +397,7 @@ def load(
     model's spec (checked before anything is allocated), or the tokenizer doesn't match the model.
     """
     folder, where = locate(path, revision, allow_pickle), choose(device)
-    numbers, scheme = _dtype(dtype), _scheme(weights)
+    numbers, scheme = dtype_of(dtype), _scheme(weights)
     if is_gguf(folder):
         return _load_gguf(folder, where, numbers, scheme)
     if imports or recipe_imports.consent is not None:
@@ -441,15 +447,6 @@ def _scheme(weights: str | Scheme | None) -> Scheme | None:
     from ...nn.quantization.scheme import scheme_of
 
     return scheme_of(weights)
-
-
-def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
-    if dtype is None or isinstance(dtype, torch.dtype):
-        return dtype
-    name = short_name(dtype)
-    if not isinstance(name, str) or name not in DTYPES:
-        raise ValueError(f"there is no dtype {brief(dtype)} for weights; {nearest(dtype, [*LONG_NAMES, *DTYPES])}")
-    return DTYPES[name]
 
 
 def _recipe(folder: Path) -> Recipe | None:

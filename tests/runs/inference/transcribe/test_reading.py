@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from qkv.runs.inference.transcribe.reading import clipped, read
+from qkv.data.media.audio import clipped
+from qkv.runs.inference.transcribe.reading import read
 from qkv.runs.inference.transcribe.recognized import pieces_of
 
 TONE = 0.4 * np.sin(2 * np.pi * 440 * np.arange(24_000) / 48_000)

@@ -57,6 +57,29 @@ def test_tokens_end_where_attention_moves_on(pair: tuple[Any, qkv.Run]) -> None:
     assert len(token_ends(window, prompt, [], 41)) == 0
 
 
+def test_the_first_word_without_timestamps_lasts_until_attention_moves_on(pair: tuple[Any, qkv.Run]) -> None:
+    model, run = pair
+    long = long_form(run)
+    features = long.listening.features(noise(1, 9))
+    from qkv.runs.inference.transcribe.window import HeardWindow
+
+    window, prompt, tokens = HeardWindow(run, long.codes, features), [257, 258, 262, 265], [40, 70, 12, 5]
+    ours = token_ends(window, prompt, tokens, 41)
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        out = model(features, decoder_input_ids=torch.tensor([[*prompt, *tokens]]), output_attentions=True)
+    weights = torch.stack([out.cross_attentions[layer][0, head] for layer, head in long.codes.heads or ()])
+    weights = weights[
+        :, len(prompt) - 1 :, :41
+    ]  # as OpenAI's code: the row of <|notimestamps|> predicts the first word
+    matrix = (weights - weights.mean(1, keepdim=True)) / weights.std(1, keepdim=True, unbiased=False)
+    rows, columns = theirs._dynamic_time_warping(-theirs._median_filter(matrix, 3).mean(0).double().numpy())
+    starts = columns[np.pad(np.diff(rows), (1, 0), constant_values=1).astype(bool)]
+    assert starts[0] == 0 and len(starts) == len(tokens) + 1
+    np.testing.assert_array_equal(ours, starts[1:])
+    assert ours[0] > 0
+
+
 def test_a_path_follows_a_diagonal() -> None:
     weights = torch.zeros(2, 4, 40)
     for token in range(4):

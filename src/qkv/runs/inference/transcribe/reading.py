@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ....core.spec import brief, counted
-from ....data.media.audio import Wave, decode, resampled
+from ....data.media.audio import CLIPPED, Wave, clipped, decode, resampled
 from ....data.media.audio_length import TRUNCATED
 from ....data.media.images import content
 from ....data.media.video import is_container, sound_of
 from ....data.source import Skipped
 
-CLIPPED = 1e-3  # share of samples in stretches at full scale
-_FULL, _STRETCH = 0.98, 3
-
 Sound = str | Path | bytes | tuple[Wave, int]
+SoundT = TypeVar("SoundT", bound=Sound)
 
 
 def read(sound: Sound, rate: int) -> tuple[str, Wave]:
@@ -40,16 +38,6 @@ def read(sound: Sound, rate: int) -> tuple[str, Wave]:
             stacklevel=3,
         )
     return name, resampled(wave, own, rate)
-
-
-def clipped(wave: Wave) -> float:
-    """The share of samples that are in stretches of equal ones at full scale."""
-    loud = np.abs(wave) >= _FULL
-    if not loud.any():
-        return 0.0
-    same = loud[1:] & (wave[1:] == wave[:-1])
-    stretches = np.convolve(same, np.ones(_STRETCH - 1), "valid") == _STRETCH - 1 if len(same) >= _STRETCH else same[:0]
-    return float(stretches.sum() / len(wave))
 
 
 def _checked(wave: Any, rate: Any) -> tuple[Wave, int] | Skipped:

@@ -16,6 +16,17 @@ from .reading import Sound, read
 from .settings import TranscribeSettings
 from .transcript import SpokenSegment, TimedWord, Transcript
 
+# options that only Whisper has
+_WHISPERS = (
+    "language",
+    "task",
+    "timestamps",
+    "condition",
+    "temperatures",
+    "thresholds",
+    "num_beams",
+    "seed",
+)
 _FRAME = 0.02  # seconds, whose loudness is compared
 _LATEST = 0.75  # of a piece, where the search for a quiet place begins
 
@@ -24,9 +35,10 @@ def recognized(run: LoadedModel, sounds: Sequence[Sound], settings: TranscribeSe
     """Transcribe sounds with a run's own task. Raises ValueError for options that only Whisper has."""
     task = run.trained_on
     assert isinstance(task, SpeechRecognition)
-    if settings.language is not None or settings.task != "transcribe":
+    if given := [name for name in _WHISPERS if getattr(settings, name) != getattr(TranscribeSettings(), name)]:
         raise ValueError(
-            f"{run.name} transcribes the language that it was trained on; leave out the language and the task"
+            f"{run.name}, of the task {task.kind!r}, has no use for {' and '.join(given)}, which Whisper has; leave "
+            f"{'it' if len(given) == 1 else 'them'} out"
         )
     timed = getattr(task, "heard_words", None)
     if settings.words and timed is None:

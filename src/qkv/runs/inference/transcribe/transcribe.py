@@ -11,7 +11,7 @@ from .. import uses
 from ..loaded import LoadedModel
 from .codes import Codes
 from .listening import Listening
-from .reading import Sound, read
+from .reading import Sound, SoundT, read
 from .recognized import recognized
 from .settings import TranscribeSettings
 from .transcript import Transcript
@@ -21,14 +21,14 @@ from .whisper import LongForm
 @overload
 def transcribe(run: LoadedModel, sounds: Sound, **options: Any) -> Transcript: ...
 @overload
-def transcribe(run: LoadedModel, sounds: list[Sound], **options: Any) -> list[Transcript]: ...
-def transcribe(run: LoadedModel, sounds: Sound | list[Sound], **options: Any) -> Transcript | list[Transcript]:
+def transcribe(run: LoadedModel, sounds: list[SoundT], **options: Any) -> list[Transcript]: ...
+def transcribe(run: LoadedModel, sounds: Sound | list[SoundT], **options: Any) -> Transcript | list[Transcript]:
     """Return the text of a sound, with its segments: of one file, or a list of them; also of the bytes of a file, or of a
     pair of a waveform and its rate. Options are the fields of `TranscribeSettings`, such as `language="de"`.
 
     Raises ValueError, naming the sound, for one that can't be read, and for a run that doesn't transcribe.
     """
-    several = sounds if isinstance(sounds, list) else [sounds]
+    several: Sequence[Sound] = sounds if isinstance(sounds, list) else [sounds]
     found = list(transcripts(run, several, TranscribeSettings.of(options)))
     return found if isinstance(sounds, list) else found[0]
 

@@ -50,7 +50,11 @@ def words_of(
 
 @torch.inference_mode()
 def token_ends(window: HeardWindow, prompt: Sequence[int], tokens: Sequence[int], steps: int) -> NDArray[np.float64]:
-    """The step at which each token ends: where the attention from it, which predicts the next, has moved on."""
+    """The step at which each token ends: where the attention from it, which predicts the next, has moved on.
+
+    The path begins with the row that predicts the first text, which is a timestamp's if the model writes timestamps, and
+    otherwise the prompt's last.
+    """
     if not tokens:
         return np.zeros(0)
     ids = torch.tensor([[*prompt, *tokens]], device=window.device)
@@ -58,7 +62,8 @@ def token_ends(window: HeardWindow, prompt: Sequence[int], tokens: Sequence[int]
         window.step(ids, window.start())
     crossing = [request for request in requests if request.name.endswith(".cross")]
     heads = window.codes.heads or _later_heads(len(crossing), crossing[0].n_heads)
-    rows = list(range(len(prompt), len(prompt) + len(tokens)))
+    timed = window.codes.first is not None and tokens[0] >= window.codes.first
+    rows = list(range(len(prompt) - (not timed), len(prompt) + len(tokens)))
     chosen = []
     for layer, head in heads:
         if layer >= len(crossing) or head >= crossing[layer].n_heads:
@@ -67,7 +72,7 @@ def token_ends(window: HeardWindow, prompt: Sequence[int], tokens: Sequence[int]
                 f"{crossing[0].n_heads} heads"
             )
         chosen.append(tap.weights(crossing[layer], [head], rows)[0, 0])
-    return moved_on(torch.stack(chosen)[..., : max(steps, 1)].float(), smoothed_over(window))
+    return moved_on(torch.stack(chosen)[..., : max(steps, 1)].float(), smoothed_over(window))[-len(tokens) :]
 
 
 def smoothed_over(window: HeardWindow) -> int:

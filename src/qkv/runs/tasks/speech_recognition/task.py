@@ -32,8 +32,6 @@ from ..prediction_batches import in_parts
 _SAMPLE = 200  # training sounds from which mean and deviation are taken, and that are checked
 _CHECKED = 5000  # transcripts that are checked before training
 _NAMED = 8  # symbols named in a note
-_CLIPPED = 0.001  # share of samples at full scale from which a sound counts as clipped
-_FULL = 0.9995
 _WAVEFORM_ROWS = 2  # samples, and ones that tell them from padding
 
 Features = NDArray[np.float32]
@@ -129,8 +127,8 @@ class SpeechRecognition(Task):
         if others:
             rates = ", ".join(f"{n:,} of {rate:,} Hz" for rate, n in others.most_common())
             yield f"{among}, {rates} are resampled to {self.sampled_at:,} Hz"
-        if clipped := sum(is_clipped(samples) for samples, _ in sounds):
-            yield f"{among}, {clipped:,} {'is' if clipped == 1 else 'are'} clipped, with 0.1 % of the samples at full scale"
+        if clipped := sum(audio.clipped(samples) > audio.CLIPPED for samples, _ in sounds):
+            yield f"{among}, {clipped:,} {'is' if clipped == 1 else 'are'} clipped: stretches of samples are at full scale"
 
     # -- from sounds to batches -----------------------------------------------------------------------------------
 
@@ -267,11 +265,6 @@ def unknown_symbols(tokenizer: Encoder, texts: Sequence[str]) -> list[str]:
         f"{touched:,} of {counted(len(texts), 'transcript')} hold symbols that the vocabulary lacks, read as unknown: "
         f"{named}{more}"
     ]
-
-
-def is_clipped(samples: Wave) -> bool:
-    """Whether 0.1 % of the samples or more are at full scale."""
-    return bool(len(samples)) and float((np.abs(samples) >= _FULL).mean()) >= _CLIPPED
 
 
 def _sounds(source: Source) -> Iterator[tuple[Wave, int]]:
