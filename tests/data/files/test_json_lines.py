@@ -33,6 +33,10 @@ def test_a_table_skips_empty_lines_and_names_bad_ones(tmp_path: Path) -> None:
         ('"\\ud800"', r"x has half of a character \(\\ud800\)"),
         ("[" * 200_000, "x is nested too deeply"),
         ("nothing", "x is not valid JSON"),
+        (
+            '{"text": "a", "meta": {"label": 1, "n": 2, "label": 3}}',
+            "x has the key 'label' twice in one object; remove one",
+        ),
     ],
 )
 def test_invalid_values_are_errors(text: str, message: str) -> None:

@@ -14,6 +14,7 @@ from qkv.core.metrics import text as text_metrics
 from qkv.look.formatting import taken
 from qkv.runs.evaluate.evaluate import Evaluated, evaluate_run
 from qkv.runs.inference.run import load
+from qkv.runs.recipes.evaluation import Evaluation
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +56,19 @@ def test_what_can_not_be_evaluated(trained: Path, trained_lm: Path) -> None:
     asking = lm.recipe.change(["evaluation.metrics=[bleu]"])
     with pytest.raises(ValueError, match="bleu compares outputs with references"):
         evaluate_run(type(lm)(lm.model, lm.tokenizer, lm.generation, lm.task, asking, lm.path))
+
+
+def test_settings_that_an_evaluation_does_not_use_are_refused(trained: Path) -> None:
+    run = load(trained, device="cpu")
+    with pytest.raises(ValueError, match=r"evaluation\.num_beams is for evaluations during training; give num_beams"):
+        evaluate_run(run, evaluation="num_beams=3")
+    with pytest.raises(ValueError, match=r"evaluation\.examples is for .*; give max_examples here"):
+        evaluate_run(run, evaluation="examples=3")
+    of_task = Evaluation(metrics=("bleu",))
+    with pytest.raises(ValueError, match=r"the task tag has its own metrics; leave evaluation\.metrics out"):
+        of_task.check_again(Evaluation(), "tag", None)
+    with pytest.raises(ValueError, match="the task tag has no beam search; leave num_beams out"):
+        Evaluation().check_again(Evaluation(), "tag", 4)
 
 
 def test_metrics_against_worked_values() -> None:

@@ -66,18 +66,36 @@ def json_file(path: Path) -> Any:
 
 
 def json_object(text: str, where: str) -> Any:
-    """The value of a line of JSON. Raises ValueError if it is invalid or contains half of a surrogate pair."""
+    """The value of a line of JSON. Raises ValueError if it is invalid, names a key twice in one object, or contains half of
+    a surrogate pair."""
     try:
-        record = json.loads(text)
+        record = _JSON.decode(text)
         if _HALF.search(text):  # an escaped surrogate pair has two halves
             json.dumps(record, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise halved(error, where) from None
     except RecursionError:
         raise ValueError(f"{where} is nested too deeply") from None
+    except _RepeatedKey as error:
+        raise ValueError(f"{where} has the key {brief(str(error))} twice in one object; remove one of them") from None
     except ValueError as error:
         raise ValueError(f"{where} is not valid JSON: {error}{_advice(text, error)}") from None
     return record
+
+
+class _RepeatedKey(Exception):
+    """An object that has a key twice, of which `json.loads` would keep the last."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _RepeatedKey(next(name for name in names if names.count(name) > 1))
+    return record
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_once)
 
 
 def _advice(text: str, error: ValueError) -> str:

@@ -16,6 +16,7 @@ from ..files.compressed import open_bytes
 from ..holdout import HoldOutSource
 from ..source import SPLITS, Example, Skipped, Split, Table
 
+SUFFIXES = (".fasta", ".fa", ".faa", ".fna")  # what files with sequences are called
 _LARGEST = 1 << 30  # bytes of a file in an archive; a larger one has to be unpacked, so it is memory-mapped
 _COUNTED, _HIDDEN = "1", "0"
 _NUMBERED = re.compile(r"\s*\d+\s+[^\W\d]")

@@ -477,6 +477,7 @@ def evaluate_run(
     changes = [f"data.{item.removeprefix('data.')}" for item in several.texts(data, "data")]
     changes += [f"evaluation.{item.removeprefix('evaluation.')}" for item in several.texts(evaluation, "evaluation")]
     recipe = run.recipe.change(changes)
+    recipe.evaluation.check_again(run.recipe.evaluation, None if recipe.task is None else recipe.task.kind, num_beams)
     settings = (recipe.batching, recipe.evaluation, run.generation, recipe.objective, recipe.seed, recipe.task)
     evaluator = Evaluator(recipe.data, run.tokenizer, *settings)
     chosen = next((name for name in SPLITS if name == split), None)

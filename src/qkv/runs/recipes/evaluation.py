@@ -61,3 +61,24 @@ class Evaluation(Spec):
     bleu_tokenize: Literal[
         "13a", "intl", "char", "zh", "none", "ja-mecab", "ko-mecab", "spm", "flores101", "flores200", "spBLEU-1K"
     ] = "13a"
+
+    def check_task(self, kind: str) -> None:
+        """Raise ValueError for a setting of generated outputs, which the evaluation of the task `kind` doesn't have."""
+        of_outputs = ("metrics", "num_beams", "bleu_tokenize")
+        ignored = [name for name in of_outputs if getattr(self, name) != type(self).model_fields[name].default]
+        if ignored:
+            raise ValueError(
+                f"evaluation.{ignored[0]} is for outputs that are compared with references, and the task {kind} has its own "
+                f"metrics; leave evaluation.{ignored[0]} out"
+            )
+
+    def check_again(self, trained: Evaluation, task: str | None, num_beams: int | None) -> None:
+        """Raise ValueError for settings that an evaluation after training does not use: `trained` are the run's own, `task`
+        is the kind of its task, and `num_beams` was asked for."""
+        if task is not None:
+            self.check_task(task)
+            if num_beams is not None:
+                raise ValueError(f"the evaluation of the task {task} has no beam search; leave num_beams out")
+        for name, instead in (("num_beams", "num_beams"), ("examples", "max_examples")):
+            if getattr(self, name) != getattr(trained, name):
+                raise ValueError(f"evaluation.{name} is for evaluations during training; give {instead} here")

@@ -228,6 +228,7 @@ class Recipe(Spec):
             )
         if self.task is None:
             return self if self.head is None else self._with_head(self.head)
+        self.evaluation.check_task(self.task.kind)
         first = self._first_stack(self.task, spec)
         given = self.task
         if directory is not None:

@@ -358,3 +358,13 @@ def test_rows_that_are_no_examples_are_told(runs: Path) -> None:
     notes = "\n".join(read_table(Path("in.csv"), qkv.load(runs / "classifier"), "predict", ["message"]).notes)
     assert "line 32 ('Total') of 'in.csv' looks like a row of totals" in notes
     assert "line 34 ('Source: us') of 'in.csv' looks like a footnote" in notes
+
+
+def test_sequences_of_a_fasta_file_are_read_beside_their_names(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("in.fa").write_text(">first of two\nMKV\nAA\n>second\nGG\n")
+    assert main(["predict", str(runs / "classifier"), "in.fa", "--out", "out.csv"]) == 0
+    assert "2 sequences of in.fa" in capsys.readouterr().err
+    frame = pandas.read_csv("out.csv")
+    assert frame["name"].tolist() == ["first", "second"] and frame["sequence"].tolist() == ["MKVAA", "GG"]
+    assert main(["predict", str(runs / "classifier"), "in.fa", "--column", "name"]) == 2
+    assert "whose column of texts is 'sequence'; leave out --column name" in capsys.readouterr().err

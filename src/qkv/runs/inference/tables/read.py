@@ -1,4 +1,4 @@
-"""Tables as inputs and outputs of a run: CSV, TSV, JSON Lines, Parquet, text files, folders of pictures and sounds.
+"""Tables as inputs and outputs of a run: CSV, TSV, JSON Lines, Parquet, FASTA, text files, folders of pictures and sounds.
 
 A file is read with all of its columns; some of them are the inputs, and the results become further columns beside them.
 """
@@ -23,6 +23,7 @@ from ....data.files.parquet import ParquetRows
 from ....data.files.records import FORMATS, Format, RecordFormat, Records, open_records
 from ....data.media.image_files import SUFFIXES as IMAGES
 from ....data.media.video import SUFFIXES as VIDEOS
+from ....data.readers import fasta
 from ....data.readers.audio import SUFFIXES as SOUNDS
 from ....data.source import Skipped
 from ...tasks.prediction import Line
@@ -72,8 +73,8 @@ def names_a_file(path: Path) -> bool:
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file's name is that of a table or of lines of text, plain or compressed."""
-    return Path(bare_name(path)).suffix.lower() in (*FORMATS, *LINES)
+    """Whether a file's name is that of a table, of sequences or of lines of text, plain or compressed."""
+    return Path(bare_name(path)).suffix.lower() in (*FORMATS, *LINES, *fasta.SUFFIXES)
 
 
 def ends_in(path: Path, suffixes: Collection[str]) -> bool:
@@ -103,6 +104,8 @@ def read_table(path: Path, run: LoadedModel, command: str, chosen: Sequence[str]
 
     Raises ValueError, naming file and line, for a file that can't be read, and for columns that are not there.
     """
+    if Path(bare_name(path)).suffix.lower() in fasta.SUFFIXES:
+        return _sequences(path, chosen)
     encoding, notes = _encoding(path, run)
     form = _form(path, encoding)
     if form == "lines" and _is_tabular(path, encoding, run, command, chosen):
@@ -178,6 +181,18 @@ def _lines(path: Path, encoding: str, notes: tuple[str, ...], chosen: Sequence[s
     where = [f"{str(path)!r}, line {i:,}" for i in range(1, len(texts) + 1)]
     note = f"{counted(len(texts), 'line')} of {path.name}, each a text"
     return FileTable(path, ("text",), [{"text": text} for text in texts], texts, where, ("text",), (note, *notes))
+
+
+def _sequences(path: Path, chosen: Sequence[str]) -> FileTable:
+    """The sequences of a FASTA file, each a text beside its name."""
+    if chosen and tuple(chosen) != ("sequence",):
+        raise ValueError(f"{path} is a FASTA file, whose column of texts is 'sequence'; leave out --column {chosen[0]}")
+    records = fasta.records(str(path))
+    texts = [record.symbols for record in records.values()]
+    rows = [{"name": name, "sequence": text} for name, text in zip(records, texts, strict=True)]
+    where = [f"{str(path)!r}, line {record.line:,}" for record in records.values()]
+    note = f"{counted(len(rows), 'sequence')} of {path.name}"
+    return FileTable(path, ("name", "sequence"), rows, texts, where, ("sequence",), (note,))
 
 
 def _is_lines(path: Path) -> bool:

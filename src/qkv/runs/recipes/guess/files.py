@@ -27,13 +27,13 @@ from ....data.files.lines import Lines
 from ....data.files.number_tables import finite
 from ....data.files.parquet import SUFFIX, ParquetRows
 from ....data.files.records import FORMATS, RecordFormat
+from ....data.readers.fasta import SUFFIXES as FASTA
 from .column import Column
 from .records import of_fields, of_one_value, types_in
 from .result import Guess, setting
 from .tables import ROWS, of_columns
 
 PIECES = re.compile(rb'\s*(\{\s*"\w+"\s*:\s*)?\[\s*\[\s*\[')  # of music: lists of lists of chords
-FASTA = (".fasta", ".fa", ".faa", ".fna")
 WHAT_FASTA = "FASTA, whose labels are in another file (qkv train protein data.kind=fasta data.path=… data.labels=…)"
 _ALIKE = 0.9  # of the lines that a separator divides into equally many cells
 _CONTROL = np.array([byte for byte in range(32) if byte not in b"\t\n\r\f\x1b"], np.uint8)
