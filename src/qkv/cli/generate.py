@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .files_beside import Files
 from .options import (
     Column,
     Device,
@@ -21,6 +22,7 @@ from .options import (
     Overwrite,
     RunPath,
     RunsAndTexts,
+    SoundFiles,
 )
 from .say import echo
 from .texts import asked, dumps, each, load_run, load_runs, uncollected, warn_of_settings
@@ -111,6 +113,7 @@ def generate(
     draft: Draft = None,
     speculate: Speculate = None,
     image: ImageFiles = None,
+    sound: SoundFiles = None,
     ensemble_weights: EnsembleWeights = None,
     ensemble_mode: EnsembleMode = None,
     verbose: Verbose = False,
@@ -140,15 +143,14 @@ def generate(
     settings = _speculating(settings, loaded, drafting, chosen=speculate is not None)
     model = _Replies(loaded, system, drafting) if chat else loaded
     options: dict[str, Any] = {"stop": stop or ()} | ({} if chat or drafting is None else {"draft": drafting})
-    if image and (chat or stream):
-        raise ValueError("--image is for questions, each answered at once; leave out --chat and --stream")
-    options |= {"image": image} if image else {}
     question = asked(texts, loaded, context.info_name or "generate", out, column, overwrite)
+    files = Files(loaded, image, sound)
+    question.texts = files.beside(question.texts)
     every: list[Output] = []
     with watched() as pace:
         if stream:
             for _, output in each(
-                question.texts, lambda chunk: _stream(model, chunk, settings, options), 1, table=question.table
+                question.texts, lambda part: _stream(model, files.of(part), settings, options), 1, table=question.table
             ):
                 echo()
                 every.extend([output] if output else [])
@@ -156,7 +158,7 @@ def generate(
             options["scores"] = scores or json
 
             def answer(chunk: list[str]) -> list[list[Output]]:
-                outputs = model.outputs(chunk, settings, **options)
+                outputs = model.outputs(files.of(chunk), settings, **options)
                 every.extend(itertools.chain(*outputs))
                 return outputs
 

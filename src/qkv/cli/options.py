@@ -60,8 +60,13 @@ ImageFiles = Annotated[
     typer.Option(
         "--image",
         metavar="FILE",
-        help="The picture that the texts ask about; several, in the order of the texts, if each asks about its own.",
+        help="A picture for the place of `<image>` in a text, or before a text without it; repeatable, in the order of the "
+        "places. One, or as many as each text has, serve all texts.",
     ),
+]
+SoundFiles = Annotated[
+    list[str] | None,
+    typer.Option("--sound", metavar="FILE", help="A sound for the place of `<sound>`, as --image; repeatable."),
 ]
 EnsembleMode = Annotated[
     str | None,

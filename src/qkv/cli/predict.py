@@ -9,12 +9,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import MORE_RUNS, Column, Device, EnsembleMode, EnsembleWeights, ImageFiles, JsonLines, Overwrite, RunPath
+from .files_beside import Files
+from .options import (
+    MORE_RUNS,
+    Column,
+    Device,
+    EnsembleMode,
+    EnsembleWeights,
+    ImageFiles,
+    JsonLines,
+    Overwrite,
+    RunPath,
+    SoundFiles,
+)
 from .say import echo
 from .texts import CHUNK, Asked, asked, dumps, each, existing_path, load_runs, one_line, warn_of_settings
 
 if TYPE_CHECKING:
     from ..runs.inference.predict import Prediction
+    from ..runs.inference.run import Run
 
 FILES = 16  # files of standard input whose predictions are in memory at once, masks among them
 
@@ -67,6 +80,7 @@ def predict(
         ),
     ] = None,
     image: ImageFiles = None,
+    sound: SoundFiles = None,
     ensemble_weights: EnsembleWeights = None,
     ensemble_mode: EnsembleMode = None,
     json: JsonLines = False,
@@ -85,7 +99,9 @@ def predict(
 
     loaded, inputs = load_runs(run, inputs, "predict", device, ensemble_weights, ensemble_mode)
     warn_of_settings(inputs, "`qkv predict` uses the run's settings, leave it out (or, to forecast, --data)")
-    inputs = _about(image, inputs) if image else inputs
+    files = Files(loaded, image, sound)
+    if files and (not loaded.media or not inputs):
+        inputs, files = _about(loaded, image or [], sound or [], inputs), Files(loaded)
     given: dict[str, Any] = {
         "threshold": threshold,
         "seed": seed,
@@ -100,9 +116,17 @@ def predict(
     if out is not None and not table:
         claim_folder(out, None, filter(None, map(existing_path, inputs or ())))
     question = asked(inputs, loaded, "predict", out if table else None, column, overwrite and table)
+    if question.texts is not None:
+        question.texts = files.beside(question.texts)
+        inputs = list(question.texts)
     if table or question.table is not None:
         _answer_rows(
-            question, lambda texts: predict(loaded, texts, **options), out, json, reads_text(loaded), overwrite
+            question,
+            lambda texts: predict(loaded, files.of(texts), **options),
+            out,
+            json,
+            reads_text(loaded),
+            overwrite,
         )
         return
     if inputs:
@@ -111,7 +135,7 @@ def predict(
         answers = [("", predict(loaded, [], **options))]
     else:
         at_once = CHUNK if reads_text(loaded) else FILES
-        answers = each(None, lambda lines: ([one] for one in predict(loaded, lines, **options)), at_once)
+        answers = each(None, lambda lines: ([one] for one in predict(loaded, files.of(lines), **options)), at_once)
     names: set[str] = set()
     for text, predictions in answers:
         if predictions is None:
@@ -122,8 +146,16 @@ def predict(
             echo(_shown(prediction, json, reads_text(loaded)))
 
 
-def _about(images: list[str], questions: list[str] | None) -> list[str]:
-    """Inputs of questions about one picture, or each about its own; of pictures alone without questions."""
+def _about(run: Run, images: list[str], sounds: list[str], questions: list[str] | None) -> list[str]:
+    """Inputs of a run that has files for inputs: questions about one picture, or each about its own, or pictures alone; and
+    places for files without questions."""
+    if run.media:
+        from ..runs.inference.beside import beside, files_of
+
+        each = [{"images": image} for image in images] + [{"sounds": sound} for sound in sounds]
+        return [beside(run, [""], files_of(**one))[0] for one in each]
+    if sounds:
+        raise ValueError(f"{run.name} reads no sounds beside texts; leave --sound out")
     if not questions:
         return images
     pictures = images * len(questions) if len(images) == 1 else images

@@ -226,8 +226,9 @@ def asked(
 
 
 def _reads_pieces(run: Run, command: str) -> bool:
-    """Whether a command reads files of music, which the texts name."""
-    return command == "predict" and run.trained_on is not None and run.trained_on.kind == "music"
+    """Whether a command reads files that the texts name: of music, or pictures with questions about them."""
+    music = run.trained_on is not None and run.trained_on.kind == "music"
+    return command == "predict" and (music or bool(run.media))
 
 
 def existing_path(text: str) -> Path | None:

@@ -10,6 +10,7 @@ import qkv
 from qkv.core.layout import Layout
 from qkv.io.families.whisper import whisper
 from qkv.nn.layers.frames import FrameEmbedding, Frames
+from qkv.nn.layers.waveform import Waveform
 
 SIZES = {"vocab_size": 11, "mels": 5, "frames": 24, "d_model": 8, "n_layers": 1, "n_heads": 2, "d_ff": 8}
 
@@ -71,3 +72,16 @@ def test_a_mask_of_frames_is_a_layout_of_tokens() -> None:
     features, mask = torch.randn(2, 5, 24), torch.arange(24) < torch.tensor([[24], [9]])
     wanted = model(features, ids, layout=Layout.from_lengths([12, 5]))
     torch.testing.assert_close(model(features, ids, attention_mask=mask), wanted)
+
+
+def test_masks_of_sounds_have_their_shape_and_end_in_padding() -> None:
+    """The same for frames and for samples."""
+    frames = Frames(mels=5, frames=24, strides=(2,)).module(0, 8)
+    samples = Waveform(widths=(8,), kernels=(2,), strides=(2,), positions=2, groups=1).module(0, 8)
+    for module, inputs in ((frames, torch.zeros(2, 5, 24)), (samples, torch.zeros(2, 24))):
+        mask = torch.arange(24) < torch.tensor([[24], [9]])
+        assert module.lay(inputs, None, mask)[1].lengths in ((12, 5), (12, 4))
+        with pytest.raises(ValueError, match=r"a mask is \(batch, (frames|samples)\), \(2, 24\), not \(2, 20\)"):
+            module.lay(inputs, None, mask[:, :20])
+        with pytest.raises(ValueError, match="sounds are padded on the right; this mask has padding elsewhere"):
+            module.lay(inputs, None, mask.flip(1))

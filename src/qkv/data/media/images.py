@@ -26,7 +26,7 @@ Size = tuple[int, int]  # height and width
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
 Color = Literal["rgb", "gray"]
 Fit = Literal["crop", "stretch", "pad"]
-Filter = Literal["bilinear", "bicubic", "nearest"]
+Filter = Literal["bilinear", "bicubic", "lanczos", "nearest"]
 
 CHANNELS: dict[Color, int] = {"rgb": 3, "gray": 1}
 MOST_PIXELS = 64 << 20  # in one image; a decoded one takes up to 3 bytes per pixel
@@ -218,8 +218,7 @@ def resized(pixels: Pixels, size: Size, filter: Filter = "bilinear", box: Box | 
     if pixels.shape[1:] == tuple(size) and box is None:
         return pixels
     image = Image.fromarray(pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
-    how = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
-    flat = np.asarray(image.resize(size[::-1], how.get(filter, Image.Resampling.NEAREST), box))
+    flat = np.asarray(image.resize(size[::-1], Image.Resampling[filter.upper()], box))
     return np.ascontiguousarray(flat.transpose(2, 0, 1)) if flat.ndim == 3 else flat[None]
 
 

@@ -366,6 +366,16 @@ class Tokenizer:
             raise ValueError(f"this tokenizer has no {which}-of-sequence token")
         return [token] if wanted and token is not None else []
 
+    def reading(self, *names: str) -> Self:
+        """Return the same tokenizer, which also reads these control tokens from texts, such as the places of pictures."""
+        if not (wanted := [name for name in names if name in self.controls]):
+            return self
+        parts = json.loads(self.raw.to_str())
+        for token in parts["added_tokens"]:
+            token["special"] = token["special"] and token["content"] not in wanted
+        raw = tokenizers.Tokenizer.from_str(json.dumps(parts))
+        return type(self)(raw, self._extra)
+
     @cached_property
     def _reads_control(self) -> tokenizers.Tokenizer:
         """A second pipeline that reads control tokens: the first can't be switched while another thread encodes."""

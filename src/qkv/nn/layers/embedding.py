@@ -81,6 +81,19 @@ class InputModule(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} has no layout of its inputs")
 
 
+def real_lengths(mask: Tensor, shape: tuple[int, int], unit: str) -> list[int]:
+    """The length of each sound of a batch by its mask, (batch, `unit`): 1 at what is real, 0 at padding on the right.
+
+    Raises ValueError for a mask of another shape, and for padding elsewhere.
+    """
+    if tuple(mask.shape) != shape:
+        raise ValueError(f"a mask is (batch, {unit}), {shape}, not {tuple(mask.shape)}")
+    real = mask != 0
+    if bool((real[:, 1:] & ~real[:, :-1]).any()):
+        raise ValueError("sounds are padded on the right; this mask has padding elsewhere")
+    return [int(n) for n in real.sum(1).tolist()]
+
+
 class Embedding(Input, kind="embedding"):
     """dropout(norm(scale · E[token] + position + type)), projected to d_model if `width` differs from it.
 

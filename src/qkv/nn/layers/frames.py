@@ -15,7 +15,7 @@ from ...core.layout import Layout
 from ...core.spec import Cost
 from ..kernels.gelu import gelu
 from .dropout import dropout
-from .embedding import Input, InputModule
+from .embedding import Input, InputModule, real_lengths
 
 WIDTH = 3  # frames that a convolution reads
 
@@ -106,9 +106,8 @@ class FrameEmbedding(InputModule):
             raise ValueError(f"a sound of {frames:,} frames doesn't fit: this model reads 1 to {most:,}; cut it")
         tokens = self.spec.tokens_of(frames)
         if layout is None and mask is not None:
-            layout = Layout.from_lengths(
-                [self.spec.tokens_of(n) for n in mask.sum(1).tolist()], tokens, device=features.device
-            )
+            lengths = real_lengths(mask, (len(features), frames), "frames")
+            layout = Layout.from_lengths([self.spec.tokens_of(n) for n in lengths], tokens, device=features.device)
         layout = Layout.full(tokens, device=features.device) if layout is None else layout
         if layout.shape[1] != tokens:
             raise ValueError(f"{frames:,} frames make {tokens:,} tokens, and the layout has {layout.shape[1]:,}")

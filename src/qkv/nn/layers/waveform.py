@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from ...core.layout import Layout
 from ...core.spec import Cost
 from .dropout import dropout
-from .embedding import Input, InputModule
+from .embedding import Input, InputModule, real_lengths
 from .feedforward import ACTIVATIONS, Activation
 from .linear import Linear
 from .norm import LayerNorm, NoNorm, Norm
@@ -197,8 +197,9 @@ class WaveformEmbedding(InputModule):
         if x.shape[1] not in (1, 2):
             raise ValueError(f"sounds have one channel, and a mask or none, not {x.shape[1]} channels; average them")
         if mask is not None:
-            if mask.shape != (len(x), x.shape[2]) or x.shape[1] == 2:
-                raise ValueError(f"a mask is (batch, samples), {(len(x), x.shape[2])}, not {tuple(mask.shape)}")
+            if x.shape[1] == 2:
+                raise ValueError("these sounds have a mask in their second row already; leave mask out")
+            real_lengths(mask, (len(x), x.shape[2]), "samples")
             x = torch.cat([x, mask[:, None].to(x.dtype)], 1)
         tokens = self.spec.tokens_of(x.shape[2])
         if not tokens:
@@ -212,10 +213,7 @@ class WaveformEmbedding(InputModule):
         return x, layout
 
     def _layout(self, real: Float[Tensor, "B n"], tokens: int) -> Layout:
-        lengths = [int(n) for n in real.sum(1).tolist()]
-        ends = torch.arange(real.shape[1], device=real.device) < torch.tensor(lengths, device=real.device)[:, None]
-        if not torch.equal(ends, real > 0):
-            raise ValueError("sounds are padded on the right; this mask has padding elsewhere")
+        lengths = real_lengths(real, (real.shape[0], real.shape[1]), "samples")
         return Layout.from_lengths([self.spec.tokens_of(n) for n in lengths], tokens, device=real.device)
 
     def forward(

@@ -20,7 +20,7 @@ from ..layers.embedding import Embedding, Input, InputModule, TokenEmbedding
 from ..layers.feedforward import ACTIVATIONS, Activation
 from ..layers.linear import Linear
 from ..layers.norm import NoNorm, Norm
-from ..layers.patches import image_layout, patchify, unpatchify
+from ..layers.patches import Patches, image_layout, patchify, unpatchify
 from ..patterns.basic import media as of_one_medium
 from ..positions.absolute import NoPosition
 from ..positions.base import Position, PositionModule, Widths
@@ -210,6 +210,14 @@ class Medium(Spec, kind="medium"):
     def widths(self, d_model: int) -> Widths:
         """The sizes that its positions depend on."""
         return Widths(d_model, 1, d_model, self.reads.n_tokens, grid=self.reads.grid)
+
+    def tokens_of(self, shape: Sequence[int]) -> int:
+        """How many vectors numbers of a shape become: pictures (C, H, W), sounds (mels, frames), states (T, M)."""
+        reads = self.reads.stack.embedding if isinstance(self.reads, Tower) else self.reads
+        if isinstance(reads, Patches):
+            grid = reads.grid_of((shape[1], shape[2]))
+            return (self.reads.projector.grid_of(grid) if isinstance(self.reads, Tower) else grid).tokens
+        return reads.tokens_of(shape[0] if len(shape) < 2 or reads.kind == "states" else shape[-1])
 
     def cost(self, d_model: int, tokens: int = 0) -> Cost:
         """Cost of one medium of `tokens` tokens."""

@@ -12,15 +12,16 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from ...core import several
 from ...core.spec import brief
 from ...data.tokenizers.tokenizer import Tokenizer
 from ...generation import Generated, Generation, generate, row_seed
 from ...generation.logits_processors import Processor
-from ...generation.prompts import length_groups
+from ...generation.prompts import Media, length_groups
 from ...generation.stopping import StopStrings, cut_at
 from ...io.directories.locate import name_of
 from ...io.directories.origin import Origin
@@ -34,11 +35,12 @@ if TYPE_CHECKING:
     from ...data.batching.settings import Batching
     from ...data.source import Source
     from ...data.task import Task
+    from ...nn.models.joint import Medium
     from ..recipes.recipe import Recipe
 
 
-Pictures = str | Path | Sequence[str | Path]
-"""The file of a picture, or of several."""
+TextMedia = Mapping[str, Sequence[NDArray[np.generic]]]
+"""Pictures, sounds … of one text as the model reads them, by the names of their media."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,6 +116,12 @@ class LoadedModel:
         return Batching() if self.recipe is None else self.recipe.batching
 
     @property
+    def media(self) -> tuple[Medium, ...]:
+        """What the model reads beside tokens."""
+        embedding = getattr(getattr(self.model.spec, "output", None), "embedding", None)
+        return getattr(embedding, "media", ())
+
+    @property
     def source(self) -> Source | None:
         """The data that it was trained on; None if there is no recipe."""
         return None if self.recipe is None else self.recipe.data
@@ -162,18 +170,6 @@ class LoadedModel:
         bos = self.task != "translate" and tokenizer.bos_id is not None
         return tokenizer.encode(text, bos=bos, eos=self.task != "continue")
 
-    def _pictured(
-        self, texts: Sequence[str], image: Pictures
-    ) -> tuple[list[list[int]], Sequence[Mapping[str, Tensor]]]:
-        """The ids of each text and its media. Raises ValueError for a run that reads no pictures beside text."""
-        about = getattr(self.trained_on, "prompts_about", None)
-        if about is None:
-            raise ValueError(
-                f"{self.name} was not trained on questions about pictures (qkv train see); leave image out"
-            )
-        prompts, media = about(several.texts(texts), image, self.words)
-        return prompts, media
-
     def outputs_of(
         self,
         prompts: Sequence[Sequence[int]],
@@ -184,7 +180,7 @@ class LoadedModel:
         numbers: Sequence[int] | None = None,
         ends: Sequence[int] = (),
         draft: AnyModel | None = None,
-        media: Sequence[Mapping[str, Tensor]] = (),
+        media: Sequence[TextMedia] = (),
     ) -> list[list[Output]]:
         """Return `settings.num_samples` outputs for each prompt of ids. Prompts of similar lengths are decoded together.
 
@@ -193,7 +189,7 @@ class LoadedModel:
         numbers: of the prompts among more of them, on which the seeds of samples depend.
         ends:    tokens that end an output, in addition to the model's.
         draft:   a smaller model with the same tokenizer, for speculative decoding.
-        media:   of each prompt, by name: the pictures in the places of its placeholder tokens.
+        media:   of each prompt: the pictures, sounds … in the places of its placeholder tokens.
         """
         stop = several.texts(stop, "stop strings")
         seed = settings.seed if settings.seed is not None else int(torch.randint(2**62, ()))
@@ -211,7 +207,7 @@ class LoadedModel:
                 scores=scores,
                 ends=ends,
                 draft=draft,
-                media=_together([media[i] for i in group]) if media else None,
+                media=_together([media[i] for i in group] if media else []),
             )
             for place, i in enumerate(group):
                 outputs[i] = self._outputs_at(place, generated, prompts[i], stop)
@@ -226,6 +222,7 @@ class LoadedModel:
         stop: str | Sequence[str] = (),
         ends: Sequence[int] = (),
         draft: AnyModel | None = None,
+        media: TextMedia | None = None,
     ) -> Output:
         """Generate one output for a prompt of ids, and pass its text to `emit` in pieces, as tokens are generated.
 
@@ -245,7 +242,8 @@ class LoadedModel:
                 emit(text[emitted:ready])
                 emitted = ready
 
-        generated = self.generated([prompt], settings, stop, stream=receive, ends=ends, draft=draft)
+        beside = _together([media] if media else [])
+        generated = self.generated([prompt], settings, stop, stream=receive, ends=ends, draft=draft, media=beside)
         emit(cut_at(self._text(prompt, new), stop)[emitted:])
         return self._outputs_at(0, generated, prompt, stop)[0]
 
@@ -260,7 +258,7 @@ class LoadedModel:
         stream: Callable[[int, int], None] | None = None,
         ends: Sequence[int] = (),
         draft: AnyModel | None = None,
-        media: Mapping[str, Tensor] | None = None,
+        media: Media | None = None,
     ) -> Generated:
         """Generate ids for prompts of ids that are decoded together."""
         if self.task != "translate":
@@ -310,10 +308,13 @@ class LoadedModel:
         ]
 
 
-def _together(media: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The media of several prompts, one prompt's after the other's."""
-    names = dict.fromkeys(name for one in media for name in one)
-    return {name: torch.cat([one[name] for one in media if name in one]) for name in names}
+def _together(media: Sequence[TextMedia]) -> Media | None:
+    """The media of several texts as the model reads them; None if there are none."""
+    if not any(media):
+        return None
+    from ..tasks.media import stacked  # imported here: text alone does without
+
+    return stacked(media)
 
 
 def in_training(model: AnyModel, tokenizer: Tokenizer, task: Use) -> LoadedModel:

@@ -14,6 +14,7 @@ from ...core import several
 from ...nn.models.dual_encoder import DualEncoder
 from ..tasks.prediction import Line, Prediction
 from . import unknown_words
+from .beside import beside, files_of
 from .loaded import LoadedModel
 from .uses import advice, reads_text
 
@@ -39,17 +40,21 @@ def predict(
 
     threshold: the lowest probability of an object that a detector reports.
     seed:      for random sampling (music).
+    images, sounds: files beside texts, in the order of the places `<image>` and `<sound>` in them; before texts without
+               places, one for all or one for each.
     data:      settings of how a series is read, such as `["gaps=fill"]` (forecasts).
     among:     a folder of pictures, a file of lines, or a list of both, in which a dual encoder finds the nearest ones.
     top:       how many of them, by default 5.
 
     Raises ValueError if an input can't be read, the run's task does not predict, or it does not use an option.
     """
+    files = files_of(options.pop("images", None), options.pop("sounds", None))
     check_options(run, {**options, **({"data": data} if data else {})})
     if data and run.recipe is not None:
         changes = [f"data.{one.removeprefix('data.')}" for one in several.texts(data, "data")]
         run = replace(run, recipe=run.recipe.change(changes))
     texts = [Line(one) if isinstance(one, tuple) else one if isinstance(one, str) else str(one) for one in inputs]
+    texts = list(beside(run, texts or [""], files)) if files else texts
     for number, text in enumerate(texts, 1):
         if not text.strip():
             raise ValueError(f"input {number} is empty, so there is nothing to read")

@@ -20,9 +20,8 @@ from ...data.tokenizers.tokenizer import Tokenizer
 from ...generation import Generation
 from ...io.directories import hub_load, origin
 from ...io.directories import weights as weight_files
-from ...io.directories.layout import CONFIG, GENERATION, MAX_SHARD_SIZE, RECIPE, TOKENIZER, WEIGHTS, RunState, read_json
-from ...io.directories.locate import has_tokenizer, is_hub, locate, not_there
-from ...io.directories.lock import owner_of
+from ...io.directories.layout import CONFIG, GENERATION, MAX_SHARD_SIZE, RECIPE, TOKENIZER, WEIGHTS, read_json
+from ...io.directories.locate import has_tokenizer, is_hub, locate
 from ...io.directories.run_config import (
     advice_on_imports,
     check_fit,
@@ -37,7 +36,8 @@ from ...io.hub.gguf.container import is_gguf
 from ...io.hub.quantized.config import quantization_of
 from ..recipes import imports as recipe_imports
 from . import unknown_words
-from .loaded import LoadedModel, Pictures, draft_for
+from .complete import check_complete
+from .loaded import LoadedModel, draft_for
 
 if TYPE_CHECKING:  # methods import what they need when they are called
     from ...data.tokenizers.chat.messages import Messages, Tools
@@ -48,8 +48,10 @@ if TYPE_CHECKING:  # methods import what they need when they are called
     from ...nn.activations.intervene import Changes
     from ...nn.quantization.scheme import Scheme, Weights
     from ..recipes.recipe import Recipe
+    from .beside import Given
     from .classify import Classified
     from .fill import Filled
+    from .loaded import TextMedia
     from .look import Figure
     from .output import Output
     from .predict import Prediction
@@ -71,7 +73,8 @@ class Run(LoadedModel):
         *,
         stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
-        image: Pictures | None = None,
+        images: Given = None,
+        sounds: Given = None,
         num_samples: None = None,
         **options: Unpack[SingleOutputOptions],
     ) -> str: ...
@@ -82,7 +85,8 @@ class Run(LoadedModel):
         *,
         stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
-        image: Pictures | None = None,
+        images: Given = None,
+        sounds: Given = None,
         num_samples: None = None,
         **options: Unpack[SingleOutputOptions],
     ) -> list[str]: ...
@@ -93,7 +97,8 @@ class Run(LoadedModel):
         *,
         stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
-        image: Pictures | None = None,
+        images: Given = None,
+        sounds: Given = None,
         num_samples: int,
         **options: Unpack[SingleOutputOptions],
     ) -> str | list[str]: ...
@@ -104,7 +109,8 @@ class Run(LoadedModel):
         *,
         stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
-        image: Pictures | None = None,
+        images: Given = None,
+        sounds: Given = None,
         num_samples: int,
         **options: Unpack[SingleOutputOptions],
     ) -> list[str] | list[list[str]]: ...
@@ -114,7 +120,8 @@ class Run(LoadedModel):
         *,
         stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
-        image: Pictures | None = None,
+        images: Given = None,
+        sounds: Given = None,
         **options: Any,
     ) -> str | list[str] | list[list[str]]:
         """Return the output for one text, or a list of outputs for a list of texts.
@@ -122,12 +129,13 @@ class Run(LoadedModel):
         With `num_samples` of more than 1, each output is a list of samples. An encoder–decoder translates; a language model
         continues the text, which is not part of the output. Options are the fields of `Generation`; an output ends before
         the first `stop` string in it. `draft` is a smaller run with the same tokenizer that proposes tokens; other forms of
-        speculation are the option `speculate`. `image` is the file of a picture that each text is about, or one for each
-        text, for a run that reads both.
+        speculation are the option `speculate`. `images` and `sounds` are for runs that read them beside texts: files,
+        pictures of Pillow or arrays in the order of the placeholders, such as `<image>`, in the texts; without placeholders
+        they stand before the texts, one for all or one for each.
         """
         options = {name: value for name, value in options.items() if name != "num_samples" or value is not None}
         settings = self.settings(**options)
-        results = self.outputs(several.texts(texts), settings, stop=stop, draft=draft, image=image)
+        results = self.outputs(several.texts(texts), settings, stop=stop, draft=draft, images=images, sounds=sounds)
         outputs = [[output.text for output in samples] for samples in results]
         return _one_or_all(texts, outputs if settings.num_samples > 1 else [samples[0] for samples in outputs])
 
@@ -139,10 +147,11 @@ class Run(LoadedModel):
         stop: str | Sequence[str] = (),
         scores: bool = False,
         draft: LoadedModel | None = None,
-        image: Pictures | None = None,
+        images: Given = None,
+        sounds: Given = None,
     ) -> list[list[Output]]:
         """As `generate`, with tokens, the reason why each output ended and, with `scores`, log-probabilities."""
-        prompts, media = (self._encoded(texts), ()) if image is None else self._pictured(texts, image)
+        prompts, media = self._read(texts, images, sounds)
         other = draft_for(self, draft)
         return self.outputs_of(prompts, settings or self.generation, stop=stop, scores=scores, draft=other, media=media)
 
@@ -154,10 +163,13 @@ class Run(LoadedModel):
         *,
         stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
+        images: Given = None,
+        sounds: Given = None,
     ) -> Output:
         """Pass one output to `emit` piece by piece, as it is generated, and return it."""
-        (ids,) = self._encoded([several.text(prompt, "the prompt")])
-        return self.stream_of(ids, settings or self.generation, emit, stop=stop, draft=draft_for(self, draft))
+        (ids,), media = self._read([several.text(prompt, "the prompt")], images, sounds)
+        other, beside = draft_for(self, draft), media[0] if media else None
+        return self.stream_of(ids, settings or self.generation, emit, stop=stop, draft=other, media=beside)
 
     def chat(
         self,
@@ -365,6 +377,14 @@ class Run(LoadedModel):
             overwrite=overwrite,
         )
 
+    def _read(self, texts: Sequence[str], images: Given, sounds: Given) -> tuple[list[list[int]], Sequence[TextMedia]]:
+        """The ids of texts, and the media of each if the run reads them beside texts."""
+        if images is None and sounds is None and not self.media:
+            return self._encoded(texts), ()
+        from .beside import read
+
+        return read(self, texts, images, sounds)
+
     def _encoded(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids that the model reads for each text, with a warning about what it has never seen in them."""
         if isinstance(texts, str):
@@ -460,31 +480,6 @@ def _recipe(folder: Path) -> Recipe | None:
     except ValueError as error:
         names = recipe_imports.missing(itertools.chain(*read_imports(folder)))
         raise ValueError(f"{error}{advice_on_imports(names)}" if names else str(error)) from None
-
-
-def check_complete(folder: Path) -> None:
-    """Raise ValueError, with what to do, if a run directory is not finished, or is none."""
-    if not folder.exists():
-        raise not_there(folder)
-    if not folder.is_dir():
-        raise ValueError(f"{folder} is a file, and no GGUF file; a run is a directory")
-    required = (CONFIG, TOKENIZER, WEIGHTS) if expects_tokenizer(folder) else (CONFIG, WEIGHTS)
-    missing = [name for name in required if not (folder / name).is_file()]
-    if not missing:
-        return
-    owner = owner_of(folder)
-    if owner is not None:
-        raise ValueError(f"the run in {folder} is being trained by {owner} and has no model yet; wait for it")
-    if RunState.of(folder) is RunState.STARTED:
-        from ..recipes.recipe import argument_of
-
-        raise ValueError(
-            f"the run in {folder} is not finished (it has no {missing[0]}); resume it by "
-            f"`qkv train {argument_of(folder)} --resume`"
-        )
-    inside = next(folder.glob(f"*/{WEIGHTS}"), None)
-    advice = f"name one inside it, such as {inside.parent}" if inside else "name one that `qkv train` wrote"
-    raise ValueError(f"{folder} is not a run directory, because it has no {missing[0]}; {advice}")
 
 
 def _one_or_all(inputs: Any, results: list[Any]) -> Any:

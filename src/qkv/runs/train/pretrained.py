@@ -31,7 +31,8 @@ from ...nn.models.replace import Replaced, replace
 from ...nn.models.transformer import TransformerModel
 from ...nn.models.vocabulary import resize_outline, resize_vocabulary
 from ...nn.quantization.scheme import scheme_of
-from ..inference.run import check_complete, load
+from ..inference.complete import check_complete
+from ..inference.run import load
 from ..recipes.model_choice import ModelChoice
 from ..recipes.recipe import Recipe
 

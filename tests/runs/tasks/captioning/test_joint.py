@@ -58,6 +58,15 @@ def test_the_picture_stands_before_the_question_or_at_its_place(
     assert made.media["image"].shape == (1, 3, 16, 16)
 
 
+def test_a_picture_alone_is_prompted_as_for_a_caption(tokenizer: Tokenizer) -> None:
+    see = task(tokenizer)
+    caption, place = see.prompt([], tokenizer), see.place
+    assert see.prompt([place], tokenizer) == caption == [caption[0], *[place] * 4]
+    assert see.framed([place], tokenizer) == [caption[0], place]
+    asked = tokenizer.encode("what color ?")
+    assert see.framed([place, *asked], tokenizer) == see.framed(asked, tokenizer)
+
+
 def test_pictures_of_a_batch_stand_one_after_the_other(tokenizer: Tokenizer) -> None:
     see = task(tokenizer)
     items = [item(see, tokenizer, question, "a blue square") for question in ("what color is it ?", "")]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import numpy as np
-
-from ....core.spec import brief, counted
+from ....core.spec import brief
 from ....data.media.audio import CLIPPED, Wave, clipped, decode, resampled
 from ....data.media.audio_length import TRUNCATED
+from ....data.media.given import checked_wave
 from ....data.media.images import content
 from ....data.media.video import is_container, sound_of
 from ....data.source import Skipped
@@ -22,7 +21,7 @@ SoundT = TypeVar("SoundT", bound=Sound)
 def read(sound: Sound, rate: int) -> tuple[str, Wave]:
     """The name of a sound, and its waveform at a rate. Warns about one that is clipped."""
     if isinstance(sound, tuple):
-        name, found = "the waveform", _checked(*sound)
+        name, found = "the waveform", checked_wave(*sound)
     else:
         name = "the sound" if isinstance(sound, bytes) else str(sound)
         data = sound if isinstance(sound, bytes) else content(sound)
@@ -38,20 +37,3 @@ def read(sound: Sound, rate: int) -> tuple[str, Wave]:
             stacklevel=3,
         )
     return name, resampled(wave, own, rate)
-
-
-def _checked(wave: Any, rate: Any) -> tuple[Wave, int] | Skipped:
-    """A waveform that was given as numbers."""
-    samples = np.asarray(wave)
-    if samples.ndim != 1 or samples.dtype.kind != "f":
-        raise ValueError(
-            f"a waveform is one row of floating-point samples from −1 to 1, not {samples.dtype} {samples.shape}; average "
-            "the channels, and divide integers by their largest"
-        )
-    if type(rate) is not int or rate < 1:
-        raise ValueError(f"the rate of a waveform is a whole number of samples per second, not {brief(rate)}")
-    if not len(samples):
-        return Skipped("without sound")
-    if not np.isfinite(samples).all():
-        return Skipped(f"of {counted(int((~np.isfinite(samples)).sum()), 'sample')} that are no numbers")
-    return samples.astype(np.float32), rate

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -11,10 +10,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from ....core import several
 from ....core.batch import IGNORE, Batch
 from ....core.metrics.base import MeasuredModel
 from ....data.batching.numpy_batch import Array
+from ....data.media import given
+from ....data.media.images import Color
 from ....data.source import Example, Source
 from ....data.task import Item
 from ....data.tokenizers.protocol import Encoder
@@ -22,6 +22,10 @@ from ....data.tokenizers.tokenizer import Tokenizer
 from ....nn.layers.embedding import Input
 from ....nn.layers.patches import Patches
 from ....nn.models.joint import Joint, Medium, Tower
+from ..media import MediumReader, TextWithFiles, asked
+from ..pictures import with_channels
+from ..prediction import Prediction, TrainedModel, parts_of
+from ..prediction_batches import in_parts
 from .task import Caption
 
 NAME, MARKER = "image", "<image>"
@@ -76,29 +80,24 @@ class See(Caption, kind="see"):
                 f"the question has {len(marks)} {MARKER} and one picture; write {MARKER} once, or leave it out"
             )
         at = marks[0] if marks else 0
-        whole = [*question[:at], *[place] * self.tokens, *question[at + len(marks) :]]
-        start, *rest = super().prompt(question, tokenizer)
-        return [start, *whole, *rest[-1:]]
+        before, after = question[:at], question[at + len(marks) :]
+        start, *asked = super().prompt([*before, *after], tokenizer)  # a picture alone is a caption's prompt
+        return [start, *before, *[place] * self.tokens, *after, *asked[-1:]]
 
-    def prompts_about(
-        self, questions: Sequence[str], images: str | Path | Sequence[str | Path], tokenizer: Tokenizer
-    ) -> tuple[list[list[int]], list[dict[str, Tensor]]]:
-        """The prompts of questions about one picture, or each about its own, and the pictures of each prompt.
+    def media_readers(self, tokenizer: Tokenizer) -> tuple[MediumReader, ...]:
+        """How the picture of a question is read."""
+        place = place_of(tokenizer) if self.place is None else self.place
+        color: Color = "gray" if self.channels == 1 else "rgb"
 
-        Raises ValueError if there are fewer or more pictures than questions, for a file without a picture, and for a
-        question that leaves no room for an answer.
-        """
-        paths = several.paths(images, "images")
-        paths = paths * len(questions) if len(paths) == 1 else paths
-        if len(paths) != len(questions):
-            raise ValueError(
-                f"there are {len(paths)} images for {len(questions)} texts; give one for all, or one for each"
-            )
-        prompts = [self.prompt(ids, tokenizer) for ids in tokenizer.encode_batch(list(questions))]
-        for question, prompt in zip(questions, prompts, strict=True):
-            self.check_room(question, prompt)
-        pictures = {path: self.normalize(self.resize(self.read(path))) for path in dict.fromkeys(paths)}
-        return prompts, [{NAME: torch.from_numpy(pictures[path])[None]} for path in paths]
+        def read(file: object) -> Array:
+            pixels = with_channels(given.picture(file, color, self.bits or 16), self.channels)
+            return self.normalize(self.resize(pixels))
+
+        return (MediumReader(NAME, MARKER, place, read, lambda _: self.tokens),)
+
+    def framed(self, ids: Sequence[int], tokenizer: Encoder) -> list[int]:
+        """`prompt` with one token in the place of the picture."""
+        return self.replace({"tokens": 1}).prompt(ids, tokenizer)
 
     def item_of(self, picture: Array, ids: Sequence[int], prompt: int, about: Example) -> Item:
         learned = [IGNORE if token == self.place else token for token in ids[1:]]
@@ -135,3 +134,31 @@ def place_of(tokenizer: Encoder | None) -> int:
     if place is None:
         raise ValueError(f"the tokenizer has no token {MARKER}, the place of a picture; name it in tokenizer.special")
     return int(place)
+
+
+@See.predicts
+def predict(task: See, trained: TrainedModel, lines: Sequence[str], **_: Any) -> Iterator[Prediction]:
+    """Generate a text for each line FILE or FILE<tab>QUESTION, or for each question with its picture beside it, as in
+    evaluation.
+
+    Raises ValueError if a file holds no picture, or a question leaves no room for an answer.
+    """
+    tokenizer = trained.words
+    for part in in_parts(lines):
+        questions = [_question(line) for line in part]
+        prompts, media = asked(task, questions, tokenizer)
+        pictures = torch.from_numpy(np.stack([one[NAME][0] for one in media])).to(trained.model.device)
+        texts = task.written(trained.model, pictures, prompts, tokenizer)
+        for line, question, text in zip(part, questions, texts, strict=True):
+            shown = text if isinstance(line, TextWithFiles) else f"{parts_of(line)[0]}: {text}"
+            fields = {"question": question.replace(MARKER, "", 1).strip(), "output": text}
+            yield Prediction(line, text, shown, fields)
+
+
+def _question(line: str) -> TextWithFiles:
+    """A question with its picture, of a line FILE<tab>QUESTION."""
+    if isinstance(line, TextWithFiles):
+        return line
+    path, *question = parts_of(line)
+    text = " ".join(question).strip()
+    return TextWithFiles(text if MARKER in text else MARKER + text, {NAME: (path,)})

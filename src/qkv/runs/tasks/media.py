@@ -1,0 +1,187 @@
+"""Media beside texts: how pictures, sounds and series become numbers, and where their vectors stand among tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, Self, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from ...core.spec import brief, counted
+from ...data.batching.numpy_batch import Array
+from ...data.tokenizers.tokenizer import Tokenizer
+
+Files = Mapping[str, Sequence[object]]
+"""Pictures, sounds … by the names of their media: paths, bytes, arrays, Pillow's pictures."""
+
+
+class TextWithFiles(str):
+    """A text, and the files whose media stand at its placeholders, in their order."""
+
+    files: Files
+
+    def __new__(cls, text: str, files: Files) -> Self:
+        made = super().__new__(cls, text)
+        made.files = files
+        return made
+
+
+@dataclass(frozen=True, eq=False)
+class MediumReader:
+    """How a model reads one kind of media.
+
+    name:   of the medium, such as "image".
+    marker: the placeholder as texts have it, such as `<image>`.
+    token:  the id of the placeholder.
+    read:   a file, or what else `data.media.given` takes, as the numbers that the model reads. Raises ValueError.
+    tokens: how many vectors numbers of a shape become.
+    before, after: ids around the vectors of each medium.
+    """
+
+    name: str
+    marker: str
+    token: int
+    read: Callable[[object], Array]
+    tokens: Callable[[tuple[int, ...]], int]
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+
+
+@runtime_checkable
+class ReadsMedia(Protocol):
+    """A task whose model reads media beside texts."""
+
+    def media_readers(self, tokenizer: Tokenizer) -> tuple[MediumReader, ...]: ...
+
+    def framed(self, ids: Sequence[int], tokenizer: Tokenizer) -> list[int]:
+        """What the model reads before its answer to a question, in which one token stands for each medium."""
+        ...
+
+    def check_room(self, question: str, prompt: Sequence[int]) -> None: ...
+
+
+class Placed(NamedTuple):
+    """Tokens with media in their places. `origins` are the indices of the tokens that they were made of."""
+
+    ids: list[int]
+    origins: list[int]
+    media: dict[str, list[Array]]
+
+
+def placed(ids: Sequence[int], readers: Sequence[MediumReader], files: Files, where: str = "the text") -> Placed:
+    """Put media in the places of placeholders, one of which stands for each medium.
+
+    Raises ValueError if there are more or fewer files than placeholders, and for a file that can't be read.
+    """
+    by_token = {reader.token: reader for reader in readers}
+    check_counts({reader.marker: list(ids).count(reader.token) for reader in readers}, readers, files, where)
+    arrays = {reader.name: [reader.read(file) for file in files.get(reader.name, ())] for reader in readers}
+    left = {name: iter(found) for name, found in arrays.items()}
+    made, origins = list[int](), list[int]()
+    for i, token in enumerate(ids):
+        reader = by_token.get(token)
+        span = [token] if reader is None else _span(reader, next(left[reader.name]))
+        made += span
+        origins += [i] * len(span)
+    return Placed(made, origins, {name: found for name, found in arrays.items() if found})
+
+
+def asked(
+    task: ReadsMedia, texts: Sequence[str], tokenizer: Tokenizer
+) -> tuple[list[list[int]], list[dict[str, list[Array]]]]:
+    """What a task's model reads of questions, with as many placeholders as each medium has vectors, and their media.
+
+    Raises ValueError if a text has more or fewer files than placeholders, for a file that can't be read, and for a
+    question without room for an answer.
+    """
+    readers = task.media_readers(tokenizer)
+    rows, found = list[list[int]](), list[dict[str, list[Array]]]()
+    for text in texts:
+        ids = task.framed(tokenizer.encode(text), tokenizer)
+        one = placed(ids, readers, getattr(text, "files", {}), f"the text {brief(text[:60])}")
+        task.check_room(text, one.ids)
+        rows.append(one.ids)
+        found.append(one.media)
+    return rows, found
+
+
+def _span(reader: MediumReader, numbers: Array) -> list[int]:
+    return [*reader.before, *[reader.token] * reader.tokens(numbers.shape), *reader.after]
+
+
+def check_counts(
+    counts: Mapping[str, int], readers: Sequence[MediumReader], files: Files, where: str = "the text"
+) -> None:
+    """Raise ValueError if files and placeholders, counted by their markers, differ in number, or for files of a kind that
+    the model doesn't read."""
+    known = {reader.name for reader in readers}
+    for name, given in files.items():
+        if name not in known and len(given):
+            reads = " and ".join(["text", *(f"{reader.name}s" for reader in readers)])
+            raise ValueError(f"{where} has {counted(len(given), name)} beside it, and this model reads {reads}")
+    for reader in readers:
+        there, beside_it = counts[reader.marker], len(files.get(reader.name, ()))
+        if there != beside_it:
+            raise ValueError(
+                f"{where} has {counted(there, 'placeholder')} {reader.marker} and {counted(beside_it, reader.name)} beside "
+                f"it; give one {reader.name} for each"
+            )
+
+
+def stacked(media: Sequence[Mapping[str, Sequence[Array] | Tensor]]) -> dict[str, Tensor | list[Tensor]]:
+    """The media of several texts, one text's after the other's: tensors (N, …), or lists if their sizes differ."""
+    names = dict.fromkeys(name for one in media for name in one)
+    return {name: _joined([torch.as_tensor(each) for one in media for each in one.get(name, ())]) for name in names}
+
+
+def _joined(values: list[Tensor]) -> Tensor | list[Tensor]:
+    return torch.stack(values) if len({value.shape for value in values}) == 1 else values
+
+
+# -- texts and the files beside them -------------------------------------------------------------------------------------
+
+
+def beside(texts: Sequence[str], readers: Sequence[MediumReader], files: Files) -> list[TextWithFiles]:
+    """Give texts their files, in the order of the placeholders of all texts; if there are as many as each text has
+    placeholders, all texts have the same. A text gets placeholders before it if no text has any of a kind.
+
+    Raises ValueError if there are more or fewer files than placeholders.
+    """
+    given = {name: list(some) for name, some in files.items() if len(some)}
+    markers = {reader.name: reader.marker for reader in readers}
+    if unknown := [name for name in given if name not in markers]:
+        check_counts(
+            {reader.marker: 0 for reader in readers}, readers, {unknown[0]: given[unknown[0]]}, _counted(texts)
+        )
+    missing = [name for name in given if not any(markers[name] in text for text in texts)]
+    before = "".join(markers[name] * (len(given[name]) if len(texts) == 1 else 1) for name in missing)
+    texts = [before + text for text in texts]
+    shares = {name: list(_shares(texts, name, marker, given.get(name, []))) for name, marker in markers.items()}
+    return [
+        TextWithFiles(text, {name: tuple(shares[name][i]) for name in markers if shares[name][i]})
+        for i, text in enumerate(texts)
+    ]
+
+
+def _shares(texts: Sequence[str], name: str, marker: str, given: list[object]) -> Iterator[list[object]]:
+    """The files of each text."""
+    counts = [text.count(marker) for text in texts]
+    if len(given) == sum(counts):
+        at = 0
+        for count in counts:
+            yield given[at : at + count]
+            at += count
+    elif given and all(count == len(given) for count in counts):
+        yield from ([*given] for _ in texts)
+    else:
+        raise ValueError(
+            f"{_counted(texts)} {'has' if len(texts) == 1 else 'have'} {counted(sum(counts), 'placeholder')} {marker} "
+            f"and {counted(len(given), name)} beside {'it' if len(texts) == 1 else 'them'}; give one {name} for each "
+            "placeholder, or as many as each text has for all"
+        )
+
+
+def _counted(texts: Sequence[str]) -> str:
+    return "the text" if len(texts) == 1 else counted(len(texts), "text")

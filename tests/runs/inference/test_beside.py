@@ -1,0 +1,82 @@
+"""Files beside texts: a run that was trained here, and a directory of the Hub beside transformers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from seeing import SIDE, save_idefics3
+
+import qkv
+from qkv.runs.inference.beside import prompts, readers_of
+from qkv.runs.tasks.media import TextWithFiles
+
+
+@pytest.fixture(scope="module")
+def pictures() -> list[Image.Image]:
+    draw = np.random.default_rng(0)
+    return [Image.fromarray(draw.integers(0, 256, (*size, 3), np.uint8)) for size in ((30, 21), (9, 50), (12, 12))]
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Any]:
+    folder = tmp_path_factory.mktemp("idefics3")
+    return folder, *save_idefics3(folder)
+
+
+def test_a_directory_reads_pictures_as_its_processor_in_transformers(
+    hub: tuple[Path, Any, Any], pictures: list[Image.Image]
+) -> None:
+    folder, theirs, processor = hub
+    run = qkv.load(folder)
+    text = "what is <image> and <image>? <end_of_utterance>"
+    ids, media = prompts(run, [TextWithFiles(text, {"image": tuple(pictures[:2])})])
+    wanted = processor(text=text.replace("<end_of_utterance>", ""), images=[pictures[:2]], return_tensors="pt")
+    place = run.model.spec.decoder.embedding.media[0].token
+    assert ids[0].count(place) == 2 * 4
+    end = run.encode("<end_of_utterance>")  # a control token in a text is spelled out
+    assert ids[0] == [*wanted.input_ids[0].tolist(), *end]
+    assert len(end) > 1
+    for ours, pixels in zip(media[0]["image"], wanted.pixel_values[0], strict=True):
+        assert ours.shape == (3, SIDE, SIDE)
+        np.testing.assert_allclose(ours, pixels.numpy(), atol=2e-6)
+    made = theirs.generate(**wanted, max_new_tokens=4, do_sample=False, eos_token_id=None)[0, -4:]
+    output = run.generate(
+        text.replace("<end_of_utterance>", ""), images=pictures[:2], max_new_tokens=4, min_new_tokens=4, num_beams=1
+    )
+    assert output == processor.tokenizer.decode(made, skip_special_tokens=True)
+
+
+def test_what_a_directory_lacks_is_one_sentence(hub: tuple[Path, Any, Any], pictures: list[Image.Image]) -> None:
+    run = qkv.load(hub[0])
+    for texts, options, said in (
+        ("a <image>", {}, "1 placeholder <image> and 0 images beside it"),
+        ("a <image>", {"images": pictures}, "1 placeholder <image> and 3 images"),
+        ("a", {"sounds": [b"x"]}, "reads text and images"),
+        ("a", {"images": "nowhere.png"}, "there is no file 'nowhere.png'"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            run.generate(texts, max_new_tokens=1, **options)
+    plain = qkv.load("small-english")
+    with pytest.raises(ValueError, match="small-english reads texts alone; leave pictures and sounds out"):
+        plain.generate("a", images=pictures[0])
+    pixels = torch.rand(1, 3, SIDE, SIDE)
+    assert readers_of(run)[0].tokens(tuple(pixels[0].shape)) == 4
+
+
+def test_tiles_are_left_out_with_a_warning(hub: tuple[Path, Any, Any], tmp_path: Path) -> None:
+    import json
+    import shutil
+
+    folder = Path(shutil.copytree(hub[0], tmp_path / "tiles"))
+    config = json.loads((folder / "preprocessor_config.json").read_text())
+    (folder / "preprocessor_config.json").write_text(json.dumps({**config, "do_image_splitting": True}))
+    with pytest.warns(UserWarning, match=f"tiles, and here each is read whole, in {SIDE} × {SIDE} pixels"):
+        readers_of(qkv.load(folder))
+    (folder / "preprocessor_config.json").write_text(json.dumps({**config, "resample": 2}))
+    with pytest.raises(ValueError, match="resample is 2, and what is built is 1"):
+        readers_of(qkv.load(folder))
