@@ -118,7 +118,7 @@ def predict(
     question = asked(inputs, loaded, "predict", out if table else None, column, overwrite and table)
     if question.texts is not None:
         question.texts = files.beside(question.texts)
-        inputs = list(question.texts)
+        inputs = list(question.texts or ())
     if table or question.table is not None:
         _answer_rows(
             question,

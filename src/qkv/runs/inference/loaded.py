@@ -21,7 +21,7 @@ from ...core.spec import brief
 from ...data.tokenizers.tokenizer import Tokenizer
 from ...generation import Generated, Generation, generate, row_seed
 from ...generation.logits_processors import Processor
-from ...generation.prompts import Media, length_groups
+from ...generation.prompts import length_groups
 from ...generation.stopping import StopStrings, cut_at
 from ...io.directories.locate import name_of
 from ...io.directories.origin import Origin
@@ -29,6 +29,7 @@ from ...io.directories.run_config import Use, check_fit, check_task, start_of, u
 from ...io.hub.generation import Ids
 from ...nn.models.build import AnyModel
 from ...nn.models.dual_encoder import DualEncoder
+from ...nn.models.joint import MediaInputs
 from .output import SLOTS, Known, Output
 
 if TYPE_CHECKING:
@@ -258,7 +259,7 @@ class LoadedModel:
         stream: Callable[[int, int], None] | None = None,
         ends: Sequence[int] = (),
         draft: AnyModel | None = None,
-        media: Media | None = None,
+        media: MediaInputs | None = None,
     ) -> Generated:
         """Generate ids for prompts of ids that are decoded together."""
         if self.task != "translate":
@@ -308,7 +309,7 @@ class LoadedModel:
         ]
 
 
-def _together(media: Sequence[TextMedia]) -> Media | None:
+def _together(media: Sequence[TextMedia]) -> MediaInputs | None:
     """The media of several texts as the model reads them; None if there are none."""
     if not any(media):
         return None
