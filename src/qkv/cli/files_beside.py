@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Files:
+class FilesBeside:
     """The files of a command. Given texts share them out among their places; each line of standard input, or row of a
     table, has all of them."""
 
@@ -24,7 +24,7 @@ class Files:
         """Texts of the command line with their files. Raises ValueError if places and files differ in number."""
         if texts is None or not self:
             return texts
-        from ..runs.inference.beside import beside, files_of
+        from ..runs.inference.reading.beside import beside, files_of
 
         self._shared = False
         return beside(self.run, texts, files_of(self.images, self.sounds))
@@ -33,7 +33,7 @@ class Files:
         """Some of the texts, with their files."""
         if not self or not self._shared:
             return texts
-        from ..runs.inference.beside import beside, files_of
+        from ..runs.inference.reading.beside import beside, files_of
 
         return [beside(self.run, [text], files_of(self.images, self.sounds))[0] for text in texts]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .files_beside import Files
+from .files_beside import FilesBeside
 from .options import (
     Column,
     Device,
@@ -144,7 +144,7 @@ def generate(
     model = _Replies(loaded, system, drafting) if chat else loaded
     options: dict[str, Any] = {"stop": stop or ()} | ({} if chat or drafting is None else {"draft": drafting})
     question = asked(texts, loaded, context.info_name or "generate", out, column, overwrite)
-    files = Files(loaded, image, sound)
+    files = FilesBeside(loaded, image, sound)
     question.texts = files.beside(question.texts)
     every: list[Output] = []
     with watched() as pace:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .files_beside import Files
+from .files_beside import FilesBeside
 from .options import (
     MORE_RUNS,
     Column,
@@ -99,9 +99,9 @@ def predict(
 
     loaded, inputs = load_runs(run, inputs, "predict", device, ensemble_weights, ensemble_mode)
     warn_of_settings(inputs, "`qkv predict` uses the run's settings, leave it out (or, to forecast, --data)")
-    files = Files(loaded, image, sound)
+    files = FilesBeside(loaded, image, sound)
     if files and (not loaded.media or not inputs):
-        inputs, files = _about(loaded, image or [], sound or [], inputs), Files(loaded)
+        inputs, files = _about(loaded, image or [], sound or [], inputs), FilesBeside(loaded)
     given: dict[str, Any] = {
         "threshold": threshold,
         "seed": seed,
@@ -150,7 +150,7 @@ def _about(run: Run, images: list[str], sounds: list[str], questions: list[str] 
     """Inputs of a run that has files for inputs: questions about one picture, or each about its own, or pictures alone; and
     places for files without questions."""
     if run.media:
-        from ..runs.inference.beside import beside, files_of
+        from ..runs.inference.reading.beside import beside, files_of
 
         each = [{"images": image} for image in images] + [{"sounds": sound} for sound in sounds]
         return [beside(run, [""], files_of(**one))[0] for one in each]

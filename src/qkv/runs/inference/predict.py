@@ -14,8 +14,8 @@ from ...core import several
 from ...nn.models.dual_encoder import DualEncoder
 from ..tasks.prediction import Line, Prediction
 from . import unknown_words
-from .beside import beside, files_of
 from .loaded import LoadedModel
+from .reading.beside import beside, files_of
 from .uses import advice, reads_text
 
 if TYPE_CHECKING:

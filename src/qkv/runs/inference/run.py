@@ -36,7 +36,6 @@ from ...io.hub.gguf.container import is_gguf
 from ...io.hub.quantized.config import quantization_of
 from ..recipes import imports as recipe_imports
 from . import unknown_words
-from .complete import check_complete
 from .loaded import LoadedModel, draft_for
 
 if TYPE_CHECKING:  # methods import what they need when they are called
@@ -48,13 +47,13 @@ if TYPE_CHECKING:  # methods import what they need when they are called
     from ...nn.activations.intervene import Changes
     from ...nn.quantization.scheme import Scheme, Weights
     from ..recipes.recipe import Recipe
-    from .beside import Given
     from .classify import Classified
     from .fill import Filled
     from .loaded import TextMedia
     from .look import Figure
     from .output import Output
     from .predict import Prediction
+    from .reading.beside import Given
     from .score import TextScore
     from .transcribe import Sound, SoundT, Transcript
 
@@ -381,7 +380,7 @@ class Run(LoadedModel):
         """The ids of texts, and the media of each if the run reads them beside texts."""
         if images is None and sounds is None and not self.media:
             return self._encoded(texts), ()
-        from .beside import read
+        from .reading.beside import read
 
         return read(self, texts, images, sounds)
 
@@ -427,6 +426,8 @@ def load(
             recipe_imports.import_named(places.beside({"imports": names}, folder / RECIPE)["imports"], str(folder))
     if is_hub(folder):
         return _load_hub(folder, where, numbers, allow_pickle, scheme)
+    from .reading.complete import check_complete
+
     check_complete(folder)
     (spec, task), recipe = read_config(folder / CONFIG), _recipe(folder)
     tokenizer = Tokenizer.load(folder / TOKENIZER) if expects_tokenizer(folder) else None

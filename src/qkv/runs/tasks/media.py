@@ -62,7 +62,7 @@ class ReadsMedia(Protocol):
     def check_room(self, question: str, prompt: Sequence[int]) -> None: ...
 
 
-class Placed(NamedTuple):
+class PlacedMedia(NamedTuple):
     """Tokens with media in their places. `origins` are the indices of the tokens that they were made of."""
 
     ids: list[int]
@@ -70,7 +70,7 @@ class Placed(NamedTuple):
     media: dict[str, list[Array]]
 
 
-def placed(ids: Sequence[int], readers: Sequence[MediumReader], files: Files, where: str = "the text") -> Placed:
+def placed(ids: Sequence[int], readers: Sequence[MediumReader], files: Files, where: str = "the text") -> PlacedMedia:
     """Put media in the places of placeholders, one of which stands for each medium.
 
     Raises ValueError if there are more or fewer files than placeholders, and for a file that can't be read.
@@ -85,7 +85,7 @@ def placed(ids: Sequence[int], readers: Sequence[MediumReader], files: Files, wh
         span = [token] if reader is None else _span(reader, next(left[reader.name]))
         made += span
         origins += [i] * len(span)
-    return Placed(made, origins, {name: found for name, found in arrays.items() if found})
+    return PlacedMedia(made, origins, {name: found for name, found in arrays.items() if found})
 
 
 def asked(

@@ -31,7 +31,7 @@ from ...nn.models.replace import Replaced, replace
 from ...nn.models.transformer import TransformerModel
 from ...nn.models.vocabulary import resize_outline, resize_vocabulary
 from ...nn.quantization.scheme import scheme_of
-from ..inference.complete import check_complete
+from ..inference.reading.complete import check_complete
 from ..inference.run import load
 from ..recipes.model_choice import ModelChoice
 from ..recipes.recipe import Recipe

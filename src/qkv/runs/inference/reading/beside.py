@@ -9,19 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from ...core import several
-from ...core.spec import brief
-from ...data.batching.numpy_batch import Array
-from ...data.media import given
-from ...io.directories.preprocessor import Preprocessor
-from ...io.directories.square_pictures import SquarePictures
-from ...nn.layers.patches import Patches
-from ...nn.models.joint import Medium, Tower
-from ...nn.models.transformer import Transformer
-from ..tasks import media
-from ..tasks.media import MediumReader, ReadsMedia, TextWithFiles
-from . import unknown_words
-from .loaded import LoadedModel, TextMedia
+from ....core import several
+from ....core.spec import brief
+from ....data.batching.numpy_batch import Array
+from ....data.media import given
+from ....data.media.square_pictures import SquarePictures
+from ....io.directories.layout import PREPROCESSOR, read_json
+from ....io.directories.preprocessor import Preprocessor
+from ....nn.layers.patches import Patches
+from ....nn.models.joint import Medium, Tower
+from ....nn.models.transformer import Transformer
+from ...tasks import media
+from ...tasks.media import MediumReader, ReadsMedia, TextWithFiles
+from .. import unknown_words
+from ..loaded import LoadedModel, TextMedia
 
 Given = Sequence[object] | object | None
 """Files of one kind: a path, the bytes of a file, an array, a picture of Pillow, or a list of these."""
@@ -126,8 +127,13 @@ def _of_directory(run: LoadedModel, medium: Medium) -> MediumReader:
 
 def _processor(folder: Path, tower: Tower) -> Preprocessor | SquarePictures:
     """How pictures become numbers. Warns if the model's own processor would also cut them into tiles."""
-    patches = tower.stack.embedding
-    squares = SquarePictures.of(folder, patches.channels) if isinstance(patches, Patches) else None
+    patches, path = tower.stack.embedding, folder / PREPROCESSOR
+    try:
+        squares = None
+        if isinstance(patches, Patches) and path.is_file():
+            squares = SquarePictures.of(read_json(path), patches.channels)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
     if squares is None:
         return Preprocessor.of(folder, Transformer(d_model=tower.width, encoder=tower.stack, head=None))
     if squares.tiles:

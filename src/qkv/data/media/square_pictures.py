@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...data.media.images import Color, Pixels, Size, normalized, resized
-from .layout import PREPROCESSOR, read_json
+from .images import Color, Pixels, Size, normalized, resized
 
 LARGEST = 4096  # pixels on a side, whatever a configuration says
 
@@ -32,21 +30,19 @@ class SquarePictures:
     color: Color = "rgb"
 
     @classmethod
-    def of(cls, folder: Path, channels: int) -> Self | None:
-        """The squares of a model's directory; None if its preprocessor reads pictures in another way.
+    def of(cls, config: Mapping[str, Any], channels: int) -> Self | None:
+        """The squares of a `preprocessor_config.json`; None if it reads pictures in another way.
 
-        Raises ValueError for a file with settings that are not supported.
+        Raises ValueError for settings that are missing or not supported.
         """
-        path = folder / PREPROCESSOR
-        config = read_json(path) if path.is_file() else None
-        if not isinstance(config, Mapping) or not isinstance(config.get("max_image_size"), Mapping):
+        if not isinstance(config.get("max_image_size"), Mapping):
             return None
         try:
             return cls._read(config, channels)
         except KeyError as error:
-            raise ValueError(f"{path} lacks {error}") from None
-        except (ValueError, TypeError, OverflowError) as error:
-            raise ValueError(f"{path}: {error}") from None
+            raise ValueError(f"it lacks {error}") from None
+        except (TypeError, OverflowError) as error:
+            raise ValueError(f"a size or a scale is no number: {error}") from None
 
     @classmethod
     def _read(cls, config: Mapping[str, Any], channels: int) -> Self:

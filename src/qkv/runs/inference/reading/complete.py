@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...io.directories.layout import CONFIG, TOKENIZER, WEIGHTS, RunState
-from ...io.directories.locate import not_there
-from ...io.directories.lock import owner_of
-from ...io.directories.run_config import expects_tokenizer
+from ....io.directories.layout import CONFIG, TOKENIZER, WEIGHTS, RunState
+from ....io.directories.locate import not_there
+from ....io.directories.lock import owner_of
+from ....io.directories.run_config import expects_tokenizer
 
 
 def check_complete(folder: Path) -> None:
@@ -24,7 +24,7 @@ def check_complete(folder: Path) -> None:
     if owner is not None:
         raise ValueError(f"the run in {folder} is being trained by {owner} and has no model yet; wait for it")
     if RunState.of(folder) is RunState.STARTED:
-        from ..recipes.recipe import argument_of
+        from ...recipes.recipe import argument_of
 
         raise ValueError(
             f"the run in {folder} is not finished (it has no {missing[0]}); resume it by "

@@ -12,7 +12,7 @@ from PIL import Image
 from seeing import SIDE, save_idefics3
 
 import qkv
-from qkv.runs.inference.beside import prompts, readers_of
+from qkv.runs.inference.reading.beside import prompts, readers_of
 from qkv.runs.tasks.media import TextWithFiles
 
 
