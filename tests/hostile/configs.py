@@ -103,6 +103,10 @@ def base(name: str, rope: dict[str, Any] | None = None) -> dict[str, Any]:
             config.pop(other, None)
     for key in ("label2id", "num_labels") if "num_labels" not in config else ():
         config.setdefault(key, SMALL[key])
+    if name in ("clip_vision_model", "siglip_vision_model"):
+        config["image_size"] = 32
+    if name in ("clip", "siglip"):
+        config["text_config"] |= {"eos_token_id": 3} if name == "clip" else {"projection_size": 8}
     if name == "gpt_neox":
         config["rotary_pct"] = 0.5
     if name == "falcon":

@@ -149,6 +149,11 @@ COUNTS = {
     "clip-vit-base-16": 149_620_737,
     "clip-vit-large-14": 427_616_513,
     "clip-vit-large-14-336": 427_944_193,
+    "siglip-base-16": 203_155_970,  # these as transformers' SiglipModel
+    "siglip-large-16-256": 652_150_786,
+    "siglip-so400m-14-384": 877_960_498,
+    "siglip2-base-16": 375_187_970,
+    "siglip2-so400m-14-384": 1_136_008_498,
 }
 
 

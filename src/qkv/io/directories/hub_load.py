@@ -13,7 +13,6 @@ import torch
 
 from ...core.spec import brief, nearest
 from ...nn.models.base import ModelSpec
-from ...nn.models.transformer import Transformer
 from ...nn.quantization.scheme import Scheme
 from ..families import FAMILIES
 from ..hub.family import Family, difference
@@ -30,7 +29,7 @@ T = TypeVar("T")
 ROUNDED = 5e-3  # how far numbers up to 1 move in bf16
 
 
-def read_family(config: Mapping[str, Any], where: Path) -> Family:
+def read_family(config: Mapping[str, Any], where: Path) -> Family[Any]:
     """The family of a configuration. Raises ValueError naming the model type if there is none."""
     model_type = config.get("model_type")
     Maybe(StringKind()).check(model_type, f"{where}: model_type")
@@ -104,7 +103,7 @@ def origin(folder: Path, spec: ModelSpec) -> Origin:
     return Origin.of(_config(folder), content, spec, folder / CONFIG, path)
 
 
-def spec(folder: Path) -> Transformer:
+def spec(folder: Path) -> ModelSpec:
     """The spec of the model in a directory of the Hub, by its configuration and the headers of its weights."""
     config = _config(folder)
     model, _ = _fitting(read_family(config, folder / CONFIG), config, _opened(folder, config), folder)
@@ -139,7 +138,7 @@ class _Fit:
     reading: Reading
 
 
-def _fitting(family: Family, config: Mapping[str, Any], weights: WeightFiles, folder: Path) -> tuple[Model, Names]:
+def _fitting(family: Family[Any], config: Mapping[str, Any], weights: WeightFiles, folder: Path) -> tuple[Model, Names]:
     """The model on the meta device, of the class that the weights fit: the one that the configuration names, or one of its
     family that has more, since checkpoints may hold more heads than the class they name. A pooler may be missing, names may
     lack the prefix, and a head that a configuration calls tied may have its own numbers, which then count.
@@ -162,7 +161,7 @@ def _fitting(family: Family, config: Mapping[str, Any], weights: WeightFiles, fo
 
 
 def _first(
-    family: Family,
+    family: Family[Any],
     config: Mapping[str, Any],
     weights: WeightFiles,
     folder: Path,
@@ -186,8 +185,8 @@ def _first(
 
 
 def _untied(
-    family: Family,
-    spec: Transformer,
+    family: Family[Any],
+    spec: ModelSpec,
     bare: bool,
     weights: WeightFiles,
     folder: Path,
@@ -212,7 +211,7 @@ def _untied(
 
 
 def _on_meta(
-    family: Family, spec: Transformer, bare: bool, weights: WeightFiles, folder: Path, beside: bool
+    family: Family[Any], spec: ModelSpec, bare: bool, weights: WeightFiles, folder: Path, beside: bool
 ) -> tuple[Model, Names, Reading]:
     """A model on the meta device, and how to read its weights. Raises ValueError if the weights don't fit."""
     model = build(spec, device="meta")
@@ -220,7 +219,7 @@ def _on_meta(
     return model, names, names.read(weights.shapes, str(folder), beside)
 
 
-def _check_computed(family: Family, fit: _Fit, weights: WeightFiles, folder: Path) -> None:
+def _check_computed(family: Family[Any], fit: _Fit, weights: WeightFiles, folder: Path) -> None:
     """Raise ValueError if a file holds other numbers than the computed ones: it is another model."""
     for name, tensor in family.computed_tensors(fit.model.spec, fit.bare).items():
         if name in weights.shapes:
@@ -232,7 +231,7 @@ def _check_computed(family: Family, fit: _Fit, weights: WeightFiles, folder: Pat
                 )
 
 
-def _tell(family: Family, config: Mapping[str, Any], fit: _Fit, named: str, folder: Path) -> None:
+def _tell(family: Family[Any], config: Mapping[str, Any], fit: _Fit, named: str, folder: Path) -> None:
     """Warn of missing and unexpected tensors. Raises ValueError if the file lacks parts of the class in its config."""
     if fit.reading.unused:
         _warn(folder, f"UNEXPECTED: nothing of {fit.cls} is computed with {listed(fit.reading.unused)}; it is left out")
@@ -270,7 +269,7 @@ def _warn(folder: Path, what: str) -> None:
     warnings.warn(f"{folder}: {what}", stacklevel=4)
 
 
-def _naming_config(folder: Path, family: Family, make: Callable[[], T]) -> T:
+def _naming_config(folder: Path, family: Family[Any], make: Callable[[], T]) -> T:
     """Call `make`; its ValueErrors name the configuration and the family."""
     try:
         return make()
@@ -278,7 +277,7 @@ def _naming_config(folder: Path, family: Family, make: Callable[[], T]) -> T:
         raise ValueError(f"{folder / CONFIG}, of model type {family.model_type!r}: {error}") from None
 
 
-def _spec(family: Family, config: Mapping[str, Any], cls: str, variant: int) -> Transformer:
+def _spec(family: Family[Any], config: Mapping[str, Any], cls: str, variant: int) -> ModelSpec:
     """The spec by the family's keys, or the one that qkv wrote beside them if it says the same and more."""
     spec = family.spec(config, cls, variant)
     Maybe(ObjectKind()).check(config.get("qkv"), "qkv")
@@ -287,7 +286,7 @@ def _spec(family: Family, config: Mapping[str, Any], cls: str, variant: int) -> 
     if own is None:
         return spec
     try:
-        more = Transformer.from_dict(own)
+        more = type(spec).from_dict(own)
     except ValueError as error:
         raise ValueError(f"qkv.spec: {error}") from None
     return spec if difference(spec, without_sentence_vector(more)) else more

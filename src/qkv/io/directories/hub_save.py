@@ -14,12 +14,14 @@ from ...core.spec import SCHEMA
 from ...generation import Generation
 from ...nn.layers.low_rank import LowRankLinear
 from ...nn.layers.quantized import quantized as is_quantized
-from ...nn.models.build import build
+from ...nn.models.base import ModelSpec
+from ...nn.models.build import AnyModel, build
+from ...nn.models.dual_encoder import DualEncoder
 from ...nn.models.transformer import Transformer, TransformerModel
 from ..families import FAMILIES, family_of
 from ..hub import generation as generation_file
 from ..hub.equivalent import equivalent, equivalent_specs
-from ..hub.family import difference
+from ..hub.family import Family, difference
 from ..hub.names import Names
 from ..hub.quantized import stored
 from ..hub.quantized.config import KEY
@@ -45,12 +47,14 @@ DEFAULT_ROLES = {
     "whisper": dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 50256),
     "idefics3": {"pad_token_id": 128002},
     "smolvlm": {"pad_token_id": 128002},
+    "clip_text_model": {"bos_token_id": 49406, "eos_token_id": 49407},
+    "siglip_text_model": {"bos_token_id": 49406, "eos_token_id": 49407},
     "marian": {"pad_token_id": 58100},  # a null `decoder_start_token_id` is refused
 }
 """Tokens that transformers takes for roles that a configuration doesn't name, where a small vocabulary may lack them."""
 
 
-def config_of(spec: Transformer, dtype: torch.dtype, origin: Origin | None = None) -> dict[str, Any]:
+def config_of(spec: ModelSpec, dtype: torch.dtype, origin: Origin | None = None) -> dict[str, Any]:
     """The Hub's `config.json` for a spec; key for key the origin's if the model is still the same.
 
     What the Hub's keys can't say (how parameters began, dropout if the family has none, the head `sentence-vector`, our
@@ -71,9 +75,12 @@ def config_of(spec: Transformer, dtype: torch.dtype, origin: Origin | None = Non
     else:  # another family has other keys, except for the roles of tokens and the names of classes
         kept = {key: before[key] for key in ROLES if before.get(key) is not None and key not in family.claimed}
         config = kept | family.labels.named(config, before)
-    if "model_type" not in before and spec.encoder is None:
+    if "model_type" not in before and isinstance(spec, Transformer) and spec.encoder is None:
         config.setdefault("pad_token_id", None)  # the default in transformers may lie outside the vocabulary (SmolLM3)
     config |= _roles_outside(config, spec.vocab_size, family.model_type)
+    if isinstance(spec, DualEncoder):
+        texts = dict(config["text_config"])
+        config["text_config"] = texts | _roles_outside(texts, spec.vocab_size, texts.get("model_type", ""))
     key = "torch_dtype" if "torch_dtype" in config else "dtype"
     if "model_type" not in before or config.get(key) is not None:
         config[key] = str(dtype).removeprefix("torch.")
@@ -113,15 +120,15 @@ def in_hub_form(model: TransformerModel, origin: Origin | None) -> TransformerMo
     return model
 
 
-def check(model: TransformerModel, config: Mapping[str, Any]) -> None:
+def check(model: AnyModel, config: Mapping[str, Any]) -> None:
     """Raise ValueError if a configuration's class can't hold the model's quantized weights."""
     if is_quantized(model):
         stored.for_hub(model, names_of(model, config))
 
 
-def names_of(model: TransformerModel, config: Mapping[str, Any]) -> Names:
+def names_of(model: AnyModel, config: Mapping[str, Any]) -> Names:
     """The names of a model's tensors, unquantized, in the class that a configuration names."""
-    family = FAMILIES[config["model_type"]]
+    family: Family[Any] = FAMILIES[config["model_type"]]
     model = build(model.spec, device="meta") if is_quantized(model) else model
     return Names.of(family.table(model.spec, family.classes[config["architectures"][0]].bare), model)
 
@@ -132,7 +139,7 @@ def _state(model: nn.Module) -> dict[str, torch.Tensor]:
 
 def save(
     folder: Path,
-    model: TransformerModel,
+    model: AnyModel,
     settings: Mapping[str, Any],
     origin: Origin,
     max_shard_size: int | str = sharded.MAX_SHARD_SIZE,
@@ -154,8 +161,9 @@ def save(
             names, own, config[KEY] = stored.for_hub(model, names)
             state |= own
         sharded.write(folder, names, state, max_shard_size, computed)
-    judges = model.head is not None and model.head.takes_layout  # whole sequences, so it generates none
-    if model.decoder is not None and not judges:
+    head = getattr(model, "head", None)
+    judges = head is not None and head.takes_layout  # whole sequences, so it generates none
+    if getattr(model, "decoder", None) is not None and not judges:
         samples = Generation.from_dict(settings).samples
         write_json(folder / GENERATION, generation_file.write(settings, origin.generation or {}, config, samples))
     write_json(folder / CONFIG, config)

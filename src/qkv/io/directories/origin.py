@@ -9,18 +9,18 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ...core.spec import brief
 from ...nn.models.base import ModelSpec
 from ...nn.models.heads.sequence import SentenceVector
-from ...nn.models.transformer import Transformer
 from ..hub import generation as generation_file
 from ..hub.generation import Config, Ids
 from ..hub.quantized.config import KEY
 from ..hub.values import Maybe, ObjectKind
 from .layout import ORIGIN, read_json, write_json
 
+M = TypeVar("M", bound=ModelSpec)
 MODEL_TYPE = "qkv"  # of what only qkv knows
 
 
@@ -67,9 +67,9 @@ class Origin:
         return "task" in self.own
 
 
-def without_sentence_vector(spec: Transformer) -> Transformer:
+def without_sentence_vector(spec: M) -> M:
     """Return the spec without the head `sentence-vector`, which the Hub's format describes in separate files."""
-    return spec.replace(head=None) if isinstance(spec.head, SentenceVector) else spec
+    return spec.replace(head=None) if isinstance(getattr(spec, "head", None), SentenceVector) else spec
 
 
 def _known(settings: Config, path: Path, vocab_size: int | None) -> Config:

@@ -16,6 +16,7 @@ from ...data.tokenizers.tokenizer import Tokenizer
 from ...generation import Generation
 from ...nn.layers.quantized import quantized as is_quantized
 from ...nn.models.base import ModelSpec
+from ...nn.models.dual_encoder import DualEncoder
 from ...nn.models.electra import published
 from ...nn.models.heads.sequence import SentenceVector
 from ...nn.models.transformer import Transformer, TransformerModel
@@ -122,7 +123,10 @@ def save(
         else:
             if written is not None:
                 write_text(folder / RECIPE, written)
-            if isinstance(model.spec.head, SentenceVector) and not (folder / sentence_transformers.MODULES).is_file():
+            if (
+                isinstance(getattr(model.spec, "head", None), SentenceVector)
+                and not (folder / sentence_transformers.MODULES).is_file()
+            ):
                 sentence_transformers.write(folder, model.spec.head, model.spec.d_model, model.max_positions)
             if origin is None or origin.is_ours:
                 origin = _origin(model, tokenizer, task, labels, origin)
@@ -143,14 +147,14 @@ def _copy(source: Path, folder: Path, allow_pickle: bool) -> None:
 
 def _refusal(model: Any, origin: Origin | None, to: str | None) -> str | None:
     """Why no Hub family matches a model; None if one does."""
-    if not isinstance(model.spec, Transformer):
+    if not isinstance(model.spec, Transformer | DualEncoder):
         return f"no Hub family has models of the kind {model.spec.kind!r}"
     try:
         hub_save.check(model, hub_save.config_of(model.spec, model.dtype, origin))
     except ValueError as error:
         if is_quantized(model):
             return str(error)
-        other = equivalent_specs(model.spec)[-1]
+        other = equivalent_specs(model.spec)[-1] if isinstance(model.spec, Transformer) else model.spec
         if other == model.spec:
             return str(error)
         try:

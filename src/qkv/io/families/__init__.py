@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.registry import LazyTable
 from ...nn.models import summary
 from ...nn.models.base import ModelSpec
+from ...nn.models.dual_encoder import DualEncoder
 from ...nn.models.transformer import Transformer
 from ..hub.family import Family
 from ..hub.overrides import changes_to, overrides
@@ -72,13 +73,17 @@ MODULES: dict[str, tuple[str, ...]] = {
     "convolutional": (),
     "captioner": (),
     "speech_encoder": (),
-    "clip": (),
+    "clip": ("clip", "clip_text_model", "clip_vision_model"),
+    "siglip": ("siglip", "siglip_text_model", "siglip_vision_model"),
 }
+DUAL_ENCODERS = ("clip", "siglip")
+TOWERS = ("clip_text_model", "clip_vision_model", "siglip_text_model", "siglip_vision_model")
 # fmt: on
 """The modules of this package that define models, each with its model types on the Hub; a new family is added here.
 
 A module has `SIZES`, the presets of its factory, and a `Family` for each model type: `FAMILY`, and for a second one its name
 in capitals. A module without model types has `PRESETS`: pairs of a factory and its presets.
+`DUAL_ENCODERS` are the model types of two towers, and `TOWERS` of one of them alone, which are not named as the nearest.
 """
 
 
@@ -102,16 +107,17 @@ def __getattr__(name: str) -> Any:
 @lru_cache(maxsize=256)
 def like(spec: object) -> str | None:
     """The first of the Hub's families that can express a model, by its first two layers; None if none can."""
-    if not isinstance(spec, Transformer):
+    if not isinstance(spec, Transformer | DualEncoder):
         return None
-    stacks = spec.stacks()
-    if all(stack.order is None for _, stack in stacks):
-        spec = spec.replace({f"{name}.blocks": stack.blocks[:2] for name, stack in stacks})
+    if isinstance(spec, Transformer):
+        stacks = spec.stacks()
+        if all(stack.order is None for _, stack in stacks):
+            spec = spec.replace({f"{name}.blocks": stack.blocks[:2] for name, stack in stacks})
     translates = [model_type for model_types in ENCODER_DECODERS.values() for model_type in model_types]
-    for model_type in FAMILIES:
+    for model_type in _of_kind(spec):
         if (model_type in translates) != spec.is_encoder_decoder:
             continue  # its module is not imported in vain
-        family = FAMILIES[model_type]
+        family: Family[Any] = FAMILIES[model_type]
         try:
             _, sizes = family.sizes(spec)
         except (ValueError, TypeError):
@@ -124,24 +130,29 @@ def like(spec: object) -> str | None:
 summary.families.append(like)
 
 
-def family_of(spec: ModelSpec, first: str | None = None) -> Family:
+def _of_kind(spec: ModelSpec) -> list[str]:
+    """The model types of the models that are of one kind with a spec: of one stack or two, or of two towers."""
+    return [one for one in FAMILIES if (one in DUAL_ENCODERS) == isinstance(spec, DualEncoder)]
+
+
+def family_of(spec: ModelSpec, first: str | None = None) -> Family[Any]:
     """The family that can express a spec; `first` is tried first.
 
     Raises ValueError if none can, with all obstacles in the nearest family and, if there are any, overrides of
     `qkv train` that remove them. Of families equally near, one that differs only in the head is named.
     """
-    if not isinstance(spec, Transformer):
+    if not isinstance(spec, Transformer | DualEncoder):
         raise ValueError(f"no Hub family matches a model of the kind {spec.kind}")
-    found = _family_or_reason(spec, first, tuple(FAMILIES.values()))
+    found = _family_or_reason(spec, first, tuple(FAMILIES[model_type] for model_type in _of_kind(spec)))
     if isinstance(found, str):
         raise ValueError(found)
     return found
 
 
 @lru_cache(maxsize=16)  # to save a model, its family is asked for several times
-def _family_or_reason(spec: Transformer, first: str | None, families: tuple[Family, ...]) -> Family | str:
+def _family_or_reason(spec: ModelSpec, first: str | None, families: tuple[Family[Any], ...]) -> Family[Any] | str:
     """The family of `families` that can express a spec, or a sentence why none can."""
-    refusals: list[tuple[tuple[int, bool], Family, dict[str, tuple[Any, Any]], list[str]]] = []
+    refusals: list[tuple[tuple[int, bool], Family[Any], dict[str, tuple[Any, Any]], list[str]]] = []
     for family in sorted(families, key=lambda family: family.model_type != first):
         try:
             _, sizes, differences = family.nearest(spec)
@@ -150,6 +161,8 @@ def _family_or_reason(spec: Transformer, first: str | None, families: tuple[Fami
         unwritable = family.unwritable(sizes)
         if not differences and not unwritable:
             return family
+        if family.model_type in TOWERS and family.model_type != first:
+            continue
         only_head = not unwritable and all(path.startswith("head.") for path in differences)
         refusals.append(((_distance(differences) + len(unwritable), not only_head), family, differences, unwritable))
     if not refusals:
@@ -161,8 +174,10 @@ def _family_or_reason(spec: Transformer, first: str | None, families: tuple[Fami
     return f"no Hub family matches this model; {family.model_type} comes nearest: {reasons}{advice}"
 
 
-def _overrides(family: Family, spec: Transformer) -> str:
+def _overrides(family: Family[Any], spec: ModelSpec) -> str:
     """Overrides with which a recipe's model is one of the family; "" if there are none."""
+    if not isinstance(spec, Transformer):
+        return ""
     try:
         target = family.nearest_spec(spec)
         family.config(spec.replace(changes_to(spec, target)))

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from ...core.spec import brief
 from ...nn.layers.embedding import Embedding
 from ...nn.layers.patches import Patches
 from ...nn.models.initialization import Normal
 from ...nn.models.joint import Joint, Medium, Projector, Tower, with_media
 from ...nn.models.transformer import Transformer
 from ..hub.family import Class, Family, Table, at
-from ..hub.keys import ANY, Config, Key, changed
+from ..hub.keys import ANY, Key, changed
 from ..hub.names import Row
 from ..hub.transforms import Shaped
 from .classes import BARE
 from .factories import based_on
 from .llama import FAMILY as LLAMA
 from .llama import NAMES
+from .parts import Part
 from .vit import PLACES, Sides, vit
 
 IMAGE, READER = "image", "decoder.embedding.media.image.reader"
@@ -81,43 +80,8 @@ UNREAD = dict.fromkeys(
 TEXT = replace(LLAMA, harmless={**LLAMA.harmless, **UNREAD})
 
 
-@dataclass(frozen=True)
-class Part:
-    """A size that is a model of another family, whose configuration stands under a key. `tied` is a key beside it that
-    decides whether its head is tied, whatever the key inside says; `usual` is the configuration of a file without one."""
-
-    key: str
-    size: str
-    family: Family
-    tied: str | None = None
-    usual: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def keys(self) -> Mapping[str, Any]:
-        return {self.key: {}} if self.tied is None else {self.key: {}, self.tied: False}
-
-    def read(self, config: Config) -> Transformer:
-        inside = dict(config[self.key] or self.usual)
-        if (model_type := inside.get("model_type", self.family.model_type)) not in (self.family.model_type, *_ALIKE):
-            raise ValueError(
-                f"{self.key} is of the model type {brief(model_type)}, and what is built here is {self.family.model_type!r}"
-            )
-        inside.pop("architectures", None)  # names that the authors' classes had
-        if self.tied is not None:
-            inside["tie_word_embeddings"] = config[self.tied]
-        try:
-            return self.family.spec(inside)
-        except ValueError as error:
-            raise ValueError(f"{self.key}: {error}") from None
-
-    def write(self, value: Transformer, sizes: Mapping[str, Any]) -> dict[str, Any]:
-        inside = self.family.config(value)
-        del inside["architectures"]
-        beside = {} if self.tied is None else {self.tied: inside["tie_word_embeddings"]}
-        return {self.key: inside, **beside}
-
-
-_ALIKE = ("idefics3_vision", "smolvlm_vision", "idefics3", "siglip_vision_model")  # names of one and the same tower
+# Names of one and the same tower.
+ALIKE = ("idefics3_vision", "smolvlm_vision", "idefics3", "siglip_vision_model")
 
 
 def text_of(spec: Transformer) -> Transformer:
@@ -194,8 +158,8 @@ FAMILY = Family(
     classes={"Idefics3ForConditionalGeneration": Class(), "Idefics3Model": BARE},
     prefix="model.",
     fields=(
-        Part("text_config", "text", TEXT, tied="tie_word_embeddings", usual={"rms_norm_eps": 1e-5}),
-        Part("vision_config", "vision", VISION),
+        Part("text_config", "text", TEXT, shared={"tie_word_embeddings": False}, usual={"rms_norm_eps": 1e-5}),
+        Part("vision_config", "vision", VISION, alike=ALIKE),
         Key("image_token_id", "token", 128257),
         Key("scale_factor", "shuffle", 2),
     ),
@@ -213,5 +177,7 @@ SMOLVLM = replace(
     FAMILY,
     model_type="smolvlm",
     classes={"SmolVLMForConditionalGeneration": Class(), "SmolVLMModel": BARE},
-    fields=changed(FAMILY.fields, Part("vision_config", "vision", replace(VISION, model_type="smolvlm_vision"))),
+    fields=changed(
+        FAMILY.fields, Part("vision_config", "vision", replace(VISION, model_type="smolvlm_vision"), alike=ALIKE)
+    ),
 )

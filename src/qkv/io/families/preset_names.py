@@ -147,6 +147,11 @@ DualEncoderName = Literal[
     "clip-vit-base-16",
     "clip-vit-large-14",
     "clip-vit-large-14-336",
+    "siglip-base-16",
+    "siglip-large-16-256",
+    "siglip-so400m-14-384",
+    "siglip2-base-16",
+    "siglip2-so400m-14-384",
 ]
 
 HOMES: dict[str, str] = {
@@ -285,4 +290,9 @@ HOMES: dict[str, str] = {
     "clip-vit-base-16": "clip",
     "clip-vit-large-14": "clip",
     "clip-vit-large-14-336": "clip",
+    "siglip-base-16": "siglip",
+    "siglip-large-16-256": "siglip",
+    "siglip-so400m-14-384": "siglip",
+    "siglip2-base-16": "siglip",
+    "siglip2-so400m-14-384": "siglip",
 }

@@ -6,13 +6,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Generic
 
 from torch import Tensor
+from typing_extensions import TypeVar
 
 from ...core.spec import Spec, brief, nearest
 from ...nn.attention.multi_head import Attention
 from ...nn.layers.embedding import Embedding
+from ...nn.models.base import ModelSpec
+from ...nn.models.dual_encoder import DualEncoder
 from ...nn.models.heads.sequence import SequenceClassifier
 from ...nn.models.heads.text import Head, TokenClassifier
 from ...nn.models.heads.vision import MaskTokens, PixelDecoder
@@ -23,6 +26,7 @@ from .names import Row
 from .values import ARCHITECTURES, PROBABILITY, Maybe, check_values
 
 Table = tuple[Row, ...]
+S = TypeVar("S", bound=ModelSpec, default=Transformer)
 UNSAID = object()  # the value of a size that a spec lacks, such as whether its head is tied, for a spec without a head
 
 DIVIDED = ("llama", "gemma2", "gemma3_text")
@@ -52,14 +56,15 @@ class Class:
         """The sizes, and those without the pooler if files may lack it."""
         return (self.sizes, {**self.sizes, "pooler": False}) if self.may_lack_pooler else (self.sizes,)
 
-    def labels(self, spec: Transformer) -> int | None:
+    def labels(self, spec: ModelSpec) -> int | None:
         """How many labels of the configuration a spec of this class has: of sequences or of tokens; None without any."""
-        own = isinstance(spec.head, TokenClassifier) and self.head is not None
-        return _labels(spec) if own or isinstance(spec.head, SequenceClassifier) else None
+        head = getattr(spec, "head", None)
+        own = isinstance(head, TokenClassifier) and self.head is not None
+        return _labels(spec) if own or isinstance(head, SequenceClassifier) else None
 
 
 @dataclass(frozen=True, eq=False)
-class Family:
+class Family(Generic[S]):
     """The tables of one family.
 
     model_type: as the Hub calls it.
@@ -77,25 +82,27 @@ class Family:
     modules:    regular expressions in tensor names, and what stands there in the names of transformers' modules, where these
                 are others than in files. PEFT's adapters go by modules.
     labels:     the keys that give the number of labels, for classes that label sequences or tokens.
+    kind:       the class of the specs: a Transformer, or a dual encoder.
     """
 
     model_type: str
-    make: Callable[..., Transformer]
+    make: Callable[..., S]
     classes: Mapping[str, Class]
     fields: tuple[Field, ...]
-    places: Mapping[str, str | Callable[[Transformer], Any]]
-    names: Table | Callable[[Transformer], Table]
+    places: Mapping[str, str | Callable[[S], Any]]
+    names: Table | Callable[[S], Table]
     harmless: Mapping[str, Any] = field(default_factory=dict)
     prefix: str = ""
     modules: Mapping[str, str] = field(default_factory=dict)
     is_encoder_decoder: bool = False
     labels: LabelCount = field(default_factory=LabelCount)
-    computed: Callable[[Transformer], Mapping[str, Tensor]] | None = None
+    computed: Callable[[S], Mapping[str, Tensor]] | None = None
     writes_computed: bool = True
+    kind: type[ModelSpec] = Transformer
 
     # -- from the Hub -------------------------------------------------------------------------------------------
 
-    def spec(self, config: Config, cls: str | None = None, variant: int = 0) -> Transformer:
+    def spec(self, config: Config, cls: str | None = None, variant: int = 0) -> S:
         """The spec of a configuration, for one of its classes (the configuration's own by default) and its variants.
 
         Raises ValueError naming a key or a class that is not known, or not built.
@@ -127,7 +134,7 @@ class Family:
 
     def _made(
         self, cls: Class, decided: Mapping[str, Any], sizes: Mapping[str, Any], labels: int, dropout: float = 0.0
-    ) -> Transformer:
+    ) -> S:
         """The spec of a class; `decided` are the sizes of one of its variants."""
         spec = self.make(**sizes, **decided)
         if cls.head is not None:
@@ -149,7 +156,7 @@ class Family:
 
     # -- to the Hub ---------------------------------------------------------------------------------------------
 
-    def config(self, spec: Transformer) -> dict[str, Any]:
+    def config(self, spec: S) -> dict[str, Any]:
         """The configuration of a spec: its class, its model type, and every claimed key.
 
         Raises ValueError naming the difference if the family can't express the spec.
@@ -158,7 +165,7 @@ class Family:
         config: dict[str, Any] = {"architectures": [cls], "model_type": self.model_type}
         for f in self.fields:
             if f.size in sizes:
-                config |= f.write(sizes[f.size], sizes)
+                config = _merged(config, f.write(sizes[f.size], sizes))
         if (labels := self.classes[cls].labels(spec)) is not None:
             config |= self.labels.write(labels, sizes)
         if self.is_encoder_decoder:
@@ -170,7 +177,7 @@ class Family:
             )
         return config
 
-    def sizes(self, spec: Transformer) -> tuple[str, dict[str, Any]]:
+    def sizes(self, spec: S) -> tuple[str, dict[str, Any]]:
         """The class and the sizes that make a spec. Raises ValueError if the family can't express it."""
         cls, sizes, differences = self.nearest(spec)
         if differences:
@@ -178,7 +185,7 @@ class Family:
             raise ValueError(f"{self.model_type} has {path} = {brief(theirs)}, and this model {brief(ours)}")
         return cls, sizes
 
-    def nearest(self, spec: Transformer) -> tuple[str, dict[str, Any], dict[str, tuple[Any, Any]]]:
+    def nearest(self, spec: S) -> tuple[str, dict[str, Any], dict[str, tuple[Any, Any]]]:
         """The class nearest to a spec, the sizes, and the paths at which they still differ (theirs, ours).
 
         A size that the spec lacks takes the factory's default, so the missing part shows as a difference.
@@ -195,7 +202,7 @@ class Family:
         cls, differences = min(candidates, key=lambda candidate: len(candidate[1]))
         return cls, sizes, differences
 
-    def nearest_spec(self, spec: Transformer) -> Transformer:
+    def nearest_spec(self, spec: S) -> S:
         """The spec of this family that is nearest to a spec. Raises ValueError or TypeError as `nearest` does."""
         name, sizes, _ = self.nearest(spec)
         cls = self.classes[name]
@@ -215,18 +222,18 @@ class Family:
                 continue  # it depends on another size, which is reported already
         return reasons
 
-    def variant(self, spec: Transformer, cls: str) -> int:
+    def variant(self, spec: S, cls: str) -> int:
         """Which variant of one of its classes a spec is: 1 if it lacks the pooler that the class may lack."""
-        return int(self.classes[cls].may_lack_pooler and spec.classification_head is None)
+        return int(self.classes[cls].may_lack_pooler and getattr(spec, "classification_head", None) is None)
 
-    def table(self, spec: Transformer, bare: bool) -> Table:
+    def table(self, spec: S, bare: bool) -> Table:
         """The rows of tensor names, for classes with a head or for those without."""
         table = self.names(spec) if callable(self.names) else self.names
         if not bare:
             return table
         return tuple(Row(row.theirs.removeprefix(self.prefix), row.ours, row.how) for row in table)
 
-    def computed_tensors(self, spec: Transformer, bare: bool) -> dict[str, Tensor]:
+    def computed_tensors(self, spec: S, bare: bool) -> dict[str, Tensor]:
         """The computed tensors of a spec by their names in a file."""
         tensors = {} if self.computed is None else self.computed(spec)
         return {name.removeprefix(self.prefix) if bare else name: tensor for name, tensor in tensors.items()}
@@ -236,7 +243,7 @@ class Family:
         """Every key that belongs to some field."""
         return frozenset(key for f in self.fields for key in f.keys)
 
-    def _at(self, spec: Transformer, size: str) -> Any:
+    def _at(self, spec: S, size: str) -> Any:
         place = self.places.get(size, size)
         try:
             return place(spec) if callable(place) else at(spec, place)
@@ -244,14 +251,25 @@ class Family:
             return UNSAID
 
 
+def _merged(config: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration with further keys, also of the configurations within it."""
+    inside = {
+        key: {**config[key], **value}
+        for key, value in more.items()
+        if isinstance(value, Mapping) and isinstance(config.get(key), Mapping)
+    }
+    return {**config, **more, **inside}
+
+
 def _stem(size: str) -> str:
     """What a size counts or measures: "n_heads" and "encoder_heads" are heads, "patches" a patch."""
     return re.sub(r"^(n|encoder|decoder)_|e?s$", "", size)
 
 
-def _labels(spec: Transformer) -> int:
+def _labels(spec: ModelSpec) -> int:
     """The number of labels of a classifier of sequences or tokens."""
-    return spec.head.labels or 2 if isinstance(spec.head, SequenceClassifier | TokenClassifier) else 2
+    head = getattr(spec, "head", None)
+    return head.labels or 2 if isinstance(head, SequenceClassifier | TokenClassifier) else 2
 
 
 def at(spec: Spec, path: str) -> Any:
@@ -268,12 +286,13 @@ BESIDE = frozenset(
     {
         "initialization", "dropout", "drop_path", "backend", "fused",
         "jitter", "balance", "balance_weight", "router_z", "capacity",  # of a mixture of experts
+        "temperature",  # of a dual encoder, at the beginning of training
     }
 )
 # fmt: on
 
 
-def difference(a: Transformer, b: Transformer, beside: frozenset[str] = BESIDE) -> dict[str, tuple[Any, Any]]:
+def difference(a: ModelSpec, b: ModelSpec, beside: frozenset[str] = BESIDE) -> dict[str, tuple[Any, Any]]:
     """The dotted paths at which two models would compute differently, each with both values.
 
     Defaults that follow from other fields count as what they are; fields in `beside` don't count.
@@ -282,7 +301,7 @@ def difference(a: Transformer, b: Transformer, beside: frozenset[str] = BESIDE) 
 
 
 @lru_cache(maxsize=2)
-def _wanted(spec: Transformer) -> dict[str, Any]:
+def _wanted(spec: ModelSpec) -> dict[str, Any]:
     """The values of a spec that every family is compared with."""
     return dict(_leaves(spec, spec.d_model, BESIDE))
 
@@ -295,7 +314,10 @@ def _differing(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[An
 def _leaves(node: Any, d_model: int, beside: frozenset[str], path: str = "") -> Iterator[tuple[str, Any]]:
     """The values in a spec that have no parts, by their dotted paths."""
     if isinstance(node, Spec):
+        d_model = node.d_model if isinstance(node, Transformer) else d_model
         parts = _spelled_out(node, d_model, path)
+        if isinstance(node, DualEncoder) and beside:
+            parts["bias"] = node.bias is not None  # a number is where it begins
     elif isinstance(node, tuple) and node and all(isinstance(item, Spec) for item in node):
         parts = {str(i): item for i, item in enumerate(node)}
     else:

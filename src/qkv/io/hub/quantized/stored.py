@@ -13,7 +13,6 @@ from ....nn.layers.linear import Linear
 from ....nn.layers.quantized import PARTS, QuantizedMatrix, quantized
 from ....nn.models.build import AnyModel
 from ....nn.models.heads.text import LanguageModelHead
-from ....nn.models.transformer import TransformerModel
 from ....nn.quantization.formats import Packed
 from ....training.checkpoints.weights import model_tensors
 from ..names import Names, StoredPlace
@@ -63,7 +62,7 @@ def _written(
     return {layer + ending: tensor for layer, own in parts.items() for ending, tensor in own.items()}, config
 
 
-def for_hub(model: TransformerModel, names: Names) -> tuple[Names, Tensors, dict[str, Any]]:
+def for_hub(model: AnyModel, names: Names) -> tuple[Names, Tensors, dict[str, Any]]:
     """The same under the names of a Hub family: names of the tensors to write, the tensors, and the configuration.
 
     `names` are the names in the model without quantization. Raises ValueError for what other libraries don't read quantized:
@@ -92,7 +91,7 @@ def for_hub(model: TransformerModel, names: Names) -> tuple[Names, Tensors, dict
     return Names({}, {}, tuple(entries)), tensors, config
 
 
-def _is_linear(model: TransformerModel, name: str) -> bool:
+def _is_linear(model: AnyModel, name: str) -> bool:
     path, _, own = name.rpartition(".")
     return own == "weight" and isinstance(model.get_submodule(path), Linear | LanguageModelHead)
 

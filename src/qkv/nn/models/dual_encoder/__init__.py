@@ -16,7 +16,7 @@ from ....core.spec import Cost, brief
 from ...layers.embedding import Embedding
 from ...layers.losses import at_least_fp32
 from ...layers.patches import Patches
-from ..base import ModelModule, ModelSpec
+from ..base import ModelModule, ModelSpec, layout_of
 from ..initialization import Glorot, Initialization
 from ..stack import Recompute
 from ..transformer import Transformer, TransformerModel
@@ -64,8 +64,8 @@ class DualEncoder(ModelSpec, kind="dual-encoder"):
             raise ValueError(f"text reads {self.text.output.embedding.kind}, and the tower of texts reads tokens")
         if vector_of(self.image) != vector_of(self.text):
             raise ValueError(
-                f"the vectors of the towers are {vector_of(self.image)} and {vector_of(self.text)} wide, so they can't be "
-                "compared; give the head projection of one the width of the other"
+                f"the vectors of image and text are {vector_of(self.image)} and {vector_of(self.text)} wide, so they "
+                "can't be compared; give the head projection of one the width of the other"
             )
         if self.fills and self.text.max_positions is None:
             raise ValueError("fills needs text.max_positions, up to which texts are filled")
@@ -184,19 +184,20 @@ class DualEncoderModel(ModelModule):
     def encode_text(
         self, ids: Int[Tensor, "B T"], layout: Layout | None = None, attention_mask: Tensor | None = None
     ) -> Float[Tensor, "B M"]:
-        """The vectors of texts, of any length. Without layout and mask, texts end where the spec's `end` says."""
-        if layout is None and self.spec.end is not None:
-            layout, attention_mask = self._ending(ids), None
+        """The vectors of texts, of any length. Without layout, a text ends where the spec's `end` says, also within what an
+        attention mask shows."""
+        if layout is None and self.spec.end is not None and ids.ndim == 2:
+            layout, attention_mask = self._ending(ids, layout_of(ids, None, attention_mask)), None
         return self.text(ids, layout=layout, attention_mask=attention_mask)
 
-    def _ending(self, ids: Int[Tensor, "B T"]) -> Layout | None:
+    def _ending(self, ids: Int[Tensor, "B T"], shown: Layout) -> Layout:
         """The layout of texts that end with the first token `end`, or for "largest" with the first token of the largest id.
         A row without the token ends with its first one, as it does for transformers."""
-        if ids.ndim != 2:
-            return None  # the tower says what is wrong
-        is_end = ids == ids.amax(1, keepdim=True) if self.spec.end == "largest" else ids == self.spec.end
-        lengths = is_end.int().argmax(1) + 1
-        return Layout.from_lengths(lengths.tolist(), ids.shape[1]).to(ids.device)
+        real = shown.valid.expand(ids.shape)
+        wanted = ids.masked_fill(~real, -1).amax(1, keepdim=True) if self.spec.end == "largest" else self.spec.end
+        is_end = real & (ids == wanted)
+        last = torch.where(is_end.any(1), is_end.int().argmax(1), real.int().argmax(1))
+        return Layout.from_mask(real & (torch.arange(ids.shape[1], device=ids.device) <= last[:, None]))
 
     def forward(
         self,

@@ -55,17 +55,10 @@ class AttentionPoolingHead(HeadModule):
         if d_model % spec.n_heads:
             raise ValueError(f"head.n_heads={spec.n_heads} does not divide the width of the states, {d_model}")
         self.n_heads = spec.n_heads
-        self.query = nn.Parameter(torch.empty(d_model))
+        self.query = nn.Parameter(torch.empty(1, d_model))
         self.q, self.k, self.v, self.out = (Linear(d_model, d_model) for _ in range(4))
         self.norm = spec.norm.module(d_model)
         self.feedforward = FeedForward(d_ff=spec.d_ff, activation=spec.activation).module(d_model)
-
-    def initial(self, name: str) -> Tensor | None:
-        """The query is drawn as a token of width d_model is, from N(0, 1/d_model); a vector would begin at 0."""
-        if name != "query":
-            return None
-        generator = torch.Generator().manual_seed(0)
-        return torch.randn(len(self.query), generator=generator) * len(self.query) ** -0.5
 
     def forward(self, hidden: Float[Tensor, "B T M"], layout: Layout) -> Float[Tensor, "B M"]:
         split = (self.n_heads, -1)
