@@ -147,6 +147,10 @@ class KeyValueState(SlotState[SlotTable]):
         """Whether its buffers are still these."""
         return self._k is buffers[0] and self._v is buffers[1]
 
+    def whole_buffers(self) -> KeysValues | None:
+        """Its buffers with all their slots; None before the first tokens."""
+        return None if self._k is None or self._v is None else (self._k, self._v)
+
     def _append(self, k: Tensor, v: Tensor) -> KeysValues:
         step, size = self.slot_table.step, self.slot_table.size
         if not step.wrapped:

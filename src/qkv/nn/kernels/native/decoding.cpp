@@ -60,14 +60,37 @@ private:
             a.half_keys ? keep<uint16_t>(a, l, k, v, b, t) : keep<float>(a, l, k, v, b, t);
         }
         a.q = {a.queries * row, row, a.width};
-        return attend_rows(a, l.k, l.v);
+        return l.apart ? attend_apart(a, l.apart, l.apart_step) : attend_rows(a, l.k, l.v);
     }
 
     const float* cross(const Layer& l, const float* y) {
         Attention a = l.cross;
         product(l.cross_q, y, wide);
         a.q = {a.queries * l.cross_q.outs, l.cross_q.outs, a.width};
-        return attend_rows(a, l.cross_k, l.cross_v);
+        return l.cross_apart ? attend_apart(a, l.cross_apart, l.apart_step) : attend_rows(a, l.cross_k, l.cross_v);
+    }
+
+    // Rows that keep their keys and values in different places: a thread for each row, or several rows' threads one after another.
+    const float* attend_apart(Attention& a, const CacheRow* places, long step) {
+        const long row = a.heads * a.values, size = a.half_keys ? 2 : 4;
+        long keys = 0;
+        for (long b = 0; b < rows; ++b) keys += places[b * step].keys;
+        const long bytes = keys * a.kv_heads * (a.width + a.values) * size;
+        const int shared = static_cast<int>(std::max(1L, std::min<long>(threads(), bytes / SMALL)));
+        const bool is_shared = rows >= shared;
+        a.batch = 1;
+        a.out = {row, row, a.values};
+#pragma omp parallel for schedule(dynamic, 1) num_threads(shared) if (is_shared && shared > 1)
+        for (long b = 0; b < rows; ++b) {
+            const CacheRow& own = places[b * step];
+            Attention one = a;
+            one.keys = own.keys;
+            one.k.head = own.k_head;
+            one.v.head = own.v_head;
+            one.threads = is_shared ? 1 : shared;
+            attend_any(one, wide + b * a.q.row, own.k, own.v, mixed + b * row);
+        }
+        return mixed;
     }
 
     const float* attend_rows(Attention& a, const void* k, const void* v) {

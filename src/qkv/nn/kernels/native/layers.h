@@ -20,7 +20,7 @@ struct Weight {
 };
 struct ProductSizes {
     long count, rows, depth, group;
-    int kind, half, integer, threads, activation, adds;
+    int kind, half, integer, threads, activation, adds, order;
 };
 using Products = void (*)(const void*, void*, const Weight*, const ProductSizes*);
 using ByPanels = int (*)(const ProductSizes*);  // whether products can be activated, and added to what is there
@@ -40,11 +40,20 @@ struct Norm {
     int kind, half;
 };
 
+// Where a row of the batch has its keys and values in a layer: numbers from one head to the next, the slot of its new token, and
+// the number of slots to attend to.
+struct CacheRow {
+    void *k, *v;
+    long k_head, v_head, slot, keys;
+};
+
 struct Layer {
     Norm before[SUBLAYERS], after[SUBLAYERS], sum[SUBLAYERS], q_norm, k_norm;
     Product qkv, out, cross_q, cross_out, up, down;
     Attention own, cross;
     void *k, *v;  // the cache's, whose strides are those of `own`
+    const CacheRow *apart, *cross_apart;  // or for each row of the batch, `apart_step` after the one before: one new token a row
+    long apart_step;
     const void *cross_k, *cross_v;
     long slot;                // where the first new token goes
     const float *cos, *sin;   // (B or 1, T, turned / 2), or null
@@ -61,6 +70,7 @@ struct Step {
     Available available;  // threads, of those asked for
     Norm norm;
     int threads, half;     // half: attention of whole sequences is of bf16
+    int order;             // of the sums of products (products.cpp)
     // Of whole sequences only: the first token of each, and the end; tokens of padding before it in its row of the batch.
     const long *starts, *offsets;
     long sequences, row, out_row;  // the most numbers of a token's queries, keys and values, and of its heads' outputs
@@ -131,14 +141,25 @@ void rotate(const Layer& l, float* x, long heads, const float* cos, const float*
         }
 }
 
+// The new keys and values of a token to where its heads, `k_head` and `v_head` numbers apart, keep them.
+template <typename T>
+void keep(const Attention& a, const float* k, const float* v, T* keys, T* values, long k_head, long v_head) {
+    for (long g = 0; g < a.kv_heads; ++g) {
+        for (long d = 0; d < a.width; ++d) put(keys + g * k_head + d, k[g * a.width + d]);
+        for (long d = 0; d < a.values; ++d) put(values + g * v_head + d, v[g * a.values + d]);
+    }
+}
+
 template <typename T>
 void keep(const Attention& a, const Layer& l, const float* k, const float* v, long b, long t) {
+    if (l.apart) {
+        const CacheRow& row = l.apart[b * l.apart_step];
+        T *keys = static_cast<T*>(row.k) + row.slot * a.k.row, *values = static_cast<T*>(row.v) + row.slot * a.v.row;
+        return keep<T>(a, k, v, keys, values, row.k_head, row.v_head);
+    }
     T* keys = static_cast<T*>(l.k) + b * a.k.batch + (l.slot + t) * a.k.row;
     T* values = static_cast<T*>(l.v) + b * a.v.batch + (l.slot + t) * a.v.row;
-    for (long g = 0; g < a.kv_heads; ++g) {
-        for (long d = 0; d < a.width; ++d) put(keys + g * a.k.head + d, k[g * a.width + d]);
-        for (long d = 0; d < a.values; ++d) put(values + g * a.v.head + d, v[g * a.values + d]);
-    }
+    keep<T>(a, k, v, keys, values, a.k.head, a.v.head);
 }
 
 }  // namespace
@@ -146,17 +167,18 @@ void keep(const Attention& a, const Layer& l, const float* k, const float* v, lo
 QKV_STRUCTURE(Weight, QKV_FIELD(codes), QKV_FIELD(scales), QKV_FIELD(zeros), QKV_FIELD(bias), QKV_FIELD(outs),
               QKV_FIELD(half_bias))
 QKV_STRUCTURE(ProductSizes, QKV_FIELD(count), QKV_FIELD(rows), QKV_FIELD(depth), QKV_FIELD(group), QKV_FIELD(kind),
-              QKV_FIELD(half), QKV_FIELD(integer), QKV_FIELD(threads), QKV_FIELD(activation), QKV_FIELD(adds))
+              QKV_FIELD(half), QKV_FIELD(integer), QKV_FIELD(threads), QKV_FIELD(activation), QKV_FIELD(adds), QKV_FIELD(order))
 QKV_STRUCTURE(Product, QKV_FIELD(weights), QKV_FIELD(count), QKV_FIELD(depth), QKV_FIELD(group), QKV_FIELD(outs),
               QKV_FIELD(kind), QKV_FIELD(integer))
 QKV_STRUCTURE(Norm, QKV_FIELD(weight), QKV_FIELD(bias), QKV_FIELD(eps), QKV_FIELD(offset), QKV_FIELD(kind), QKV_FIELD(half))
+QKV_STRUCTURE(CacheRow, QKV_FIELD(k), QKV_FIELD(v), QKV_FIELD(k_head), QKV_FIELD(v_head), QKV_FIELD(slot), QKV_FIELD(keys))
 QKV_STRUCTURE(Layer, QKV_FIELD(before), QKV_FIELD(after), QKV_FIELD(sum), QKV_FIELD(q_norm), QKV_FIELD(k_norm), QKV_FIELD(qkv),
               QKV_FIELD(out), QKV_FIELD(cross_q), QKV_FIELD(cross_out), QKV_FIELD(up), QKV_FIELD(down), QKV_FIELD(own),
-              QKV_FIELD(cross), QKV_FIELD(k), QKV_FIELD(v), QKV_FIELD(cross_k), QKV_FIELD(cross_v), QKV_FIELD(slot),
+              QKV_FIELD(cross), QKV_FIELD(k), QKV_FIELD(v), QKV_FIELD(apart), QKV_FIELD(cross_apart), QKV_FIELD(apart_step), QKV_FIELD(cross_k), QKV_FIELD(cross_v), QKV_FIELD(slot),
               QKV_FIELD(cos), QKV_FIELD(sin), QKV_FIELD(table_step), QKV_FIELD(turned), QKV_FIELD(interleaved),
               QKV_FIELD(norms_all), QKV_FIELD(activation), QKV_FIELD(gated), QKV_FIELD(has), QKV_FIELD(parallel),
               QKV_FIELD(adds), QKV_FIELD(causal), QKV_FIELD(skip), QKV_FIELD(multiplier))
 QKV_STRUCTURE(Step, QKV_FIELD(layers), QKV_FIELD(count), QKV_FIELD(rows), QKV_FIELD(width), QKV_FIELD(scratch),
               QKV_FIELD(products), QKV_FIELD(by_panels), QKV_FIELD(available), QKV_FIELD(norm), QKV_FIELD(threads),
-              QKV_FIELD(half), QKV_FIELD(starts), QKV_FIELD(offsets), QKV_FIELD(sequences), QKV_FIELD(row), QKV_FIELD(out_row),
+              QKV_FIELD(half), QKV_FIELD(order), QKV_FIELD(starts), QKV_FIELD(offsets), QKV_FIELD(sequences), QKV_FIELD(row), QKV_FIELD(out_row),
               QKV_FIELD(room))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .compiler import library
-from .products import KINDS, Matrix
+from .products import KINDS, ORDER, Matrix
 from .structures import LayerStruct, NormStruct, Product, ProductSizes, StepStruct, WeightStruct
 
 OWN, CROSS, FEED_FORWARD = range(3)  # the source's `Sublayer`
@@ -47,7 +47,9 @@ def is_by_panels(product: Product, rows: int) -> bool:
     """Whether products with so many rows are made from panels, at the pace of the largest products."""
     kernels = library("products")
     assert kernels is not None
-    sizes = ProductSizes(product.count, rows, product.depth, product.group, product.kind, 0, product.integer, 1, 0, 0)
+    sizes = ProductSizes(
+        product.count, rows, product.depth, product.group, product.kind, 0, product.integer, 1, 0, 0, ORDER.now
+    )
     return bool(kernels.qkv_by_panels(ctypes.byref(sizes)))
 
 
@@ -67,4 +69,4 @@ def step_of(
     names = ("qkv_products", "qkv_by_panels", "qkv_available")
     calls = [ctypes.cast(getattr(kernels, name), ctypes.c_void_p) for name in names]
     sizes = count, len(x), x.shape[1], scratch
-    return StepStruct(ctypes.addressof(layers), *sizes, *calls, norm, torch.get_num_threads(), half)
+    return StepStruct(ctypes.addressof(layers), *sizes, *calls, norm, torch.get_num_threads(), half, ORDER.now)

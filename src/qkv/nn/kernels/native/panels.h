@@ -126,7 +126,7 @@ void panel_part(const Weight& w, const PackedRows& in, const Place& to, const Si
 
 // Whether products are made from panels: of fp32, bf16, and integers with one group of columns.
 bool panels_fit(const Sizes& s) {
-    if (s.rows < PANEL_LEAST) return false;
+    if (s.order == FEW || (s.order == ANY && s.rows < PANEL_LEAST)) return false;
     if (s.kind == BYTE) return s.integer && ByteLanes::THERE && s.group == s.depth;
     return s.kind == FULL || halves_fit(s);
 }

@@ -15,10 +15,14 @@ constexpr long PAIR = 2 * BLOCK;  // columns of 32 bytes of 4-bit codes
 
 enum Kind { FULL, HALF, BYTE, NIBBLE };
 
+// In which order sums are added up: as is fastest for so many rows; in one order, of few or of many rows, for any number of them.
+enum Order { ANY, FEW, LONG };
+
 struct Sizes {
     long count, rows, depth, group;
     int kind, half, integer, threads;  // half: x and y are bf16
     int activation, adds;  // applied to y before it is added to what is there: of panels only, 0 elsewhere
+    int order;  // `Order`
 };
 
 struct Weight {
@@ -176,7 +180,7 @@ Inputs prepared(const void* given, const Sizes& s, bool rounds) {
     }
     in.span = span_of(s);
     if (s.integer) round_rows(in, s);
-    if (s.integer || s.kind != NIBBLE || s.rows > 1 || !pairs_fit(s)) return in;
+    if (s.integer || s.kind != NIBBLE || s.rows > 1 || s.order == FEW || !pairs_fit(s)) return in;
     float* eights = room(added, s.depth / 8);
     summed(in.x, s.depth, eights);
     float* to = room(arranged, s.depth);
@@ -191,6 +195,6 @@ Inputs prepared(const void* given, const Sizes& s, bool rounds) {
 }  // namespace
 
 QKV_STRUCTURE(Sizes, QKV_FIELD(count), QKV_FIELD(rows), QKV_FIELD(depth), QKV_FIELD(group), QKV_FIELD(kind), QKV_FIELD(half),
-              QKV_FIELD(integer), QKV_FIELD(threads), QKV_FIELD(activation), QKV_FIELD(adds))
+              QKV_FIELD(integer), QKV_FIELD(threads), QKV_FIELD(activation), QKV_FIELD(adds), QKV_FIELD(order))
 QKV_STRUCTURE(Weight, QKV_FIELD(codes), QKV_FIELD(scales), QKV_FIELD(zeros), QKV_FIELD(bias), QKV_FIELD(outs),
               QKV_FIELD(half_bias))

@@ -1,8 +1,8 @@
 // Products y = x W' + b of few rows x with one or several matrices W (out, in), at the pace at which memory gives W: fp32,
 // bf16, and codes of 8 or 4 bits with a scale for each group of columns. Each W is read once, a few of its rows at a time.
 //
-// Every output is added up in the same order whatever the number of rows, except that codes of several rows of floats are
-// turned into floats first. With `integer` each row of activations is rounded to 8 bits, and products are of integers.
+// Every output of few rows is added up in the same order whatever their number, except that codes of several rows of floats are
+// turned into floats first; `Order` asks for one order always. With `integer` each row of activations is rounded to 8 bits, and products are of integers.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -183,7 +183,7 @@ inline void floats(const Weight& w, const typename K::Code* codes, const Inputs&
     const float* scales = scaled ? w.scales + o * in.groups : nullptr;
     const long groups = scaled ? in.groups : 1, group = scaled ? s.group : s.depth;
     if constexpr (scaled) prefetch_scales<R>(scales, in);
-    if constexpr (R == 1 && X == 1)
+    if (R == 1 && X == 1 && s.order != FEW)
         found[0][0] = group % LANES == 0 ? single<K, scaled, true>(codes, scales, groups, group, in.x + first * s.depth, in.ahead)
                                          : single<K, scaled, false>(codes, scales, groups, group, in.x + first * s.depth, in.ahead);
     else if (group % LANES == 0)
@@ -263,7 +263,7 @@ template <int R>
 inline void outputs(const Weight& w, const Inputs& in, const Place& to, const Sizes& s, long o) {
     if (s.kind == FULL) return direct<Full, false, R>(w, in, to, s, o);
     if (s.kind == HALF && s.rows <= MOST) return direct<Half, false, R>(w, in, to, s, o);
-    if (s.kind == BYTE && s.rows <= MOST) return direct<Byte, true, R>(w, in, to, s, o);
+    if (s.kind == BYTE && (s.rows <= MOST || s.order == FEW)) return direct<Byte, true, R>(w, in, to, s, o);
     if (s.kind == NIBBLE && in.turned) {
         float found[1][R];
         prefetch_scales<R>(w.scales + o * in.groups, in);
@@ -289,7 +289,7 @@ void part_of(const Weight& w, const Inputs& in, const Place& to, const Sizes& s,
         }
         return;
     }
-    if (s.rows > 1 || s.kind == NIBBLE)
+    if (s.rows > 1 || s.kind == NIBBLE || s.order == FEW)
         for (; o + OUTS <= stop; o += OUTS) outputs<OUTS>(w, in, to, s, o);
     for (; o < stop; ++o) outputs<1>(w, in, to, s, o);
 }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import NamedTuple
 
@@ -23,6 +25,30 @@ def _most_in_bf16() -> int:
     """Return the most rows for which the kernels are faster than PyTorch in bf16: few on CPUs with matrix units."""
     units = ("_is_amx_tile_supported", "_is_arm_bf16_supported")
     return 4 if any(getattr(torch.cpu, name, bool)() for name in units) else 256
+
+
+ANY, FEW, LONG = range(3)  # the source's `Order`
+
+
+class _Order(threading.local):
+    now = ANY
+
+
+ORDER = _Order()
+"""The order of the sums in this thread."""
+
+
+@contextmanager
+def in_one_order(order: int) -> Iterator[None]:
+    """Add up sums in one order for any number of rows inside: that of `FEW` rows, or of `LONG` sequences.
+
+    A row's product is then the same to the bit whatever other rows there are. By default the order is the fastest one.
+    """
+    before, ORDER.now = ORDER.now, order
+    try:
+        yield
+    finally:
+        ORDER.now = before
 
 
 # The most rows of activations with which the kernels are faster than PyTorch, or than turning codes into floats first.
@@ -60,10 +86,11 @@ def ready() -> bool:
 def serves(x: Tensor, matrices: Sequence[Matrix], integer: bool = False) -> bool:
     """Whether the kernels take these activations and matrices, which are of one kind: on the CPU, contiguous, few rows.
 
-    Products of integers are of any number of rows.
+    Products of integers, or in one order, are of any number of rows.
     """
     depth, most = x.shape[-1], MOST.get(matrices[0].codes.dtype, 0)
-    if not x.is_cpu or x.dtype not in _TYPES or not x.numel() or not (integer or x.numel() <= most * depth):
+    suits = integer or ORDER.now != ANY or x.numel() <= most * depth
+    if not x.is_cpu or x.dtype not in _TYPES or not x.numel() or not suits:
         return False
     if not ready():
         return False
@@ -113,7 +140,17 @@ def products(x: Tensor, matrices: Sequence[Matrix], integer: bool = False) -> Te
     out = x.new_empty((*shape[:-1], outs))
     half, threads = dtype == torch.bfloat16, torch.get_num_threads()
     sizes = _sizes(
-        len(matrices), x.numel() // depth, depth, group, KINDS[first.codes.dtype], half, integer, threads, 0, 0
+        len(matrices),
+        x.numel() // depth,
+        depth,
+        group,
+        KINDS[first.codes.dtype],
+        half,
+        integer,
+        threads,
+        0,
+        0,
+        ORDER.now,
     )
     kernel(x.data_ptr(), out.data_ptr(), _weights(*fields), sizes)
     return out

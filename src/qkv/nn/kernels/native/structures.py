@@ -100,7 +100,7 @@ class ProductSizes(Structure):
     sources: ClassVar = {"products": "Sizes", "decoding": "ProductSizes", "encoding": "ProductSizes"}
     _fields_ = [
         *((name, _LONG) for name in ("count", "rows", "depth", "group")),
-        *((name, _INT) for name in ("kind", "half", "integer", "threads", "activation", "adds")),
+        *((name, _INT) for name in ("kind", "half", "integer", "threads", "activation", "adds", "order")),
     ]
 
 
@@ -127,6 +127,16 @@ class NormStruct(Structure):
     ]
 
 
+class CacheRow(Structure):
+    """Where a row of the batch has its keys and values in a layer."""
+
+    sources: ClassVar = dict.fromkeys(("decoding", "encoding"), "CacheRow")
+    _fields_ = [
+        *((name, _PLACE) for name in ("k", "v")),
+        *((name, _LONG) for name in ("k_head", "v_head", "slot", "keys")),
+    ]
+
+
 class LayerStruct(Structure):
     """A layer of a stack: its self-attention, cross-attention and feed-forward layer, each with its norms."""
 
@@ -136,7 +146,9 @@ class LayerStruct(Structure):
         *((name, NormStruct) for name in ("q_norm", "k_norm")),
         *((name, Product) for name in ("qkv", "out", "cross_q", "cross_out", "up", "down")),
         *((name, AttentionStruct) for name in ("own", "cross")),
-        *((name, _PLACE) for name in ("k", "v", "cross_k", "cross_v")),
+        *((name, _PLACE) for name in ("k", "v", "apart", "cross_apart")),
+        ("apart_step", _LONG),
+        *((name, _PLACE) for name in ("cross_k", "cross_v")),
         ("slot", _LONG),
         *((name, _PLACE) for name in ("cos", "sin")),
         *((name, _LONG) for name in ("table_step", "turned")),
@@ -156,7 +168,7 @@ class StepStruct(Structure):
         *((name, _LONG) for name in ("count", "rows", "width", "scratch")),
         *((name, _PLACE) for name in ("products", "by_panels", "available")),
         ("norm", NormStruct),
-        *((name, _INT) for name in ("threads", "half")),
+        *((name, _INT) for name in ("threads", "half", "order")),
         *((name, _PLACE) for name in ("starts", "offsets")),
         *((name, _LONG) for name in ("sequences", "row", "out_row")),
         ("room", _PLACE),

@@ -27,7 +27,7 @@ protected:
     int threads() { return s.available(s.threads); }
 
     ProductSizes sizes_of(const Product& p) {
-        return {p.count, rows, p.depth, p.group, p.kind, 0, p.integer, s.threads, IDENTITY, 0};
+        return {p.count, rows, p.depth, p.group, p.kind, 0, p.integer, s.threads, IDENTITY, 0, s.order};
     }
 
     void product(const Product& p, const float* x, float* y) {

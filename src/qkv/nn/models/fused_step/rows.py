@@ -1,0 +1,203 @@
+"""A decoding step of rows that each have a cache, in one C++ call: requests that come and go while others are decoded.
+
+The rows of an ordinary step share one cache, so a row that joins or leaves moves all others. Here each row's keys and values
+stay where they are, and the kernel is told where. A row's numbers don't depend on the other rows: attention reads the row's
+own slots in their order, and products are added up in one order whatever the number of rows (`Order` in products.cpp).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.modules import module as hooks
+
+from ....core.layout import Layout
+from ...attention import tap
+from ...attention.mixer import Pass
+from ...kernels.native import decoding_step as native
+from ...kernels.native.products import ANY, FEW, in_one_order
+from ...kernels.native.structures import CacheRow, Strides
+from ...kv_cache.cache import Cache
+from ...kv_cache.full import CrossState, KeyValueState
+from ...patterns.algebra import Full, parts_of
+from ...patterns.basic import Causal, Window
+from ...positions.base import PositionModule
+from ...positions.rotary import RotaryTurn
+from ..block import BlockModule
+from .description import LayerStack, description_of
+
+_FIELDS = [name for name, *_ in CacheRow._fields_]
+_SLOT, _KEYS = _FIELDS.index("slot"), _FIELDS.index("keys")
+_GLOBAL_HOOKS = (hooks._global_forward_hooks, hooks._global_forward_pre_hooks)
+
+
+class EmbeddingStack(LayerStack, Protocol):
+    """A stack with its input layer, whose first positions are added to the tokens."""
+
+    embedding: Any
+    position: PositionModule
+
+
+class SteppedModel(Protocol):
+    """A model with a decoder and a head that predicts the next token."""
+
+    @property
+    def decoder(self) -> nn.Module | None: ...
+    @property
+    def head(self) -> nn.Module | None: ...
+    @property
+    def dtype(self) -> torch.dtype: ...
+    @property
+    def device(self) -> torch.device: ...
+
+
+class RowCache:
+    """The cache of one row, and where the kernel finds its keys and values, layer by layer."""
+
+    def __init__(self, cache: Cache) -> None:
+        self.cache = cache
+        self._own: np.ndarray | None = None  # (layers, fields of `CacheRow`)
+        self._cross: np.ndarray | None = None
+        self._sources: list[tuple[Tensor, ...]] = []  # the encoder's keys and values of each layer
+        self._slots = 0  # that the smallest buffer has
+
+    def admit(self, device: torch.device) -> tuple[np.ndarray, np.ndarray | None]:
+        """Add a token: where it goes and what it attends to in each layer, and where the source is, if there is one."""
+        self.cache.admit(None, 1, device)
+        states: list[KeyValueState] = self.cache.layers  # type: ignore[assignment]  # `takes` has checked them
+        if self._own is None or self.cache.length > self._slots:
+            self._find(states)
+        assert self._own is not None
+        known: dict[int, tuple[int, int]] = {}
+        for state in states:
+            if id(state.slot_table) not in known:
+                place = state.place(1)
+                assert place is not None, "one new token replaces at most one"
+                known[id(state.slot_table)] = place
+        if len(known) == 1:
+            self._own[:, _SLOT], self._own[:, _KEYS] = next(iter(known.values()))
+        else:
+            for i, state in enumerate(states):
+                self._own[i, _SLOT], self._own[i, _KEYS] = known[id(state.slot_table)]
+        return self._own, self._cross
+
+    def _find(self, states: Sequence[KeyValueState]) -> None:
+        self._own, self._slots = np.zeros((len(states), len(_FIELDS)), np.int64), 1 << 62
+        for row, state in zip(self._own, states, strict=True):
+            found = state.buffers(1)
+            assert found is not None, "a prompt was read before"
+            k, v = found
+            row[:4] = k.data_ptr(), v.data_ptr(), k.stride(1), v.stride(1)
+            if state.slot_table.size is None:
+                self._slots = min(self._slots, k.shape[2])
+        if self.cache.cross:
+            self._cross = np.zeros_like(self._own)
+            self._sources = [tuple(x.contiguous() for x in source.keys_values) for source in self.cache.cross]
+            for row, (k, v) in zip(self._cross, self._sources, strict=True):
+                row[:] = k.data_ptr(), v.data_ptr(), k.stride(2), v.stride(2), 0, k.shape[1]
+
+
+class FusedRows:
+    """The decoder of a model, described for steps of rows.
+
+    `serves` says whether the kernels have all that it does. The head has to be a `LanguageModelHead`. With `in_order` a
+    row's numbers are the same to the bit whatever other rows there are; without it products are as fast as they can be.
+    """
+
+    def __init__(self, model: SteppedModel, in_order: bool = True) -> None:
+        self.model, self.order = model, FEW if in_order else ANY
+        stack: Any = model.decoder
+        self.serves = stack is not None and _is_served(model, stack)
+        if not self.serves:
+            return
+        self.stack: EmbeddingStack = stack
+        self.about = description_of(stack)
+        self.layers = self.about.layers()
+        half = model.dtype == torch.bfloat16
+        for made, i in zip(self.layers, self.about.position_of, strict=True):
+            for each in (made.own, made.cross):
+                each.batch, each.queries, each.half_keys = 1, 1, half
+            made.own.k, made.own.v = Strides(0, made.own.width, 0), Strides(0, made.own.values, 0)
+            made.cross.k = Strides(0, made.cross.kv_heads * made.cross.width, 0)
+            made.cross.v = Strides(0, made.cross.kv_heads * made.cross.values, 0)
+            position = stack.positions[i]
+            if isinstance(position, RotaryTurn):
+                made.turned, made.interleaved = position.width, position.interleaved
+
+    def takes(self, cache: Cache) -> bool:
+        """Whether a row with this cache, which holds its prompt, can be one of a step."""
+        dtype = self.model.dtype
+        for state in cache.layers:
+            kept = state.whole_buffers() if type(state) is KeyValueState else None
+            if kept is None or any(x.dtype != dtype or not x.is_contiguous() for x in kept):
+                return False
+        return all(
+            type(source) is CrossState and all(x.dtype == dtype for x in source.keys_values) for source in cache.cross
+        )
+
+    def ready(self) -> bool:
+        """Whether nothing watches or has changed the model, so the description holds."""
+        watched = tap.recording() or any(_GLOBAL_HOOKS) or self.about.is_watched() or not self.about.is_in_place()
+        return not (watched or self.stack.training or torch.is_grad_enabled())
+
+    def step(self, ids: Int[Tensor, " B"], rows: Sequence[RowCache]) -> Float[Tensor, "B V"]:
+        """Feed the next token of every row: the logits of the one after it. `ready` and `takes` are true."""
+        stack, head, device = self.stack, self.model.head, self.model.device
+        assert head is not None
+        layout = Layout(torch.tensor([[row.cache.length] for row in rows]), padding="none", sequential=True)
+        given = {"layout": layout} if stack.embedding.takes_layout else {}
+        with in_one_order(self.order):
+            x = stack.embedding(ids[:, None], stack.position.embed(layout), None, **given)
+            out = x.float().contiguous()
+            places = [row.admit(device) for row in rows]
+            alive = self._place(places, layout)
+            width = out.shape[-1]
+            native.run(out.view(-1, width), self.layers, len(self.layers), self.about.known.scratch, self.about.norm)
+            del alive
+            logits: Tensor = head(out.to(x.dtype)).squeeze(1)
+        return logits
+
+    def _place(self, places: Sequence[tuple[np.ndarray, np.ndarray | None]], layout: Layout) -> list[object]:
+        """Describe where keys and values are, and rotations. Returns what has to live until the step ends."""
+        own = np.stack([row for row, _ in places])
+        sources = [row for _, row in places if row is not None]
+        cross = np.stack(sources) if sources else None
+        tables = [Pass.over(layout, scheme).tables for scheme in self.stack.positions]
+        for i, made in enumerate(self.layers):
+            step = i * ctypes.sizeof(CacheRow)
+            made.apart, made.apart_step = own.ctypes.data + step, own.shape[1]
+            made.cross_apart = None if cross is None else cross.ctypes.data + step
+            turns = tables[self.about.position_of[i]]
+            if turns is not None:
+                cos, sin = turns
+                made.cos, made.sin = cos.data_ptr(), sin.data_ptr()
+                made.table_step = cos.stride(0) if len(cos) > 1 else 0
+        return [own, cross, tables]
+
+
+def _is_served(model: SteppedModel, stack: EmbeddingStack) -> bool:
+    if model.device.type != "cpu" or model.dtype not in native.MOST_TOKENS or not native.ready():
+        return False
+    return description_of(stack).fits and all(map(_is_per_row, stack.positions)) and all(map(_sees_all, stack.layers))
+
+
+def _is_per_row(position: PositionModule) -> bool:
+    """Whether a row's positions change its tokens as they would alone, and add nothing to scores."""
+    if type(position).bias is not PositionModule.bias:
+        return False
+    return not isinstance(position, RotaryTurn) or not position.scaling.by_length
+
+
+def _sees_all(block: BlockModule) -> bool:
+    """Whether a new token sees all the tokens that its layer keeps, and all of the source."""
+    if "attention" not in block.sublayers:
+        return False
+    kinds = [type(part) for part in parts_of(block.attention.pattern)]  # type: ignore[arg-type]
+    sees_own = Causal in kinds and set(kinds) <= {Causal, Window} and kinds.count(Window) <= 1
+    return sees_own and ("cross" not in block.sublayers or type(block.cross.pattern) is Full)  # type: ignore[union-attr]
