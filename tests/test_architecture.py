@@ -20,10 +20,25 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 PACKAGES = sorted(path.parent for path in SOURCE.rglob("__init__.py"))
 MOST_LINES = 500
 MOST_MODULES = 16
-ORDER = ("lab", "learn", "cli", "testing", "runs", "io", "training", "generation", "look", "data", "nn", "core")
+ORDER = (
+    "lab",
+    "learn",
+    "cli",
+    "serving",
+    "testing",
+    "runs",
+    "io",
+    "training",
+    "generation",
+    "look",
+    "data",
+    "nn",
+    "core",
+)
 """A package imports those to the right of it. `qkv/__init__.py` names everything lazily; no package imports it."""
 LEFT_OUT = ("lab", "learn")
 WITHIN = {
+    "serving": ("http", "engine"),
     "runs": ("compare", "train", "planning", "report", "evaluate", "export", "inference", "recipes", "tasks"),
     "io": ("transformers", "directories", "families", "hub"),
     "nn": (
@@ -83,7 +98,8 @@ def edges() -> list[tuple[str, str, str]]:
     return [
         (dotted(path), name, f"{_named(path)}:{line}")
         for path in MODULES
-        if dotted(path) not in ("qkv", "qkv.__main__", "qkv.transformers")  # doors: they import what they open
+        if dotted(path)
+        not in ("qkv", "qkv.__main__", "qkv.serve", "qkv.transformers")  # doors: they import what they open
         for line, name in imports(path)
         if name in NAMES
     ]
@@ -99,7 +115,7 @@ def test_packages_import_only_what_is_below_them():
         for importing, imported, place in edges()
         if imported == "qkv" or ORDER.index(importing.split(".")[1]) > ORDER.index(imported.split(".")[1])
     ]
-    assert len(ORDER) <= 12 and not wrong, "\n".join(wrong)
+    assert len(ORDER) <= 13 and not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("storey", WITHIN)

@@ -37,6 +37,7 @@ OWN = {
         "fill": ("fill", "fill"),
         "embed": ("score", "embed"),
         "score": ("score", "score"),
+        "serve": ("serve", "serve"),
     },
     "Look inside": {
         "look": ("look", "look"),
@@ -104,8 +105,7 @@ MEANINGS = {
     "push push-to-hub upload publish share": "`qkv convert RUN OUT --to hub` writes the Hub's format, which "
     "`hf upload` uploads",
     "download pull fetch get": "a model of the Hub is downloaded when its name is used: `qkv generate owner/name TEXT`",
-    "serve server api deploy host": "qkv has no server; `qkv generate RUN --json` answers lines of standard input, and "
-    "docs/serving.md shows servers",
+    "server api deploy host http": "`qkv serve RUN` answers HTTP requests; docs/serving.md names other servers",
     "info inspect describe summary config params": "`qkv show NAME` shows a recipe, a preset or a model",
     "plot visualize visualise viz attention heads heatmap attend": "`qkv look RUN TEXT` shows attention, and "
     "`qkv report RUN` the curves of training",

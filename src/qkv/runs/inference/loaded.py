@@ -237,7 +237,7 @@ class LoadedModel:
         def receive(row: int, token: int) -> None:
             nonlocal emitted
             new.append(token)
-            text = cut_at(self._text(prompt, new), stop)
+            text = cut_at(self.text_of(prompt, new), stop)
             ready = len(text.rstrip("\ufffd")) - held_back  # \ufffd: the bytes of a character are not complete yet
             if ready > emitted:
                 emit(text[emitted:ready])
@@ -245,7 +245,7 @@ class LoadedModel:
 
         beside = _together([media] if media else [])
         generated = self.generated([prompt], settings, stop, stream=receive, ends=ends, draft=draft, media=beside)
-        emit(cut_at(self._text(prompt, new), stop)[emitted:])
+        emit(cut_at(self.text_of(prompt, new), stop)[emitted:])
         return self._outputs_at(0, generated, prompt, stop)[0]
 
     def generated(
@@ -287,7 +287,7 @@ class LoadedModel:
         width = 1 if self.task == "translate" else max(map(len, prompts))
         return [*allowed, *self.roles.processors(width, settings.max_new_tokens)]
 
-    def _text(self, prompt: Sequence[int], new: Sequence[int]) -> str:
+    def text_of(self, prompt: Sequence[int], new: Sequence[int]) -> str:
         """The text of new tokens, as the continuation of the prompt's text: it may begin with a space."""
         alone = self.words.decode(list(new))
         if self.task != "continue":
@@ -298,7 +298,7 @@ class LoadedModel:
     def _outputs_at(self, place: int, generated: Generated, prompt: Sequence[int], stop: Sequence[str]) -> list[Output]:
         return [
             Output(
-                text=cut_at(self._text(prompt, ids), stop),
+                text=cut_at(self.text_of(prompt, ids), stop),
                 tokens=tuple(self.words.tokens(ids)),
                 ended=generated.reasons[place][n],
                 score=generated.scores[place][n] if generated.scores else None,

@@ -1,0 +1,95 @@
+"""`qkv serve`: answer HTTP requests with trained runs."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .say import echo, warn
+from .texts import uncollected
+
+
+def serve(
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN...", help="Run directories, directories in the Hub's format, or names on the Hub."),
+    ],
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,
+    weights: Annotated[
+        str | None,
+        typer.Option(metavar="int8|int4", help="Round the weights of linear layers, and activations to 8 bits."),
+    ] = None,
+    max_tokens_in_flight: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=16,
+            help="Prompt and new tokens of all requests at a time; others wait. [default: a quarter of the free memory]",
+        ),
+    ] = None,
+    api_key_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="API keys, one a line; a request has to give one.")
+    ] = None,
+    requests_per_minute: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Of each key, or of each address without keys.")
+    ] = None,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name that requests may call this server; repeatable. [default: its own]"),
+    ] = None,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="Let other requests change the last bits of a request's numbers.")
+    ] = False,
+) -> None:
+    """Serve trained runs over HTTP, by OpenAI's API and more.
+
+    Completions, chats, translations, embeddings, ranking, classes, tags and predictions, by what the runs do. The answer to
+    a request does not depend on what else is asked. See docs/serving.md.
+    """
+    with uncollected():
+        from ..data.optional_libraries import optional_library
+
+        optional_library("serve", "serving", "uvicorn")
+        from ..runs.inference.run import load
+        from ..serving.http.app import build_app, token_bytes
+        from ..serving.http.guard import LOOPBACK, Keys
+        from ..serving.http.server import serve as run_server
+
+        if weights not in (None, "int8", "int4"):
+            raise ValueError(f"--weights is int8 or int4, not {weights!r}")
+        keys = None if api_key_file is None else Keys.read(api_key_file)
+        loaded = [load(run, "cpu") for run in runs]
+        if weights is not None:
+            kind: Any = weights
+            loaded = [run.quantize(kind, activations="int8", method="rtn") for run in loaded]
+        is_local = _is_loopback(host)
+        hosts = [*LOOPBACK, *(allowed_host or ())] if is_local or allowed_host else None
+        app = build_app(
+            loaded,
+            max_tokens_in_flight=max_tokens_in_flight,
+            keys=keys,
+            hosts=hosts,
+            requests_per_minute=requests_per_minute,
+            fast=fast,
+        )
+    if not is_local and keys is None:
+        warn(f"anybody who reaches {host} can use these models: give --api-key-file, or listen on 127.0.0.1")
+    models = app.state.models
+    for one in models.by_name.values():
+        echo(f"{one.name}: {', '.join(one.endpoints)}", err=True)
+    most = models.engine.most_tokens
+    size = max(map(token_bytes, loaded)) * most / 1e9
+    echo(f"{most:,} tokens in flight at most ({size:.2g} GB of keys and values)", err=True)
+    shown = f"[{host}]" if ":" in host else host
+    run_server(app, host, port, lambda at: echo(f"http://{shown}:{at}/", err=True))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,49 @@
+"""Serve trained runs over HTTP: `app(run)` is an ASGI application for a server of your own; `qkv serve` is ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .data.optional_libraries import optional_library as _needs
+
+_needs("serve", "serving", "starlette")
+
+from starlette.applications import Starlette as _Starlette  # noqa: E402
+
+from .runs.inference.run import Run as _Run  # noqa: E402
+from .serving.http.app import build_app as _build  # noqa: E402
+from .serving.http.guard import LOOPBACK as _LOOPBACK  # noqa: E402
+from .serving.http.guard import Keys as _Keys  # noqa: E402
+
+__all__ = ["app"]
+
+
+def app(
+    runs: _Run | Sequence[_Run],
+    *,
+    max_tokens_in_flight: int | None = None,
+    keys: Sequence[str] | None = None,
+    hosts: Sequence[str] | None = _LOOPBACK,
+    requests_per_minute: int | None = None,
+    fast: bool = False,
+) -> _Starlette:
+    """An ASGI application that answers for one run or several, each by the name of its directory.
+
+    max_tokens_in_flight: prompt and new tokens of all requests that are generated at a time; others wait. By default as
+                          many as a quarter of the free memory holds.
+    keys:                 API keys, of which a request has to give one; by default none is needed.
+    hosts:                what a request may call this server; by default this machine's own names. None allows any.
+    requests_per_minute:  of each key, or of each address without keys.
+    fast:                 let other requests at the same time change the last bits of a request's numbers.
+
+    Raises ValueError for two runs of one name.
+    """
+    several = [runs] if isinstance(runs, _Run) else list(runs)
+    return _build(
+        several,
+        max_tokens_in_flight=max_tokens_in_flight,
+        keys=None if keys is None else _Keys(keys),
+        hosts=hosts,
+        requests_per_minute=requests_per_minute,
+        fast=fast,
+    )

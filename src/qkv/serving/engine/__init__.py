@@ -1,0 +1,1 @@
+"""The engine: continuous batching on one thread, independent of HTTP."""

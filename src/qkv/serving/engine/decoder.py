@@ -1,0 +1,170 @@
+"""A model that decodes for many requests: prompts are read in chunks, and rows are stepped together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...generation.model_interface import settled
+from ...generation.prompts import ROOM
+from ...generation.sampling import likeliest
+from ...nn.models.fused_step.rows import FusedRows, RowCache
+from ...nn.models.heads.text import LanguageModelHead
+from ...runs.inference.loaded import LoadedModel
+from .continuation import ChosenToken, Continuation, Work, described
+from .prefixes import Prefixes
+from .statistics import Statistics
+
+CHUNK = 256
+"""Tokens of a prompt that are read at a time. Chunks begin at its multiples, so a prompt is always read in the same ones."""
+
+
+class Reading:
+    """A prompt that is being read: how far, and its cache."""
+
+    def __init__(self, work: Work, cache: Any, done: int) -> None:
+        self.work, self.cache, self.done = work, cache, done
+
+    @property
+    def next(self) -> Sequence[int]:
+        """The tokens of the next chunk."""
+        return self.work.prompt[self.done : (self.done // CHUNK + 1) * CHUNK]
+
+
+class Row:
+    """A continuation that is being decoded, its cache, and the token to feed next."""
+
+    def __init__(self, continuation: Continuation, cache: Any, token: int) -> None:
+        self.continuation, self.token = continuation, token
+        self.cache = RowCache(cache)
+
+
+class Decoder:
+    """The rows of one model.
+
+    By default a row's numbers don't depend on the other rows: prompts are read one at a time, and rows are stepped together
+    only by `FusedRows` in order, else one by one. With `fast`, products are as fast as they can be.
+    """
+
+    def __init__(self, run: LoadedModel, statistics: Statistics, fast: bool = False, prefix_bytes: int = 0) -> None:
+        model: Any = run.model
+        self.run, self.statistics, self.model = run, statistics, model
+        self.rows: list[Row] = []
+        self.reading: list[Reading] = []
+        self.prefixes = Prefixes(prefix_bytes, CHUNK)
+        fused = FusedRows(model, in_order=not fast) if _has_our_head(model) else None
+        self.fused = fused if fused is not None and fused.serves else None
+
+    def begin(self, work: Work) -> None:
+        """Take up a request."""
+        model, room = self.model, len(work.prompt) + min(work.limit, ROOM)
+        if work.source is not None:
+            cache: Any = model.start(source=torch.tensor([list(work.source)]), capacity=room)
+            self.reading.append(Reading(work, cache, 0))
+            return
+        kind = work.settings.cache
+        found, done = (None, 0) if kind is not None or work.echo else self.prefixes.find(work.prompt)
+        options = {} if kind is None else {"cache": kind}
+        cache = model.start(1, capacity=room, **options) if found is None else found
+        work.reused = done
+        self.reading.append(Reading(work, cache, done))
+
+    def read(self) -> int:
+        """Read the next chunk of the oldest prompt; returns its number of tokens."""
+        reading = self.reading[0]
+        work, chunk = reading.work, reading.next
+        with settled(reading.cache):
+            if work.echo:
+                logits = self.model.step(torch.tensor([chunk]), reading.cache, None, True)  # type: ignore[arg-type]
+                _keep(work, chunk, logits[0].float(), reading.done)
+                logits = logits[:, -1]
+            else:
+                logits = self.model.step(torch.tensor([chunk]), reading.cache)
+        reading.done += len(chunk)
+        self.statistics.prompt_tokens += len(chunk)
+        if work.source is None and work.settings.cache is None and reading.done % CHUNK == 0 and not work.echo:
+            self.prefixes.keep(work.prompt[: reading.done], reading.cache)
+        if reading.done == len(work.prompt):
+            self.reading.pop(0)
+            self._split(reading, logits)
+        return len(chunk)
+
+    def _split(self, reading: Reading, logits: Tensor) -> None:
+        """Choose the first tokens of all continuations of a prompt, which become rows."""
+        self.statistics.first_token(time.perf_counter() - reading.work.arrived)
+        begun = reading.work.begun()
+        for i, continuation in enumerate(begun):
+            token = continuation.choose(logits)
+            self.statistics.new_tokens += 1
+            if continuation.take(token) and token is not None:
+                cache = reading.cache if i == len(begun) - 1 else reading.cache.fork()
+                self.rows.append(Row(continuation, cache, token))
+
+    def step(self) -> int:
+        """Take a step with every row; returns their number."""
+        rows = self.rows
+        if not rows:
+            return 0
+        logits = self._logits(rows)
+        plain = likeliest(logits.float()).tolist()
+        going = []
+        for i, row in enumerate(rows):
+            if row.continuation.is_plain:
+                token: int | None = plain[i]
+            else:
+                token = row.continuation.choose(logits[i : i + 1])
+            if row.continuation.take(token) and token is not None:
+                row.token = token
+                going.append(row)
+        self.rows = going
+        self.statistics.new_tokens += len(rows)
+        return len(rows)
+
+    def _logits(self, rows: list[Row]) -> Tensor:
+        """The logits of every row after its next token, (B, V)."""
+        fused = self.fused if self.fused is not None and self.fused.ready() else None
+        together = [i for i, row in enumerate(rows) if fused is not None and fused.takes(row.cache.cache)]
+        found: dict[int, Tensor] = {}
+        if fused is not None and together:
+            some = fused.step(torch.tensor([rows[i].token for i in together]), [rows[i].cache for i in together])
+            if len(together) == len(rows):
+                return some
+            found = dict(zip(together, some, strict=True))
+        for i in set(range(len(rows))) - set(together):
+            cache = rows[i].cache.cache
+            with settled(cache):
+                found[i] = self.model.step(torch.tensor([[rows[i].token]]), cache)[0]
+        return torch.stack([found[i] for i in range(len(rows))])
+
+    def drop_cancelled(self) -> None:
+        """Free the places of requests that nobody waits for any more."""
+        for row in self.rows:
+            if row.continuation.work.cancelled:
+                row.continuation.end("cancelled")
+        self.rows = [row for row in self.rows if not row.continuation.work.cancelled]
+        self.reading = [reading for reading in self.reading if not reading.work.cancelled]
+
+    def fail(self, message: str) -> None:
+        """End everything with an error."""
+        continuations = [row.continuation for row in self.rows]
+        for reading in self.reading:
+            continuations += reading.work.begun()
+        self.rows, self.reading = [], []
+        for continuation in continuations:
+            continuation.end("error", message)
+
+
+def _has_our_head(model: Any) -> bool:
+    return isinstance(getattr(model, "head", None), LanguageModelHead)
+
+
+def _keep(work: Work, chunk: Sequence[int], logits: Tensor, done: int) -> None:
+    """Keep the log-probabilities of the tokens of a chunk and of the one after it."""
+    if not done:
+        work.read.append(ChosenToken(chunk[0]))
+    following = work.prompt[done + 1 : done + len(chunk) + 1]
+    work.read += [described(row, token, work.likeliest or 0) for row, token in zip(logits, following, strict=False)]

@@ -1,0 +1,1 @@
+"""The ASGI application: OpenAI's APIs and ours, limits, and the page."""

@@ -1,0 +1,168 @@
+"""The ASGI application of some runs, with the engine that computes for them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import torch
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from ...nn.cost.hardware import available
+from ...nn.cost.kv_cache import cache_bytes
+from ...nn.models.transformer import Transformer
+from ...runs.inference.run import Run
+from ..engine.decoder import Decoder
+from ..engine.engine import Engine
+from . import chat, completions, tasks
+from .errors import ApiError, answer
+from .guard import LOOPBACK, Guard, Keys, Rates
+from .served import Limits, Models, Served
+
+_log = logging.getLogger(__name__)
+MOST_TOKENS = 1 << 18  # in flight, if memory has room for more
+
+
+def build_app(
+    runs: Sequence[Run],
+    *,
+    max_tokens_in_flight: int | None = None,
+    keys: Keys | None = None,
+    hosts: Sequence[str] | None = LOOPBACK,
+    requests_per_minute: int | None = None,
+    limits: Limits | None = None,
+    fast: bool = False,
+    prefix_cache_bytes: int | None = None,
+    threads: int | None = None,
+) -> Starlette:
+    """The application of some runs, each by the name of its directory; see `qkv.serve.app`."""
+    limits = limits or Limits()
+    names = [run.title for run in runs]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"two runs are called {twice[:100]}, and requests name them; rename one of the directories")
+    most, prefix = _room(runs, max_tokens_in_flight, prefix_cache_bytes)
+    engine = Engine(most, limits.waiting, threads)
+    served = []
+    for run in runs:
+        one = Served(run.title, run, None)
+        if {"generate", "translate"} & set(one.commands):
+            one.decoder = Decoder(run, engine.statistics, fast, prefix)
+            engine.decoders.append(one.decoder)
+        served.append(one)
+    models = Models(served, engine, limits)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        engine.start()
+        yield
+        engine.close(timeout=limits.seconds)
+
+    guard = Middleware(Guard, hosts=hosts, keys=keys, rates=Rates(requests_per_minute), statistics=engine.statistics)
+    handlers: dict[Any, Any] = {Exception: _failed} | dict.fromkeys((404, 405, ValueError, ApiError), _answered)
+    app = Starlette(
+        routes=ROUTES,
+        middleware=[guard],
+        lifespan=lifespan,
+        exception_handlers=handlers,
+    )
+    app.state.models = models
+    return app
+
+
+async def _answered(request: Request, error: Exception) -> Response:
+    return answer(request, error)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    _log.error("a request failed", exc_info=error)
+    return answer(request, error)
+
+
+def _room(runs: Sequence[Run], tokens: int | None, prefix: int | None) -> tuple[int, int]:
+    """The most tokens in flight, and bytes of each prefix cache: a quarter of the free memory for tokens by default, and
+    a sixteenth for prefixes."""
+    free = available(torch.device("cpu")) or 1 << 30
+    each = max((token_bytes(run) for run in runs), default=0)
+    if tokens is None:
+        tokens = min(MOST_TOKENS, max(1024, free // 4 // each)) if each else MOST_TOKENS
+    return tokens, (free // 16 if prefix is None else prefix)
+
+
+def token_bytes(run: Run) -> int:
+    """Bytes of the keys and values of a token; 0 if the run doesn't generate, or is not a Transformer of qkv."""
+    spec = run.model.spec
+    if not isinstance(spec, Transformer) or spec.decoder is None:
+        return 0
+    source = 1 if spec.is_encoder_decoder else None
+    return cache_bytes(spec, 1, None, run.model.dtype, source) or 0
+
+
+async def list_models(request: Request) -> Response:
+    models: Models = request.app.state.models
+    data = [
+        {
+            "id": one.name,
+            "object": "model",
+            "created": one.created,
+            "owned_by": "qkv",
+            "max_model_len": one.run.model.max_positions,
+            "task": one.run.task if one.decoder is not None else one.commands[0],
+            "endpoints": one.endpoints,
+        }
+        for one in models.by_name.values()
+    ]
+    name = request.path_params.get("name")
+    if name is None:
+        return JSONResponse({"object": "list", "data": data})
+    if name not in models.by_name:
+        raise models.unknown(name)
+    return JSONResponse(next(one for one in data if one["id"] == name))
+
+
+async def health(request: Request) -> Response:
+    alive = request.app.state.models.engine.is_alive
+    return JSONResponse({"status": "ok" if alive else "ending"}, 200 if alive else 503)
+
+
+async def ready(request: Request) -> Response:
+    models: Models = request.app.state.models
+    engine = models.engine
+    free = engine.is_alive and engine.waiting < models.limits.waiting
+    return JSONResponse({"status": "ready" if free else "busy"}, 200 if free else 503)
+
+
+async def metrics(request: Request) -> Response:
+    engine = request.app.state.models.engine
+    gauges = {
+        "requests_waiting": ("Requests in the queue.", float(engine.waiting)),
+        "rows_running": ("Continuations that are generated now.", float(engine.rows)),
+        "tokens_in_flight": ("Tokens for which a place is reserved.", float(engine.tokens)),
+        "tokens_in_flight_limit": ("The most of them.", float(engine.most_tokens)),
+    }
+    text = "".join(engine.statistics.lines(gauges))
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+ROUTES = [
+    Route("/v1/models", list_models, methods=["GET"]),
+    Route("/v1/models/{name:path}", list_models, methods=["GET"]),
+    Route("/v1/completions", completions.completions, methods=["POST"]),
+    Route("/v1/chat/completions", chat.chat_completions, methods=["POST"]),
+    Route("/v1/embeddings", tasks.embeddings, methods=["POST"]),
+    Route("/v1/rerank", tasks.rerank, methods=["POST"]),
+    Route("/v1/score", tasks.scores, methods=["POST"]),
+    Route("/v1/translate", tasks.translate, methods=["POST"]),
+    Route("/v1/classify", tasks.classify, methods=["POST"]),
+    Route("/v1/tag", tasks.predict, methods=["POST"]),
+    Route("/v1/predict", tasks.predict, methods=["POST"]),
+    Route("/v1/loglikelihood", tasks.log_likelihood, methods=["POST"]),
+    Route("/health", health, methods=["GET"]),
+    Route("/ready", ready, methods=["GET"]),
+    Route("/metrics", metrics, methods=["GET"]),
+]

@@ -1,0 +1,90 @@
+"""Bodies of requests: read within bounds of size and time, and checked field by field."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.requests import ClientDisconnect, Request
+
+from ...core.spec import brief, nearest
+from .errors import ApiError
+
+PATIENCE = 20.0  # seconds for a whole body
+CLOSE = {"connection": "close"}  # since the rest of the body will not be read
+
+
+class Body(BaseModel):
+    """The fields of a request. A field that has no meaning here is refused, unless it changes no answer (`IGNORED`)."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=False)
+
+
+IGNORED = frozenset({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"})
+"""Fields of OpenAI's requests that change no answer."""
+
+Fields = TypeVar("Fields", bound=Body)
+
+
+async def read(request: Request, most: int) -> bytes:
+    """The body of a request of at most `most` bytes."""
+    length = request.headers.get("content-length")
+    if length is not None and length.isdigit() and int(length[:20]) > most:
+        raise _too_large(most)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(PATIENCE):
+            async for part in request.stream():
+                size += len(part)
+                if size > most:
+                    raise _too_large(most)
+                parts.append(part)
+    except TimeoutError:
+        raise ApiError(
+            408, f"the body did not arrive within {PATIENCE:g} seconds", headers={"connection": "close"}
+        ) from None
+    except ClientDisconnect:
+        raise ApiError(499, "the client hung up") from None
+    return b"".join(parts)
+
+
+def _too_large(most: int) -> ApiError:
+    return ApiError(413, f"a request has at most {most:,} bytes", headers=CLOSE)
+
+
+async def fields(request: Request, kind: type[Fields], most: int) -> Fields:
+    """The fields of a JSON body. Raises `ApiError` in one sentence that names the field."""
+    given = parsed(await read(request, most))
+    if not isinstance(given, dict):
+        raise ApiError(400, f"the body has to be a JSON object, not {brief(given)}")
+    given = {name: value for name, value in given.items() if name not in IGNORED}
+    unknown = next((name for name in given if name not in kind.model_fields), None)
+    if unknown is not None:
+        message = f"there is no field {brief(unknown)}; {nearest(unknown[:100], kind.model_fields)}"
+        raise ApiError(400, message, unknown[:100])
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        message = first["msg"].removeprefix("Value error, ")
+        raise ApiError(400, f"{place or 'the body'}: {message[:1].lower()}{message[1:]}"[:500], place or None) from None
+
+
+def parsed(body: bytes) -> Any:
+    """A JSON body. Raises `ApiError` for what is none: also NaN, and nesting without end."""
+    try:
+        return json.loads(body.decode(), parse_constant=_refuse)
+    except UnicodeDecodeError:
+        raise ApiError(400, "the body is not UTF-8") from None
+    except RecursionError:
+        raise ApiError(400, "the body is nested too deeply") from None
+    except ValueError as error:
+        raise ApiError(400, f"the body is not JSON: {str(error)[:200]}") from None
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"{name} is no JSON number")

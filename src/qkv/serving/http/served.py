@@ -1,0 +1,174 @@
+"""The runs that are served, by name, with the engine that computes for them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from ...core.spec import brief, nearest
+from ...nn.models.heads.sequence import SequenceClassifier
+from ...runs.inference.run import Run
+from ...runs.inference.uses import commands, kind_of, reads_text
+from ...runs.tasks.question_answering.task import Answer
+from ...runs.tasks.tagging.task import Tag
+from ...runs.tasks.text_classification.task import Classify
+from ...runs.tasks.text_regression.task import Regress
+from ..engine.continuation import Ending, Event, Work
+from ..engine.decoder import Decoder
+from ..engine.engine import Busy, Engine
+from .errors import ApiError
+
+Result = TypeVar("Result")
+ENDPOINTS = {  # by the command that does the same
+    "generate": ("/v1/completions", "/v1/loglikelihood"),
+    "chat": ("/v1/chat/completions",),
+    "translate": ("/v1/translate", "/v1/loglikelihood"),
+    "embed": ("/v1/embeddings", "/v1/rerank", "/v1/score"),
+    "classify": ("/v1/classify",),
+    "predict": ("/v1/predict",),
+}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request may ask for.
+
+    body:      bytes. texts: inputs of one request. seconds: until its answer is complete. stops: stop strings.
+    characters: of a text.
+    """
+
+    body: int = 8 << 20
+    texts: int = 256
+    characters: int = 1 << 20
+    seconds: float = 600.0
+    stops: int = 16
+    waiting: int = 256
+
+
+@dataclass(eq=False)
+class Served:
+    """One run: its name in requests, and its decoder if it generates."""
+
+    name: str
+    run: Run
+    decoder: Decoder | None
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def __post_init__(self) -> None:
+        self.commands = commands(self.run)
+        paths = [path for command in self.commands for path in ENDPOINTS.get(command, ())]
+        if isinstance(self.run.trained_on, Tag):
+            paths.append("/v1/tag")
+        if "/v1/predict" in paths and reads_text(self.run) and self._scores_pairs():
+            paths += ["/v1/rerank", "/v1/score"]
+        self.endpoints = list(dict.fromkeys(paths))
+
+    def _scores_pairs(self) -> bool:
+        """Whether the head gives a pair of texts one number: a cross-encoder."""
+        head = getattr(self.run.model.spec, "head", None)
+        return isinstance(head, SequenceClassifier) and head.labels == 1
+
+    @property
+    def reads_only_text(self) -> bool:
+        """Whether its inputs are texts, so that none is the path of a file."""
+        task = self.run.trained_on
+        return reads_text(self.run) and (task is None or isinstance(task, Tag | Answer | Classify | Regress))
+
+    def check(self, path: str) -> None:
+        """Raise `ApiError` if the run does not do what a path is for, naming what it does."""
+        if path not in self.endpoints:
+            has = ", ".join(self.endpoints) or "nothing that this server offers"
+            raise ApiError(
+                404, f"{self.name} is {kind_of(self.run)}, which {path} does not serve; it has {has}", "model"
+            )
+
+
+class Models:
+    """All served runs, their engine and the limits of requests."""
+
+    def __init__(self, served: Sequence[Served], engine: Engine, limits: Limits) -> None:
+        self.by_name = {one.name: one for one in served}
+        self.engine, self.limits = engine, limits
+
+    def find(self, name: str | None, path: str) -> Served:
+        """The run of a request; if it names none, the only one that does what the path is for. Raises `ApiError`."""
+        if name is not None:
+            if name not in self.by_name:
+                raise self.unknown(name)
+            served = self.by_name[name]
+            served.check(path)
+            return served
+        able = [one for one in self.by_name.values() if path in one.endpoints]
+        if len(able) == 1:
+            return able[0]
+        if not able:
+            next(iter(self.by_name.values())).check(path)
+        raise ApiError(400, f"name the model; there is {', '.join(self.by_name)}", "model")
+
+    def unknown(self, name: str) -> ApiError:
+        return ApiError(404, f"there is no model {brief(name)}; {nearest(name[:100], self.by_name)}", "model")
+
+    async def do(self, job: Callable[[], Result]) -> Result:
+        """The result of a job on the engine's thread. Raises `ApiError` if the queue is full or it takes too long."""
+        try:
+            future = asyncio.wrap_future(self.engine.do(job))
+            async with asyncio.timeout(self.limits.seconds):
+                return await future
+        except Busy as busy:
+            raise overloaded(busy) from None
+        except TimeoutError:
+            raise self._late() from None
+
+    def _late(self) -> ApiError:
+        return ApiError(503, f"the answer took longer than {self.limits.seconds:g} seconds; ask for fewer tokens")
+
+    async def events(self, served: Served, works: Sequence[Work]) -> AsyncIterator[tuple[int, Event]]:
+        """The events of requests, each with its number; all are given up if nobody listens any more."""
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                async for each in self._events(served, works):
+                    yield each
+        except TimeoutError:
+            raise self._late() from None
+        finally:
+            for work in works:
+                work.cancelled = True
+
+    async def _events(self, served: Served, works: Sequence[Work]) -> AsyncIterator[tuple[int, Event]]:
+        queue: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+        assert served.decoder is not None
+
+        def teller(number: int) -> Callable[[Event], None]:
+            def tell(event: Event) -> None:
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(queue.put_nowait, (number, event))
+
+            return tell
+
+        left = 0
+        try:
+            for number, work in enumerate(works):
+                work.tell = teller(number)
+                self.engine.submit(served.decoder, work)
+                left += work.count
+        except Busy as busy:
+            raise overloaded(busy) from None
+        while left:
+            number, event = await queue.get()
+            if isinstance(event, Ending):
+                left -= 1
+                if event.outcome == "error":
+                    raise ApiError(500, event.message)
+            yield number, event
+
+
+def overloaded(busy: Busy) -> ApiError:
+    return ApiError(503 if "shutting" in str(busy) else 429, str(busy), headers={"retry-after": "1"})
+
+
+def nobody(event: Event) -> None:
+    """Tell no one: until somebody listens."""

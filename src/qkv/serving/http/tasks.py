@@ -1,0 +1,286 @@
+"""Endpoints of encoders and encoder–decoders: embeddings, ranking, translations, classes, predictions, likelihoods.
+
+Each request is one job of the engine, computed by itself: what else is asked at the same time changes no number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from ...core.spec import brief
+from ...generation.settings import Generation
+from ...runs.inference.run import Run
+from ..engine.continuation import Ending, Work
+from . import bodies
+from .bodies import Body
+from .errors import ApiError
+from .generating import until_hung_up
+from .sampling import checked_texts
+from .served import Models, Served, nobody
+
+Texts = str | list[str]
+
+
+class EmbeddingFields(Body):
+    """Texts to embed. `dimensions` keeps the first numbers of each vector and scales it to length 1."""
+
+    model: str | None = None
+    input: Texts | list[int] | list[list[int]]
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = Field(None, ge=1)
+
+
+class RerankFields(Body):
+    """A query and the documents to rank for it."""
+
+    model: str | None = None
+    query: str
+    documents: list[str | dict[str, Any]]
+    top_n: int | None = Field(None, ge=1)
+    return_documents: bool = True
+
+
+class ScoreFields(Body):
+    """Pairs to score: `text_1` with each of `text_2`, or pair by pair."""
+
+    model: str | None = None
+    text_1: Texts
+    text_2: Texts
+
+
+class TranslateFields(Body):
+    """Texts to translate, and settings of `qkv translate` by their names, such as `num_beams`."""
+
+    model: str | None = None
+    input: Texts
+    options: dict[str, Any] = Field(default_factory=dict, max_length=32)
+
+
+class ClassifyFields(Body):
+    """Texts to classify; `pairs` are the second texts, for runs that read two."""
+
+    model: str | None = None
+    input: Texts
+    pairs: Texts | None = None
+
+
+class PredictFields(Body):
+    """Inputs of the run's task: texts, or lists of the texts of one input, such as a question and its context."""
+
+    model: str | None = None
+    input: str | list[str | list[str]]
+    options: dict[str, Any] = Field(default_factory=dict, max_length=8)
+
+
+class LikelihoodFields(Body):
+    """Texts to score, or targets to score after each text."""
+
+    model: str | None = None
+    input: Texts
+    targets: Texts | None = None
+
+
+def _list(texts: Texts) -> list[str]:
+    return [texts] if isinstance(texts, str) else texts
+
+
+def _tokens(run: Run, texts: Sequence[str]) -> int:
+    return sum(len(run.encode(text)) for text in texts)
+
+
+def _usage(tokens: int) -> dict[str, int]:
+    return {"prompt_tokens": tokens, "total_tokens": tokens}
+
+
+async def _answer(request: Request, models: Models, job: Callable[[], dict[str, Any]]) -> Response:
+    return JSONResponse(await until_hung_up(request, models.do(job)))
+
+
+async def embeddings(request: Request) -> Response:
+    models: Models = request.app.state.models
+    asked = await bodies.fields(request, EmbeddingFields, models.limits.body)
+    served = models.find(asked.model, "/v1/embeddings")
+    given = [asked.input] if isinstance(asked.input, str) else asked.input
+    if not all(isinstance(text, str) for text in given):
+        raise ApiError(400, "input is ids, and texts are embedded here: their ids depend on the model", "input")
+    texts = checked_texts([str(text) for text in given], models.limits, "input")
+
+    def job() -> dict[str, Any]:
+        vectors = _cut(served.run.embed_array(texts), asked.dimensions)
+        data = [
+            {"object": "embedding", "index": i, "embedding": _encoded(vector, asked.encoding_format)}
+            for i, vector in enumerate(vectors)
+        ]
+        usage = _usage(_tokens(served.run, texts))
+        return {"object": "list", "data": data, "model": served.name, "usage": usage}
+
+    return await _answer(request, models, job)
+
+
+def _cut(vectors: NDArray[np.float32], dimensions: int | None) -> NDArray[np.float32]:
+    if dimensions is None:
+        return vectors
+    if dimensions > vectors.shape[1]:
+        raise ValueError(f"dimensions is {dimensions}, and this model's vectors have {vectors.shape[1]}")
+    short = vectors[:, :dimensions]
+    return short / np.maximum(np.linalg.norm(short, axis=1, keepdims=True), 1e-12)
+
+
+def _encoded(vector: NDArray[np.float32], form: str) -> list[float] | str:
+    if form == "float":
+        return [float(number) for number in vector]
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+
+
+async def rerank(request: Request) -> Response:
+    models: Models = request.app.state.models
+    asked = await bodies.fields(request, RerankFields, models.limits.body)
+    served = models.find(asked.model, "/v1/rerank")
+    documents = [each if isinstance(each, str) else str(each.get("text", "")) for each in asked.documents]
+    checked_texts([asked.query, *checked_texts(documents, models.limits, "documents")][:1], models.limits, "query")
+
+    def job() -> dict[str, Any]:
+        scores = served.run.similarity([asked.query] * len(documents), documents)
+        best = sorted(range(len(documents)), key=lambda i: -scores[i])[: asked.top_n]
+        results = [
+            {"index": i, "relevance_score": scores[i]}
+            | ({"document": {"text": documents[i]}} if asked.return_documents else {})
+            for i in best
+        ]
+        usage = {"total_tokens": _tokens(served.run, [asked.query, *documents])}
+        return {"model": served.name, "results": results, "usage": usage}
+
+    return await _answer(request, models, job)
+
+
+async def scores(request: Request) -> Response:
+    models: Models = request.app.state.models
+    asked = await bodies.fields(request, ScoreFields, models.limits.body)
+    served = models.find(asked.model, "/v1/score")
+    first, second = (checked_texts(_list(each), models.limits, "text") for each in (asked.text_1, asked.text_2))
+    if len(first) == 1:
+        first = first * len(second)
+    if len(first) != len(second):
+        raise ApiError(400, f"text_1 has {len(first)} texts and text_2 has {len(second)}; give one text_1, or as many")
+
+    def job() -> dict[str, Any]:
+        found = served.run.similarity(first, second)
+        data = [{"object": "score", "index": i, "score": score} for i, score in enumerate(found)]
+        return {
+            "object": "list",
+            "data": data,
+            "model": served.name,
+            "usage": _usage(_tokens(served.run, first + second)),
+        }
+
+    return await _answer(request, models, job)
+
+
+async def translate(request: Request) -> Response:
+    models: Models = request.app.state.models
+    asked = await bodies.fields(request, TranslateFields, models.limits.body)
+    served = models.find(asked.model, "/v1/translate")
+    texts = checked_texts(_list(asked.input), models.limits, "input")
+    settings = served.run.settings(**asked.options)
+    if settings.num_beams > 1 or settings.speculate is not None or settings.samples:
+        return await _answer(request, models, lambda: _translated(served, served.run.outputs(texts, settings)))
+    works = await asyncio.to_thread(_works, served, texts, settings)
+
+    async def all_of() -> dict[str, Any]:
+        found: dict[int, Ending] = {}
+        async for number, event in models.events(served, works):
+            assert isinstance(event, Ending)
+            found[number] = event
+        outputs = [{"index": i, "text": found[i].text, "finish_reason": found[i].outcome} for i in range(len(works))]
+        return {"object": "list", "data": outputs, "model": served.name}
+
+    return JSONResponse(await until_hung_up(request, all_of()))
+
+
+def _works(served: Served, texts: Sequence[str], settings: Generation) -> list[Work]:
+    run = served.run
+    return [Work(run, [], settings, nobody, source=ids) for ids in map(run.encode, texts)]
+
+
+def _translated(served: Served, outputs: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    data = []
+    for i, some in enumerate(outputs):
+        reason = "length" if some[0].ended == "length" else "stop"
+        one = {"index": i, "text": some[0].text, "finish_reason": reason}
+        data.append(one | ({"texts": [each.text for each in some]} if len(some) > 1 else {}))
+    return {"object": "list", "data": data, "model": served.name}
+
+
+async def classify(request: Request) -> Response:
+    models: Models = request.app.state.models
+    asked = await bodies.fields(request, ClassifyFields, models.limits.body)
+    served = models.find(asked.model, "/v1/classify")
+    texts = checked_texts(_list(asked.input), models.limits, "input")
+    pairs = None if asked.pairs is None else checked_texts(_list(asked.pairs), models.limits, "pairs")
+
+    def job() -> dict[str, Any]:
+        found = served.run.classify(texts, pairs) if pairs is not None else served.run.classify(texts)
+        data = [{"index": i, "label": one.label, "probabilities": one.probabilities} for i, one in enumerate(found)]
+        return {"object": "list", "data": data, "model": served.name, "usage": _usage(_tokens(served.run, texts))}
+
+    return await _answer(request, models, job)
+
+
+async def predict(request: Request) -> Response:
+    """Predict on texts in JSON, or on one file that is the whole body (`?model=` names the run)."""
+    from .uploads import predict_file
+
+    models: Models = request.app.state.models
+    if request.headers.get("content-type", "").split(";")[0].strip() not in ("", "application/json"):
+        return await predict_file(request, models)
+    asked = await bodies.fields(request, PredictFields, models.limits.body)
+    path = request.url.path
+    served = models.find(asked.model, path)
+    if not served.reads_only_text:
+        raise ApiError(400, f"{served.name} reads files; send one as the body, with its content type", "input")
+    given = [asked.input] if isinstance(asked.input, str) else asked.input
+    inputs = [one if isinstance(one, str) else tuple(one) for one in given]
+    checked_texts([part for one in inputs for part in ([one] if isinstance(one, str) else one)], models.limits, "input")
+    unknown = set(asked.options) - {"threshold", "seed"}
+    if unknown:
+        raise ApiError(400, f"options has {brief(min(unknown))}; a request may give threshold and seed", "options")
+
+    def job() -> dict[str, Any]:
+        found = served.run.predict(inputs, **asked.options)
+        data = [{"index": i, "text": one.text, **one.fields} for i, one in enumerate(found)]
+        return {"object": "list", "data": data, "model": served.name}
+
+    return await _answer(request, models, job)
+
+
+async def log_likelihood(request: Request) -> Response:
+    models: Models = request.app.state.models
+    asked = await bodies.fields(request, LikelihoodFields, models.limits.body)
+    served = models.find(asked.model, "/v1/loglikelihood")
+    texts = checked_texts(_list(asked.input), models.limits, "input")
+    targets = None if asked.targets is None else checked_texts(_list(asked.targets), models.limits, "targets")
+
+    def job() -> dict[str, Any]:
+        found = served.run.score(texts, targets)
+        data = [
+            {
+                "index": i,
+                "log_likelihood": one.log_likelihood,
+                "perplexity": one.perplexity,
+                "tokens": list(one.tokens),
+                "log_probs": list(one.log_probs),
+            }
+            for i, one in enumerate(found)
+        ]
+        return {"object": "list", "data": data, "model": served.name}
+
+    return await _answer(request, models, job)

@@ -1,0 +1,166 @@
+"""`qkv serve`: a real process, asked by clients that others wrote; and mistakes on the command line."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import qkv
+from qkv.cli import main
+
+KEY = "a-key-for-tests-0123456789"
+
+
+class Process:
+    """A server in a process of its own, on a free port."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "qkv", "serve", *arguments, "--port", "0"]
+        self.process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        )
+        assert self.process.stderr is not None
+        self.said = ""
+        while (found := re.search(r"http://127.0.0.1:(\d+)/", self.said)) is None:
+            line = self.process.stderr.readline()
+            assert line, self.said
+            self.said += line
+        self.port = int(found[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def stop(self) -> str:
+        """End it by SIGTERM, and return what it said since it began to listen."""
+        self.process.send_signal(signal.SIGTERM)
+        _, said = self.process.communicate(timeout=60)
+        return said
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Iterator[Process]:
+    keys = tmp_path_factory.mktemp("keys") / "keys.txt"
+    keys.write_text(f"{KEY}\n", encoding="utf-8")
+    process = Process("small-english", str(trained), "--api-key-file", str(keys))
+    yield process
+    said = process.stop()
+    assert KEY not in said and "Traceback" not in said, said
+
+
+@pytest.mark.slow
+def test_openais_client_gets_what_generate_gives(server: Process) -> None:
+    openai = pytest.importorskip("openai")
+    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0)
+    run = qkv.load("small-english", device="cpu")
+    ask: dict[str, Any] = {"model": "small-english", "prompt": "The old man", "max_tokens": 12, "temperature": 0}
+    want = run.generate("The old man", max_new_tokens=12, do_sample=False, temperature=None, top_p=None, top_k=None)
+    assert client.completions.create(**ask).choices[0].text == want
+    assert "".join(chunk.choices[0].text for chunk in client.completions.create(**ask, stream=True)) == want
+    found = client.completions.create(**ask | {"logprobs": 3, "echo": True}).choices[0].logprobs
+    assert found is not None and found.token_logprobs[0] is None and len(found.top_logprobs[-1]) == 3
+    assert next(model.id for model in client.models.list()) == "small-english"
+    vector = client.embeddings.create(model="small-english", input="The old man").data[0].embedding  # base64 by default
+    assert vector == pytest.approx(run.embed("The old man").tolist(), abs=1e-6)
+    for change, error in (({"model": "gpt-4"}, openai.NotFoundError), ({"max_tokens": -1}, openai.BadRequestError)):
+        with pytest.raises(error):
+            client.completions.create(**ask | change)
+    with pytest.raises(openai.AuthenticationError):
+        openai.OpenAI(base_url=f"{server.url}/v1", api_key="another", max_retries=0).models.list()
+
+
+@pytest.mark.slow
+def test_answers_under_load_are_those_of_requests_alone(server: Process) -> None:
+    openai = pytest.importorskip("openai")
+    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0)
+
+    def ask(i: int) -> Any:
+        answer = client.completions.create(
+            model="small-english",
+            prompt=f"Number {i} said that",
+            max_tokens=10 + i,
+            seed=i,
+            temperature=i % 3 / 2,
+            logprobs=1,
+        )
+        return answer.choices[0].text, answer.choices[0].logprobs.token_logprobs
+
+    alone = [ask(i) for i in range(16)]
+    with concurrent.futures.ThreadPoolExecutor(16) as threads:
+        assert list(threads.map(ask, range(16))) == alone
+
+
+@pytest.mark.slow
+def test_curl_translates(server: Process, trained: Path) -> None:
+    body = json.dumps({"input": ["a b c"]})
+    command = ["curl", "-sS", f"{server.url}/v1/translate", "-H", f"Authorization: Bearer {KEY}", "-d", body]
+    answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert answer["data"][0]["text"] == qkv.load(trained, device="cpu").generate("a b c")
+
+
+@pytest.mark.slow
+def test_a_client_that_hangs_up_frees_its_place(server: Process) -> None:
+    body = json.dumps(
+        {"model": "small-english", "prompt": "The", "max_tokens": 240, "min_tokens": 240, "stream": True}
+    ).encode()
+    fields = ["Host: 127.0.0.1", f"Authorization: Bearer {KEY}", f"Content-Length: {len(body)}"]
+    head = "\r\n".join(["POST /v1/completions HTTP/1.1", *fields, "", ""])
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(head.encode() + body)
+        assert b"200 OK" in connection.recv(4096)
+    for _ in range(100):
+        time.sleep(0.02)
+        if metric(server, "qkv_rows_running") == 0:
+            break
+    assert metric(server, "qkv_rows_running") == 0 and metric(server, "qkv_tokens_in_flight") == 0
+
+
+def metric(server: Process, name: str) -> float:
+    from prometheus_client.parser import text_string_to_metric_families
+
+    command = ["curl", "-sS", f"{server.url}/metrics", "-H", f"Authorization: Bearer {KEY}"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return next(f.samples[0].value for f in text_string_to_metric_families(text) if f.name == name)
+
+
+@pytest.mark.slow
+def test_what_was_accepted_is_finished_before_the_end(trained: Path) -> None:
+    server = Process("small-english")
+    body = json.dumps({"prompt": "The", "max_tokens": 200, "min_tokens": 200})
+    asked = subprocess.Popen(
+        ["curl", "-sS", f"{server.url}/v1/completions", "-d", body], stdout=subprocess.PIPE, text=True
+    )
+    for _ in range(200):
+        time.sleep(0.01)
+        text = subprocess.run(
+            ["curl", "-sS", f"{server.url}/metrics"], capture_output=True, text=True, check=True
+        ).stdout
+        if "qkv_rows_running 1.0" in text:
+            break
+    server.stop()
+    assert json.loads(asked.communicate(timeout=60)[0])["usage"]["completion_tokens"] == 200
+
+
+def test_mistakes_are_one_sentence(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    short = tmp_path / "keys"
+    short.write_text("abc\n", encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for arguments, said in (
+            ([str(trained), "--weights", "int3"], "int8 or int4"),
+            ([str(trained), "--api-key-file", str(short)], "fewer than 16 characters"),
+            ([str(trained), str(trained)], "two runs are called"),
+            ([str(trained), "--port", port], "can't listen on 127.0.0.1"),
+            ([str(tmp_path / "none")], "none"),
+        ):
+            assert main(["serve", *arguments]) == 2
+            assert said in capsys.readouterr().err
