@@ -344,6 +344,7 @@ WRITERS = {
     "io/directories/sentence_transformers.py": "copies into a new folder",
     "training/parallel/launch.py": "the ranks' messages in a temporary folder, and logs that grow",
     "training/logging/metrics_file.py": "a log that grows",
+    "serving/http/uploads.py": "an upload, in a temporary folder of its own",
 }
 REPLACING = {
     *("unlink", "rmdir", "rename", "rmtree", "move", "copy", "copyfile", "copytree", "touch", "truncate"),

@@ -84,7 +84,7 @@ def test_commands_stand_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("finetune", "train"),
         ("export", "convert"),
-        ("serve", "generate"),
+        ("server", "serve"),
         ("merge", "convert"),
         ("info", "show"),
         ("plot", "look"),

@@ -28,7 +28,7 @@ class ChosenToken(NamedTuple):
     top: tuple[tuple[int, float], ...] = ()
 
 
-class Piece(NamedTuple):
+class NewText(NamedTuple):
     """Text and tokens that are new since the last piece of continuation number `sample`."""
 
     sample: int
@@ -46,7 +46,7 @@ class Ending(NamedTuple):
     message: str = ""
 
 
-Event = Piece | Ending
+Event = NewText | Ending
 
 
 @dataclass(eq=False)
@@ -104,13 +104,13 @@ class Work:
         """The most tokens that its continuations can have, with the prompt."""
         return (len(self.prompt) + self.limit) * self.count + len(self.source or ())
 
-    def begun(self) -> list[Continuation]:
+    def begun(self) -> list[Writing]:
         """Its continuations, before their first token."""
         seed = self.settings.seed if self.settings.seed is not None else int(torch.randint(2**62, ()))
-        return [Continuation(self, i, row_seed(row_seed(seed, 0), i)) for i in range(self.count)]
+        return [Writing(self, i, row_seed(row_seed(seed, 0), i)) for i in range(self.count)]
 
 
-class Continuation:
+class Writing:
     """One continuation of a `Work`."""
 
     def __init__(self, work: Work, index: int, seed: int) -> None:
@@ -164,7 +164,7 @@ class Continuation:
 
     def _tell(self, text: str) -> None:
         new, self.told = tuple(self.chosen[self.told :]), len(self.chosen)
-        self.work.tell(Piece(self.index, text, new))
+        self.work.tell(NewText(self.index, text, new))
 
     def end(self, outcome: Outcome, message: str = "") -> None:
         text = self.text.whole(self.ids) if outcome in ("stop", "length") else ""

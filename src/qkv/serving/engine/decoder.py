@@ -15,7 +15,7 @@ from ...generation.sampling import likeliest
 from ...nn.models.fused_step.rows import FusedRows, RowCache
 from ...nn.models.heads.text import LanguageModelHead
 from ...runs.inference.loaded import LoadedModel
-from .continuation import ChosenToken, Continuation, Work, described
+from .continuation import ChosenToken, Work, Writing, described
 from .prefixes import Prefixes
 from .statistics import Statistics
 
@@ -23,7 +23,7 @@ CHUNK = 256
 """Tokens of a prompt that are read at a time. Chunks begin at its multiples, so a prompt is always read in the same ones."""
 
 
-class Reading:
+class PromptReading:
     """A prompt that is being read: how far, and its cache."""
 
     def __init__(self, work: Work, cache: Any, done: int) -> None:
@@ -35,10 +35,10 @@ class Reading:
         return self.work.prompt[self.done : (self.done // CHUNK + 1) * CHUNK]
 
 
-class Row:
+class DecodedRow:
     """A continuation that is being decoded, its cache, and the token to feed next."""
 
-    def __init__(self, continuation: Continuation, cache: Any, token: int) -> None:
+    def __init__(self, continuation: Writing, cache: Any, token: int) -> None:
         self.continuation, self.token = continuation, token
         self.cache = RowCache(cache)
 
@@ -53,8 +53,8 @@ class Decoder:
     def __init__(self, run: LoadedModel, statistics: Statistics, fast: bool = False, prefix_bytes: int = 0) -> None:
         model: Any = run.model
         self.run, self.statistics, self.model = run, statistics, model
-        self.rows: list[Row] = []
-        self.reading: list[Reading] = []
+        self.rows: list[DecodedRow] = []
+        self.reading: list[PromptReading] = []
         self.prefixes = Prefixes(prefix_bytes, CHUNK)
         fused = FusedRows(model, in_order=not fast) if _has_our_head(model) else None
         self.fused = fused if fused is not None and fused.serves else None
@@ -64,14 +64,14 @@ class Decoder:
         model, room = self.model, len(work.prompt) + min(work.limit, ROOM)
         if work.source is not None:
             cache: Any = model.start(source=torch.tensor([list(work.source)]), capacity=room)
-            self.reading.append(Reading(work, cache, 0))
+            self.reading.append(PromptReading(work, cache, 0))
             return
         kind = work.settings.cache
         found, done = (None, 0) if kind is not None or work.echo else self.prefixes.find(work.prompt)
         options = {} if kind is None else {"cache": kind}
         cache = model.start(1, capacity=room, **options) if found is None else found
         work.reused = done
-        self.reading.append(Reading(work, cache, done))
+        self.reading.append(PromptReading(work, cache, done))
 
     def read(self) -> int:
         """Read the next chunk of the oldest prompt; returns its number of tokens."""
@@ -93,7 +93,7 @@ class Decoder:
             self._split(reading, logits)
         return len(chunk)
 
-    def _split(self, reading: Reading, logits: Tensor) -> None:
+    def _split(self, reading: PromptReading, logits: Tensor) -> None:
         """Choose the first tokens of all continuations of a prompt, which become rows."""
         self.statistics.first_token(time.perf_counter() - reading.work.arrived)
         begun = reading.work.begun()
@@ -102,7 +102,7 @@ class Decoder:
             self.statistics.new_tokens += 1
             if continuation.take(token) and token is not None:
                 cache = reading.cache if i == len(begun) - 1 else reading.cache.fork()
-                self.rows.append(Row(continuation, cache, token))
+                self.rows.append(DecodedRow(continuation, cache, token))
 
     def step(self) -> int:
         """Take a step with every row; returns their number."""
@@ -124,7 +124,7 @@ class Decoder:
         self.statistics.new_tokens += len(rows)
         return len(rows)
 
-    def _logits(self, rows: list[Row]) -> Tensor:
+    def _logits(self, rows: list[DecodedRow]) -> Tensor:
         """The logits of every row after its next token, (B, V)."""
         fused = self.fused if self.fused is not None and self.fused.ready() else None
         together = [i for i, row in enumerate(rows) if fused is not None and fused.takes(row.cache.cache)]

@@ -23,7 +23,7 @@ from ..engine.engine import Engine
 from . import chat, completions, tasks
 from .errors import ApiError, answer
 from .guard import LOOPBACK, Guard, Keys, Rates
-from .served import Limits, Models, Served
+from .served import Models, RequestLimits, Served
 
 _log = logging.getLogger(__name__)
 MOST_TOKENS = 1 << 18  # in flight, if memory has room for more
@@ -36,13 +36,13 @@ def build_app(
     keys: Keys | None = None,
     hosts: Sequence[str] | None = LOOPBACK,
     requests_per_minute: int | None = None,
-    limits: Limits | None = None,
+    limits: RequestLimits | None = None,
     fast: bool = False,
     prefix_cache_bytes: int | None = None,
     threads: int | None = None,
 ) -> Starlette:
     """The application of some runs, each by the name of its directory; see `qkv.serve.app`."""
-    limits = limits or Limits()
+    limits = limits or RequestLimits()
     names = [run.title for run in runs]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f"two runs are called {twice[:100]}, and requests name them; rename one of the directories")

@@ -10,13 +10,13 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..engine.continuation import ChosenToken, Ending, Piece, Work
+from ..engine.continuation import ChosenToken, Ending, NewText, Work
 from . import bodies
 from .completions import token_text
 from .errors import ApiError
-from .generating import Answer, Choice, reason
+from .generating import Choice, CompletionAnswer, reason
 from .sampling import SamplingFields, checked_texts
-from .served import Limits, Models, Served, nobody
+from .served import Models, RequestLimits, Served, nobody
 
 PATH = "/v1/chat/completions"
 
@@ -47,7 +47,7 @@ async def chat_completions(request: Request) -> Response:
         raise ApiError(400, "max_tokens is 0, and a reply has at least one token", "max_tokens")
     work = await asyncio.to_thread(_work, served, asked, models.limits)
     writer = _Writer(served, asked)
-    answer = Answer(
+    answer = CompletionAnswer(
         *(models, served, [work], asked, "chat.completion", writer.choice, writer.delta),
         opening=lambda index: {
             "index": index,
@@ -59,7 +59,7 @@ async def chat_completions(request: Request) -> Response:
     return await answer.response(request)
 
 
-def _work(served: Served, asked: ChatFields, limits: Limits) -> Work:
+def _work(served: Served, asked: ChatFields, limits: RequestLimits) -> Work:
     run = replace(served.run, task="answer")
     texts = [part for message in asked.messages for part in _texts(message.get("content"))]
     if texts:
@@ -107,7 +107,7 @@ class _Writer:
             "finish_reason": reason(event),
         }
 
-    def delta(self, index: int, work: Work, event: Piece | Ending) -> Choice:
+    def delta(self, index: int, work: Work, event: NewText | Ending) -> Choice:
         if isinstance(event, Ending):
             return {"index": index, "delta": {}, "logprobs": None, "finish_reason": reason(event)}
         return {

@@ -9,12 +9,12 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..engine.continuation import ChosenToken, Ending, Piece, Work
+from ..engine.continuation import ChosenToken, Ending, NewText, Work
 from . import bodies
 from .errors import ApiError
-from .generating import Answer, Choice, reason
+from .generating import Choice, CompletionAnswer, reason
 from .sampling import SamplingFields, checked_texts
-from .served import Limits, Models, Served, nobody
+from .served import Models, RequestLimits, Served, nobody
 
 PATH = "/v1/completions"
 
@@ -41,11 +41,11 @@ async def completions(request: Request) -> Response:
         raise ApiError(400, f"best_of is not served; leave it out or give {asked.n}, as n", "best_of")
     works = await asyncio.to_thread(_works, served, asked, models.limits)
     writer = _Writer(served, asked)
-    answer = Answer(models, served, works, asked, "text_completion", writer.choice, writer.delta)
+    answer = CompletionAnswer(models, served, works, asked, "text_completion", writer.choice, writer.delta)
     return await answer.response(request)
 
 
-def _works(served: Served, asked: CompletionFields, limits: Limits) -> list[Work]:
+def _works(served: Served, asked: CompletionFields, limits: RequestLimits) -> list[Work]:
     run = served.run
     settings, stop = asked.settings(run.generation), asked.stops(limits)
     works = []
@@ -62,7 +62,7 @@ def _works(served: Served, asked: CompletionFields, limits: Limits) -> list[Work
     return works
 
 
-def _prompts(served: Served, given: Any, limits: Limits) -> list[list[int]]:
+def _prompts(served: Served, given: Any, limits: RequestLimits) -> list[list[int]]:
     """The ids of each prompt."""
     if isinstance(given, str):
         given = [given]
@@ -99,7 +99,7 @@ class _Writer:
             "finish_reason": "length" if self.asked.max_tokens == 0 else reason(event),
         }
 
-    def delta(self, index: int, work: Work, event: Piece | Ending) -> Choice:
+    def delta(self, index: int, work: Work, event: NewText | Ending) -> Choice:
         if isinstance(event, Ending):
             return {"index": index, "text": "", "logprobs": None, "finish_reason": reason(event)}
         text, tokens = event.text, event.tokens

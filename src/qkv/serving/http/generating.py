@@ -12,7 +12,7 @@ from uuid import uuid4
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from ..engine.continuation import Ending, Event, Piece, Work
+from ..engine.continuation import Ending, Event, NewText, Work
 from .errors import ApiError
 from .sampling import SamplingFields
 from .served import Models, Served
@@ -51,7 +51,7 @@ def usage(works: Sequence[Work], new: int) -> dict[str, Any]:
     }
 
 
-class Answer:
+class CompletionAnswer:
     """The answer to a request for completions: `choice` makes one of an ending, `delta` one of a piece."""
 
     def __init__(
@@ -62,7 +62,7 @@ class Answer:
         asked: SamplingFields,
         kind: str,
         choice: Callable[[int, Work, Ending], Choice],
-        delta: Callable[[int, Work, Piece | Ending], Choice],
+        delta: Callable[[int, Work, NewText | Ending], Choice],
         opening: Callable[[int], Choice] | None = None,
     ) -> None:
         self.models, self.served, self.works, self.asked = models, served, works, asked

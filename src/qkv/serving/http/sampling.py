@@ -14,7 +14,7 @@ from torch import Tensor
 from ...generation.logits_processors import Processor
 from ...generation.settings import Generation
 from .bodies import Body
-from .served import Limits
+from .served import RequestLimits
 
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 
@@ -61,7 +61,7 @@ class SamplingFields(Body):
         settings = own.replace(changes)
         return settings.replace(num_samples=self.n) if settings.samples else settings
 
-    def stops(self, limits: Limits) -> list[str]:
+    def stops(self, limits: RequestLimits) -> list[str]:
         """The stop strings. Raises ValueError for too many, or empty ones."""
         stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
         if len(stop) > limits.stops:
@@ -121,7 +121,7 @@ class LogitBias:
         return logits
 
 
-def checked_texts(texts: Sequence[str], limits: Limits, name: str) -> list[str]:
+def checked_texts(texts: Sequence[str], limits: RequestLimits, name: str) -> list[str]:
     """The texts of a request. Raises ValueError for none, too many, or one that is too long."""
     if not texts:
         raise ValueError(f"{name} is empty; give at least one text")

@@ -33,7 +33,7 @@ ENDPOINTS = {  # by the command that does the same
 
 
 @dataclass(frozen=True)
-class Limits:
+class RequestLimits:
     """What one request may ask for.
 
     body:      bytes. texts: inputs of one request. seconds: until its answer is complete. stops: stop strings.
@@ -89,7 +89,7 @@ class Served:
 class Models:
     """All served runs, their engine and the limits of requests."""
 
-    def __init__(self, served: Sequence[Served], engine: Engine, limits: Limits) -> None:
+    def __init__(self, served: Sequence[Served], engine: Engine, limits: RequestLimits) -> None:
         self.by_name = {one.name: one for one in served}
         self.engine, self.limits = engine, limits
 
