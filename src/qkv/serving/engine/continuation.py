@@ -104,13 +104,13 @@ class Work:
         """The most tokens that its continuations can have, with the prompt."""
         return (len(self.prompt) + self.limit) * self.count + len(self.source or ())
 
-    def begun(self) -> list[Writing]:
+    def begun(self) -> list[Continued]:
         """Its continuations, before their first token."""
         seed = self.settings.seed if self.settings.seed is not None else int(torch.randint(2**62, ()))
-        return [Writing(self, i, row_seed(row_seed(seed, 0), i)) for i in range(self.count)]
+        return [Continued(self, i, row_seed(row_seed(seed, 0), i)) for i in range(self.count)]
 
 
-class Writing:
+class Continued:
     """One continuation of a `Work`."""
 
     def __init__(self, work: Work, index: int, seed: int) -> None:

@@ -15,7 +15,7 @@ from ...generation.sampling import likeliest
 from ...nn.models.fused_step.rows import FusedRows, RowCache
 from ...nn.models.heads.text import LanguageModelHead
 from ...runs.inference.loaded import LoadedModel
-from .continuation import ChosenToken, Work, Writing, described
+from .continuation import ChosenToken, Continued, Work, described
 from .prefixes import Prefixes
 from .statistics import Statistics
 
@@ -38,7 +38,7 @@ class PromptReading:
 class DecodedRow:
     """A continuation that is being decoded, its cache, and the token to feed next."""
 
-    def __init__(self, continuation: Writing, cache: Any, token: int) -> None:
+    def __init__(self, continuation: Continued, cache: Any, token: int) -> None:
         self.continuation, self.token = continuation, token
         self.cache = RowCache(cache)
 
