@@ -84,7 +84,7 @@ _HOME = {
     "runs.train.from_python": ["train"],
     "lab.prune": ["prune"],
     "lab.quantize": ["quantize"],
-    "runs.inference.run": ["load", "Run"],
+    "runs.inference.run": ["from_pretrained", "load", "Run"],
     "runs.inference.ensemble": ["ensemble"],
     "runs.recipes.recipe": ["Recipe"],
     "learn.explain.of_run": ["explain"],
@@ -261,6 +261,7 @@ if TYPE_CHECKING:  # `as` marks a name as exported
     from .nn.positions.xpos import XPos as XPos
     from .runs.inference.ensemble import ensemble as ensemble
     from .runs.inference.run import Run as Run
+    from .runs.inference.run import from_pretrained as from_pretrained
     from .runs.inference.run import load as load
     from .runs.recipes.recipe import Recipe as Recipe
     from .runs.train.from_python import train as train

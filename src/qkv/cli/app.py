@@ -153,9 +153,11 @@ def meaning(name: str, meanings: dict[str, str] = MEANINGS) -> str | None:
 
 
 class Once(TyperCommand):
-    """A command that warns if an option that is not repeatable is given more than once. The last value is used."""
+    """A command that takes `--max_steps` for `--max-steps`, and warns if an option that is not repeatable is given more
+    than once. The last value is used."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        args = self._with_dashes(args)
         if not ctx.resilient_parsing:
             _, _, order = self.make_parser(ctx).parse_args(list(args))
             for option, times in Counter(order).items():
@@ -165,6 +167,17 @@ class Once(TyperCommand):
                     often = "twice" if times == 2 else f"{times} times"
                     warnings.warn(f"{names} is given {often}; the last value is used", stacklevel=2)
         return super().parse_args(ctx, args)
+
+    def _with_dashes(self, args: list[str]) -> list[str]:
+        known = {name for option in self.params for name in (*option.opts, *option.secondary_opts)}
+
+        def spelled(arg: str) -> str:
+            name, equals, value = arg.partition("=")
+            dashed = name.replace("_", "-")
+            return dashed + equals + value if name.startswith("--") and dashed in known else arg
+
+        end = args.index("--") if "--" in args else len(args)
+        return [*map(spelled, args[:end]), *args[end:]]
 
 
 class Commands(TyperGroup):

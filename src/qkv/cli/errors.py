@@ -8,6 +8,7 @@ import re
 import zipfile
 import zlib
 from pathlib import Path
+from typing import Any
 
 from ..runs.recipes.imports import imported
 
@@ -38,7 +39,8 @@ def _described(error: Exception) -> tuple[int, str]:
     if type(error).__name__ == "NoArgsIsHelpError":
         return USER, ""
     if hasattr(error, "format_message"):  # a wrong option or argument
-        return USER, _usage(error, str(error.format_message()))
+        advice = _other_name(error) if hasattr(error, "option_name") else None
+        return USER, _usage(error, advice or str(error.format_message()))
     if isinstance(error, OSError) and not isinstance(error, ValueError):
         return USER, _os(error)
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or _is_out_of_memory(error):
@@ -55,6 +57,27 @@ def _described(error: Exception) -> tuple[int, str]:
     where = f"in {', '.join(imported)} or in qkv" if imported else "in qkv, or something it did not expect"
     report = "if it is in qkv, please report it" if imported else "please report it"
     return BUG, f"a bug {where}: {type(error).__name__}: {text} (QKV_DEBUG=1 shows where; {report})"
+
+
+def _other_name(error: Any) -> str | None:
+    """A message on an option that has another library's name, with qkv's; None if the name is unknown."""
+    from ..core.synonyms import elsewhere
+
+    command = None if error.ctx is None else error.ctx.command
+    own = {
+        name.lstrip("-").replace("-", "_"): name for option in getattr(command, "params", ()) for name in option.opts
+    }
+    advice = elsewhere(error.option_name, own)
+    if advice is None:
+        return None
+    found = re.match(r"it is ([\w.]+) here(.*)", advice)
+    if found and found[1] in own:
+        advice = f"it is {own[found[1]]} here{found[2]}"
+    elif found and "set_" in {option.name for option in getattr(command, "params", ())} and "generation." in found[1]:
+        advice = f"it is --set {found[1].removeprefix('generation.')}=… here{found[2]}"
+    elif found and getattr(command, "name", None) == "train":
+        advice = f"it is the setting {found[1]}=… here{found[2]}"
+    return f"there is no option {error.option_name}; {advice}"
 
 
 def _is_out_of_memory(error: Exception) -> bool:

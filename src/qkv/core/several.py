@@ -13,10 +13,11 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union
 
-from .spec import brief, with_article
+from .spec import brief, nearest, with_article
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
+_VARIABLE = inspect.Parameter.VAR_KEYWORD
 
 
 def texts(value: object, what: str = "texts") -> list[str]:
@@ -166,8 +167,47 @@ def in_words(error: Exception, function: Callable[..., Any], *args: Any, **given
     all arguments fit their annotations."""
     if _is_meant(error):
         return error
+    if isinstance(error, TypeError) and (unknown := _unknown(function, args, given)) is not None:
+        return ValueError(unknown)
     why = _misfit(function, args, given) or _out_of_range(function, args, given, error)
     return error if why is None else ValueError(why)
+
+
+def unknown_argument(what: str, name: str, known: Sequence[str]) -> str:
+    """A sentence on an argument that there is not: what another library's name is here, or the nearest names."""
+    from .synonyms import elsewhere
+
+    advice = elsewhere(name, known) or nearest(name, known)
+    if "changes" in known and advice.startswith("it is ") and "." in advice.split()[2]:
+        advice += f": changes={{{advice.split()[2]!r}: …}}"
+    return f"{what} has no argument {brief(name)}; {advice}"
+
+
+def wrong_call(function: Callable[..., Any], given: Mapping[str, Any]) -> ValueError:
+    """The error for a call with unknown arguments, or without its first one."""
+    parameters = inspect.signature(function).parameters
+    names = [name for name, parameter in parameters.items() if parameter.kind is not _VARIABLE]
+    unknown = next((name for name in given if name not in names), None)
+    if unknown is None:
+        return ValueError(f"{names[0]} is missing; give it as the first argument")
+    return ValueError(unknown_argument("a model", unknown, names))
+
+
+def _unknown(function: Callable[..., Any], args: Sequence[Any], given: Mapping[str, Any]) -> str | None:
+    """A sentence on an argument that a function has not, if this is why Python refuses a call."""
+    from .synonyms import elsewhere
+
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*args, **given)
+    except TypeError:
+        kinds = {name: parameter.kind for name, parameter in signature.parameters.items()}
+        more = _VARIABLE in kinds.values()
+        known = [name for name, kind in kinds.items() if kind not in (_VARIABLE, inspect.Parameter.VAR_POSITIONAL)]
+        for name in given:
+            if name not in known and (not more or elsewhere(name) is not None):
+                return unknown_argument(function.__name__, name, [one for one in known if one != "self"])
+    return None
 
 
 def _is_meant(error: Exception) -> bool:

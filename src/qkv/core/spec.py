@@ -232,7 +232,7 @@ def _replaced(node: Any, changes: dict[tuple[str, ...], Any], where: str) -> Any
             heads = [head]
         else:
             place = brief(where) if where else f"a {type(node).__name__}"
-            raise ValueError(f"{place} has no {brief(head)}; {nearest(head, names)}")
+            raise ValueError(f"{place} has no {brief(head)}; {_advice(head, names)}")
         for name in heads:
             grouped.setdefault(name, {})[tuple(rest)] = value
     for name, below in grouped.items():
@@ -328,6 +328,13 @@ def nearest(given: str, known: Iterable[str], unlisted: Iterable[str] = ()) -> s
     return f"there is: {listed}" if rest else "there is nothing"
 
 
+def _advice(given: str, known: Iterable[str]) -> str:
+    """What another library's name is here, or else the nearest known names."""
+    from .synonyms import elsewhere
+
+    return elsewhere(given, known) or nearest(given, known)
+
+
 def meant(given: object, known: Iterable[str], meanings: Mapping[str, str]) -> str:
     """`nearest`, after what `meanings` says: by name, the words of the field for it."""
     word = str(given).lower().replace("_", "-").replace(" ", "-")
@@ -380,7 +387,7 @@ def explain(error: ValidationError, cls: type[BaseModel] | None = None) -> str:
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
             fields = cls.model_fields if cls is not None and len(item["loc"]) == 1 else {}
-            message = f"no such field; {nearest(str(item['loc'][-1]), fields)}" if fields else "no such field"
+            message = f"no such field; {_advice(str(item['loc'][-1]), fields)}" if fields else "no such field"
         elif item["type"] not in ("value_error", "missing"):
             message = f"{message[0].lower()}{message[1:]}, not {brief(item['input'])}"
         message = message if len(message) <= _LONGEST else f"{message[: _LONGEST - 100]} … {message[-100:]}"

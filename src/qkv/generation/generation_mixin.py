@@ -8,6 +8,7 @@ from typing import Unpack, cast
 from torch import Tensor
 
 from ..core.layout import Layout
+from ..core.several import worded
 from ..nn.models.joint import MediaInputs
 from .generate import generate
 from .greedy_search import Stream
@@ -35,6 +36,7 @@ class ModelOptions(GenerationOptions, total=False):
 class GenerationMixin:
     """Adds `generate` to a model that has `start` and `step` (see `model_interface.Decoder`)."""
 
+    @worded
     def generate(
         self,
         ids: Ids,

@@ -172,6 +172,8 @@ class Tokenizer:
         except ValueError as error:
             raise ValueError(f"{brief(path)} is not a usable tokenizer: {error}") from None
 
+    from_pretrained = load  # transformers' name
+
     @classmethod
     def from_json(cls, text: str) -> Self:
         """From the content of a tokenizer.json."""
@@ -195,6 +197,8 @@ class Tokenizer:
         make_folder(place.parent)
         write_files(contents, stale)
         return place
+
+    save_pretrained = save  # transformers' name
 
     def to_json(self) -> str:
         """The content of tokenizer.json."""

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ...core.device import choose
-from ...core.several import shown
+from ...core.several import shown, worded
 from ...generation.generation_mixin import GenerationMixin
 from ...nn.models.base import ModelModule, ModelSpec
 from ...nn.models.build import build as build_module
@@ -35,6 +35,8 @@ class Saves:
         from .save import save
 
         return save(self, path, to, origin=getattr(self, "origin", None), overwrite=overwrite)
+
+    save_pretrained = save  # transformers' name
 
 
 class Model(TransformerModel, GenerationMixin, Saves):
@@ -96,6 +98,7 @@ def build(
     seed: int = ...,
     initialized: bool = ...,
 ) -> Any: ...
+@worded
 def build(
     spec: ModelSpec,
     *,

@@ -84,7 +84,9 @@ def _size_advice(name: str, key: str, known: Collection[str]) -> str:
     """How to set a field of the model that is not a size of its preset, or else the sizes that there are."""
     if name in PRESETS and key in type(preset(name)).model_fields:
         return f"it is a field of the model: set model.replace.{key}=… in a recipe, or use .replace({key}=…) in Python"
-    return nearest(key, known)
+    from ...core.synonyms import elsewhere
+
+    return elsewhere(key, known) or nearest(key, known)
 
 
 _MAY_BE_0 = ("token_types", "labels", "before", "after", "detections")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
 
+from ...core.batch import IGNORE
 from ...core.layout import Layout
 from ...core.spec import Cost, Spec, brief
 from . import summary
@@ -103,10 +105,12 @@ class ModelModule(nn.Module):
     `start` and `step`, see `qkv.generation.model_interface`.
     """
 
+    labels_seen = False  # whether the first labels were compared with the ids
+
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
         self.spec: Any = spec
-        self.register_load_state_dict_post_hook(_tie_again)
+        self.register_load_state_dict_post_hook(tie_again)
 
     @property
     def is_encoder_decoder(self) -> bool:
@@ -153,8 +157,27 @@ class ModelModule(nn.Module):
             )
 
 
-def _tie_again(model: ModelModule, keys: object) -> None:
+def tie_again(model: Any, keys: object) -> None:
+    """After `load_state_dict`, which may have assigned new parameters."""
     model.tie()
+
+
+def warn_of_copying(model: Any, ids: object, labels: Tensor) -> None:
+    """Warn if the first labels of a decoder equal its ids: such a model learns to copy, because labels are not shifted."""
+    if torch.compiler.is_compiling() or not isinstance(ids, Tensor) or not isinstance(labels, Tensor):
+        return
+    model.labels_seen = True
+    decodes = getattr(model.spec, "decoder", None) is not None
+    if not decodes or ids.shape != labels.shape or ids.ndim != 2 or ids.is_meta or ids.is_floating_point():
+        return
+    counted = labels != IGNORE
+    constant = ids[:, 1:] == ids[:, :-1]
+    if bool(((ids == labels) | ~counted).all() & counted.any()) and not bool(constant.all()):
+        warnings.warn(
+            "labels equal the ids, so this decoder learns to copy: labels are the next tokens here, and are not shifted; "
+            "give model(ids[:, :-1], labels=ids[:, 1:])",
+            stacklevel=3,
+        )
 
 
 def layout_of(ids: Tensor, layout: Layout | None, mask: Tensor | None) -> Layout:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Self
+from typing import Any, Never, Self
 
 import torch
 from jaxtyping import Float, Int
@@ -13,14 +13,14 @@ from torch import Tensor, nn
 
 from ...core.extras import Extras
 from ...core.layout import Layout
-from ...core.several import shown, worded
+from ...core.several import shown, worded, wrong_call
 from ...core.spec import Cost
 from ..kv_cache.cache import Cache
 from ..kv_cache.kinds import CacheKind, named
 from ..layers.embedding import Embedding
 from ..layers.losses import LossSums
 from ..positions.absolute import Learned
-from .base import ModelSpec
+from .base import ModelSpec, tie_again, warn_of_copying
 from .heads import pixel_masks, series, vision  # noqa: F401  # registers their heads
 from .heads.sequence import SequenceClassifier, SequenceClassifierHead
 from .heads.text import Head, HeadModule, LanguageModel
@@ -170,6 +170,7 @@ class TransformerModel(nn.Module):
     beside the spec of a loaded model; changed copies keep it."""
 
     origin: Any = None
+    labels_seen = False  # whether the first labels were compared with the ids
 
     def __init__(self, spec: Transformer) -> None:
         super().__init__()
@@ -184,7 +185,7 @@ class TransformerModel(nn.Module):
         second = spec.classification_head
         self.classification_head = None if second is None else second.module(spec.d_model)
         self.tie()
-        self.register_load_state_dict_post_hook(_tie_again)
+        self.register_load_state_dict_post_hook(tie_again)
 
     encoder: StackModule | None
     decoder: StackModule | None
@@ -271,7 +272,7 @@ class TransformerModel(nn.Module):
 
     def forward(
         self,
-        ids: Int[Tensor, "B S"] | Float[Tensor, "B C H W"],
+        ids: Int[Tensor, "B S"] | Float[Tensor, "B C H W"] | None = None,
         target: Int[Tensor, "B T"] | None = None,
         *,
         layout: Layout | None = None,
@@ -284,11 +285,16 @@ class TransformerModel(nn.Module):
         classes: Int[Tensor, " B"] | None = None,
         label_smoothing: float = 0.0,
         z_loss: float = 0.0,
+        **others: Never,
     ) -> Float[Tensor, "B T V"] | LossSums | tuple[LossSums, LossSums]:
         """Logits (B, T, V); with `labels`, aligned with the output and −100 if none counts, the loss sums instead.
 
         With `classes` of the sequences too, as BERT is pre-trained, the sums of the head and of the classification head.
         """
+        if ids is None or others:
+            raise wrong_call(self.forward, others)
+        if labels is not None and not self.labels_seen:
+            warn_of_copying(self, ids if target is None else target, labels)
         second = self.classification_head
         if classes is not None:
             if second is None or labels is None:
@@ -492,8 +498,3 @@ class TransformerModel(nn.Module):
         layout = cache.admit(layout, ids.shape[1], ids.device)
         hidden = self.decoder(fed, layout, cache=cache, layers=layers)
         return self.head(hidden) if all_positions else self.head(hidden[:, -1:]).squeeze(1)
-
-
-def _tie_again(model: TransformerModel, keys: object) -> None:
-    """After `load_state_dict`, which may have assigned new parameters."""
-    model.tie()

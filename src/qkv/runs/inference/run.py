@@ -113,6 +113,7 @@ class Run(LoadedModel):
         num_samples: int,
         **options: Unpack[SingleOutputOptions],
     ) -> list[str] | list[list[str]]: ...
+    @several.worded
     def generate(
         self,
         texts: str | Sequence[str],
@@ -132,8 +133,7 @@ class Run(LoadedModel):
         pictures of Pillow or arrays in the order of the placeholders, such as `<image>`, in the texts; without placeholders
         they stand before the texts, one for all or one for each.
         """
-        options = {name: value for name, value in options.items() if name != "num_samples" or value is not None}
-        settings = self.settings(**options)
+        settings = self.settings(**{key: item for key, item in options.items() if (key, item) != ("num_samples", None)})
         results = self.outputs(several.texts(texts), settings, stop=stop, draft=draft, images=images, sounds=sounds)
         outputs = [[output.text for output in samples] for samples in results]
         return _one_or_all(texts, outputs if settings.num_samples > 1 else [samples[0] for samples in outputs])
@@ -195,8 +195,8 @@ class Run(LoadedModel):
         """Return the log-likelihood of texts (language model), or of targets given texts, per token and in total."""
         from .score import score
 
-        rows = self._encoded(several.texts(texts))
-        return _one_or_all(texts, score(self, rows, several.texts_beside(texts, targets, "targets")))
+        beside = several.texts_beside(texts, targets, "targets")
+        return _one_or_all(texts, score(self, self._encoded(several.texts(texts)), beside))
 
     @overload
     def embed(self, texts: str, *options: Any, **named: Any) -> Tensor: ...  # type: ignore[overload-overlap]
@@ -339,6 +339,7 @@ class Run(LoadedModel):
 
         return look(self, inputs, **options)
 
+    @several.worded
     def save(
         self,
         path: Path | str,
@@ -376,6 +377,8 @@ class Run(LoadedModel):
             overwrite=overwrite,
         )
 
+    save_pretrained = save  # transformers' name
+
     def _read(self, texts: Sequence[str], images: Given, sounds: Given) -> tuple[list[list[int]], Sequence[TextMedia]]:
         """The ids of texts, and the media of each if the run reads them beside texts."""
         if images is None and sounds is None and not self.media:
@@ -394,6 +397,7 @@ class Run(LoadedModel):
         return rows
 
 
+@several.worded
 def load(
     path: Path | str,
     device: str | torch.device = "auto",
@@ -406,14 +410,13 @@ def load(
 ) -> Run:
     """Load a run directory, a directory in the format of the Hub, a GGUF file, or a model by its name on the Hub.
 
-    "small-english" is a small language model of English books that comes with the package.
-    Weights keep the file's `dtype` by default. With `weights`, the weights of linear layers are rounded to int8, int4,
-    nf4, fp8 or mxfp4, or by a `Scheme`; `Run.quantize` has methods that lose less. `revision` is a branch, tag or
-    commit of a model on the Hub. Pickled weights are read only with `allow_pickle`, and then nothing but tensors. With
-    `imports`, the modules that a run with parts from outside qkv names are imported; otherwise no code of a directory
-    runs. Raises ValueError, with the file's name, if the directory holds no model or an unfinished run, a file is damaged or
-    a pickle, or the configuration has an unknown key that matters. Also raises it if the weights don't match the
-    model's spec (checked before anything is allocated), or the tokenizer doesn't match the model.
+    "small-english" is a small language model of English books that comes with the package. Weights keep the file's `dtype`
+    by default. With `weights`, the weights of linear layers are rounded to int8, int4, nf4, fp8 or mxfp4, or by a `Scheme`;
+    `Run.quantize` has methods that lose less. `revision` is a branch, tag or commit of a model on the Hub. Pickled weights
+    are read only with `allow_pickle`, and then nothing but tensors. With `imports`, the modules that a run with parts from
+    outside qkv names are imported; otherwise no code of a directory runs. Raises ValueError, before anything is allocated,
+    if there is no model or an unfinished run, a file is damaged or a pickle, the configuration has an unknown key that
+    matters, or weights or tokenizer don't match the spec.
     """
     folder, where = locate(path, revision, allow_pickle), choose(device)
     numbers, scheme = dtype_of(dtype), _scheme(weights)
@@ -437,6 +440,9 @@ def load(
     model = weight_files.load(spec, folder / WEIGHTS, where, numbers, quantization, scheme)
     model.origin, generation = said, read_generation(folder / GENERATION)
     return Run(model, tokenizer, said.ids.unbounded(generation) if said else generation, task, recipe, folder, said)
+
+
+from_pretrained = load  # transformers' name
 
 
 def _load_hub(

@@ -8,7 +8,6 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from ...core.spec import Spec, brief, explain, nearest
-from .synonyms import elsewhere
 
 
 def explained(error: ValidationError, data: object, spec: type[Spec]) -> str:
@@ -27,7 +26,9 @@ def explained(error: ValidationError, data: object, spec: type[Spec]) -> str:
 def _unknown(path: list[str], data: Any, root: type[Spec]) -> str:
     """A message on an unknown key: the key to use instead, the nearest valid keys, or the kinds that have this key."""
     where, spec = ".".join(path), spec_at(data, path[:-1], root)
-    if (here := elsewhere(path[-1])) is not None:
+    from ...core.synonyms import elsewhere
+
+    if (here := elsewhere(path[-1], within=path[0] if len(path) > 1 else "", own=False)) is not None:
         return f"there is no {brief(where)}; {here}"
     others = sorted(kind for kind, other in spec.kinds.items() if path[-1] in other.model_fields) if spec.role else []
     if not others and (matches := list(_of_name(data, path[-1], root))):

@@ -15,7 +15,6 @@ from ...nn.layers.frames import Frames
 from ...nn.layers.waveform import Waveform
 from ...nn.models.joint import Joint
 from ...nn.models.transformer import Transformer
-from .synonyms import elsewhere
 
 MOST_LAYERS, LARGEST = 4096, 2**31 - 1
 
@@ -114,10 +113,12 @@ def check_sizes(preset: str, sizes: Mapping[str, Any]) -> None:
     if preset not in presets:
         return
     taken = inspect.signature(presets[preset][0]).parameters
+    from ...core.synonyms import elsewhere
+
     for name, value in sizes.items():
         if name in taken:
             _check(name, value, taken[name])
-        elif (here := elsewhere(name)) is not None:
+        elif (here := elsewhere(name, within="model", own=False)) is not None:
             raise ValueError(f"there is no 'model.{name}'; {here}")
 
 

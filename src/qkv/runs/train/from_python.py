@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from ...core.several import shown
+from ...core.several import shown, worded
 from ...core.spec import Spec, brief
 from ...data.memory import Memory
 from ...data.memory_series import MemorySeries
@@ -35,6 +35,7 @@ _FIELDS = {
 """The fields that tasks read, in the order of tuples; other tasks read what their recipe's own data have."""
 
 
+@worded
 def train(
     recipe: str | PathLike[str] | Mapping[str, Any] | Recipe,
     out: str | PathLike[str] | None = None,

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from ....core.layout import Layout
+from ....core.several import wrong_call
 from ....core.spec import Cost
 from ...kv_cache.cache import Cache
 from ...kv_cache.full import LayerState
@@ -21,7 +22,7 @@ from ...layers.dropout import dropout
 from ...layers.embedding import Embedding
 from ...layers.losses import LossSums
 from ...layers.rnn import Cell, PaddedRows, Recurrence, rnn_flops, rnn_parameters
-from ..base import ModelModule, ModelSpec, layout_of
+from ..base import ModelModule, ModelSpec, layout_of, warn_of_copying
 from ..heads.text import LanguageModel
 from ..initialization import Glorot, Initialization
 from .attention import Bahdanau
@@ -211,7 +212,7 @@ class RecurrentModel(ModelModule):
 
     def forward(
         self,
-        ids: Int[Tensor, "B S"],
+        ids: Int[Tensor, "B S"] | None = None,
         target: Int[Tensor, "B T"] | None = None,
         *,
         labels: Int[Tensor, "B T"] | None = None,
@@ -223,6 +224,10 @@ class RecurrentModel(ModelModule):
 
         `layouts` are the layouts or masks that `hidden` takes.
         """
+        if ids is None:
+            raise wrong_call(self.forward, layouts)
+        if labels is not None and not self.labels_seen:
+            warn_of_copying(self, ids if target is None else target, labels)
         hidden = self.hidden(ids, target, **layouts)
         return self.head(hidden) if labels is None else self.head.loss(hidden, labels, label_smoothing, z_loss)
 

@@ -1,0 +1,369 @@
+"""Names of options in other libraries, and what they are in qkv, for messages about unknown names.
+
+The names come from transformers (`GenerationConfig`, `TrainingArguments`, configurations, `forward`, `from_pretrained`),
+PEFT, TRL, LitGPT, x-transformers, fairseq, nanoGPT, JoeyNMT and Lightning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_MODEL = {
+    "model.d_model": "hidden_size n_embd embed_dim dim model_dim embedding_dim encoder_embed_dim decoder_embed_dim",
+    "model.n_layers": "num_hidden_layers num_layers n_layer layers depth num_blocks",
+    "model.decoder_layers": "num_decoder_layers",
+    "model.encoder_layers": "num_encoder_layers",
+    "model.n_heads": "num_attention_heads num_heads n_head nhead heads attention_heads encoder_attention_heads "
+    "decoder_attention_heads",
+    "model.n_kv_heads": "num_key_value_heads num_kv_heads n_query_groups kv_heads attn_kv_heads one_kv_head "
+    "attn_one_kv_head multi_query",
+    "model.d_head": "head_dim head_size dim_head attn_dim_head d_kv",
+    "model.d_ff": "intermediate_size ff_size ffn_dim n_inner dim_feedforward ffn_embed_dim ff_mult mult "
+    "encoder_ffn_embed_dim decoder_ffn_embed_dim",
+    "model.encoder_d_ff": "encoder_ffn_dim",
+    "model.decoder_d_ff": "decoder_ffn_dim",
+    "model.dropout": "hidden_dropout_prob resid_pdrop hidden_dropout dropout_rate residual_dropout ff_dropout",
+    "model.attention_dropout": "attention_probs_dropout_prob attn_pdrop attn_dropout",
+    "model.embedding_dropout": "embd_pdrop emb_dropout embed_dropout",
+    "model.activation_dropout": "relu_dropout",
+    "model.activation": "hidden_act hidden_activation activation_function activation_fn dense_act_fn ff_glu ff_swish "
+    "ff_relu_squared mlp_class_name feed_forward_proj is_gated_act swish relu_squared solu gelu_approximate",
+    "model.eps": "layer_norm_eps rms_norm_eps layer_norm_epsilon norm_eps norm_epsilon",
+    "model.tied": "tie_word_embeddings tie_embedding tie_token_emb tie_embeddings share_decoder_input_output_embed "
+    "share_all_embeddings",
+    "model.max_positions": "max_position_embeddings n_positions max_seq_len max_source_positions "
+    "max_target_positions n_ctx block_size",
+    "model.vocab_size": "num_tokens padded_vocab_size output_dictionary_size",
+    "model.bias": "no_bias ff_no_bias lm_head_bias",
+    "model.attention_bias": "attn_bias qkv_bias",
+    "model.feedforward_bias": "mlp_bias",
+    "model.scale": "scale_embedding no_scale_embedding scale_embeddings tie_embedding_scale",
+    "model.placement": "normalize_before encoder_normalize_before decoder_normalize_before sandwich_norm macaron "
+    "post_attention_norm post_mlp_norm parallel_residual use_parallel_residual shared_attention_norm "
+    "pre_and_post_norm parallel_attn",
+    "model.position": "rope_theta rope_base rope_parameters rope_scaling rope_adjustments rope_condense_ratio "
+    "rotary_percentage partial_rotary_factor rotary_pct rotary_pos_emb rotary_emb_dim rotary_xpos "
+    "rotary_interpolation_factor alibi alibi_pos_bias alibi_num_heads rel_pos_bias position_embedding_type "
+    "use_abs_pos_emb disable_abs_pos_emb scaled_sinu_pos_emb learned_pos encoder_learned_pos decoder_learned_pos "
+    "no_token_positional_embeddings polar_pos_emb rotary_base_rescale_factor rope_interleave",
+    "model.buckets": "relative_attention_num_buckets rel_pos_num_buckets",
+    "model.max_distance": "relative_attention_max_distance rel_pos_max_distance",
+    "model.windows": "sliding_window sliding_window_size sliding_window_indices max_attend_past attn_max_attend_past",
+    "model.qk_norm": "norm_qk use_qk_norm qk_rmsnorm attn_qk_norm attn_qk_rmsnorm norm_qk_type qk_layernorm",
+    "model.softcap": "attn_logit_softcapping attention_logit_softcapping logit_softclamp_value softclamp_logits",
+    "model.logits_softcap": "final_logit_softcapping softclamp_output softclamp_output_value",
+    "model.drop_path": "drop_path_rate layerdrop layer_dropout encoder_layerdrop decoder_layerdrop stochastic_depth",
+    "model.n_experts": "num_local_experts num_experts n_expert n_routed_experts moe_num_experts",
+    "model.top_k": "num_experts_per_tok n_expert_per_token moe_top_k router_top_k",
+    "model.d_expert": "moe_intermediate_size",
+    "model.balance_weight": "router_aux_loss_coef aux_loss_coef",
+    "model.jitter": "router_jitter_noise jitter_noise",
+    "model.renormalize": "norm_topk_prob",
+    "model.token_types": "type_vocab_size",
+    "model.labels": "num_labels num_classes n_classes id2label label2id",
+    "model.pooler": "add_pooling_layer",
+    "model.image": "image_size",
+    "model.patch": "patch_size",
+    "model.channels": "num_channels",
+    "model.initialization": "initializer_range init_std initializer_factor",
+    "model.pattern": "attention_type attn_sparse_topk",
+    "model.preset": "arch architecture architectures model_type",
+    "model.weights": "load_in_8bit load_in_4bit quantization_config quantize",
+    "model": "model_name_or_path load_model pretrained base_model init_from checkpoint finetune_from_model "
+    "checkpoint_dir",
+}
+_TRAINING = {
+    "training.optimizer.lr": "learning_rate base_lr lr",
+    "training.optimizer": "optim optimizer optimizer_name optim_args",
+    "training.optimizer.weight_decay": "wd weight_decay",
+    "training.optimizer.betas": "beta1 beta2 adam_beta1 adam_beta2 adam_betas",
+    "training.optimizer.eps": "adam_epsilon adam_eps epsilon",
+    "training.optimizer.freeze": "freeze_layers optim_target_modules",
+    "training.schedule": "lr_scheduler_type lr_scheduler scheduler scheduling decay_lr lr_scheduler_kwargs",
+    "training.schedule.warmup": "warmup_steps warmup_ratio warmup_iters warmup_updates learning_rate_warmup "
+    "num_warmup_steps lr_warmup_steps lr_warmup_fraction",
+    "training.schedule.final_ratio": "min_lr learning_rate_min stop_min_lr",
+    "training.schedule.steps": "lr_decay_iters total_num_update",
+    "training.max_epochs": "epochs epoch num_epochs n_epochs num_train_epochs max_epoch",
+    "training.max_steps": "steps max_iters max_iter iterations updates max_update max_updates train_steps num_steps "
+    "max_steps",
+    "training.max_time": "max_duration stop_time_hours time_limit max_time",
+    "training.accumulate": "gradient_accumulation_steps accumulate_grad_batches update_freq batch_multiplier "
+    "grad_accum global_batch_size",
+    "training.clip_norm": "max_grad_norm grad_clip gradient_clip_val clip_grad_norm max_norm gradient_clipping "
+    "clip_norm",
+    "training.clip_value": "clip_grad_val",
+    "training.precision": "dtype torch_dtype fp16 bf16 mixed_precision amp memory_efficient_fp16 "
+    "half_precision_backend",
+    "training.compile": "torch_compile torch_compile_backend torch_compile_mode compile_model",
+    "training.recompute": "gradient_checkpointing activation_checkpointing checkpoint_activations "
+    "gradient_checkpointing_kwargs activation_checkpointing_kwargs offload_activations",
+    "training.eval_every": "eval_steps eval_interval eval_strategy evaluation_strategy validation_freq "
+    "val_check_interval check_val_every_n_epoch validate_interval validate_interval_updates interval",
+    "training.save_every": "save_steps save_interval save_strategy save_interval_updates checkpoint_every "
+    "always_save_checkpoint every_n_train_steps",
+    "training.log_every": "logging_steps log_interval logging_freq log_every_n_steps logging_strategy "
+    "logging_first_step",
+    "training.keep": "save_total_limit keep_best_ckpts save_top_k keep_last_epochs keep_interval_updates "
+    "keep_best_checkpoints no_epoch_checkpoints",
+    "training.async_save": "write_checkpoints_asynchronously",
+    "training.metric": "metric_for_best_model early_stopping_metric best_checkpoint_metric monitor",
+    "training.mode": "greater_is_better maximize_best_checkpoint_metric",
+    "training.patience": "early_stopping early_stopping_patience",
+    "training.min_delta": "early_stopping_threshold",
+    "training.average": "ema ema_decay store_ema stochastic_weight_avg swa",
+    "training.final": "load_best_model_at_end",
+    "training.wandb": "report_to wandb_log use_wandb wandb_project",
+    "training.tensorboard": "logging_dir tensorboard_logdir",
+    "training.threads": "num_threads",
+    "scale": "fsdp fsdp_config deepspeed parallelism_config zero_sharding sharded_ddp model_parallel_size "
+    "pipeline_model_parallel cpu_offload",
+    "scale.timeout": "ddp_timeout heartbeat_timeout",
+}
+_REST = {
+    "batching.tokens": "batch_size per_device_train_batch_size per_device_eval_batch_size train_batch_size "
+    "max_tokens micro_batch_size eval_batch_size auto_find_batch_size batch_size_valid max_tokens_valid",
+    "batching.max_rows": "max_sentences",
+    "batching.max_length": "max_sent_length max_source_length max_target_length",
+    "batching.context": "block_size seq_len seq_length sequence_length max_seq_length model_max_length "
+    "context_length tokens_per_sample max_length context_window",
+    "batching.over_long": "skip_invalid_size_inputs_valid_test truncate_source shorten_method",
+    "batching.packing": "packed padding_free",
+    "batching.pool": "group_by_length train_sampling_strategy length_column_name num_batch_buckets grouped_shuffling",
+    "batching.workers": "num_workers dataloader_num_workers",
+    "batching.rows": "sample_break_mode",
+    "objective.label_smoothing": "label_smoothing_factor smoothing",
+    "objective": "criterion loss loss_fn loss_type",
+    "adapter": "peft_config lora",
+    "adapter.rank": "lora_r r",
+    "adapter.alpha": "lora_alpha",
+    "adapter.dropout": "lora_dropout",
+    "adapter.layers": "target_modules lora_query lora_key lora_value lora_projection lora_mlp lora_head",
+    "adapter.rank_stabilized": "use_rslora",
+    "adapter.train": "modules_to_save",
+    "vectors": "embed_path encoder_embed_path decoder_embed_path",
+    "tokenizer.vocab_size": "voc_limit n_vocab vocab",
+    "tokenizer.chat_template": "chat_template_path",
+    "evaluation.metrics": "prediction_loss_only include_for_metrics compute_metrics eval_bleu sacrebleu scoring",
+    "evaluation.examples": "eval_iters limit_val_batches max_eval_samples max_valid_steps",
+    "evaluation.test_examples": "limit_test_batches max_predict_samples",
+    "evaluation.samples": "eval_bleu_print_samples evaluate_example",
+    "generation.num_beams": "beam_size beam beam_width generation_num_beams",
+    "generation.num_samples": "num_return_sequences nbest n_best",
+    "generation.max_new_tokens": "max_length max_output_length max_gen_len max_len max_len_a max_len_b seq_len "
+    "generation_max_length",
+    "generation.min_new_tokens": "min_length min_len",
+    "generation.length_penalty": "beam_alpha lenpen alpha unnormalized",
+    "generation.early_stopping": "no_early_stop",
+    "generation.do_sample": "sampling",
+    "generation.top_k": "sampling_topk",
+    "generation.top_p": "sampling_topp",
+    "generation.cache": "cache_implementation cache_config",
+    "generation.speculate": "prompt_lookup_num_tokens max_matching_ngram_size num_assistant_tokens "
+    "num_assistant_tokens_schedule assistant_confidence_threshold assistant_early_exit assistant_lookbehind "
+    "target_lookbehind speculation_type assistant_ensemble_weight use_mtp is_assistant",
+    "data.path": "dataset train_file data_dir dataset_name train_data input",
+    "data.validation_path": "validation_file eval_file valid_data",
+    "data.test_path": "test_file",
+    "data.source": "src source_lang",
+    "data.target": "trg tgt target_lang",
+    "seed": "random_seed manual_seed data_seed set_seed",
+    "name": "run_name experiment_name",
+    "imports": "user_dir",
+}
+_OPTIONS = {
+    "--out": "output_dir out_dir model_dir default_root_dir save_dir results_path",
+    "--overwrite": "overwrite_output_dir",
+    "--resume": "resume_from_checkpoint ckpt_path restore_file continue_once",
+    "--device": "device devices accelerator use_cuda use_cpu no_cuda cpu gpu gpus device_map device_id",
+    "--nproc": "local_rank distributed_world_size nprocs_per_node num_processes num_nodes distributed_num_procs",
+}
+
+# Where there is no such option: what does it, or that nothing does.
+_CLAUSES = {
+    # -- a model in Python
+    "a model takes ids first, model(ids), and gives the tensor of logits itself": "input_ids inputs_ids "
+    "input_features pixel_values input_values prompts",
+    "an encoder–decoder takes the decoder's ids second, model(ids, target)": "decoder_input_ids",
+    "it is target_mask here": "decoder_attention_mask",
+    "it is token_types here": "token_type_ids segment_ids",
+    "positions are those of the layout, layout=qkv.Layout(positions)": "position_ids cache_position",
+    "model.start makes a cache, and model.step(ids, cache) feeds it; generate does both": "past_key_values "
+    "past_key_value encoder_outputs",
+    "model(ids) gives the tensor of logits itself, and the sums of the loss if there are labels": (
+        "logits return_dict output_logits num_items_in_batch logits_to_keep last_hidden_state"
+    ),
+    "a model of qkv reads ids; qkv.transformers takes embeddings in the place of ids": "inputs_embeds "
+    "decoder_inputs_embeds",
+    "qkv.record_attention() records attention, and run.record() any activation": "output_attentions head_mask "
+    "print_alignment",
+    "run.record() records any activation, and model.hidden(ids) gives the last states": "output_hidden_states "
+    "output_router_logits return_only_embed return_embeddings return_intermediates",
+    "run.outputs(texts, scores=True) and `qkv generate --scores` give scores": "output_scores "
+    "return_dict_in_generate score_reference",
+    "generation keeps keys and values, and training does not": "use_cache cache_kv low_memory",
+    # -- generation
+    "model.generate takes eos_id, and a run knows it from its tokenizer": "eos_token_id eos_token",
+    "model.generate takes bos_id, and a run knows it from its tokenizer": "bos_token_id decoder_start_token_id "
+    "bos_token add_bos_token",
+    "model.generate takes pad_id, and a run knows it from its tokenizer": "pad_token_id pad_value pad_token",
+    "run.generate takes stop=, and `qkv generate` takes --stop": "stop_strings stop_sequences stopping_criteria",
+    "qkv.generation.generate takes processors=": "logits_processor prefix_allowed_tokens_fn filter_logits_fn "
+    "filter_kwargs",
+    "generate takes a smaller model as draft=": "assistant_model",
+    "run.stream gives tokens as they come": "streamer",
+    "a directory's generation_config.json sets it, and there is no option for it": "bad_words_ids suppress_tokens "
+    "begin_suppress_tokens forced_bos_token_id forced_eos_token_id",
+    "qkv has no such sampling; top_p and min_p are nearest": "typical_p epsilon_cutoff eta_cutoff top_h",
+    "qkv has no such search; num_beams and num_samples are nearest": "num_beam_groups diversity_penalty "
+    "penalty_alpha dola_layers constraints force_words_ids diverse_beam_groups diverse_beam_strength diversity_rate "
+    "amateur_model contrastive_decode_kwargs lm_path lm_weight iter_decode_max_iter",
+    "qkv has no such penalty; repetition_penalty and no_repeat_ngram_size are nearest": "encoder_repetition_penalty "
+    "encoder_no_repeat_ngram_size exponential_decay_length_penalty sequence_bias guidance_scale unkpen "
+    "renormalize_logits",
+    "qkv marks no text, and heals no token": "watermarking_config token_healing replace_unk",
+    "NaN in logits is an error here": "remove_invalid_values",
+    "qkv chooses it by itself": "max_cache_len compile_config disable_compile continuous_batching_config "
+    "prefill_chunk_size no_beamable_mm",
+    # -- what a spec says
+    "a spec says it by its stacks: decoder alone is causal, encoder alone sees both sides": "is_decoder "
+    "is_encoder_decoder causal is_causal add_cross_attention cross_attend only_cross no_cross_attention",
+    "norms are classes: norm=qkv.RMSNorm() or qkv.LayerNorm() of a stack and its blocks": "norm_class_name "
+    "use_rmsnorm use_scalenorm normalization_type pre_norm_has_final_norm no_decoder_final_norm layernorm_embedding "
+    "use_simple_rmsnorm",
+    "attention is a spec: qkv.Attention(scale=…, sink=…, weighting=…) in a block": "scale_attn_weights "
+    "attention_scores_scalar query_pre_attn_scalar attn_head_learned_sink head_learned_sink attn_add_zero_kv "
+    "scale_attn_by_inverse_layer_idx add_zero_kv sigmoid",
+    "the kernel is chosen for each call; Attention(backend=…) fixes it": "attn_implementation attn_flash flash "
+    "use_flash_attention_2 reorder_and_upcast_attn onnxable use_sdpa",
+    "the head is a spec: qkv.SequenceClassifier, qkv.TokenClassifier …": "problem_type classifier_dropout "
+    "summary_type summary_use_proj summary_activation summary_proj_to_labels summary_first_dropout num_output_heads "
+    "use_cls_token average_pool_embed classifier_pooling",
+    "experts are a spec: qkv.MixtureOfExperts in a block": "n_shared_expert n_expert_groups n_topk_groups "
+    "routed_scaling_factor first_k_dense_replace decoder_sparse_step",
+    "latent attention is a spec: qkv.LatentAttention in a block": "latent_attention kv_lora_rank q_lora_rank "
+    "use_latent_q use_latent_kv dim_latent_kv dim_latent_q",
+    "qkv has no such part": "talking_heads attn_talking_heads pre_talking_heads post_talking_heads num_memory_tokens "
+    "attn_num_mem_kv num_mem_kv gate_residual residual_attn cross_residual_attn weight_tie_layers shift_tokens "
+    "adaptive_input adaptive_softmax_cutoff adaptive_softmax_dropout adaptive_softmax_factor tie_adaptive_weights "
+    "quant_noise quant_noise_pq char_inputs cross_self_attention neftune_noise_alpha dynamic_pos_bias unet_skips "
+    "recycling mixture_of_softmax pretraining_tp post_emb_norm l2norm_embed num_residual_streams use_dynamic_tanh "
+    "macaron_net max_mem_len chunk_size_feed_forward",
+    # -- training
+    "every token counts alike, on one rank as on many": "average_tokens_across_devices sentence_avg",
+    "evaluation computes in fp32 by itself": "bf16_full_eval fp16_full_eval",
+    "torch.set_float32_matmul_precision('high') allows TF32": "tf32",
+    "qkv chooses its kernels by itself": "use_liger_kernel liger_kernel_config",
+    "memory is kept by PyTorch's allocator": "torch_empty_cache_steps empty_cache_freq skip_memory_metrics",
+    "progress=False of qkv.train prints nothing, and QKV_DEBUG=1 shows tracebacks": "disable_tqdm log_level "
+    "log_level_replica log_on_each_node no_progress_bar quiet log_format log_file debug profile verbose",
+    "bad steps are skipped and recorded, and training.max_bad_steps ends the run": "logging_nan_inf_filter "
+    "min_loss_scale fp16_init_scale amp_init_scale",
+    "metrics.jsonl always counts tokens": "include_num_input_tokens_seen include_tokens_per_second",
+    "qkv logs to files, and with training.tensorboard and training.wandb there too": "project trackio_space_id "
+    "trackio_bucket_id trackio_static_space_id aim_repo azureml_logging logger_name",
+    "evaluation comes every training.eval_every steps and at the end, and collects its results itself": (
+        "eval_delay eval_on_start eval_do_concat_batches eval_use_gather_object eval_accumulation_steps "
+        "batch_eval_metrics validate_after_updates initial_validation final_validation disable_validation "
+        "predict_with_generate"
+    ),
+    "a checkpoint always has what --resume needs, and `qkv convert RUN OUT --to hub` writes weights alone": (
+        "save_only_model save_on_each_node enable_jit_checkpoint save_safetensors no_save no_last_checkpoints "
+        "no_save_optimizer_state safe_serialization"
+    ),
+    "--resume continues everything, at the same place in the data": "ignore_data_skip "
+    "restore_callback_states_from_checkpoint reset_optimizer reset_lr_scheduler reset_dataloader reset_meters "
+    "optimizer_overrides",
+    "`qkv convert RUN OUT --to hub` writes the Hub's format, which `hf upload` uploads": "push_to_hub hub_token "
+    "hub_private_repo hub_model_id hub_strategy hub_always_push hub_revision",
+    "`qkv train` on the same machine and threads repeats a training exactly": "full_determinism",
+    "the number of ranks is `--nproc`, and scale divides a training among them": "ddp_backend ddp_bucket_cap_mb "
+    "ddp_find_unused_parameters ddp_broadcast_buffers ddp_static_graph accelerator_config bucket_cap_mb "
+    "find_unused_parameters distributed_backend distributed_port distributed_init_method distributed_rank "
+    "broadcast_buffers ddp_comm_hook tpu tpu_num_cores",
+    "batching.workers builds batches ahead, and every example is used": "dataloader_drop_last dataloader_pin_memory "
+    "dataloader_persistent_workers dataloader_prefetch_factor dataloader_multiprocessing_context dataloader_in_order "
+    "data_buffer_size dataset_impl required_batch_size_multiple required_seq_len_multiple num_shards shard_id "
+    "curriculum",
+    "columns= of qkv.train and the settings of data name columns": "remove_unused_columns label_names "
+    "dataset_text_field text_column label_column",
+    "`qkv train` trains and evaluates, `qkv eval RUN` evaluates, and `qkv predict RUN FILE` predicts": (
+        "do_train do_eval do_predict train_subset valid_subset gen_subset"
+    ),
+    # -- loading
+    "qkv.load takes dtype=": "torch_dtype",
+    "no code of a directory runs here": "trust_remote_code",
+    "weights are read in place, by mmap": "low_cpu_mem_usage offload_folder max_memory",
+    "the Hub's cache and token are set by HF_HOME and HF_TOKEN": "cache_dir token access_token use_auth_token "
+    "local_files_only force_download hf_token",
+    "qkv.load reads the tokenizer beside the model, as run.tokenizer": "processing_class tokenizer_name "
+    "tokenizer_name_or_path use_fast",
+    "qkv.train takes data= and eval_data=": "train_dataset eval_dataset",
+}
+
+SYNONYMS: dict[str, list[str]] = {}
+"""The name elsewhere → the places in a recipe."""
+for _table in (_MODEL, _TRAINING, _REST):
+    for _place, _names in _table.items():
+        for _name in _names.split():
+            SYNONYMS.setdefault(_name, []).append(_place)
+OPTIONS = {name: option for option, names in _OPTIONS.items() for name in names.split()}
+"""The name elsewhere → the option of `qkv train`."""
+CLAUSES = {name: clause for clause, names in _CLAUSES.items() for name in names.split()}
+"""The name elsewhere → a clause that says what does it here."""
+
+REMARKS = {
+    "batching.tokens": "counted in tokens, padding included; for rows give batching.max_rows",
+    "training.optimizer.betas": "both in one: [0.9, 0.95]",
+    "training.schedule.warmup": "in steps",
+    "training.schedule.final_ratio": "as a part of the peak",
+    "training.mode": "min or max",
+    "training.final": "best or last",
+    "training.precision": "auto, fp32, bf16 or fp16",
+    "max_length": "the prompt is not counted",
+    "min_length": "the prompt is not counted",
+    "no_early_stop": "true ends a search early",
+    "unnormalized": "0 is a plain sum",
+    "sampling": "true or false",
+    "ff_mult": "neurons, not a multiple of d_model",
+    "mult": "neurons, not a multiple of d_model",
+    "global_batch_size": "batches in a step",
+    "no_bias": "true adds biases",
+    "one_kv_head": "1 for multi-query attention",
+    "attn_one_kv_head": "1 for multi-query attention",
+    "multi_query": "1 for multi-query attention",
+    "no_scale_embedding": "true scales",
+    "stop_time_hours": "in seconds, or 2h",
+}
+"""Remarks on places, and on names elsewhere that differ in more than the name."""
+
+
+def plain(name: str) -> str:
+    """The name in the form of the tables."""
+    return name.strip().lstrip("-").lower().replace("-", "_")
+
+
+def elsewhere(name: str, here: Iterable[str] = (), within: str = "", own: bool = True) -> str | None:
+    """A clause that names the setting of qkv for one of another library; None if the name is unknown.
+
+    here:   the names that are known where the name was given; a place whose last part is among them is named by it.
+    within: the part of a recipe in which the name was given, such as `generation`.
+    own:    whether names that qkv has too, in another place, count.
+    """
+    known, mine = plain(name), set(here)
+    places = [place for place in SYNONYMS.get(known, ()) if own or _last(place) != known]
+    close = [place for place in places if _last(place) in mine or (within and place.startswith(f"{within}."))]
+    option = OPTIONS.get(known, "").lstrip("-")
+    if not close and option:
+        return f"it is {option} here" if option in mine else f"it is the option --{option} of `qkv train`"
+    if not close and known in CLAUSES:
+        return CLAUSES[known]
+    if not places:
+        return None
+    named = [_last(place) if _last(place) in mine else place for place in close or places]
+    remark = REMARKS.get(known, REMARKS.get((close or places)[0]))
+    return f"it is {' or '.join(dict.fromkeys(named))} here" + (f" ({remark})" if remark else "")
+
+
+def _last(place: str) -> str:
+    return place.rpartition(".")[2]
