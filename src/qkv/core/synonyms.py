@@ -296,6 +296,9 @@ _CLAUSES = {
     "weights are read in place, by mmap": "low_cpu_mem_usage offload_folder max_memory",
     "the Hub's cache and token are set by HF_HOME and HF_TOKEN": "cache_dir token access_token use_auth_token "
     "local_files_only force_download hf_token",
+    "it is skip_special of decode, where it is true by default": "skip_special_tokens",
+    "tokenizer(texts, …) takes it, and encode takes bos, eos and control": "add_special_tokens text_pair "
+    "return_tensors padding truncation return_offsets_mapping return_attention_mask return_token_type_ids padding_side",
     "qkv.load reads the tokenizer beside the model, as run.tokenizer": "processing_class tokenizer_name "
     "tokenizer_name_or_path use_fast",
     "qkv.train takes data= and eval_data=": "train_dataset eval_dataset",

@@ -19,7 +19,7 @@ import tokenizers
 from tokenizers import models, processors
 
 from ...core.atomic import make_folder, write_files
-from ...core.several import instance, shown
+from ...core.several import instance, shown, worded
 from ...core.several import text as text_of
 from ...core.spec import brief, nearest
 from . import subword_regularization, tokenizer_json
@@ -29,6 +29,7 @@ from .pipelines import BYTES, byte_symbols
 from .protocol import PairFrame
 from .readers.load import read
 from .tokenizer_json import ALL_ROLES, Parts, TokenizerExtra, encoding_errors, library_errors
+from .usual_calls import UsualCalls
 
 if TYPE_CHECKING:
     from .training.spec import TokenizerSpec, Trace
@@ -80,12 +81,14 @@ class Templated(NamedTuple):
     types: list[int]
 
 
-class Tokenizer:
+class Tokenizer(UsualCalls):
     """Text to ids and back.
 
     Control tokens (`<pad>`, `<unk>`, `<s>`, `</s>`, `<mask>`, or the names of BERT and GPT-2) are never read from text.
     A `</s>` in a text is tokenized like other characters, so no text can end a sequence or begin a second one. Only
     `bos`, `eos` and `control=True` put them in. Markers (`special` in the spec) are read from text and written back.
+
+    Calls as in transformers, `tokenizer(texts, padding=True)`, read control tokens from text, see `usual_calls`.
     """
 
     def __init__(
@@ -205,7 +208,12 @@ class Tokenizer:
         return tokenizer_json.dump(Parts(self.raw, self._extra))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).from_json, (self.to_json(),)
+        return type(self)._from_pickle, (self.to_json(), dict(self._extra.calls))
+
+    @classmethod
+    def _from_pickle(cls, text: str, calls: Mapping[str, Any]) -> Self:
+        raw, extra, size = tokenizer_json.parse(text)
+        return cls(raw, replace(extra, calls=calls), size)
 
     # -- properties --------------------------------------------------------------------------------------------
 
@@ -297,6 +305,7 @@ class Tokenizer:
 
     # -- text to ids --------------------------------------------------------------------------------------------
 
+    @worded
     def encode(self, text: str, *, bos: bool = False, eos: bool = False, control: bool = False) -> list[int]:
         """Return the ids of a text. `bos` and `eos` add those tokens; `control` reads control tokens from the text.
 
@@ -389,6 +398,7 @@ class Tokenizer:
 
     # -- ids to text --------------------------------------------------------------------------------------------
 
+    @worded
     def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
         """Return the text of ids, without control tokens unless `skip_special` is off; `<unk>` stays.
 
@@ -405,7 +415,7 @@ class Tokenizer:
         kept = [ids if silent.isdisjoint(ids) else [i for i in ids if i not in silent] for ids in checked]
         with library_errors():
             texts = self.raw.decode_batch(kept, skip_special_tokens=False)
-        return [_cleaned(text) for text in texts] if self._cleans_up else texts
+        return [cleaned(text) for text in texts] if self._cleans_up else texts
 
     @cached_property
     def _cleans_up(self) -> bool:
@@ -454,7 +464,7 @@ _CLEANED = {
 }
 
 
-def _cleaned(text: str) -> str:
+def cleaned(text: str) -> str:
     """Remove the spaces that splitting at punctuation leaves in English (`clean_up_tokenization_spaces`)."""
     for spaced, close in _CLEANED.items():
         text = text.replace(spaced, close)

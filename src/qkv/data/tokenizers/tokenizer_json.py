@@ -49,6 +49,7 @@ class TokenizerExtra:
              are then those that the tokenizer.json adds.
     source:  a second tokenizer.json with its own vocabulary, for the source side of pairs.
     target:  a second tokenizer.json with the same vocabulary but other pieces, for the target side of pairs (Marian).
+    calls:   what a tokenizer_config.json beside a file of qkv says about calls, such as the longest input; not stored.
     """
 
     roles: Mapping[str, str] | None = None
@@ -57,6 +58,7 @@ class TokenizerExtra:
     start: str | None = None
     target: Mapping[str, Any] | None = None
     source: Mapping[str, Any] | None = None
+    calls: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that differ from their defaults."""
@@ -69,7 +71,7 @@ class TokenizerExtra:
     def from_dict(cls, data: Any) -> TokenizerExtra:
         """Read `to_dict`'s result. Raises ValueError if a field is unknown or has a wrong type."""
         data = data if isinstance(data, dict) else {"?": data}
-        unknown = [name for name in data if name not in cls.__dataclass_fields__]
+        unknown = [name for name in data if name not in cls.__dataclass_fields__ or name == "calls"]
         roles, dropout, config = data.get("roles"), data.get("dropout", 0.0), data.get("config", {})
         start, target, source = data.get("start"), data.get("target"), data.get("source")
         fine = isinstance(config, dict) and isinstance(dropout, int | float) and 0 <= dropout < 1

@@ -113,7 +113,6 @@ class Run(LoadedModel):
         num_samples: int,
         **options: Unpack[SingleOutputOptions],
     ) -> list[str] | list[list[str]]: ...
-    @several.worded
     def generate(
         self,
         texts: str | Sequence[str],
@@ -339,7 +338,6 @@ class Run(LoadedModel):
 
         return look(self, inputs, **options)
 
-    @several.worded
     def save(
         self,
         path: Path | str,

@@ -46,7 +46,6 @@ from .keys import explained, keys, spec_at
 from .model_choice import PRESET, REPLACE, ModelChoice
 from .packaged import packaged
 from .sizes import kept_sizes, preset_note, recipe_of_preset, sizes_of
-from .synonyms import recipe_for
 from .vectors import StaticVectors
 
 _OF_ONE_STACK = (SequenceClassifier, TokenClassifier, Span, SentenceVector)  # heads for a single stack
@@ -352,9 +351,10 @@ def _tree(name: str | Path, imports: bool) -> dict[str, Any]:
         import_installed()
         return places.beside(data, path)
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
-        raise ValueError(
-            f"{path} is a folder without a {RECIPE}" if path.is_dir() else f"there is no recipe file {path}"
-        )
+        why = f"{path} is a folder without a {RECIPE}" if path.is_dir() else f"there is no recipe file {path}"
+        raise ValueError(why)
+    from .synonyms import recipe_for
+
     advice = recipe_of_preset(str(name)) or recipe_for(str(name)) or nearest(str(name), known)
     raise ValueError(f"there is no recipe {brief(str(name))}; {advice}")
 

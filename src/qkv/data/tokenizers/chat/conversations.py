@@ -74,6 +74,24 @@ class Conversations:
             raise ValueError("every message of the assistant has the weight 0" if silent else why)
         return ids, learned
 
+    def text(self, messages: Messages, tools: Tools = None, prompt: bool = False, **variables: Any) -> str:
+        """Return a conversation as text; with `prompt` it ends where the model's reply begins. `variables` are values of the
+        template's other variables."""
+        checked, tools = self._checked(messages), self._checked_tools(tools)
+        return self.template.render(checked, prompt=prompt, tools=tools, **variables).replace(GUARD, "")
+
+    def encode(
+        self, messages: Messages, tools: Tools = None, prompt: bool = False, mask: bool = False, **variables: Any
+    ) -> tuple[list[int], list[int]]:
+        """Return the ids of `text`, and with `mask` 1 for each token that the assistant says, else 0, as in `row`."""
+        checked, tools = self._checked(messages), self._checked_tools(tools)
+        whole = self.template.render(checked, prompt=prompt, tools=tools, **variables)
+        if not mask:
+            return self._encoded([TextPart(whole, False)])
+        parts = self.template.parts(checked, tools=tools, **variables)
+        more = whole[len("".join(part.text for part in parts)) :]  # where a reply begins
+        return self._encoded([*parts, TextPart(more, False)] if more else parts)
+
     @cached_property
     def ends(self) -> tuple[int, ...]:
         """The control token that ends an assistant's turn in the template; empty if there is none."""

@@ -21,6 +21,7 @@ from .. import tokenizer_json
 from ..sentencepiece.model_file import Piece, PieceKind, SentencePiece, parse
 from ..sentencepiece.pipeline import pipeline
 from ..tokenizer_json import ALL_ROLES, Parts, TokenizerExtra, checked, library_errors
+from ..usual_calls import NO_LIMIT
 from . import tiktoken, vocab_files
 from .hub_config import CONFIG, HubConfig, put_template, with_config
 from .hub_families import ALBERT, BERT, CLIP, MARIAN, QWEN2, WAV2VEC2, XLM_ROBERTA, TokenizerFamily
@@ -30,6 +31,8 @@ from .xlm_roberta_albert import albert, xlm_roberta
 MERGES_OF = {"vocab.json": "merges.txt", "encoder.json": "vocab.bpe"}
 """File names of a vocabulary and its merges: the Hub's, and OpenAI's."""
 MODELS = (".model", ".spm")
+CALLED = ("model_max_length", "padding_side", "truncation_side", "model_input_names")
+"""What a tokenizer_config.json says about calls."""
 ACCEPTED = (
     "a tokenizer.json, BERT's vocab.txt, a vocab.json beside its merges.txt, a SentencePiece .model, a .tiktoken, or a "
     "folder with one of them"
@@ -96,8 +99,8 @@ def _find_file(folder: Path) -> Path:
 
 
 def _from_json(path: Path) -> Parts:
-    """Read a tokenizer.json with the configuration beside it; a file written by qkv takes the chat template and the roles
-    of tokens from it."""
+    """Read a tokenizer.json with the configuration beside it; a file written by qkv takes the chat template, the roles
+    of tokens and what it says about calls from it."""
     parts = tokenizer_json.parse(tokenizer_json.read(path))
     config = HubConfig.read(path.parent)
     if parts.extra.roles is not None:
@@ -129,7 +132,10 @@ def _edited(parts: Parts, config: HubConfig) -> TokenizerExtra:
         else:
             roles[role] = token.content
     template = {"chat_template": config.values["chat_template"]} if config.values.get("chat_template") else {}
-    return replace(parts.extra, roles=roles, config={**parts.extra.config, **template})
+    called = {key: config.values[key] for key in CALLED if key in config.values}
+    if called.get("model_max_length", NO_LIMIT) >= NO_LIMIT:
+        called.pop("model_max_length", None)
+    return replace(parts.extra, roles=roles, config={**parts.extra.config, **template}, calls=called)
 
 
 def _follow_flags(raw: tokenizers.Tokenizer, config: HubConfig) -> None:
