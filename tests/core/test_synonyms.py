@@ -15,7 +15,8 @@ import qkv
 from qkv.cli import app
 from qkv.cli import train as command
 from qkv.cli.errors import describe
-from qkv.core.synonyms import CLAUSES, OPTIONS, REMARKS, SYNONYMS, elsewhere
+from qkv.core.synonyms import elsewhere
+from qkv.core.synonyms.table import CLAUSES, OPTIONS, REMARKS, SYNONYMS
 from qkv.io.families.named import PRESETS
 from qkv.runs.recipes.keys import keys
 from qkv.runs.recipes.recipe import Recipe, tree

@@ -29,7 +29,7 @@ from .pipelines import BYTES, byte_symbols
 from .protocol import PairFrame
 from .readers.load import read
 from .tokenizer_json import ALL_ROLES, Parts, TokenizerExtra, encoding_errors, library_errors
-from .usual_calls import UsualCalls
+from .usual_calls import UsualCalls, cleaned
 
 if TYPE_CHECKING:
     from .training.spec import TokenizerSpec, Trace
@@ -455,20 +455,6 @@ class Tokenizer(UsualCalls):
 
 _VALUE_OF = {symbol: byte for byte, symbol in enumerate(byte_symbols())}
 _VISIBLE = str.maketrans({" ": "▁", "\n": "↵", "\t": "⇥", "\r": "␍"})
-
-
-_CLEANED = {
-    **{f" {sign}": sign for sign in ".?!,"},
-    " ' ": "'",
-    **{f" {ending}": ending for ending in ("n't", "'m", "'s", "'ve", "'re")},
-}
-
-
-def cleaned(text: str) -> str:
-    """Remove the spaces that splitting at punctuation leaves in English (`clean_up_tokenization_spaces`)."""
-    for spaced, close in _CLEANED.items():
-        text = text.replace(spaced, close)
-    return text
 
 
 @contextlib.contextmanager

@@ -24,13 +24,15 @@ if TYPE_CHECKING:
     from .tokenizer_json import TokenizerExtra
 
 NO_LIMIT = int(1e20)  # more than this is no longest input
+CALLED = ("model_max_length", "padding_side", "truncation_side", "model_input_names")
+"""What a tokenizer_config.json says about calls."""
 Padding = bool | Literal["longest", "max_length", "do_not_pad"]
 Truncation = bool | Literal["longest_first", "only_first", "only_second", "do_not_truncate"] | None
 Texts = str | Sequence[str] | Sequence[Sequence[str]]
 Rows = list[list[int]]
 
 
-class Encoded(dict[str, Any]):
+class EncodedTexts(dict[str, Any]):
     """The result of a call: `input_ids`, `attention_mask` … by name, also as attributes. `encodings` are the library's."""
 
     encodings: list[tokenizers.Encoding]
@@ -44,10 +46,10 @@ class Encoded(dict[str, Any]):
             raise AttributeError(f"there is no {name!r} in what the tokenizer gave; {nearest(name, self)}")
         return self[name]
 
-    def to(self, device: Any) -> Encoded:
+    def to(self, device: Any) -> EncodedTexts:
         """The same with every tensor on a device, or with a dtype."""
         moved = {name: value.to(device) if hasattr(value, "to") else value for name, value in self.items()}
-        return Encoded(moved, self.encodings)
+        return EncodedTexts(moved, self.encodings)
 
     def tokens(self, index: int = 0) -> list[str]:
         return list(self.encodings[index].tokens)
@@ -166,7 +168,7 @@ class UsualCalls:
         return_length: bool = False,
         split_special_tokens: bool = False,
         verbose: bool = True,
-    ) -> Encoded:
+    ) -> EncodedTexts:
         """Encode a text or several, or pairs of texts, as `transformers.PreTrainedTokenizerFast` does with these options.
 
         Without `return_tensors` there are lists, and for a single text no axis of the batch. Raises ValueError for
@@ -208,10 +210,10 @@ class UsualCalls:
             values["overflow_to_sample_mapping"] = [i for i, _ in rows]
         encodings = [e for _, e in rows]
         if return_tensors is not None:
-            return Encoded(_as_tensors(values, return_tensors), encodings)
+            return EncodedTexts(_as_tensors(values, return_tensors), encodings)
         if not several and not return_overflowing_tokens:
             values = {key: rows[0] if isinstance(rows[0], list) else rows for key, rows in values.items()}
-        return Encoded(values, encodings)
+        return EncodedTexts(values, encodings)
 
     @cached_property
     def _configured(self) -> tuple[tokenizers.Tokenizer, threading.Lock]:
@@ -261,8 +263,6 @@ class UsualCalls:
             texts: list[str] = self.raw.decode_batch(rows, skip_special_tokens=skip_special_tokens)
         if not (self._cleans_up if cleans is None else cleans):
             return texts
-        from .tokenizer import cleaned
-
         return [cleaned(text) for text in texts]
 
     # -- conversations --------------------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ class UsualCalls:
             values = _as_tensors(values, return_tensors)
         elif not batch:
             values = {key: value[0] for key, value in values.items()}
-        return Encoded(values, []) if return_dict else values["input_ids"]
+        return EncodedTexts(values, []) if return_dict else values["input_ids"]
 
     def _padded(
         self, named: Mapping[str, Rows], padding: Padding, truncation: bool, max_length: int | None
@@ -331,18 +331,15 @@ class UsualCalls:
     # -- to transformers ------------------------------------------------------------------------------------------
 
     def to_transformers(self) -> Any:
-        """This tokenizer as one of transformers, by the files that `AutoTokenizer` reads. Raises ValueError without it."""
-        import tempfile
-
-        from .hub_export import save_for_hub
-
+        """This tokenizer as a `transformers.PreTrainedTokenizerFast`. Raises ValueError if transformers is not installed."""
         try:
-            from transformers import AutoTokenizer
+            from transformers import PreTrainedTokenizerFast
         except ModuleNotFoundError:
             raise ValueError("to_transformers needs transformers: pip install transformers") from None
-
-        with tempfile.TemporaryDirectory() as folder:
-            return AutoTokenizer.from_pretrained(save_for_hub(self, folder))  # type: ignore[arg-type]
+        names = ("chat_template", "clean_up_tokenization_spaces", *CALLED)
+        said = {name: value for name in names if (value := self._said(name, None)) is not None}
+        raw = tokenizers.Tokenizer.from_str(self.raw.to_str())
+        return PreTrainedTokenizerFast(tokenizer_object=raw, **self.special_tokens_map, **said)
 
 
 def _inputs(text: Any, pair: Any, words: bool) -> tuple[bool, list[Any]]:
@@ -382,3 +379,17 @@ def _as_tensors(values: Mapping[str, list[Any]], kind: str) -> dict[str, Any]:
     import torch
 
     return {key: torch.tensor(rows) for key, rows in values.items()}
+
+
+_CLEANED = {
+    **{f" {sign}": sign for sign in ".?!,"},
+    " ' ": "'",
+    **{f" {ending}": ending for ending in ("n't", "'m", "'s", "'ve", "'re")},
+}
+
+
+def cleaned(text: str) -> str:
+    """Remove the spaces that splitting at punctuation leaves in English (`clean_up_tokenization_spaces`)."""
+    for spaced, close in _CLEANED.items():
+        text = text.replace(spaced, close)
+    return text

@@ -21,7 +21,7 @@ from .. import tokenizer_json
 from ..sentencepiece.model_file import Piece, PieceKind, SentencePiece, parse
 from ..sentencepiece.pipeline import pipeline
 from ..tokenizer_json import ALL_ROLES, Parts, TokenizerExtra, checked, library_errors
-from ..usual_calls import NO_LIMIT
+from ..usual_calls import CALLED, NO_LIMIT
 from . import tiktoken, vocab_files
 from .hub_config import CONFIG, HubConfig, put_template, with_config
 from .hub_families import ALBERT, BERT, CLIP, MARIAN, QWEN2, WAV2VEC2, XLM_ROBERTA, TokenizerFamily
@@ -31,8 +31,6 @@ from .xlm_roberta_albert import albert, xlm_roberta
 MERGES_OF = {"vocab.json": "merges.txt", "encoder.json": "vocab.bpe"}
 """File names of a vocabulary and its merges: the Hub's, and OpenAI's."""
 MODELS = (".model", ".spm")
-CALLED = ("model_max_length", "padding_side", "truncation_side", "model_input_names")
-"""What a tokenizer_config.json says about calls."""
 ACCEPTED = (
     "a tokenizer.json, BERT's vocab.txt, a vocab.json beside its merges.txt, a SentencePiece .model, a .tiktoken, or a "
     "folder with one of them"
