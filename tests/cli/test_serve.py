@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import re
@@ -148,6 +149,53 @@ def test_what_was_accepted_is_finished_before_the_end(trained: Path) -> None:
             break
     server.stop()
     assert json.loads(asked.communicate(timeout=60)[0])["usage"]["completion_tokens"] == 200
+
+
+ATTACKS = {
+    "no request": b"\x00\x01\x02\x03\r\n\r\n",
+    "no host": b"GET /health HTTP/1.1\r\n\r\n",
+    "a huge head": b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"a" * 200_000 + b"\r\n\r\n",
+    "a huge path": b"GET /" + b"a" * 60_000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    "a length that is none": b"POST /v1/translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -1\r\n\r\n",
+    "a length beyond all": b"POST /v1/translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: "
+    + b"9" * 99
+    + b"\r\n\r\n",
+    "two lengths": b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+    "bad chunks": b"POST /v1/translate HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nab\r\n",
+    "an upgrade": b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+    "a head that ends early": b"GET /health HTTP/1.1\r\nHost: 127.",
+    "a body that ends early": b"POST /v1/translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 90\r\n\r\n{",
+    "silence": b"",
+}
+
+
+@pytest.mark.slow
+def test_attacks_are_answered_by_4xx_or_closed_in_time(trained: Path) -> None:
+    server = Process(str(trained))
+    idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(300)]
+    attackers = {name: socket.create_connection(("127.0.0.1", server.port)) for name in ATTACKS}
+    for name, connection in attackers.items():
+        connection.sendall(ATTACKS[name])
+    command = ["curl", "-sS", "-m", "10", f"{server.url}/v1/translate", "-d", '{"input": "a b"}']
+    assert "data" in json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    for name, connection in attackers.items():
+        connection.settimeout(40)
+        received = b""
+        with contextlib.suppress(ConnectionResetError):
+            while part := connection.recv(65536):
+                received += part
+                if name == "an upgrade":  # which is not answered as one, and the connection may be used again
+                    break
+        expected = b"HTTP/1.1 200" if name == "an upgrade" else b"HTTP/1.1 4"
+        assert not received or received.startswith(expected), (name, received[:80])
+        assert received or name in ("silence", "a head that ends early", "a huge head", "a length beyond all"), name
+    for connection in idle:
+        connection.settimeout(40)
+        assert connection.recv(1) == b""  # closed
+        connection.close()
+    assert "data" in json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    said = server.stop()
+    assert "Traceback" not in said and "a b" not in said, said
 
 
 def test_mistakes_are_one_sentence(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

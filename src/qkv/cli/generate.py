@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -79,6 +80,17 @@ Speculate = Annotated[
         "layers predict. Outputs stay the same.",
     ),
 ]
+JsonSchema = Annotated[
+    Path | None,
+    typer.Option("--json-schema", metavar="FILE", help="Write only JSON that the JSON schema in FILE allows."),
+]
+Regex = Annotated[
+    str | None,
+    typer.Option(metavar="EXPRESSION", help="Write only what the regular expression matches as a whole."),
+]
+Choices = Annotated[
+    str | None, typer.Option(metavar="TEXT,TEXT…", help="Write one of the texts, with commas between them.")
+]
 Verbose = Annotated[
     bool,
     typer.Option(
@@ -116,6 +128,9 @@ def generate(
     sound: SoundFiles = None,
     ensemble_weights: EnsembleWeights = None,
     ensemble_mode: EnsembleMode = None,
+    json_schema: JsonSchema = None,
+    regex: Regex = None,
+    choices: Choices = None,
     verbose: Verbose = False,
     out: OutTable = None,
     column: Column = None,
@@ -133,6 +148,7 @@ def generate(
 
         command = "chat" if chat else context.info_name or "generate"
         loaded, texts = load_runs(run, texts, command, device, ensemble_weights, ensemble_mode)
+    loaded = _constrained(loaded, json_schema, regex, choices)
     settings = loaded.settings(**generation_settings(context, set_))  # checked before texts are read
     warn_of_settings(texts, SETTINGS_ADVICE)
     if stream and (json or scores or out is not None or settings.num_samples > 1):
@@ -180,6 +196,20 @@ def _since_start(moment: float) -> float:
     import psutil
 
     return time.time() - psutil.Process().create_time() - (time.perf_counter() - moment)
+
+
+def _constrained(run: Run, schema: Path | None, regex: str | None, choices: str | None) -> Run:
+    """The run with the grammar of the command line, if there is one."""
+    if sum(each is not None for each in (schema, regex, choices)) > 1:
+        raise ValueError("give one of --json-schema, --regex and --choices: an output follows one grammar")
+    if schema is None and regex is None and choices is None:
+        return run
+    from ..generation.grammar import LARGEST, Grammar
+
+    if schema is not None:
+        with schema.open(encoding="utf-8") as file:
+            return run.constrained(Grammar.json_schema(file.read(LARGEST + 1)))
+    return run.constrained(Grammar.regex(regex) if regex is not None else Grammar.choices((choices or "").split(",")))
 
 
 SETTINGS_ADVICE = "give generation settings with --set KEY=VALUE"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,14 @@ import qkv
 import qkv.serve
 from qkv.runs.inference.chat import chat
 from qkv.runs.inference.run import Run, load
+from qkv.serving.http.served import ENDPOINTS
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory, trained: Path, trained_lm: Path) -> dict[str, Run]:
     assistant = run_tiny.assistant(tmp_path_factory.mktemp("served"))
-    return {name: load(path, device="cpu") for name, path in (("lm", trained_lm), ("mt", trained), ("chat", assistant))}
+    paths = {"lm": trained_lm, "mt": trained, "chat": assistant, "en": "small-english"}
+    return {name: load(path, device="cpu") for name, path in paths.items()}
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +128,34 @@ def test_embeddings_ranks_scores_and_likelihoods(client: TestClient, runs: dict[
     assert [one["score"] for one in scores] == pytest.approx(wanted)
     (found,) = client.post("/v1/loglikelihood", json={"model": run.title, "input": "the cat"}).json()["data"]
     assert found["log_likelihood"] == pytest.approx(run.score("the cat").log_likelihood)
+
+
+def test_outputs_in_a_given_form(client: TestClient, runs: dict[str, Run]) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 99}},
+        "required": ["n"],
+        "additionalProperties": False,
+    }
+    form = {"type": "json_schema", "json_schema": {"name": "number", "schema": schema}}
+    body = {"model": runs["en"].title, "prompt": "He said", "max_tokens": 60, "seed": 1, "response_format": form}
+    (choice,) = client.post("/v1/completions", json=body).json()["choices"]
+    assert isinstance(json.loads(choice["text"])["n"], int) and choice["finish_reason"] == "stop"
+    for wrong in ({"type": "xml"}, {"type": "json_schema"}, {"type": "regex", "regex": "("}):
+        answer = client.post("/v1/completions", json=body | {"response_format": wrong})
+        assert answer.status_code == 400 and "\n" not in answer.json()["error"]["message"]
+
+
+def test_the_page_needs_nothing_from_elsewhere(client: TestClient) -> None:
+    page = client.get("/")
+    assert page.status_code == 200 and "default-src 'self'" in page.headers["content-security-policy"]
+    assert page.headers["content-type"].startswith("text/html")
+    for name in ("/page.css", "/page.js"):
+        assert f'="{name}"' in page.text
+        own = client.get(name).text
+        assert own and not [url for url in re.findall(r"https?://[^\s\"'`)]+", own) if "www.w3.org/2000/svg" not in url]
+    endpoints = set(re.findall(r'^  "(/v1/[a-z/]+)": \{', client.get("/page.js").text, re.MULTILINE))
+    assert endpoints == {each for paths in ENDPOINTS.values() for each in paths} - {"/v1/score"} | {"/v1/tag"}
 
 
 def test_health_readiness_and_metrics(client: TestClient) -> None:

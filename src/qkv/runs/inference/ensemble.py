@@ -80,7 +80,7 @@ def ensemble(runs: Sequence[Run], weights: Sequence[float] | None = None, mode: 
     for other in others:
         _check(first, other)
     model = EnsembleModel([run.model for run in runs], weights, mode, is_multi_label(first)).eval()
-    about = (first.generation, first.task, first.recipe, first.path, first.origin, first.allow_pickle)
+    about = (first.generation, first.task, first.recipe, first.path, first.origin, first.allow_pickle, first.grammar)
     return Ensemble(model, first.tokenizer, *about, tuple(runs))
 
 

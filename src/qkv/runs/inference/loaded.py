@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ...data.batching.settings import Batching
     from ...data.source import Source
     from ...data.task import Task
+    from ...generation.grammar import Grammar
     from ...nn.models.joint import Medium
     from ..recipes.recipe import Recipe
 
@@ -56,6 +57,7 @@ class LoadedModel:
     path:       where it was loaded from.
     origin:     the other settings of a Hub directory.
     allow_pickle: whether the weights of sentence-transformers' dense layers in the directory may be pickles.
+    grammar:    what outputs may be; anything by default. `constrained` sets it.
     """
 
     model: AnyModel
@@ -66,6 +68,7 @@ class LoadedModel:
     path: Path | None = None
     origin: Origin | None = None
     allow_pickle: bool = False
+    grammar: Grammar | None = None
 
     def __post_init__(self) -> None:
         if not self.task:
@@ -285,7 +288,10 @@ class LoadedModel:
         size = self.words.vocab_size
         allowed: list[Processor] = [Known(size)] if size < self.model.vocab_size else []
         width = 1 if self.task == "translate" else max(map(len, prompts))
-        return [*allowed, *self.roles.processors(width, settings.max_new_tokens)]
+        own = [*allowed, *self.roles.processors(width, settings.max_new_tokens)]
+        if self.grammar is None:
+            return own
+        return [*own, self.grammar.processor(self.words, self.model.vocab_size, self.ends, width)]
 
     def text_of(self, prompt: Sequence[int], new: Sequence[int]) -> str:
         """The text of new tokens, as the continuation of the prompt's text: it may begin with a space."""

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
@@ -40,6 +41,7 @@ from .loaded import LoadedModel, draft_for
 
 if TYPE_CHECKING:  # methods import what they need when they are called
     from ...data.tokenizers.chat.messages import Messages, Tools
+    from ...generation.grammar import Grammar
     from ...generation.settings import GenerationOptions, SingleOutputOptions
     from ...io.directories.save import Format
     from ...io.directories.sentence_transformers import Pooling
@@ -64,6 +66,10 @@ class Run(LoadedModel):
     def settings(self, **options: Unpack[GenerationOptions]) -> Generation:
         """Return the run's `Generation` with changes. Raises ValueError for an unknown option or one out of range."""
         return self.generation.replace(options)
+
+    def constrained(self, grammar: Grammar) -> Self:
+        """Return the run with outputs that a grammar allows, such as `Grammar.json_schema({…})`; this run is unchanged."""
+        return replace(self, grammar=grammar)
 
     @overload
     def generate(  # type: ignore[overload-overlap]

@@ -98,9 +98,9 @@ class Decoder:
         self.statistics.first_token(time.perf_counter() - reading.work.arrived)
         begun = reading.work.begun()
         for i, continuation in enumerate(begun):
-            token = continuation.choose(logits)
+            token = _chosen(continuation, logits, None)
             self.statistics.new_tokens += 1
-            if continuation.take(token) and token is not None:
+            if token is not None:
                 cache = reading.cache if i == len(begun) - 1 else reading.cache.fork()
                 self.rows.append(DecodedRow(continuation, cache, token))
 
@@ -113,11 +113,8 @@ class Decoder:
         plain = likeliest(logits.float()).tolist()
         going = []
         for i, row in enumerate(rows):
-            if row.continuation.is_plain:
-                token: int | None = plain[i]
-            else:
-                token = row.continuation.choose(logits[i : i + 1])
-            if row.continuation.take(token) and token is not None:
+            token = _chosen(row.continuation, logits[i : i + 1], plain[i])
+            if token is not None:
                 row.token = token
                 going.append(row)
         self.rows = going
@@ -156,6 +153,17 @@ class Decoder:
         self.rows, self.reading = [], []
         for continuation in continuations:
             continuation.end("error", message)
+
+
+def _chosen(continuation: Continued, logits: Tensor, likeliest: int | None) -> int | None:
+    """Choose a token from logits (1, V); None if the continuation ends. What fails ends this continuation alone."""
+    try:
+        plain = likeliest is not None and continuation.is_plain
+        token = likeliest if plain else continuation.choose(logits)
+        return token if continuation.take(token) else None
+    except ValueError as error:
+        continuation.end("error", str(error))
+        return None
 
 
 def _has_our_head(model: Any) -> bool:

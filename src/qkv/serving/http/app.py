@@ -23,6 +23,7 @@ from ..engine.engine import Engine
 from . import chat, completions, tasks
 from .errors import ApiError, answer
 from .guard import LOOPBACK, Guard, Keys, Rates
+from .page import page_routes
 from .served import Models, RequestLimits, Served
 
 _log = logging.getLogger(__name__)
@@ -66,7 +67,7 @@ def build_app(
     guard = Middleware(Guard, hosts=hosts, keys=keys, rates=Rates(requests_per_minute), statistics=engine.statistics)
     handlers: dict[Any, Any] = {Exception: _failed} | dict.fromkeys((404, 405, ValueError, ApiError), _answered)
     app = Starlette(
-        routes=ROUTES,
+        routes=[*ROUTES, *page_routes()],
         middleware=[guard],
         lifespan=lifespan,
         exception_handlers=handlers,
@@ -114,6 +115,7 @@ async def list_models(request: Request) -> Response:
             "max_model_len": one.run.model.max_positions,
             "task": one.run.task if one.decoder is not None else one.commands[0],
             "endpoints": one.endpoints,
+            "reads_files": not one.reads_only_text and "/v1/predict" in one.endpoints,
         }
         for one in models.by_name.values()
     ]

@@ -30,17 +30,12 @@ class ChatFields(SamplingFields):
     max_completion_tokens: int | None = Field(None, ge=1)
     tools: list[dict[str, Any]] | None = Field(None, max_length=128)
     tool_choice: Literal["none", "auto"] | None = None
-    response_format: dict[str, Any] | None = None
 
 
 async def chat_completions(request: Request) -> Response:
     models: Models = request.app.state.models
     asked = await bodies.fields(request, ChatFields, models.limits.body)
     served = models.find(asked.model, PATH)
-    if asked.response_format not in (None, {"type": "text"}):
-        raise ApiError(
-            400, 'response_format other than {"type": "text"} is not served yet; leave it out', "response_format"
-        )
     if asked.max_completion_tokens is not None:
         asked.max_tokens = asked.max_completion_tokens
     if asked.max_tokens == 0:
@@ -60,7 +55,7 @@ async def chat_completions(request: Request) -> Response:
 
 
 def _work(served: Served, asked: ChatFields, limits: RequestLimits) -> Work:
-    run = replace(served.run, task="answer")
+    run = replace(served.run, task="answer", grammar=asked.grammar)
     texts = [part for message in asked.messages for part in _texts(message.get("content"))]
     if texts:
         checked_texts(texts, replace(limits, texts=limits.body), "messages")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from pydantic import Field
@@ -46,7 +47,7 @@ async def completions(request: Request) -> Response:
 
 
 def _works(served: Served, asked: CompletionFields, limits: RequestLimits) -> list[Work]:
-    run = served.run
+    run = replace(served.run, grammar=asked.grammar)
     settings, stop = asked.settings(run.generation), asked.stops(limits)
     works = []
     for ids in _prompts(served, asked.prompt, limits):

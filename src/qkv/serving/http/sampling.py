@@ -11,6 +11,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from ...core.spec import brief
+from ...generation.grammar import Grammar
 from ...generation.logits_processors import Processor
 from ...generation.settings import Generation
 from .bodies import Body
@@ -41,6 +43,7 @@ class SamplingFields(Body):
     stop: str | list[str] | None = None
     stream: bool = False
     stream_options: dict[str, bool] | None = None
+    response_format: dict[str, Any] | None = None
 
     def settings(self, own: Generation) -> Generation:
         """The run's settings with these changes."""
@@ -78,6 +81,27 @@ class SamplingFields(Body):
         if self.logit_bias:
             found.append(LogitBias(biases(self.logit_bias, vocab_size)))
         return found
+
+    @property
+    def grammar(self) -> Grammar | None:
+        """The grammar of `response_format`. Raises ValueError for an unknown form."""
+        form = self.response_format or {"type": "text"}
+        kind = form.get("type")
+        if kind == "text":
+            return None
+        if kind == "json_object":
+            return Grammar.json_schema({"type": "object"})
+        if kind == "regex":
+            return Grammar.regex(str(form.get("regex", "")))
+        if kind != "json_schema":
+            raise ValueError(
+                f"response_format is of the type text, json_object, json_schema or regex, not {brief(kind)}"
+            )
+        about = form.get("json_schema")
+        schema = about.get("schema") if isinstance(about, dict) else None
+        if not isinstance(schema, dict):
+            raise ValueError('response_format of the type json_schema has {"json_schema": {"name": …, "schema": {…}}}')
+        return Grammar.json_schema(schema)
 
     @property
     def includes_usage(self) -> bool:

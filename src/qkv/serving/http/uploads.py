@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +55,16 @@ async def predict_file(request: Request, models: Models) -> Response:
                 (found,) = served.run.predict([path])
             except ValueError as error:
                 raise ValueError(str(error).replace(str(path), "the file").replace(folder, "")) from None
-        return {"object": "prediction", "model": served.name, "text": found.text, **_plain(found.fields)}
+            answer = {"object": "prediction", "model": served.name, "text": found.text, **dict(found.fields)}
+        return _without(str(path), answer)
 
     return JSONResponse(await until_hung_up(request, models.do(job)))
 
 
-def _plain(fields: Any) -> dict[str, Any]:
-    """The fields that JSON has, without the name of the temporary file."""
-    return {name: value for name, value in dict(fields).items() if name not in ("input", "file", "path")}
+def _without(path: str, value: Any) -> Any:
+    """A value of JSON without the path of the temporary file, which begins the texts of some tasks."""
+    if isinstance(value, str):
+        return value.removeprefix(f"{path}: ").replace(path, "file")
+    if isinstance(value, Mapping):
+        return {name: _without(path, each) for name, each in value.items()}
+    return [_without(path, each) for each in value] if isinstance(value, list | tuple) else value
