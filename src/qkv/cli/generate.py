@@ -204,7 +204,7 @@ def _constrained(run: Run, schema: Path | None, regex: str | None, choices: str 
         raise ValueError("give one of --json-schema, --regex and --choices: an output follows one grammar")
     if schema is None and regex is None and choices is None:
         return run
-    from ..generation.grammar import LARGEST, Grammar
+    from ..generation.grammar.rules import LARGEST, Grammar
 
     if schema is not None:
         with schema.open(encoding="utf-8") as file:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ...data.batching.settings import Batching
     from ...data.source import Source
     from ...data.task import Task
-    from ...generation.grammar import Grammar
+    from ...generation.grammar.rules import Grammar
     from ...nn.models.joint import Medium
     from ..recipes.recipe import Recipe
 

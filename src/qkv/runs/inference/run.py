@@ -41,7 +41,7 @@ from .loaded import LoadedModel, draft_for
 
 if TYPE_CHECKING:  # methods import what they need when they are called
     from ...data.tokenizers.chat.messages import Messages, Tools
-    from ...generation.grammar import Grammar
+    from ...generation.grammar.rules import Grammar
     from ...generation.settings import GenerationOptions, SingleOutputOptions
     from ...io.directories.save import Format
     from ...io.directories.sentence_transformers import Pooling

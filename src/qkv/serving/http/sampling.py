@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from ...core.spec import brief
-from ...generation.grammar import Grammar
+from ...generation.grammar.rules import Grammar
 from ...generation.logits_processors import Processor
 from ...generation.settings import Generation
 from .bodies import Body

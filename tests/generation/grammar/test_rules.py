@@ -12,7 +12,7 @@ import pytest
 import qkv
 from qkv.cli import main
 from qkv.data.tokenizers.tokenizer import train
-from qkv.generation.grammar import LARGEST, Grammar
+from qkv.generation.grammar.rules import LARGEST, Grammar
 from qkv.runs.inference.run import Run
 
 SCHEMA = {

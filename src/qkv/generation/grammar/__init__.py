@@ -1,0 +1,1 @@
+"""Outputs in a given form: JSON schemas, regular expressions and choices."""
