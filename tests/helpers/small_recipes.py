@@ -48,6 +48,7 @@ RECIPES: dict[str, tuple[str, list[str]]] = {
     "image-classify": ("vit", []),
     "masked-language-model": ("bert", [*PRETRAINING, 'task.ends=["."]']),
     "masked-patches": ("mae", []),
+    "omni": ("omni", [*FEW, "data.sounds.train=20"]),
     "music": ("music", ["data.train=60", "task.prompt=6", "task.goes_on=5"]),
     "prefix-language-model": ("prefix", PRETRAINING),
     "recognize-ctc": ("recognize-ctc", [*FEW, "model.mels=8", "data.longest=2"]),

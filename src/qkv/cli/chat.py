@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .files_beside import FilesInTurn
 from .generate import (
     SETTINGS_ADVICE,
     MaxNew,
@@ -20,7 +21,7 @@ from .generate import (
     TopP,
     generation_settings,
 )
-from .options import Device, JsonLines, RunPath
+from .options import Device, ImageFiles, JsonLines, RunPath, SoundFiles
 from .say import echo
 from .texts import dumps, load_run, note_files, read, warn_of_settings
 
@@ -41,13 +42,15 @@ def chat(
     stop: Stop = None,
     seed: Seed = None,
     set_: Set = None,
+    image: ImageFiles = None,
+    sound: SoundFiles = None,
     json: JsonLines = False,
     device: Device = "auto",
 ) -> None:
     """Chat with a language model, using its chat template; for independent messages, `qkv generate --chat`.
 
-    Each MESSAGE, or line of standard input, is answered in the context of the conversation so far. Options override the
-    model's `generation_config.json`.
+    Each MESSAGE, or line of standard input, is answered in the context of the conversation so far. Files stand at the places
+    `<image>` and `<sound>` of the messages, or before the first one. Options override the model's `generation_config.json`.
     """
     from ..runs.inference.chat import check_replies, stream_reply
 
@@ -59,12 +62,13 @@ def chat(
         raise ValueError("a conversation has one reply to each message; leave out num_beams and num_samples")
     warn_of_settings(messages, SETTINGS_ADVICE)
     note_files(messages or (), "; to send its lines as messages: < FILE")
+    files = FilesInTurn(loaded, image, sound, messages)
     conversation: list[dict[str, Any]] = [] if system is None else [{"role": "system", "content": system}]
     for message in (text for texts in read(messages, 1) for text in texts):
         if not message.strip():
             echo(dumps({"message": message, "reply": None}) if json else "")
             continue
-        conversation.append({"role": "user", "content": message})
+        conversation.append({"role": "user", "content": files.content(message)})
         pieces: list[str] = []
 
         def emit(piece: str, pieces: list[str] = pieces) -> None:
@@ -76,3 +80,4 @@ def chat(
         reply = "".join(pieces)
         conversation.append({"role": "assistant", "content": reply})
         echo(dumps({"message": message, "reply": reply}) if json else "")
+    files.check_used()

@@ -39,3 +39,47 @@ class FilesBeside:
 
     def __bool__(self) -> bool:
         return bool(self.images or self.sounds)
+
+
+class FilesInTurn:
+    """The files of a conversation: each place of a message takes the next one; a first message without places has all
+    before it.
+
+    Raises ValueError at once if places and files of given messages differ in number.
+    """
+
+    def __init__(
+        self, run: Run, images: Sequence[str] | None, sounds: Sequence[str] | None, messages: Sequence[str] | None
+    ) -> None:
+        self._run = run
+        self._left = {"image": list(images or ()), "sound": list(sounds or ())}
+        self._first = True
+        if messages and (images or sounds):
+            from ..runs.inference.reading.beside import beside, files_of
+
+            beside(run, [" ".join(messages)], files_of(images, sounds))
+
+    def content(self, message: str) -> str | list[dict[str, object]]:
+        """The content of the next message."""
+        first, self._first = self._first, False
+        if not any(self._left.values()):
+            return message
+        from ..runs.inference.reading.beside import beside, content, readers_of
+
+        places = {one.name: message.count(one.marker) for one in readers_of(self._run)}
+        counts = {name: places.get(name, 0) for name in self._left}
+        if first and not any(counts.values()):
+            counts = {name: len(left) for name, left in self._left.items()}
+        taken = {name: self._left[name][:count] for name, count in counts.items() if count}
+        self._left = {name: left[counts[name] :] for name, left in self._left.items()}
+        return content(self._run, beside(self._run, [message], taken)[0])
+
+    def check_used(self) -> None:
+        """Raise ValueError if the conversation has no place for some of the files."""
+        from ..core.spec import counted
+
+        for name, left in self._left.items():
+            if left:
+                raise ValueError(
+                    f"the messages had no place for {counted(len(left), name)}; write <{name}> where each belongs"
+                )

@@ -157,11 +157,12 @@ def generate(
         raise ValueError("--system gives the system message of a chat; use it with --chat")
     drafting = None if draft is None else load_run(draft, "generate", device)
     settings = _speculating(settings, loaded, drafting, chosen=speculate is not None)
-    model = _Replies(loaded, system, drafting) if chat else loaded
     options: dict[str, Any] = {"stop": stop or ()} | ({} if chat or drafting is None else {"draft": drafting})
     question = asked(texts, loaded, context.info_name or "generate", out, column, overwrite)
     files = FilesBeside(loaded, image, sound)
     question.texts = files.beside(question.texts)
+    folder = question.table.path.parent if question.table else Path()
+    model = _Replies(loaded, system, drafting, folder) if chat else loaded
     every: list[Output] = []
     with watched() as pace:
         if stream:
@@ -255,7 +256,7 @@ Without any TEXT, reads lines of standard input; a blank line gives a blank line
 class _Replies:
     """Reply to independent messages, with the methods by which a run continues texts."""
 
-    def __init__(self, run: Run, system: str | None, draft: Run | None) -> None:
+    def __init__(self, run: Run, system: str | None, draft: Run | None, folder: Path) -> None:
         from ..runs.inference.chat import check_replies, replies, stream_reply
         from ..runs.inference.loaded import draft_for
 
@@ -263,6 +264,7 @@ class _Replies:
         check_replies(run)
         self._replies = partial(replies, run, draft=draft_model)
         self._stream_reply = partial(stream_reply, run, draft=draft_model)
+        self._run, self._folder = run, folder
         self._before = [] if system is None else [{"role": "system", "content": system}]
 
     def outputs(self, texts: list[str], settings: Generation, **options: Any) -> list[list[Output]]:
@@ -271,8 +273,12 @@ class _Replies:
     def stream(self, text: str, emit: Callable[[str], None], settings: Generation, **options: Any) -> Output:
         return self._stream_reply(self._conversation(text), settings, emit, **options)
 
-    def _conversation(self, text: str) -> list[dict[str, str]]:
-        return [*self._before, {"role": "user", "content": text}]
+    def _conversation(self, text: str) -> list[dict[str, Any]]:
+        """A message, with its files, or the messages in a text that is JSON."""
+        from ..runs.inference.reading.beside import content, conversation_in
+
+        said = conversation_in(text, self._folder)
+        return [*self._before, *(said or [{"role": "user", "content": content(self._run, text)}])]
 
 
 def _print(text: str, outputs: list[Output], scores: bool, json: bool) -> None:

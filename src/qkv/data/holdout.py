@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..core.shuffle import text_hash
 from .source import SPLITS, TEXTS, Example, Skipped, Source, Split, Table
 from .tables import ComputedTable, subset_table, weight_of
-from .tokenizers.chat.messages import text_of
+from .tokenizers.chat.messages import files_in, text_of
 
 SHARE = 50  # one in 50 examples is held out for each split without its own data
 MOST = 1000  # but no more than about this
@@ -130,14 +130,17 @@ def _about(example: Example) -> str:
         messages = json.loads(example["messages"])
         questions = [message for message in messages if message["role"] == "user"]  # not the assistant's greeting
         first = questions or [message for message in messages if message["role"] not in ("system", "developer")]
-        return text_of(first[0]) if first else str(example["text"])
+        said = text_of(first[0]) if first else str(example["text"])
+        return said + "".join(f"\n{file}" for files in files_in(first[:1]).values() for file in files)
     return str(next((example[name] for name in ("source", "text") if name in example), example.get("where", "")))
 
 
 def _hash(example: Example) -> int:
     """A hash of an example's texts, or of its place if it has no text."""
     if any(name in example for name in TEXTS):
-        pair = [example["pair"]] if "pair" in example else []  # a second text beside the first
+        pair = [
+            example[name] for name in ("pair", "files") if name in example
+        ]  # a second text, pictures of a conversation
         return text_hash(*(example.get(name, "") for name in TEXTS), *pair)
     return text_hash(str(example["where"]))
 

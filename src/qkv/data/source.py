@@ -216,6 +216,7 @@ class Source(Spec, role="source"):
 
 # fmt: off
 HOMES: dict[str, tuple[str, ...]] = {
+    "any_digits": ("any-digits",),
     "memory": ("memory",),
     "memory_series": ("memory-series",),
     "mixture": ("mixture",),

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import ClassVar, Self
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
+from ...core.spec import brief
+from ..files.inside import inside
 from ..files.json_lines import halved, json_value
 from ..files.text_files import NamedRecords
 from ..source import Example, Skipped, Split, Table
-from ..tokenizers.chat.messages import check_messages, check_tools, listed, messages_in, text_of
+from ..tokenizers.chat.messages import check_messages, check_tools, files_in, listed, messages_in, text_of
 from .parallel_text import record_example
 
 
@@ -43,27 +48,57 @@ class JsonLines(NamedRecords, kind="jsonl"):
         return self
 
     def open(self, split: Split) -> Table:
-        return self.records(self.paths(split)[0], self.example)
+        path = self.paths(split)[0]
+        return self.records(path, partial(self.example, folder=path.parent))
 
-    def example(self, record: object, where: str) -> Example | Skipped:
-        """The example in a line's JSON value, or why it is skipped."""
+    def example(self, record: object, where: str, folder: Path | None = None) -> Example | Skipped:
+        """The example in a line's JSON value, or why it is skipped. Media of messages are files in `folder`."""
         if self.messages is not None:
             value = messages_in(record, self.messages)
             tools = None if self.tools is None else json_value(record, self.tools)
-            return Skipped(f"without {self.messages!r}") if value is None else conversation(value, where, tools)
+            return Skipped(f"without {self.messages!r}") if value is None else conversation(value, where, tools, folder)
         fields = (self.text,) if self.prompt is None or self.answer is None else (self.prompt, self.answer)
         return record_example(record, fields)
 
 
-def conversation(messages: object, where: str, tools: object = None) -> Example:
-    """The example of a conversation. Raises ValueError, naming its place, if the messages or the tools are not valid."""
+def conversation(messages: object, where: str, tools: object = None, folder: Path | None = None) -> Example:
+    """The example of a conversation, whose media are files in `folder` or `data:` addresses. Raises ValueError, naming its
+    place, if the messages or the tools are not valid, and for a file that is not there."""
     try:
         checked, described = check_messages(listed(messages)), check_tools(tools)
+        checked = with_paths(checked, folder or Path())
         text, said = "\n".join(map(text_of, checked)), json.dumps(checked, ensure_ascii=False)
         said.encode()
         more = {} if described is None else {"tools": json.dumps(described, ensure_ascii=False)}
+        if files := files_in(checked):
+            more["files"] = json.dumps(files)
     except UnicodeEncodeError as error:
         raise halved(error, f"{where}: a message") from None
     except (ValueError, TypeError, RecursionError) as error:  # TypeError: of values that JSON doesn't have
         raise ValueError(f"{where}: {error}") from None
     return {"text": text, "messages": said, **more, "where": where}
+
+
+def with_paths(messages: Sequence[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+    """Checked messages with the paths of their media, which lie in a folder. Raises ValueError for a file that is outside
+    of it or not there."""
+    return [_with_paths(message, f"message {i}", folder) for i, message in enumerate(messages)]
+
+
+def _with_paths(message: dict[str, Any], where: str, folder: Path) -> dict[str, Any]:
+    if not isinstance(message.get("content"), list):
+        return message
+    parts = []
+    for i, part in enumerate(message["content"]):
+        kind, place = part["type"], f"{where}, part {i},"
+        file = part.get(kind)
+        if kind in ("image", "sound"):
+            if not isinstance(file, str):
+                raise ValueError(f'{place} names no file; give its path: {{"type": "{kind}", "path": "…"}}')
+            if not file.startswith("data:"):
+                path = inside(folder, file, place)
+                if not path.is_file():
+                    raise ValueError(f"{place} names the file {brief(file)}, and there is none")
+                part = {**part, kind: str(path)}
+        parts.append(part)
+    return {**message, "content": parts}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...nn.layers.embedding import Embedding
+from ...nn.layers.patches import GridPosition, Patches
 from ...nn.models.heads.text import LanguageModel
 from ...nn.models.initialization import Glorot
 from ...nn.models.joint import Medium, Tower, with_media
@@ -75,13 +76,20 @@ def joint(
     token: int = 0,
     position: Position | None = None,
     tower_layers: int = 0,
+    sound: tuple[int, int] | None = None,
+    sound_patch: int = 4,
+    series: int | None = None,
+    series_patch: int = 8,
     bidirectional: bool = True,
     max_positions: int | None = None,
     **sizes: Any,
 ) -> Transformer:
     """A pre-norm decoder of tokens that reads pictures in the places of the placeholder `token`: patches with learned
     positions, or the states of a ViT of `tower_layers` as wide as the decoder, through a linear projector. `position` is the
-    decoder's. If `bidirectional`, the tokens of a picture attend to each other in both directions."""
+    decoder's. If `bidirectional`, the tokens of a picture attend to each other in both directions.
+
+    With `sound`, mel bands and frames, it also reads log-mel spectrograms, `sound_patch` frames in each vector; with
+    `series` the numbers of series, `series_patch` in each. Positions are learned; the placeholders follow `token`."""
     layers = sizes.pop("n_layers")
     vision = vit(**sizes, n_layers=max(tower_layers, 1), before=0, head=False).output
     block = vision.blocks[0].replace({"attention.pattern": causal()})
@@ -103,7 +111,15 @@ def joint(
         if tower_layers
         else Medium(name="image", token=token, reads=vision.embedding, position=vision.position)
     )
-    return with_media(text, seen, bidirectional=bidirectional)
+    heard = () if sound is None else (_strip("sound", token + 1, sound, sound_patch),)
+    told = () if series is None else (_strip("series", token + 2, (1, series), series_patch),)
+    return with_media(text, seen, *heard, *told, bidirectional=bidirectional)
+
+
+def _strip(name: str, token: int, size: tuple[int, int], width: int) -> Medium:
+    """A medium whose patches are as high as itself: each vector is a moment in time."""
+    patches = Patches(image=size, patch=(size[0], width), channels=1, before=0)
+    return Medium(name=name, token=token, reads=patches, position=GridPosition())
 
 
 SIZES: dict[str, dict[str, Any]] = {"captioner": {}}

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ...data.tokenizers.chat.messages import Messages, Tools
 from ...generation import Generation
 from ...generation.settings import GenerationOptions
-from .loaded import LoadedModel, draft_for
+from .loaded import LoadedModel, TextMedia, draft_for
 from .output import Output
 from .uses import advice, kind_of
+
+if TYPE_CHECKING:
+    from .reading.beside import Given
 
 
 def replies(
@@ -26,9 +29,12 @@ def replies(
 
     The end-of-turn token of the chat template also ends a reply. Options are as in `LoadedModel.outputs_of`.
     """
-    template, described = run.words.chat, tools or [None] * len(conversations)
-    prompts = [template.prompt(*one) for one in zip(conversations, described, strict=True)]
-    return replace(run, task="answer").outputs_of(prompts, settings, ends=template.ends, **options)
+    described = tools or [None] * len(conversations)
+    read = [_read(run, *one) for one in zip(conversations, described, strict=True)]
+    prompts, media = [ids for ids, _ in read], [found for _, found in read]
+    return replace(run, task="answer").outputs_of(
+        prompts, settings, ends=run.words.chat.ends, media=media if any(media) else (), **options
+    )
 
 
 def stream_reply(
@@ -41,9 +47,19 @@ def stream_reply(
     **options: Any,
 ) -> Output:
     """Pass one reply to `emit` piece by piece, as it is generated. Options are as in `LoadedModel.stream_of`."""
-    template = run.words.chat
-    prompt = template.prompt(messages, tools)
-    return replace(run, task="answer").stream_of(prompt, settings, emit, ends=template.ends, **options)
+    prompt, media = _read(run, messages, tools)
+    return replace(run, task="answer").stream_of(
+        prompt, settings, emit, ends=run.words.chat.ends, media=media or None, **options
+    )
+
+
+def _read(run: LoadedModel, messages: Messages, tools: Tools) -> tuple[list[int], TextMedia]:
+    """The ids of a conversation up to the reply, and the media in it."""
+    if not run.media:
+        return run.words.chat.prompt(messages, tools), {}
+    from .reading.beside import conversation
+
+    return conversation(run, messages, tools)
 
 
 def check_replies(run: LoadedModel) -> None:
@@ -66,9 +82,14 @@ def chat(
     stop: str | Sequence[str] = (),
     draft: LoadedModel | None = None,
     tools: Tools = None,
+    images: Given = None,
+    sounds: Given = None,
     **options: Unpack[GenerationOptions],
 ) -> str:
     """Return the assistant's reply to a conversation, `[{"role": "user", "content": "Hello!"}]`.
+
+    A content may be a list of parts, `[{"type": "image", "path": "a.png"}, {"type": "text", "text": "What is it?"}]`, if the
+    model reads them. `images` and `sounds` are the files of parts without one, or stand in the user's first message.
 
     `emit`, if given, receives it piece by piece, as it is generated. `tools` describe (as JSON schemas) the functions
     that the model may call, if the chat template has a place for them. Options are the fields of `Generation`. `draft`
@@ -78,6 +99,10 @@ def chat(
     other = draft_for(run, draft)
     check_replies(run)
     settings = run.generation.replace(options)
+    if images is not None or sounds is not None:
+        from .reading.beside import with_files
+
+        messages = with_files(run, messages, images, sounds)
     if emit is None:
         return replies(run, [messages], settings, stop=stop, tools=[tools], draft=other)[0][0].text
     pieces: list[str] = []

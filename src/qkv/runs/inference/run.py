@@ -183,12 +183,14 @@ class Run(LoadedModel):
         stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
         tools: Tools = None,
+        images: Given = None,
+        sounds: Given = None,
         **options: Unpack[GenerationOptions],
     ) -> str:
         """Return the assistant's reply to a conversation, see `qkv.runs.inference.chat.chat`."""
         from .chat import chat
 
-        return chat(self, messages, emit, stop=stop, draft=draft, tools=tools, **options)
+        return chat(self, messages, emit, stop=stop, draft=draft, tools=tools, images=images, sounds=sounds, **options)
 
     @overload
     def score(self, texts: str, targets: str | None = None) -> TextScore: ...  # type: ignore[overload-overlap]

@@ -24,6 +24,7 @@ _RECIPES = {
     "upscale": "super-resolution superresolution upscaling image-to-image",
     "caption": "captioning captions image-captioning image-to-text",
     "see": "vqa visual-question-answering multimodal vision-language vlm llava paligemma image-text-to-text",
+    "omni": "omni-modal any-to-text audio-text-to-text video-text-to-text several-modalities multimodality",
     "speech": "sound sounds audio audio-classification speech-commands keyword-spotting",
     "video": "videos video-classification action-recognition",
     "music": "midi melody",

@@ -26,6 +26,7 @@ FOLDERS: dict[str, _Kinds] = {
     "masked_language_modeling": _Kinds(("masked-language-model",), ("masked-language-model",)),
     "multiple_choice": _Kinds(("choice",), ("choice",)),
     "music": _Kinds(("music",)),
+    "omni": _Kinds(("omni",)),
     "picture_restoration": _Kinds(("restore", "upscale")),
     "prefix_language_modeling": _Kinds(("prefix-language-model",), ("prefix-language-model",)),
     "question_answering": _Kinds(("answer",)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self, runtime_checkable
@@ -163,6 +164,21 @@ def beside(texts: Sequence[str], readers: Sequence[MediumReader], files: Files) 
         TextWithFiles(text, {name: tuple(shares[name][i]) for name in markers if shares[name][i]})
         for i, text in enumerate(texts)
     ]
+
+
+def parts_of(text: str, readers: Sequence[MediumReader]) -> str | list[dict[str, object]]:
+    """The content of a message: a text without files as it is, and one with files as parts, each medium at its place."""
+    files: Files = getattr(text, "files", {})
+    if not files:
+        return str(text)
+    kinds, left = {reader.marker: reader.name for reader in readers}, {name: iter(some) for name, some in files.items()}
+    parts: list[dict[str, object]] = []
+    for piece in re.split("|".join(f"({re.escape(marker)})" for marker in kinds), text):
+        if piece in kinds and kinds[piece] in left:
+            parts.append({"type": kinds[piece], kinds[piece]: next(left[kinds[piece]])})
+        elif piece:
+            parts.append({"type": "text", "text": piece})
+    return parts
 
 
 def _shares(texts: Sequence[str], name: str, marker: str, given: list[object]) -> Iterator[list[object]]:

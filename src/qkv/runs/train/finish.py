@@ -119,7 +119,7 @@ def finish(
 def _limit(prepared: Prepared, limit: int | None, steps: int | None) -> int | None:
     """Lower a limit of examples if outputs are generated for them and the training has few steps."""
     task = prepared.recipe.task
-    generates = prepared.use in ("translate", "answer") if task is None else task.kind in ("caption", "see")
+    generates = prepared.use in ("translate", "answer") if task is None else task.kind in ("caption", "see", "omni")
     quick = decoded(steps) if generates else None
     return min((n for n in (limit, quick) if n is not None), default=None)
 

@@ -12,7 +12,7 @@ from PIL import Image
 from seeing import SIDE, save_idefics3
 
 import qkv
-from qkv.runs.inference.reading.beside import prompts, readers_of
+from qkv.runs.inference.reading.beside import conversation, prompts, readers_of, with_files
 from qkv.runs.tasks.media import TextWithFiles
 
 
@@ -80,3 +80,45 @@ def test_tiles_are_left_out_with_a_warning(hub: tuple[Path, Any, Any], tmp_path:
     (folder / "preprocessor_config.json").write_text(json.dumps({**config, "resample": 2}))
     with pytest.raises(ValueError, match="resample is 2, and what is built is 1"):
         readers_of(qkv.load(folder))
+
+
+def test_a_conversation_with_pictures_is_that_of_its_processor_in_transformers(
+    hub: tuple[Path, Any, Any], pictures: list[Image.Image]
+) -> None:
+    folder, _, processor = hub
+    run = qkv.load(folder)
+    said: list[dict[str, Any]] = [
+        {"role": "user", "content": [{"type": "image", "image": pictures[0]}, {"type": "text", "text": "what is it?"}]},
+        {"role": "assistant", "content": "a red circle"},
+        {"role": "user", "content": [{"type": "text", "text": "and"}, {"type": "image", "image": pictures[1]}]},
+    ]
+    ids, media = conversation(run, said)
+    plain = [
+        {
+            **one,
+            "content": one["content"]
+            if isinstance(one["content"], str)
+            else [
+                {"type": part["type"], **({"text": part["text"]} if "text" in part else {})} for part in one["content"]
+            ],
+        }
+        for one in said
+    ]
+    text = processor.tokenizer.apply_chat_template(plain, tokenize=False, add_generation_prompt=True)
+    wanted = processor(text=text, images=[pictures[:2]], return_tensors="pt")
+    assert ids == wanted.input_ids[0].tolist()
+    np.testing.assert_allclose(np.stack(media["image"]), wanted.pixel_values[0].numpy(), atol=2e-6)
+    options: dict[str, Any] = {"max_new_tokens": 3, "num_beams": 1}
+    reply = run.chat(said, **options)
+    pieces: list[str] = []
+    assert run.chat(said, pieces.append, **options) == reply == "".join(pieces)
+    holes = [{**said[0], "content": [{"type": "image"}, said[0]["content"][1]]}, said[1], said[2]]
+    assert run.chat(holes, images=pictures[:1], **options) == reply
+    first = with_files(run, [{"role": "user", "content": "what is it?"}], pictures[:1])
+    assert conversation(run, first)[0] == conversation(run, said[:1])[0]
+    for messages, given, message in (
+        (holes, pictures, "1 part of the type image without a file, and 3 images are given"),
+        ([{"role": "user", "content": [{"type": "audio", "path": "a.wav"}]}], None, "this model reads text and images"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run.chat(messages, images=given, **options)

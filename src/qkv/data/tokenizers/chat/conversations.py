@@ -50,20 +50,23 @@ class Conversations:
         self._control, self._any = any_of(controls), any_of(self._ids)
         self._named = re.compile(f"{GUARD}?(?:{self._any.pattern})")
 
-    def prompt(self, messages: Messages, tools: Tools = None) -> list[int]:
+    def prompt(self, messages: Messages, tools: Tools = None, places: Mapping[str, str] | None = None) -> list[int]:
         """Return the ids of a conversation up to the model's reply. `tools` describe (as JSON schemas) the functions
-        that the model may call. Raises ValueError if it ends with the assistant."""
-        checked, tools = self._checked(messages), self._checked_tools(tools)
+        that the model may call; `places` are the tokens of media, one for each picture or sound, by their kinds. Raises
+        ValueError if it ends with the assistant, and for a part of a kind that has no place."""
+        checked, tools = self._checked(messages, places), self._checked_tools(tools)
         if checked[-1]["role"] == "assistant":
             raise ValueError("the last message is the assistant's; end with a message to reply to")
         return self._encoded([TextPart(self.template.render(checked, prompt=True, tools=tools), False)])[0]
 
-    def row(self, messages: Messages, tools: Tools = None) -> tuple[list[int], list[int]]:
+    def row(
+        self, messages: Messages, tools: Tools = None, places: Mapping[str, str] | None = None
+    ) -> tuple[list[int], list[int]]:
         """Return the ids of a conversation, and for each 1 if the assistant says it (the end of its turn included), else 0.
 
         Raises ValueError if the assistant says nothing, or the template doesn't show what.
         """
-        checked, tools = self._checked(messages), self._checked_tools(tools)
+        checked, tools = self._checked(messages, places), self._checked_tools(tools)
         self._check_thoughts(checked)
         if not any(message["role"] == "assistant" for message in checked):
             raise ValueError("the assistant says nothing in this conversation, so there is nothing to learn from it")
@@ -102,15 +105,18 @@ class Conversations:
         last = max(i for i, counts in enumerate(learned) if counts)
         return (ids[last],) if ids[last] in self._ids.values() else ()
 
-    def _checked(self, messages: Messages) -> list[dict[str, Any]]:
+    def _checked(self, messages: Messages, places: Mapping[str, str] | None) -> list[dict[str, Any]]:
         """Check the roles of messages, and mark every name of a control token in their texts."""
-        checked = check_messages(messages)
+        checked, places = check_messages(messages), places or {}
+        marks = {kind: self._twins.get(name, name) for kind, name in places.items()}
         for i, message in enumerate(checked):
             role = message["role"]
             if role not in ROLES and not any(f"{quote}{role}{quote}" in self.template.source for quote in "'\""):
                 raise ValueError(f"message {i} has the role {brief(role)}; {nearest(role, ROLES)}")
-            if isinstance(message.get("content"), list) and not self._reads_parts:
-                message["content"] = joined(message["content"])
+            if isinstance(message.get("content"), list):
+                _check_parts(message["content"], places, f"message {i}")
+                parts = message["content"]
+                message["content"] = list(map(_plain, parts)) if self._reads_parts else joined(parts, marks)
             if message.get("tool_calls") and not self.template.mentions("tool_calls"):
                 raise ValueError(
                     f"message {i} calls a tool, and the chat template has no place for that; give the tokenizer a "
@@ -171,6 +177,22 @@ class Conversations:
             return name[0][1:] if name[0].startswith(GUARD) else self._twins[name[0]]
 
         return self._named.sub(spell, text).replace(GUARD, "")
+
+
+def _check_parts(parts: list[dict[str, Any]], places: Mapping[str, str], where: str) -> None:
+    """Raise ValueError for a part that the model doesn't read."""
+    for i, part in enumerate(parts):
+        if part["type"] != "text" and part["type"] not in places:
+            reads = " and ".join(["text", *(kind if kind == "series" else f"{kind}s" for kind in places)])
+            raise ValueError(
+                f"{where}, part {i}, is of the type {part['type']}, and this model reads {reads}"
+                + ("" if places else " alone; train one that reads media with task.kind=omni")
+            )
+
+
+def _plain(part: dict[str, Any]) -> dict[str, Any]:
+    """A part without its file, as templates read it."""
+    return part if part["type"] == "text" else {"type": "audio" if part["type"] == "sound" else part["type"]}
 
 
 def _with_twins(raw: tokenizers.Tokenizer, written: Iterable[str], twins: Mapping[str, str]) -> tokenizers.Tokenizer:

@@ -1,7 +1,8 @@
 """Messages of conversations, checked and brought into one form: OpenAI's, which chat templates read.
 
-A message has a `role` and a `content`, a text or a list of parts `{"type": "text", "text": …}`. The content of an assistant
-that calls tools may be null or missing, a `refusal` takes its place, and a `weight` of 0 keeps it out of training.
+A message has a `role` and a `content`, a text or a list of parts: `{"type": "text", "text": …}`, or media as OpenAI and
+transformers write them, `{"type": "image_url", "image_url": {"url": …}}`, `{"type": "image", "path": …}`. The content of an
+assistant that calls tools may be null or missing, a `refusal` takes its place, and a `weight` of 0 keeps it out of training.
 ShareGPT's messages have `from` and `value`. Alpaca's records have `instruction`, `input` and `output`, and Dolly's
 `instruction`, `context` and `response`.
 """
@@ -22,6 +23,12 @@ from ....core.json_files import checked
 from ....core.spec import brief
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
+PARTS = {
+    **dict.fromkeys(("image", "image_url", "input_image"), "image"),
+    **dict.fromkeys(("sound", "audio", "input_audio", "audio_url"), "sound"),
+    "series": "series",
+}
+"""The media that parts of a content may be, by their `type` in OpenAI's and transformers' forms."""
 PRIVATE = re.compile("[\ue0f0-\ue0f4]")  # marks of conversations.py and sandbox.py
 Message = Mapping[str, Any]
 Messages = Sequence[Message]
@@ -138,13 +145,33 @@ def _calls(value: Any, where: str) -> list[dict[str, Any]]:
 
 
 def _part(part: Any, where: str) -> dict[str, Any]:
+    """A part of a content: a text, or a medium with its file, which is None if it is given elsewhere."""
     kind = part.get("type", "text") if isinstance(part, Mapping) else None
-    if kind != "text" or not isinstance(part.get("text"), str):
+    if kind == "text" and isinstance(part.get("text"), str):
+        return {"type": "text", "text": part["text"]}
+    named = PARTS.get(kind) if isinstance(kind, str) else None
+    if kind is None or named is None:
         raise ValueError(
-            f'{where} should be a text, {{"type": "text", "text": "…"}}, since language models read nothing else, '
-            f"and is {brief(part)}"
+            f'{where} should be a text, {{"type": "text", "text": "…"}}, a picture, {{"type": "image", "path": "…"}}, or a '
+            f"sound, and is {brief(part)}"
         )
-    return {"type": "text", "text": part["text"]}
+    return {"type": named, named: _file(part, kind, where)}
+
+
+def _file(part: Mapping[str, Any], kind: str, where: str) -> Any:
+    """The file of a part: a path, a `data:` address, or an object that holds a picture or a sound."""
+    inside = part.get(kind)
+    if isinstance(inside, Mapping):  # OpenAI's image_url and input_audio
+        if isinstance(inside.get("data"), str):
+            return f"data:audio/{inside.get('format', 'wav')};base64,{inside['data']}"
+        inside = inside.get("url", inside.get("path"))
+    found = [inside, *(part.get(key) for key in ("path", "url", *dict.fromkeys((PARTS[kind], "audio"))) if key != kind)]
+    if isinstance(part.get("base64"), str):
+        found.append(f"data:{PARTS[kind]};base64,{part['base64']}")
+    given = [one for one in found if one is not None]
+    if len(given) > 1:
+        raise ValueError(f"{where} has several files; give one, as path")
+    return given[0] if given else None
 
 
 def _parsed(text: str, where: str) -> Any:
@@ -182,8 +209,26 @@ def text_of(message: Message) -> str:
     return "\n".join(filter(None, (said, json.dumps(calls, ensure_ascii=False) if calls else "")))
 
 
-def joined(parts: Sequence[Any]) -> str:
-    return "\n".join(part["text"] for part in parts)
+def joined(parts: Sequence[Any], places: Mapping[str, str] | None = None) -> str:
+    """The texts of parts on separate lines, with the names of places where media stand, if there are such names."""
+    said = ""
+    for before, part in zip([None, *parts], parts, strict=False):
+        if part["type"] != "text":
+            said += (places or {}).get(part["type"], "")
+        else:
+            said += ("\n" if before is not None and before["type"] == "text" else "") + part["text"]
+    return said
+
+
+def files_in(messages: Sequence[Message]) -> dict[str, list[Any]]:
+    """The files of all parts that are media, by the kinds of media, in the order of the parts."""
+    found: dict[str, list[Any]] = {}
+    for message in messages:
+        content = message.get("content")
+        for part in content if isinstance(content, list | tuple) else ():
+            if part["type"] != "text":
+                found.setdefault(part["type"], []).append(part[part["type"]])
+    return found
 
 
 # -- records -----------------------------------------------------------------------------------------------------------

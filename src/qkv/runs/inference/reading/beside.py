@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from ....core import several
-from ....core.spec import brief
+from ....core.spec import brief, counted
 from ....data.batching.numpy_batch import Array
 from ....data.media import given
 from ....data.media.square_pictures import SquarePictures
+from ....data.readers.jsonl import with_paths
+from ....data.tokenizers.chat.messages import Messages, Tools, check_messages, files_in, messages_in
 from ....io.directories.layout import PREPROCESSOR, read_json
 from ....io.directories.preprocessor import Preprocessor
 from ....nn.layers.patches import Patches
@@ -94,6 +97,78 @@ def prompts(run: LoadedModel, texts: Sequence[str]) -> tuple[list[list[int]], li
         for text in texts
     ]
     return [one.ids for one in found], [one.media for one in found]
+
+
+def conversation(run: LoadedModel, messages: Messages, tools: Tools = None) -> tuple[list[int], dict[str, list[Array]]]:
+    """The ids of a conversation up to the model's reply, and the media of its parts.
+
+    Raises ValueError for a part that the run doesn't read, and for a file that can't be read.
+    """
+    template, readers = run.words.chat, readers_of(run) if run.media else ()
+    ids = template.prompt(messages, tools, {reader.name: reader.marker for reader in readers})
+    if not readers:
+        return ids, {}
+    one = media.placed(ids, readers, files_in(check_messages(messages)), "the conversation")
+    return one.ids, one.media
+
+
+def content(run: LoadedModel, text: str) -> str | list[dict[str, object]]:
+    """The content of a message: a text, or with files beside it a list of parts."""
+    return media.parts_of(text, readers_of(run)) if isinstance(text, TextWithFiles) else text
+
+
+def conversation_in(text: str, folder: Path) -> list[dict[str, object]] | None:
+    """The messages in a text that is JSON, a list of them or a record that has one, up to the last one that is not the
+    assistant's; None for any other text. Their files lie in a folder.
+
+    Raises ValueError for messages that are not valid.
+    """
+    if not text.lstrip().startswith(("[", "{")):
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    found = messages_in(value if isinstance(value, dict) else {"messages": value}, "messages")
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        return None
+    checked = with_paths(check_messages(found), folder)
+    while checked and checked[-1]["role"] == "assistant":
+        checked.pop()
+    return checked or None
+
+
+def with_files(
+    run: LoadedModel, messages: Messages, images: Given = None, sounds: Given = None
+) -> list[dict[str, object]]:
+    """Messages with files: for the parts that have none, such as `{"type": "image"}`, or else in the user's first message,
+    as `beside` puts them into a text.
+
+    Raises ValueError if files and places differ in number.
+    """
+    checked, files = check_messages(messages), files_of(images, sounds)
+    open_parts = [
+        part
+        for message in checked
+        for part in (message["content"] if isinstance(message["content"], list) else ())
+        if part["type"] in files and part[part["type"]] is None
+    ]
+    if not open_parts:
+        first = next((one for one in checked if one["role"] == "user" and isinstance(one["content"], str)), None)
+        if first is None:
+            raise ValueError("no message of the user has a place for files; write a part such as {'type': 'image'}")
+        first["content"] = media.parts_of(beside(run, [first["content"]], files)[0], readers_of(run))
+        return checked
+    for name, given_files in files.items():
+        places = [part for part in open_parts if part["type"] == name]
+        if len(places) != len(given_files):
+            raise ValueError(
+                f"the conversation has {counted(len(places), 'part')} of the type {name} without a file, and "
+                f"{counted(len(given_files), name)} {'is' if len(given_files) == 1 else 'are'} given; give one for each"
+            )
+        for part, file in zip(places, given_files, strict=True):
+            part[name] = file
+    return checked
 
 
 # -- models of the Hub ---------------------------------------------------------------------------------------------------
