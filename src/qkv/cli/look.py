@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import Device
+from .files_beside import FilesBeside
+from .options import Device, ImageFiles, SoundFiles
 from .say import echo
 from .texts import dumps, note_files, small_english, warn_of_settings
 
@@ -70,8 +71,8 @@ def look(
         str | None,
         typer.Option(
             metavar="KIND",
-            help="The attention that a picture shows and a page opens with: `encoder`, `decoder` or `cross`. [default: the "
-            "first]",
+            help="The attention that a picture shows and a page opens with: `encoder`, `decoder` or `cross`, or a "
+            "medium, `image` or `sound 2`. [default: the first]",
         ),
     ] = None,
     score: Annotated[
@@ -125,6 +126,8 @@ def look(
         int, typer.Option(metavar="N", min=0, max=65535, help="Port of --serve. [default: a free one]")
     ] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print exact weights, or the score, as JSON.")] = False,
+    image: ImageFiles = None,
+    sound: SoundFiles = None,
     device: Device = "auto",
 ) -> None:
     """Show what each layer and head of a trained model attends to, as one page that opens offline.
@@ -160,7 +163,9 @@ def look(
     chosen |= {"kind": kind, "neuron": neuron, "texts": _texts(texts, neuron), "patch": patch}
     chosen |= {"compare": compare}
     note_files(inputs or () if reads_text(loaded) and not has_towers(loaded) else (), "; look takes texts")
-    items = inputs or ([] if neuron is not None and not serve else _lines(loaded))
+    files = FilesBeside(loaded, image, sound)
+    items = list(files.beside(inputs or [""]) or ()) if files else inputs or []
+    items = items or ([] if neuron is not None and not serve else _lines(loaded))
     changes = _switched_off(loaded, off)
     if serve:
         _serve(loaded, items, changes, port, chosen)

@@ -54,7 +54,7 @@
   const rowLabels = () => query().rows.map((i) => query().labels[query().shown.indexOf(i)]);
   const columnLabels = () => key().labels;
   const hasPicture = () => key().picture && key().grid;
-  const isSound = () => key().name === "sound"; // whose first row, the lowest pitch, is drawn at the bottom
+  const isSound = () => key().name.startsWith("sound"); // whose first row, the lowest pitch, is drawn at the bottom
 
   function weightsOf(someLayer, place, scaled) {
     const T = query().rows.length, S = key().shown.length;

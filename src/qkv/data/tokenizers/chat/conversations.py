@@ -105,7 +105,7 @@ class Conversations:
         last = max(i for i, counts in enumerate(learned) if counts)
         return (ids[last],) if ids[last] in self._ids.values() else ()
 
-    def _checked(self, messages: Messages, places: Mapping[str, str] | None) -> list[dict[str, Any]]:
+    def _checked(self, messages: Messages, places: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
         """Check the roles of messages, and mark every name of a control token in their texts."""
         checked, places = check_messages(messages), places or {}
         marks = {kind: self._twins.get(name, name) for kind, name in places.items()}

@@ -33,6 +33,7 @@ from ....nn.models.transformer import TransformerModel
 from ..loaded import LoadedModel
 from .comparing import compare as compare_word
 from .comparing import with_comparison
+from .joint import media_groups
 from .neurons import neuron_panel
 from .passes import ForwardPass, TokenSequence, recorded_calls, sequence_of, tower_of
 from .patching import patching_panel
@@ -136,6 +137,9 @@ def _view(
     pairs = _pairs(axes, list(by_group(requests)))
     groups = attention_groups(requests, pairs, layers, heads)
     groups += _rollouts(requests, pairs, groups)
+    if passing.joint is not None:
+        into, more = media_groups(requests, passing.joint, run, layers, heads)
+        groups, named = [*into, *groups], {**named, **more}
     focus = _focus(named, word)
     stacks = {stack: axes[stack] for stack in axes if any(r.name.startswith(f"{stack}.") for r in routings.layers)}
     panels = expert_panels(routings, {stack: (axis.labels, axis.shown) for stack, axis in stacks.items()})

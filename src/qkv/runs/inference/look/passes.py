@@ -25,9 +25,9 @@ from ....nn.layers.patches import PatchEmbedding, unpatchify
 from ....nn.models.heads.text import LanguageModel
 from ....nn.models.joint import JointIds
 from ....nn.models.stack import StackModule
-from ....nn.models.transformer import Transformer, TransformerModel
+from ....nn.models.transformer import Transformer
 from ...tasks.image_text_retrieval.towers import is_picture
-from ...tasks.prediction import parts_of
+from ...tasks.media import TextWithFiles
 from .. import unknown_words
 from ..classify import inputs_of
 from ..fill import fill, rows_with_masks
@@ -36,10 +36,10 @@ from ..predict import predict
 from ..score import target_ids
 from ..towers import of_image, of_text, towers_of
 from ..uses import advice, commands, fills, kind_of, reads_text
+from .joint import JointPass, joint_pass
 from .trace_panels import ENDINGS, search_panels
 
 if TYPE_CHECKING:
-    from ...tasks.captioning.joint import See
     from ...tasks.captioning.task import Caption
 
 MOST_GENERATED = 64  # tokens of an output that is generated to be looked at
@@ -76,6 +76,7 @@ class ForwardPass:
     logits:    the head of a language model, from hidden states (1, N, M); None for other models.
     inputs:    arguments and options of the model for the same pass; None if it was recorded during a prediction.
     panels:    of the search that generated the output.
+    joint:     the text and its media, if the sequence has some.
     """
 
     run: Callable[[], Tensor | None]
@@ -84,6 +85,7 @@ class ForwardPass:
     logits: Callable[[Tensor], Tensor] | None = None
     inputs: tuple[tuple[Tensor, ...], dict[str, Any]] | None = None
     panels: tuple[Panel, ...] = ()
+    joint: JointPass | None = None
 
 
 def forward_pass(
@@ -99,9 +101,13 @@ def forward_pass(
     An encoder–decoder reads `target` as its output, by default what it generates; a language model continues the text by
     `generate` tokens. Raises ValueError for an empty text and for a file if the run reads texts.
     """
-    text = str(item)
+    text = item if isinstance(item, str) else str(item)
     if not text.strip():
         raise ValueError("the text is empty, so there is nothing to look at; give some words")
+    if run.media and (isinstance(text, TextWithFiles) or "predict" in commands(run)):
+        if target is not None or generate:
+            raise ValueError(f"{run.name} writes an answer itself; leave target and generate out")
+        return _joint(run, text)
     if reads_text(run) and Path(text).suffix.lower() in _FILES and Path(text).is_file():
         raise ValueError(f"{text} is a file, and {run.name} is {kind_of(run)}, which reads texts; give it a text")
     usable = commands(run)
@@ -276,13 +282,10 @@ class _Call:
 
 def _predicted(run: LoadedModel, text: str) -> ForwardPass:
     """What a task's model reads for an input, recorded while it predicts: the first call of each stack."""
-    from ...tasks.captioning.joint import See
     from ...tasks.captioning.task import Caption  # imported here: a report that draws attention does without
 
     with recorded_calls(run.model) as calls:
         (prediction, *_) = predict(run, [text])
-    if isinstance(run.trained_on, See):
-        return _seen(run, run.trained_on, str(prediction.fields["output"]), text)
     if not calls:
         raise ValueError(f"{run.name} is {kind_of(run)} without Transformer layers to look into")
     sequences = {name: sequence_of(run, call) for name, call in calls.items()}
@@ -323,18 +326,11 @@ def _captioned(run: LoadedModel, task: Caption, call: _Call, output: str, line: 
     return ForwardPass(again, sequences, (("output", output),), _head(run))
 
 
-def _seen(run: LoadedModel, task: See, output: str, line: str) -> ForwardPass:
-    """A picture and a question, which a decoder read as one sequence, and the text that it generated."""
-    tokenizer, model = run.words, cast(TransformerModel, run.model)
-    path, *question = parts_of(line)
-    asked = " ".join(question).strip()
-    ids = [*task.prompt(tokenizer.encode(asked) if asked else [], tokenizer), *tokenizer.encode(output)]
-    read, picture = _ids(run, ids), task.normalize(task.resize(task.read(path)))
-    media = {"image": torch.from_numpy(picture)[None].to(read.device)}
-    sequence = TokenSequence("text", len(ids), tuple(ids), tokenizer)
-    return ForwardPass(
-        lambda: model.hidden(read, media=media), {"decoder": sequence}, (("output", output),), _head(run)
-    )
+def _joint(run: LoadedModel, text: str) -> ForwardPass:
+    """A text with pictures and sounds, which a decoder read as one sequence, and the text that it generated."""
+    made = joint_pass(run, text)
+    sequence = TokenSequence("text", len(made.ids), made.ids, run.words)
+    return ForwardPass(made.run, {"decoder": sequence}, (("output", made.output),), _head(run), joint=made)
 
 
 @contextmanager

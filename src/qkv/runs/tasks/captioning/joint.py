@@ -145,7 +145,7 @@ def predict(task: See, trained: TrainedModel, lines: Sequence[str], **_: Any) ->
     """
     tokenizer = trained.words
     for part in in_parts(lines):
-        questions = [_question(line) for line in part]
+        questions = [question_of(line) for line in part]
         prompts, media = asked(task, questions, tokenizer)
         pictures = torch.from_numpy(np.stack([one[NAME][0] for one in media])).to(trained.model.device)
         texts = task.written(trained.model, pictures, prompts, tokenizer)
@@ -155,7 +155,7 @@ def predict(task: See, trained: TrainedModel, lines: Sequence[str], **_: Any) ->
             yield Prediction(line, text, shown, fields)
 
 
-def _question(line: str) -> TextWithFiles:
+def question_of(line: str) -> TextWithFiles:
     """A question with its picture, of a line FILE<tab>QUESTION."""
     if isinstance(line, TextWithFiles):
         return line
