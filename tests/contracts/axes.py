@@ -80,7 +80,7 @@ PATTERNS: Mapping[str, tuple[Pattern, ...]] = {
     "causal": (causal(),),
     "window": (causal() & window(3), window(2, ahead=4)),
     "sinks": (causal() & (window(3) | sinks(2)),),
-    "prefix": (causal() | prefix(3), causal() | prefix()),
+    "prefix": (causal() | prefix(3), causal() | prefix(), causal() & window(2) | prefix(within=True)),
     "documents": (causal() & documents(),),
     "media": (causal() | media(), causal() & window(3) | media()),
     "global": (window(3) | global_tokens(2), causal() & (window(2) | global_tokens())),

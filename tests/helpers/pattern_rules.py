@@ -51,7 +51,7 @@ leaves = st.one_of(
     st.just(documents()),
     st.builds(window, st.integers(1, 6), st.none() | st.integers(1, 6)),
     st.builds(sinks, st.integers(1, 5)),
-    st.builds(prefix, st.none() | st.integers(1, 5)),
+    st.builds(prefix, st.none() | st.integers(1, 5), st.booleans()),
     st.just(media()),
     st.builds(global_tokens, st.none() | st.integers(1, 5)),
     st.builds(dilated, st.integers(1, 4), st.integers(1, 4), st.none() | st.integers(1, 3)),
@@ -96,10 +96,10 @@ def holds(pattern: Pattern, q: Token, k: Token, head: int = 0) -> bool:
             return q[0] - k[0] < size and k[0] - q[0] < (size if ahead is None else ahead)
         case Sinks(count=count):
             return k[0] < count
-        case Prefix(length=None):
-            return bool(k[2] & Role.PREFIX)
-        case Prefix(length=length):
-            return k[0] < length  # type: ignore[operator]
+        case Prefix(length=None, within=within):
+            return bool(k[2] & (q[2] if within else -1) & Role.PREFIX)
+        case Prefix(length=length, within=within):
+            return (max(q[0], k[0]) if within else k[0]) < length  # type: ignore[operator]
         case Global(first=None):
             return bool((q[2] | k[2]) & Role.GLOBAL)
         case Global(first=first):

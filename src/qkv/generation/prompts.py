@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.layout import Layout
+from ..core.layout import Layout, Role
 from ..nn.kv_cache.kinds import CacheKind
 from ..nn.models.joint import MediaInputs
+from ..nn.patterns.basic import reads_prefix
 from .model_interface import DecodingCache, DecodingModel
 
 ROOM = 512  # new tokens that a cache is allocated for at first; it grows by itself after that
@@ -81,7 +82,8 @@ def prepare(
     cache: CacheKind | None = None,
     media: MediaInputs | None = None,
 ) -> Prompts:
-    """Check the prompts and pad them on the left. An encoder–decoder's prompt is `target`, or `bos_id` alone."""
+    """Check the prompts and pad them on the left. An encoder–decoder's prompt is `target`, or `bos_id` alone. Tokens of the
+    prompts of a prefix language model have the role PREFIX, unless the layout has roles."""
     if media is not None and (model.is_encoder_decoder or "media" not in inspect.signature(model.step).parameters):
         raise ValueError("only a decoder with a joint input (nn.models.joint) generates from media; leave media out")
     source: Tensor | None = None
@@ -102,11 +104,20 @@ def prepare(
         raise ValueError(
             f"sources and targets differ in number ({source.shape[0]} and {prompt.shape[0]}); give one target for each"
         )
+    if prompt_layout.roles is None and _reads_prefix(model):
+        prompt_layout = prompt_layout.with_roles(prompt_layout.valid * int(Role.PREFIX))
     rows = _rows(prompt, prompt_layout)
     _check_vocabulary(rows, model.vocab_size)
     context = None if cache is not None and cache.endless else model.max_positions
     limits = tuple(_room(i, len(row), max_new_tokens, context) for i, row in enumerate(rows))
     return Prompts(prompt, prompt_layout, rows, limits, cache, source, source_layout, media)
+
+
+def _reads_prefix(model: DecodingModel) -> bool:
+    """Whether some layer of a decoder depends on which tokens have the role PREFIX."""
+    decoder = getattr(getattr(model, "spec", None), "decoder", None)
+    blocks = getattr(decoder, "blocks", ())
+    return any(map(reads_prefix, {getattr(block.attention, "pattern", None) for block in blocks}))
 
 
 def _source(

@@ -183,6 +183,10 @@ CASES: dict[str, Case] = {
         "Qwen3ForCausalLM", {**GROUPED, "head_dim": 8, "tie_word_embeddings": True, "attention_bias": True}
     ),
     "qwen3-bare": Case("Qwen3Model", {**GROUPED, "head_dim": 8}, outputs=""),
+    "gemma": Case("GemmaForCausalLM", {**GROUPED, "head_dim": 12, "hidden_act": "gelu"}),
+    "gemma-untied": Case(
+        "GemmaForCausalLM", {**GROUPED, "head_dim": 6, "tie_word_embeddings": False, "attention_bias": True}
+    ),
     "gemma2": Case("Gemma2ForCausalLM", GEMMA),
     "gemma2-tight-caps": Case(
         "Gemma2ForCausalLM",

@@ -65,6 +65,9 @@ def test_block_verdicts_never_contradict_the_rule(pattern: Pattern, q: list[Toke
         (causal() & window(32) | sinks(64), (192, 255), (0, 63), (True, True)),
         (~causal(), (0, 63), (64, 127), (True, True)),
         (prefix(16), (0, 63), (64, 127), (False, False)),
+        (prefix(80, within=True), (64, 127), (0, 63), (True, False)),
+        (prefix(80, within=True), (80, 127), (0, 63), (False, False)),
+        (prefix(128, within=True), (64, 127), (0, 63), (True, True)),
         (window(8) | global_tokens(64), (0, 63), (512, 575), (True, True)),
         (window(8) | global_tokens(64), (64, 127), (512, 575), (False, False)),
         (dilated(4, 64), (256, 256), (64, 64), (True, True)),
@@ -111,6 +114,8 @@ def test_mask_of_the_familiar_patterns() -> None:
     assert causal().mask(3).int().tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
     assert (causal() & window(2)).mask(4).int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
     assert (causal() | prefix(2)).mask(3).int().tolist() == [[1, 1, 0], [1, 1, 0], [1, 1, 1]]
+    within = causal() & window(1) | prefix(2, within=True)
+    assert within.mask(3).int().tolist() == [[1, 1, 0], [1, 1, 0], [0, 0, 1]] and within.pairs(3) == 5
     assert window(1).mask(2, 3).int().tolist() == [[1, 0, 0], [0, 1, 0]]
 
 

@@ -75,6 +75,7 @@ def config_of(spec: ModelSpec, dtype: torch.dtype, origin: Origin | None = None)
     else:  # another family has other keys, except for the roles of tokens and the names of classes
         kept = {key: before[key] for key in ROLES if before.get(key) is not None and key not in family.claimed}
         config = kept | family.labels.named(config, before)
+    config |= {key: {**config[key], **values} for key, values in family.inside.items() if key in config}
     if "model_type" not in before and isinstance(spec, Transformer) and spec.encoder is None:
         config.setdefault("pad_token_id", None)  # the default in transformers may lie outside the vocabulary (SmolLM3)
     config |= _roles_outside(config, spec.vocab_size, family.model_type)

@@ -81,6 +81,8 @@ class Family(Generic[S]):
     writes_computed: whether they are written too.
     modules:    regular expressions in tensor names, and what stands there in the names of transformers' modules, where these
                 are others than in files. PEFT's adapters go by modules.
+    inside:     values within configurations of parts that are written in any case, by the keys of the parts: what a model
+                has no use for, and its files lack.
     labels:     the keys that give the number of labels, for classes that label sequences or tokens.
     kind:       the class of the specs: a Transformer, or a dual encoder.
     """
@@ -95,6 +97,7 @@ class Family(Generic[S]):
     prefix: str = ""
     modules: Mapping[str, str] = field(default_factory=dict)
     is_encoder_decoder: bool = False
+    inside: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     labels: LabelCount = field(default_factory=LabelCount)
     computed: Callable[[S], Mapping[str, Tensor]] | None = None
     writes_computed: bool = True

@@ -137,24 +137,46 @@ class Sinks(Pattern, kind="sinks"):
 
 
 class Prefix(Pattern, kind="prefix"):
-    """Every token sees the prefix: the first `length` positions, or the tokens with role PREFIX if no length is given.
+    """Every token sees the prefix: the first `length` positions, or the tokens with role PREFIX if no length is given. With
+    `within`, only tokens of the prefix do.
 
-    `causal() | prefix(n)` is the prefix language model (Raffel et al. 2020, figure 4).
+    `causal() | prefix(n)` is the prefix language model (Raffel et al. 2020, figure 4). With a window,
+    `causal() & window(w) | prefix(within=True)`, tokens after the prefix see what is in the window (PaliGemma 2, Steiner
+    et al. 2024).
     """
 
     length: int | None = Field(default=None, gt=0)
+    within: bool = False
+
+    def is_prefix(self, view: View) -> Tensor:
+        """Boolean, broadcastable to the view: which tokens are the prefix."""
+        return view.position < self.length if self.length is not None else (view.role & Role.PREFIX) != 0
 
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
-        return k.position < self.length if self.length is not None else (k.role & Role.PREFIX) != 0
+        return self.is_prefix(q) & self.is_prefix(k) if self.within else self.is_prefix(k)
 
     def block(self, q: Interval, k: Interval) -> BlockMask:
+        maybe, surely = self._in_prefix(k)
+        if not self.within:
+            return maybe, surely
+        some, every = self._in_prefix(q)
+        return maybe & some, surely & every
+
+    def _in_prefix(self, tokens: Interval) -> BlockMask:
         if self.length is not None:
-            return k.low < self.length, k.high < self.length
-        return (k.any_role & Role.PREFIX) != 0, (k.all_role & Role.PREFIX) != 0
+            return tokens.low < self.length, tokens.high < self.length
+        return (tokens.any_role & Role.PREFIX) != 0, (tokens.all_role & Role.PREFIX) != 0
 
     @property
     def period(self) -> tuple[int, int]:
         return 1, self.length or 0
+
+
+def reads_prefix(pattern: Pattern | None) -> bool:
+    """Whether a pattern, or a part of it, depends on which tokens have the role PREFIX."""
+    if isinstance(pattern, Prefix):
+        return pattern.length is None
+    return any(map(reads_prefix, getattr(pattern, "operands", ())))
 
 
 class Global(Pattern, kind="global"):
@@ -234,8 +256,8 @@ def sinks(count: int) -> Pattern:
     return Sinks(count=count)
 
 
-def prefix(length: int | None = None) -> Pattern:
-    return Prefix(length=length)
+def prefix(length: int | None = None, within: bool = False) -> Pattern:
+    return Prefix(length=length, within=within)
 
 
 def global_tokens(first: int | None = None) -> Pattern:

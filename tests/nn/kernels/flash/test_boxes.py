@@ -30,7 +30,7 @@ PLAIN = st.one_of(
     st.just(documents()),
     st.builds(window, st.integers(1, 12), st.one_of(st.none(), st.integers(1, 12))),
     st.builds(sinks, st.integers(1, 12)),
-    st.builds(prefix, st.integers(1, 12)),
+    st.builds(prefix, st.integers(1, 12), st.booleans()),
     st.builds(global_tokens, st.integers(1, 12)),
 )
 

@@ -53,7 +53,10 @@ def _plain(pattern: Pattern) -> Union | None:
     if isinstance(pattern, Sinks):
         return (Box(k_high=min(pattern.count - 1, FAR)),)
     if isinstance(pattern, Prefix):
-        return None if pattern.length is None else (Box(k_high=min(pattern.length - 1, FAR)),)
+        if pattern.length is None:
+            return None
+        last = min(pattern.length - 1, FAR)
+        return (Box(q_high=last if pattern.within else FAR, k_high=last),)
     if isinstance(pattern, Global):
         if pattern.first is None:
             return None
