@@ -39,6 +39,7 @@ def test_every_way_to_ask_about_a_picture_gives_the_same(
     assert run(capsys, "generate", see, "--image", a, QUESTION, "--stream") == [wanted[0]]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{QUESTION}\n\n{QUESTION}\n".encode())))
     assert run(capsys, "generate", see, "--image", a) == [wanted[0], "", wanted[0]]
+    assert run(capsys, "chat", see, "--image", a, QUESTION, "--top-k", "1") == [wanted[0].strip()]
     # prediction evaluates as training does: without the run's least number of new tokens
     asked = ("--image", a, "--image", b, QUESTION, QUESTION)
     said = [json.loads(line) for line in run(capsys, "predict", see, *asked, "--json")]

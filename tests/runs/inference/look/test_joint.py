@@ -14,6 +14,7 @@ from qkv.cli import main
 from qkv.data.media import audio
 from qkv.nn.attention import tap
 from qkv.runs.inference.look.joint import joint_pass
+from qkv.runs.inference.reading.beside import conversation, prompts
 from qkv.runs.tasks.media import TextWithFiles
 
 
@@ -78,3 +79,15 @@ def test_the_command_writes_a_page_and_a_picture(omni: Path, capsys: pytest.Capt
         assert main(["look", run, *arguments, "--out", str(page)]) == 2
         error = capsys.readouterr().err
         assert said in error and len(error.splitlines()) == 1, error
+
+
+def test_a_conversation_of_the_recipes_begins_like_a_question(omni: Path) -> None:
+    run = qkv.load(omni / "omni")
+    text = TextWithFiles("<image> plus two", {"image": (omni / "a.png",)})
+    said = [
+        {
+            "role": "user",
+            "content": [{"type": "image", "path": str(omni / "a.png")}, {"type": "text", "text": " plus two"}],
+        }
+    ]
+    assert conversation(run, said)[0] == prompts(run, [text])[0][0]

@@ -60,5 +60,8 @@ def test_three_commands_train_on_pictures_and_chat_about_one(
     assert main(["chat", run, "--image", "0.png", "--image", "1.png", "what?", "<image> and?", *greedy]) == 2
     assert "1 placeholder <image> and 2 images" in capsys.readouterr().err
     assert main(["chat", run, "--image", "0.png", "--image", "1.png", "<image> what?", "<image> and?", *greedy]) == 0
+    for command in ("predict", "generate"):
+        assert main([command, run, "--image", "0.png", "what?"]) == 2
+        assert "trained on conversations" in capsys.readouterr().err
     assert main(["chat", run, "--sound", "0.png", "what?"]) == 2
     assert "this model reads text and images" in capsys.readouterr().err

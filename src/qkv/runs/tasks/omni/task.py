@@ -57,6 +57,7 @@ class Omni(Task, kind="omni"):
     image, sound, series: how media become numbers.
     media:      the names of the media, in the order of the model's; `places` are the ids of their placeholders, `vectors`
                 the vectors of each.
+    conversations: whether the training data are conversations.
     """
 
     pool: ClassVar[int] = 256
@@ -72,6 +73,7 @@ class Omni(Task, kind="omni"):
     media: tuple[str, ...] = ()
     places: tuple[int, ...] = ()
     vectors: tuple[int, ...] = ()
+    conversations: bool = False
 
     # -- what it depends on ----------------------------------------------------------------------------------------------
 
@@ -89,7 +91,9 @@ class Omni(Task, kind="omni"):
         sizes = [medium.reads.n_tokens or 0 for medium in inputs.media]
         names = tuple(medium.name for medium in inputs.media)
         places = tuple(tokenizer.id(f"<{name}>") for name in names)
-        return task.replace({"media": names, "places": places, "vectors": tuple(sizes)})
+        spoken = bool(examples) and "messages" in examples[0]
+        fields = {"media": names, "places": places, "vectors": tuple(sizes), "conversations": spoken}
+        return task.replace(fields)
 
     def _numbers_of(self, medium: Medium) -> MediaNumbers:
         """The settings of a medium, with the sizes that the model reads."""
@@ -180,7 +184,13 @@ class Omni(Task, kind="omni"):
         return ReadExample(ids[:end], said, start, files_in(messages[: last + 1]), text_of(messages[last]))
 
     def framed(self, ids: Sequence[int], tokenizer: Encoder) -> list[int]:
-        """What the decoder reads before an answer. Raises ValueError if the tokenizer has no end token."""
+        """What the decoder reads before an answer. Raises ValueError if the tokenizer has no end token, and for a model that
+        was trained on conversations."""
+        if self.conversations:
+            raise ValueError(
+                "this run was trained on conversations, and not on questions alone; ask it with `qkv chat`, `qkv generate "
+                "--chat` or run.chat"
+            )
         end = tokenizer.eos_id
         if end is None:
             raise ValueError("answers need a tokenizer with an end-of-sequence token")
