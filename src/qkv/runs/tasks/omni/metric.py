@@ -122,4 +122,4 @@ def series(picture: Mapping[str, Any]) -> Markup:
     """Draw a series as a line."""
     values = np.asarray(picture["values"], np.float64)
     points = tuple((float(i), float(value)) for i, value in enumerate(values))
-    return line_chart("series", [Series("series", points)], width=260, height=110, x_label="")
+    return line_chart("series", [Series("series", points)], width=440, height=170, x_label="")
