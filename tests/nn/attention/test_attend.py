@@ -280,7 +280,7 @@ def request_of(t: int = 8, s: int = 8, **options: Any) -> Request:
         ({}, "sdpa"),
         ({"softcap": 30.0}, "capped"),
         ({"return_lse": True, "t": 1024, "s": 1024}, "tiled"),
-        ({"dropout": 0.1, "t": 512, "s": 512}, "sdpa"),
+        ({"dropout": 0.1, "t": 512, "s": 512}, "tiled"),
         ({"dropout": 0.1, "t": 4096, "s": 4096, "pattern": causal() | ~causal()}, "tiled"),
         ({"t": 4096, "s": 4096, "pattern": causal() & window(256) | causal() & sinks(4)}, "tiled"),
         ({"t": 1, "s": 4096, "pattern": causal() & window(256)}, "decode" if library("decoding") else "sdpa"),

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ...core.layout import Layout
 from ...core.spec import Cost
-from ..kernels import sdpa
+from ..kernels import backends
 from ..kernels.plan import Plan
 from ..kernels.request import Request
 from ..kv_cache.full import LayerState, SlotTables
@@ -131,7 +131,7 @@ def linformer(
     q, k, v = (t if layout.padding == "none" else t.masked_fill(~valid, 0.0) for t in (q, k, v))
     k, v = _projected(k, project_keys, layout), _projected(v, project_values, layout)
     rows, short = replace(layout, segments=None), Layout.full(k.shape[1], device=k.device)
-    out = sdpa.run(Request(q, k, v, _FULL, rows, short, None, scale, dropout, None, False, Plan()))
+    out = backends.run(Request(q, k, v, _FULL, rows, short, None, scale, dropout, None, False, Plan()))
     assert isinstance(out, Tensor)
     return out if layout.padding == "none" else out.masked_fill(~valid, 0.0)
 

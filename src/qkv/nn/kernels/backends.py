@@ -64,6 +64,8 @@ def choose(request: Request, backend: str = "auto") -> str:
     if few and request.q.is_cpu and few_queries.refuses(request) is None:
         return "decode"
     n_scores = request.q.shape[0] * request.q.shape[2] * request.q.shape[1] * request.k.shape[1]
+    if request.dropout and request.q.is_cpu:  # PyTorch's function would hold all weights, and draw its mask one by one
+        return "tiled" if tiled.drops(request) or 4 * n_scores > _DENSE >> 2 else "reference"
     if request.softcap is not None and softcap.refuses(request) is None and 4 * n_scores <= _DENSE >> 2:
         return "capped"
     if sdpa.refuses(request) is not None:
@@ -98,7 +100,7 @@ def _is_sparse(request: Request) -> bool:
 
 
 def _holds_all_weights(request: Request) -> bool:
-    """Whether `sdpa` would hold all T·S weights, as it does on CPUs for attention dropout and for a trained bias."""
+    """Whether `sdpa` would hold all T·S weights, as it does on CPUs for a trained bias."""
     bias = request.bias
     trained = bias.needs_grad if isinstance(bias, Bias) else bias is not None and bias.requires_grad
-    return request.q.device.type == "cpu" and (request.dropout > 0 or trained)
+    return request.q.device.type == "cpu" and trained

@@ -20,14 +20,19 @@ def is_plain(*tensors: Tensor) -> bool:
 
 def is_unwatched(*tensors: Tensor) -> bool:
     """Whether no compiler, exporter, `torch.func` transform, autocast or mode is at work, and tensors are plain ones."""
+    if not is_eager(*tensors):  # first: compilers can't trace the rest
+        return False
+    watched = torch._C._len_torch_dispatch_stack() or torch._C._is_torch_function_mode_enabled()
+    return not watched and not torch.is_autocast_enabled("cpu")
+
+
+def is_eager(*tensors: Tensor) -> bool:
+    """Whether no compiler, exporter or `torch.func` transform is at work, and tensors are plain ones."""
     return not (
         torch.compiler.is_compiling()
-        or torch._C._len_torch_dispatch_stack()
-        or torch._C._is_torch_function_mode_enabled()
         or torch._C._functorch.peek_interpreter_stack() is not None
         or forward_ad._current_level >= 0
         or torch._C._get_tracing_state() is not None
-        or torch.is_autocast_enabled("cpu")
     ) and PLAIN.issuperset(map(type, tensors))
 
 

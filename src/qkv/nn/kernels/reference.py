@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from .native.dropout import DropoutMask, can_replay, draw_seed, levels
 from .request import Request, Result
 
 
@@ -81,12 +82,23 @@ def _attend(request: Request) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     clean = Request(**{**request.__dict__, "k": k, "v": v})
     s, mask = scores(clean, mask)
     w = _weights(request, s, mask)
-    out = torch.nn.functional.dropout(w, request.dropout) @ _per_query_head(v, request).to(w.dtype)
+    out = dropped(w, request.dropout) @ _per_query_head(v, request).to(w.dtype)
     group = request.n_heads // request.n_kv_heads
     seen = bad.transpose(1, 2).repeat_interleave(group, 1)[:, :, None]  # (B, H, 1, S)
     poisoned = (seen if mask is None else mask & seen).any(-1, keepdim=True)
     out = out.masked_fill(poisoned, float("nan")).transpose(1, 2).to(request.q.dtype)
     return out, s, w, mask
+
+
+def dropped(w: Float[Tensor, "B H T S"], p: float) -> Float[Tensor, "B H T S"]:
+    """Dropout of weights, by the mask that all kernels have for one seed."""
+    if not p:
+        return w
+    if not can_replay(w):
+        return torch.nn.functional.dropout(w, p)
+    mask = DropoutMask(int(draw_seed()), levels(p))
+    b, h, t, s = w.shape
+    return torch.where(mask.weights((b, h, t, s), w.device), w * mask.grown, 0.0)
 
 
 def _per_query_head(x: Tensor, request: Request) -> Tensor:

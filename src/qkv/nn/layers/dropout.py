@@ -1,4 +1,4 @@
-"""Dropout, several times faster than PyTorch's on CPUs, and stochastic depth (drop path)."""
+"""Dropout by a mask computed from a seed, several times faster than PyTorch's on CPUs, and stochastic depth (drop path)."""
 
 from __future__ import annotations
 
@@ -10,43 +10,48 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ...core.layout import Layout
-from ..kernels.plain import in_forward_mode
+from ..kernels.native import dropout as native
+from ..kernels.native.dropout import DropoutMask, can_replay, draw_seed, levels
 from ..patterns.documents import document_numbers
 
-_LEVELS = 1 << 16  # probabilities are multiples of 1/65536: 16 random bits for each element
 
+def dropout(x: Tensor, p: float, training: bool = True, added: Tensor | None = None) -> Tensor:
+    """Zero each element with probability p, and multiply the others by 1/(1 − p) (Srivastava et al. 2014). Return the sum
+    with `added` if it is given.
 
-def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
-    """Zero each element with probability p and multiply the others by 1/(1 − p) (Srivastava et al. 2014).
-
-    On CPUs PyTorch draws 53 random bits for every element sequentially, which in a small model costs a third as much as its
-    matrix products. Here one 64-bit draw serves four elements, and backward keeps one byte per element instead of four.
-    p is rounded to a multiple of 2⁻¹⁶, and the scale uses the rounded p. Draws come from PyTorch's default generator, so
-    seeding, resuming and activation checkpointing work as usual. On other devices, and in compiled graphs, this is
-    `torch.nn.functional.dropout`.
+    On CPUs the mask is a function of a seed, drawn from PyTorch's default generator, and of the place of an element (row,
+    token, number): see `DropoutMask`. It depends neither on threads nor on padding to the right, and backward computes it
+    again instead of storing it. p is rounded to a multiple of 2⁻¹⁶, and the scale uses the rounded p. On other devices, in
+    compiled graphs and under `torch.func`, this is `torch.nn.functional.dropout`.
     """
     if not training or p == 0.0:
-        return x
-    if x.device.type != "cpu" or torch.compiler.is_compiling() or in_forward_mode(x):
-        return F.dropout(x, p)
-    out: Tensor = _Dropout.apply(x, round(p * _LEVELS))
+        return x if added is None else added + x
+    if x.device.type != "cpu" or not can_replay(x) or not x.numel():
+        return F.dropout(x, p) if added is None else added + F.dropout(x, p)
+    out: Tensor = _Dropout.apply(x, added, DropoutMask(int(draw_seed()), levels(p)))
     return out
 
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, dropped: int) -> Tensor:
-        n = x.numel()
-        draws = torch.empty((n + 3) // 4, dtype=torch.int64, device=x.device).random_(-(1 << 63), None)
-        keep = (draws.view(torch.int16)[:n] >= dropped - (_LEVELS >> 1)).view(x.shape)  # False with dropped / 65536
-        ctx.save_for_backward(keep)
-        ctx.scale = _LEVELS / max(_LEVELS - dropped, 1)
-        return (x * keep).mul_(ctx.scale)
+    def forward(ctx: Any, x: Tensor, added: Tensor | None, mask: DropoutMask) -> Tensor:
+        ctx.mask, ctx.dtypes = mask, (x.dtype, None if added is None else added.dtype)
+        return _masked(x, added, mask, x.dtype if added is None else torch.promote_types(x.dtype, added.dtype))
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        (keep,) = ctx.saved_tensors
-        return (grad * keep).mul_(ctx.scale), None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        own, of_added = ctx.dtypes
+        return _masked(grad, None, ctx.mask, own), None if of_added is None else grad.to(of_added), None
+
+
+def _masked(x: Tensor, added: Tensor | None, mask: DropoutMask, dtype: torch.dtype) -> Tensor:
+    """`added` + mask ∘ x in a dtype."""
+    fits = added is None or (added.dtype == dtype and added.shape == x.shape)
+    if fits and native.DTYPES.issuperset((x.dtype, dtype)) and native.ready():
+        added = None if added is None else added.contiguous()
+        return native.run(x.contiguous(), added, mask.seed, mask.dropped, dtype)
+    kept = torch.where(mask.numbers(x.shape, x.device), x * mask.grown, 0.0)
+    return (kept if added is None else added + kept).to(dtype)
 
 
 def stochastic_depth(y: Float[Tensor, "B T M"], p: float, layout: Layout) -> Float[Tensor, "B T M"]:

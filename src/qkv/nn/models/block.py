@@ -116,6 +116,8 @@ class BlockModule(nn.Module):
         self.norm_sum = nn.ModuleDict() if self.norms_sum else each("sum", self.sublayers)
         scaled = self.sublayers if spec.layer_scale is not None else []
         self.scale = nn.ModuleDict({s: LayerScale(d_model, spec.layer_scale or 1.0) for s in scaled})
+        plain = self.residual and self.skip == self.multiplier == 1.0 and not scaled and not self.drop_path
+        self.drops_and_adds = bool(plain and self.dropout)  # in training, in one pass
 
     def forward(
         self,
@@ -134,7 +136,10 @@ class BlockModule(nn.Module):
             return self.placement.forward(self, x, run, states)
         for name in self.sublayers:
             y = self.norm[name](x) if not self.norms_sum and name in self.norm else x
-            x = self.add(name, x, self.sublayer(name, y, run, states.get(name)))
+            if self.training and self.drops_and_adds:
+                x = self.normalized(name, dropout(self.applied(name, y, run, states.get(name)), self.dropout, added=x))
+            else:
+                x = self.add(name, x, self.sublayer(name, y, run, states.get(name)))
         return x
 
     def before(self, name: str, x: Tensor, without: Tensor) -> Tensor:
@@ -147,6 +152,14 @@ class BlockModule(nn.Module):
 
     def sublayer(self, name: str, y: Tensor, run: Pass, state: LayerState | None = None) -> Tensor:
         """Apply a sublayer, its output norm, dropout, scales and stochastic depth to a normalized input."""
+        y = self.applied(name, y, run, state)
+        y = dropout(y, self.dropout) if self.training and self.dropout else y
+        y = y if self.multiplier == 1.0 else y * self.multiplier
+        y = self.scale[name](y) if name in self.scale else y
+        return stochastic_depth(y, self.drop_path, run.layout) if self.training and self.drop_path else y
+
+    def applied(self, name: str, y: Tensor, run: Pass, state: LayerState | None = None) -> Tensor:
+        """Apply a sublayer and its output norm to a normalized input."""
         part = getattr(self, name)
         if run.split is not None:
             y = run.split.apply(part, y, run, mixes=name != "feedforward")
@@ -154,18 +167,18 @@ class BlockModule(nn.Module):
             y = part(y, run) if getattr(part, "takes_pass", False) else part(y)
         else:
             y = recomputed(part, y, run, state) if isinstance(state, InputState) else part(y, run, state)
-        y = self.norm_after[name](y) if name in self.norm_after else y
-        y = dropout(y, self.dropout) if self.training and self.dropout else y
-        y = y if self.multiplier == 1.0 else y * self.multiplier
-        y = self.scale[name](y) if name in self.scale else y
-        return stochastic_depth(y, self.drop_path, run.layout) if self.training and self.drop_path else y
+        return self.norm_after[name](y) if name in self.norm_after else y
 
     def add(self, name: str, x: Tensor, y: Tensor) -> Tensor:
         """Add y to the residual stream x, and normalize the sum if the placement does."""
         if self.residual:
             y = x + y if self.skip == 1.0 else self.skip * x + y
+        return self.normalized(name, y)
+
+    def normalized(self, name: str, total: Tensor) -> Tensor:
+        """Normalize the sum of the residual stream and a sublayer's output, if the placement does."""
         norm = self.norm if self.norms_sum else self.norm_sum
-        return norm[name](y) if name in norm else y
+        return norm[name](total) if name in norm else total
 
 
 class LayerScale(nn.Module):

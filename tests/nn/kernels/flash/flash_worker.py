@@ -11,6 +11,7 @@ from torch import Tensor
 from qkv.core.layout import Layout, Role
 from qkv.nn.attention.attend import attend
 from qkv.nn.kernels import flash
+from qkv.nn.kernels.native.dropout import DropoutMask, levels
 from qkv.nn.patterns.basic import (
     BigBird,
     by_head,
@@ -171,16 +172,19 @@ def dropout_agreement(p: float) -> list[float]:
     found = [out.detach(), *torch.autograd.grad((out * weight).sum(), tensors)]
     q, k, v = (x.double().transpose(1, 2).repeat_interleave(HEADS // x.shape[2], 1) for x in tensors)
     scores = (q @ k.mT / 4).masked_fill(~torch.ones(T, T, dtype=torch.bool).tril(), -torch.inf)
-    plain = ((scores.softmax(-1) * keep / (1 - p)) @ v).transpose(1, 2)
+    plain = ((scores.softmax(-1) * keep / (1 - levels(p) / 65536)) @ v).transpose(1, 2)
     wanted = [plain.detach(), *torch.autograd.grad((plain * weight).sum(), tensors)]
     return [*(apart(f, w) for f, w in zip(found, wanted, strict=True)), float(keep.double().mean())]
 
 
 def dropout_masks() -> list[float]:
-    """Shares of weights on which masks agree: of one seed twice, of two seeds, of two heads and of two rows of a batch."""
+    """Shares of weights on which masks agree: of one seed twice, of one seed and the other backends, of two seeds, of two
+    heads and of two rows of a batch."""
     shape = (2, 2, T, T)
     first, again, other = (dropped(seed, shape, 0.5) for seed in (1, 1, 2))
-    pairs = [(first, again), (first, other), (first[:, 0], first[:, 1]), (first[0], first[1])]
+    torch.manual_seed(1)
+    by_seed = DropoutMask(int(torch.randint(2**62, (1,))), levels(0.5)).weights(shape)  # what the other backends drop
+    pairs = [(first, again), (first, by_seed), (first, other), (first[:, 0], first[:, 1]), (first[0], first[1])]
     return [float((a == b).double().mean()) for a, b in pairs]
 
 

@@ -28,11 +28,14 @@ class OperatorLayouts(NamedTuple):
 
     positions: of both. marks: segments of both, then roles of both. starts: the first position of both if the tokens
                are unpadded, of one segment, and at consecutive positions, as far as the host can tell; else −1.
+    lengths:   the number of keys of each row, if rows differ in that alone: positions and marks are then those of rows
+               without padding, and outputs of padded queries mean nothing.
     """
 
     positions: list[Tensor]
     marks: list[Tensor | None]
     starts: list[int]
+    lengths: Tensor | None = None
 
     @property
     def known(self) -> bool:
@@ -53,8 +56,11 @@ class OperatorLayouts(NamedTuple):
 
     def layouts(self) -> tuple[Layout, Layout]:
         """The layouts of queries and of keys."""
-        marks = self.marks
-        q, k = (Layout(x, marks[i], marks[i + 2], one_segment=marks[i] is None) for i, x in enumerate(self.positions))
+        marks, positions = self.marks, self.positions
+        if self.lengths is not None:
+            padded = torch.arange(positions[1].shape[1], device=self.lengths.device) >= self.lengths[:, None]
+            positions = [positions[0], positions[1].masked_fill(padded[..., None], -1)]
+        q, k = (Layout(x, marks[i], marks[i + 2], one_segment=marks[i] is None) for i, x in enumerate(positions))
         return q, k
 
     def row(self, b: int) -> OperatorLayouts:

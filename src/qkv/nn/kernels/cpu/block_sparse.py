@@ -12,6 +12,7 @@ from torch._subclasses import FakeTensor
 from ....core.graphs import constant
 from ...patterns.basic import Causal, Pattern
 from ..native import block_sparse as native
+from ..native.dropout import DropoutMask
 from ..plan import is_aligned_causal, needed_parts
 from ..products import onednn
 from ..request import Request
@@ -32,13 +33,13 @@ class BlockSparse:
     v: Tensor
     rows: tuple[Plans, ...]
     scale: float
-    slopes: Tensor | None = None
+    options: native.BlockSparseOptions
 
     def forward(self) -> tuple[Tensor, Tensor] | None:
         """Output (B, T, H, E) and log-sum-exp (B, T, H): 0 and −∞ for queries that see nothing."""
         result = _concatenated(
-            native.forward(self.q[at], self.k[at], self.v[at], plans, self.scale, self.slopes)
-            for at, plans in self._by_row()
+            native.forward(self.q[at], self.k[at], self.v[at], plans, self.scale, options)
+            for at, plans, options in self._by_row()
         )
         return None if result is None else (result[0].to(self.q.dtype), result[1])
 
@@ -55,37 +56,53 @@ class BlockSparse:
                 None if d_lse is None else d_lse[at],
                 plans,
                 self.scale,
-                self.slopes,
+                options,
             )
-            for at, plans in self._by_row()
+            for at, plans, options in self._by_row()
         )
 
-    def _by_row(self) -> Iterator[tuple[slice, Plans]]:
+    def _by_row(self) -> Iterator[tuple[slice, Plans, native.BlockSparseOptions]]:
         if len(self.rows) == 1:
-            yield slice(None), self.rows[0]
+            yield slice(None), self.rows[0], self.options
             return
         for b, plans in enumerate(self.rows):
-            yield slice(b, b + 1), plans
+            yield slice(b, b + 1), plans, self.options._replace(row=b)
 
 
-def find_plans(q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: OperatorLayouts) -> tuple[Plans, ...] | None:
-    """The plans with which the kernels serve these; None if they can't, or if there is too little work for them."""
+def find_plans(
+    q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: OperatorLayouts, always: bool = False
+) -> tuple[Plans, ...] | None:
+    """The plans with which the kernels serve these; None if they can't, or, unless `always`, if there is too little work for
+    them."""
+    least = 0 if always else MIN_SCORES
     n_scores = q.shape[2] * q.shape[1] * k.shape[1] * (len(q) if tokens.alike else 1)
-    if rule.per_head or n_scores < MIN_SCORES or not native.fits(q, k, v):
+    if rule.per_head or n_scores < least or not native.fits(q, k, v):
         return None
     plans = block_plan.plans(rule, tokens)
     if plans is None:
         return None
-    enough = not tokens.alike or len(q) * q.shape[2] * block_plan.n_scores(plans[0]) >= MIN_SCORES
+    enough = not tokens.alike or len(q) * q.shape[2] * block_plan.n_scores(plans[0]) >= least
     return plans if enough and native.serves(q, k, v) else None
 
 
 def find(
-    q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: OperatorLayouts, scale: float, slopes: Tensor | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    rule: Pattern,
+    tokens: OperatorLayouts,
+    scale: float,
+    slopes: Tensor | None,
+    mask: DropoutMask | None = None,
 ) -> BlockSparse | None:
-    """The kernels, if they can serve. `slopes` are ALiBi's."""
-    plans = find_plans(q, k, v, rule, tokens)
-    return None if plans is None else BlockSparse(q, k, v, plans, scale, slopes)
+    """The kernels, if they can serve. `slopes` are ALiBi's. With dropout they serve however little there is to do."""
+    plans = find_plans(q, k, v, rule, tokens, always=mask is not None)
+    if plans is None or (mask is not None and any(plan.order is not None for row in plans for plan in row)):
+        return None  # the places of tokens in another order are unknown to the mask
+    options = native.BlockSparseOptions(
+        slopes, tokens.lengths, *((0, 0) if mask is None else (mask.seed, mask.dropped))
+    )
+    return BlockSparse(q, k, v, plans, scale, options)
 
 
 def beats_fused(request: Request) -> bool:

@@ -19,6 +19,7 @@ from ....core.layout import Layout, View
 from ...patterns.basic import Pattern
 from ...positions.base import Position
 from ..block_map import BlockMap, block_map
+from ..native.dropout import DropoutMask, levels
 from ..plan import allowed_by_head
 
 _SMALL, _MANY_HEADS = 64, 8  # side of a small tile, and how many heads make its products efficient
@@ -156,9 +157,9 @@ class TiledProblem:
 
     def keep(self, like: Tensor, tile: AttentionTile) -> Tensor:
         """The dropout factors of a tile, 0 or 1/(1 − p): the same in every call."""
-        generator = torch.Generator(device=like.device).manual_seed(self.seed * 1_000_003 + tile.number)
-        kept = torch.rand(like.shape, generator=generator, device=like.device) >= self.dropout
-        return kept.to(like.dtype) / (1.0 - self.dropout)
+        mask = DropoutMask(self.seed, levels(self.dropout))
+        kept = mask.weights((self.batch, self.h, tile.b - tile.a, tile.d - tile.c), like.device, (0, tile.a, tile.c))
+        return (kept.to(like.dtype) * mask.grown).view(like.shape)
 
     def poison(self, tile: AttentionTile) -> Tensor | None:
         """Rows (B, H, rows) that see a NaN or Inf in this tile."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -23,6 +24,7 @@ from ...patterns.basic import Causal, Full, Interval, Pattern
 from ...positions.base import Bias
 from ...positions.bias import ALiBi
 from ..buffers import by_rows
+from ..native.dropout import DropoutMask, draw_seed, levels
 from ..plan import first_position, host_interval, is_aligned_causal, needed_parts
 from ..request import Request, Result
 from . import bf16_amx, block_plan, block_sparse
@@ -42,7 +44,7 @@ def run(request: Request) -> Result:
         kind, tensors = bias.scheme.text, list(bias.tensors)
     elif bias is not None:
         kind, tensors = DENSE, [bias.reshape((1,) * (4 - bias.ndim) + tuple(bias.shape))]
-    seed = torch.randint(2**31, (), device="cpu") if request.dropout else torch.zeros((), dtype=torch.int64)
+    seed = draw_seed() if request.dropout else torch.zeros((), dtype=torch.int64)
     tokens, numbers = _tokens(request), [request.scale, request.softcap or 0.0, request.dropout]
     out, lse = _tiled(request.q, request.k, request.v, tensors, *tokens, request.pattern.text, kind, numbers, seed)
     return (out, lse) if request.return_lse else out
@@ -57,6 +59,21 @@ def share(request: Request) -> float:
 def compiled(request: Request) -> bool:
     """Whether C++ kernels serve a request, as far as the host can tell."""
     return _planned(request)[1]
+
+
+def drops(request: Request) -> bool:
+    """Whether the C++ kernels serve a request with dropout, as far as the host can tell."""
+    q, k, v, bias = request.q, request.k, request.v, request.bias
+    alibi = isinstance(bias, Bias) and _alibi(bias.scheme.text) is not None
+    if (
+        request.softcap
+        or request.pattern.per_head
+        or not (bias is None or alibi)
+        or not block_sparse.native.fits(q, k, v)
+    ):
+        return False
+    few = q.shape[2] * q.shape[1] * k.shape[1] < block_sparse.MIN_SCORES
+    return not few or _tokens(request).alike  # a plan for each row takes longer than few scores
 
 
 def _planned(request: Request) -> tuple[float | None, bool]:
@@ -88,13 +105,26 @@ def _tokens(request: Request) -> OperatorLayouts:
 
     In causal attention no token sees padding on the right. Such rows are treated as unpadded and share one plan.
     """
-    q, k = request.layout, request.kv_layout
+    q, k, lengths = request.layout, request.kv_layout, None
     if isinstance(request.pattern, Causal) and q.padding == "right" and q.start is not None and not request.return_lse:
         start, parts = q.start, needed_parts(request.pattern, q, k)
         if is_aligned_causal(parts, q, k):
             q = k = request.plan.once("unpadded", (q,), lambda: Layout.full(q.shape[1], start, q.device))
+    if request.dropout and k.padding == "right" and _differ_in_length(q) and _differ_in_length(k):
+        lengths = request.plan.once("lengths", (k,), lambda: k.valid.sum(1))
+        q, k = (request.plan.once("unpadded", (x,), partial(_unpadded, x)) for x in (q, k))
     marks = [q.segments, k.segments, q.roles, k.roles]
-    return OperatorLayouts([q.positions, k.positions], marks, [first_position(q), first_position(k)])
+    return OperatorLayouts([q.positions, k.positions], marks, [first_position(q), first_position(k)], lengths)
+
+
+def _differ_in_length(layout: Layout) -> bool:
+    """Whether rows are consecutive tokens of one segment from one position on, and padding to the right."""
+    known = layout.sequential and layout.start is not None and layout.roles is None and layout.positions.shape[-1] == 1
+    return known and layout.one_segment and layout.padding in ("none", "right")
+
+
+def _unpadded(layout: Layout) -> Layout:
+    return Layout.full(layout.shape[1], layout.start or 0, layout.device)
 
 
 def density(request: Request, grid: int = 16) -> float:
@@ -139,18 +169,19 @@ def _kernels(
     pattern: str,
     bias: str,
     numbers: list[float],
+    seed: Tensor,
 ) -> Iterator[Kernel | None]:
     """The kernels that may serve a call, the fastest first; None for kernels that don't."""
     scale, softcap, dropout = numbers
     alibi = _alibi(bias)
-    if softcap or dropout or (bias and alibi is None):
+    if softcap or (bias and alibi is None):
         return
-    rule = pattern_of(pattern)
-    if alibi is None:
+    rule, mask = pattern_of(pattern), DropoutMask(int(seed), levels(dropout)) if dropout else None
+    if alibi is None and mask is None:
         yield bf16_amx.find(q, k, v, rule, tokens, scale)
         yield None if block_sparse.is_favored(q) else _fused(q, k, v, rule, tokens, scale)
     slopes = None if alibi is None else (tensors[0] * alibi.scale).float().contiguous()
-    yield block_sparse.find(q, k, v, rule, tokens, scale, slopes)
+    yield block_sparse.find(q, k, v, rule, tokens, scale, slopes, mask)
 
 
 def _alibi(bias: str) -> ALiBi | None:
@@ -225,6 +256,7 @@ def _tiled(
     positions: list[Tensor],
     marks: list[Tensor | None],
     starts: list[int],
+    lengths: Tensor | None,
     pattern: str,
     bias: str,
     numbers: list[float],
@@ -235,12 +267,12 @@ def _tiled(
     lse = q.new_full(q.shape[:3], float("-inf"), dtype=torch.promote_types(q.dtype, torch.float32))
     if not out.numel() or not k.numel():
         return out, lse.transpose(1, 2).contiguous()
-    inputs = q, k, v, tensors, OperatorLayouts(positions, marks, starts), pattern, bias, numbers
+    inputs = q, k, v, tensors, OperatorLayouts(positions, marks, starts, lengths), pattern, bias, numbers, seed
     for kernel in _kernels(*inputs):
         result = None if kernel is None else kernel.forward()
         if result is not None:
             return result[0], result[1].transpose(1, 2).contiguous()
-    for problem, order in _problems(*inputs, seed):
+    for problem, order in _problems(*inputs):
         if order is None:
             forward(problem, out, lse)
             continue
@@ -273,6 +305,7 @@ def _tiled_backward(
     positions: list[Tensor],
     marks: list[Tensor | None],
     starts: list[int],
+    lengths: Tensor | None,
     pattern: str,
     bias: str,
     numbers: list[float],
@@ -282,16 +315,15 @@ def _tiled_backward(
     if not out.numel() or not k.numel():
         return [torch.zeros_like(t) for t in (q, k, v, *tensors)]
     results = [out, lse.transpose(1, 2), d_out, None if d_lse is None else d_lse.transpose(1, 2)]
-    grads = _gradients(
-        results, q, k, v, tensors, OperatorLayouts(positions, marks, starts), pattern, bias, numbers, seed
-    )
+    tokens = OperatorLayouts(positions, marks, starts, lengths)
+    grads = _gradients(results, q, k, v, tensors, tokens, pattern, bias, numbers, seed)
     pairs = zip(grads, (q, k, v, *tensors), strict=True)
     return [torch.zeros_like(x) if d is None else d.to(x.dtype).contiguous() for d, x in pairs]
 
 
 def _gradients(results: list[Any], *inputs: Any) -> list[Tensor | None]:
     q, k, v, tensors = inputs[:4]
-    for kernel in _kernels(*inputs[:-1]):
+    for kernel in _kernels(*inputs):
         grads = None if kernel is None else kernel.backward(*results)
         if grads is not None:
             return [*grads, *[None] * len(tensors)]
@@ -315,18 +347,19 @@ def _(*inputs: Any) -> list[Tensor]:
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    q, k, v, tensors, positions, marks, *rest, seed = inputs
-    ctx.save_for_backward(*output, q, k, v, seed, *tensors, *positions, *marks)
-    ctx.n_tensors, ctx.rest = len(tensors), rest
+    q, k, v, tensors, positions, marks, starts, lengths, *rest, seed = inputs
+    ctx.save_for_backward(*output, q, k, v, seed, lengths, *tensors, *positions, *marks)
+    ctx.n_tensors, ctx.starts, ctx.rest = len(tensors), starts, rest
 
 
 def _autograd(ctx: Any, d_out: Tensor, d_lse: Tensor | None) -> tuple[Any, ...]:
-    out, lse, q, k, v, seed, *more = ctx.saved_tensors
+    out, lse, q, k, v, seed, lengths, *more = ctx.saved_tensors
     tensors, positions, marks = more[: ctx.n_tensors], more[ctx.n_tensors :][:2], more[ctx.n_tensors + 2 :]
-    grads = _tiled_backward(out, lse, d_out, d_lse, q, k, v, tensors, positions, marks, *ctx.rest, seed)
+    layouts = positions, marks, ctx.starts, lengths
+    grads = _tiled_backward(out, lse, d_out, d_lse, q, k, v, tensors, *layouts, *ctx.rest, seed)
     # PyTorch takes a list that contains None as one leaf, and a list of tensors as one leaf for each.
     no_marks = [None] * len(marks) if all(mark is not None for mark in marks) else None
-    return (*grads[:3], list(grads[3:]), [None] * 2, no_marks, *([None] * len(ctx.rest)), None)
+    return (*grads[:3], list(grads[3:]), [None] * 2, no_marks, None, None, *([None] * len(ctx.rest)), None)
 
 
 _tiled.register_autograd(_autograd, setup_context=_setup)

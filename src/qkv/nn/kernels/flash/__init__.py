@@ -21,6 +21,7 @@ from torch import Tensor
 from ....core.layout import Layout
 from ...positions.base import Bias
 from ...positions.bias import ALiBi, T5Buckets
+from ..native.dropout import LEVELS, levels
 from ..plan import host_interval, same_segment
 from ..request import Request, Result
 from .block_map import make, n_boxes
@@ -51,7 +52,7 @@ def run(request: Request) -> Result:
     )
     about = f"flash tiles {rows} {cols} {request.n_heads} {request.pattern.text}"
     tiles = request.plan.once(about, (request.layout, request.kv_layout), lambda: _map(request, rows, cols))
-    numbers = [request.scale, request.softcap or 0.0, request.dropout]
+    numbers = [request.scale, request.softcap or 0.0, levels(request.dropout) / LEVELS]
     out, lse = flash(request.q, request.k, request.v, bias, tiles, list(setting), numbers, _seed(request))
     return (out, lse) if request.return_lse else out
 

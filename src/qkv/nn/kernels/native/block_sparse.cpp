@@ -1,6 +1,6 @@
 // Block-sparse FlashAttention, forward and backward, in blocks of 64 queries and 64 keys (Dao et al. 2022):
 // S = scale QK', L = log sum exp S, O = exp(S - L) V, with dV = W' dO, dS = W (dO V' - rowsum(dO O) + dL),
-// dQ = scale dS K and dK = scale dS' Q.
+// dQ = scale dS K and dK = scale dS' Q. With dropout, O = (M W) V and dS = W (M dO V' - ...), where M is 0 or 1/(1 - p).
 //
 // Scores of a block are stored as S[key][query]: vectors hold sixteen queries, and products read keys and values one number
 // at a time, in the order of memory.
@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "structures.h"
+#include "threefry.h"
 #include "vectors.h"
 
 namespace {
@@ -26,9 +27,11 @@ struct Strides {
 struct Sizes {
     long batch, heads, kv_heads, queries, keys, width, values;
     Strides q, k, v;
-    long strips;
+    long strips, row;  // `row` is the first row's number in the batch
     float scale;
     int merges, threads;
+    uint32_t seed_low, seed_high, dropped;  // `dropped` of 65536 weights are
+    long keys_of(const int64_t* lengths, long b) const { return lengths ? lengths[b] : keys; }
 };
 
 // The blocks of keys that each strip of queries visits: strip i those from ends[i] to ends[i + 1], each with the number of
@@ -39,6 +42,7 @@ struct Plan {
     const int64_t* spans;  // (tables, groups of 16 keys, 2): first and end of the queries that see any of them
     const float *places, *kv_places;  // positions of queries and keys, for ALiBi
     const float* slopes;              // ALiBi's slope of each head, or null
+    const int64_t* lengths;           // the number of keys in each row of the batch, or null: all
 };
 
 // Rows of some tokens, and where they are in memory.
@@ -107,17 +111,18 @@ struct Parts {
     const Part* begin() const { return part; }
     const Part* end() const { return part + count; }
 
-    Parts(const Plan& plan, long i, long keys) {
+    Parts(const Plan& plan, long i, long keys, long queries) {
         const int64_t whole[] = {0, SIDE};
+        const int64_t most = (queries + LANES - 1) / LANES * LANES;
         for (long start = 0; start < keys; start += LANES) {
             const int64_t* span = plan.table[i] < 0 ? whole : plan.spans + 2 * (plan.table[i] * VECTORS + start / LANES);
-            const long stop = start + LANES < keys ? start + LANES : keys;
-            if (span[0] >= span[1]) continue;
+            const long stop = start + LANES < keys ? start + LANES : keys, to = span[1] < most ? span[1] : most;
+            if (span[0] >= to) continue;
             Part* last = part + count - 1;
-            if (count && last->stop == start && last->from == span[0] && last->to == span[1])
+            if (count && last->stop == start && last->from == span[0] && last->to == to)
                 last->stop = stop;
             else
-                part[count++] = {start, stop, span[0], span[1]};
+                part[count++] = {start, stop, span[0], to};
         }
     }
 };
@@ -139,9 +144,11 @@ class Panels {
 
     bool finite = true;  // whether all copied numbers are
 
-    void begin(const float* keys, const float* values, float* to_keys, float* to_values) {
-        k = keys, v = values, d_k = to_keys, d_v = to_values;
+    void begin(const float* keys, const float* values, float* to_keys, float* to_values, long count) {
+        k = keys, v = values, d_k = to_keys, d_v = to_values, length = count;
     }
+
+    bool holds(long block) const { return block * SIDE < length; }
 
     // Prefetch a block that is not in the cache.
     Wanted keys(long block) const { return {k, rows(block, s.k.row), s.width, 0}; }
@@ -172,7 +179,7 @@ class Panels {
     long reach() const { return PANELS * room * (gradients ? 2 : 1); }
 
     Panel of(long slot, long block) const {
-        const long left = s.keys - block * SIDE;
+        const long left = length - block * SIDE;
         float* own = memory.get() + slot * room * (gradients ? 2 : 1);
         own += (64 - reinterpret_cast<uintptr_t>(memory.get()) % 64) % 64 / sizeof(float);
         return {left < SIDE ? left : SIDE, own, own + SIDE * s.width, own + room - SIDE,
@@ -193,7 +200,7 @@ class Panels {
     const bool gradients;
     const long room;  // numbers of a block of keys, of values, and of positions
     const std::unique_ptr<float[]> memory;
-    long blocks[PANELS];
+    long blocks[PANELS], length = 0;
     const float *k = nullptr, *v = nullptr;
     float *d_k = nullptr, *d_v = nullptr;
 };
@@ -246,15 +253,40 @@ inline void weighed(float* scores, Part p, const Lane& most, Lane& total) {
     }
 }
 
+// The weights of one row and head that dropout keeps, from bits of its key, a query and four keys.
+struct Thinning {
+    Key key;
+    uint32_t dropped;
+    float grown;
+
+    Thinning(const Sizes& s, long b, long head)
+        : key(derived({s.seed_low, s.seed_high}, s.row + b, head)), dropped(s.dropped), grown(65536.0f / (65536 - s.dropped)) {}
+
+    // Call each(offset in the block, whether sixteen weights are kept) for all weights of a part.
+    template <typename Each>
+    inline void over(Part p, long query, long first, Each each) const {
+        for (long n = p.from; n < p.to; n += LANES)
+            for (long j = p.start; j < p.stop; j += 4) {
+                const Draws draws(key, counted(query + n), static_cast<uint32_t>((first + j) / 4) - Words{});
+                for (int t = 0; t < 4 && j + t < p.stop; ++t) each((j + t) * SIDE + n, draws.at(t) >= dropped);
+            }
+    }
+};
+
+// Zero the weights that are dropped.
+inline void thinned(float* weights, Part p, long query, long key, const Thinning& d) {
+    d.over(p, query, key, [&](long at, auto kept) { store(weights + at, kept ? load(weights + at) : Floats{}); });
+}
+
 // Output and log-sum-exp of a strip from the sums (values, queries) of weighted values; merged with earlier ones if `merges`.
-void finished(const float* sums, const Lane& most, const Lane& total, Rows to, Rows logs, const Sizes& s, float* out,
-              float* lse) {
+void finished(const float* sums, const Lane& most, const Lane& total, Rows to, Rows logs, const Sizes& s, float grown,
+              float* out, float* lse) {
     alignas(64) float rows[SIDE * WIDEST];
     turned(sums, s.values, SIDE, rows);
     for (long i = 0; i < to.count; ++i) {
         const float weight = total.v[i / LANES][i % LANES];
         float own = weight == 0 ? -INFINITY : most.v[i / LANES][i % LANES] * LN_2 + std::log(weight);
-        float share = weight == 0 ? 0 : 1 / weight, old = 0;
+        float share = weight == 0 ? 0 : grown / weight, old = 0;
         float &log = lse[logs.at(i)], *row = out + to.at(i);
         if (s.merges && log != -INFINITY) {
             const float top = own > log ? own : log, a = std::exp(own - top), b = std::exp(log - top);
@@ -271,8 +303,8 @@ void finished(const float* sums, const Lane& most, const Lane& total, Rows to, R
 }
 
 // One strip of one head's queries.
-void forward_strip(const float* q, Panels& panels, float* out, float* lse, float slope, const Plan& plan, long strip,
-                   const Sizes& s) {
+void forward_strip(const float* q, Panels& panels, float* out, float* lse, float slope, const Thinning& dropout,
+                   const Plan& plan, long strip, const Sizes& s) {
     alignas(64) float rows[SIDE * WIDEST], places[SIDE], queries[SIDE * WIDEST], scores[SIDE * SIDE], sums[SIDE * WIDEST];
     const long first = plan.number[strip] * SIDE, count = first + SIDE < s.queries ? SIDE : s.queries - first;
     const long last = plan.block[plan.ends[strip + 1] - 1];  // which, with windows, earlier strips have not visited
@@ -288,9 +320,9 @@ void forward_strip(const float* q, Panels& panels, float* out, float* lse, float
         most.v[n] = filled(std::numeric_limits<float>::lowest());  // finite, so that a row that sees nothing gives no NaN
         total.v[n] = Floats{};
     }
-    for (long i = plan.ends[strip]; i < plan.ends[strip + 1]; ++i) {
+    for (long i = plan.ends[strip]; i < plan.ends[strip + 1] && panels.holds(plan.block[i]); ++i) {
         const Panel panel = panels.at(plan.block[i]);
-        const Parts parts(plan, i, panel.count);
+        const Parts parts(plan, i, panel.count, count);
         const Lane before = most;
         for (const Part& p : parts) {
             scored(panel, own, plan, i, p, s.width, scores);
@@ -303,11 +335,12 @@ void forward_strip(const float* q, Panels& panels, float* out, float* lse, float
         }
         for (const Part& p : parts) {
             weighed(scores, p, most, total);
+            if (dropout.dropped) thinned(scores, p, first, plan.block[i] * SIDE, dropout);
             product(panel.values + p.start * s.values, 1, s.values, scores + p.at(), SIDE, sums + p.from, SIDE, s.values,
                     p.keys(), p.queries(), true);
         }
     }
-    finished(sums, most, total, to, {plan.order, first, count, s.heads}, s, out, lse);
+    finished(sums, most, total, to, {plan.order, first, count, s.heads}, s, dropout.grown, out, lse);
 }
 
 // A strip of one head's queries for the backward pass: queries and output gradients, by rows and by columns.
@@ -344,9 +377,21 @@ inline void differentiated(float* weights, float* d_scores, Part p, const Strip&
         }
 }
 
+// The same with dropout. Kept weights are multiplied by 1/(1 - p) where they multiply gradients of the output.
+inline void differentiated(float* weights, float* d_scores, Part p, const Strip& strip, long query, long key,
+                           const Thinning& d) {
+    d.over(p, query, key, [&](long at, auto kept) {
+        const long n = at % SIDE;
+        const Floats weight = power(load(weights + at) - load(strip.norm + n));
+        const Floats outer = kept ? load(d_scores + at) * d.grown : Floats{};
+        store(weights + at, kept ? weight * d.grown : Floats{});
+        store(d_scores + at, weight * (outer - load(strip.delta + n)));
+    });
+}
+
 // The gradients from one strip of one head's queries.
 void backward_strip(const float* q, const float* out, const float* lse, const float* d_out, const float* d_lse, float* d_q,
-                    float slope, Panels& panels, const Plan& plan, long strip, const Sizes& s) {
+                    float slope, const Thinning& dropout, Panels& panels, const Plan& plan, long strip, const Sizes& s) {
     alignas(64) float weights[SIDE * SIDE], d_scores[SIDE * SIDE], d_queries[SIDE * WIDEST], d_rows[SIDE * WIDEST];
     const long first = plan.number[strip] * SIDE, count = first + SIDE < s.queries ? SIDE : s.queries - first;
     const long last = plan.block[plan.ends[strip + 1] - 1];
@@ -358,14 +403,15 @@ void backward_strip(const float* q, const float* out, const float* lse, const fl
     Strip own(q, out, lse, d_out, d_lse, rows(s.q.row), to, rows(s.heads), s);
     if (plan.slopes) placed(plan.places, rows(1), own.places);
     std::memset(d_queries, 0, s.width * SIDE * sizeof *d_queries);
-    for (long i = plan.ends[strip]; i < plan.ends[strip + 1]; ++i) {
+    for (long i = plan.ends[strip]; i < plan.ends[strip + 1] && panels.holds(plan.block[i]); ++i) {
         const Panel panel = panels.at(plan.block[i]);
-        for (const Part& p : Parts(plan, i, panel.count)) {
+        for (const Part& p : Parts(plan, i, panel.count, count)) {
             const long depth = (p.to < count ? p.to : count) - p.from, values = p.start * s.values, keys = p.start * s.width;
             scored(panel, {own.queries, own.places, slope * LOG2_E}, plan, i, p, s.width, weights);
             product(panel.values + values, s.values, 1, own.d_columns + p.from, SIDE, d_scores + p.at(), SIDE, p.keys(),
                     s.values, p.queries(), false);
-            differentiated(weights, d_scores, p, own);
+            dropout.dropped ? differentiated(weights, d_scores, p, own, first, plan.block[i] * SIDE, dropout)
+                            : differentiated(weights, d_scores, p, own);
             product(weights + p.at(), SIDE, 1, own.d_rows + p.from * s.values, s.values, panel.d_values + values, s.values,
                     p.keys(), depth, s.values, true);
             product(d_scores + p.at(), SIDE, 1, own.rows + p.from * s.width, s.width, panel.d_keys + keys, s.width, p.keys(),
@@ -386,9 +432,10 @@ void backward_strip(const float* q, const float* out, const float* lse, const fl
 QKV_STRUCTURE(Strides, QKV_FIELD(batch), QKV_FIELD(row), QKV_FIELD(head))
 QKV_STRUCTURE(Sizes, QKV_FIELD(batch), QKV_FIELD(heads), QKV_FIELD(kv_heads), QKV_FIELD(queries), QKV_FIELD(keys),
               QKV_FIELD(width), QKV_FIELD(values), QKV_FIELD(q), QKV_FIELD(k), QKV_FIELD(v), QKV_FIELD(strips),
-              QKV_FIELD(scale), QKV_FIELD(merges), QKV_FIELD(threads))
+              QKV_FIELD(row), QKV_FIELD(scale), QKV_FIELD(merges), QKV_FIELD(threads), QKV_FIELD(seed_low), QKV_FIELD(seed_high),
+              QKV_FIELD(dropped))
 QKV_STRUCTURE(Plan, QKV_FIELD(number), QKV_FIELD(ends), QKV_FIELD(block), QKV_FIELD(table), QKV_FIELD(order), QKV_FIELD(limits),
-              QKV_FIELD(spans), QKV_FIELD(places), QKV_FIELD(kv_places), QKV_FIELD(slopes))
+              QKV_FIELD(spans), QKV_FIELD(places), QKV_FIELD(kv_places), QKV_FIELD(slopes), QKV_FIELD(lengths))
 
 extern "C" {
 
@@ -405,12 +452,13 @@ int qkv_forward(const float* q, const float* k, const float* v, float* out, floa
         for (long b = 0; b < s->batch; ++b)
             for (long turn = 0; turn < s->strips; turn += TURN)
                 for (long kv = 0; kv < s->kv_heads; ++kv) {
-                    panels.begin(k + b * s->k.batch + kv * s->k.head, v + b * s->v.batch + kv * s->v.head, nullptr, nullptr);
+                    panels.begin(k + b * s->k.batch + kv * s->k.head, v + b * s->v.batch + kv * s->v.head, nullptr, nullptr,
+                                 s->keys_of(plan->lengths, b));
                     for (long i = turn; i < turn + TURN && i < s->strips; ++i)
                         for (long h = kv * group; h < (kv + 1) * group; ++h) {
                             const long at = b * s->queries * s->heads + h;
                             forward_strip(q + b * s->q.batch + h * s->q.head, panels, out + at * s->values, lse + at,
-                                          plan->slopes ? plan->slopes[h] : 0.0f, *plan, i, *s);
+                                          plan->slopes ? plan->slopes[h] : 0.0f, {*s, b, h}, *plan, i, *s);
                         }
                     panels.end();
                 }
@@ -432,13 +480,13 @@ int qkv_backward(const float* q, const float* k, const float* v, const float* ou
             for (long pair = pairs * thread / s->threads; pair < pairs * (thread + 1) / s->threads; ++pair) {
                 const long b = pair / s->kv_heads, kv = pair % s->kv_heads, to = b * s->keys * s->kv_heads + kv;
                 panels.begin(k + b * s->k.batch + kv * s->k.head, v + b * s->v.batch + kv * s->v.head, d_k + to * s->width,
-                             d_v + to * s->values);
+                             d_v + to * s->values, s->keys_of(plan->lengths, b));
                 for (long i = turn; i < turn + TURN && i < s->strips; ++i)
                     for (long h = kv * group; h < (kv + 1) * group; ++h) {
                         const long at = b * s->queries * s->heads + h;
                         backward_strip(q + b * s->q.batch + h * s->q.head, out + at * s->values, lse + at, d_out + at * s->values,
                                        d_lse ? d_lse + at : nullptr, d_q + at * s->width, plan->slopes ? plan->slopes[h] : 0.0f,
-                                       panels, *plan, i, *s);
+                                       {*s, b, h}, panels, *plan, i, *s);
                     }
                 panels.end();
             }

@@ -6,6 +6,7 @@ import ctypes
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from .. import buffers
 from .compiler import available, library
+from .dropout import words
 from .structures import BlockSparsePlan, BlockSparseSizes, Strides
 
 SIDE = 64  # queries, and keys, of a block
@@ -40,6 +42,22 @@ class BlockPlan:
     places: Float[Tensor, " T"]
     kv_places: Float[Tensor, " S"]
     order: Int[Tensor, " T"] | None = None
+
+
+class BlockSparseOptions(NamedTuple):
+    """What a call may add to a plan.
+
+    slopes:  ALiBi's; scores of head h fall by slopes[h] for each unit of distance.
+    lengths: the number of keys of each row of the batch, which come first.
+    seed, dropped: of dropout, see `DropoutMask`; 0 of 65,536 weights are dropped by default. row: the number of the first
+             row in the batch that the mask is for.
+    """
+
+    slopes: Float[Tensor, " H"] | None = None
+    lengths: Int[Tensor, " B"] | None = None
+    seed: int = 0
+    dropped: int = 0
+    row: int = 0
 
 
 def sizes_of(q: Tensor, k: Tensor, v: Tensor, *more: Tensor) -> list[int | Strides]:
@@ -89,17 +107,16 @@ def forward(
     v: Float[Tensor, "B S K E"],
     plans: tuple[BlockPlan, ...],
     scale: float,
-    slopes: Float[Tensor, " H"] | None = None,
+    options: BlockSparseOptions = BlockSparseOptions(),  # noqa: B008 (immutable)
 ) -> tuple[Float[Tensor, "B T H E"], Float[Tensor, "B T H"]] | None:
     """Output and log-sum-exp in fp32, 0 and −∞ for queries that see nothing, over all pairs of disjoint plans.
 
-    slopes: ALiBi's; scores of head h fall by slopes[h] for each unit of distance. None if a visited key or value is NaN
-    or infinite, because masked ones would reach queries that don't see them.
+    None if a visited key or value is NaN or infinite, because masked ones would reach queries that don't see them.
     """
     inputs = [buffers.by_rows(x.float()) for x in (q, k, v)]
     out, lse = empty_results(q, v, plans[0], torch.float32)
     done = [
-        _call("qkv_forward", [*inputs, out, lse], plan, scale, slopes, merges=i > 0) for i, plan in enumerate(plans)
+        _call("qkv_forward", [*inputs, out, lse], plan, scale, options, merges=i > 0) for i, plan in enumerate(plans)
     ]
     return (out, lse) if all(done) else None
 
@@ -114,7 +131,7 @@ def backward(
     d_lse: Tensor | None,
     plans: tuple[BlockPlan, ...],
     scale: float,
-    slopes: Tensor | None = None,
+    options: BlockSparseOptions = BlockSparseOptions(),  # noqa: B008 (immutable)
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """dQ, dK and dV in fp32, from the results of `forward` and their gradients; None if `forward` returns None."""
     inputs = [buffers.by_rows(x.float()) for x in (q, k, v)]
@@ -122,17 +139,19 @@ def backward(
     d_q = (torch.zeros if skips_strips(plans[0], q) else torch.empty)(q.shape, dtype=torch.float32, device="cpu")
     d_k, d_v = (torch.zeros(x.shape, dtype=torch.float32, device="cpu") for x in (k, v))
     tensors = [*inputs, *results, d_q, d_k, d_v]
-    done = [_call("qkv_backward", tensors, plan, scale, slopes, merges=i > 0) for i, plan in enumerate(plans)]
+    done = [_call("qkv_backward", tensors, plan, scale, options, merges=i > 0) for i, plan in enumerate(plans)]
     return (d_q, d_k, d_v) if all(done) else None
 
 
 def _call(
-    name: str, tensors: list[Tensor | None], plan: BlockPlan, scale: float, slopes: Tensor | None, merges: bool
+    name: str, tensors: list[Tensor | None], plan: BlockPlan, scale: float, options: BlockSparseOptions, merges: bool
 ) -> bool:
     kernels = library("block_sparse")
     assert kernels is not None
     q, k, v = (x for x in tensors[:3] if x is not None)
     buffers.check(name, *tensors)
-    sizes = BlockSparseSizes(*sizes_of(q, k, v), len(plan.number), scale, merges, torch.get_num_threads())
-    fields = BlockSparsePlan(*pointers([*(getattr(plan, name) for name in BlockSparsePlan.tensors), slopes]))
+    numbers = len(plan.number), options.row, scale, merges, torch.get_num_threads()
+    sizes = BlockSparseSizes(*sizes_of(q, k, v), *numbers, *words(options.seed), options.dropped)
+    tensors_of_plan = [*(getattr(plan, name) for name in BlockSparsePlan.tensors), options.slopes, options.lengths]
+    fields = BlockSparsePlan(*pointers(tensors_of_plan))
     return bool(getattr(kernels, name)(*pointers(tensors), ctypes.byref(fields), ctypes.byref(sizes)))

@@ -50,6 +50,7 @@ TARGETS = {  # of each source, the fastest first
     "products": (*_VNNI, *_GENERAL),
     "encoding": (_VNNI[0], _GENERAL[0]),
     "gelu": _GENERAL,
+    "dropout": _GENERAL,
     "weight_gradients": (_GENERAL[0],),
     "bpe_dropout": _GENERAL[1:],
     "transposed": _GENERAL[1:],

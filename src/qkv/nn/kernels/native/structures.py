@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 _LONG, _INT, _FLOAT, _PLACE = ctypes.c_long, ctypes.c_int, ctypes.c_float, ctypes.c_void_p
+_WORD = ctypes.c_uint32
 
 
 class Structure(ctypes.Structure):
@@ -50,18 +51,29 @@ class BlockSparseSizes(Structure):
         *_COUNTS,
         *((name, Strides) for name in ("q", "k", "v")),
         ("strips", _LONG),
+        ("row", _LONG),
         ("scale", _FLOAT),
         ("merges", _INT),
         ("threads", _INT),
+        *((name, _WORD) for name in ("seed_low", "seed_high", "dropped")),
     ]
 
 
 class BlockSparsePlan(Structure):
-    """Addresses of the tensors of a `BlockPlan`, and of ALiBi's slopes."""
+    """Addresses of the tensors of a `BlockPlan`, of ALiBi's slopes, and of the number of keys in each row of the batch."""
 
     sources: ClassVar = {"block_sparse": "Plan"}
     tensors: ClassVar = ("number", "ends", "block", "table", "order", "limits", "spans", "places", "kv_places")
-    _fields_ = [(name, _PLACE) for name in (*tensors, "slopes")]
+    _fields_ = [(name, _PLACE) for name in (*tensors, "slopes", "lengths")]
+
+
+class DropoutSizes(Structure):
+    sources: ClassVar = {"dropout": "Sizes"}
+    _fields_ = [
+        *((name, _LONG) for name in ("rows", "tokens", "width")),
+        *((name, _WORD) for name in ("seed_low", "seed_high", "dropped")),
+        ("threads", _INT),
+    ]
 
 
 class MatrixUnitSizes(Structure):

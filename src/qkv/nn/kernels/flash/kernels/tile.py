@@ -161,14 +161,51 @@ def scores(p, q, k, b, h, i, j, C: tl.constexpr, MASKED: tl.constexpr):
 
 
 @jit
+def mixed(a, b, TURN: tl.constexpr):
+    a = a + b
+    return a, ((b << TURN) | (b >> (32 - TURN))) ^ a
+
+
+@jit
+def threefry(low, high, a, b):
+    """Threefry2x32 with 20 rounds (Salmon et al. 2011) of counters (a, b), with a key of two words: all uint32."""
+    third = low ^ high ^ 0x1BD11BDA
+    a, b = a + low, b + high
+    for i in tl.static_range(5):
+        if i % 2 == 0:
+            a, b = mixed(a, b, 13)
+            a, b = mixed(a, b, 15)
+            a, b = mixed(a, b, 26)
+            a, b = mixed(a, b, 6)
+        else:
+            a, b = mixed(a, b, 17)
+            a, b = mixed(a, b, 29)
+            a, b = mixed(a, b, 16)
+            a, b = mixed(a, b, 24)
+        if i % 3 == 0:
+            a, b = a + high, b + third
+        elif i % 3 == 1:
+            a, b = a + third, b + low
+        else:
+            a, b = a + low, b + high
+        b = b + (i + 1)
+    return a, b
+
+
+@jit
 def kept(p, b, h, i, j, C: tl.constexpr):
-    """(M, N) boolean: the weights that dropout keeps. Philox (Salmon et al. 2011) of (key, query, head, batch row): the same
-    in every kernel, for tiles of any size, and never repeated within a call."""
-    zero = tl.zeros((C.M, C.N), tl.int32)
-    key = zero + (j * C.N + tl.arange(0, C.N))[None, :]
-    query = zero + (i * C.M + tl.arange(0, C.M))[:, None]
-    bits, _, _, _ = tl.philox(tl.load(p.seed), key, query, zero + h, zero + b.to(tl.int32), 7)
-    return (bits >> 8).to(tl.float32) * 5.9604644775390625e-08 >= p.dropout  # 24 bits · 2⁻²⁴, in [0, 1)
+    """(M, N) boolean: the weights that dropout keeps, by the mask of `DropoutMask.weights`: the same in every kernel, for
+    tiles of any size."""
+    seed = tl.load(p.seed)
+    zero = tl.zeros((C.M, C.N), tl.uint32)
+    low, high = (seed & 0xFFFFFFFF).to(tl.uint32) + zero, (seed >> 32).to(tl.uint32) + zero
+    low, high = threefry(low, high, zero + b.to(tl.uint32), zero + h.to(tl.uint32))
+    key = j * C.N + tl.arange(0, C.N)[None, :]
+    query = i * C.M + tl.arange(0, C.M)[:, None]
+    first, second = threefry(low, high, zero + query.to(tl.uint32), zero + (key // 4).to(tl.uint32))
+    word = tl.where(key % 4 < 2, first, second)
+    bits = tl.where(key % 2 == 0, word & 0xFFFF, word >> 16)
+    return bits.to(tl.float32) * 1.52587890625e-05 >= p.dropout  # 16 bits · 2⁻¹⁶, in [0, 1)
 
 
 @jit
