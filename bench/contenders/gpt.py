@@ -12,7 +12,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 @dataclass(frozen=True)
 class Shape:
-    """A decoder-only model without dropout, d_ff = 4 · d_model, its head tied to its embeddings; and its batch."""
+    """A decoder-only model with d_ff = 4 · d_model, its head tied to its embeddings; and its batch."""
 
     vocab_size: int
     d_model: int
@@ -20,6 +20,7 @@ class Shape:
     n_heads: int
     context: int
     batch: int
+    dropout: float = 0.0  # of weights, residual streams and embeddings
 
     @property
     def tokens(self) -> int:

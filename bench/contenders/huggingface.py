@@ -16,9 +16,9 @@ def build(shape: Shape) -> GPT2LMHeadModel:
         n_layer=shape.n_layers,
         n_head=shape.n_heads,
         n_positions=shape.context,
-        resid_pdrop=0.0,
-        embd_pdrop=0.0,
-        attn_pdrop=0.0,
+        resid_pdrop=shape.dropout,
+        embd_pdrop=shape.dropout,
+        attn_pdrop=shape.dropout,
         bos_token_id=None,
         eos_token_id=None,
     )

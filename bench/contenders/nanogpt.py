@@ -32,7 +32,7 @@ def build(shape: Shape) -> GPT:
         n_layer=shape.n_layers,
         n_head=shape.n_heads,
         n_embd=shape.d_model,
-        dropout=0.0,
+        dropout=shape.dropout,
         bias=True,
     )
     return GPT(config)

@@ -30,7 +30,7 @@ def spec(shape: Shape) -> qkv.Transformer:
         n_layers=shape.n_layers,
         n_heads=shape.n_heads,
         max_positions=shape.context,
-        dropout=0.0,
+        dropout=shape.dropout,
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch._subclasses import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
 from qkv.nn.layers.dropout import dropout
@@ -70,6 +71,26 @@ def test_compiled_is_dropout_too() -> None:
     torch.manual_seed(0)
     y = torch.compile(lambda t: dropout(t, 0.25), backend="aot_eager")(torch.ones(4000))
     assert abs((y == 0).float().mean().item() - 0.25) < 0.05
+
+
+def test_a_sum_is_the_same_in_one_pass() -> None:
+    x, y = torch.randn(3, 5, 70, requires_grad=True), torch.randn(3, 5, 70).bfloat16().requires_grad_()
+    torch.manual_seed(2)
+    at_once = dropout(y, 0.3, added=x)
+    torch.manual_seed(2)
+    apart = x + dropout(y.float(), 0.3)
+    torch.testing.assert_close(at_once, apart)
+    grads = [torch.autograd.grad(out.square().sum(), (x, y)) for out in (at_once, apart)]
+    torch.testing.assert_close(*grads)
+    assert dropout(y, 0.0, added=x).equal(x + y)
+
+
+def test_tensors_without_contents_allocate_what_others_do() -> None:
+    with FakeTensorMode():
+        x, y = torch.randn(3, 5, 64, requires_grad=True), torch.randn(3, 5, 64)
+        out = dropout(x, 0.3, added=y)
+        (grad,) = torch.autograd.grad(out.sum(), x)
+    assert out.shape == grad.shape == (3, 5, 64) and "native_dropout" not in str(out.grad_fn)
 
 
 def test_an_empty_tensor_keeps_its_shape() -> None:

@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch._subclasses import FakeTensor
 from torch.nn import functional as F
 
+from ...core.graphs import operator
 from ...core.layout import Layout
 from ..kernels.native import dropout as native
 from ..kernels.native.dropout import DropoutMask, can_replay, draw_seed, levels
@@ -26,17 +28,21 @@ def dropout(x: Tensor, p: float, training: bool = True, added: Tensor | None = N
     """
     if not training or p == 0.0:
         return x if added is None else added + x
-    if x.device.type != "cpu" or not can_replay(x) or not x.numel():
-        return F.dropout(x, p) if added is None else added + F.dropout(x, p)
-    out: Tensor = _Dropout.apply(x, added, DropoutMask(int(draw_seed()), levels(p)))
-    return out
+    if x.device.type == "cpu" and x.numel():
+        if can_replay(x):
+            out: Tensor = _Dropout.apply(x, added, DropoutMask(int(draw_seed()), levels(p)))
+            return out
+        if isinstance(x, FakeTensor) and not torch.compiler.is_compiling():
+            traced: Tensor = _dropout(x, added, draw_seed(), levels(p), _dtype_of(x, added))
+            return traced
+    return F.dropout(x, p) if added is None else added + F.dropout(x, p)
 
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, added: Tensor | None, mask: DropoutMask) -> Tensor:
         ctx.mask, ctx.dtypes = mask, (x.dtype, None if added is None else added.dtype)
-        return _masked(x, added, mask, x.dtype if added is None else torch.promote_types(x.dtype, added.dtype))
+        return _masked(x, added, mask, _dtype_of(x, added))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
@@ -52,6 +58,36 @@ def _masked(x: Tensor, added: Tensor | None, mask: DropoutMask, dtype: torch.dty
         return native.run(x.contiguous(), added, mask.seed, mask.dropped, dtype)
     kept = torch.where(mask.numbers(x.shape, x.device), x * mask.grown, 0.0)
     return (kept if added is None else added + kept).to(dtype)
+
+
+def _dtype_of(x: Tensor, added: Tensor | None) -> torch.dtype:
+    return x.dtype if added is None else torch.promote_types(x.dtype, added.dtype)
+
+
+@operator("dropout")
+def _dropout(x: Tensor, added: Tensor | None, seed: Tensor, dropped: int, dtype: torch.dtype) -> Tensor:
+    """`_Dropout` for tensors without contents, whose memory counts as that of others."""
+    return _masked(x, added, DropoutMask(int(seed), dropped), dtype)
+
+
+@_dropout.register_fake
+def _(x: Tensor, added: Tensor | None, seed: Tensor, dropped: int, dtype: torch.dtype) -> Tensor:
+    return torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, added, seed, ctx.dropped, _ = inputs
+    ctx.save_for_backward(seed)
+    ctx.dtypes = x.dtype, None if added is None else added.dtype
+
+
+def _gradients(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    own, of_added = ctx.dtypes
+    d_added = None if of_added is None else grad.to(of_added)
+    return _dropout(grad, None, ctx.saved_tensors[0], ctx.dropped, own), d_added, None, None, None
+
+
+_dropout.register_autograd(_gradients, setup_context=_setup)
 
 
 def stochastic_depth(y: Float[Tensor, "B T M"], p: float, layout: Layout) -> Float[Tensor, "B T M"]:
