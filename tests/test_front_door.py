@@ -183,8 +183,8 @@ def test_the_wheel_and_the_sources_bring_the_small_model_and_the_tour(tmp_path: 
     in_wheel = {info.filename: info.file_size for info in ZipFile(wheel).infolist()}
     with tarfile.open(sources) as archive:
         in_sources = {member.name.partition("/")[2]: member.size for member in archive}
-    folder = ROOT / "src" / "qkv" / "directories" / "shipped" / "small-english"
-    sizes = {f"qkv/directories/shipped/small-english/{path.name}": path.stat().st_size for path in folder.iterdir()}
+    folder = ROOT / "src" / "qkv" / "io" / "directories" / "shipped" / "small-english"
+    sizes = {f"qkv/io/directories/shipped/small-english/{path.name}": path.stat().st_size for path in folder.iterdir()}
     assert sizes.items() <= in_wheel.items() and sum(sizes.values()) <= 3_000_000
     assert {f"src/{name}": size for name, size in sizes.items()}.items() <= in_sources.items()
-    assert "qkv/tour/pages/index.md" in in_wheel and "docs/tour/index.md" in in_sources
+    assert "qkv/learn/tour/pages/index.md" in in_wheel and "docs/tour/index.md" in in_sources

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .data.optional_libraries import optional_library as _needs
+from .core.optional_libraries import need as _need
 
-_needs("serve", "serving", "starlette")
+_need("qkv.serve", "starlette", "uvicorn")
 
 from starlette.applications import Starlette as _Starlette  # noqa: E402
 

@@ -51,9 +51,9 @@ def serve(
     a request does not depend on what else is asked. See docs/serving.md.
     """
     with uncollected():
-        from ..data.optional_libraries import optional_library
+        from ..core.optional_libraries import need
 
-        optional_library("serve", "serving", "uvicorn")
+        need("qkv serve", "starlette", "uvicorn")
         from ..runs.inference.run import load
         from ..serving.http.app import build_app, token_bytes
         from ..serving.http.guard import LOOPBACK, Keys

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ..core.shuffle import text_hash
+from .shuffle import text_hash
 from .source import SPLITS, TEXTS, Example, Skipped, Source, Split, Table
 from .tables import ComputedTable, subset_table, weight_of
 from .tokenizers.chat.messages import files_in, text_of

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from ..core.shuffle import Shuffle, mix
 from ..core.spec import Spec
+from .shuffle import Shuffle, mix
 from .source import Example, Skipped, Source, Split, Table
 from .tables import ComputedTable, ConcatTable, weight_of
 
@@ -41,6 +41,10 @@ class MixtureSource(Source, kind="mixture"):
         if any(isinstance(part.source, MixtureSource) for part in self.parts):
             raise ValueError("a part of a mixture is no mixture itself; list its parts here")
         return self
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for part in self.parts for name in part.source.libraries))
 
     @property
     def special(self) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from pydantic import ValidationInfo, field_validator
 
 from ..core import several
-from ..core.shuffle import Shuffle, mix
 from ..core.spec import Spec, counted
+from .shuffle import Shuffle, mix
 
 OnError = Literal["raise", "skip"]
 """What happens to a bad example: "raise" an error that names its place, or "skip" and count it."""
@@ -161,6 +161,11 @@ class Source(Spec, role="source"):
         return (value,) if _is_list(cls.model_fields[info.field_name].annotation) else value
 
     @property
+    def libraries(self) -> tuple[str, ...]:
+        """The optional libraries that it needs, by the names of their modules; those of some files alone are left out."""
+        return ()
+
+    @property
     def fixed(self) -> bool:
         """Whether a split's table is the same for every seed and epoch, so its tokens can be cached."""
         return False
@@ -226,6 +231,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "readers.coco_voc": ("coco", "voc"),
     "readers.conll": ("columns",),
     "readers.dataset_series": ("dataset-series",),
+    "readers.digits": ("digits",),
     "readers.fasta": ("fasta",),
     "readers.hub_datasets": ("datasets",),
     "readers.image_captions": ("captions",),
@@ -239,7 +245,6 @@ HOMES: dict[str, tuple[str, ...]] = {
     "readers.parquet": ("parquet",),
     "readers.python_stdlib": ("stdlib",),
     "readers.segmentation_masks": ("masks",),
-    "readers.sklearn_digits": ("digits",),
     "readers.squad": ("questions",),
     "readers.text": ("text",),
     "readers.time_series": ("series",),

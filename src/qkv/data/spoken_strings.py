@@ -10,10 +10,10 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from ..core import expressions
-from ..core.shuffle import mix
 from ..core.spec import brief
 from .media.audio import Wave
 from .readers.audio import Sounds
+from .shuffle import mix
 from .source import SPLITS, Example, Source, Split, Table
 from .synthetic.base import check_range
 from .tables import ComputedTable
@@ -58,6 +58,10 @@ class SpokenStrings(Source, kind="spoken-strings"):
         if self.held_out and self.speaker is None:
             raise ValueError("held_out names speakers, whom the setting speaker finds in file names; give it too")
         return self
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return self.words.libraries
 
     def notes(self) -> tuple[str, ...]:
         counts = [f"{len(_voices(self, split, self.words.stamp())):,} for {split}" for split in SPLITS]

@@ -119,6 +119,11 @@ class Task(Spec, role="task"):
     _predict: ClassVar[Callable[..., Iterable[Any]] | None] = None
 
     @property
+    def libraries(self) -> tuple[str, ...]:
+        """The optional libraries that it needs, by the names of their modules."""
+        return ()
+
+    @property
     def special(self) -> tuple[str, ...]:
         """Tokens that its tokenizer needs, such as the sentinels of span corruption."""
         return ()

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
+from babel import Locale
 
+from qkv.data.files import csv_header
 from qkv.data.files.csv_dialect import detected_separator
 from qkv.data.files.csv_header import heading, kind_of
 from qkv.data.files.csv_tsv import Cells
@@ -294,3 +296,12 @@ def test_names_that_stand_again_between_rows_are_no_data(tmp_path: Path) -> None
     assert good == read_by_pandas(table) * 2
     assert [str(row) for row in read if not isinstance(row, dict)] == ["with the column names again"]
     assert heading(["hello", "hallo"], [["bye", "tschüss"], ["hello", "hallo"], ["yes", "ja"]]).names == ()
+
+
+def test_the_names_of_languages_are_those_of_cldr() -> None:
+    """A newer CLDR may name more of them."""
+    codes = [code for code in csv_header._CODES.split() if len(code) == 2]
+    theirs = [name for name in Locale("en").languages.values() if " " not in name and len(name) > 4]
+    theirs += [Locale(place).languages.get(code, "") for place in codes for code in codes]
+    words = {word for name in theirs for word in csv_header._WORD.findall(name.lower()) if len(word) > 1}
+    assert len(words - csv_header._known()) <= 0.02 * len(words)

@@ -6,6 +6,7 @@ import contextlib
 import io
 from typing import Any
 
+from ..optional_libraries import need
 from ..several import worded
 from .display import register
 
@@ -23,6 +24,7 @@ def average_precision(
     """
     if not detections:
         return 0.0, 0.0  # pycocotools can't load an empty list
+    need("COCO's average precision", "pycocotools")
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..optional_libraries import need
 from ..several import worded
 from .retrieval import ROWS, metrics_of, ranks_of
 
@@ -66,6 +67,7 @@ class TfIdf:
 
     def __call__(self, texts: Sequence[str]) -> Any:
         """A sparse matrix (texts, words)."""
+        need("comparison with counted words", "scipy")
         from scipy.sparse import csr_matrix
 
         data, columns, starts = list[NDArray[Any]](), list[NDArray[Any]](), [0]
@@ -83,6 +85,7 @@ class TfIdf:
 @worded
 def ridge(texts: Sequence[str], numbers: Sequence[float], new: Sequence[str]) -> NDArray[Any]:
     """Numbers for new texts by ridge regression on `TfIdf` vectors: argmin_w Σ (y − mean − w·x)² + ‖w‖²."""
+    need("comparison with counted words", "scipy")
     from scipy.sparse.linalg import lsqr
 
     vectors, y = TfIdf(texts), np.asarray(numbers, float)

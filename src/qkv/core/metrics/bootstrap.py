@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..optional_libraries import need
 from ..several import worded
 from .text import Reference, exact_match, sacre_bleu, texts_of
 
@@ -91,6 +92,7 @@ def _count_ngrams(outputs: Sequence[str], references: Sequence[Reference], token
 
 
 def _bleu(sums: Counts) -> float:
+    need("BLEU", "sacrebleu")
     from sacrebleu.metrics import BLEU
 
     numbers = [round(value) for value in sums]

@@ -13,6 +13,7 @@ from functools import lru_cache, partial
 from itertools import zip_longest
 from typing import Any
 
+from ..optional_libraries import need
 from ..several import beside, worded
 from ..spec import brief, nearest
 from .base import MetricValue
@@ -42,6 +43,9 @@ TOKENIZER_EXTRAS = {
 }
 """sacreBLEU's tokenizers that need an extra of qkv."""
 
+LIBRARIES = {**dict.fromkeys(("bleu", "chrf", "chrf++", "ter"), "sacrebleu"), **dict.fromkeys(("wer", "cer"), "jiwer")}
+"""The optional libraries that compute metrics, by the metrics' names in recipes."""
+
 
 def texts_of(reference: Reference) -> Sequence[str]:
     """The references of one output, as a list."""
@@ -70,6 +74,7 @@ def bleu(
 @lru_cache(maxsize=4)
 def sacre_bleu(tokenize: str, effective_order: bool = False) -> Any:
     """Return sacreBLEU's BLEU with a tokenizer. Raises ValueError if a library or a model that this needs is missing."""
+    need("BLEU", "sacrebleu")
     from sacrebleu.metrics import BLEU
 
     extra = TOKENIZER_EXTRAS.get(tokenize)
@@ -95,6 +100,7 @@ def sacre_bleu(tokenize: str, effective_order: bool = False) -> Any:
 @worded
 def chrf(outputs: Sequence[str], references: Sequence[Reference]) -> MetricValue:
     """Corpus chrF2, 0 to 100 (Popović 2015), by sacreBLEU."""
+    need("chrF", "sacrebleu")
     from sacrebleu.metrics import CHRF
 
     return _sacre(CHRF(), outputs, references)
@@ -103,6 +109,7 @@ def chrf(outputs: Sequence[str], references: Sequence[Reference]) -> MetricValue
 @worded
 def chrf_plus_plus(outputs: Sequence[str], references: Sequence[Reference]) -> MetricValue:
     """Corpus chrF2++, 0 to 100: chrF2 with unigrams and bigrams of words (Popović 2017), by sacreBLEU."""
+    need("chrF++", "sacrebleu")
     from sacrebleu.metrics import CHRF
 
     return _sacre(CHRF(word_order=2), outputs, references)
@@ -112,6 +119,7 @@ def chrf_plus_plus(outputs: Sequence[str], references: Sequence[Reference]) -> M
 def ter(outputs: Sequence[str], references: Sequence[Reference]) -> MetricValue:
     """Translation edit rate: insertions, deletions, substitutions and shifts for 100 words of the references (Snover et al.
     2006), by sacreBLEU. 0 is best."""
+    need("TER", "sacrebleu")
     from sacrebleu.metrics import TER
 
     return _sacre(TER(), outputs, references)
@@ -122,6 +130,7 @@ def word_error_rate(outputs: Sequence[str], references: Sequence[Reference]) -> 
     """WER: words to substitute, insert and delete in all outputs, divided by the words of all references, by jiwer. 0 is
     best; it may exceed 1 if outputs are longer than the references. Of several references, the first counts. NaN if no
     reference has a word."""
+    need("the word error rate", "jiwer")
     import jiwer
 
     beside(outputs=outputs, references=references)
@@ -131,6 +140,7 @@ def word_error_rate(outputs: Sequence[str], references: Sequence[Reference]) -> 
 @worded
 def character_error_rate(outputs: Sequence[str], references: Sequence[Reference]) -> MetricValue:
     """CER: like WER, for characters, including spaces between words."""
+    need("the character error rate", "jiwer")
     import jiwer
 
     beside(outputs=outputs, references=references)

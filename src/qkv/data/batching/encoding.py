@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.shuffle import mix
+from ..shuffle import mix
 from ..source import Counts, Example, Skipped, Table
 from ..tokenizers.protocol import Encoder
 from .encoded import CONVERSATION, PIECES, Encoded

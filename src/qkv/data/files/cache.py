@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ...core import atomic
-from ...core.shuffle import text_hash
 from ...core.spec import brief
+from ..shuffle import text_hash
 
 Bytes = bytes | mmap.mmap
 Stamp = tuple[int, ...]

@@ -14,8 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ...core.optional_libraries import optional_library
 from ...core.spec import brief
-from ..optional_libraries import optional_library
 from .cache import CHUNK, Bytes, Stamp, derived, mapped, stamp_of
 
 PACKED = (".gz", ".xz", ".bz2", ".zst")
@@ -92,5 +92,5 @@ def _reader(path: Path) -> tuple[Callable[[Path], Any], tuple[type[Exception], .
     if path.suffix == ".bz2":
         return bz2.open, (OSError, ValueError, EOFError)
     purpose = f"{str(path)!r} is compressed with zstd; reading it"
-    library = optional_library("zstd", purpose, *_ZSTD)
+    library = optional_library(purpose, *_ZSTD)
     return library.open, (library.ZstdError, EOFError)

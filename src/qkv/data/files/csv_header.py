@@ -12,7 +12,6 @@ import csv
 import io
 import math
 import re
-import string
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,8 +19,6 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
-
-from babel import Locale
 
 from ...core.spec import brief
 
@@ -255,11 +252,7 @@ def _is_known(cell: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _known() -> frozenset[str]:
-    """Words common in headers, and codes and names of languages."""
-    codes = [code for code in _CODES.split() if len(code) == 2]
-    named = [name for name in Locale("en").languages.values() if " " not in name and len(name) > 4]
-    own = [Locale(place).languages.get(code, "") for place in codes for code in codes]
-    words = (word for name in [*named, *own] for word in _WORD.findall(name.lower()))
-    return frozenset(
-        [*_WORDS.split(), *_CODES.split(), *(word for word in words if word not in string.ascii_lowercase)]
-    )
+    """Words common in headers, and codes and names of languages. `language_names.txt` has the names in CLDR 47 (Unicode
+    License v3): English names of one word and more than 4 letters, and those of the codes in each other's languages."""
+    names = Path(__file__).with_name("language_names.txt").read_text(encoding="utf-8")
+    return frozenset([*_WORDS.split(), *_CODES.split(), *names.split()])

@@ -10,10 +10,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ...core.shuffle import text_hash
+from ...core.optional_libraries import optional_library
 from ...core.spec import brief
 from ..file_kinds import other_kind
-from ..optional_libraries import optional_library
+from ..shuffle import text_hash
 from ..source import Example, Skipped, Table
 from ..tables import ComputedTable
 from .cache import Stamp, derived, stamp_of
@@ -66,7 +66,7 @@ def parquet_table(path: Path, example: Callable[[Any, str], Example | Skipped]) 
 
 
 def _library(path: Path, module: str) -> Any:
-    return optional_library("parquet", f"reading {str(path)!r}", module)
+    return optional_library(f"reading {str(path)!r}", module)
 
 
 @lru_cache(maxsize=64)

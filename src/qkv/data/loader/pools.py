@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ...core.batch import IGNORE
-from ...core.shuffle import Shuffle, mix
 from ..batching import packing
 from ..batching.bucketing import batch_edges, bucketed_order
 from ..batching.encoded import Encoded
@@ -22,6 +21,7 @@ from ..batching.rows import Limits, Rows, conversation_rows, pair_rows, prompt_r
 from ..batching.settings import Batching
 from ..batching.sharding import WHOLE, Shard, Share, share_of
 from ..batching.token_cache import TokenCache
+from ..shuffle import Shuffle, mix
 from ..source import Counts, Skipped, Source, Split, Table, order, read
 from ..tables import StreamTable
 from ..task import Item, RandomContext, Task, TextTask

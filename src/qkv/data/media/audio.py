@@ -15,6 +15,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ...core.optional_libraries import need
 from ...core.spec import brief
 from ..source import Example, Skipped
 from .audio_length import TRUNCATED, ogg_streams, with_length
@@ -57,6 +58,7 @@ def decode(data: bytes) -> tuple[Wave, int] | Skipped:
 
 
 def _decoded(data: bytes) -> tuple[Wave, int] | Skipped:
+    need("reading or writing a sound file", "soundfile")
     import soundfile
 
     if not data:
@@ -86,6 +88,7 @@ def _decoded(data: bytes) -> tuple[Wave, int] | Skipped:
 
 def duration(data: bytes) -> tuple[float, int] | None:
     """The duration of a sound file in seconds, and its sample rate, without decoding it; None if it can't be read."""
+    need("reading or writing a sound file", "soundfile")
     import soundfile
 
     sized = with_length(data)
@@ -138,6 +141,7 @@ def clipped(wave: Wave) -> float:
 
 def encode(samples: Wave, rate: int) -> bytes:
     """Encode a waveform as a WAV file of 16 bits."""
+    need("reading or writing a sound file", "soundfile")
     import soundfile
 
     file = io.BytesIO()
@@ -149,6 +153,7 @@ def resampled(samples: Wave, rate: int, wanted: int) -> Wave:
     """Resample a waveform with a polyphase filter: flat to 0.91 of the lower Nyquist frequency, and 100 dB down above it."""
     if rate == wanted:
         return samples
+    need("changing the sample rate of a sound", "scipy")
     from scipy.signal import resample_poly
 
     common = math.gcd(rate, wanted)
@@ -160,6 +165,7 @@ def resampled(samples: Wave, rate: int, wanted: int) -> Wave:
 def _low_pass(factor: int) -> NDArray[np.float32]:
     """The taps of a low-pass filter at 1/factor of the Nyquist frequency: a sinc under a Kaiser window. Rates without a
     common divisor, of which the factor is huge, get a shorter one."""
+    need("changing the sample rate of a sound", "scipy")
     from scipy.signal import firwin
 
     crossings = max(min(_CROSSINGS, _MOST_TAPS // factor), 16)

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.optional_libraries import need
 from .images import Size, formats
 
 UPRIGHT = 1
@@ -24,6 +25,7 @@ Numbers = TypeVar("Numbers", bound=np.generic)
 def orientation(file: bytes | Path) -> int:
     """How the EXIF data of a picture file, its bytes or its path, turn it, 1 … 8 as in `ImageOps.exif_transpose` of Pillow;
     1 is upright."""
+    need("reading a picture", "PIL")
     from PIL import Image
 
     try:

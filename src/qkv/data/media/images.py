@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.optional_libraries import need
 from ...core.spec import brief
 from ..source import Skipped
 
@@ -86,6 +87,7 @@ def depth(files: Iterable[bytes]) -> int | None:
 
 def _is_deep(data: bytes) -> bool:
     """Whether a file is gray of 16 bits, by its header."""
+    need("reading a picture", "PIL")
     from PIL import Image
 
     try:
@@ -97,6 +99,7 @@ def _is_deep(data: bytes) -> bool:
 
 def _frames(data: bytes, color: Color, most: int, only_first: bool) -> list[Any] | Skipped:
     """The frames of a file: `Pixels`, or `Deep` for 16-bit gray."""
+    need("reading a picture", "PIL")
     from PIL import Image, UnidentifiedImageError
 
     frames: list[Any] = []
@@ -131,6 +134,7 @@ def _frames(data: bytes, color: Color, most: int, only_first: bool) -> list[Any]
 @cache
 def formats() -> list[str]:
     """The formats that Pillow may read."""
+    need("reading a picture", "PIL")
     from PIL import Image
 
     Image.init()
@@ -160,6 +164,7 @@ def _too_large(most: int) -> Skipped:
 
 
 def _array(image: Image, color: Color) -> Pixels | Deep | Skipped:
+    need("reading a picture", "PIL")
     from PIL import Image, ImageOps
 
     deep = ";16" in str(getattr(image, "tile", ""))  # before it is decoded
@@ -213,10 +218,11 @@ def _warn_once(where: str, problem: str, bits: str) -> None:
 
 def resized(pixels: Pixels, size: Size, filter: Filter = "bilinear", box: Box | None = None) -> Pixels:
     """Resize an image, or a box of it. Filters are antialiased; "nearest" takes single pixels, as masks need."""
-    from PIL import Image
-
     if pixels.shape[1:] == tuple(size) and box is None:
         return pixels
+    need("resizing a picture", "PIL")
+    from PIL import Image
+
     image = Image.fromarray(pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
     flat = np.asarray(image.resize(size[::-1], Image.Resampling[filter.upper()], box))
     return np.ascontiguousarray(flat.transpose(2, 0, 1)) if flat.ndim == 3 else flat[None]

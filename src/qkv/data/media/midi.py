@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core.atomic import write_file
+from ...core.optional_libraries import need
 from ...core.spec import brief
 from .note_names import HIGHEST, Frame, runs, text_to_frames
 
@@ -73,6 +74,7 @@ def _frames(notes: Sequence[Note], ticks: int, steps: int) -> list[Frame]:
 
 def parse(data: bytes) -> tuple[int, list[Note]]:
     """Parse a MIDI file: ticks per quarter note, and all notes. Raises ValueError if it is not a valid MIDI file."""
+    need("reading or writing a MIDI file", "mido")
     import mido
 
     if len(data) > MOST_BYTES:
@@ -127,6 +129,7 @@ def to_midi(frames: Sequence[Frame], steps: int = 1, tempo: int = 90) -> bytes:
 
     A note that sounds in consecutive frames is held.
     """
+    need("reading or writing a MIDI file", "mido")
     import mido
 
     step = max(1, _TICKS // steps)

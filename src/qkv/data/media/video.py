@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.optional_libraries import optional_library
 from ...core.spec import brief
-from ..optional_libraries import optional_library
 from ..source import Skipped
 from .audio import MOST_SAMPLES, Wave
 from .audio_length import TRUNCATED, ogg_streams
@@ -127,7 +127,7 @@ def _vint(head: bytes) -> tuple[int, int]:
 
 
 def _decode_container(data: bytes, color: Color, most: int, where: str) -> Frames | Skipped:
-    av = optional_library("video", f"reading {brief(where)}", "av")
+    av = optional_library(f"reading {brief(where)}", "av")
     if is_cut(data):
         return TRUNCATED
     frames: list[Pixels] = []
@@ -155,7 +155,7 @@ def _decode_container(data: bytes, color: Color, most: int, where: str) -> Frame
 def sound_of(data: bytes, where: str = "a video") -> tuple[Wave, int] | Skipped:
     """Decode the first sound track of a container, with PyAV: the waveform and its sample rate, or why it is skipped.
     Channels are averaged. Raises ValueError if PyAV is needed and not installed."""
-    av = optional_library("video", f"reading the sound of {brief(where)}", "av")
+    av = optional_library(f"reading the sound of {brief(where)}", "av")
     if is_cut(data):
         return TRUNCATED
     parts: list[Wave] = []

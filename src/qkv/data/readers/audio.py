@@ -50,6 +50,10 @@ class Sounds(HoldOutSource, kind="sounds"):
         expressions.check(value or "")
         return value
 
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return ("soundfile",)
+
     def stamp(self) -> tuple[Hashable, ...]:
         return self.path, *stamp_of(Path(self.path).expanduser())
 

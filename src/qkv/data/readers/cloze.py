@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ...core.shuffle import mix
+from ..shuffle import mix
 from ..source import Example, Skipped, Split, Table
 from ..tables import ComputedTable, weight_of
 from .squad import question_example

@@ -12,13 +12,13 @@ from pydantic import FailFast, Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from ...core.json_files import Id, checked
-from ...core.shuffle import text_hash
 from ...core.spec import brief, counted
 from ..files.inside import inside
 from ..files.json_lines import json_file
 from ..holdout import FileSource, HoldOutSource
 from ..media.exif import DrawnOn
 from ..media.image_files import stamp_of, unpacked_tar
+from ..shuffle import text_hash
 from ..source import Example, Split, Table
 
 
@@ -54,6 +54,10 @@ class Voc(HoldOutSource, kind="voc"):
     test_list: str = "test"
     difficult: bool = False
     drawn_on: DrawnOn | None = None
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return ("PIL",)
 
     @property
     def place(self) -> Path:
@@ -206,6 +210,10 @@ class Coco(FileSource, kind="coco"):
     test_images: str | None = None
     crowds: bool = False
     drawn_on: DrawnOn | None = None
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return ("PIL",)
 
     def paths(self, split: Split) -> tuple[Path, ...]:
         name = self.split_setting("path", split)

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
+from ...core.optional_libraries import optional_library
 from ...core.spec import Spec, brief, nearest
-from ..optional_libraries import optional_library
 from ..source import Example, Skipped, Split, Table
 from ..tables import StreamTable
 from .rows import RowSource, RowTable, as_files
@@ -167,7 +167,7 @@ def _load(spec: Datasets, called: str | None = None) -> Any:
 
 
 def _library(path: str | None) -> ModuleType:
-    return optional_library("datasets", f"reading the dataset {brief(path)}", "datasets")
+    return optional_library(f"reading the dataset {brief(path)}", "datasets")
 
 
 @contextlib.contextmanager

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-from ...core.shuffle import text_hash
 from ...core.spec import brief
 from ..files.inside import inside
 from ..files.json_lines import json_field
 from ..files.text_files import NamedRecords
+from ..shuffle import text_hash
 from ..source import Example, Skipped, Split, Table
 
 
@@ -29,6 +29,10 @@ class Captions(NamedRecords, kind="captions"):
     image_field: str = "image"
     question_field: str = "question"
     answer_field: str = "answer"
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return ("PIL",)
 
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
         """All captions and questions of an image are held out together."""

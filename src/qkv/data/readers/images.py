@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ...core.shuffle import text_hash
 from ..files.csv_dialect import Separator
 from ..files.records import Column, RecordFormat
 from ..holdout import MOST, SHARE
 from ..media.image_files import SUFFIXES, Files, open_image_files, stamp_of
 from ..media.images import MOST_PIXELS, Color, Pixels, decode, depth
+from ..shuffle import text_hash
 from ..source import SPLITS, Example, OnError, Skipped, Source, Split
 
 _SAMPLED = 16  # files inspected to detect the bit depth of gray images
@@ -170,6 +170,10 @@ class ImageFiles(ImageSource):
     bits: int | None = Field(default=None, ge=8, le=16)
     most_pixels: int = Field(default=MOST_PIXELS, ge=1)
     cache: int = Field(default=256, ge=0)
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return ("PIL",)
 
     @property
     def columns(self) -> tuple[Column | None, Column | None]:

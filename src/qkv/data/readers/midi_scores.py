@@ -45,6 +45,10 @@ class MidiScores(FileSource, kind="scores"):
     shortest: int = Field(default=2, ge=1)
     on_error: OnError = "skip"
 
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return ("mido",)
+
     def paths(self, split: Split) -> tuple[Path, ...]:
         name = self.split_setting("path", split)
         if name is None:

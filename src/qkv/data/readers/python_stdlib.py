@@ -9,9 +9,9 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from ...core.shuffle import text_hash
 from ...core.spec import brief, nearest
 from ..files.documents import FileDocument
+from ..shuffle import text_hash
 from ..source import Source, Split, Table
 from ..tables import ConcatTable
 

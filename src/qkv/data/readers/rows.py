@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import TypeAdapter, model_validator
 
 from ...core.json_files import checked
-from ...core.shuffle import text_hash
+from ...core.optional_libraries import need
 from ...core.spec import brief, nearest
 from ..classes import is_missing, missing_label
 from ..files.csv_header import short
@@ -22,6 +22,7 @@ from ..files.json_lines import json_value
 from ..holdout import HoldOutSource
 from ..media import audio, video
 from ..media.exif import ORIENTATION, UPRIGHT
+from ..shuffle import text_hash
 from ..source import Example, Skipped, Table
 from .jsonl import conversation
 from .multiple_choice import choice_example
@@ -421,6 +422,7 @@ def _picture(value: Any) -> Example:
     value = _content(value)
     if not hasattr(value, "convert"):
         return {"image": Path(value) if isinstance(value, str) else value}
+    need("reading a picture", "PIL")
     from PIL import ImageOps
 
     orientation = value.getexif().get(ORIENTATION, UPRIGHT)  # of a picture of Pillow

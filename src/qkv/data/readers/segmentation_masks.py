@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.shuffle import text_hash
+from ...core.optional_libraries import need
 from ...core.spec import brief
 from ..holdout import FileSource
 from ..media.exif import DrawnOn
 from ..media.image_files import SUFFIXES, is_wanted
 from ..media.images import MOST_PIXELS, MOST_SIDE, formats
+from ..shuffle import text_hash
 from ..source import Example, Split, Table
 
 Mask = NDArray[np.uint8]  # (H, W)
@@ -38,6 +39,10 @@ class Masks(FileSource, kind="masks"):
     masks: str = "label"
     classes: tuple[str, ...] = ()
     drawn_on: DrawnOn | None = None
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return ("PIL",)
 
     def paths(self, split: Split) -> tuple[Path, ...]:
         path = self.split_setting("path", split)
@@ -95,6 +100,7 @@ def read_mask(file: Path | bytes) -> Mask:
 
     Raises ValueError that names the file if it can't be read, or has more than one channel or byte per pixel.
     """
+    need("reading a mask", "PIL")
     from PIL import Image, ImageOps
 
     name = "a mask" if isinstance(file, bytes) else repr(str(file))

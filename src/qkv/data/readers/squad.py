@@ -9,7 +9,6 @@ from pydantic import FailFast, TypeAdapter
 from typing_extensions import TypedDict
 
 from ...core.json_files import Id, checked
-from ...core.shuffle import text_hash
 from ...core.spec import brief
 from ..files.compressed import bare_name
 from ..files.encodings import open_text
@@ -17,6 +16,7 @@ from ..files.json_lines import holds_json, json_entries, json_object, json_value
 from ..files.memory_bound import JSON, check_fits
 from ..files.parquet import SUFFIX
 from ..files.text_files import NamedRecords
+from ..shuffle import text_hash
 from ..source import Example, Skipped, Split, Table
 from ..tables import ComputedTable
 

@@ -10,13 +10,13 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from ...core.shuffle import text_hash
 from ...core.spec import brief
 from ..files.cache import Stamp, stamp_of
 from ..files.compressed import PACKED, bare_name
 from ..files.documents import PIECE, FileDocument, block_documents, line_documents
 from ..files.encodings import open_text
 from ..files.text_files import TextFiles
+from ..shuffle import text_hash
 from ..source import SPLITS, Example, Split, Table
 from ..tables import ConcatTable, slice_table
 

@@ -7,12 +7,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from ...core.shuffle import text_hash
 from ...core.spec import brief
 from ..files.inside import inside
 from ..files.json_lines import json_value
 from ..files.text_files import NamedRecords
 from ..media.image_files import is_wanted, stamp_of
+from ..shuffle import text_hash
 from ..source import Example, Skipped, Split, Table
 from ..tables import ComputedTable
 from .audio import SUFFIXES
@@ -42,6 +42,10 @@ class Transcripts(NamedRecords, kind="transcripts"):
     sounds: str | None = None
     audio_field: str | None = None
     text_field: str | None = None
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return ("soundfile",)
 
     def notes(self) -> tuple[str, ...]:
         folders = [path for split in ("train",) for path in self.paths(split) if path.is_dir()]

@@ -9,7 +9,7 @@ from random import Random
 
 from pydantic import Field
 
-from ...core.shuffle import mix, text_hash
+from ..shuffle import mix, text_hash
 from ..source import SPLITS, Example, Source, Split, Table, check_split
 from ..tables import ComputedTable
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from ...core.shuffle import mix
 from ..media.audio import Wave
+from ..shuffle import mix
 from ..source import SPLITS, Example, Source, Split, Table
 from ..tables import ComputedTable
 

@@ -6,18 +6,21 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import takewhile
 from random import Random
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from babel.core import Locale
 from pydantic import Field, field_validator
 
-from ...core.shuffle import mix, text_hash
+from ...core.optional_libraries import is_installed, need
 from ...core.spec import brief, nearest
+from ..shuffle import mix, text_hash
 from ..source import SPLITS, Example, Source, Split, Table
 from ..tables import ComputedTable
 from .base import distinct_examples
-from .cldr_locales import open_locale
-from .cldr_phrases import DOMAINS, Form, Item
+
+if TYPE_CHECKING:
+    from babel.core import Locale
+
+    from .cldr_phrases import Form, Item
 
 _SHARE = 20  # one in twenty phrases belongs to validation, another to test
 
@@ -50,15 +53,27 @@ class Localise(Source, kind="localise"):
     @field_validator("languages")
     @classmethod
     def _known_languages(cls, languages: tuple[str, ...]) -> tuple[str, ...]:
+        if not is_installed("babel"):  # a run that was trained on these data works without it
+            return languages
+        from .cldr_locales import open_locale
+
         return tuple(dict.fromkeys(str(open_locale(name)) for name in languages))
 
     @field_validator("domains")
     @classmethod
     def _known_domains(cls, domains: tuple[str, ...]) -> tuple[str, ...]:
+        if not is_installed("babel"):
+            return domains
+        from .cldr_phrases import DOMAINS
+
         for domain in domains:
             if domain not in DOMAINS:
                 raise ValueError(f"there is no domain {brief(domain)}; {nearest(domain, DOMAINS)}")
         return tuple(dict.fromkeys(domains))
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return ("babel",)
 
     @property
     def special(self) -> tuple[str, ...]:
@@ -106,6 +121,9 @@ class Voice:
     """One target language, with the forms that both it and English support, by domain."""
 
     def __init__(self, language: str, domains: tuple[str, ...], every_name: bool) -> None:
+        from .cldr_locales import open_locale
+        from .cldr_phrases import DOMAINS
+
         self.language, self.locale, self.english = language, open_locale(language), open_locale("en")
         supported = [
             tuple(form for form in DOMAINS[name](language, every_name) if self._supports(form))
@@ -153,6 +171,7 @@ def write_english(form: Form, item: Item, english: Locale) -> str:
 
 @lru_cache(maxsize=8)
 def _voices(spec: Localise) -> tuple[Voice, ...]:
+    need("the source localise", *spec.libraries)
     return tuple(Voice(language, spec.domains, spec.names == "all") for language in spec.languages)
 
 

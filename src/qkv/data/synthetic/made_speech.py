@@ -9,8 +9,8 @@ from typing import Any, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from ...core.shuffle import mix
 from ..media.audio import Wave
+from ..shuffle import mix
 from ..source import SPLITS, Example, Source, Split, Table
 from ..tables import ComputedTable
 from .base import check_range

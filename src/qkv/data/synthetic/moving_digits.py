@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from ...core.shuffle import mix
-from ..readers.sklearn_digits import Digits
+from ..readers.digits import Digits
+from ..shuffle import mix
 from ..source import SPLITS, Example, Source, Split, Table
 from ..tables import ComputedTable
 
@@ -28,7 +28,7 @@ _DIGIT = 8  # pixels on each side
 
 
 class MovingDigits(Source, kind="moving-digits"):
-    """Videos of one of scikit-learn's handwritten digits, which moves through the frame and wraps around at its edges, as
+    """Videos of one of the handwritten digits of `digits`, which moves through the frame and wraps around at its edges, as
     in Moving MNIST (Srivastava et al. 2015). No single frame shows the direction.
 
     frames, size: number of frames, and their height and width in pixels.

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from ...core.shuffle import mix
 from ..media.images import Pixels, Size
+from ..shuffle import mix
 from ..source import SPLITS, Example, Source, Split, Table
 from ..tables import ComputedTable
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from ...core.shuffle import mix
+from ..shuffle import mix
 from .training import Progress, VectorCorpus, VectorMethod
 from .word_vectors import Vectors
 

@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from ...core.shuffle import mix
+from ..shuffle import mix
 from .training import Progress, VectorCorpus, VectorMethod
 from .word_vectors import Vectors
 

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ...data.optional_libraries import optional_library
+from ...core.optional_libraries import optional_library
 from ...data.tokenizers.tokenizer import Tokenizer
 
 _REMEMBERED = 1024  # places in outputs
@@ -66,7 +66,7 @@ def _raise_error(state: Any) -> None:
 
 def library() -> Any:
     """The library llguidance. Raises ValueError if it is not installed."""
-    return optional_library("grammar", "generating by a grammar", "llguidance")
+    return optional_library("generating by a grammar", "llguidance")
 
 
 _KNOWN: WeakKeyDictionary[Tokenizer, dict[tuple[int, tuple[int, ...]], Any]] = WeakKeyDictionary()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 from ...core.spec import brief
 from .files import INDEX, PICKLE, PICKLE_INDEX, WEIGHTS
@@ -28,16 +29,13 @@ def download(name: str, revision: str | None = None, allow_pickle: bool = False)
     `HF_HOME`, `HF_HUB_OFFLINE`, `HF_TOKEN` and the like mean what they always do. Raises ValueError in one sentence if
     the repository, the revision or the network isn't there, or `huggingface_hub` isn't installed.
     """
+    from ...core.optional_libraries import optional_library  # imported here: most models are on this machine
+
+    library = optional_library(f"there is no directory {brief(name)}, and getting it from the Hub", "huggingface_hub")
     try:
-        import huggingface_hub
-    except ImportError:
-        raise ValueError(
-            f"there is no directory {brief(name)}, and to get it from the Hub takes huggingface_hub: pip install 'qkv[hub]'"
-        ) from None
-    try:
-        get = partial(huggingface_hub.snapshot_download, name, revision=revision, ignore_patterns=["*/*"])
+        get = partial(library.snapshot_download, name, revision=revision, ignore_patterns=["*/*"])
         folder = Path(get(allow_patterns=SETTINGS))
-        wanted = _weights(name, folder, revision, allow_pickle)
+        wanted = _weights(library, name, folder, revision, allow_pickle)
         if (folder / "modules.json").is_file():  # of sentence-transformers, whose other modules lie a folder deeper
             files = ("config.json", WEIGHTS, *([PICKLE] if allow_pickle else []))
             get(allow_patterns=[f"*_{kind}/{file}" for kind in MODULES for file in files], ignore_patterns=None)
@@ -58,14 +56,12 @@ def _why(error: Exception) -> str:
     return message
 
 
-def _weights(name: str, folder: Path, revision: str | None, allow_pickle: bool) -> list[str]:
+def _weights(library: ModuleType, name: str, folder: Path, revision: str | None, allow_pickle: bool) -> list[str]:
     """Which weights to fetch: shards if there is an index, else the one file; pickles only if there is no other."""
-    import huggingface_hub
-
     if (folder / INDEX).is_file():
         return ["model-*.safetensors"]
     if (folder / WEIGHTS).is_file() or not allow_pickle:
         return [WEIGHTS]
-    if huggingface_hub.file_exists(name, WEIGHTS, revision=revision):
+    if library.file_exists(name, WEIGHTS, revision=revision):
         return [WEIGHTS]
     return ["pytorch_model-*.bin"] if (folder / PICKLE_INDEX).is_file() else [PICKLE]

@@ -12,6 +12,7 @@ from rich.console import Console
 from ...core import several
 from ...core.atomic import drop_old
 from ...core.device import choose
+from ...core.optional_libraries import need
 from ...core.spec import counted
 from ...io.directories import layout
 from ...io.directories.layout import RunState
@@ -84,6 +85,8 @@ def run_ablation(
     several.whole_numbers(1, jobs=jobs)
     several.numbers(0, limit=limit)
     console, out, _ = console or Console(quiet=True), several.path(out, "out"), choose(device)
+    if len(ablation.seeds) > 1:
+        need("the interval of an ablation with several seeds", "scipy")
     _admit(ablation, out, resume, overwrite)
     recipes = {variant.label: ablation.variant(name) for name, variant in ablation.variants.items()}
     check_data(recipes)

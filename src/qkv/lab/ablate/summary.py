@@ -9,6 +9,7 @@ from typing import Any
 
 from ...core.metrics.bootstrap import METRICS, Difference, paired_bootstrap
 from ...core.metrics.display import display_of
+from ...core.optional_libraries import need
 from ...runs.compare.measures import Curve
 from .ablation import Ablation
 from .forecast import CostForecast
@@ -163,6 +164,7 @@ def _pairs(runs: Mapping[int, RunResult], base: Mapping[int, RunResult], metrics
 
 def interval(differences: Sequence[float]) -> tuple[float, float]:
     """The interval of 95 % of the mean of paired differences, by Student's t: mean ± t · s / √n."""
+    need("an interval by Student's t", "scipy")
     from scipy.special import stdtrit
 
     n = len(differences)

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
 
+from ...core.optional_libraries import need
 from .points import Points, Values
 
 NAMES = ("E", "A", "B", "alpha", "beta")
@@ -163,6 +163,9 @@ def _bounds(points: Points) -> list[tuple[float, float]]:
 
 
 def _minimize(points: Points, start: Values) -> tuple[float, Values]:
+    need("fitting a scaling law", "scipy")
+    from scipy.optimize import minimize
+
     low, high = np.array(_bounds(points)).T
     result = minimize(
         _objective,

@@ -15,8 +15,8 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import least_squares
 
+from ...core.optional_libraries import need
 from .chinchilla import HUBER
 from .points import Points, Values
 
@@ -58,6 +58,9 @@ class ComputeLaw:
 
 def fit_kaplan(points: Points) -> KaplanFit:
     """Fit L(N, D) by the Huber loss (δ = 10⁻³) of log-losses, from several starts."""
+    need("fitting a scaling law", "scipy")
+    from scipy.optimize import least_squares
+
     n, d, target = np.log(points.parameters), np.log(points.tokens), np.log(points.loss)
 
     def residuals(x: Values) -> Values:

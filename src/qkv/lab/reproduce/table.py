@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...core.metrics.correlation import correlations
 from .entry import KeptResult, PublishedFigure, PublishedResult, kept, names
 
 _MET = {True: "met", False: "not met", None: ""}
@@ -45,10 +46,8 @@ def order(entry: PublishedResult, result: KeptResult) -> str:
     numbers = [(float(theirs), ours) for theirs, ours in pairs if not isinstance(theirs, str) and ours is not None]
     if not entry.ranked or len(numbers) < 3:
         return ""
-    from scipy.stats import spearmanr
-
     met = [figure.met(result.figures[figure.name]) for figure in entry.figures if figure.name in result.figures]
-    rho = spearmanr(*zip(*numbers, strict=True)).statistic
+    rho = correlations(*zip(*numbers, strict=True))["spearman"].value
     return (
         f"{met.count(True)} of {len(numbers)} goals are met; Spearman's rank correlation of the published order and ours "
         f"is {rho:.2f}."

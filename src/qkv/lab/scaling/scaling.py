@@ -15,6 +15,7 @@ from rich.console import Console
 from ...core import several, yamls
 from ...core.atomic import drop_old
 from ...core.device import choose
+from ...core.optional_libraries import need
 from ...core.spec import counted
 from ...io.directories import layout
 from ...nn.kernels.threads import set_threads
@@ -74,6 +75,8 @@ def scale(
     several.whole_numbers(1, jobs=jobs, bootstrap=bootstrap)
     several.numbers(0, seconds=seconds)
     console, out = console or Console(quiet=True), several.path(out, "out")
+    if not plan:
+        need("fitting the scaling laws", "scipy")
     where = choose(device)
     jobs = jobs or (torch.get_num_threads() if where.type == "cpu" else 1)
     rungs = ladder(study)

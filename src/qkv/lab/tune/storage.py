@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from ...core.optional_libraries import need
 from ...runs.recipes.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -18,10 +19,9 @@ _STARTUP = 5  # trials that are trained whole before any is pruned
 
 def optuna() -> ModuleType:
     """The library. Raises ValueError with what to install if it is missing."""
-    try:
-        import optuna
-    except ImportError:
-        raise ValueError("qkv tune needs Optuna; install it with pip install 'qkv[tune]'") from None
+    need("qkv tune", "optuna")
+    import optuna
+
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 

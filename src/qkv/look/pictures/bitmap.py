@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Iterable
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from ...data.media.png import png
 from ..svg import tag
 
 
@@ -27,10 +26,6 @@ def drawn(data: str, title: str, style: str = "width:100%") -> Markup:
 
 def bitmap(pixels: NDArray[np.uint8], title: str, scale: int = 1) -> Markup:
     """Show an array (H, W, 3) or (H, W) of values 0 to 255 as an <img>, each pixel `scale` × `scale` on the page."""
-    from PIL import Image
-
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "PNG", optimize=True)
-    data = base64.b64encode(file.getvalue()).decode()
+    data = png(pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1))
     height, width = pixels.shape[:2]
     return tag("img", src=f"data:image/png;base64,{data}", alt=title, width=width * scale, height=height * scale)

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from markupsafe import Markup
 from torch import Tensor
 
+from ...core.optional_libraries import need
 from ..svg import join, tag, text_width
 from .attention import AttentionGroup, LayerAttention
 from .axis import Axis
@@ -85,6 +86,7 @@ class Drawing:
 
     def _pixels(self, zoom: int) -> Any:
         """Draw the picture, with lines twice as fine at first, since Pillow does not smooth them."""
+        need("a picture as PNG or PDF", "PIL")
         from PIL import Image
 
         if not self.lines:
@@ -92,6 +94,7 @@ class Drawing:
         return self._drawn(2 * zoom).resize((self.width * zoom, self.height * zoom), Image.Resampling.BOX)
 
     def _drawn(self, zoom: int) -> Any:
+        need("a picture as PNG or PDF", "PIL")
         from PIL import Image, ImageDraw
 
         image = Image.new("RGB", (self.width * zoom, self.height * zoom), GROUND)
@@ -119,6 +122,7 @@ class Drawing:
 @cache
 def _font(size: int) -> Any:
     """Return a font with many scripts if the system has one, else Pillow's own."""
+    need("a picture as PNG or PDF", "PIL")
     from PIL import ImageFont
 
     for name in ("NotoSans-Regular.ttf", "DejaVuSans.ttf", "Arial Unicode.ttf", "arial.ttf"):

@@ -17,6 +17,7 @@ from ...core.metrics import text as text_metrics
 from ...core.metrics.base import Metric as TaskMetric
 from ...core.metrics.base import model_outputs
 from ...core.metrics.extremes import Extremes, Ranking
+from ...core.optional_libraries import need
 from ...core.ranks import ALONE, Ranks, in_turns
 from ...core.spec import brief, counted, nearest
 from ...data.batching.settings import Batching
@@ -31,7 +32,7 @@ from ...nn.models.build import AnyModel
 from ...training.objective import Objective, terms_of
 from ..inference.chat import replies
 from ..inference.loaded import LoadedModel, in_training
-from ..recipes.evaluation import TEXT_METRICS, USUAL, Evaluation, Metric
+from ..recipes.evaluation import TEXT_METRICS, Evaluation, Metric, missing
 from ..recipes.recipe import Recipe
 from ..tasks.samples import evenly
 from .baselines import advice, baselines_of
@@ -168,12 +169,13 @@ class Evaluator:
         score_each: bool,
     ) -> Evaluated:
         """Likelihood of the references, and generated outputs compared with them. `rest` are the examples beyond a limit."""
-        wanted = self._wanted(pairs=True)
+        wanted, left_out = self.evaluation.wanted(pairs=True)
         if "bleu" in wanted:
             text_metrics.sacre_bleu(
                 self.evaluation.bleu_tokenize
             )  # refuse a missing library before outputs are generated
         likelihood, notes, _ = self._likelihood(model, split, FixedExamples(entries=tuple(examples)), None, clock)
+        notes += left_out
         of_tokens = likelihood.results(wanted)
         decoded = examples if score_each or set(wanted) & set(TEXT_METRICS) else examples[:kept]
         run = in_training(model, self._words, task_of(model, pairs=True))
@@ -210,7 +212,7 @@ class Evaluator:
         clock: Clock,
     ) -> Evaluated:
         """Likelihood of running text, and the model's continuations of some of it."""
-        wanted = self._wanted(pairs=False)
+        wanted, _ = self.evaluation.wanted(pairs=False)
         likelihood, notes, left = self._likelihood(model, split, self.source, limit, clock)
         run = in_training(model, self._words, task_of(model, pairs=False))
         samples = self._continued(run, examples[:kept], self._decoding(generation))
@@ -255,6 +257,7 @@ class Evaluator:
         self, task: Task, model: AnyModel, split: Split, limit: int | None, kept: int, clock: Clock
     ) -> Evaluated:
         """The terms of the loss, and the task's metric."""
+        need(f"evaluation of the task {task.kind}", *task.libraries)
         metric, batching = task.metric(self.tokenizer), self.batching.replace(workers=0, shuffle=False)
         source, seq2seq, rows, terms = self.source, model.is_encoder_decoder, 0, TermSums()
         rest: Iterable[int] = ()
@@ -298,18 +301,6 @@ class Evaluator:
             raise ValueError(f"the {split} split has no examples to evaluate on")
         most = limit if "source" in first else max(kept, 1)
         return [first, *itertools.islice(entries, None if most is None else most - 1)]
-
-    def _wanted(self, pairs: bool) -> tuple[Metric, ...]:
-        names = self.evaluation.metrics
-        if names is None:
-            return USUAL if pairs else ("perplexity", "bits-per-byte")
-        impossible = [] if pairs else [name for name in names if name in TEXT_METRICS]
-        if impossible:
-            raise ValueError(
-                f"{impossible[0]} compares outputs with references, which running text doesn't have; "
-                f"remove {impossible[0]} from evaluation.metrics"
-            )
-        return names
 
     def _likelihood(
         self, model: AnyModel, split: Split, source: Source, limit: int | None, clock: Clock
@@ -379,8 +370,10 @@ class Evaluator:
     def _extremes(
         self, samples: list[dict[str, str]], references: list[list[str]], wanted: tuple[Metric, ...]
     ) -> Extremes | None:
-        """The outputs with the best and the worst ROUGE-L, if that is measured, or else chrF."""
+        """The outputs with the best and the worst ROUGE-L, if that is measured, or else chrF if its library is installed."""
         by: Metric = "rougeL" if "rougeL" in wanted else "chrf"
+        if missing([by]):
+            return None
         ranking = Ranking(by)
         for sample, texts in zip(samples, references, strict=True):
             score = text_metrics.output_metrics([by], [sample["output"]], [texts])[by].value

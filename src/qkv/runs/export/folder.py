@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from importlib.util import find_spec
 from pathlib import Path
 
 from ...data.tokenizers import tokenizer_json
@@ -46,13 +45,3 @@ def _write_truncation(run: Run, folder: Path) -> None:
 def contents(what: str, *graphs: str) -> Contents:
     """What the directory of an exported model may hold: settings and `graphs`."""
     return Contents(what, (*SETTINGS_OF_MODELS, *graphs), needs=CONFIG)
-
-
-def need(what: str, extra: str, *modules: str) -> None:
-    """Raise ValueError, naming the extra to install, if a library is missing."""
-    missing = [module for module in modules if find_spec(module) is None]
-    if missing:
-        verb = "is" if len(missing) == 1 else "are"
-        raise ValueError(
-            f"{what} takes {' and '.join(missing)}, which {verb} not installed: pip install 'qkv[{extra}]'"
-        )

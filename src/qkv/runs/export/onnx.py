@@ -16,12 +16,13 @@ from torch import Tensor
 
 from ...core import several
 from ...core.atomic import remove, replacing_folder
+from ...core.optional_libraries import need
 from ...io.directories.layout import note_written, replaceable
 from ...nn.models.recurrent.model import RecurrentModel
 from ..inference.run import Run
 from . import recurrent, verification
 from .attention import by_products
-from .folder import contents, need, write_settings
+from .folder import contents, write_settings
 from .graphs import Graph, graphs_of
 from .support import check
 from .tracing import any_sizes, quiet, traced
@@ -56,7 +57,7 @@ def to_onnx(
     target holds other files or may not be replaced. Also raises it if the graphs don't compute what the model computes.
     """
     target = several.path(target)
-    need("ONNX", "onnx", "onnx", "onnxscript", "onnxruntime")
+    need("export to ONNX", "onnx", "onnxscript", "onnxruntime")
     model = in_fp32(check(run.model, "ONNX"))
     with replacing_folder(target, replaceable(FILES, run.model, overwrite)) as folder:
         is_hub = write_settings(run, folder)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ...core.metrics.text import LIBRARIES
+from ...core.optional_libraries import command, is_installed, need
 from ...core.spec import Spec
 
 Metric = Literal[
@@ -82,3 +85,27 @@ class Evaluation(Spec):
         for name, instead in (("num_beams", "num_beams"), ("examples", "max_examples")):
             if getattr(self, name) != getattr(trained, name):
                 raise ValueError(f"evaluation.{name} is for evaluations during training; give {instead} here")
+
+    def wanted(self, pairs: bool) -> tuple[tuple[Metric, ...], list[str]]:
+        """The metrics for `pairs` or for running text, and a sentence on usual ones that are left out, whose library is not
+        installed. Raises ValueError if that is so for one that the settings name, or if it needs pairs."""
+        names = self.metrics
+        if names is None:
+            usual = USUAL if pairs else ("perplexity", "bits-per-byte")
+            absent = missing(usual)
+            kept = tuple(name for name in usual if name not in absent)
+            why = f"without {' and '.join(absent)}, whose library is not installed: {command(absent.values())}"
+            return kept, [why] if absent else []
+        need(f"evaluation.metrics={','.join(names)}", *dict.fromkeys(missing(names).values()))
+        impossible = [] if pairs else [name for name in names if name in TEXT_METRICS]
+        if impossible:
+            raise ValueError(
+                f"{impossible[0]} compares outputs with references, which running text doesn't have; "
+                f"remove {impossible[0]} from evaluation.metrics"
+            )
+        return names, []
+
+
+def missing(metrics: Iterable[str]) -> dict[str, str]:
+    """The metrics whose library is not installed, each with the name of its module."""
+    return {name: LIBRARIES[name] for name in metrics if name in LIBRARIES and not is_installed(LIBRARIES[name])}

@@ -8,6 +8,8 @@ from pathlib import Path
 import torch
 
 from ...core.atomic import check_replaceable
+from ...core.metrics.text import LIBRARIES
+from ...core.optional_libraries import need
 from ...core.spec import brief, counted
 from ...data.batching.settings import Batching
 from ...data.source import SPLITS, Example, Split
@@ -54,6 +56,15 @@ def check_machine(training: Training, batching: Batching, device: torch.device) 
         check_device(training.precision, device)
     if training.compile is True:
         check_compiler(device)
+
+
+def check_libraries(recipe: Recipe) -> None:
+    """Check that the optional libraries that a recipe needs are installed. Raises ValueError with the command that installs
+    them."""
+    metrics = (*(recipe.evaluation.metrics or ()), recipe.training.metric)
+    of_metrics = (LIBRARIES[name] for name in metrics if name in LIBRARIES)
+    of_task = () if recipe.task is None else recipe.task.libraries
+    need(f"the recipe {recipe.name}", *dict.fromkeys((*recipe.data.libraries, *of_task, *of_metrics)))
 
 
 def admit(recipe: Recipe, out: Path, resume: bool, overwrite: bool) -> Recipe:

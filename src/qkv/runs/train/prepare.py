@@ -138,6 +138,8 @@ def read(recipe: Recipe, out: Path, members: Team, resume: bool, console: Consol
         notes += sentence_transformers.of_a_tuned_model(locate(recipe.model.directory), getattr(spec, "head", None))
     recipe = recipe.resolve(spec.vocab_size)
     notes += small
+    if recipe.task is None and use in ("translate", "answer"):
+        notes += [f"Evaluations are {note}." for note in recipe.evaluation.wanted(pairs=True)[1]]
     notes += of_the_task(recipe, example, tokenizer)
     seen = first_seen(example, recipe, tokenizer, use == "translate")
     fields = ", ".join(name for name in example if name not in ("where", "piece"))

@@ -26,7 +26,7 @@ from ...training.result import TrainingResult
 from ...training.strategy import Strategy
 from ..recipes.recipe import Recipe
 from ..report.start import note_threads
-from .admission import admit, check_machine
+from .admission import admit, check_libraries, check_machine
 from .fingerprint import fingerprint
 from .finish import Trained, Validation, check_metric, finish
 from .first_files import write_first_files
@@ -61,6 +61,7 @@ def train(
     """
     console = console or Console(quiet=True)
     where = choose(device)
+    check_libraries(recipe)
     admit(recipe, out, resume, overwrite)  # before locking, which would write into a directory that is not a run
     with team(recipe.scale, where) as members, locked(out) if members.leads else nullcontext() as extend_lock:
         console = console if members.leads else Console(quiet=True)

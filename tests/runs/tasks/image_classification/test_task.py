@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from qkv.data.media.augment import CutMix, Flip, MixUp, RandomResizedCrop
-from qkv.data.readers.sklearn_digits import Digits
+from qkv.data.readers.digits import Digits
 from qkv.data.source import Example, Skipped, Source, Split, Table
 from qkv.data.task import Item, RandomContext
 from qkv.nn.layers.embedding import Embedding

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from qkv.data.batching.settings import Batching
 from qkv.data.loader.stream import stream
-from qkv.data.readers.sklearn_digits import Digits
+from qkv.data.readers.digits import Digits
 from qkv.data.source import Skipped
 from qkv.data.task import RandomContext
 from qkv.nn.layers.patches import Patches, shown_patches

@@ -7,7 +7,7 @@ import pytest
 
 from qkv.data.media.augment import Flip
 from qkv.data.media.video import tubelets
-from qkv.data.readers.sklearn_digits import Digits
+from qkv.data.readers.digits import Digits
 from qkv.data.synthetic.moving_digits import DIRECTIONS, MovingDigits
 from qkv.data.task import Item, RandomContext
 from qkv.nn.layers.patches import Patches

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from scipy.special import digamma
 
 from .unigram_lattice import CorpusLattice, Floats, Ints
 from .unigram_seeds import UnigramCorpus, corpus_lattice, piece_lattice, seeds
@@ -78,7 +78,7 @@ class UnigramModel:
         counts[: self.characters] = np.maximum(counts[: self.characters], RARE)
         often = counts >= RARE
         log_probabilities = np.full(len(counts), -np.inf)
-        log_probabilities[often] = digamma(counts[often]) - digamma(counts[often].sum())
+        log_probabilities[often] = _digamma(counts[often]) - _digamma(counts[often].sum())
         return replace(self, log_probabilities=log_probabilities)
 
     def without_rare(self) -> UnigramModel:
@@ -151,3 +151,9 @@ class UnigramModel:
         longer = [i for i in order if i >= self.characters][: max(size - self.characters, 0)]
         kept = {*range(self.characters), *longer}
         return [(pieces[i], float(self.log_probabilities[i])) for i in order if i in kept]
+
+
+def _digamma(counts: Floats | np.float64) -> Floats:
+    """ψ(c) = Γ'(c) / Γ(c)."""
+    values: Floats = torch.digamma(torch.as_tensor(counts, dtype=torch.float64)).numpy()
+    return values

@@ -11,9 +11,9 @@ from typing import Any
 
 from ....core.atomic import write_file
 from ....core.json_files import rows_in
+from ....core.optional_libraries import optional_library
 from ....core.spec import brief
 from ....data.files.records import FORMATS
-from ....data.optional_libraries import optional_library
 from ....io.directories.layout import claim_output
 from ...tasks.classes import Classified
 from ...tasks.prediction import Prediction
@@ -126,8 +126,8 @@ def _cell(value: Any) -> Any:
 
 
 def _parquet(path: Path, table: FileTable, names: Sequence[str], rows: Sequence[Row]) -> bytes:
-    arrow = optional_library("parquet", f"writing {str(path)!r}", "pyarrow")
-    parquet = optional_library("parquet", f"writing {str(path)!r}", "pyarrow.parquet")
+    arrow = optional_library(f"writing {str(path)!r}", "pyarrow")
+    parquet = optional_library(f"writing {str(path)!r}", "pyarrow.parquet")
     made = arrow.table({name: arrow.array([row.get(name) for row in rows]) for name in names})
     if table.path.suffix.lower() == ".parquet":  # its columns keep their types
         for place, field in enumerate(parquet.read_schema(table.path)):

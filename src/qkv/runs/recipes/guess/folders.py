@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from statistics import median
 
-from PIL import Image
-
+from ....core.optional_libraries import need
 from ....core.spec import counted
 from ....data.files.compressed import bare_name, open_bytes, open_tar
 from ....data.files.json_lines import json_file
@@ -384,6 +383,9 @@ def _detection(listing: Listing, images: list[PurePosixPath]) -> tuple[tuple[str
 
 def picture_sizes(listing: Listing, images: list[PurePosixPath]) -> tuple[int, int, int]:
     """The median height and width of some images, and 3 channels if one of them has colors, else 1."""
+    need("reading a picture", "PIL")
+    from PIL import Image
+
     sizes, colors = [], False
     for content in listing.opened(images):
         with suppress(Exception), Image.open(io.BytesIO(content)) as image:  # training skips damaged files too
@@ -399,6 +401,9 @@ def _animated(listing: Listing, images: list[PurePosixPath]) -> bool:
     """Whether the images are videos: every one that was opened has several frames."""
     if not all(name.suffix.lower() in (".gif", ".webp", ".png", ".apng") for name in images):
         return False
+    need("reading a picture", "PIL")
+    from PIL import Image
+
     frames = []
     for content in listing.opened(images[:8]):
         with suppress(Exception), Image.open(io.BytesIO(content)) as image:

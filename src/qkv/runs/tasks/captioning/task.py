@@ -39,6 +39,10 @@ class Caption(PictureTask, kind="caption"):
 
     max_length: int = Field(default=128, ge=2)
 
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return ("sacrebleu",)
+
     def texts(self, example: Example) -> tuple[str, ...]:  # type: ignore[override]
         return tuple(example[name] for name in ("question", "answer") if example.get(name))
 

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from ....core.batch import IGNORE, Batch, Term, Terms
 from ....core.metrics.display import register
+from ....core.optional_libraries import need
 from ....nn.layers.boxes import corners, overlap
 from ....nn.layers.losses import at_least_fp32
 from ....nn.models.heads.vision import Objects
@@ -85,6 +86,7 @@ class Detection(Objective, kind="detection"):
     @torch.no_grad()
     def match(self, outputs: Objects, classes: Int[Tensor, "B M"], boxes: Float[Tensor, "B M 4"]) -> Matched:
         """Match detections and objects of each image at the least cost: as many pairs as the fewer of the two."""
+        need("matching detections with objects", "scipy")
         from scipy.optimize import linear_sum_assignment
 
         indices = classes.clamp(min=0)[:, None].expand(-1, outputs.logits.shape[1], -1)

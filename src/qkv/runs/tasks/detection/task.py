@@ -52,6 +52,10 @@ class Detect(SceneTask, kind="detect"):
     crop: float = Field(default=1.0, gt=0, le=1)
     visible: float = Field(default=0.4, gt=0, le=1)
 
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return ("scipy", "pycocotools")
+
     def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
         task = super().resolve(source, tokenizer, inputs)
         if task.classes:

@@ -34,6 +34,10 @@ class Music(Task, kind="music"):
     prompt: int = Field(default=8, ge=1)
     goes_on: int = Field(default=24, ge=1)
 
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return ("mido",)
+
     def texts(self, example: Example) -> Iterator[str]:
         """The piece in every key, so no note is unknown."""
         for steps in range(-self.transpose, self.transpose + 1):

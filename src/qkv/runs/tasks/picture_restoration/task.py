@@ -15,6 +15,7 @@ from ....core.batch import Batch
 from ....core.layout import Grid
 from ....core.metrics.base import Metric
 from ....core.metrics.baselines import Baseline
+from ....core.optional_libraries import need
 from ....data import ascii_art
 from ....data.media.images import Pixels, resized
 from ....data.source import Example, Skipped, Source
@@ -134,6 +135,10 @@ class Restore(RestorationTask, kind="restore"):
     noise: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     masked: float = Field(default=0.0, ge=0, lt=1)
 
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return ("scipy",) if self.blur else ()
+
     @model_validator(mode="after")
     def _corrupts_something(self) -> Self:
         if not self.blur and not self.noise and not self.masked:
@@ -141,10 +146,11 @@ class Restore(RestorationTask, kind="restore"):
         return self
 
     def corrupt(self, picture: Pixels, random: np.random.Generator) -> Pixels:
-        from scipy.ndimage import gaussian_filter
-
         numbers = picture.astype(np.float32)
         if self.blur:
+            need("task.blur", "scipy")
+            from scipy.ndimage import gaussian_filter
+
             numbers = gaussian_filter(numbers, (0, self.blur, self.blur))
         if self.noise:
             numbers = numbers + np.float32(255 * self.noise) * random.standard_normal(numbers.shape, np.float32)
@@ -153,6 +159,7 @@ class Restore(RestorationTask, kind="restore"):
         return np.rint(numbers).clip(0, 255).astype(np.uint8)
 
     def filters(self, picture: Pixels, corrupted: Pixels) -> dict[str, tuple[Pixels, str]]:
+        need("comparison with a median filter", "scipy")
         from scipy.ndimage import median_filter
 
         return {
@@ -172,6 +179,10 @@ class Upscale(RestorationTask, kind="upscale"):
     made = "upscaled"
 
     factor: int = Field(default=2, ge=2)
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return ("PIL",)
 
     def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
         task = super().resolve(source, tokenizer, inputs)

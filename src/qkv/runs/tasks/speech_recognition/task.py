@@ -83,6 +83,10 @@ class SpeechRecognition(Task):
 
     # -- what depends on the data ---------------------------------------------------------------------------------
 
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return ("jiwer",)
+
     def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
         if not self.reads_input(inputs):
             raise ValueError(

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.core.shuffle import Shuffle, mix, text_hash
+from qkv.data.shuffle import Shuffle, mix, text_hash
 
 
 @given(st.integers(1, 3000), st.integers(0, 2**64 - 1))
