@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ..core.shuffle import mix
 from ..core.spec import brief
 from .readers.sklearn_digits import Digits
+from .shuffle import mix
 from .source import SPLITS, Example, Source, Split, Table
 from .synthetic.made_speech import WORDS, MadeSpeech
 from .tables import ComputedTable
