@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ..core.spec import brief
-from .readers.sklearn_digits import Digits
+from .readers.digits import Digits
 from .shuffle import mix
 from .source import SPLITS, Example, Source, Split, Table
 from .synthetic.made_speech import WORDS, MadeSpeech
