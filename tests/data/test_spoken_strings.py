@@ -52,6 +52,17 @@ def test_each_string_has_one_speaker_and_held_out_ones_are_the_test(words: Sound
     assert "speakers by file names: 2 for train, 2 for validation, 1 for test" in source.notes()
 
 
+def test_strings_may_mix_speakers_in_training(words: Sounds) -> None:
+    source = made(words, mixed=1.0, held_out="eve", longest=7)
+
+    def voices(split: Any) -> list[int]:
+        sounds = [wave_of(example) for example in source.examples(split, shuffle=False)]
+        return [len({round(float(x) * 10) for x in sound[0] if x > 0.01}) for sound in sounds if sound]
+
+    assert 2 in voices("train") and set(voices("validation")) == {1} == set(voices("test"))
+    assert made(words).joined([{"audio": np.ones(80, np.float32), "rate": r} for r in (RATE, 2 * RATE)], 0).sum() > 100
+
+
 def test_training_strings_are_new_in_each_epoch_and_others_the_same(words: Sounds) -> None:
     source = made(words)
 

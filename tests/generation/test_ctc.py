@@ -65,6 +65,29 @@ def test_words_are_scored_once_they_are_complete() -> None:
     assert fusion((1, 2, 3, 1), True) == 3.0
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_shallow_fusion_finds_what_the_sum_over_all_texts_finds(seed: int) -> None:
+    letters = {1: "a", 2: "b", 3: " "}
+    drawn = torch.Generator().manual_seed(seed)
+    log_probs = torch.randn(5, 4, generator=drawn, dtype=torch.float64).log_softmax(-1)
+    odds = {"a": 0.5, "b": 0.1, "ab": 0.3}
+
+    def decode(symbols: tuple[int, ...]) -> str:
+        return "".join(letters[s] for s in symbols)
+
+    def log_p(words: tuple[str, ...], ended: bool) -> float:
+        return sum(math.log(odds.get(word, 0.02)) for word in words) + (math.log(0.2) if ended else 0.0)
+
+    exact = {
+        text: math.log(p) + 1.5 * log_p(tuple(decode(text).split()), True) + 0.7 * len(decode(text).split())
+        for text, p in likelihoods(log_probs, 0).items()
+    }
+    fusion = WordFusion(decode, log_p, weight=1.5, bonus=0.7)
+    found = prefix_beam_search(log_probs, 0, beams=5000, score=fusion, least=-math.inf)
+    assert {one.symbols: one.score for one in found} == pytest.approx(exact, abs=1e-9)
+    assert found[0].symbols == max(exact, key=lambda text: exact[text])
+
+
 def test_no_beams_are_refused() -> None:
     with pytest.raises(ValueError, match="beams is 0"):
         prefix_beam_search(torch.zeros(1, 2), 0, beams=0)

@@ -51,6 +51,10 @@ RECIPES: dict[str, tuple[str, list[str]]] = {
     "omni": ("omni", [*FEW, "data.sounds.train=20"]),
     "music": ("music", ["data.train=60", "task.prompt=6", "task.goes_on=5"]),
     "prefix-language-model": ("prefix", PRETRAINING),
+    "recognize": (
+        "recognize",
+        [*FEW, "model.mels=8", "model.decoder_layers=1", "data.longest=2", "task.max_length=24"],
+    ),
     "recognize-ctc": ("recognize-ctc", [*FEW, "model.mels=8", "data.longest=2"]),
     "regress": ("similarity", [*PIECES, *REGRESSION]),
     "replaced-tokens": ("electra", [*PRETRAINING, "model.embedding_size=12", "head.generator=0.5"]),

@@ -29,7 +29,7 @@ def list_(
             help="recipes, presets or metrics; parts of models: patterns, positions, scalings, scores, weightings, "
             "mechanisms, feedforwards, norms, placements, inputs, heads, caches, speculations; of training: objectives, "
             "rewards, optimizers, schedules, averages, adapters; of data: sources, tasks, tokenizers, augmentations, "
-            "mixings.",
+            "mixings, perturbations (of sounds).",
             autocompletion=lambda incomplete: [name for name in LISTS if name.startswith(incomplete)],
         ),
     ] = None,
@@ -91,6 +91,7 @@ _MEANINGS = {  # words of the field for what a list has
     "tokenizers": "bpe wordpiece unigram sentencepiece",
     "augmentations": "augment augmentation transforms randaugment",
     "mixings": "mixup cutmix",
+    "perturbations": "specaugment vtlp speed noise",
     "metrics": "metric bleu accuracy f1 evaluation",
 }
 
@@ -248,6 +249,7 @@ ROLES = {
     "tokenizers": "data.tokenizers.training.spec.TokenizerSpec",
     "augmentations": "data.media.augment.Augmentation",
     "mixings": "data.media.augment.Mixing",
+    "perturbations": "data.media.sound_augment.SoundAugmentation",
 }
 """The roles whose kinds are listed, by the class that holds their registry."""
 

@@ -46,6 +46,13 @@ def evaluate(
             help="A setting of the evaluation, such as `--evaluation metrics=[bleu,chrf++,ter]`; repeatable.",
         ),
     ] = None,
+    task: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="A setting of how the task finds its outputs, such as `--task lm=words.arpa` of speech; repeatable.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -87,6 +94,7 @@ def evaluate(
         max_examples=None if max_examples is None else _number(max_examples),
         score_each=out is not None,
         evaluation=evaluation or (),
+        task=task or (),
         baselines=True,
     )
     if out is not None:

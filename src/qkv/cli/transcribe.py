@@ -34,6 +34,20 @@ def transcribe(
     num_beams: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Beams of the search. [default: the model's]")
     ] = None,
+    lm: Annotated[
+        str | None,
+        typer.Option(
+            "--lm",
+            metavar="LM",
+            help="For runs of recognize-ctc: an ARPA file of n-grams, or a language model's directory.",
+        ),
+    ] = None,
+    lm_weight: Annotated[
+        float | None, typer.Option(metavar="N", min=0, help="The weight of the language model. [default: the run's]")
+    ] = None,
+    word_bonus: Annotated[
+        float | None, typer.Option(metavar="N", help="What is added to the score for each word. [default: the run's]")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write a file for each sound: `.txt`, or `.srt`, `.vtt` or `.json`."),
@@ -56,6 +70,7 @@ def transcribe(
     loaded = load_run(run, "transcribe", device)
     task = "translate" if translate else "transcribe"
     options: dict[str, Any] = {"language": language, "task": task, "words": words, "num_beams": num_beams}
+    options |= {"lm": lm, "lm_weight": lm_weight, "word_bonus": word_bonus}
     for name in found:
         heard = loaded.transcribe(sys.stdin.buffer.read() if name == "-" else name, **options)
         text = _shown(heard, name, kind, words, several=len(found) > 1 and out is None)

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from ..core import expressions
 from ..core.spec import brief
-from .media.audio import Wave
+from .media.audio import Wave, resampled
 from .readers.audio import Sounds
 from .shuffle import mix
 from .source import SPLITS, Example, Source, Split, Table
@@ -31,6 +31,7 @@ class SpokenStrings(Source, kind="spoken-strings"):
     pause:   the longest pause between two words, in seconds; each is drawn evenly from 0 on, also before the first word and
              after the last.
     noise:   standard deviation of white noise over the whole string.
+    mixed:   the share of training strings in which each word has a speaker drawn anew.
     """
 
     path_fields = ()
@@ -42,6 +43,7 @@ class SpokenStrings(Source, kind="spoken-strings"):
     longest: int = Field(default=7, ge=1)
     pause: float = Field(default=0.2, ge=0)
     noise: float = Field(default=0.0, ge=0)
+    mixed: float = Field(default=0.0, ge=0, le=1)
     train: int = Field(default=2000, gt=0)
     validation: int = Field(default=200, gt=0)
     test: int = Field(default=400, gt=0)
@@ -71,14 +73,17 @@ class SpokenStrings(Source, kind="spoken-strings"):
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
         voices = _voices(self, split, self.words.stamp())
         start = (seed, epoch) if split == "train" else (SPLITS.index(split),)
+        mixed = self.mixed if split == "train" else 0.0
         return ComputedTable(
             getattr(self, split),
-            lambda i: self.draw(voices, np.random.default_rng(mix(*start, i)), f"string {i + 1:,}"),
+            lambda i: self.draw(voices, np.random.default_rng(mix(*start, i)), f"string {i + 1:,}", mixed),
         )
 
-    def draw(self, voices: list[list[Example]], random: np.random.Generator, where: str) -> Example:
-        """Draw a string of one speaker's sounds."""
+    def draw(self, voices: list[list[Example]], random: np.random.Generator, where: str, mixed: float = 0.0) -> Example:
+        """Draw a string of one speaker's sounds, or with the probability `mixed` of sounds of all."""
         sounds = voices[random.integers(len(voices))]
+        if mixed and random.random() < mixed:
+            sounds = [sound for voice in voices for sound in voice]
         chosen = [
             sounds[i] for i in random.integers(len(sounds), size=random.integers(self.shortest, self.longest + 1))
         ]
@@ -86,12 +91,12 @@ class SpokenStrings(Source, kind="spoken-strings"):
         return {"audio": partial(self.joined, chosen, seed), "rate": chosen[0]["rate"], "text": text, "where": where}
 
     def joined(self, sounds: Sequence[Example], seed: int) -> Wave:
-        """Sounds in a row, with pauses drawn by the seed."""
+        """Sounds in a row at the rate of the first, with pauses drawn by the seed."""
         random, rate = np.random.default_rng(seed), sounds[0]["rate"]
         parts: list[Wave] = []
         for number, pause in enumerate(random.uniform(0, self.pause, len(sounds) + 1)):
             parts.append(np.zeros(int(pause * rate), np.float32))
-            parts += [sounds[number]["audio"]] if number < len(sounds) else []
+            parts += [resampled(sounds[number]["audio"], sounds[number]["rate"], rate)] if number < len(sounds) else []
         wave = np.concatenate(parts)
         return (wave + self.noise * random.normal(0, 1, len(wave))).astype(np.float32) if self.noise else wave
 

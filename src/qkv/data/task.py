@@ -101,6 +101,7 @@ class Task(Spec, role="task"):
     tells_classes: whether each prediction is a class, so `qkv classify` works with its runs.
     outputs: the field that names the head's outputs in their order, if they are found by their names.
     from_data: fields with the scaling of numbers, which `resolve` takes from the training data if nothing gives them.
+    decoding: fields that change outputs of a trained model and nothing else; `qkv eval --task` takes them.
     predicts_without_input: whether `predict` works without an input.
     pairs_towers: whether it is for dual encoders, which read images and texts.
     """
@@ -113,6 +114,7 @@ class Task(Spec, role="task"):
     tells_classes: ClassVar[bool] = False
     outputs: ClassVar[str] = ""
     from_data: ClassVar[tuple[str, ...]] = ()
+    decoding: ClassVar[tuple[str, ...]] = ()
     predicts_without_input: ClassVar[bool] = False
     pairs_towers: ClassVar[bool] = False
     fields: ClassVar[tuple[str, ...]] = ()  # that every example must have

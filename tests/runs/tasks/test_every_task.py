@@ -41,6 +41,7 @@ KINDS = sorted(kind for kind, task in Task.kinds.items() if task.__module__.star
 READS_FILES = {
     "caption",
     "music",
+    "recognize",
     "recognize-ctc",
     "restore",
     "retrieve",

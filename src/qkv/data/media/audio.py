@@ -176,20 +176,34 @@ def _low_pass(factor: int) -> NDArray[np.float32]:
 Scale = Literal["htk", "slaney"]
 
 
-@lru_cache(maxsize=16)
-def mel_filters(n_mels: int, n_fft: int, rate: int, scale: Scale = "htk") -> Float[Tensor, "mels bins"]:
+@lru_cache(maxsize=64)
+def mel_filters(
+    n_mels: int, n_fft: int, rate: int, scale: Scale = "htk", warp: float = 1.0
+) -> Float[Tensor, "mels bins"]:
     """A mel filter bank: triangles over the bins of a spectrum, evenly spaced on the mel scale from 0 to rate/2 Hz.
 
     "htk":    mel(f) = 2595 log₁₀(1 + f/700) (O'Shaughnessy 1987), each triangle 1 high.
     "slaney": mel(f) = 3f/200 below 1 kHz and 15 + 27 log₆.₄(f/1000) above (Slaney 1998, Auditory Toolbox; librosa,
               Whisper), each triangle of area 1 Hz.
+
+    With `warp` α, a band reads what is at α times its frequency up to 0.85 min(1, 1/α) of the Nyquist frequency, and above
+    by a line that ends there (Jaitly & Hinton 2013).
     """
     bins = torch.linspace(0, rate / 2, n_fft // 2 + 1, dtype=torch.float64)
     corners = _corners(n_mels, rate / 2, scale)
+    if warp != 1:
+        corners = _warped(corners, rate / 2, warp)
     low, middle, high = (corners[i : i + n_mels, None] for i in range(3))
     rising, falling = (bins - low) / (middle - low), (high - bins) / (high - middle)
     filters = torch.minimum(rising, falling).clamp(min=0)
     return (filters if scale == "htk" else filters * 2 / (high - low)).float()
+
+
+def _warped(hertz: Float[Tensor, " n"], highest: float, by: float) -> Float[Tensor, " n"]:
+    """Frequencies times `by`; above a knee along the line to the highest frequency, which stays."""
+    knee = 0.85 * highest * min(1.0, 1 / by)
+    above = by * knee + (highest - by * knee) * (hertz - knee) / (highest - knee)
+    return torch.where(hertz <= knee, by * hertz, above)
 
 
 def _corners(n_mels: int, highest: float, scale: Scale) -> Float[Tensor, " mels+2"]:
@@ -211,9 +225,10 @@ def log_mel(
     n_fft: int = 512,
     hop: int = 160,
     scale: Scale = "htk",
+    warp: float = 1.0,
 ) -> Float[Tensor, "B mels frames"]:
     """The log-mel spectrogram: log₁₀ of the power in each mel band, in ⌊n / hop⌋ frames of n_fft samples under a Hann
-    window, one every `hop` samples. `scale` is as in `mel_filters`.
+    window, one every `hop` samples. `scale` and `warp` are as in `mel_filters`.
 
     Frames are centered, with the sound mirrored at both ends. Powers are clamped to 1e-10 or more. Raises ValueError for a
     sound shorter than half a frame.
@@ -226,7 +241,7 @@ def log_mel(
     spectrum = torch.stft(samples, n_fft, hop, window=window, center=True, pad_mode="reflect", return_complex=True)
     frames = spectrum[..., : samples.shape[-1] // hop].mT  # as they lie in memory
     power = frames.real.square() + frames.imag.square()
-    mels = power @ mel_filters(n_mels, n_fft, rate, scale).to(power.device).T
+    mels = power @ mel_filters(n_mels, n_fft, rate, scale, warp).to(power.device).T
     return mels.clamp_(min=_FLOOR).log10_().mT.contiguous()
 
 

@@ -132,6 +132,7 @@ TransformerName = Literal[
     "captioner",
     "joint",
     "speech-encoder",
+    "speech-transformer",
 ]
 RecurrentName = Literal[
     "rnnsearch",
@@ -289,6 +290,7 @@ HOMES: dict[str, str] = {
     "captioner": "captioner",
     "joint": "captioner",
     "speech-encoder": "speech_encoder",
+    "speech-transformer": "speech_encoder",
     "clip": "clip",
     "clip-vit-base-32": "clip",
     "clip-vit-base-16": "clip",

@@ -1,20 +1,26 @@
-"""Speech encoder: a pre-norm encoder over log-mel frames with a CTC head, to be trained from scratch."""
+"""Models of speech to be trained from scratch: an encoder of log-mel frames with a CTC head, and the Speech-Transformer of
+Dong et al. 2018, whose decoder writes what the encoder hears."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ...nn.attention.multi_head import Attention
+from ...nn.layers.embedding import Embedding
 from ...nn.layers.feedforward import Activation, FeedForward
 from ...nn.layers.frames import Frames
 from ...nn.layers.norm import LayerNorm
 from ...nn.models.block import Block
 from ...nn.models.heads.ctc import CTC
+from ...nn.models.heads.text import LanguageModel
 from ...nn.models.initialization import Glorot
 from ...nn.models.stack import Stack
 from ...nn.models.transformer import Transformer
+from ...nn.patterns.basic import causal
+from ...nn.positions.absolute import Sinusoidal
 from ...nn.positions.base import Position
 from ...nn.positions.rotary import Rotary
+from .factories import based_on
 
 
 def speech_encoder(
@@ -53,6 +59,25 @@ def speech_encoder(
     )
 
 
+@based_on(speech_encoder)
+def speech_transformer(
+    *, decoder_layers: int | None = None, max_positions: int | None = None, **sizes: Any
+) -> Transformer:
+    """The encoder of `speech-encoder` and a decoder of tokens, both pre-norm. `position` is the encoder's; the decoder has
+    sinusoidal positions. The decoder has as many layers as the encoder unless `decoder_layers` says otherwise."""
+    spoken = speech_encoder(**sizes)
+    encoder = spoken.output
+    plain = encoder.blocks[0]
+    block = plain.replace({"attention.pattern": causal(), "cross": plain.attention})
+    decoder = Stack(
+        embedding=Embedding(scale="sqrt", dropout=sizes["dropout"]),
+        position=Sinusoidal(),
+        blocks=(block,) * (decoder_layers or sizes["n_layers"]),
+        norm=LayerNorm(),
+    )
+    return spoken.replace(decoder=decoder, head=LanguageModel(), max_positions=max_positions)
+
+
 SIZES: dict[str, dict[str, Any]] = {"speech-encoder": {}}
 
-PRESETS = [(speech_encoder, SIZES)]
+PRESETS = [(speech_encoder, SIZES), (speech_transformer, {"speech-transformer": {}})]

@@ -25,7 +25,7 @@ class Frames(Input, kind="frames"):
     bands to d_model (Radford et al. 2022). Their product is the number of frames for each token.
 
     Inputs are (B, mels, frames) with at most `frames` frames. A layout is of the tokens. Padding is zeroed before each
-    convolution, so a padded sound gives what it gives alone.
+    convolution, so a padded sound whose frames fill its last token gives what it gives alone.
     """
 
     mels: int = Field(default=80, gt=0)

@@ -36,6 +36,7 @@ from ..recipes.evaluation import TEXT_METRICS, Evaluation, Metric, missing
 from ..recipes.recipe import Recipe
 from ..tasks.samples import evenly
 from .baselines import advice, baselines_of
+from .decoding import changed_decoding
 from .example_counts import Clock, first, goods, up_to
 from .likelihood import Likelihood, TermSums, TermValue, values_of
 from .other_data import check_changed, notes_on_other
@@ -455,13 +456,15 @@ def evaluate_run(
     max_examples: int | Literal["all"] | None = None,
     score_each: bool = False,
     evaluation: str | Sequence[str] = (),
+    task: str | Sequence[str] = (),
     baselines: bool = False,
 ) -> Evaluated:
     """Evaluate a loaded run on a split of its data. `data` are settings of the data to change, such as `test_path=my.tsv`.
 
     `max_examples` is the number of examples, or "all"; by default the recipe's `evaluation.test_examples`.
     With `score_each`, the result has every output of pairs with its metrics. `evaluation` are settings of the evaluation to
-    change, such as `metrics=[bleu,ter]`. With `baselines`, simple methods are measured on the same examples.
+    change, such as `metrics=[bleu,ter]`, and `task` settings of the task's decoding, such as `lm=words.arpa`. With
+    `baselines`, simple methods are measured on the same examples.
     """
     if run.recipe is None:
         raise ValueError(f"{run.name} has no recipe.yaml, which names its data; give a run that qkv trained")
@@ -469,8 +472,9 @@ def evaluate_run(
         raise ValueError(f"max_examples is 'all' or a number of at least 1, not {max_examples}")
     changes = [f"data.{item.removeprefix('data.')}" for item in several.texts(data, "data")]
     changes += [f"evaluation.{item.removeprefix('evaluation.')}" for item in several.texts(evaluation, "evaluation")]
-    recipe = run.recipe.change(changes)
-    recipe.evaluation.check_again(run.recipe.evaluation, None if recipe.task is None else recipe.task.kind, num_beams)
+    decoding, left = changed_decoding(run.recipe.task, several.texts(task, "task"), num_beams)
+    recipe = run.recipe.change([*changes, *decoding])
+    recipe.evaluation.check_again(run.recipe.evaluation, None if recipe.task is None else recipe.task.kind, left)
     settings = (recipe.batching, recipe.evaluation, run.generation, recipe.objective, recipe.seed, recipe.task)
     evaluator = Evaluator(recipe.data, run.tokenizer, *settings)
     chosen = next((name for name in SPLITS if name == split), None)

@@ -33,9 +33,7 @@ def recipe_of_preset(name: str) -> str | None:
     spec = families.preset(name)
     pairs, decodes = spec.is_encoder_decoder, not isinstance(spec, Transformer) or spec.decoder is not None
     if isinstance(patches_of(spec), Frames | Waveform):
-        if pairs:
-            return None  # no recipe trains a decoder that attends to sound
-        recipe = "recognize-ctc"
+        recipe = "recognize" if pairs else "recognize-ctc"
     elif name.startswith("electra"):
         recipe = "electra"
     elif any(isinstance(stack.embedding, Joint) for _, stack in spec.stacks()):

@@ -33,7 +33,7 @@ FOLDERS: dict[str, _Kinds] = {
     "replaced_token_detection": _Kinds(("replaced-tokens",), ("replaced-tokens",)),
     "segmentation": _Kinds(("segment",)),
     "sound_classification": _Kinds(("sound",)),
-    "speech_recognition": _Kinds(("recognize-ctc",), ("ctc",)),
+    "speech_recognition": _Kinds(("recognize", "recognize-ctc"), ("ctc",)),
     "tagging": _Kinds(("tag",)),
     "text_classification": _Kinds(("classify",)),
     "text_regression": _Kinds(("regress",)),

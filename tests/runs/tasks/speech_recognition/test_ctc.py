@@ -57,6 +57,14 @@ def test_rate_mean_and_deviation_come_from_the_training_sounds() -> None:
         RecognizeCTC().resolve(source({"audio": b"", "text": "x"}), TOKENIZER, FRONT)
 
 
+def test_whisper_is_not_tuned_on_other_spectrograms() -> None:
+    theirs = train(Char(special=["<|startoftranscript|>"]), ["one"])
+    with pytest.raises(
+        ValueError, match="Whisper reads other spectrograms and prompts than the task recognize-ctc makes"
+    ):
+        RecognizeCTC().resolve(source(example("one")), theirs, FRONT)
+
+
 def test_sounds_are_padded_and_texts_are_labels() -> None:
     one, two = task().items([example("one", 0.5), example("two one", 0.72, 16000)], TOKENIZER, EVALUATION)
     assert isinstance(one, Item) and isinstance(two, Item)
@@ -102,11 +110,47 @@ def test_sounds_that_cannot_be_used_are_skipped(given: Example, reason: str) -> 
     assert isinstance(read, Skipped) and read.startswith(reason)
 
 
+def test_sounds_fill_their_last_token_and_fit_into_the_model() -> None:
+    found = task(mask=0.0).read(example("one", 0.37), EVALUATION)
+    assert not isinstance(found, Skipped)
+    features, tokens = found
+    assert features.shape == (8, 40) and tokens == 10 and not features[:, 37:].any() and features[:, 36].any()
+    assert task().read(example("one", 4.5), EVALUATION) == "longer than the 400 frames that the model reads"
+
+
 def test_waveforms_have_mean_0_and_deviation_1() -> None:
     made = RecognizeCTC(front=Waveform(widths=(4,), kernels=(10,), strides=(5,)), rate=RATE)
     features, tokens = made.read(example("one", 0.01), EVALUATION)
     assert features.shape == (2, 80) and tokens == 15 and features[1].all()
     assert features[0].mean() == pytest.approx(0, abs=1e-5) and features[0].std() == pytest.approx(1, abs=1e-3)
+
+
+def test_training_sounds_are_augmented_and_others_are_not() -> None:
+    plain = task(mask=0.0)
+    changed = task(mask=0.0, augment=[{"kind": "speed"}, {"kind": "vocal-tract"}, {"kind": "white-noise"}])
+    one = example("one")
+
+    def read(made: RecognizeCTC, training: bool, seed: int = 0) -> np.ndarray:
+        found = made.read(one, RandomContext(np.random.default_rng(seed), training))
+        assert not isinstance(found, Skipped)
+        return found[0]
+
+    assert np.array_equal(read(changed, False), read(plain, True))
+    assert np.array_equal(read(changed, True), read(changed, True))
+    assert {read(changed, True, seed).shape[1] for seed in range(8)} == {48, 52, 56}
+    stretched = task(mask=0.0, augment=[{"kind": "vocal-tract", "by": 0.2}])
+    assert read(stretched, True).shape == read(plain, True).shape and not np.allclose(
+        read(stretched, True), read(plain, True), atol=0.1
+    )
+
+
+def test_spectrograms_may_be_normalized_by_each_sound() -> None:
+    made = task(scaling="sound")
+    wave = example("one")["audio"] + np.random.default_rng(0).normal(0, 0.01, RATE // 2).astype(np.float32)
+    features = made.features(wave)
+    assert np.allclose(features.mean(1), 0, atol=1e-4) and np.allclose(features.std(1), 1, atol=1e-3)
+    assert np.allclose(made.features(0.1 * wave), features, atol=1e-2)
+    assert np.isfinite(made.features(np.zeros(RATE, np.float32))).all()
 
 
 def test_texts_and_words_of_outputs() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,6 @@ _WHISPERS = (
     "condition",
     "temperatures",
     "thresholds",
-    "num_beams",
     "seed",
 )
 _FRAME = 0.02  # seconds, whose loudness is compared
@@ -45,6 +45,7 @@ def recognized(run: LoadedModel, sounds: Sequence[Sound], settings: TranscribeSe
         raise ValueError(
             f"{run.name}, of the task {task.kind!r}, gives no times of words; Whisper does, and runs of recognize-ctc do"
         )
+    task = task.replace(_decoding(task, settings))
     rate = task.sampled_at
     for sound in sounds:
         name, wave = read(sound, rate)
@@ -63,6 +64,22 @@ def recognized(run: LoadedModel, sounds: Sequence[Sound], settings: TranscribeSe
             segments.append(SpokenSegment(start, end / rate, text, words=inside))
         kept = tuple(segment for segment in segments if segment.text.strip())
         yield Transcript(" ".join(segment.text for segment in kept), kept, len(wave) / rate, name)
+
+
+def _decoding(task: SpeechRecognition, settings: TranscribeSettings) -> dict[str, Any]:
+    """The fields of the task that the settings change. Raises ValueError for one that it has not."""
+    given = {
+        "beams": settings.num_beams,
+        "lm": settings.lm,
+        "lm_weight": settings.lm_weight,
+        "word_bonus": settings.word_bonus,
+    }
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if unknown := [name for name in chosen if name not in task.decoding]:
+        raise ValueError(
+            f"the task {task.kind!r} has no {' and no '.join(unknown)}: language models help runs of recognize-ctc"
+        )
+    return chosen
 
 
 def _longest(run: LoadedModel, task: SpeechRecognition) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,7 @@ class TranscribeSettings:
     condition:    whether a window reads the text of those before it.
     temperatures: that are tried one after another until a text can be trusted; 0 is greedy, or a beam search.
     num_beams:    of temperature 0; by default the model's.
+    lm, lm_weight, word_bonus: as in the task `recognize-ctc`, for its runs.
     """
 
     language: str | None = None
@@ -33,6 +35,9 @@ class TranscribeSettings:
     thresholds: Thresholds = field(default_factory=Thresholds)
     num_beams: int | None = None
     seed: int = 0
+    lm: str | None = None
+    lm_weight: float | None = None
+    word_bonus: float | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> TranscribeSettings:
@@ -46,6 +51,8 @@ class TranscribeSettings:
 
     def __post_init__(self) -> None:
         several.whole_numbers(1, num_beams=self.num_beams)
+        several.numbers(0, lm_weight=self.lm_weight)
+        several.numbers(-math.inf, word_bonus=self.word_bonus)
         for temperature in self.temperatures:
             several.numbers(0, temperature=temperature)
         if not self.temperatures:

@@ -39,12 +39,14 @@ def transcripts(run: LoadedModel, sounds: Sequence[Sound], settings: TranscribeS
         raise ValueError(
             f"{run.name} is {uses.kind_of(run)}, and transcribing needs {uses.NEEDS['transcribe']}; {uses.advice(run)}"
         )
-    if not uses.hears(run) or run.ids is None:
+    if hasattr(run.trained_on, "transcribed"):
         yield from recognized(run, sounds, settings)
         return
     spec = run.model.spec
     assert isinstance(spec, Transformer) and spec.encoder is not None
     assert isinstance(spec.encoder.embedding, Frames)
+    if given := [name for name in ("lm", "lm_weight", "word_bonus") if getattr(settings, name) is not None]:
+        raise ValueError(f"{run.name} is Whisper, which has no {' and no '.join(given)}; leave it out")
     listening, codes = Listening.of(run.path, spec.encoder.embedding), Codes.of(run)
     codes.prompt(settings.language or next(iter(codes.languages), None), settings.task, settings.timestamps)
     for sound in sounds:

@@ -1,3 +1,3 @@
 """Speech recognition: the words of a sound."""
 
-from . import ctc, metric, objective, task  # noqa: F401  (each registers what it defines)
+from . import attention, ctc, metric, objective, task  # noqa: F401  (each registers what it defines)

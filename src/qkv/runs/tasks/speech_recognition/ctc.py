@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
+from pydantic import Field
 
 from ....core.batch import Batch
 from ....core.metrics.base import MeasuredModel, Metric
@@ -17,14 +18,16 @@ from ....data.media.audio import Wave
 from ....data.source import Example, Skipped, Source
 from ....data.task import Item, RandomContext
 from ....data.tokenizers.protocol import Encoder, TextDecoder
-from ....generation.ctc import Spelled, greedy, spelled
+from ....generation.ctc import Spelled, greedy, prefix_beam_search, spelled
 from ....nn.layers.frames import Frames
 from ....nn.models.heads.ctc import CTCHead, frames_needed, frames_of
 from ..prediction import TrainedModel
 from ..prediction_batches import predict_examples
+from .fusion import fusion_of
 from .metric import SpeechMetric
 from .task import SpeechRecognition, predict
 
+_BEAMS = 16  # by default, with a language model
 _CHECKED = 500  # training sounds whose lengths are compared with their texts
 
 
@@ -41,9 +44,21 @@ class RecognizeCTC(SpeechRecognition, kind="recognize-ctc"):
 
     Each token of the encoder gives a symbol or the blank, which is the tokenizer's padding token. A text longer than its
     sound has tokens, with a blank between equal symbols, can't be learned: training skips and counts it.
+
+    Texts are the likeliest alignment's, or with `beams` above 1 or an `lm` those of prefix beam search.
+
+    lm:         a language model that helps in prefix beam search: an ARPA file of n-grams of words, or the directory of a
+                run of `qkv train lm` or of a Hub model.
+    lm_weight:  α, by which its log-probability is multiplied.
+    word_bonus: β, which is added for each word.
     """
 
     recipe_defaults: ClassVar[dict[str, dict[str, Any]]] = {"head": {"kind": "ctc"}, "objective": {"kind": "ctc"}}
+    decoding: ClassVar[tuple[str, ...]] = (*SpeechRecognition.decoding, "lm", "lm_weight", "word_bonus")
+
+    lm: str | None = None
+    lm_weight: float = Field(default=0.5, ge=0)
+    word_bonus: float = 0.0
 
     def items(
         self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
@@ -88,10 +103,27 @@ class RecognizeCTC(SpeechRecognition, kind="recognize-ctc"):
         return SpeechMetric(self, cast(TextDecoder, tokenizer))
 
     def texts_of(self, model: MeasuredModel, outputs: torch.Tensor, batch: Batch, tokenizer: TextDecoder) -> list[str]:
-        """The texts of a model's outputs (B, T, V), decoded greedily."""
+        """The texts of a model's outputs (B, T, V)."""
         head = cast(CTCHead, model.head)
         lengths = frames_of(batch.inputs["layout"], *outputs.shape[:2])
-        return [tokenizer.decode(row, skip_special=False).strip() for row in greedy(outputs, lengths, head.blank)]
+        rows = (
+            greedy(outputs, lengths, head.blank) if self.greedy else self._searched(outputs, lengths, head, tokenizer)
+        )
+        return [tokenizer.decode(row, skip_special=False).strip() for row in rows]
+
+    @property
+    def greedy(self) -> bool:
+        """Whether texts are those of the likeliest alignments."""
+        return self.beams == 1 and self.lm is None
+
+    def _searched(
+        self, outputs: torch.Tensor, lengths: Sequence[int], head: CTCHead, tokenizer: TextDecoder
+    ) -> list[tuple[int, ...]]:
+        """The symbols of each row that prefix beam search finds best."""
+        score = None if self.lm is None else fusion_of(self.lm, tokenizer, self.lm_weight, self.word_bonus)
+        beams = self.beams if self.beams > 1 else _BEAMS
+        rows = zip(outputs.log_softmax(-1), lengths, strict=True)
+        return [prefix_beam_search(row[:n], head.blank, beams=beams, score=score)[0].symbols for row, n in rows]
 
     def heard_words(self, trained: TrainedModel, waves: Sequence[Wave]) -> list[list[SpokenWord]]:
         """Return the words of each waveform at the rate `rate`, with their times by the likeliest alignment."""

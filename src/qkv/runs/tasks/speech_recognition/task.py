@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -21,9 +22,11 @@ from ....data import ascii_art
 from ....data.batching.numpy_batch import NumpyBatch
 from ....data.media import audio
 from ....data.media.audio import Wave, log_mel, wave_of
+from ....data.media.sound_augment import SoundAugmentation
 from ....data.source import Example, Skipped, Source
 from ....data.task import Item, RandomContext, Task, format_value
 from ....data.tokenizers.protocol import Encoder, TextDecoder
+from ....data.tokenizers.tokenizer import Tokenizer
 from ....nn.layers.embedding import Input
 from ....nn.layers.frames import Frames
 from ..prediction import Prediction, TrainedModel
@@ -32,6 +35,8 @@ from ..prediction_batches import in_parts
 _SAMPLE = 200  # training sounds from which mean and deviation are taken, and that are checked
 _CHECKED = 5000  # transcripts that are checked before training
 _NAMED = 8  # symbols named in a note
+_WHISPERS = "<|startoftranscript|>"
+_STILL = 1e-3  # the least deviation of a band over a sound
 _WAVEFORM_ROWS = 2  # samples, and ones that tell them from padding
 
 Features = NDArray[np.float32]
@@ -52,16 +57,21 @@ class SpeechRecognition(Task):
     """Base class of tasks that give the text of a sound.
 
     A model with the input `frames` reads log-mel spectrograms, normalized by the `mean` and the `std` of the training
-    sounds; one with the input `waveform` the samples, each sound with mean 0 and deviation 1. Training masks stretches of up
-    to the share `mask` of the bands and of up to 100 ms (SpecAugment, Park et al. 2019). Sounds of other sample rates are
-    resampled.
+    sounds; one with the input `waveform` the samples, each sound with mean 0 and deviation 1. Training changes sounds by
+    `augment`, then masks stretches of up to the share `mask` of the bands and of up to 100 ms (SpecAugment, Park et al.
+    2019). Sounds of other sample rates are resampled.
 
     window, hop: seconds in a frame, and from one frame to the next.
     longest:     seconds of a sound at most; longer ones are skipped and counted.
     standardize: whether the samples of a waveform are given mean 0 and deviation 1.
+    scaling:     "data" normalizes spectrograms by the training sounds, "sound" each band of a sound by its own mean and
+                 deviation (cepstral mean and variance normalization, Viikki & Laurila 1998), so microphones and voices
+                 differ less.
+    augment:     random changes of training sounds, one after another, see `data.media.sound_augment`.
     normalize:   how texts are normalized before words and characters are compared, as Whisper's authors do: "english",
                  "basic" for any language, or "none".
     rate:        samples per second that the model reads; by default as in the training sounds.
+    beams:       texts that are kept while decoding; 1 is greedy.
     front:       the model's input layer, which decides what is computed from a sound.
     """
 
@@ -69,13 +79,17 @@ class SpeechRecognition(Task):
     pool: ClassVar[int] = 256
     reads: ClassVar[str] = "sound"
     from_data: ClassVar[tuple[str, ...]] = ("mean", "std", "rate")
+    decoding: ClassVar[tuple[str, ...]] = ("beams", "normalize")
 
     window: float = Field(default=0.025, gt=0, le=1)
     hop: float = Field(default=0.01, gt=0, le=1)
     mask: float = Field(default=0.2, ge=0, lt=1)
     longest: float = Field(default=30.0, gt=0)
     standardize: bool = True
+    scaling: Literal["data", "sound"] = "data"
+    augment: tuple[SoundAugmentation, ...] = ()
     normalize: Normalizer = "none"
+    beams: int = Field(default=1, ge=1)
     front: Input | None = None
     mean: float | None = None
     std: float | None = None
@@ -91,6 +105,11 @@ class SpeechRecognition(Task):
         if not self.reads_input(inputs):
             raise ValueError(
                 f"the task {self.kind} reads sound, and this model reads {inputs.kind}; give it the input frames or waveform"
+            )
+        if isinstance(tokenizer, Tokenizer) and tokenizer.raw.token_to_id(_WHISPERS) is not None:
+            raise ValueError(
+                f"the tokenizer has Whisper's {_WHISPERS}, and Whisper reads other spectrograms and prompts than the task "
+                f"{self.kind} makes; it can be used (qkv transcribe), not fine-tuned: train from model.preset=NAME"
             )
         task = self.replace({"front": inputs})
         if task.rate is not None and (task.mean is not None or not isinstance(inputs, Frames)):
@@ -136,19 +155,22 @@ class SpeechRecognition(Task):
 
     # -- from sounds to batches -----------------------------------------------------------------------------------
 
-    def spectrogram(self, samples: Wave) -> Features:
+    def spectrogram(self, samples: Wave, warp: float = 1.0) -> Features:
         """Compute the log-mel spectrogram (mels, frames), as log10. A sound shorter than a frame is padded with silence."""
         assert isinstance(self.front, Frames)
         n_fft, hop = round(self.window * self.sampled_at), round(self.hop * self.sampled_at)
         padded = np.pad(samples, (0, max(n_fft - len(samples), 0)))
         sounds = torch.from_numpy(padded)[None]
-        return log_mel(sounds, self.sampled_at, n_mels=self.front.mels, n_fft=n_fft, hop=hop)[0].numpy()
+        return log_mel(sounds, self.sampled_at, n_mels=self.front.mels, n_fft=n_fft, hop=hop, warp=warp)[0].numpy()
 
-    def features(self, samples: Wave) -> Features:
-        """What the model reads of a waveform at the rate `rate`."""
+    def features(self, samples: Wave, warp: float = 1.0) -> Features:
+        """What the model reads of a waveform at the rate `rate`; `warp` is as in `mel_filters`."""
         if isinstance(self.front, Frames):
+            frames = self.spectrogram(samples, warp)
+            if self.scaling == "sound":
+                return (frames - frames.mean(1, keepdims=True)) / np.maximum(frames.std(1, keepdims=True), _STILL)
             assert self.mean is not None and self.std is not None
-            return (self.spectrogram(samples) - np.float32(self.mean)) / np.float32(self.std)
+            return (frames - np.float32(self.mean)) / np.float32(self.std)
         if not self.standardize:
             return np.stack([samples, np.ones_like(samples)])
         exact = samples.astype(np.float64)
@@ -164,11 +186,29 @@ class SpeechRecognition(Task):
         if len(samples) > self.longest * self.sampled_at:
             return Skipped(f"longer than {self.longest:g} seconds", example.get("where", ""))
         assert self.front is not None
-        features = self.features(samples)
+        features = self.features(*self._augmented(samples, randomness))
+        if isinstance(self.front, Frames) and features.shape[1] > self.front.frames:
+            return Skipped(
+                f"longer than the {self.front.frames:,} frames that the model reads", example.get("where", "")
+            )
         tokens = self.front.tokens_of(features.shape[1])
         if tokens < 1:
             return Skipped("too short for a single token", example.get("where", ""))
-        return self._masked(features, randomness), tokens
+        return self._filled(self._masked(features, randomness), tokens), tokens
+
+    def _filled(self, features: Features, tokens: int) -> Features:
+        """Fill up the last token of a spectrogram, so a sound gives the same in every batch."""
+        if not isinstance(self.front, Frames):
+            return features
+        frames = min(tokens * math.prod(self.front.strides), self.front.frames)
+        return np.pad(features, ((0, 0), (0, frames - features.shape[1])))
+
+    def _augmented(self, samples: Wave, randomness: RandomContext) -> tuple[Wave, float]:
+        """A sound after the changes of training, and the factor by which its frequencies are warped."""
+        warp = 1.0
+        for change in self.augment if randomness.training else ():
+            samples, warp = change(samples, randomness.generator), warp * change.warp(randomness.generator)
+        return samples, round(warp, 2)  # one of few filter banks
 
     def _masked(self, features: Features, randomness: RandomContext) -> Features:
         """Mask stretches in training: two of the bands, and of the frames one for each half second."""
